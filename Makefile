@@ -1,0 +1,72 @@
+# Every target prepares .venv by itself; a machine with Python 3.11 or newer needs nothing else.
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check format bench docs fuzz lock clean
+.DELETE_ON_ERROR:
+SHELL := /bin/sh
+
+BIN := .venv/bin
+READY := .venv/.installed
+
+# Name another interpreter with `make install PYTHON=/path/to/python`.
+PYTHON ?=
+# Workers for the tests, and further arguments for pytest: `make test ARGS="-k parser"`.
+JOBS ?= auto
+ARGS ?=
+# How many inputs each property test of `make fuzz` tries.
+OMNIGRAPH_FUZZ ?= 50000
+
+help: ## Show this list
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+install: $(READY) ## Make .venv with the omnigraph command in it
+	@echo "Ready: $(BIN)/omnigraph"
+
+demo: $(READY) ## Show the main job from an empty folder, with real output
+	@PATH="$(CURDIR)/$(BIN):$$PATH" bash demo/run
+
+test: $(READY) ## Run the tests
+	@$(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 $(ARGS)
+
+check: $(READY) ## Lint, format check, strict types, import contracts
+	@failed=0; \
+	$(BIN)/ruff check --quiet . || failed=1; \
+	$(BIN)/ruff format --check --quiet . || failed=1; \
+	$(BIN)/mypy || failed=1; \
+	$(BIN)/lint-imports --no-logo || failed=1; \
+	exit $$failed
+
+format: $(READY) ## Rewrite the source in the project's format
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(READY) ## Run the benchmarks
+	@$(BIN)/python -m bench $(ARGS)
+
+docs: $(READY) ## Rewrite the generated parts of docs/
+	@$(BIN)/python -m omnigraph.cli.reference docs
+
+fuzz: $(READY) ## Run the long form of the property tests
+	@OMNIGRAPH_FUZZ=$(OMNIGRAPH_FUZZ) $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 -m fuzz $(ARGS)
+
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" pyproject.toml
+
+lock: $(READY) ## Pin the newest dependencies, with hashes, in requirements/
+	@$(COMPILE) --extra dev --output-file requirements/dev.txt
+	@$(COMPILE) --constraint requirements/dev.txt --output-file requirements/runtime.txt
+
+clean: ## Remove .venv, caches and build results
+	@rm -rf .venv .venv.lock dist build .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(READY): requirements/dev.txt requirements/install.py pyproject.toml
+	@for python in $(PYTHON) python3.11 python3.12 python3.13 python3.14 python3 python; do \
+	  if "$$python" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+	    exec "$$python" requirements/install.py; \
+	  elif [ -n "$(PYTHON)" ]; then \
+	    echo "error: $(PYTHON) is not a Python 3.11 or newer with venv and ensurepip" >&2; exit 1; \
+	  fi; \
+	done; \
+	echo "error: no Python 3.11 or newer with venv and ensurepip was found" >&2; \
+	echo "  help: install one, or name it: make install PYTHON=/path/to/python" >&2; exit 1

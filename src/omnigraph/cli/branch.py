@@ -1,0 +1,68 @@
+"""`omnigraph branch`: create, list and delete branches."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from omnigraph import graph
+from omnigraph.cli.addressing import Quiet, Store, Uri, Yes, addressed, echo_write, require_consent
+from omnigraph.cli.lazy import new_app
+from omnigraph.cli.options import AsJson
+from omnigraph.cli.output import print_result
+
+Name = Annotated[str, typer.Argument(help="The branch.", metavar="NAME")]
+
+app = new_app()
+
+
+@app.callback()
+def branch() -> None:
+    """Create, list and delete branches."""
+
+
+@app.command()
+def create(
+    name: Name,
+    from_branch: Annotated[
+        str, typer.Option("--from", help="The branch to start at.", metavar="BRANCH")
+    ] = "main",
+    uri: Uri = None,
+    store: Store = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a branch that starts as another one is now."""
+    with graph.open(addressed(uri=uri, store=store)) as opened:
+        made = opened.branches.create(name, from_=from_branch)
+        report = {"uri": opened.uri, "from": from_branch, "name": made, "actor_id": None}
+        print_result(report, f"created branch {made} from {from_branch}", as_json=as_json)
+        echo_write("branch create", opened.uri, quiet=quiet)
+
+
+@app.command(name="list")
+def list_(uri: Uri = None, store: Store = None, as_json: AsJson = False) -> None:
+    """List the branches: main first, then by name."""
+    with graph.open(addressed(uri=uri, store=store), read_only=True) as opened:
+        names = opened.branches.list()
+        print_result({"branches": names}, "\n".join(names), as_json=as_json)
+
+
+@app.command()
+def delete(
+    name: Name,
+    uri: Uri = None,
+    store: Store = None,
+    yes: Yes = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a branch and what only it has; in a bucket this needs --yes."""
+    place = addressed(uri=uri, store=store)
+    require_consent(f"deleting branch '{name}'", place, yes=yes, as_json=as_json)
+    with graph.open(place) as opened:
+        opened.branches.delete(name)
+        report = {"uri": opened.uri, "name": name, "actor_id": None}
+        print_result(report, f"deleted branch {name}", as_json=as_json)
+        echo_write("branch delete", opened.uri, quiet=quiet)

@@ -1,0 +1,33 @@
+"""Every command of `omnigraph`: its name, where it lives and one line of help.
+
+`omnigraph --help` prints this table and imports none of the modules it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command and the module that is imported when, and only when, it runs."""
+
+    target: str
+    """`module:name` of a Typer app: one command in it is that command, several are a group."""
+    help: str
+
+
+COMMANDS: Mapping[str, Command] = {
+    "branch": Command("omnigraph.cli.branch:app", "Create, list and delete branches."),
+    "commit": Command("omnigraph.cli.commit:app", "Look at the history of a graph."),
+    "init": Command("omnigraph.cli.init:app", "Make a graph with a schema at an empty place."),
+    "lint": Command("omnigraph.cli.lint:app", "Check a query file against a schema."),
+    "schema": Command("omnigraph.cli.schema:app", "Plan changes of a schema."),
+    "snapshot": Command(
+        "omnigraph.cli.snapshot:app", "Show the version and size of every type, now or in the past."
+    ),
+    "version": Command(
+        "omnigraph.cli.version:app", "Print the version of omnigraph and of its storage format."
+    ),
+}

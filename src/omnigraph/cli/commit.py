@@ -1,0 +1,96 @@
+"""`omnigraph commit`: the history of a graph."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph import graph
+from omnigraph.cli.addressing import Place, Store, Uri, addressed
+from omnigraph.cli.lazy import new_app
+from omnigraph.cli.options import AsJson
+from omnigraph.cli.output import print_result
+from omnigraph.engine.lineage import Commit
+
+app = new_app()
+
+
+@app.callback()
+def commit() -> None:
+    """Look at the history of a graph."""
+
+
+@app.command(name="list")
+def list_(
+    place: Place = None,
+    store: Store = None,
+    branch: Annotated[str, typer.Option("--branch", help="The branch.", metavar="BRANCH")] = "main",
+    only: Annotated[
+        str | None, typer.Option("--filter", help="Only what this actor did.", metavar="actor=ID")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", help="At most so many.", metavar="N", min=1)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the commits of a branch, newest first."""
+    actor = _actor(only)
+    with graph.open(addressed(place=place, store=store), read_only=True) as opened:
+        found = opened.commits.list(branch, actor=actor, limit=limit)
+    report = {"commits": [_json(one) for one in found]}
+    print_result(report, "\n".join(map(_line, found)) or "no commits", as_json=as_json)
+
+
+@app.command()
+def show(
+    commit_id: Annotated[str, typer.Argument(help="The id of the commit.", metavar="ID")],
+    uri: Uri = None,
+    store: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show one commit, on whatever branch it is."""
+    with graph.open(addressed(uri=uri, store=store), read_only=True) as opened:
+        found = opened.commits.get(commit_id)
+    print_result(_json(found), _text(found), as_json=as_json)
+
+
+def _actor(only: str | None) -> str | None:
+    if only is None:
+        return None
+    member, _, value = only.partition("=")
+    if member != "actor" or not value:
+        raise typer.BadParameter(f"'{only}' is not of the form actor=ID", param_hint="--filter")
+    return value
+
+
+def _json(found: Commit) -> dict[str, Any]:
+    """A commit as scripts read it; members that had another name once have both."""
+    branch = None if found.branch == "main" else found.branch
+    return {
+        "graph_commit_id": found.id,
+        "graph_branch": branch,
+        "manifest_branch": branch,
+        "graph_manifest_version": found.version,
+        "manifest_version": found.version,
+        "parent_commit_id": found.parent,
+        "merged_parent_commit_id": found.merged_parent,
+        "actor_id": found.actor,
+        "created_at": found.created_at,
+    }
+
+
+def _line(found: Commit) -> str:
+    actor = f" actor={found.actor}" if found.actor else ""
+    return f"{found.id} graph_branch={found.branch} graph_manifest_version={found.version}{actor}"
+
+
+def _text(found: Commit) -> str:
+    facts = {
+        "graph_commit_id": found.id,
+        "graph_branch": found.branch,
+        "graph_manifest_version": found.version,
+        "parent_commit_id": found.parent,
+        "merged_parent_commit_id": found.merged_parent,
+        "actor_id": found.actor,
+        "created_at": found.time.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+    }
+    return "\n".join(f"{name}: {value}" for name, value in facts.items() if value is not None)

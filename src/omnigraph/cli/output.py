@@ -1,0 +1,81 @@
+"""What the command line prints: results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from io import TextIOWrapper
+from pathlib import Path
+from typing import IO, Any
+
+from omnigraph.errors import CompileError, OmnigraphError, StorageFailure
+
+
+def print_text(text: str) -> None:
+    """A result for a person to read."""
+    _write(sys.stdout, text)
+
+
+def print_json(value: Any) -> None:
+    """A result for a script to read."""
+    _write(sys.stdout, _encoded(value, sys.stdout))
+
+
+def print_result(value: Any, text: str, *, as_json: bool) -> None:
+    """One result in the form the user asked for."""
+    if as_json:
+        print_json(value)
+    else:
+        print_text(text)
+
+
+def print_note(text: str) -> None:
+    """A remark that must not end up in the data a script reads."""
+    _write(sys.stderr, text)
+
+
+def print_error(error: OmnigraphError, *, as_json: bool) -> None:
+    """A failure, with what to do about it."""
+    _write(sys.stderr, _encoded(error.to_json(), sys.stderr) if as_json else describe(error))
+
+
+def describe(error: OmnigraphError) -> str:
+    """A failure in words; one in a text shows the text with the wrong part underlined."""
+    if isinstance(error, CompileError):
+        return error.render()
+    lines = [f"error[{error.code}]: {error.message}"]
+    if error.remedy:
+        lines.append(f"  help: {error.remedy}")
+    return "\n".join(lines)
+
+
+def prepare_streams() -> None:
+    """Make both streams take any text: a closed one goes nowhere, a narrow encoding gets escapes."""
+    if sys.stdout is None:
+        sys.stdout = _nowhere()
+    if sys.stderr is None:
+        sys.stderr = _nowhere()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _nowhere() -> TextIOWrapper:
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
+def _encoded(value: Any, stream: IO[str]) -> str:
+    # A Python escape of a character above the basic plane is not a JSON escape, so leave none to the stream.
+    unicode_stream = (getattr(stream, "encoding", None) or "").lower().replace("-", "") == "utf8"
+    return json.dumps(value, indent=2, ensure_ascii=not unicode_stream)
+
+
+def _write(stream: IO[str], text: str) -> None:
+    try:
+        stream.write(text if text.endswith("\n") else text + "\n")
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as failure:
+        raise StorageFailure(f"cannot write the output: {failure.strerror}", kind="output") from failure

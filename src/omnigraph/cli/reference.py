@@ -1,0 +1,104 @@
+"""Pages that are written from the code itself (`make docs`): the commands and the errors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from omnigraph import errors
+from omnigraph.cli.main import app
+
+# Fixed, so that the page does not depend on the terminal of whoever writes it.
+WIDTH = 100
+
+INTRODUCTION = """\
+# Command reference
+
+<!-- Written by `make docs` from the commands themselves; edit their help texts instead. -->
+
+Results go to standard output, messages and errors to standard error. With `--json`, a command prints
+its result as JSON, and a failure as a JSON object with `error`, `code`, `retryable` and, where there
+are any, `remedy` and `data`.
+
+| Exit code | Meaning |
+|---|---|
+| 0 | success |
+| 1 | the command failed |
+| 2 | the command was used wrongly |
+| 130 | interrupted with Ctrl-C |
+"""
+
+
+ERRORS_INTRODUCTION = """\
+# Errors
+
+<!-- Written by `make docs` from `errors.py`; edit the classes there instead. -->
+
+Every failure is an `omnigraph.errors.OmnigraphError`. Catch a class, or look at `code`, which never
+changes its meaning; do not match messages. Each error has `message`, `remedy` (what to do, when there
+is something), `retryable` (whether the same call may succeed later), its facts as attributes, all of
+them in `data()`, and `to_json()`. It survives pickling, so it crosses process boundaries whole.
+
+Errors about schema and query texts (`CompileError`) carry `diagnostics`: message, code, line, column,
+byte span, the source line and a hint; `render()` draws them with the source underlined. One error
+holds up to 20 of them.
+
+Below, *status* is what a server answers with; indentation shows which class contains which.
+
+| Class | Code | Status | Retryable | Meaning |
+|---|---|---|---|---|
+"""
+
+
+def render_errors() -> str:
+    """The page about errors."""
+    return ERRORS_INTRODUCTION + "".join(_error_rows(errors.OmnigraphError, 0))
+
+
+def _error_rows(kind: type[errors.OmnigraphError], depth: int) -> Iterator[str]:
+    indent = "&emsp;" * depth
+    retryable = "yes" if kind.retryable else "no"
+    meaning = (kind.__doc__ or "").splitlines()[0]
+    yield f"| {indent}`{kind.__name__}` | `{kind.code}` | {kind.status} | {retryable} | {meaning} |\n"
+    for child in kind.__subclasses__():
+        yield from _error_rows(child, depth + 1)
+
+
+def render_commands() -> str:
+    """The page about commands."""
+    root = get_command(app)
+    context = root.make_context("omnigraph", [], resilient_parsing=True, terminal_width=WIDTH)
+    return "\n".join([INTRODUCTION, *_sections(root, context)])
+
+
+def _sections(command: Any, context: Any) -> Iterator[str]:
+    """One section for the command and one for each command below it."""
+    help_text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+    yield f"## `{context.command_path}`\n\n```text\n{help_text}\n```\n"
+    if not isinstance(command, TyperGroup):
+        return
+    for name in command.list_commands(context):
+        child = command.get_command(context, name)
+        if child is not None and not child.hidden:
+            yield from _sections(child, child.make_context(name, [], parent=context, resilient_parsing=True))
+
+
+PAGES = {"cli.md": render_commands, "errors.md": render_errors}
+
+
+def main() -> int:
+    """Write the pages into the folder named on the command line."""
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, render in PAGES.items():
+        (folder / name).write_text(render(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""One graph: its manifest, commits, branches and the history they make."""

@@ -1,0 +1,329 @@
+"""Branches of a graph: what they may be called, and making, listing and deleting them.
+
+Whether a branch exists is told by its reference on the manifest and by nothing else. Making one writes
+that reference and touches no table, so it costs the same whatever the graph holds. Neither making nor
+deleting is a commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from omnigraph import failpoints
+from omnigraph.engine.forks import ForkPlace, Standing, has_files, reclaim, remove_fork
+from omnigraph.engine.manifest import MAIN
+from omnigraph.engine.migrations import current_manifest
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.root import Root
+from omnigraph.errors import (
+    BadRequest,
+    BranchExists,
+    BranchInUse,
+    BranchNotFound,
+    Conflict,
+    InternalError,
+    InvalidName,
+    OmnigraphError,
+    SchemaApplyBlocked,
+    StorageFailure,
+)
+from omnigraph.storage.forks import Fork
+from omnigraph.storage.lance_errors import Trouble
+from omnigraph.storage.locks import Held
+from omnigraph.storage.tables import Identity, Table
+
+SCHEMA_APPLY_LOCK = "__schema_apply_lock__"
+"""There while a schema apply runs; it is nobody's branch."""
+LONGEST_NAME = 200
+"""Bytes, `/` counting as three: a whole name becomes the name of one file, with an ending."""
+
+_SEGMENT = re.compile(r"[A-Za-z0-9._-]+")
+_LISTING_ATTEMPTS = 3
+_PARALLEL_RECLAIMS = 8
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BranchInfo:
+    """A branch and where it began."""
+
+    name: str
+    source: str | None
+    """The branch it was made from; None for main."""
+    source_version: int | None
+    """The version of the source's manifest it began at; None for main."""
+    identity: Identity
+    """Which life of the name this is."""
+
+
+_MAIN_INFO = BranchInfo(MAIN, None, None, ())
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+def branch_name(text: str) -> str:
+    """The name of a branch as a user means it, main included; refuses what no branch can be called."""
+    name = text.strip()
+    if not name:
+        raise InvalidName(text, "the name of a branch must not be empty")
+    if name == SCHEMA_APPLY_LOCK:
+        raise InvalidName(name, f"'{name}' is reserved for schema changes", remedy="choose another name")
+    if len(quote(name, safe="")) > LONGEST_NAME:
+        raise InvalidName(
+            name,
+            f"branch name '{name[:40]}...' is too long",
+            remedy=f"use at most {LONGEST_NAME} characters, counting '/' as 3",
+        )
+    for segment in name.split("/"):
+        _check_segment(name, segment)
+    if name.endswith(".lock"):
+        raise InvalidName(name, f"branch name '{name}' must not end with '.lock'")
+    if name.startswith(f"{MAIN}/"):
+        raise InvalidName(name, f"branch name '{name}' is below '{MAIN}'", remedy="choose another first part")
+    return name
+
+
+def _check_segment(name: str, segment: str) -> None:
+    if not segment:
+        raise InvalidName(
+            name, f"branch name '{name}' has an empty part", remedy="use single '/' inside only"
+        )
+    if not _SEGMENT.fullmatch(segment):
+        raise InvalidName(
+            name,
+            f"branch name {name!r} has characters that are not allowed",
+            remedy="use letters, digits, '.', '_' and '-', with '/' between parts",
+        )
+    if segment == "." or ".." in segment:
+        raise InvalidName(name, f"branch name '{name}' must not have '.' as a part, nor '..'")
+
+
+def _new_branch_name(text: str) -> str:
+    name = branch_name(text)
+    if name == MAIN:
+        raise InvalidName(name, f"'{MAIN}' is the branch every graph has", remedy="choose another name")
+    return name
+
+
+def _with_those_above(name: str) -> list[str]:
+    """A name and those above it, all of which a create or delete locks.
+
+    The files of `a/b` are in the folder of `a`: nobody may tidy up there while `a/b` is being made.
+    """
+    parts = name.split("/")
+    return ["/".join(parts[: end + 1]) for end in range(len(parts))]
+
+
+# --- listing -------------------------------------------------------------------------------------
+
+
+def list_branches(graph: OpenGraph) -> list[BranchInfo]:
+    """Main, then the others by name."""
+    found = _references(graph.root)
+    return [_MAIN_INFO, *(_info(found[name]) for name in sorted(found) if name != SCHEMA_APPLY_LOCK)]
+
+
+def _references(root: Root) -> dict[str, Fork]:
+    """The references of all branches but main; a branch deleted while they are read starts it anew."""
+    for _ in range(_LISTING_ATTEMPTS - 1):
+        try:
+            return root.forks.list(root.layout.manifest)
+        except StorageFailure as failure:
+            if failure.kind not in (Trouble.NOT_FOUND, Trouble.RECLAIMED):
+                raise
+    return root.forks.list(root.layout.manifest)
+
+
+def _info(fork: Fork) -> BranchInfo:
+    return BranchInfo(fork.name, fork.parent or MAIN, fork.parent_version, fork.identity)
+
+
+# --- creating ------------------------------------------------------------------------------------
+
+
+def create_branch(graph: OpenGraph, name: str, *, from_branch: str = MAIN) -> BranchInfo:
+    """Make a branch that begins where another one is now."""
+    root, new, source = graph.root, _new_branch_name(name), branch_name(from_branch)
+    _refuse_read_only(graph)
+    with root.locks.hold([source, *_with_those_above(new)], creating=[new]) as held:
+        live = _references(root)
+        _refuse_during_schema_apply("branch create", live)
+        _refuse_taken(new, live)
+        life = _life(source, live)
+        table = current_manifest(root, source, held)
+        if has_files(root, root.layout.manifest, new):
+            # A creation or deletion that was interrupted: there is no reference, and we hold the lock.
+            held.require()
+            root.forks.remove_residue(root.layout.manifest, new)
+        made = _make(root, held, table, life, new)
+        graph.forget(new)
+        failpoints.reach(failpoints.BRANCH_CREATE_AFTER_MANIFEST_BRANCH_CREATE)
+    return _info(made)
+
+
+def _refuse_taken(name: str, live: Mapping[str, Fork]) -> None:
+    if name in live:
+        raise BranchExists(name)
+    for other in sorted(live):
+        if other.startswith(f"{name}/") or name.startswith(f"{other}/"):
+            raise InvalidName(
+                name,
+                f"branch name '{name}' cannot be used beside branch '{other}': one is below the other",
+                remedy="choose another name",
+            )
+
+
+def _life(branch: str, live: Mapping[str, Fork]) -> Identity:
+    if branch == MAIN:
+        return ()
+    if branch not in live:
+        raise BranchNotFound(branch)
+    return live[branch].identity
+
+
+def _make(root: Root, held: Held, source: Table, life: Identity, name: str) -> Fork:
+    held.require()
+    try:
+        root.forks.create(source, name)
+    except StorageFailure as failure:
+        return _settled(root, source, life, name, failure)
+    made = root.forks.find(root.layout.manifest, name)
+    if made is None:
+        raise InternalError(f"branch '{name}' was made and is not there")
+    return made
+
+
+def _settled(root: Root, source: Table, life: Identity, name: str, failure: StorageFailure) -> Fork:
+    """The branch may have been made although the answer was lost: only its reference can tell."""
+    try:
+        made = root.forks.find(root.layout.manifest, name)
+    except StorageFailure as second:
+        raise failure from second
+    ours = (
+        made is not None
+        and (made.parent, made.parent_version) == (source.branch, source.version)
+        and made.identity[:-1] == life
+    )
+    if made is None or not ours or failure.kind == Trouble.CONFLICT:
+        raise failure
+    return made
+
+
+# --- deleting ------------------------------------------------------------------------------------
+
+
+def delete_branch(graph: OpenGraph, name: str, *, active: str | None = None) -> None:
+    """Delete a branch that nothing else depends on; `active` is the one the caller works on.
+
+    Once its reference is gone the branch is deleted. What then remains of its tables' forks is removed
+    as far as possible; cleanup removes the rest.
+    """
+    root, name = graph.root, branch_name(name)
+    _refuse_read_only(graph)
+    if name == MAIN:
+        raise InvalidName(name, f"branch '{MAIN}' cannot be deleted")
+    if active is not None and name == active.strip():
+        raise Conflict(
+            f"branch '{name}' cannot be deleted: it is the active branch",
+            remedy="switch to another one first",
+        )
+    with root.locks.hold(_with_those_above(name)) as held:
+        live = _references(root)
+        _refuse_during_schema_apply("branch delete", live)
+        if name not in live:
+            raise BranchNotFound(name)
+        _refuse_depended_on(graph, name, live)
+        owned = _owned(graph, name)
+        try:
+            held.require()
+            held.mark_deleted(name)
+            _remove_reference(root, name)
+        finally:
+            graph.forget(name)
+            root.tables.forget()
+        failpoints.reach(failpoints.BRANCH_DELETE_POST_NATIVE)
+        _reclaim_all(root, held, owned, [other for other in live if other != name])
+
+
+def _refuse_depended_on(graph: OpenGraph, name: str, live: Mapping[str, Fork]) -> None:
+    """Others depend on a branch that were made from it, or that show tables it holds."""
+    dependants = {other.name for other in live.values() if other.parent == name}
+    for branch in (MAIN, *live):
+        if branch != name and branch not in dependants and _shows_tables_of(graph, branch, name):
+            dependants.add(branch)
+    if dependants:
+        raise BranchInUse(name, sorted(dependants))
+
+
+def _shows_tables_of(graph: OpenGraph, branch: str, owner: str) -> bool:
+    try:
+        state = graph.load(branch).state
+    except BranchNotFound:
+        return False  # deleted since it was listed
+    return any(entry.owner == owner for entry in state.entries().values())
+
+
+def _owned(graph: OpenGraph, name: str) -> list[ForkPlace]:
+    """The forks a branch is known to have; a branch that cannot be read can still be deleted."""
+    try:
+        state = graph.load(name).state
+    except (BranchNotFound, InternalError) as error:
+        _log.warning("branch '%s' cannot be read, its tables' forks are left to cleanup: %s", name, error)
+        return []
+    layout = graph.root.layout
+    return [
+        ForkPlace(key, layout.table(state.locations[key]), name)
+        for key, pinned in sorted(state.versions.items())
+        if pinned.owner == name and key in state.locations
+    ]
+
+
+def _remove_reference(root: Root, name: str) -> None:
+    manifest = root.layout.manifest
+    try:
+        remove_fork(root, manifest, name)
+    except StorageFailure as failure:
+        if root.forks.find(manifest, name) is not None:
+            raise
+        _log.warning("branch '%s' is deleted, some of its files are left: %s", name, failure)
+
+
+def _reclaim_all(root: Root, held: Held, forks: list[ForkPlace], live: list[str]) -> None:
+    """Remove the forks of a branch that is gone; a failure leaves one to cleanup and fails nobody."""
+
+    def one(place: ForkPlace) -> None:
+        try:
+            failpoints.reach(failpoints.BRANCH_DELETE_BEFORE_TABLE_CLEANUP)
+            standing = reclaim(root, held, place, live=live)
+        except OmnigraphError as error:
+            _log.warning("the %s is left to cleanup: %s", place, error)
+        else:
+            if standing is not Standing.ORPHAN:
+                _log.warning("the %s is left to cleanup: %s", place, standing)
+
+    if forks:
+        with ThreadPoolExecutor(_PARALLEL_RECLAIMS) as pool:
+            list(pool.map(one, forks))
+
+
+# --- common to both ------------------------------------------------------------------------------
+
+
+def _refuse_read_only(graph: OpenGraph) -> None:
+    if graph.read_only:
+        raise BadRequest(f"'{graph.root.uri}' is open read-only", remedy="open it for writing")
+
+
+def _refuse_during_schema_apply(operation: str, live: Mapping[str, Fork]) -> None:
+    if SCHEMA_APPLY_LOCK in live:
+        raise SchemaApplyBlocked(
+            f"{operation} is unavailable while schema apply is in progress",
+            remedy="try again when it is done",
+        )

@@ -1,0 +1,180 @@
+"""One branch's manifest, kept open and warm.
+
+A coordinator knows the state of its branch at some version. Asking for the current state costs one
+probe; when the manifest moved, only the rows written since are read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from omnigraph.engine.legacy import legacy_lineage
+from omnigraph.engine.manifest import COLUMNS, CREATED_AT, EMPTY, MAIN, UPDATED_AT, Records, State, decode
+from omnigraph.engine.root import Root
+from omnigraph.engine.stamp import checked_stamp, is_current
+from omnigraph.errors import BranchNotFound, GraphNotFound, ReadSetChanged, StorageFailure
+from omnigraph.storage.lance_errors import Trouble
+from omnigraph.storage.tables import Identity, Table
+
+_LIVES = 3
+"""How often a branch may be made anew during one read of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A manifest handle and the state it shows."""
+
+    table: Table
+    state: State
+    identity: Identity
+    """Which life of the branch this is; a name that was deleted and made again has another one."""
+
+
+def lance_branch(branch: str) -> str | None:
+    """The name of a graph branch on the manifest dataset; main has none."""
+    return None if branch == MAIN else branch
+
+
+class Coordinator:
+    """The warm manifest state of one branch; safe to share between threads."""
+
+    def __init__(self, root: Root, branch: str) -> None:
+        self.root = root
+        self.branch = branch
+        self._known: Loaded | None = None
+        self._lock = threading.Lock()
+
+    def load(self) -> Loaded:
+        """The branch as it is now."""
+        with self._lock:
+            self._known = self._fresh()
+            return self._known
+
+    def adopt(self, loaded: Loaded) -> None:
+        """Take over a state that a publish of this process just made."""
+        with self._lock:
+            known = self._known
+            if (
+                known is None
+                or known.identity != loaded.identity
+                or known.state.version < loaded.state.version
+            ):
+                self._known = loaded
+
+    def forget(self) -> None:
+        """Read everything anew next time."""
+        with self._lock:
+            self._known = None
+
+    def _fresh(self) -> Loaded:
+        known = self._known
+        # In an older form commits are written apart from the manifest: its version does not tell of them.
+        if known is not None and is_current(known.table):
+            advanced = self._advanced(known)
+            if advanced is not None:
+                return advanced
+        return self._opened()
+
+    def _advanced(self, known: Loaded) -> Loaded | None:
+        """What is known and the rows since then; None when that is not the branch as it is now."""
+        try:
+            found = self._with_newer_rows(known)
+        except StorageFailure:
+            if self._identity() == known.identity:
+                raise
+            return None
+        # Asked last: a branch that is still the same now was the same while it was read.
+        return found if self._identity() == known.identity else None
+
+    def _with_newer_rows(self, known: Loaded) -> Loaded | None:
+        table = known.table.latest()
+        if table.version == known.state.version:
+            return known
+        checked_stamp(table)
+        more = changed_since(table, known.state.version)
+        if table.version < known.state.version or not known.state.leads_to(more):
+            # Another graph was made in the place of the one that is known.
+            return None
+        return Loaded(table, known.state.plus(more, table.version), known.identity)
+
+    def _opened(self) -> Loaded:
+        """Everything read anew, until the branch was not deleted and made again meanwhile."""
+        for _ in range(_LIVES):
+            identity = self._identity()
+            try:
+                found = self._open(identity)
+            except (BranchNotFound, StorageFailure):
+                if self._identity() == identity:
+                    raise
+                continue
+            if self._identity() == identity:
+                return found
+        raise ReadSetChanged(f"branch:{self.branch}", expected="one life", actual="made anew again and again")
+
+    def _identity(self) -> Identity:
+        """Main lives as long as its graph; any other branch is asked for, in one read."""
+        if self.branch == MAIN:
+            return ()
+        fork = self.root.forks.find(self.root.layout.manifest, self.branch)
+        if fork is None:
+            raise BranchNotFound(self.branch)
+        return fork.identity
+
+    def _open(self, identity: Identity) -> Loaded:
+        table = open_manifest(self.root, self.branch)
+        records = all_records(table)
+        if not is_current(table) and not records.commits:
+            lineage = legacy_lineage(self.root, self.branch)
+            records = replace(records, commits=lineage.commits, heads=lineage.heads)
+        return Loaded(table, EMPTY.plus(records, table.version), identity)
+
+
+def open_manifest(root: Root, branch: str) -> Table:
+    """The newest version of a branch's manifest."""
+    try:
+        return root.tables.tip(root.layout.manifest, branch=lance_branch(branch))
+    except StorageFailure as failure:
+        if failure.kind != Trouble.NOT_FOUND:
+            raise
+        if branch == MAIN:
+            raise GraphNotFound(root.uri) from failure
+        raise BranchNotFound(branch) from failure
+
+
+def all_records(table: Table) -> Records:
+    """Every row of a manifest."""
+    return decode(_rows(table, None))
+
+
+def changed_since(table: Table, version: int) -> Records:
+    """The rows that were added or rewritten after a version, and maybe older ones."""
+    # Manifests made by old releases may not remember when a row was written.
+    where = f"{UPDATED_AT} > {version}" if table.has_stable_row_ids else None
+    return decode(_rows(table, where))
+
+
+def records_at(root: Root, table: Table, version: int) -> Records:
+    """The rows of an earlier version, read from a later one: rows only ever come, so creation tells.
+
+    Where rows do not remember their creation, the earlier version itself is read.
+    """
+    if table.has_stable_row_ids:
+        return decode(_rows(table, f"{CREATED_AT} <= {version}"))
+    return all_records(_checked_out(root, table.branch, version))
+
+
+def _checked_out(root: Root, branch: str | None, version: int) -> Table:
+    manifest = root.layout.manifest
+    fork = root.forks.find(manifest, branch) if branch is not None else None
+    if fork is not None and version < fork.parent_version:
+        return _checked_out(root, fork.parent, version)
+    return root.tables.open(manifest, version, branch=branch, identity=fork.identity if fork else None)
+
+
+def _rows(table: Table, where: str | None) -> pa.Table:
+    columns: Sequence[str] = (*COLUMNS, CREATED_AT) if table.has_stable_row_ids else COLUMNS
+    return table.scan(columns, where=where, ordered=False)

@@ -1,0 +1,219 @@
+"""Forks of tables: a branch gets its own copy of a table with its first write to it, and never before.
+
+A fork is named after its branch. An interrupted write or delete can leave one behind that no manifest
+places anywhere; it is recognised by asking the manifest, and removed by whoever meets it and holds the
+branch's lock: a writer that needs the name, a branch delete, or cleanup.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from urllib.parse import quote
+
+from omnigraph import failpoints
+from omnigraph.engine.coordinator import Coordinator
+from omnigraph.engine.manifest import MAIN, Entry, State
+from omnigraph.engine.root import Root
+from omnigraph.errors import (
+    BranchInUse,
+    BranchNotFound,
+    Conflict,
+    InternalError,
+    ReadSetChanged,
+    RecoveryRequired,
+    StorageFailure,
+    Unavailable,
+)
+from omnigraph.storage.lance_errors import Trouble
+from omnigraph.storage.location import Location
+from omnigraph.storage.locks import Held
+from omnigraph.storage.tables import Table, Tables
+
+
+class Standing(StrEnum):
+    """What the manifest says about a fork."""
+
+    LEGITIMATE = "Legitimate"
+    """Its branch has the table there: never touched."""
+    ORPHAN = "Orphan"
+    """Its branch is gone, or has the table elsewhere: it may be removed."""
+    INDETERMINATE = "Indeterminate"
+    """The branch is there but cannot be read, or a branch is stored below the fork: left for later."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForkPlace:
+    """Where the fork of a table for a branch is, or would be."""
+
+    key: str
+    table: Location
+    branch: str
+
+    def __str__(self) -> str:
+        return f"fork of '{self.key}' for branch '{self.branch}'"
+
+
+# --- whose is it? --------------------------------------------------------------------------------
+
+
+def classify(root: Root, place: ForkPlace) -> Standing:
+    """Whose a fork is, by the branch's manifest as it is now; callers hold the branch's lock."""
+    failpoints.reach(failpoints.FORK_BEFORE_CLASSIFY)
+    try:
+        state = _fresh_state(root, place.branch)
+    except (BranchNotFound, InternalError):
+        return Standing.ORPHAN if _is_proven_absent(root, place.branch) else Standing.INDETERMINATE
+    pinned = state.versions.get(place.key)
+    owned = pinned is not None and pinned.owner == place.branch
+    return Standing.LEGITIMATE if owned else Standing.ORPHAN
+
+
+def _fresh_state(root: Root, branch: str) -> State:
+    failpoints.reach(failpoints.CLASSIFY_FRESH_READ)
+    return Coordinator(root, branch).load().state
+
+
+def _is_proven_absent(root: Root, branch: str) -> bool:
+    """Whether the store itself says that there is no such branch; no answer proves nothing."""
+    try:
+        return branch != MAIN and root.forks.find(root.layout.manifest, branch) is None
+    except StorageFailure:
+        return False
+
+
+# --- removing ------------------------------------------------------------------------------------
+
+
+def reclaim(
+    root: Root,
+    held: Held,
+    place: ForkPlace,
+    *,
+    live: Collection[str] = (),
+    operation_id: str | None = None,
+) -> Standing:
+    """Remove a fork, or the files of half a one, if it is an orphan; callers hold the branch's lock.
+
+    An orphan is gone afterwards; any other standing means that nothing was done. `live` are the branches
+    of the graph, as listed under the lock: those below the fork's name are stored inside its folder. A
+    write on record that names the fork stops this with `RecoveryRequired`, unless it is `operation_id`.
+    """
+    standing = classify(root, place)
+    if standing is not Standing.ORPHAN:
+        return standing
+    if any(name.startswith(f"{place.branch}/") for name in live):
+        return Standing.INDETERMINATE
+    _refuse_claimed(root, place, operation_id)
+    failpoints.reach(failpoints.FORK_BEFORE_RECLAIM)
+    held.require()
+    remove_fork(root, place.table, place.branch)
+    return standing
+
+
+def remove_fork(root: Root, table: Location, name: str) -> None:
+    """Remove a fork and exactly its own files; files without a fork and nothing at all are fine too.
+
+    Lance's own removal is not used. It takes the whole folder of the first part of the name that no
+    other fork has, and so the files of another fork whose creation is under way. Below `main/` that
+    folder is the table.
+    """
+    found = root.forks.list(table)
+    own = found.get(name)
+    if own is not None:
+        life = own.identity
+        built_on = [f.name for f in found.values() if f is not own and f.identity[: len(life)] == life]
+        if built_on:
+            raise BranchInUse(name, sorted(built_on))
+        root.objects.delete(table / f"_refs/branches/{quote(name, safe='')}.json")
+    root.forks.remove_residue(table, name)
+
+
+def _refuse_claimed(root: Root, place: ForkPlace, operation_id: str | None) -> None:
+    """A write that was interrupted may still need the fork: its recovery decides, nobody else."""
+    for at in sorted(root.objects.list_dir(root.layout.recovery), key=lambda at: at.name):
+        operation, dot, ending = at.name.rpartition(".")
+        if not dot or ending != "json" or operation == operation_id:
+            continue
+        record = root.objects.read_text_if_exists(at)
+        if record is not None and _may_name(record, place):
+            raise RecoveryRequired(operation, f"it may still need the {place}")
+
+
+def _may_name(record: str, place: ForkPlace) -> bool:
+    """Whether a record of a write names a fork; one that cannot be read may name any."""
+    try:
+        pins: list[Any] = json.loads(record)["tables"]
+        return any(pin["table_key"] == place.key and pin.get("table_branch") == place.branch for pin in pins)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return True
+
+
+# --- first touch ---------------------------------------------------------------------------------
+
+
+def fork_table(
+    root: Root, held: Held, entry: Entry, branch: str, *, operation_id: str | None = None
+) -> Table:
+    """The fork of a table for a branch, made now, at exactly the version its entry shows.
+
+    A fork that is there already is never taken over: an orphan is removed, once, and any other is a
+    conflict that asks the writer to prepare again. Callers hold the branch's lock.
+    """
+    place = ForkPlace(entry.key, root.layout.table(entry.path), branch)
+    if branch in (MAIN, entry.owner):
+        raise InternalError(f"the {place} is not needed: the table is there already")
+    # A handle of its own: while Lance forks through one, nobody else can use it, not even to read.
+    source = Tables(root.tables.access.observe).open(place.table, entry.version, branch=entry.owner)
+    made = _attempt(root, held, source, place)
+    if made is None:
+        _make_way(root, held, place, operation_id)
+        made = _attempt(root, held, source, place)
+    if made is None:
+        raise _taken(place)
+    failpoints.reach(failpoints.FORK_POST_CREATE_PRE_OPEN)
+    return made
+
+
+def _attempt(root: Root, held: Held, source: Table, place: ForkPlace) -> Table | None:
+    """Try once; None when something of that name is in the way."""
+    held.require()
+    try:
+        return root.forks.create(source, place.branch)
+    except StorageFailure as failure:
+        if failure.kind in (Trouble.EXISTS, Trouble.RESIDUE, Trouble.CONFLICT):
+            return None
+        # Over files of an earlier version Lance fails as if the source were missing.
+        if failure.kind == Trouble.NOT_FOUND and has_files(root, place.table, place.branch):
+            return None
+        raise
+
+
+def has_files(root: Root, table: Location, name: str) -> bool:
+    """Whether anything is stored where a fork of this name is."""
+    return root.objects.exists(table / f"tree/{name}")
+
+
+def _make_way(root: Root, held: Held, place: ForkPlace, operation_id: str | None) -> None:
+    try:
+        standing = reclaim(root, held, place, operation_id=operation_id)
+    except BranchInUse as error:
+        names = ", ".join(f"'{name}'" for name in error.dependants)
+        raise Conflict(
+            f"'{place.key}' has data of an earlier branch '{place.branch}', and {names} still uses it",
+            remedy=f"write to a branch of another name, or delete {names} first",
+        ) from error
+    if standing is Standing.LEGITIMATE:
+        raise _taken(place)
+    if standing is Standing.INDETERMINATE:
+        raise Unavailable(
+            f"cannot tell whether the {place} is still needed: the branch cannot be read",
+            remedy="make the store reachable, then retry the write",
+        )
+
+
+def _taken(place: ForkPlace) -> ReadSetChanged:
+    return ReadSetChanged(str(place), expected="none", actual="made by another writer")

@@ -1,0 +1,198 @@
+"""A graph that is open: its branches' coordinators, its schema, and how targets become snapshots."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from omnigraph.engine import lineage
+from omnigraph.engine.coordinator import Coordinator, Loaded, open_manifest, records_at
+from omnigraph.engine.lineage import Commit
+from omnigraph.engine.manifest import EMPTY, MAIN
+from omnigraph.engine.migrations import migrate_main
+from omnigraph.engine.root import Root
+from omnigraph.engine.schema_files import LiveSchema, past_source, read_schema
+from omnigraph.engine.snapshot import Snapshot, snapshot_of
+from omnigraph.engine.stamp import checked_stamp
+from omnigraph.errors import (
+    BranchNotFound,
+    CommitNotFound,
+    GraphNotFound,
+    HistoricalVersionReclaimed,
+    StorageFailure,
+    VersionNotFound,
+)
+from omnigraph.lang.dates import datetime_text
+from omnigraph.lang.schema import compile_schema
+from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.storage.lance_errors import Trouble
+from omnigraph.storage.probe import probe
+
+
+@dataclass(frozen=True, slots=True)
+class AtCommit:
+    """The graph as one commit left it."""
+
+    commit_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AtVersion:
+    """A branch at a version of its manifest."""
+
+    branch: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """A branch at a moment, in microseconds since 1970."""
+
+    branch: str
+    moment: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtBranch:
+    """A branch as it is now."""
+
+    branch: str = MAIN
+
+
+Target = AtBranch | AtCommit | AtVersion | AtTime
+
+
+class OpenGraph:
+    """One graph and what is known of it so far; safe to share between threads."""
+
+    def __init__(self, root: Root, *, read_only: bool) -> None:
+        self.root = root
+        self.read_only = read_only
+        self._coordinators: dict[str, Coordinator] = {}
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(cls, root: Root, *, read_only: bool = False) -> OpenGraph:
+        """Open a graph; read-write proves the store and brings main to the current form."""
+        _refuse_half_made(root)
+        if read_only:
+            checked_stamp(open_manifest(root, MAIN))
+        else:
+            probe(root.objects, root.layout.root)
+            migrate_main(root)
+        opened = cls(root, read_only=read_only)
+        opened.schema()
+        return opened
+
+    # --- branches and schema ---------------------------------------------------------------------
+
+    def coordinator(self, branch: str) -> Coordinator:
+        """The coordinator of a branch; whether the branch exists shows when it is asked."""
+        with self._lock:
+            return self._coordinators.setdefault(branch, Coordinator(self.root, branch))
+
+    def forget(self, branch: str) -> None:
+        """Drop what is known of a branch."""
+        with self._lock:
+            self._coordinators.pop(branch, None)
+
+    def load(self, branch: str) -> Loaded:
+        """A branch as it is now."""
+        try:
+            return self.coordinator(branch).load()
+        except BranchNotFound:
+            self.forget(branch)
+            raise
+
+    def schema(self) -> LiveSchema:
+        """The accepted schema as it is now."""
+        return read_schema(self.root)
+
+    def branch_names(self) -> list[str]:
+        """Main, then the others by name."""
+        return [MAIN, *sorted(self.root.forks.list(self.root.layout.manifest))]
+
+    # --- targets ---------------------------------------------------------------------------------
+
+    def snapshot(self, target: Target) -> Snapshot:
+        """The snapshot a target means."""
+        match target:
+            case AtBranch(branch=branch):
+                return snapshot_of(branch, self.load(branch).state)
+            case AtVersion(branch=branch, version=version):
+                return self._at_version(branch, version)
+            case AtTime(branch=branch, moment=moment):
+                return self._at_time(branch, moment)
+            case AtCommit(commit_id=commit_id):
+                return self._at_commit(commit_id)
+
+    def _at_version(self, branch: str, version: int) -> Snapshot:
+        loaded = self.load(branch)
+        if not 1 <= version <= loaded.state.version:
+            raise VersionNotFound(branch, version)
+        if version == loaded.state.version:
+            return snapshot_of(branch, loaded.state)
+        try:
+            records = records_at(self.root, loaded.table, version)
+        except StorageFailure as failure:
+            if failure.kind != Trouble.NOT_FOUND:
+                raise
+            raise HistoricalVersionReclaimed(self.root.layout.manifest.name, version) from failure
+        # Commits that a migration copied in are older than their rows.
+        shown = [commit for commit in loaded.state.commits.values() if commit.version <= version]
+        return snapshot_of(branch, EMPTY.plus(replace(records, commits=shown), version))
+
+    def _at_time(self, branch: str, moment: int) -> Snapshot:
+        state = self.load(branch).state
+        found = lineage.at_time(state.commits, state.head.id if state.head else None, moment)
+        if found is None:
+            raise VersionNotFound(branch, f"at {datetime_text(moment // 1000)}")
+        return self._at_version(branch, found.version)
+
+    def _at_commit(self, commit_id: str) -> Snapshot:
+        branch, commit = self.find_commit(commit_id)
+        return self._at_version(branch, commit.version)
+
+    # --- commits ---------------------------------------------------------------------------------
+
+    def find_commit(self, commit_id: str) -> tuple[str, Commit]:
+        """A commit and a branch whose manifest shows it: the branches in use first, then the others."""
+        for branch in self._likely_branches():
+            # A branch may be deleted while the others are searched.
+            with suppress(BranchNotFound):
+                found = self.load(branch).state.commits.get(commit_id)
+                if found is not None:
+                    return branch, found
+        raise CommitNotFound(commit_id)
+
+    def _likely_branches(self) -> Iterator[str]:
+        with self._lock:
+            known = list(self._coordinators)
+        tried = set()
+        for branch in (MAIN, *known):
+            if branch not in tried:
+                tried.add(branch)
+                yield branch
+        yield from (branch for branch in self.branch_names() if branch not in tried)
+
+    def catalog_at(self, snapshot: Snapshot) -> Catalog:
+        """The schema that held when a snapshot was current."""
+        live = self.schema()
+        if snapshot.commit is None:
+            return live.catalog
+        commits = self.load(snapshot.branch).state.commits
+        source = past_source(self.root, commits, snapshot.commit.id)
+        return live.catalog if source is None else compile_schema(source)
+
+
+def _refuse_half_made(root: Root) -> None:
+    layout = root.layout
+    if root.objects.exists(layout.manifest_versions):
+        return
+    if any(root.objects.exists(at) for at in (layout.schema_source, layout.init_claim, layout.manifest)):
+        raise GraphNotFound(
+            root.uri, reason="its initialisation did not finish; `omnigraph init --force` starts anew"
+        )
+    raise GraphNotFound(root.uri)

@@ -1,0 +1,105 @@
+"""What a write is going to do, as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from omnigraph.engine.coordinator import Loaded
+from omnigraph.engine.manifest import Entry
+from omnigraph.engine.recovery.sidecar import WriterKind
+from omnigraph.engine.root import Root
+from omnigraph.storage.tables import Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Rows whose ids are known to be new."""
+
+    rows: pa.Table = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert:
+    """Rows that are added, or replace the stored row with their id."""
+
+    rows: pa.Table = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Rows to be deleted, by id."""
+
+    ids: pa.Array = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Rows that are all the table is to hold."""
+
+    rows: pa.Table = field(repr=False)
+
+
+Effect = Append | Upsert | Remove | Replace
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What a write was prepared on; it takes effect only while all of it still holds."""
+
+    identity: Identity
+    head: str | None
+    schema_hash: str
+    entries: Mapping[str, Entry] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPlan:
+    """A prepared write: nothing of it is visible, and no table has moved."""
+
+    kind: WriterKind
+    branch: str
+    actor: str | None
+    base: Base
+    effects: Mapping[str, Effect]
+    """By table key; only tables that will really move."""
+    strict: bool
+    """A write that read what it replaces: it is never repeated on another base by itself."""
+    operation_id: str
+    commit_id: str
+    rollback_id: str
+    restore_id: str
+    merged_parent: str | None = None
+
+
+def base_of(loaded: Loaded, schema_hash: str) -> Base:
+    """What a branch is at this moment, for a write to be prepared on."""
+    state = loaded.state
+    return Base(loaded.identity, state.head.id if state.head else None, schema_hash, state.entries())
+
+
+def new_plan(
+    root: Root,
+    *,
+    kind: WriterKind,
+    branch: str,
+    actor: str | None,
+    base: Base,
+    effects: Mapping[str, Effect],
+    strict: bool,
+) -> CommitPlan:
+    """A plan with the ids of everything it can end in fixed from the start."""
+    return CommitPlan(
+        kind=kind,
+        branch=branch,
+        actor=actor,
+        base=base,
+        effects=dict(sorted(effects.items())),
+        strict=strict,
+        operation_id=root.new_id(),
+        commit_id=root.new_id(),
+        rollback_id=root.new_id(),
+        restore_id=root.new_id(),
+    )

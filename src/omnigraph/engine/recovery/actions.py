@@ -1,0 +1,299 @@
+"""Finishing or undoing an interrupted write.
+
+A record fixes the ids of the two commits its write can end in. Both rewrite the branch's head row, and
+each refuses once the other is visible, so exactly one of them ever lands; whatever follows is only
+redoing what that outcome asks for. Undoing keeps one order: decide, then restore, then publish the
+restored versions. A restore also fences off the writer, should it still be alive and wake up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from omnigraph import failpoints
+from omnigraph.engine.coordinator import Coordinator
+from omnigraph.engine.forks import remove_fork
+from omnigraph.engine.lineage import RECOVERY_ACTOR
+from omnigraph.engine.manifest import State, TableVersion
+from omnigraph.engine.publish import Changes, ExactHead, Lineage, publish
+from omnigraph.engine.recovery.audit import AuditRow, Outcome, RecoveryKind, record
+from omnigraph.engine.recovery.classify import (
+    OPERATION,
+    RESTORED,
+    Class,
+    Decision,
+    Judged,
+    Observed,
+    decide,
+    judge,
+)
+from omnigraph.engine.recovery.sidecar import Pin, Sidecar, remove
+from omnigraph.engine.root import Root
+from omnigraph.errors import Decided, ReadSetChanged, RecoveryRequired, StorageFailure, TableVersionConflict
+from omnigraph.storage.lance_errors import Trouble
+from omnigraph.storage.location import Location
+from omnigraph.storage.locks import Held
+from omnigraph.storage.staging import commit_staged, stage_restore
+from omnigraph.storage.tables import Table
+from omnigraph.storage.transactions import history
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Everything a recovery of one record works with; the branch's lock is held."""
+
+    root: Root
+    coordinator: Coordinator
+    held: Held
+    sidecar: Sidecar
+
+    @property
+    def forward(self) -> str | None:
+        """The id of the commit that means success."""
+        return self.sidecar.lineage.graph_commit_id if self.sidecar.lineage else None
+
+    @property
+    def back(self) -> str:
+        """The id of the commit that means the write never happened."""
+        return self.sidecar.rollback_commit_id or f"rollback-{self.sidecar.operation_id}"
+
+
+def observe(scene: Scene) -> list[Judged]:
+    """Look at every table the record names, and say how far the write came with it."""
+    state = scene.coordinator.load().state
+    return [judge(scene.sidecar, pin, _observed(scene, pin, state)) for pin in scene.sidecar.tables]
+
+
+def _observed(scene: Scene, pin: Pin, state: State) -> Observed:
+    known = state.versions.get(pin.table_key)
+    pinned = known.version if known else 0
+    tip = _tip(scene, pin)
+    if tip is None:
+        return Observed(head=pinned, pinned=pinned)
+    made = history(tip, pin.expected_version, tip.version)
+    return Observed(head=tip.version, pinned=pinned, transactions=made)
+
+
+def _tip(scene: Scene, pin: Pin) -> Table | None:
+    """The newest version of a pinned table; None when the fork it was meant for was never made."""
+    place = Location(pin.table_path)
+    try:
+        return scene.root.tables.tip(place, branch=pin.table_branch)
+    except StorageFailure as failure:
+        if pin.first_touch is None or failure.kind != Trouble.NOT_FOUND:
+            raise
+        return None
+
+
+# --- the outcome that is visible already ---------------------------------------------------------
+
+
+def visible_outcome(scene: Scene) -> Decision | None:
+    """The outcome that the manifest shows, if it shows one."""
+    commits = scene.coordinator.load().state.commits
+    if scene.forward in commits:
+        return Decision.ROLL_FORWARD
+    if scene.back in commits:
+        return Decision.ROLL_BACK
+    return None
+
+
+def finish_forward(scene: Scene) -> None:
+    """The write is visible; all that is missing is to note it and to remove its record."""
+    state = scene.coordinator.load().state
+    outcomes = [
+        Outcome(pin.table_key, pin.expected_version, _pinned(state, pin)) for pin in scene.sidecar.tables
+    ]
+    _close(scene, "RolledForward", scene.forward or "", outcomes)
+
+
+def _pinned(state: State, pin: Pin) -> int:
+    known = state.versions.get(pin.table_key)
+    return known.version if known else 0
+
+
+# --- forward -------------------------------------------------------------------------------------
+
+
+def roll_forward(scene: Scene, judged: Sequence[Judged]) -> bool:
+    """Publish what the write had completed; False when the branch moved on and it must be undone instead."""
+    failpoints.reach(failpoints.RECOVERY_BEFORE_ROLL_FORWARD_PUBLISH)
+    sidecar = scene.sidecar
+    updates = tuple(update.published() for update in sidecar.updates) or _observed_updates(scene, judged)
+    lineage = Lineage(
+        scene.forward or scene.root.new_id(),
+        actor=RECOVERY_ACTOR,
+        merged_parent=sidecar.merge_source_commit_id,
+        rival=scene.back,
+    )
+    expected = {pin.table_key: pin.expected_version for pin in sidecar.tables}
+    scene.held.require()
+    try:
+        done = publish(
+            scene.coordinator,
+            Changes(versions=updates),
+            lineage,
+            expected=expected,
+            precondition=_authority(sidecar),
+        )
+    except (ReadSetChanged, TableVersionConflict, Decided):
+        return False
+    outcomes = [Outcome(one.pin.table_key, one.pin.expected_version, one.observed.head) for one in judged]
+    _close(scene, "RolledForward", done.commit.id, outcomes)
+    return True
+
+
+def _observed_updates(scene: Scene, judged: Iterable[Judged]) -> tuple[TableVersion, ...]:
+    """For records of older forms: what was seen when they were judged, never a newer head."""
+    return tuple(
+        TableVersion(one.pin.table_key, one.observed.head, one.pin.table_branch, _row_count(scene, one))
+        for one in judged
+    )
+
+
+def _row_count(scene: Scene, one: Judged) -> int:
+    place = Location(one.pin.table_path)
+    return scene.root.tables.open(place, one.observed.head, branch=one.pin.table_branch).count()
+
+
+def _authority(sidecar: Sidecar) -> ExactHead | None:
+    if sidecar.authority is None:
+        return None
+    return ExactHead(sidecar.authority.branch_identifier, sidecar.authority.graph_head)
+
+
+# --- back ----------------------------------------------------------------------------------------
+
+
+def roll_back(scene: Scene) -> None:
+    """Undo a write: decide, restore, publish what was restored, note it, remove the record."""
+    try:
+        scene.held.require()
+        publish(
+            scene.coordinator,
+            Changes(),
+            Lineage(scene.back, actor=RECOVERY_ACTOR, rival=scene.forward),
+        )
+    except Decided:
+        finish_forward(scene)
+        return
+    finish_back(scene)
+
+
+def finish_back(scene: Scene) -> None:
+    """The decision to undo is visible; do what it asks for."""
+    state = scene.coordinator.load().state
+    restored: list[TableVersion] = []
+    outcomes: list[Outcome] = []
+    for one in observe(scene):
+        head = _restored(scene, one, state)
+        if head is None:
+            continue
+        restored.append(head)
+        outcomes.append(Outcome(one.pin.table_key, one.observed.head, one.observed.pinned))
+    failpoints.reach(failpoints.RECOVERY_POST_TABLE_RESTORE_PRE_PUBLISH)
+    if restored:
+        _repin(scene, restored, state)
+    _close(scene, "RolledBack", scene.back, outcomes)
+
+
+def _restored(scene: Scene, one: Judged, state: State) -> TableVersion | None:
+    """The version of a table that holds the pinned rows again; None when nothing of the write is there."""
+    pin, observed = one.pin, one.observed
+    known = state.versions.get(pin.table_key)
+    if known is None:
+        return None
+    moved = observed.head > observed.pinned
+    foreign = one.found in (Class.UNEXPECTED_AT_P1, Class.UNEXPECTED_MULTISTEP)
+    if scene.sidecar.schema_version >= 3 and foreign:
+        return None
+    if not moved:
+        return _fence_unmoved(scene, pin, known)
+    if one.compensated:
+        return replace(known, version=observed.head, owner=pin.table_branch)
+    return _restore(scene, pin, known)
+
+
+def _fence_unmoved(scene: Scene, pin: Pin, known: TableVersion) -> TableVersion | None:
+    """A lease may have been lost by a writer that still runs: restore what it has not touched yet, too."""
+    if scene.root.layout.root.is_local:
+        if pin.first_touch is not None and known.owner != pin.table_branch and pin.table_branch is not None:
+            scene.held.require()
+            remove_fork(scene.root, Location(pin.table_path), pin.table_branch)
+        return None
+    if pin.first_touch is not None and _tip(scene, pin) is None:
+        _make_fork(scene, pin)
+    return _restore(scene, pin, known)
+
+
+def _make_fork(scene: Scene, pin: Pin) -> None:
+    assert pin.first_touch is not None
+    assert pin.table_branch is not None
+    touch = pin.first_touch
+    source = scene.root.tables.open(
+        Location(pin.table_path), touch.source_version, branch=touch.source_branch
+    )
+    scene.held.require()
+    scene.root.forks.create(source, pin.table_branch)
+
+
+def _restore(scene: Scene, pin: Pin, known: TableVersion) -> TableVersion:
+    tip = _tip(scene, pin)
+    if tip is None:
+        raise RecoveryRequired(scene.sidecar.operation_id, f"table '{pin.table_key}' has no fork to restore")
+    marks = {OPERATION: scene.sidecar.operation_id, RESTORED: str(known.version)}
+    scene.held.require()
+    table = commit_staged(stage_restore(tip, known.version).signed(marks))
+    return replace(known, version=table.version, owner=pin.table_branch)
+
+
+def _repin(scene: Scene, restored: Sequence[TableVersion], state: State) -> None:
+    """Publish the restored versions, so that the manifest and the tables agree again."""
+    lineage = Lineage(scene.sidecar.restore_commit_id or scene.root.new_id(), actor=RECOVERY_ACTOR)
+    expected: Mapping[str, int] = {one.key: state.versions[one.key].version for one in restored}
+    scene.held.require()
+    publish(scene.coordinator, Changes(versions=tuple(restored)), lineage, expected=expected)
+
+
+def _close(scene: Scene, kind: RecoveryKind, commit_id: str, outcomes: Sequence[Outcome]) -> None:
+    sidecar, root = scene.sidecar, scene.root
+    row = AuditRow(
+        operation_id=sidecar.operation_id,
+        kind=kind,
+        commit_id=commit_id,
+        writer_kind=sidecar.writer_kind,
+        actor=sidecar.actor_id,
+        outcomes=tuple(outcomes),
+        created_at=root.clock(),
+    )
+    record(root, row)
+    remove(root, sidecar.operation_id)
+
+
+# --- all together --------------------------------------------------------------------------------
+
+
+def recover(scene: Scene, *, only_forward: bool) -> bool:
+    """Deal with one record; False when it has to wait for a writer that may undo things."""
+    outcome = visible_outcome(scene)
+    if outcome is Decision.ROLL_FORWARD:
+        finish_forward(scene)
+        return True
+    if outcome is Decision.ROLL_BACK:
+        if not only_forward:
+            finish_back(scene)
+        return not only_forward
+    judged = observe(scene)
+    decision = decide(scene.sidecar, judged)
+    if decision is Decision.ROLL_FORWARD and roll_forward(scene, judged):
+        return True
+    if only_forward:
+        return False
+    if decision is Decision.ABORT:
+        broken = next(one.pin.table_key for one in judged if one.found is Class.INVARIANT_VIOLATION)
+        raise RecoveryRequired(
+            scene.sidecar.operation_id, f"table '{broken}' is not as the write and its manifest say"
+        )
+    roll_back(scene)
+    return True

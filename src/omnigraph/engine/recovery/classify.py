@@ -1,0 +1,158 @@
+"""What an interrupted write reached, told from its record and the tables, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from omnigraph.engine.recovery.sidecar import Pin, Sidecar
+from omnigraph.storage.transactions import Authorship
+
+OPERATION = "omnigraph.operation"
+"""The property by which a restore says which operation it undoes."""
+RESTORED = "omnigraph.restored"
+"""The property by which a restore says which version it went back to."""
+
+
+class Mode(StrEnum):
+    """How a record proves what it owns."""
+
+    STRICT = "Strict"
+    LOOSE = "Loose"
+    CONFIRMED = "Confirmed"
+    EXACT = "Exact"
+
+
+class Class(StrEnum):
+    """How far a write came with one table."""
+
+    NO_MOVEMENT = "NoMovement"
+    ROLLED_PAST_EXPECTED = "RolledPastExpected"
+    UNEXPECTED_AT_P1 = "UnexpectedAtP1"
+    UNEXPECTED_MULTISTEP = "UnexpectedMultistep"
+    INCOMPLETE_PHASE_B = "IncompletePhaseB"
+    INVARIANT_VIOLATION = "InvariantViolation"
+
+
+class Decision(StrEnum):
+    """What happens to the write as a whole."""
+
+    ROLL_FORWARD = "RollForward"
+    ROLL_BACK = "RollBack"
+    ABORT = "Abort"
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A table as recovery finds it."""
+
+    head: int
+    pinned: int
+    """The version the manifest publishes on the record's branch; 0 when it has none."""
+    transactions: Sequence[Authorship] = ()
+    """Who made the versions after the expected one, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A pin, what was observed of it, and its class."""
+
+    pin: Pin
+    observed: Observed
+    found: Class
+    compensated: bool = False
+    """True when an earlier recovery restored the table already."""
+
+
+def mode_of(sidecar: Sidecar) -> Mode:
+    """How to read a record: each form keeps its own meaning for ever."""
+    if sidecar.writer_kind == "Optimize":
+        return Mode.LOOSE
+    if sidecar.schema_version >= 3:
+        return Mode.EXACT
+    if sidecar.writer_kind in ("Mutation", "Load"):
+        return Mode.STRICT
+    if sidecar.writer_kind == "BranchMerge" and sidecar.schema_version == 2:
+        return Mode.CONFIRMED
+    return Mode.LOOSE
+
+
+def judge(sidecar: Sidecar, pin: Pin, observed: Observed) -> Judged:
+    """How far the write came with one table."""
+    head, pinned = observed.head, observed.pinned
+    if head < pinned:
+        return Judged(pin, observed, Class.INVARIANT_VIOLATION)
+    mode = mode_of(sidecar)
+    if mode is Mode.EXACT:
+        return _exact(sidecar, pin, observed)
+    if head == pinned:
+        return Judged(pin, observed, Class.NO_MOVEMENT)
+    return Judged(pin, observed, _by_numbers(mode, pin, head, pinned))
+
+
+def _by_numbers(mode: Mode, pin: Pin, head: int, pinned: int) -> Class:
+    """Records without transaction marks: only version numbers can tell."""
+    on_base = pin.expected_version == pinned
+    if mode is Mode.CONFIRMED:
+        if pin.confirmed_version is None:
+            return Class.INCOMPLETE_PHASE_B
+        return (
+            Class.ROLLED_PAST_EXPECTED
+            if on_base and head == pin.confirmed_version
+            else Class.UNEXPECTED_MULTISTEP
+        )
+    if mode is Mode.LOOSE and on_base:
+        return Class.ROLLED_PAST_EXPECTED
+    if head != pinned + 1:
+        return Class.UNEXPECTED_MULTISTEP
+    is_ours = mode is Mode.STRICT and on_base and pin.post_commit_pin == head
+    return Class.ROLLED_PAST_EXPECTED if is_ours else Class.UNEXPECTED_AT_P1
+
+
+def _exact(sidecar: Sidecar, pin: Pin, observed: Observed) -> Judged:
+    owned = [one for one in observed.transactions if one.uuid in pin.transaction_uuids]
+    if not owned:
+        if observed.head == observed.pinned:
+            return Judged(pin, observed, Class.NO_MOVEMENT)
+        if _is_compensated(sidecar, observed):
+            return Judged(pin, observed, Class.NO_MOVEMENT, compensated=True)
+        one_step = observed.head == observed.pinned + 1
+        return Judged(pin, observed, Class.UNEXPECTED_AT_P1 if one_step else Class.UNEXPECTED_MULTISTEP)
+    if any(one.version <= observed.pinned for one in owned):
+        return Judged(pin, observed, Class.INVARIANT_VIOLATION)
+    if _is_compensated(sidecar, observed):
+        return Judged(pin, observed, Class.INCOMPLETE_PHASE_B, compensated=True)
+    if owned[-1].version != observed.head:
+        return Judged(pin, observed, Class.INVARIANT_VIOLATION)
+    complete = (
+        sidecar.phase == "EffectsConfirmed"
+        and tuple(one.uuid for one in owned) == pin.transaction_uuids
+        and observed.head == pin.confirmed_version
+        and pin.expected_version == observed.pinned
+    )
+    return Judged(pin, observed, Class.ROLLED_PAST_EXPECTED if complete else Class.INCOMPLETE_PHASE_B)
+
+
+def _is_compensated(sidecar: Sidecar, observed: Observed) -> bool:
+    """Whether the newest version is a restore that an earlier recovery of this write made."""
+    newest = observed.transactions[-1] if observed.transactions else None
+    return newest is not None and is_restore_of(newest, sidecar.operation_id)
+
+
+def is_restore_of(made: Authorship, operation_id: str | None = None) -> bool:
+    """Whether a version is a restore by recovery, of this operation if one is given."""
+    operation = made.properties.get(OPERATION)
+    if made.operation != "Restore" or operation is None:
+        return False
+    return operation_id is None or operation == operation_id
+
+
+def decide(sidecar: Sidecar, judged: Iterable[Judged]) -> Decision:
+    """All or nothing: a write takes effect in every table or in none."""
+    classes = {one.found for one in judged}
+    if Class.INVARIANT_VIOLATION in classes:
+        return Decision.ABORT
+    if classes - {Class.ROLLED_PAST_EXPECTED} or sidecar.phase == "Armed":
+        return Decision.ROLL_BACK
+    return Decision.ROLL_FORWARD

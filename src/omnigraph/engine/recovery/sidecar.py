@@ -1,0 +1,218 @@
+"""The record of a write under way: what it intends, and which commits it can end in.
+
+A writer stores its record before its first effect and removes it after its last. A record that is
+still there when nobody holds the branch's lock belongs to a writer that died.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Literal
+
+import msgspec
+
+from omnigraph.engine.manifest import MAIN, TableVersion
+from omnigraph.engine.root import Root
+from omnigraph.errors import CorruptGraph
+from omnigraph.storage.location import Location
+from omnigraph.storage.tables import Identity
+
+CURRENT = 3
+SUFFIX = ".json"
+
+WriterKind = Literal["Mutation", "Load", "SchemaApply", "BranchMerge", "EnsureIndices", "Optimize"]
+Phase = Literal["Armed", "EffectsConfirmed"]
+
+
+# Members with their default value are left out of the text.
+
+
+class FirstTouch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a table comes from that the write forks for its branch."""
+
+    source_branch: str | None = None
+    source_version: int
+
+
+class Pin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A table the write moves."""
+
+    table_key: str
+    table_path: str
+    expected_version: int
+    post_commit_pin: int
+    confirmed_version: int | None = None
+    table_branch: str | None = None
+    """The branch whose fork the change lands on; None for main."""
+    transaction_uuids: tuple[str, ...] = ()
+    first_touch: FirstTouch | None = None
+
+
+class LineageIntent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The commit the write makes when it succeeds."""
+
+    graph_commit_id: str
+    created_at: int = 0
+    merged_parent_commit_id: str | None = None
+
+
+class Authority(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the write was prepared on."""
+
+    branch_identifier: Identity = ()
+    graph_head: str | None = None
+    schema_ir_hash: str | None = None
+
+
+class OwnerMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The process that wrote the record."""
+
+    host: str
+    pid: int
+    token: str
+
+
+class Update(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A table version the write publishes."""
+
+    table_key: str
+    table_version: int
+    table_branch: str | None = None
+    row_count: int | None = None
+
+    def published(self) -> TableVersion:
+        """The version as the manifest records it."""
+        return TableVersion(self.table_key, self.table_version, self.table_branch, self.row_count)
+
+
+class Sidecar(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The whole record, of this form or an older one."""
+
+    schema_version: int
+    operation_id: str
+    started_at: str
+    writer_kind: WriterKind
+    branch: str | None = None
+    actor_id: str | None = None
+    tables: tuple[Pin, ...] = ()
+    merge_source_commit_id: str | None = None
+    phase: Phase | None = None
+    lineage: LineageIntent | None = None
+    rollback_commit_id: str | None = None
+    restore_commit_id: str | None = None
+    owner: OwnerMark | None = None
+    lance_version: str | None = None
+    authority: Authority | None = None
+    updates: tuple[Update, ...] = ()
+    checksum: str | None = None
+
+    @property
+    def graph_branch(self) -> str:
+        """The branch the write is on."""
+        return self.branch or MAIN
+
+
+class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
+    """A record that cannot be used, and as much of it as could be read."""
+
+    operation_id: str
+    branch: str | None
+    reason: str
+
+
+# --- text ----------------------------------------------------------------------------------------
+
+
+def encode(sidecar: Sidecar) -> str:
+    """The record as JSON, with a checksum over everything else in it."""
+    value = msgspec.to_builtins(msgspec.structs.replace(sidecar, checksum=None))
+    value["checksum"] = _checksum(value)
+    return json.dumps(value, indent=2)
+
+
+def _checksum(value: dict[str, Any]) -> str:
+    text = json.dumps(
+        {k: v for k, v in value.items() if k != "checksum"}, separators=(",", ":"), sort_keys=True
+    )
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def decode(text: str, operation_id: str) -> Sidecar | Unreadable:
+    """The record behind a text; what cannot be trusted is told apart, never guessed."""
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        return Unreadable(operation_id=operation_id, branch=None, reason=f"it is not JSON: {error}")
+    if not isinstance(value, dict):
+        return Unreadable(operation_id=operation_id, branch=None, reason="it is not an object")
+    reason = _distrust(value)
+    if reason is None:
+        try:
+            return msgspec.convert(value, Sidecar)
+        except msgspec.ValidationError as error:
+            reason = f"it is malformed: {error}"
+    return Unreadable(operation_id=operation_id, branch=_readable_branch(value), reason=reason)
+
+
+def _distrust(value: dict[str, Any]) -> str | None:
+    version = value.get("schema_version")
+    if not isinstance(version, int) or version < 1:
+        return "it has no version"
+    if version > CURRENT:
+        return (
+            f"it was written by a newer release (form {version}, this one knows {CURRENT}); upgrade omnigraph"
+        )
+    if version >= CURRENT and value.get("checksum") != _checksum(value):
+        return "its checksum does not match"
+    return None
+
+
+def _readable_branch(value: dict[str, Any]) -> str | None:
+    if "branch" not in value:
+        return None
+    branch = value["branch"]
+    if branch is None:
+        return MAIN
+    return branch if isinstance(branch, str) else None
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def place(root: Root, operation_id: str) -> Location:
+    """Where the record of an operation is."""
+    return root.layout.recovery / f"{operation_id}{SUFFIX}"
+
+
+def store_new(root: Root, sidecar: Sidecar) -> None:
+    """Write the record of an operation that begins."""
+    at = place(root, sidecar.operation_id)
+    text = encode(sidecar)
+    if root.objects.write_text_if_absent(at, text):
+        return
+    # In a bucket the answer to one's own put may be lost; only our own text counts as ours.
+    if root.objects.read_text_if_exists(at) != text:
+        raise CorruptGraph(f"operation '{sidecar.operation_id}' is on record already", object_id=at.name)
+
+
+def rewrite(root: Root, sidecar: Sidecar) -> None:
+    """Replace the record of an operation that goes on."""
+    root.objects.write_text(place(root, sidecar.operation_id), encode(sidecar))
+
+
+def remove(root: Root, operation_id: str) -> None:
+    """Remove the record of an operation that is over."""
+    root.objects.delete(place(root, operation_id))
+
+
+def read(root: Root, operation_id: str) -> Sidecar | Unreadable | None:
+    """The record of an operation; None when it is proven gone, which means that its writer finished."""
+    text = root.objects.read_text_if_exists(place(root, operation_id))
+    return None if text is None else decode(text, operation_id)
+
+
+def operations(root: Root) -> list[str]:
+    """The operations on record, oldest first: one list call."""
+    found = root.objects.list_dir(root.layout.recovery)
+    return sorted(at.name.removesuffix(SUFFIX) for at in found if at.name.endswith(SUFFIX))

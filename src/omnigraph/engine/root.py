@@ -1,0 +1,51 @@
+"""Everything one graph is reached through: its places, stores, locks, clock and ids."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ulid import ULID
+
+from omnigraph.engine.layout import Layout
+from omnigraph.storage.forks import Forks
+from omnigraph.storage.location import Location
+from omnigraph.storage.locks import BranchLocks
+from omnigraph.storage.objects import ObjectStore, Observer
+from omnigraph.storage.tables import Tables
+
+
+def new_id() -> str:
+    """A ULID: unique, and sorted by time as far as clocks agree."""
+    return str(ULID())
+
+
+def wall_clock() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The root of a graph and the tools to work on it; clock and ids are replaceable for tests."""
+
+    layout: Layout
+    objects: ObjectStore
+    tables: Tables
+    forks: Forks
+    locks: BranchLocks
+    clock: Callable[[], int] = wall_clock
+    new_id: Callable[[], str] = new_id
+
+    @classmethod
+    def at(cls, location: Location, observe: Observer | None = None) -> Root:
+        """The graph root at a place; nothing is contacted yet."""
+        objects = ObjectStore.at(location, observe)
+        tables = Tables(observe)
+        return cls(Layout(location), objects, tables, Forks(tables, objects), BranchLocks(objects, location))
+
+    @property
+    def uri(self) -> str:
+        """The place, as the user sees it."""
+        return self.layout.root.uri

@@ -1,0 +1,120 @@
+"""The schema a graph works with, now and in the past, as files below its root."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from omnigraph.engine.lineage import Commit, first_parents
+from omnigraph.engine.root import Root
+from omnigraph.errors import CompileError, SchemaContractBroken
+from omnigraph.lang.schema import AcceptedSchema, compile_schema, first_identities
+from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.schema.ir import from_json, ir_hash, to_json
+from omnigraph.storage.location import Location
+
+_STATE_FORMAT = 1
+_IDENTITY_VERSION = 1
+_REMEDY = "restore the schema files from a backup; the data is not affected"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaFiles:
+    """What the three schema files hold."""
+
+    source: str
+    ir: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSchema:
+    """The accepted schema, and the text it was written as."""
+
+    source: str
+    accepted: AcceptedSchema
+
+    @property
+    def catalog(self) -> Catalog:
+        """What the schema says."""
+        return self.accepted.catalog
+
+
+def first_schema(source: str) -> LiveSchema:
+    """The schema of a new graph."""
+    catalog = compile_schema(source)
+    return LiveSchema(source, AcceptedSchema(catalog, first_identities(catalog)))
+
+
+def files_of(schema: LiveSchema) -> SchemaFiles:
+    """The files that record a schema."""
+    value = to_json(schema.accepted)
+    state = {
+        "format_version": _STATE_FORMAT,
+        "schema_ir_hash": ir_hash(value),
+        "schema_identity_version": _IDENTITY_VERSION,
+    }
+    return SchemaFiles(schema.source, json.dumps(value, indent=2), json.dumps(state, indent=2))
+
+
+def read_schema(root: Root) -> LiveSchema:
+    """The accepted schema; its three files must agree."""
+    layout = root.layout
+    places = (layout.schema_source, layout.schema_ir, layout.schema_state)
+    source, ir, state = (_present(root, at) for at in places)
+    return _bound(SchemaFiles(source, ir, state))
+
+
+def schema_hash(root: Root) -> str:
+    """What the accepted schema is recognised by: one read."""
+    state = _json(_present(root, root.layout.schema_state), "__schema_state.json")
+    return str(state.get("schema_ir_hash"))
+
+
+def _present(root: Root, at: Location) -> str:
+    text = root.objects.read_text_if_exists(at)
+    if text is None:
+        raise SchemaContractBroken(f"schema file '{at.uri}' is missing", remedy=_REMEDY)
+    return text
+
+
+# A schema is read once for every operation and changes almost never.
+@lru_cache(maxsize=64)
+def _bound(files: SchemaFiles) -> LiveSchema:
+    value = _json(files.ir, "_schema.ir.json")
+    state = _json(files.state, "__schema_state.json")
+    if state.get("schema_ir_hash") != ir_hash(value):
+        raise SchemaContractBroken(
+            "the schema files disagree: the compiled schema was changed", remedy=_REMEDY
+        )
+    accepted = from_json(value)
+    try:
+        compiled = compile_schema(files.source, "_schema.pg")
+    except CompileError as error:
+        raise SchemaContractBroken(f"_schema.pg does not compile: {error.message}", remedy=_REMEDY) from error
+    if compiled.fingerprint != accepted.catalog.fingerprint:
+        raise SchemaContractBroken("the schema files disagree: _schema.pg was changed", remedy=_REMEDY)
+    return LiveSchema(files.source, accepted)
+
+
+def _json(text: str, name: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SchemaContractBroken(f"{name} is not readable: {error}", remedy=_REMEDY) from error
+    if not isinstance(found, dict):
+        raise SchemaContractBroken(f"{name} is not an object", remedy=_REMEDY)
+    return found
+
+
+def past_source(root: Root, commits: Mapping[str, Commit], commit_id: str) -> str | None:
+    """The schema text that held at a commit, if the graph recorded it: one list and one read."""
+    found = root.objects.list_dir(root.layout.past_schemas)
+    recorded = {at.name.removesuffix(".pg") for at in found if at.name.endswith(".pg")}
+    for commit in first_parents(commits, commit_id):
+        if commit.id in recorded:
+            return root.objects.read_text(root.layout.past_schema(commit.id))
+    return None

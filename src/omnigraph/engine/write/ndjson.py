@@ -1,0 +1,322 @@
+"""Strict NDJSON: the lines of a split -> records by type, and what is wrong with the others.
+
+Almost every line of a real file is well-formed, so each is first decoded in one typed step, and only a
+line that fails is looked at closely. Decoders keep the last of two members with one name without a word;
+an object without repeats has as many members as the line has colons outside of texts, which is quick to
+count.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import msgspec
+import numpy as np
+from msgspec import UNSET, UnsetType
+
+from omnigraph.engine.columns import SOURCE, TARGET
+from omnigraph.engine.write.splits import Limits, Split
+from omnigraph.engine.write.violations import Numbers, Violation
+from omnigraph.errors import ResourceLimitExceeded
+from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.values import legible
+
+RESERVED = frozenset(
+    {
+        "_rowid",
+        "_rowaddr",
+        "_rowoffset",
+        "_row_created_at_version",
+        "_row_last_updated_at_version",
+        "_tombstone",
+    }
+)
+"""Names of the storage, never of the user."""
+
+_TEXTS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_BLANK = b" \t\r"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_ALLOWED = {"type": ("type", "data"), "edge": ("edge", "from", "to", "data")}
+_NO_DATA: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records of one type in one split, in input order."""
+
+    key: str
+    """The table of the type."""
+    data: Sequence[Mapping[str, Any]]
+    sources: Sequence[str]
+    """Where each edge starts; empty for nodes."""
+    targets: Sequence[str]
+    lines: Numbers
+    offsets: Numbers
+    """Where each record's line begins in its file."""
+    file: str
+    file_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What the lines of a split say."""
+
+    records: tuple[Records, ...]
+    """By table."""
+    violations: tuple[Violation, ...]
+    """In input order."""
+    lines: int
+    """How many lines the split has."""
+
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True, rename={"source": "from", "target": "to"}):
+    type: str | UnsetType = UNSET
+    edge: str | UnsetType = UNSET
+    source: str | UnsetType = UNSET
+    target: str | UnsetType = UNSET
+    data: dict[str, Any] | UnsetType = UNSET
+
+
+@dataclass(slots=True)
+class _Group:
+    key: str
+    is_edge: bool
+    numbers: list[int] = field(default_factory=list)
+    data: list[Mapping[str, Any]] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
+    targets: list[str] = field(default_factory=list)
+
+
+class _BadLine(Exception):
+    """Why a line is not a record."""
+
+
+class _Repeated(Exception):
+    """The name of a member that an object has twice."""
+
+
+def read_split(split: Split, catalog: Catalog, limits: Limits | None = None) -> Parsed:
+    """The records of a split."""
+    lines = split.data.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    sizes = np.fromiter(map(len, lines), np.int64, len(lines))
+    _check_limits(lines, sizes, limits or Limits())
+    starts = split.offset + np.concatenate(([0], np.cumsum(sizes + 1)[:-1])) if lines else sizes
+    reader = _Reader(catalog, split)
+    reader.read(lines)
+    return Parsed(reader.records(starts), tuple(reader.violations), len(lines))
+
+
+def _check_limits(lines: Sequence[bytes], sizes: Numbers, limits: Limits) -> None:
+    longest = int(sizes.max(initial=0))
+    if longest > limits.line_bytes:
+        raise ResourceLimitExceeded("graph_batch_line_bytes", limit=limits.line_bytes, actual=longest)
+    for number in np.flatnonzero(sizes > limits.structural_slots):
+        slots = sum(map(_TEXTS.sub(b"", lines[number]).count, (b"{", b"}", b"[", b"]", b":", b",")))
+        if slots > limits.structural_slots:
+            raise ResourceLimitExceeded(
+                "graph_batch_json_structural_slots", limit=limits.structural_slots, actual=slots
+            )
+
+
+class _Reader:
+    """Sorts lines into groups by type."""
+
+    def __init__(self, catalog: Catalog, split: Split) -> None:
+        self.split = split
+        self.violations: list[Violation] = []
+        self._catalog = catalog
+        self._groups: dict[str, _Group] = {}
+        self._nodes = {name: self._group(f"node:{name}") for name in catalog.nodes}
+        self._edges: dict[str, _Group | None] = {}
+
+    def read(self, lines: Sequence[bytes]) -> None:
+        decode = msgspec.json.Decoder(_Line).decode
+        for number, line in enumerate(lines):
+            try:
+                record = decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                self._closely(number, line)
+                continue
+            if not self._took(number, line, record):
+                self._closely(number, line)
+
+    def records(self, starts: Numbers) -> tuple[Records, ...]:
+        found = []
+        for key in sorted(self._groups):
+            group = self._groups[key]
+            if not group.numbers:
+                continue
+            numbers = np.array(group.numbers, np.int64)
+            found.append(
+                Records(
+                    key,
+                    group.data,
+                    group.sources,
+                    group.targets,
+                    numbers + self.split.first_line,
+                    starts[numbers],
+                    self.split.file,
+                    self.split.file_number,
+                )
+            )
+        return tuple(found)
+
+    def _took(self, number: int, line: bytes, record: _Line) -> bool:
+        """Whether a decoded line is a record without any flaw; it is then in its group."""
+        data = record.data
+        members = 1
+        if data is UNSET:
+            data = _NO_DATA
+        else:
+            members += 1 + len(data)
+        source, target = record.source, record.target
+        if record.edge is UNSET:
+            group = None if record.type is UNSET else self._nodes.get(record.type)
+            if group is None or source is not UNSET or target is not UNSET:
+                return False
+        else:
+            members += 2
+            group = self._edge_group(record.edge)
+            if group is None or record.type is not UNSET or SOURCE in data or TARGET in data:
+                return False
+        if line.count(b":") != members and _TEXTS.sub(b"", line).count(b":") != members:
+            return False
+        if group.is_edge:
+            if source is UNSET or target is UNSET:
+                return False
+            group.sources.append(source)
+            group.targets.append(target)
+        group.numbers.append(number)
+        group.data.append(data)
+        return True
+
+    def _closely(self, number: int, line: bytes) -> None:
+        """A line that is blank, wrong, or right in an unusual way."""
+        if not line.strip(_BLANK):
+            return
+        place = self.split.first_line + number
+        try:
+            record = _strict_json(line, place)
+            group, kind = self._owner(record, place)
+        except _BadLine as wrong:
+            self.violations.append(Violation(self.split.file, place, None, str(wrong)))
+            return
+        group.numbers.append(number)
+        group.data.append(record.get("data", _NO_DATA))
+        if kind == "edge":
+            group.sources.append(record["from"])
+            group.targets.append(record["to"])
+
+    def _owner(self, record: object, place: int) -> tuple[_Group, str]:
+        """The group a record belongs to; fails with the first thing that is wrong with it."""
+        if not isinstance(record, dict):
+            _refuse(place, "graph batch record must be one JSON object")
+        kinds = [kind for kind in _ALLOWED if kind in record]
+        if len(kinds) != 1:
+            _refuse(place, "graph batch record must contain exactly one of 'type' or 'edge'")
+        kind = kinds[0]
+        for name in record:
+            if name in RESERVED:
+                _refuse(place, f"top-level field '{name}' is reserved physical state")
+            if name not in _ALLOWED[kind]:
+                _refuse(place, f"unknown top-level graph batch field '{legible(name)}'")
+        for name in _ALLOWED[kind]:
+            _check_member(record, name, place)
+        name = record[kind]
+        group = self._nodes.get(name) if kind == "type" else self._edge_group(name)
+        if group is None:
+            _refuse(place, f"unknown {'node' if kind == 'type' else 'edge'} type '{legible(name)}'")
+        for reserved in (SOURCE, TARGET):
+            if kind == "edge" and reserved in record.get("data", _NO_DATA):
+                _refuse(place, f"edge data field '{reserved}' is reserved structural state")
+        return group, kind
+
+    def _edge_group(self, name: str) -> _Group | None:
+        try:
+            return self._edges[name]
+        except KeyError:
+            edge = self._catalog.find_edge(name)
+            found = self._edges[name] = None if edge is None else self._group(f"edge:{edge.name}")
+            return found
+
+    def _group(self, key: str) -> _Group:
+        return self._groups.setdefault(key, _Group(key, key.startswith("edge:")))
+
+
+def json_text(value: object) -> str:
+    """A value as messages show it: compact JSON, not too long."""
+    return legible(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
+
+
+def _refuse(place: int, reason: str) -> NoReturn:
+    raise _BadLine(f"line {place}: {reason}")
+
+
+def _check_member(record: Mapping[str, Any], name: str, place: int) -> None:
+    if name not in record:
+        if name != "data":
+            _refuse(place, f"graph batch record requires field '{name}'")
+    elif not isinstance(record[name], dict if name == "data" else str):
+        wanted = "an object" if name == "data" else "a string"
+        _refuse(place, f"graph batch field '{name}' must be {wanted}, got {json_text(record[name])}")
+
+
+def _strict_json(line: bytes, place: int) -> Any:
+    try:
+        value = msgspec.json.decode(line)
+        _loose_json(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        reason = _why(line, error)
+    except _Repeated as repeated:
+        reason = f"duplicate JSON member '{legible(str(repeated))}'"
+    else:
+        return value
+    raise _BadLine(f"invalid strict JSON at line {place}: {reason}")
+
+
+def _why(line: bytes, error: Exception) -> str:
+    if line.startswith(_BYTE_ORDER_MARK):
+        return "a byte-order mark is not allowed"
+    if isinstance(error, UnicodeDecodeError):
+        return "not valid UTF-8"
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    try:
+        _loose_json(line)
+    except (ValueError, RecursionError, _Repeated):
+        return str(error).removeprefix("JSON is malformed: ").removesuffix(" - at `$[...]`")
+    # Python's own reader keeps lone surrogates; numbers it is told to take as they are.
+    return "a lone surrogate or a number out of range" if b"\\u" in line else "number out of range"
+
+
+def _loose_json(line: bytes) -> None:
+    """Fails on a member that an object has twice; numbers are not looked at."""
+    json.loads(
+        line.decode(),
+        object_pairs_hook=_refuse_repeats,
+        parse_int=_no_number,
+        parse_float=_no_number,
+        parse_constant=_no_constant,
+    )
+
+
+def _refuse_repeats(members: list[tuple[str, Any]]) -> None:
+    names = set()
+    for name, _ in members:
+        if name in names:
+            raise _Repeated(name)
+        names.add(name)
+
+
+def _no_number(digits: str) -> int:
+    return len(digits)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)

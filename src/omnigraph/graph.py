@@ -1,0 +1,329 @@
+"""The object users hold: one graph, its branches, its commits and its past."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from omnigraph.engine import branches as control
+from omnigraph.engine import lineage
+from omnigraph.engine.initialise import initialise
+from omnigraph.engine.lineage import Commit
+from omnigraph.engine.manifest import MAIN
+from omnigraph.engine.opened import AtBranch, AtCommit, AtTime, AtVersion, OpenGraph, Target
+from omnigraph.engine.root import Root
+from omnigraph.engine.snapshot import Snapshot as Pinned
+from omnigraph.engine.stamp import read_stamp
+from omnigraph.errors import BadRequest, GraphClosed, InvalidValue, ReadOnlyGraph
+from omnigraph.lang.dates import parse_datetime
+from omnigraph.lang.schema import MigrationPlan, compile_schema, plan_migration
+from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.source import Source
+from omnigraph.storage.location import Location
+
+__all__ = ["Branches", "Commit", "Commits", "Graph", "Snapshot", "Table", "init", "open"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FRACTION = re.compile(r"[.]([0-9]+)")
+
+
+def init(uri: str | os.PathLike[str], *, schema: str | os.PathLike[str], force: bool = False) -> Graph:
+    """Make a graph at an empty place, and open it.
+
+    `uri` is a folder or `s3://bucket/prefix`; `schema` is the text of a schema, or a `Path` to read it
+    from. `force` replaces what an initialisation that died left behind; it never touches a graph.
+    """
+    root = Root.at(Location.parse(uri))
+    source = _schema_source(schema)
+    compile_schema(source)  # here, where mistakes are told with the name of the file
+    initialise(root, source.text, force=force)
+    return Graph(OpenGraph.open(root))
+
+
+def open(uri: str | os.PathLike[str], *, read_only: bool = False) -> Graph:  # noqa: A001
+    """Open the graph at a folder or at `s3://bucket/prefix`.
+
+    With `read_only` nothing is ever written, so credentials that only read are enough.
+    """
+    return Graph(OpenGraph.open(Root.at(Location.parse(uri)), read_only=read_only))
+
+
+class Graph:
+    """An open graph; safe to share between threads, and a context manager that closes it.
+
+    Reading always shows the newest state: nothing has to be reopened when somebody else writes.
+    """
+
+    def __init__(self, opened: OpenGraph) -> None:
+        self._opened = opened
+        self._closed = False
+
+    @property
+    def uri(self) -> str:
+        """Where the graph is: an absolute path, or `s3://bucket/prefix`."""
+        return self._opened.root.uri
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it was opened for reading only."""
+        return self._opened.read_only
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
+
+    @property
+    def format_version(self) -> int:
+        """The number of the form in which the graph is stored."""
+        return read_stamp(self._reading().load(MAIN).table)
+
+    @property
+    def schema(self) -> Catalog:
+        """The accepted schema: types, properties and constraints."""
+        return self._reading().schema().catalog
+
+    @property
+    def schema_source(self) -> str:
+        """The accepted schema as its author wrote it."""
+        return self._reading().schema().source
+
+    def plan_schema(self, schema: str | os.PathLike[str], *, allow_data_loss: bool = False) -> MigrationPlan:
+        """What changing to another schema would do; a text, or a `Path` to read it from."""
+        desired = compile_schema(_schema_source(schema))
+        return plan_migration(self._reading().schema().accepted, desired, allow_data_loss)
+
+    @property
+    def branches(self) -> Branches:
+        """The branches: create, list, delete, iterate, test with `in`."""
+        return Branches(self.uri, self._reading, self._writing)
+
+    @property
+    def commits(self) -> Commits:
+        """The commits: list, look up, find where two histories parted."""
+        return Commits(self.uri, self._reading)
+
+    def snapshot(self, branch: str = MAIN) -> Snapshot:
+        """A branch as it is now; later changes do not reach it."""
+        return self._pin(AtBranch(control.branch_name(branch)))
+
+    def at(
+        self,
+        *,
+        commit: str | None = None,
+        version: int | None = None,
+        time: datetime | str | None = None,
+        branch: str | None = None,
+    ) -> Snapshot:
+        """The graph as it was: at a commit, or at a version or a time of a branch (main, if none is named).
+
+        A time is a `datetime` with a zone or a text like `2030-01-31T12:00:00Z`; a text without a zone
+        means UTC. It stands for the newest commit that is not later.
+        """
+        return self._pin(_target(commit, version, time, branch))
+
+    def refresh(self) -> None:
+        """Drop all that is kept in memory and open the graph anew."""
+        opened = self._reading()
+        opened.root.tables.forget()
+        self._opened = OpenGraph.open(opened.root, read_only=opened.read_only)
+
+    def close(self) -> None:
+        """Let go of the graph; using it afterwards raises `GraphClosed`, a second call does nothing."""
+        self._closed = True
+        self._opened.root.tables.forget()
+
+    def __enter__(self) -> Self:
+        self._reading()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = " closed" if self._closed else " read-only" if self.read_only else ""
+        return f"<Graph '{self.uri}'{state}>"
+
+    def _reading(self) -> OpenGraph:
+        if self._closed:
+            raise GraphClosed(self.uri)
+        return self._opened
+
+    def _writing(self) -> OpenGraph:
+        opened = self._reading()
+        if opened.read_only:
+            raise ReadOnlyGraph(self.uri)
+        return opened
+
+    def _pin(self, target: Target) -> Snapshot:
+        return _snapshot(self._reading().snapshot(target), self._reading)
+
+
+class Branches:
+    """The branches of a graph; iterating gives their names, main first."""
+
+    def __init__(self, uri: str, reading: Callable[[], OpenGraph], writing: Callable[[], OpenGraph]) -> None:
+        self._uri = uri
+        self._reading = reading
+        self._writing = writing
+
+    def create(self, name: str, *, from_: str = MAIN) -> str:
+        """Make a branch that starts as `from_` is now, and say its name; no data is copied."""
+        return control.create_branch(self._writing(), name, from_branch=from_).name
+
+    def list(self) -> builtins.list[str]:
+        """The names: main first, then the others in order."""
+        return [found.name for found in control.list_branches(self._reading())]
+
+    def delete(self, name: str) -> None:
+        """Remove a branch and what only it has; refused for main and while another branch needs it."""
+        control.delete_branch(self._writing(), name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.list())
+
+    def __len__(self) -> int:
+        return len(self.list())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.list()
+
+    def __repr__(self) -> str:
+        return f"<Branches of '{self._uri}'>"
+
+
+class Commits:
+    """The commits of a graph; iterating gives those of main, newest first."""
+
+    def __init__(self, uri: str, reading: Callable[[], OpenGraph]) -> None:
+        self._uri = uri
+        self._reading = reading
+
+    def list(
+        self, branch: str = MAIN, *, actor: str | None = None, limit: int | None = None
+    ) -> builtins.list[Commit]:
+        """The history of a branch, what it inherited included, newest first."""
+        if limit is not None and limit < 0:
+            raise InvalidValue(f"limit must not be negative, got {limit}")
+        known = self._reading().load(control.branch_name(branch)).state.commits.values()
+        wanted = (commit for commit in known if actor is None or commit.actor == actor)
+        return lineage.newest_first(wanted)[:limit]
+
+    def get(self, commit_id: str) -> Commit:
+        """One commit, on whatever branch it is."""
+        return self._reading().find_commit(commit_id)[1]
+
+    def merge_base(self, ours: str, theirs: str) -> Commit | None:
+        """The commit where the histories of two commits parted; None when they have none in common."""
+        opened = self._reading()
+        known: dict[str, Commit] = {}
+        for commit_id in (ours, theirs):
+            branch, _ = opened.find_commit(commit_id)
+            known.update(opened.load(branch).state.commits)
+        return lineage.merge_base(known, ours, theirs)
+
+    def __iter__(self) -> Iterator[Commit]:
+        return iter(self.list())
+
+    def __repr__(self) -> str:
+        return f"<Commits of '{self._uri}'>"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The table of a type as a snapshot shows it."""
+
+    version: int
+    rows: int | None
+    """How many entities it has; None when the graph does not say."""
+    branch: str
+    """The branch that wrote this version."""
+    path: str
+    """Where it is below the graph."""
+
+
+@dataclass(frozen=True, repr=False)
+class Snapshot:
+    """A graph at one moment; it never changes."""
+
+    id: str
+    """The id of the newest commit it shows, or a name made of branch and version when there is none."""
+    branch: str
+    version: int
+    """The version of the branch that it shows."""
+    commit: Commit | None
+    """The newest commit it shows."""
+    tables: Mapping[str, Table] = field(hash=False)
+    """The table of each type, by `node:Name` or `edge:Name`."""
+    _reading: Callable[[], OpenGraph] = field(compare=False)
+    _pinned: Pinned = field(compare=False)
+
+    @cached_property
+    def schema(self) -> Catalog:
+        """The schema that held at that moment."""
+        return self._reading().catalog_at(self._pinned)
+
+    def __repr__(self) -> str:
+        return f"<Snapshot {self.id} of '{self.branch}' at version {self.version}, {len(self.tables)} tables>"
+
+
+def _snapshot(pinned: Pinned, reading: Callable[[], OpenGraph]) -> Snapshot:
+    tables = {
+        key: Table(entry.version, entry.row_count, entry.owner or MAIN, entry.path)
+        for key, entry in pinned.entries.items()
+    }
+    return Snapshot(pinned.id, pinned.branch, pinned.version, pinned.commit, tables, reading, pinned)
+
+
+def _target(
+    commit: str | None, version: int | None, time: datetime | str | None, branch: str | None
+) -> Target:
+    if commit is not None and version is None and time is None:
+        if branch is not None:
+            raise BadRequest("a commit is looked for on every branch", remedy="leave the branch out")
+        return AtCommit(commit)
+    name = control.branch_name(MAIN if branch is None else branch)
+    if version is not None and commit is None and time is None:
+        return AtVersion(name, version)
+    if time is not None and commit is None and version is None:
+        return AtTime(name, _microseconds(time))
+    named = {"commit": commit, "version": version, "time": time}
+    given = " and ".join(name for name, value in named.items() if value is not None)
+    raise BadRequest(f"name exactly one of commit, version and time, not {given or 'none of them'}")
+
+
+def _microseconds(time: datetime | str) -> int:
+    """Microseconds since 1970."""
+    if isinstance(time, str):
+        fraction = _FRACTION.search(time)
+        return parse_datetime(time) * 1000 + int((fraction[1] if fraction else "")[3:6].ljust(3, "0"))
+    if time.utcoffset() is None:
+        raise InvalidValue(
+            f"the time {time.isoformat()} has no zone", remedy="give it one, such as `tzinfo=UTC`"
+        )
+    return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+def _schema_source(schema: str | os.PathLike[str]) -> Source:
+    """A schema text, or the text of a schema file with its name, so that mistakes are told with it."""
+    if not isinstance(schema, str):
+        path = Path(schema)
+        try:
+            return Source.from_bytes(path.read_bytes(), str(path))
+        except OSError as failure:
+            raise BadRequest(
+                f"cannot read '{path}': {failure.strerror}", remedy="check the path"
+            ) from failure
+    if schema.endswith(".pg") and len(schema.split()) == 1:
+        raise BadRequest(f"'{schema}' is not a schema", remedy=f"to read a file, write `Path('{schema}')`")
+    return Source(schema)

@@ -1,0 +1,147 @@
+"""Typing of filters: comparisons, null tests, membership and text filters."""
+
+from __future__ import annotations
+
+from omnigraph.lang.query import ast
+from omnigraph.lang.query.check_terms import describe, property_term, refuse_null, term, text_match
+from omnigraph.lang.query.check_values import in_items
+from omnigraph.lang.query.scope import Scope, fault
+from omnigraph.lang.query.terms import (
+    Column,
+    Compare,
+    Distance,
+    EntityId,
+    Fusion,
+    Has,
+    Holds,
+    InList,
+    NullCheck,
+    Predicate,
+    Relevance,
+    Term,
+    TextTest,
+    has_total,
+    walk,
+)
+from omnigraph.lang.source import Span
+from omnigraph.lang.types import Scalar, compatible
+
+Filter = ast.Comparison | ast.NullTest | ast.InTest | ast.TextFilter
+
+
+def predicate(scope: Scope, clause: Filter) -> Predicate:
+    """Resolve and type a filter clause."""
+    match clause:
+        case ast.Comparison():
+            return _comparison(scope, clause)
+        case ast.NullTest():
+            return _null_test(scope, clause)
+        case ast.InTest():
+            return _in_test(scope, clause)
+        case ast.TextFilter():
+            return Holds(text_match(scope, clause.call))
+
+
+def _operand(scope: Scope, expr: ast.Expr) -> Term:
+    refuse_null(expr)
+    # Blobs get a message of their own below instead of the one about reading values.
+    found = property_term(scope, expr) if isinstance(expr, ast.PropRef) else term(scope, expr)
+    _refuse_scores(found, expr.at)
+    return found
+
+
+def _refuse_scores(found: Term, at: Span) -> None:
+    for part in walk(found):
+        if isinstance(part, Distance | Relevance | Fusion):
+            fault(
+                None,
+                f"unsupported expression in filter: {_CALLS[type(part)]}(…)",
+                at,
+                help="rank with it in `order`, or return it as a value",
+            )
+
+
+_CALLS: dict[type, str] = {Distance: "nearest", Relevance: "bm25", Fusion: "rrf"}
+
+
+def _comparison(scope: Scope, clause: ast.Comparison) -> Predicate:
+    left, right = _operand(scope, clause.left), _operand(scope, clause.right)
+    if not (_is_value(left) and _is_value(right)):
+        fault(
+            "T7",
+            "filter comparisons require scalar operands, "
+            f"got {describe(scope, left)} and {describe(scope, right)}",
+            clause.at,
+        )
+    if Scalar.BLOB in (left.type.scalar, right.type.scalar):
+        fault("T7", "blob comparisons in filters are not supported", clause.at)
+    if clause.op == "contains":
+        return _contains(left, right, clause.at)
+    if clause.op == "starts_with":
+        return _starts_with(left, right, clause.at)
+    if left.type.is_list or right.type.is_list:
+        fault(
+            "T7",
+            "list comparisons in filters are not supported; use `contains` for list membership",
+            clause.at,
+        )
+    if Scalar.VECTOR in (left.type.scalar, right.type.scalar):
+        fault("T7", "vector comparisons in filters are not supported", clause.at)
+    if not compatible(left.type, right.type):
+        fault("T7", f"cannot compare {left.type} with {right.type}", clause.at)
+    return Compare(clause.op, left, right)
+
+
+def _is_value(found: Term) -> bool:
+    return not isinstance(found, EntityId | Column) and not has_total(found)
+
+
+def _contains(left: Term, right: Term, at: Span) -> Predicate:
+    if Scalar.VECTOR in (left.type.scalar, right.type.scalar):
+        fault("T7", "vector membership filters are not supported", at)
+    if left.type.is_list:
+        if right.type.is_list:
+            fault("T7", "contains requires a scalar right operand", at)
+        if not compatible(left.type.item, right.type):
+            fault("T7", f"cannot test membership of {right.type} in {left.type}", at)
+        return Has(left, right)
+    if not left.type.is_text:
+        fault(
+            "T7",
+            "contains requires a list property (membership) or a String property (substring) "
+            f"on the left, got {left.type}",
+            at,
+        )
+    if not right.type.is_text:
+        fault("T7", f"string contains requires a String right operand, got {right.type}", at)
+    return TextTest("contains", left, right)
+
+
+def _starts_with(left: Term, right: Term, at: Span) -> TextTest:
+    if not left.type.is_text:
+        fault("T7", f"starts_with requires a String property on the left, got {left.type}", at)
+    if not right.type.is_text:
+        fault("T7", f"starts_with requires a String right operand, got {right.type}", at)
+    return TextTest("starts_with", left, right)
+
+
+def _null_test(scope: Scope, clause: ast.NullTest) -> NullCheck:
+    expr = clause.argument
+    found = property_term(scope, expr) if isinstance(expr, ast.PropRef) else term(scope, expr)
+    _refuse_scores(found, expr.at)
+    if isinstance(found, Column) or has_total(found):
+        fault(
+            "T7",
+            f"filter comparisons require scalar operands, got {describe(scope, found)} and null",
+            clause.at,
+        )
+    return NullCheck(found, clause.negated)
+
+
+def _in_test(scope: Scope, clause: ast.InTest) -> InList:
+    left = _operand(scope, clause.argument)
+    if isinstance(left, Column) or has_total(left):
+        fault("T7", "filter comparisons require scalar operands, got aggregate and a list", clause.at)
+    if isinstance(left, EntityId):
+        fault("T28", f"cannot test {describe(scope, left)} in a list", clause.at)
+    return InList(left, in_items(scope, left.type, clause.items, clause.at))

@@ -1,0 +1,218 @@
+"""Typing of mutations."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from omnigraph.lang.query import ast
+from omnigraph.lang.query.check_values import (
+    assigned_value,
+    in_items,
+    literal_for,
+    mutation_parameter,
+    refuse_blob,
+    typed_for,
+)
+from omnigraph.lang.query.resolved import (
+    DeleteEdges,
+    DeleteNodes,
+    InsertEdge,
+    InsertNode,
+    ResolvedMutation,
+    Statement,
+    UpdateNodes,
+)
+from omnigraph.lang.query.scope import Scope, TypeFault, fault
+from omnigraph.lang.query.terms import (
+    ROW,
+    Compare,
+    Const,
+    InList,
+    Instant,
+    NullCheck,
+    Predicate,
+    Prop,
+    RelationOp,
+    Term,
+)
+from omnigraph.lang.schema.catalog import EdgeType, NodeType, Property
+from omnigraph.lang.source import Problems, Span
+from omnigraph.lang.types import STRING, Scalar, Type
+
+_ENDPOINTS = {"from": "src", "to": "dst"}
+
+# Stands for an endpoint whose value was refused; the mutation is then never used.
+_NO_VALUE = Const(None, STRING)
+
+
+def check_mutation(query: ast.Query, scope: Scope, problems: Problems) -> ResolvedMutation:
+    """Check every statement, then that the query does not both write and delete."""
+    assert isinstance(query.body, tuple)
+    found: list[Statement] = []
+    for item in query.body:
+        try:
+            found.append(_statement(scope, item, problems))
+        except TypeFault as wrong:
+            problems.add(wrong.message, wrong.at, code=wrong.code, help=wrong.help)
+    if not problems.found:
+        _check_one_direction(query.name, query.body, problems)
+    return ResolvedMutation(tuple(found), scope.parameters)
+
+
+def _check_one_direction(name: str, body: tuple[ast.Mutation, ...], problems: Problems) -> None:
+    deletes = [item for item in body if isinstance(item, ast.Delete)]
+    if deletes and len(deletes) < len(body):
+        problems.add(
+            f"mutation '{name}' on the same query mixes inserts/updates and deletes; split into separate "
+            "mutations: (1) inserts and updates, then (2) deletes",
+            deletes[0].at,
+        )
+
+
+def _statement(scope: Scope, item: ast.Mutation, problems: Problems) -> Statement:
+    node = scope.catalog.nodes.get(item.type_name)
+    edge = scope.catalog.edges.get(item.type_name)
+    if node is None and edge is None:
+        fault("T10", f"unknown node/edge type `{item.type_name}`", item.at)
+    match item:
+        case ast.Insert():
+            if node is not None:
+                return _insert_node(scope, node, item, problems)
+            return _insert_edge(scope, cast(EdgeType, edge), item, problems)
+        case ast.Update():
+            if node is None:
+                fault("T16", f"update mutation for edge type `{item.type_name}` is not supported", item.at)
+            return _update(scope, node, item, problems)
+        case ast.Delete():
+            if node is not None:
+                return DeleteNodes(node.name, _where(scope, node, item.where))
+            return DeleteEdges(item.type_name, _where(scope, cast(EdgeType, edge), item.where))
+
+
+# --- assignments ---------------------------------------------------------------------------------
+
+
+def _refuse_duplicates(assignments: tuple[ast.Assignment, ...]) -> None:
+    seen = set()
+    for item in assignments:
+        if item.name in seen:
+            fault("T13", f"duplicate assignment for property `{item.name}`", item.at)
+        seen.add(item.name)
+
+
+def _declared(owner: NodeType | EdgeType, name: str, at: Span) -> Property:
+    declared = owner.properties.get(name)
+    if declared is None:
+        fault("T11", f"type `{owner.name}` has no property `{name}`", at)
+    return declared
+
+
+def _values(
+    scope: Scope, owner: NodeType | EdgeType, assignments: tuple[ast.Assignment, ...], problems: Problems
+) -> dict[str, Term]:
+    """The assigned values by property; each wrong one is reported."""
+    found: dict[str, Term] = {}
+    for item in assignments:
+        try:
+            is_end = isinstance(owner, EdgeType) and item.name in _ENDPOINTS
+            type_ = STRING if is_end else _declared(owner, item.name, item.at).type
+            found[item.name] = assigned_value(scope, item.name, type_, item.value)
+        except TypeFault as wrong:
+            problems.add(wrong.message, wrong.at, code=wrong.code, help=wrong.help)
+    return found
+
+
+def _insert_node(scope: Scope, node: NodeType, item: ast.Insert, problems: Problems) -> InsertNode:
+    _refuse_duplicates(item.assignments)
+    values = _values(scope, node, item.assignments, problems)
+    _check_required(node, {assignment.name for assignment in item.assignments}, item.at)
+    return InsertNode(node.name, tuple(values.items()))
+
+
+def _insert_edge(scope: Scope, edge: EdgeType, item: ast.Insert, problems: Problems) -> InsertEdge:
+    _refuse_duplicates(item.assignments)
+    values = _values(scope, edge, item.assignments, problems)
+    assigned = {assignment.name for assignment in item.assignments}
+    for end in _ENDPOINTS:
+        if end not in assigned:
+            fault("T12", f"insert for `{edge.name}` must provide required endpoint `{end}`", item.at)
+    _check_required(edge, assigned, item.at)
+    source, target = (values.pop(end, _NO_VALUE) for end in _ENDPOINTS)
+    return InsertEdge(edge.name, source, target, tuple(values.items()))
+
+
+def _check_required(owner: NodeType | EdgeType, assigned: set[str], at: Span) -> None:
+    for declared in owner.properties.values():
+        if declared.type.nullable or declared.name in assigned:
+            continue
+        if declared.embed is None:
+            fault(
+                "T12", f"insert for `{owner.name}` must provide non-nullable property `{declared.name}`", at
+            )
+        if declared.embed.source not in assigned:
+            fault(
+                "T12",
+                f"insert for `{owner.name}` must provide non-nullable property `{declared.name}` "
+                f"or @embed source `{declared.embed.source}`",
+                at,
+            )
+
+
+def _update(scope: Scope, node: NodeType, item: ast.Update, problems: Problems) -> UpdateNodes:
+    _refuse_duplicates(item.assignments)
+    values = _values(scope, node, item.assignments, problems)
+    for assignment in item.assignments:
+        if assignment.name in node.key:
+            fault(
+                None,
+                f"cannot update @key property '{assignment.name}' — delete and re-insert instead",
+                assignment.at,
+            )
+    return UpdateNodes(node.name, tuple(values.items()), _where(scope, node, item.where))
+
+
+# --- predicates ----------------------------------------------------------------------------------
+
+
+def _where(scope: Scope, owner: NodeType | EdgeType, where: ast.Predicate) -> Predicate:
+    column = _column(owner, where)
+    match where:
+        case ast.NullPredicate():
+            return NullCheck(column, where.negated)
+        case ast.InPredicate():
+            items = where.items
+            if isinstance(items, ast.VarRef):
+                mutation_parameter(scope, items)
+            return InList(column, in_items(scope, column.type, items, where.at))
+        case ast.ComparePredicate():
+            value = _compared(scope, where.name, column.type, where.value)
+            return Compare(cast(RelationOp, where.op), column, value)
+
+
+def _column(owner: NodeType | EdgeType, where: ast.Predicate) -> Prop:
+    if isinstance(owner, EdgeType) and where.name in _ENDPOINTS:
+        return Prop(ROW, _ENDPOINTS[where.name], STRING)
+    declared = _declared(owner, where.name, where.at)
+    if declared.type.scalar is Scalar.BLOB:
+        fault("T11", f"blob property `{where.name}` cannot be used in WHERE predicates", where.at)
+    return Prop(ROW, declared.name, declared.type)
+
+
+def _compared(scope: Scope, name: str, target: Type, value: ast.Value) -> Term:
+    if target.is_list or target.scalar is Scalar.VECTOR:
+        fault(
+            "T3",
+            f"list equality is not supported for property `{name}`; select by another property",
+            value.at,
+        )
+    match value:
+        case ast.Null():
+            fault("T7", "null never compares; use `is null`", value.at)
+        case ast.Literal() | ast.ListLiteral():
+            return literal_for(name, target, value, check_enum=False)
+        case ast.Now():
+            return typed_for(name, target, Instant(), value.at)
+        case ast.VarRef():
+            found = mutation_parameter(scope, value)
+            refuse_blob(found, value.at)
+            return typed_for(name, target, found, value.at)

@@ -1,0 +1,226 @@
+"""Typing of constants and of values meant for a property."""
+
+from __future__ import annotations
+
+from omnigraph.lang.query import ast
+from omnigraph.lang.query.scope import Scope, fault
+from omnigraph.lang.query.terms import Const, ConstantValue, Instant, ParamRef, Term
+from omnigraph.lang.source import Span
+from omnigraph.lang.types import DATETIME, NUMBERS, STRING, Scalar, Type, compatible
+
+
+def list_type(literal: ast.ListLiteral) -> Type:
+    """The type of a list literal: a list of its first item's type."""
+    if not literal.items:
+        return Type(Scalar.STRING, is_list=True)
+    types = []
+    for item in literal.items:
+        if isinstance(item, ast.ListLiteral):
+            fault(None, "nested list literals are not supported", item.at)
+        types.append(item.type)
+    for item, found in zip(literal.items, types, strict=True):
+        if not compatible(types[0], found):
+            fault(None, "list literal elements must share a compatible scalar type", item.at)
+    # Numbers of both kinds may meet in a list; it is then a list of floats.
+    scalar = Scalar.F64 if any(t.scalar is Scalar.F64 for t in types) else types[0].scalar
+    return Type(scalar, is_list=True)
+
+
+def list_constant(literal: ast.ListLiteral, type_: Type | None = None) -> Const:
+    """A list literal as a constant, of its own type or of the vector type it is meant for."""
+    own = list_type(literal)
+    values: list[ConstantValue] = [item.value for item in literal.items if isinstance(item, ast.Literal)]
+    return Const(tuple(values), type_ or own)
+
+
+def constant(literal: ast.Literal | ast.ListLiteral) -> Const:
+    """A literal as a constant."""
+    if isinstance(literal, ast.ListLiteral):
+        return list_constant(literal)
+    return Const(literal.value, literal.type)
+
+
+def parameter(scope: Scope, ref: ast.VarRef) -> ParamRef | None:
+    """The parameter behind `$x`, or None when there is none of that name."""
+    type_ = scope.parameters.get(ref.name)
+    if type_ is None:
+        return None
+    return ParamRef(ref.name, type_)
+
+
+def refuse_blob(ref: ParamRef, at: Span) -> None:
+    """Blob parameters may be assigned, never read."""
+    if ref.type.scalar is Scalar.BLOB:
+        fault(
+            "T24",
+            f"Blob parameter `${ref.name}` is not available as a .gq read value; "
+            "Blob values require a dedicated API",
+            at,
+        )
+
+
+def literal_for(name: str, target: Type, value: ast.Literal | ast.ListLiteral, *, check_enum: bool) -> Const:
+    """A literal that is compared with or stored in a property of type `target`."""
+    if target.scalar is Scalar.VECTOR and isinstance(value, ast.ListLiteral):
+        return _vector_literal(name, target, value)
+    found = constant(value)
+    if target.scalar is Scalar.BLOB or not _fits(target, found):
+        fault("T3", f"property `{name}` has type {target} but got {found.type}", value.at)
+    if check_enum and target.enum_values:
+        check_enum_values(name, target, value)
+    return found
+
+
+def _fits(target: Type, found: Const) -> bool:
+    if found.value == () and target.is_list:
+        return True
+    return compatible(target, found.type)
+
+
+def check_enum_values(name: str, target: Type, value: ast.Literal | ast.ListLiteral) -> None:
+    """A literal meant for an enum must be one of its values."""
+    if isinstance(value, ast.Literal) and value.value not in target.enum_values:
+        fault(
+            "T3",
+            f"property `{name}` expects one of [{', '.join(target.enum_values)}], got '{value.value}'",
+            value.at,
+        )
+
+
+def _vector_literal(name: str, target: Type, value: ast.ListLiteral) -> Const:
+    own = list_type(value)
+    if value.items and own.scalar not in NUMBERS:
+        fault("T3", f"property `{name}` has type {target} but got {own}", value.at)
+    if len(value.items) != target.dimension:
+        fault(
+            "T3",
+            f"property `{name}` has type {target.with_nullable(False)} "
+            f"but got vector literal with {len(value.items)} elements",
+            value.at,
+        )
+    return list_constant(value, target.with_nullable(False))
+
+
+def typed_for(name: str, target: Type, value: ParamRef | Instant, at: Span) -> Term:
+    """A parameter or `now()` that is compared with or stored in a property of type `target`."""
+    same_length = value.type.dimension == target.dimension
+    if not compatible(value.type, target) or not same_length:
+        fault("T7", f"cannot assign/compare {value.type} with {target} for property `{name}`", at)
+    return value
+
+
+def match_value(scope: Scope, name: str, target: Type, value: ast.Value) -> Term:
+    """The value of a property match `{ name: value }`; a scalar against a list means membership."""
+    match value:
+        case ast.Null():
+            fault("T3", "null never matches; use `is null`", value.at)
+        case ast.Literal() if target.is_list:
+            if not compatible(target.item, value.type):
+                fault(
+                    "T3",
+                    f"property `{name}` has type {target} but membership match got {value.type}",
+                    value.at,
+                )
+            return constant(value)
+        case ast.ListLiteral() if target.is_list:
+            fault(
+                "T3",
+                f"list equality is not supported for property `{name}`; "
+                "use a scalar value to match list membership",
+                value.at,
+            )
+        case ast.Literal() | ast.ListLiteral():
+            return literal_for(name, target, value, check_enum=True)
+        case ast.Now():
+            return _typed_match(name, target, Instant(), value.at)
+        case ast.VarRef():
+            found = parameter(scope, value)
+            if found is None:
+                fault(
+                    None,
+                    f"variable `${value.name}` is not bound",
+                    value.at,
+                    help="property matches take constants and parameters; compare variables in a filter",
+                )
+            refuse_blob(found, value.at)
+            return _typed_match(name, target, found, value.at)
+
+
+def _typed_match(name: str, target: Type, value: ParamRef | Instant, at: Span) -> Term:
+    if not target.is_list:
+        return typed_for(name, target, value, at)
+    if value.type.is_list:
+        fault(
+            "T7",
+            f"list equality is not supported for property `{name}`; "
+            "use a scalar parameter for membership matching",
+            at,
+        )
+    if not compatible(target.item, value.type):
+        fault("T7", f"cannot compare {value.type} membership against {target} for property `{name}`", at)
+    return value
+
+
+def assigned_value(scope: Scope, name: str, target: Type, value: ast.Value) -> Term:
+    """The value of an assignment `name: value`."""
+    match value:
+        case ast.Null():
+            if not target.nullable:
+                fault("T3", f"property `{name}` is non-nullable but got null", value.at)
+            return Const(None, target)
+        case ast.Literal() | ast.ListLiteral():
+            return literal_for(name, target, value, check_enum=True)
+        case ast.Now():
+            return typed_for(name, target, Instant(DATETIME), value.at)
+        case ast.VarRef():
+            found = mutation_parameter(scope, value)
+            if target.scalar is Scalar.BLOB and found.type.with_nullable(False) == STRING:
+                return found
+            return typed_for(name, target, found, value.at)
+
+
+def mutation_parameter(scope: Scope, ref: ast.VarRef) -> ParamRef:
+    """The parameter behind `$x` in a mutation, where nothing else can be meant."""
+    found = parameter(scope, ref)
+    if found is None:
+        fault("T14", f"mutation variable `${ref.name}` must be a declared query parameter", ref.at)
+    return found
+
+
+def in_items(scope: Scope, argument: Type, items: ast.ListLiteral | ast.VarRef, at: Span) -> Const | ParamRef:
+    """The right side of `in`, checked against the type of the left side."""
+    if isinstance(items, ast.VarRef):
+        return _in_parameter(scope, argument, items, at)
+    found = list_constant(items)
+    if items.items and not _testable(argument, found.type):
+        fault("T28", f"cannot test {argument} in {found.type}", at)
+    if not items.items and (argument.is_list or argument.scalar in (Scalar.VECTOR, Scalar.BLOB)):
+        fault("T28", f"cannot test {argument} in {found.type}", at)
+    return found
+
+
+def _in_parameter(scope: Scope, argument: Type, items: ast.VarRef, at: Span) -> ParamRef:
+    found = parameter(scope, items)
+    if found is None:
+        bound = scope.find(items.name)
+        if bound is None:
+            fault(None, f"variable `${items.name}` is not bound", items.at)
+        fault(
+            "T28",
+            f"in requires a list literal or list parameter, got {bound.kind} `{bound.type_name}`",
+            items.at,
+        )
+    if not found.type.is_list:
+        fault("T28", f"in requires a list literal or list parameter, got {found.type}", items.at)
+    refuse_blob(found, items.at)
+    if not _testable(argument, found.type):
+        fault("T28", f"cannot test {argument} in {found.type}", at)
+    return found
+
+
+def _testable(argument: Type, items: Type) -> bool:
+    return (
+        not argument.is_list
+        and argument.scalar not in (Scalar.VECTOR, Scalar.BLOB)
+        and compatible(argument, items.item)
+    )

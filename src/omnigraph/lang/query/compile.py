@@ -1,0 +1,99 @@
+"""Text to something that can be run: parse, check and plan, with the result remembered."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import Lock
+
+from omnigraph.errors import QueryNotFound
+from omnigraph.lang.query import ast
+from omnigraph.lang.query.checker import check_query
+from omnigraph.lang.query.descriptor import Operation, describe_operation
+from omnigraph.lang.query.parser import parse_queries
+from omnigraph.lang.query.plan import Plan
+from omnigraph.lang.query.planner import plan_read
+from omnigraph.lang.query.resolved import ResolvedMutation, Statement
+from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledRead:
+    """A read, ready for either read engine."""
+
+    name: str
+    parameters: tuple[ast.Parameter, ...]
+    plan: Plan
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledMutation:
+    """A mutation, ready for the write path."""
+
+    name: str
+    parameters: tuple[ast.Parameter, ...]
+    statements: tuple[Statement, ...]
+    operation: Operation
+
+
+CompiledQuery = CompiledRead | CompiledMutation
+
+
+def compile_query(source: Source | str, catalog: Catalog, name: str | None = None) -> CompiledQuery:
+    """Compile the query called `name`, or the only one of the text."""
+    text = source if isinstance(source, Source) else Source(source)
+    return compile_parsed(select_query(parse_queries(text), name), catalog, text)
+
+
+def compile_parsed(query: ast.Query, catalog: Catalog, source: Source) -> CompiledQuery:
+    """Compile a query that is parsed already; `source` gives errors their place."""
+    resolved = check_query(query, catalog, source)
+    operation = describe_operation(resolved, catalog)
+    if isinstance(resolved, ResolvedMutation):
+        return CompiledMutation(query.name, query.parameters, resolved.statements, operation)
+    return CompiledRead(query.name, query.parameters, plan_read(resolved), operation)
+
+
+def select_query(file: ast.QueryFile, name: str | None = None) -> ast.Query:
+    """The first query of this name, or the only query of the file."""
+    names = [query.name for query in file.queries]
+    if name is not None:
+        found = next((query for query in file.queries if query.name == name), None)
+        if found is None:
+            raise QueryNotFound(f"query '{name}' not found", names=names)
+        return found
+    if not file.queries:
+        raise QueryNotFound("query file contains no query")
+    if len(file.queries) > 1:
+        raise QueryNotFound("query file contains multiple queries; pass --name", names=names)
+    return file.queries[0]
+
+
+class QueryCache:
+    """Compiled queries by text, name and catalog, the least recently used forgotten first."""
+
+    def __init__(self, capacity: int = 512) -> None:
+        self._capacity = capacity
+        self._entries: OrderedDict[tuple[str, str | None, str], CompiledQuery] = OrderedDict()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def compile(self, text: str, catalog: Catalog, name: str | None = None) -> CompiledQuery:
+        """Like `compile_query`, near free for a text seen before; errors are not remembered."""
+        key = (text, name, catalog.fingerprint)
+        with self._lock:
+            found = self._entries.get(key)
+            if found is not None:
+                self._entries.move_to_end(key)
+                return found
+        compiled = compile_query(text, catalog, name)
+        with self._lock:
+            # Another thread may have been faster; everyone gets the one that is kept.
+            compiled = self._entries.setdefault(key, compiled)
+            while len(self._entries) > self._capacity:
+                self._entries.popitem(last=False)
+        return compiled

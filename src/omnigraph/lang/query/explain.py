@@ -1,0 +1,196 @@
+"""Plans and terms as text a person can read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from omnigraph.lang.query import plan as p
+from omnigraph.lang.query.printer import format_float
+from omnigraph.lang.query.resolved import Count
+from omnigraph.lang.query.terms import (
+    ROW,
+    Calc,
+    CaseFold,
+    Column,
+    Compare,
+    Const,
+    Distance,
+    EntityId,
+    Fusion,
+    Has,
+    Holds,
+    InList,
+    Instant,
+    Minus,
+    NullCheck,
+    ParamRef,
+    Predicate,
+    Prop,
+    Relevance,
+    Term,
+    TextMatch,
+    TextTest,
+    Total,
+)
+from omnigraph.lang.tokens import escape
+
+_ARROWS = {"out": ("-[", "]->"), "in": ("<-[", "]-"), "both": ("-[", "]-")}
+
+
+def explain(plan: p.Plan) -> str:
+    """The plan as an indented tree, the result on top and what feeds it below."""
+    return "\n".join(_lines(plan, 0))
+
+
+def _lines(plan: p.Plan, depth: int) -> Iterator[str]:
+    yield f"{'  ' * depth}{_headline(plan)}"
+    for role, below in p.inputs(plan):
+        if role in ("input", "left", "right"):
+            yield from _lines(below, depth + 1)
+        else:
+            yield f"{'  ' * (depth + 1)}{role}:"
+            yield from _lines(below, depth + 2)
+
+
+def _headline(plan: p.Plan) -> str:
+    name = type(plan).__name__
+    details = _details(plan)
+    return f"{name} {details}" if details else name
+
+
+def _details(plan: p.Plan) -> str:
+    match plan:
+        case p.Scan():
+            return f"${plan.var}: {plan.type_name}{_where(plan.where)}"
+        case p.Outer():
+            return ", ".join(f"${var}" for var in plan.variables)
+        case p.Expand():
+            return _expand(plan)
+        case p.Filter():
+            return " and ".join(show_predicate(test) for test in plan.where)
+        case p.OptionalJoin():
+            return f"adds {', '.join(f'${var}' for var in plan.adds)}" if plan.adds else ""
+        case p.Search() | p.Fuse():
+            return f"by {show_term(plan.by)}{_cut(plan.limit, plan.offset)}"
+        case p.Project():
+            return _columns(plan.columns)
+        case p.Limit():
+            return _cut(plan.limit, plan.offset).strip()
+        case _:
+            return _grouping(plan)
+
+
+def _grouping(plan: p.Plan) -> str:
+    match plan:
+        case p.Order():
+            ties = f"; ties {', '.join(f'${var}' for var in plan.ties)}" if plan.ties else ""
+            return f"{_keys(plan.keys)}{ties}"
+        case p.Sort():
+            return _keys(plan.keys)
+        case p.Aggregate():
+            keys = f" by {', '.join(show_term(key) for key in plan.keys)}" if plan.keys else ""
+            return f"{_columns(plan.columns)}{keys}"
+    return ""
+
+
+def _where(tests: tuple[Predicate, ...]) -> str:
+    return f" where {' and '.join(show_predicate(test) for test in tests)}" if tests else ""
+
+
+def _expand(plan: p.Expand) -> str:
+    hops = "" if (plan.minimum, plan.maximum) == (1, 1) else f"{{{plan.minimum},{plan.maximum}}}"
+    edge_var = f"${plan.edge_var}: " if plan.edge_var else ""
+    before, after = _ARROWS[plan.direction]
+    verb = "test " if plan.closes else ""
+    edge = f"{before}{edge_var}{plan.edge_type}{hops}{after}"
+    return f"{verb}${plan.source} {edge} ${plan.target}: {plan.target_type}"
+
+
+def _cut(limit: Count | None, offset: Count | None) -> str:
+    counts = (("limit", limit), ("offset", offset))
+    return "".join(f" {word} {_count(count)}" for word, count in counts if count is not None)
+
+
+def _count(count: Count) -> str:
+    return str(count) if isinstance(count, int) else show_term(count)
+
+
+def _columns(columns: tuple[p.Output, ...]) -> str:
+    return ", ".join(f"{show_term(column.term)} as {column.name}" for column in columns)
+
+
+def _keys(keys: tuple[p.Key, ...]) -> str:
+    return ", ".join(f"{show_term(key.term)}{' desc' if key.descending else ''}" for key in keys)
+
+
+# --- terms ---------------------------------------------------------------------------------------
+
+
+def show_predicate(test: Predicate) -> str:
+    """A predicate in the notation of the query language."""
+    match test:
+        case Compare(op=op, left=left, right=right):
+            return f"{show_term(left)} {op} {show_term(right)}"
+        case TextTest(op=op, text=text, part=part):
+            return f"{show_term(text)} {op} {show_term(part)}"
+        case Has(items=items, item=item):
+            return f"{show_term(items)} has {show_term(item)}"
+        case NullCheck(argument=argument, negated=negated):
+            return f"{show_term(argument)} is {'not ' if negated else ''}null"
+        case InList(argument=argument, items=values):
+            return f"{show_term(argument)} in {show_term(values)}"
+        case Holds(match=match):
+            return show_term(match)
+
+
+def show_term(term: Term) -> str:
+    """A term in the notation of the query language."""
+    match term:
+        case Const(value=value):
+            return _constant(value)
+        case ParamRef(name=name):
+            return f"${name}"
+        case Instant():
+            return "now()"
+        case Prop(var=var, name=name):
+            return name if var == ROW else f"${var}.{name}"
+        case EntityId(var=var):
+            return f"${var}"
+        case Column(name=name):
+            return name
+        case Calc(op=op, left=left, right=right):
+            return f"({show_term(left)} {op} {show_term(right)})"
+        case Minus(argument=argument):
+            return f"-{show_term(argument)}"
+        case _:
+            return _show_call(term)
+
+
+def _show_call(term: Term) -> str:
+    match term:
+        case CaseFold(fn=fn, argument=argument):
+            return f"{fn}({show_term(argument)})"
+        case Total(fn=fn, argument=argument, distinct=distinct):
+            return f"{fn}({'distinct ' if distinct else ''}{show_term(argument)})"
+        case Distance(target=target, query=query):
+            return f"nearest({show_term(target)}, {show_term(query)})"
+        case Relevance(field=field, query=query):
+            return f"bm25({show_term(field)}, {show_term(query)})"
+        case Fusion(first=first, second=second, k=k):
+            return f"rrf({show_term(first)}, {show_term(second)}, {show_term(k)})"
+        case TextMatch(fn=fn, field=field, query=query, max_edits=edits):
+            more = f", {show_term(edits)}" if edits is not None else ""
+            return f"{fn}({show_term(field)}, {show_term(query)}{more})"
+    raise AssertionError(f"no text for {type(term).__name__}")
+
+
+def _constant(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(_constant(item) for item in value)}]"
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return escape(value)
+    return format_float(value) if isinstance(value, float) else str(value)

@@ -1,0 +1,245 @@
+"""The expression half of the `.gq` parser: values, calls and arithmetic."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import cast
+
+from omnigraph.lang.query import ast
+from omnigraph.lang.source import Source, Span
+from omnigraph.lang.tokens import FLOAT, INT, LOWER, STR, VAR, Cursor, integer, unescape
+from omnigraph.lang.types import BOOL, DATE, DATETIME, F64, I64, STRING
+
+MAX_OPERATORS = 128
+"""Operators in one expression; keeps every walk over the tree far from Python's recursion limit."""
+
+_I64_MAX = 2**63 - 1
+
+AGGREGATES = ("count", "sum", "avg", "min", "max")
+TEXT_CALLS = ("search", "fuzzy", "match_text")
+CASE_CALLS = ("lower", "upper")
+LITERAL_CALLS = {"date": DATE, "datetime": DATETIME}
+FUNCTIONS = (*AGGREGATES, *TEXT_CALLS, *CASE_CALLS, *LITERAL_CALLS, "bm25", "nearest", "now", "rrf")
+
+
+class ExpressionParser(Cursor):
+    """Parses expressions; the query parser builds on it."""
+
+    def __init__(self, source: Source) -> None:
+        self._operators = 0
+        super().__init__(source)
+
+    def expression(self) -> ast.Expr:
+        """One whole expression, read as far as it goes."""
+        self._operators = 0
+        return self._sum()
+
+    def _sum(self) -> ast.Expr:
+        start = self.start
+        left = self._product()
+        while self.kind in ("+", "-"):
+            op = cast(ast.ArithmeticOp, self._operator())
+            left = ast.Arithmetic(op, left, self._product(), at=self.since(start))
+        return left
+
+    def _product(self) -> ast.Expr:
+        start = self.start
+        left = self._signed()
+        while self.kind in ("*", "/"):
+            op = cast(ast.ArithmeticOp, self._operator())
+            left = ast.Arithmetic(op, left, self._signed(), at=self.since(start))
+        return left
+
+    def _operator(self) -> str:
+        self._operators += 1
+        if self._operators > MAX_OPERATORS:
+            self.fail(f"an expression has at most {MAX_OPERATORS} operators")
+        op = self.kind
+        self.advance()
+        return op
+
+    def _signed(self) -> ast.Expr:
+        if self.kind != "-":
+            return self._primary()
+        start = self.start
+        with self.nested():
+            self._operator()
+            if self.kind in (INT, FLOAT):
+                return self._number(start, negative=True)
+            return ast.Negate(self._signed(), at=self.since(start))
+
+    def _primary(self) -> ast.Expr:
+        if self.kind == VAR:
+            return self._variable_or_property()
+        if self.kind == LOWER:
+            return self._word()
+        if self.kind == "(":
+            return self._parenthesised()
+        if self.kind in (STR, INT, FLOAT, "["):
+            return self._constant()
+        return self.expected("an expression")
+
+    def _parenthesised(self) -> ast.Expr:
+        with self.nested():
+            self.take("(")
+            inner = self._sum()
+            self.take(")")
+        return inner
+
+    def _variable_or_property(self) -> ast.VarRef | ast.PropRef:
+        var = self.variable()
+        if not self.accept("."):
+            return var
+        name = self.take(LOWER, "a property name")
+        return ast.PropRef(var.name, name, at=self.since(var.at.start))
+
+    def variable(self) -> ast.VarRef:
+        """`$x`."""
+        span = self.span
+        return ast.VarRef(self.take(VAR)[1:], at=span)
+
+    def _word(self) -> ast.Expr:
+        start, name = self.start, self.take(LOWER)
+        if name in ("true", "false"):
+            return ast.Literal(name == "true", BOOL, at=self.since(start))
+        if self.kind == "(":
+            with self.nested():
+                return self._call(name, start)
+        if name == "null":
+            return ast.Null(at=self.since(start))
+        return ast.AliasRef(name, at=self.since(start))
+
+    # --- constants -------------------------------------------------------------------------------
+
+    def value(self) -> ast.Value:
+        """What a property match, an assignment or a predicate may hold."""
+        if self.kind == VAR:
+            return self.variable()
+        start = self.start
+        if self.word("null"):
+            self.advance()
+            return ast.Null(at=self.since(start))
+        if self.word("now"):
+            self.advance()
+            self.take("(")
+            self.take(")")
+            return ast.Now(at=self.since(start))
+        return self._constant()
+
+    def _constant(self) -> ast.Literal | ast.ListLiteral:
+        start = self.start
+        if self.kind == "[":
+            return self.list_literal()
+        if self.accept("-"):
+            return self._number(start, negative=True)
+        if self.kind in (INT, FLOAT):
+            return self._number(start, negative=False)
+        if self.kind == STR:
+            span = self.span
+            return ast.Literal(unescape(self.take(STR), span), STRING, at=span)
+        if self.word("true") or self.word("false"):
+            return ast.Literal(self.take(LOWER) == "true", BOOL, at=self.since(start))
+        if self.kind == LOWER and self.text in LITERAL_CALLS:
+            return self._dated(self.take(LOWER), start)
+        return self.expected("a value")
+
+    def _number(self, start: int, *, negative: bool) -> ast.Literal:
+        sign = -1 if negative else 1
+        text = self.text
+        if self.kind == FLOAT:
+            self.advance()
+            value = float(text)
+            if not math.isfinite(value):
+                self.fail(f"invalid number: {text[:30]}", self.since(start))
+            return ast.Literal(sign * value, F64, at=self.since(start))
+        self.take(INT, "a number")
+        whole = integer(text, _I64_MAX + 1 if negative else _I64_MAX)
+        if whole is None:
+            self.fail(f"invalid integer: {'-' if negative else ''}{text[:30]}", self.since(start))
+        return ast.Literal(sign * whole, I64, at=self.since(start))
+
+    def list_literal(self) -> ast.ListLiteral:
+        """`[1, 2]`."""
+        start = self.start
+        with self.nested():
+            self.take("[")
+            items: list[ast.Literal | ast.ListLiteral] = []
+            while self.kind != "]":
+                if items:
+                    self.take(",", "`,` or `]`")
+                items.append(self._constant())
+            self.advance()
+        return ast.ListLiteral(tuple(items), at=self.since(start))
+
+    def _dated(self, name: str, start: int) -> ast.Literal:
+        self.take("(")
+        span = self.span
+        text = unescape(self.take(STR), span)
+        self.take(")")
+        return ast.Literal(text, LITERAL_CALLS[name], at=self.since(start))
+
+    # --- calls -----------------------------------------------------------------------------------
+
+    def _call(self, name: str, start: int) -> ast.Expr:
+        if name in LITERAL_CALLS:
+            return self._dated(name, start)
+        if name not in FUNCTIONS:
+            self.fail(f"unknown function `{name}`", Span(start, start + len(name)))
+        self.take("(")
+        call = self._arguments(name)
+        self.take(")", "`)`")
+        return replace(call, at=self.since(start))
+
+    def _arguments(self, name: str) -> ast.Expr:
+        if name == "now":
+            return ast.Now()
+        if name in AGGREGATES:
+            return self._aggregate(cast(ast.AggregateFn, name))
+        if name in CASE_CALLS:
+            return ast.CaseCall(cast(ast.CaseFn, name), self._sum())
+        if name == "nearest":
+            return self._nearest()
+        if name == "rrf":
+            return self._rrf()
+        field = self._sum()
+        self.take(",")
+        query = self._sum()
+        if name == "bm25":
+            return ast.Bm25(field, query)
+        max_edits = self._sum() if name == "fuzzy" and self.accept(",") else None
+        return ast.TextCall(cast(ast.TextFn, name), field, query, max_edits)
+
+    def _aggregate(self, fn: ast.AggregateFn) -> ast.Aggregate:
+        distinct = False
+        if fn == "count" and self.word("distinct"):
+            ((following, _),) = self.peek()
+            distinct = following != ")"
+            if distinct:
+                self.advance()
+        return ast.Aggregate(fn, self._sum(), distinct)
+
+    def _nearest(self) -> ast.Nearest:
+        target = (
+            self._variable_or_property() if self.kind == VAR else self.expected("a property like `$d.vector`")
+        )
+        if not isinstance(target, ast.PropRef):
+            self.expected("`.` and a property name")
+        self.take(",")
+        return ast.Nearest(target, self._sum())
+
+    def _rrf(self) -> ast.Rrf:
+        first = self._ranking()
+        self.take(",")
+        second = self._ranking()
+        k = self._sum() if self.accept(",") else None
+        return ast.Rrf(first, second, k)
+
+    def _ranking(self) -> ast.Nearest | ast.Bm25:
+        start = self.start
+        if not (self.word("nearest") or self.word("bm25")):
+            self.expected("`nearest(…)` or `bm25(…)`")
+        name = self.take(LOWER)
+        if self.kind != "(":
+            self.expected("`(`")
+        return cast("ast.Nearest | ast.Bm25", self._call(name, start))

@@ -1,0 +1,277 @@
+"""Lint: what is wrong or suspicious in a query file, without running it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from typing import Literal as OneOf
+
+from omnigraph.diagnostics import Diagnostic
+from omnigraph.errors import CompileError, QueryError
+from omnigraph.lang.query import ast
+from omnigraph.lang.query.checker import check_query
+from omnigraph.lang.query.descriptor import Operation, describe_operation
+from omnigraph.lang.query.parser import parse_queries
+from omnigraph.lang.query.planner import plan_read
+from omnigraph.lang.query.resolved import (
+    InsertEdge,
+    InsertNode,
+    Maybe,
+    NotBlock,
+    ResolvedMutation,
+    ResolvedRead,
+    Step,
+    UpdateNodes,
+    Where,
+)
+from omnigraph.lang.query.terms import Calc, Const, InList, NullCheck, Predicate, variables, walk
+from omnigraph.lang.query.usage import mentions, optional_variables
+from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.source import Source
+
+Severity = OneOf["error", "warning", "info"]
+_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+
+LINT_CODES = {
+    "Q000": "the file does not parse",
+    "L201": "a nullable property that no update query sets",
+    "L202": "a filter after an optional block on one of its variables",
+    "L203": "offset without order",
+    "L204": "a condition that cannot be true",
+    "L205": "a variable of an optional block that is used nowhere else",
+    "L206": "a query that type-checks but can never run",
+}
+NO_PARAMETERS = "mutation declares no params; hardcoded mutations are easy to miss"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something to say about the file as a whole."""
+
+    severity: Severity
+    code: str
+    message: str
+    type_name: str | None = None
+    property: str | None = None
+    query_names: tuple[str, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The finding as plain values; members that do not apply are left out."""
+        found: dict[str, Any] = {"severity": self.severity, "code": self.code, "message": self.message}
+        if self.type_name is not None:
+            found["type_name"] = self.type_name
+        if self.property is not None:
+            found["property"] = self.property
+        if self.query_names:
+            found["query_names"] = list(self.query_names)
+        if self.diagnostics:
+            found["diagnostics"] = [diagnostic.to_json() for diagnostic in self.diagnostics]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """What lint says about one query."""
+
+    name: str
+    kind: OneOf["read", "mutation"]
+    warnings: tuple[str, ...] = ()
+    error: CompileError | None = None
+    operation: Operation | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as plain values; members that do not apply are left out."""
+        status = "error" if self.error else "ok"
+        found: dict[str, Any] = {"name": self.name, "kind": self.kind, "status": status}
+        if self.warnings:
+            found["warnings"] = list(self.warnings)
+        if self.error is not None:
+            found["error"] = self.error.message
+            found["diagnostics"] = [diagnostic.to_json() for diagnostic in self.error.diagnostics]
+        if self.operation is not None:
+            found["operation"] = self.operation.to_json()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class LintReport:
+    """Everything lint found in a query file."""
+
+    results: tuple[QueryResult, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def errors(self) -> int:
+        """Queries that do not compile, plus findings that are errors."""
+        return sum(result.error is not None for result in self.results) + self._count("error")
+
+    @property
+    def warnings(self) -> int:
+        """Warnings of queries and of the file."""
+        return sum(len(result.warnings) for result in self.results) + self._count("warning")
+
+    @property
+    def infos(self) -> int:
+        """Remarks."""
+        return self._count("info")
+
+    @property
+    def status(self) -> OneOf["ok", "error"]:
+        """`error` when the file cannot be used as it is."""
+        return "error" if self.errors else "ok"
+
+    def _count(self, severity: Severity) -> int:
+        return sum(finding.severity == severity for finding in self.findings)
+
+    def to_json(self, schema_source: dict[str, str], query_path: str) -> dict[str, Any]:
+        """The report as plain values."""
+        return {
+            "status": self.status,
+            "schema_source": schema_source,
+            "query_path": query_path,
+            "queries_processed": len(self.results),
+            "errors": self.errors,
+            "warnings": self.warnings,
+            "infos": self.infos,
+            "results": [result.to_json() for result in self.results],
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+
+def lint(source: Source, catalog: Catalog) -> LintReport:
+    """Check every query of a file against a catalog."""
+    try:
+        file = parse_queries(source)
+    except CompileError as error:
+        return LintReport((), (Finding("error", "Q000", error.message, diagnostics=error.diagnostics),))
+    checked = [_check(query, catalog, source) for query in file.queries]
+    findings = [finding for one in checked for finding in one.findings]
+    findings += _unset_properties(checked, catalog)
+    return LintReport(tuple(one.result for one in checked), tuple(sorted(findings, key=_rank)))
+
+
+def _rank(finding: Finding) -> tuple[int, str, str, str]:
+    position = _SEVERITIES.index(finding.severity)
+    return position, finding.type_name or "", finding.property or "", finding.message
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    result: QueryResult
+    findings: tuple[Finding, ...] = ()
+    updates: tuple[UpdateNodes, ...] = ()
+
+
+def _check(query: ast.Query, catalog: Catalog, source: Source) -> _Checked:
+    warnings = (NO_PARAMETERS,) if query.is_mutation and not query.parameters else ()
+    kind: OneOf["read", "mutation"] = "mutation" if query.is_mutation else "read"
+    try:
+        resolved = check_query(query, catalog, source)
+    except CompileError as error:
+        return _Checked(QueryResult(query.name, kind, warnings, error))
+    result = QueryResult(query.name, kind, warnings, operation=describe_operation(resolved, catalog))
+    if isinstance(resolved, ResolvedMutation):
+        updates = tuple(item for item in resolved.statements if isinstance(item, UpdateNodes))
+        tests = [item.where for item in resolved.statements if not isinstance(item, InsertNode | InsertEdge)]
+        return _Checked(result, _warnings(query.name, _impossible(tests)), updates)
+    assert isinstance(query.body, ast.Read)
+    return _Checked(result, _warnings(query.name, _suspicions(query.body, resolved)))
+
+
+def _warnings(query: str, found: Iterable[tuple[str, str]]) -> tuple[Finding, ...]:
+    return tuple(
+        Finding("warning", code, message, query_names=(query,)) for code, message in dict.fromkeys(found)
+    )
+
+
+# --- suspicions about one read -------------------------------------------------------------------
+
+
+def _suspicions(read: ast.Read, resolved: ResolvedRead) -> Iterator[tuple[str, str]]:
+    yield from _filters_on_optional(resolved.steps)
+    if read.offset is not None and not read.order:
+        yield "L203", "offset without order skips rows nobody chose; add an order"
+    yield from _impossible(_tests(resolved.steps))
+    uses = Counter(mentions(read))
+    for var in optional_variables(read.match):
+        if uses[var] == 1:
+            yield "L205", f"optional variable ${var} is used nowhere else; the block only repeats rows"
+    try:
+        plan_read(resolved)
+    except QueryError as error:
+        yield "L206", f"query can never run: {error.reason}"
+
+
+def _filters_on_optional(steps: tuple[Step, ...]) -> Iterator[tuple[str, str]]:
+    optional: set[str] = set()
+    for step in steps:
+        if isinstance(step, Maybe):
+            optional.update(step.adds)
+            yield from _filters_on_optional(step.clauses)
+        elif isinstance(step, NotBlock):
+            yield from _filters_on_optional(step.clauses)
+        elif isinstance(step, Where) and not isinstance(step.test, NullCheck):
+            for var in sorted(variables(step.test) & optional):
+                yield (
+                    "L202",
+                    f"filter on optional ${var} removes rows without a match; move it into the block",
+                )
+
+
+def _tests(steps: tuple[Step, ...]) -> Iterator[Predicate]:
+    for step in steps:
+        if isinstance(step, Where):
+            yield step.test
+        elif isinstance(step, Maybe | NotBlock):
+            yield from _tests(step.clauses)
+
+
+def _impossible(tests: Iterable[Predicate]) -> Iterator[tuple[str, str]]:
+    for test in tests:
+        if reason := _never_true(test):
+            yield "L204", reason
+
+
+def _never_true(test: Predicate) -> str | None:
+    if isinstance(test, InList) and isinstance(test.items, Const) and test.items.value == ():
+        return "`in []` is never true"
+    if isinstance(test, NullCheck):
+        return None
+    for part in walk(test):
+        zero = (
+            isinstance(part, Calc)
+            and part.op == "/"
+            and isinstance(part.right, Const)
+            and part.right.value == 0
+        )
+        if zero:
+            return "division by 0 is null, so the condition is never true"
+    return None
+
+
+# --- properties that no update sets --------------------------------------------------------------
+
+
+def _unset_properties(checked: list[_Checked], catalog: Catalog) -> Iterator[Finding]:
+    assigned: dict[str, set[str]] = {}
+    names: dict[str, set[str]] = {}
+    for one in checked:
+        for update in one.updates:
+            assigned.setdefault(update.type_name, set()).update(name for name, _ in update.values)
+            names.setdefault(update.type_name, set()).add(one.result.name)
+    for type_name, done in assigned.items():
+        node = catalog.nodes[type_name]
+        for declared in node.properties.values():
+            is_settable = declared.type.nullable and declared.embed is None and declared.name not in node.key
+            if is_settable and declared.name not in done:
+                yield Finding(
+                    "warning",
+                    "L201",
+                    f"{type_name}.{declared.name} exists in schema but no update query sets it",
+                    type_name,
+                    declared.name,
+                    tuple(sorted(names[type_name])),
+                )

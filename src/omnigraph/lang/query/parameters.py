@@ -1,0 +1,226 @@
+"""The values of a query's parameters, from JSON to stored values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
+
+from omnigraph.errors import InvalidValue, ParameterError
+from omnigraph.lang import dates
+from omnigraph.lang.query import ast
+from omnigraph.lang.types import INTEGERS, Scalar, Type
+from omnigraph.lang.values import (
+    JS_SAFE,
+    Atom,
+    Stored,
+    finite_float,
+    finite_floats,
+    integer_bounds,
+    is_number,
+    legible,
+    shown,
+    storable_text,
+)
+
+_ENGINE_MAX = 2**63 - 1
+"""Query values are signed 64-bit integers, so a U64 parameter has only half of its range."""
+
+_DECIMAL = re.compile("[+-]?[0-9]+")
+_DIGITS_READ = 200  # more take long to read, and these are out of every range already
+
+
+def decode_parameters(
+    declared: Sequence[ast.Parameter], given: object, *, js_safe: bool = False
+) -> dict[str, Stored]:
+    """The stored value of every declared parameter, in the order of declaration.
+
+    `given` is a JSON object (names without `$`) or None. Names the query does not declare are
+    ignored. `js_safe` is for callers whose numbers are JavaScript's: integers too large for those to
+    be exact must then be decimal text, and `5.0` is the integer 5.
+    """
+    if given is None:
+        given = {}
+    if not isinstance(given, Mapping):
+        raise ParameterError("params", "params must be a JSON object")
+    _refuse_objects(declared, given)
+    return {item.name: _parameter(item, given, js_safe) for item in declared}
+
+
+def check_count(name: str, value: int) -> int:
+    """The value of a parameter that says how many rows to keep or to skip."""
+    if value < 0:
+        _refuse(name, "must not be negative")
+    return value
+
+
+def _refuse(name: str, reason: str, *, remedy: str | None = None) -> NoReturn:
+    raise ParameterError(name, f"param '{legible(name)}': {reason}", remedy=remedy)
+
+
+def _refuse_objects(declared: Sequence[ast.Parameter], given: Mapping[object, object]) -> None:
+    """No type takes an object, so one under an unknown name is a mistake worth telling."""
+    names = {item.name for item in declared}
+    for name, value in given.items():
+        if name not in names and isinstance(value, Mapping):
+            _refuse(str(name), "object is not supported")
+
+
+def _parameter(declared: ast.Parameter, given: Mapping[object, object], js_safe: bool) -> Stored:
+    name, type_ = declared.name, declared.type
+    if name not in given:
+        if type_.nullable:
+            return None
+        remedy = "write parameter names without `$`" if f"${name}" in given else None
+        raise ParameterError(name, f"parameter '{name}' not provided", remedy=remedy)
+    value = given[name]
+    if value is None:
+        if type_.nullable:
+            return None
+        _refuse(name, "null is not accepted for non-nullable parameter")
+    try:
+        return _value(value, type_, js_safe)
+    except InvalidValue as wrong:
+        _refuse(name, wrong.message, remedy=wrong.remedy)
+
+
+# --- one value; `InvalidValue` says what is wrong, without the parameter's name ---------------------
+
+
+def _value(value: object, type_: Type, js_safe: bool) -> Stored:
+    if not type_.is_list and type_.scalar is not Scalar.VECTOR:
+        return _atom(value, type_.scalar, js_safe)
+    if not isinstance(value, list | tuple):
+        raise InvalidValue(f"expected array for {type_.with_nullable(False)}")
+    if type_.scalar is Scalar.VECTOR:
+        return _vector(value, type_)
+    return tuple(_atom(item, type_.scalar, js_safe) for item in value)
+
+
+def _atom(value: object, scalar: Scalar, js_safe: bool) -> Atom:
+    if scalar in INTEGERS:
+        return _integer(value, scalar, js_safe)
+    return _READERS[scalar](value)
+
+
+def _vector(value: Sequence[object], type_: Type) -> tuple[float, ...]:
+    if len(value) != type_.dimension:
+        raise InvalidValue(
+            f"expected {type_.dimension} values for Vector({type_.dimension}), got {len(value)}"
+        )
+    numbers = [item for item in value if is_number(item)]
+    if len(numbers) != len(value):
+        raise InvalidValue("vector element is not numeric")
+    return finite_floats(numbers)
+
+
+def _integer(value: object, scalar: Scalar, js_safe: bool) -> int:
+    signed = integer_bounds(scalar)[0] < 0
+    kind = "integer" if signed else "unsigned integer"
+    if isinstance(value, str):
+        found = _decimal(value, signed)
+        if found is None:
+            raise InvalidValue(f"expected {kind} string, got '{legible(value)}'")
+    elif is_number(value):
+        found = _whole(value, js_safe)
+        if found is None or (found < 0 and not signed):
+            raise InvalidValue(f"expected {kind} number")
+    else:
+        raise InvalidValue(f"expected {kind}")
+    return _in_range(found, scalar)
+
+
+def _decimal(text: str, signed: bool) -> int | None:
+    if not _DECIMAL.fullmatch(text) or (text[0] == "-" and not signed):
+        return None
+    digits = text.lstrip("+-").lstrip("0")[:_DIGITS_READ] or "0"
+    return -int(digits) if text[0] == "-" else int(digits)
+
+
+def _whole(number: int | float, js_safe: bool) -> int | None:
+    if isinstance(number, float):
+        if not js_safe or not number.is_integer():
+            return None
+        number = int(number)
+    if js_safe and not -JS_SAFE <= number <= JS_SAFE:
+        raise InvalidValue(
+            f"value {shown(number)} exceeds JS safe integer range; pass a decimal string for exact values"
+        )
+    return number
+
+
+def _in_range(value: int, scalar: Scalar) -> int:
+    low, high = integer_bounds(scalar)
+    if scalar is Scalar.U64 and value > _ENGINE_MAX:
+        raise InvalidValue(f"value {shown(value)} exceeds current engine range for U64 (max {_ENGINE_MAX})")
+    if not low <= value <= high:
+        raise InvalidValue(f"value {shown(value)} exceeds {scalar}")
+    return value
+
+
+def _string(value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidValue(f"expected string, got {_kind(value)}")
+    return storable_text(value)
+
+
+def _blob(value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidValue(f"expected blob URI string, got {_kind(value)}")
+    return storable_text(value)
+
+
+def _boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidValue("expected boolean")
+    return value
+
+
+def _float(scalar: Scalar) -> Callable[[object], float]:
+    def read(value: object) -> float:
+        if not is_number(value):
+            raise InvalidValue("expected float")
+        return finite_float(value, scalar)
+
+    return read
+
+
+def _date(value: object) -> int:
+    if not isinstance(value, str):
+        raise InvalidValue("expected date string")
+    return dates.parse_date(value)
+
+
+def _datetime(value: object) -> int:
+    if not isinstance(value, str):
+        raise InvalidValue("expected datetime string")
+    return dates.parse_datetime(value)
+
+
+_READERS: dict[Scalar, Callable[[object], Atom]] = {
+    Scalar.STRING: _string,
+    Scalar.BLOB: _blob,
+    Scalar.BOOL: _boolean,
+    Scalar.F32: _float(Scalar.F32),
+    Scalar.F64: _float(Scalar.F64),
+    Scalar.DATE: _date,
+    Scalar.DATETIME: _datetime,
+}
+
+
+def _kind(value: object) -> str:
+    """What JSON calls a value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+        case list() | tuple():
+            return "array"
+        case Mapping():
+            return "object"
+    return type(value).__name__

@@ -1,0 +1,141 @@
+"""The rules about annotations: which may stand where, and with which arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from omnigraph.lang.schema import ast
+from omnigraph.lang.schema.catalog import TypeKind
+from omnigraph.lang.schema.interfaces import MARKS, Member, Members
+from omnigraph.lang.source import Problems
+from omnigraph.lang.types import Scalar
+
+ANNOTATIONS = ("description", "instruction", "rename_from", "embed")
+"""The annotations that mean something; any other is kept as metadata."""
+
+_ON_PROPERTIES = (*MARKS, "embed")
+_EMBED_OPTIONS = ("model",)
+
+
+def check_type_annotations(
+    kind: TypeKind, name: str, annotations: Sequence[ast.Annotation], problems: Problems
+) -> None:
+    """Check the annotations in the header of a node or edge type."""
+    for found in annotations:
+        if found.name in _ON_PROPERTIES:
+            reason = (
+                f"@{found.name} is only supported on node properties or as body constraint (node {name})"
+                if kind == "node"
+                else f"@{found.name} is not supported on edges (edge {name})"
+            )
+            problems.add(reason, found.at)
+    _check_texts(f"{kind} {name}", annotations, ("description", "instruction"), problems)
+    _check_rename(f"{kind} {name}", annotations, problems)
+
+
+def check_property_annotations(
+    kind: TypeKind, owner: str, declared: ast.Property, members: Members, problems: Problems
+) -> None:
+    """Check the annotations of a property where it is declared."""
+    if not declared.annotations:
+        return
+    path = f"{owner}.{declared.name.text}"
+    for found in declared.annotations:
+        if found.name == "instruction":
+            problems.add(f"@instruction is only supported on node and edge types (property {path})", found.at)
+        elif kind == "edge" and found.name in ("key", "embed"):
+            problems.add(f"@{found.name} is not supported on edge properties (edge {path})", found.at)
+        elif found.name in _ON_PROPERTIES and (reason := _misfit(found.name, declared, path)):
+            problems.add(reason, found.at)
+        elif found.name == "embed":
+            _check_embed_shape(found, path, problems)
+    for repeated in _repeated(declared.annotations, _ON_PROPERTIES):
+        problems.add(f"property {path} declares @{repeated.name} multiple times", repeated.at)
+    _check_texts(f"property {path}", declared.annotations, ("description",), problems)
+    _check_rename(f"property {path}", declared.annotations, problems)
+    if kind == "node":
+        check_embed_source(owner, Member(declared), members, problems)
+
+
+def misfit_of_kind(name: str, declared: ast.Property, path: str, kinds: Sequence[str]) -> str | None:
+    """Why a constraint cannot be on a property of this kind (list, vector, blob), or None."""
+    if declared.type.is_list:
+        found = "list"
+    elif declared.type.scalar is Scalar.VECTOR:
+        found = "vector"
+    elif declared.type.scalar is Scalar.BLOB:
+        found = "blob"
+    else:
+        return None
+    return f"@{name} is not supported on {found} property {path}" if found in kinds else None
+
+
+def _misfit(name: str, declared: ast.Property, path: str) -> str | None:
+    kinds = ("list", "vector", "blob") if name in ("key", "unique") else ("list", "blob")
+    reason = misfit_of_kind(name, declared, path, kinds)
+    if reason is None and name == "embed" and declared.type.scalar is not Scalar.VECTOR:
+        return f"@embed is only supported on vector properties ({path})"
+    return reason
+
+
+def _repeated(annotations: Sequence[ast.Annotation], names: Sequence[str]) -> Iterator[ast.Annotation]:
+    """The second and later annotations of the same name, each name once."""
+    for name in names:
+        found = [annotation for annotation in annotations if annotation.name == name]
+        if len(found) > 1:
+            yield found[1]
+
+
+def _check_texts(
+    target: str, annotations: Sequence[ast.Annotation], names: Sequence[str], problems: Problems
+) -> None:
+    for found in annotations:
+        if found.name in names and (found.value is None or not found.value.text.strip()):
+            problems.add(f"@{found.name} on {target} requires a non-empty value", found.at)
+    for repeated in _repeated(annotations, names):
+        problems.add(f"{target} declares @{repeated.name} multiple times", repeated.at)
+
+
+def _check_rename(target: str, annotations: Sequence[ast.Annotation], problems: Problems) -> None:
+    for found in annotations:
+        if found.name != "rename_from":
+            continue
+        if found.value is None or not found.value.text:
+            problems.add(
+                f"@rename_from on {target} requires exactly one non-empty positional value", found.at
+            )
+        elif found.options:
+            problems.add(f"@rename_from on {target} does not accept keyword arguments", found.at)
+    for repeated in _repeated(annotations, ("rename_from",)):
+        problems.add(f"{target} declares @rename_from multiple times", repeated.at)
+
+
+def _check_embed_shape(found: ast.Annotation, path: str, problems: Problems) -> None:
+    if found.value is None or not found.value.text:
+        problems.add(f"@embed on {path} requires a source property name", found.at)
+    seen: set[str] = set()
+    for option, value in found.options:
+        if option not in _EMBED_OPTIONS:
+            problems.add(
+                f"@embed on {path} has unknown argument '{option}=' (only 'model' is supported)", value.at
+            )
+        elif option in seen:
+            problems.add(f"@embed on {path} has argument '{option}=' multiple times", value.at)
+        seen.add(option)
+
+
+def check_embed_source(owner: str, member: Member, members: Members, problems: Problems) -> None:
+    """Check that the text behind an embedding is a String property of the same node type."""
+    declared = member.declared
+    found = next((each for each in declared.annotations if each.name == "embed"), None)
+    if found is None or found.value is None or not found.value.text:
+        return
+    if _misfit("embed", declared, ""):
+        return
+    name = found.value.text
+    source = members.get(name)
+    if source is None:
+        path = f"{owner}.{declared.name.text}"
+        problems.add(f"@embed on {path} references unknown source property {name}", found.value.at)
+    elif not source.declared.type.is_text or source.declared.type.enum_values:
+        problems.add(f"@embed source property {owner}.{name} must be String", found.value.at)

@@ -1,0 +1,168 @@
+"""What a checked schema says: types, properties and constraints, ready to be looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from omnigraph.lang.types import Type
+
+TypeKind = Literal["interface", "node", "edge"]
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """Metadata on a type or property; the value is kept as the text it was written with."""
+
+    name: str
+    value: str | None = None
+    arguments: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Embed:
+    """Where the text behind a vector property comes from."""
+
+    source: str
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A declared property of a type."""
+
+    name: str
+    type: Type
+    annotations: tuple[Annotation, ...] = ()
+    embed: Embed | None = None
+    interfaces: tuple[str, ...] = ()
+    """The implemented interfaces that declare this property too, sorted."""
+    inherited: bool = False
+    """True when only an interface declares it."""
+    marks: tuple[str, ...] = ()
+    """Which of `key`, `unique` and `index` are written on the property instead of in the body, sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """The tuple of these columns is unique among rows without a null in it; columns are sorted."""
+
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A wish for faster reads; never changes a result."""
+
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """An inclusive numeric range; a missing bound is open."""
+
+    column: str
+    minimum: float | int | None
+    maximum: float | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A regular expression that must match somewhere in the text."""
+
+    column: str
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cardinality:
+    """How many edges of a type one source node may have."""
+
+    minimum: int = 0
+    maximum: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """A template of properties; it has no data."""
+
+    name: str
+    properties: Mapping[str, Property]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeType:
+    """A node type with everything its interfaces added."""
+
+    name: str
+    properties: Mapping[str, Property]
+    """By name, in declaration order, inherited ones last."""
+    key: tuple[str, ...] = ()
+    """Key columns as declared; empty when ids are generated."""
+    uniques: tuple[Unique, ...] = ()
+    indexes: tuple[Index, ...] = ()
+    ranges: tuple[Range, ...] = ()
+    checks: tuple[Check, ...] = ()
+    implements: tuple[str, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeType:
+    """An edge type from one node type to another."""
+
+    name: str
+    source: str
+    target: str
+    properties: Mapping[str, Property]
+    cardinality: Cardinality = field(default_factory=Cardinality)
+    uniques: tuple[Unique, ...] = ()
+    indexes: tuple[Index, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Renames:
+    """What the `@rename_from` hints of a schema text say; they serve one migration and are never stored."""
+
+    types: Mapping[tuple[TypeKind, str], str] = field(default_factory=dict)
+    """The old name of a (kind, name)."""
+    properties: Mapping[tuple[TypeKind, str, str], str] = field(default_factory=dict)
+    """The old name of a (kind, owner, name)."""
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """All types of a schema."""
+
+    interfaces: Mapping[str, Interface]
+    nodes: Mapping[str, NodeType]
+    edges: Mapping[str, EdgeType]
+    fingerprint: str
+    """Equal for two schemas exactly when they mean the same: order, comments and hints aside."""
+    renames: Renames = field(default_factory=Renames, compare=False, repr=False)
+    """The hints of the text this catalog was compiled from."""
+
+    def owners(self) -> list[tuple[TypeKind, Interface | NodeType | EdgeType]]:
+        """Every type with its kind: interfaces, nodes, edges, each by name."""
+        groups: tuple[tuple[TypeKind, Mapping[str, Interface | NodeType | EdgeType]], ...] = (
+            ("interface", self.interfaces),
+            ("node", self.nodes),
+            ("edge", self.edges),
+        )
+        return [(kind, group[name]) for kind, group in groups for name in sorted(group)]
+
+    @cached_property
+    def _edges_by_folded_name(self) -> dict[str, EdgeType]:
+        return {name.lower(): edge for name, edge in self.edges.items()}
+
+    def find_edge(self, name: str) -> EdgeType | None:
+        """The edge type a traversal or a load file means: exact spelling first, then any case."""
+        return self.edges.get(name) or self._edges_by_folded_name.get(name.lower())
+
+    def incident_edges(self, node_type: str) -> list[EdgeType]:
+        """The edge types that start or end at a node type, by name."""
+        touching = (edge for edge in self.edges.values() if node_type in (edge.source, edge.target))
+        return sorted(touching, key=lambda edge: edge.name)

@@ -1,0 +1,152 @@
+"""The rules about constraints, and what the constraints of a type come to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from omnigraph.lang.schema import ast
+from omnigraph.lang.schema.annotations import misfit_of_kind
+from omnigraph.lang.schema.catalog import Check, Index, Range, TypeKind, Unique
+from omnigraph.lang.schema.interfaces import Member, Members
+from omnigraph.lang.source import Problems, Span
+from omnigraph.lang.types import NUMBERS, Scalar
+
+_END_POINTS = ("src", "dst")
+_UNFIT = {"key": ("list", "vector", "blob"), "unique": ("list", "vector", "blob"), "index": ("blob",)}
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """The constraints of a type, from properties and body together."""
+
+    key: tuple[str, ...]
+    uniques: tuple[Unique, ...]
+    indexes: tuple[Index, ...]
+    ranges: tuple[Range, ...]
+    checks: tuple[Check, ...]
+
+
+def resolve_constraints(
+    kind: TypeKind, owner: str, members: Members, body: Sequence[ast.Constraint], problems: Problems
+) -> Constraints:
+    """Check the constraints of a node or edge type and bring them into one form."""
+    scope = _Scope(kind, owner, members, problems)
+    named = [*_from_marks(members), *(found for found in body if isinstance(found, ast.ColumnConstraint))]
+    for found in body:
+        scope.check(found)
+    if kind == "node":
+        scope.check_key([found for found in named if found.name == "key"])
+    return Constraints(
+        key=next((_names(found) for found in named if found.name == "key"), ()),
+        uniques=tuple(Unique(columns) for columns in _columns(named, "unique", ordered=False)),
+        indexes=tuple(Index(columns) for columns in _columns(named, "index", ordered=True)),
+        ranges=_ranges(body),
+        checks=_checks(body),
+    )
+
+
+def _from_marks(members: Members) -> list[ast.ColumnConstraint]:
+    """Property-level constraints in the form of a body constraint."""
+    return [
+        ast.ColumnConstraint(mark, (member.declared.name,), _place(member, mark))
+        for member in members.values()
+        for mark in member.marks
+    ]
+
+
+def _place(member: Member, mark: str) -> Span:
+    return next(found.at for found in member.declared.annotations if found.name == mark)
+
+
+def _names(found: ast.ColumnConstraint) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(column.text for column in found.columns))
+
+
+def _columns(named: Iterable[ast.ColumnConstraint], name: str, *, ordered: bool) -> list[tuple[str, ...]]:
+    found = {_names(each) for each in named if each.name == name}
+    return sorted(found if ordered else {tuple(sorted(columns)) for columns in found})
+
+
+def _ranges(body: Iterable[ast.Constraint]) -> tuple[Range, ...]:
+    found = {
+        Range(each.column.text, _number(each.minimum), _number(each.maximum))
+        for each in body
+        if isinstance(each, ast.RangeConstraint)
+    }
+    return tuple(sorted(found, key=lambda each: (each.column, str(each.minimum), str(each.maximum))))
+
+
+def _number(value: int | float | None) -> int | float | None:
+    """`5.0` and `5` are the same bound."""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
+
+
+def _checks(body: Iterable[ast.Constraint]) -> tuple[Check, ...]:
+    found = {Check(each.column.text, each.pattern) for each in body if isinstance(each, ast.CheckConstraint)}
+    return tuple(sorted(found, key=lambda each: (each.column, each.pattern)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    kind: TypeKind
+    owner: str
+    members: Members
+    problems: Problems
+
+    def check(self, found: ast.Constraint) -> None:
+        """Check one body constraint."""
+        if self.kind == "edge" and found.name in ("key", "range", "check"):
+            reason = f"@{found.name} constraint is not supported on edges (edge {self.owner})"
+            self.problems.add(reason, found.at)
+        elif isinstance(found, ast.ColumnConstraint):
+            self.check_columns(found)
+        elif isinstance(found, ast.RangeConstraint):
+            self.check_range(found)
+        else:
+            self.check_pattern(found)
+
+    def member(self, constraint: str, column: ast.Name) -> Member | None:
+        """The property a column names, or None after reporting an unknown one."""
+        member = self.members.get(column.text)
+        if member is None and not (self.kind == "edge" and column.text in _END_POINTS):
+            reason = f"@{constraint} on {self.owner} references unknown property '{column.text}'"
+            self.problems.add(reason, column.at)
+        return member
+
+    def check_columns(self, found: ast.ColumnConstraint) -> None:
+        for column in {each.text: each for each in reversed(found.columns)}.values():
+            member = self.member(found.name, column)
+            if member is None:
+                continue
+            path = f"{self.owner}.{column.text}"
+            reason = misfit_of_kind(found.name, member.declared, path, _UNFIT[found.name])
+            if reason:
+                self.problems.add(reason, column.at)
+
+    def check_range(self, found: ast.RangeConstraint) -> None:
+        member = self.member("range", found.column)
+        path = f"{self.owner}.{found.column.text}"
+        if member and member.declared.type.scalar not in NUMBERS:
+            reason = f"@range on {path} requires a numeric type, got {member.declared.type}"
+            self.problems.add(reason, found.column.at)
+        low, high = found.minimum, found.maximum
+        if low is not None and high is not None and low > high:
+            self.problems.add(f"@range on {path} has min ({low}) greater than max ({high})", found.at)
+
+    def check_pattern(self, found: ast.CheckConstraint) -> None:
+        member = self.member("check", found.column)
+        if member and member.declared.type.scalar is not Scalar.STRING:
+            path = f"{self.owner}.{found.column.text}"
+            reason = f"@check on {path} requires String type, got {member.declared.type}"
+            self.problems.add(reason, found.column.at)
+
+    def check_key(self, keys: Sequence[ast.ColumnConstraint]) -> None:
+        if len(keys) > 1:
+            reason = f"node type {self.owner} has multiple @key constraints; only one is supported"
+            self.problems.add(reason, keys[1].at, help="name all columns in one: @key(a, b)")
+            return
+        for column in keys[0].columns if keys else ():
+            member = self.members.get(column.text)
+            if member and member.declared.type.nullable:
+                self.problems.add(f"@key property {self.owner}.{column.text} cannot be nullable", column.at)

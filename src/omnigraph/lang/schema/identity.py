@@ -1,0 +1,211 @@
+"""Stable numbers for types and properties: what stays the same thing when its name changes.
+
+Each graph has its own numbers. A new type or property takes the next one, a renamed one keeps its
+own, and the number of a dropped one is never given again: a name that comes back is a new thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from omnigraph.errors import SchemaIdentityError
+from omnigraph.lang.schema.catalog import Catalog, EdgeType, Interface, NodeType, Property, TypeKind
+
+TypeRef = tuple[TypeKind, str]
+PropertyRef = tuple[TypeKind, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Identities:
+    """The numbers of the types and properties of one schema, and the next ones to give."""
+
+    types: Mapping[TypeRef, int]
+    properties: Mapping[PropertyRef, int]
+    next_type: int
+    next_property: int
+
+    def in_order(self, kind: TypeKind, owner: str, names: Iterable[str]) -> tuple[str, ...]:
+        """Properties of a type in the order of their numbers: the order of values in a composite id."""
+        return tuple(sorted(names, key=lambda name: self.properties[kind, owner, name]))
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedSchema:
+    """A schema a graph works with: what it says, and the numbers of what it declares."""
+
+    catalog: Catalog
+    identities: Identities
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """How a desired schema matches the accepted one."""
+
+    identities: Identities
+    type_origins: Mapping[TypeRef, str]
+    """The accepted name of each desired type that is not new."""
+    property_origins: Mapping[PropertyRef, str]
+    """The accepted name of each desired property that is not new."""
+    ignored_hints: tuple[str, ...]
+    """One sentence for each `@rename_from` without effect."""
+
+
+def first_identities(catalog: Catalog) -> Identities:
+    """The numbers of a new graph; rename hints have no meaning here."""
+    nothing = Identities({}, {}, 1, 1)
+    return _numbered(catalog, nothing, {}, {})
+
+
+def resolve(accepted: AcceptedSchema, desired: Catalog) -> Resolution:
+    """Match a desired schema to the accepted one, or raise `SchemaIdentityError`."""
+    ignored: list[str] = []
+    types = _match_types(accepted.catalog, desired, ignored)
+    properties = _match_properties(accepted.catalog, desired, types, ignored)
+    return Resolution(
+        _numbered(desired, accepted.identities, types, properties), types, properties, tuple(ignored)
+    )
+
+
+def _numbered(
+    catalog: Catalog,
+    before: Identities,
+    type_origins: Mapping[TypeRef, str],
+    property_origins: Mapping[PropertyRef, str],
+) -> Identities:
+    types: dict[TypeRef, int] = {}
+    properties: dict[PropertyRef, int] = {}
+    next_type, next_property = before.next_type, before.next_property
+    for kind, owner in catalog.owners():
+        old_owner = type_origins.get((kind, owner.name))
+        if old_owner is None:
+            types[kind, owner.name], next_type = next_type, next_type + 1
+        else:
+            types[kind, owner.name] = before.types[kind, old_owner]
+        for name in sorted(owner.properties):
+            old = property_origins.get((kind, owner.name, name))
+            if old is None or old_owner is None:
+                properties[kind, owner.name, name], next_property = next_property, next_property + 1
+            else:
+                properties[kind, owner.name, name] = before.properties[kind, old_owner, old]
+    return Identities(types, properties, next_type, next_property)
+
+
+# --- types -----------------------------------------------------------------------------------------
+
+
+def _match_types(accepted: Catalog, desired: Catalog, ignored: list[str]) -> dict[TypeRef, str]:
+    known = {(kind, owner.name) for kind, owner in accepted.owners()}
+    wanted = [(kind, owner.name) for kind, owner in desired.owners()]
+    origins: dict[TypeRef, str] = {ref: ref[1] for ref in wanted if ref in known}
+    consumed = set(origins)
+    for kind, name in wanted:
+        hint = desired.renames.types.get((kind, name))
+        if hint is None:
+            continue
+        if (kind, name) in known:
+            ignored.append(_ignored(hint, f"{kind} '{name}'", kind))
+            continue
+        _refuse_unknown_type(kind, name, hint, known)
+        if (kind, hint) in consumed:
+            raise _failure(
+                f"accepted {kind} '{hint}' is consumed by more than one desired declaration", f"{kind}:{name}"
+            )
+        consumed.add((kind, hint))
+        origins[kind, name] = hint
+    return origins
+
+
+def _ignored(hint: str, what: str, kind: str) -> str:
+    return f'@rename_from("{hint}") on {what} has no effect: an accepted {kind} has the new name already'
+
+
+def _refuse_unknown_type(kind: TypeKind, name: str, hint: str, known: set[TypeRef]) -> None:
+    if (kind, hint) in known:
+        return
+    declares = f"{kind} '{name}' declares @rename_from(\"{hint}\")"
+    if any(other == hint for _, other in known):
+        raise _failure(
+            f"{kind} '{name}' cannot rename accepted '{hint}' across declaration kinds", f"{kind}:{name}"
+        )
+    raise _failure(f"{declares} but no accepted declaration has that name", f"{kind}:{name}")
+
+
+def _failure(reason: str, entity: str) -> SchemaIdentityError:
+    return SchemaIdentityError(reason, entity=entity)
+
+
+# --- properties ------------------------------------------------------------------------------------
+
+
+def _match_properties(
+    accepted: Catalog, desired: Catalog, types: Mapping[TypeRef, str], ignored: list[str]
+) -> dict[PropertyRef, str]:
+    before = {(kind, owner.name): owner for kind, owner in accepted.owners()}
+    origins: dict[PropertyRef, str] = {}
+    for kind, owner in desired.owners():
+        old_name = types.get((kind, owner.name))
+        if old_name is None:
+            _refuse_imports(kind, owner, desired)
+            continue
+        old = before[kind, old_name]
+        for name, origin in _match_owner(kind, owner, old, accepted, desired, ignored):
+            origins[kind, owner.name, name] = origin
+    return origins
+
+
+def _refuse_imports(kind: TypeKind, owner: Interface | NodeType | EdgeType, desired: Catalog) -> None:
+    for name in sorted(owner.properties):
+        if hint := desired.renames.properties.get((kind, owner.name, name)):
+            raise _failure(
+                f"new owner '{kind}:{owner.name}' cannot import property identity "
+                f'with @rename_from("{hint}")',
+                f"{kind}:{owner.name}.{name}",
+            )
+
+
+def _match_owner(
+    kind: TypeKind,
+    owner: Interface | NodeType | EdgeType,
+    old: Interface | NodeType | EdgeType,
+    accepted: Catalog,
+    desired: Catalog,
+    ignored: list[str],
+) -> Iterator[tuple[str, str]]:
+    consumed = {name for name in owner.properties if name in old.properties}
+    yield from ((name, name) for name in consumed)
+    for name in sorted(owner.properties):
+        path = f"{owner.name}.{name}"
+        own_hint = desired.renames.properties.get((kind, owner.name, name))
+        if name in old.properties:
+            if own_hint:
+                ignored.append(_ignored(own_hint, f"property '{path}'", "property"))
+            continue
+        hint = own_hint or _inherited_hint(owner.properties[name], old, desired)
+        if hint is None:
+            continue
+        if hint not in old.properties:
+            raise _failure(_unknown_property(path, hint, accepted), f"{kind}:{path}")
+        if hint in consumed:
+            reason = f"accepted property '{old.name}.{hint}' is consumed by more than one desired declaration"
+            raise _failure(reason, f"{kind}:{path}")
+        consumed.add(hint)
+        yield name, hint
+
+
+def _inherited_hint(found: Property, old: Interface | NodeType | EdgeType, desired: Catalog) -> str | None:
+    """The hint of the interface a property comes from, where the owner had the old name."""
+    if not found.inherited:
+        return None
+    hints = (desired.renames.properties.get(("interface", each, found.name)) for each in found.interfaces)
+    return next((hint for hint in hints if hint in old.properties), None)
+
+
+def _unknown_property(path: str, hint: str, accepted: Catalog) -> str:
+    elsewhere = any(hint in owner.properties for _, owner in accepted.owners())
+    reason = (
+        "property moves across stable owners are not supported"
+        if elsewhere
+        else "no accepted property with that name exists under the stable owner"
+    )
+    return f"property '{path}' declares @rename_from(\"{hint}\"): {reason}"

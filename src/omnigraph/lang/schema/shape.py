@@ -1,0 +1,139 @@
+"""A catalog as plain JSON values and back, and the fingerprint of what it means."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from omnigraph.lang.schema.catalog import Annotation, EdgeType, Interface, NodeType, Property
+from omnigraph.lang.types import Scalar, Type
+
+Value = dict[str, Any]
+
+
+def fingerprint(
+    interfaces: Mapping[str, Interface], nodes: Mapping[str, NodeType], edges: Mapping[str, EdgeType]
+) -> str:
+    """A digest that is equal exactly for schemas with the same meaning, however they are written."""
+    meaning = {
+        "interfaces": [_meaning(interface_value(interfaces[name])) for name in sorted(interfaces)],
+        "nodes": [_meaning(node_value(nodes[name])) for name in sorted(nodes)],
+        "edges": [_meaning(edge_value(edges[name])) for name in sorted(edges)],
+    }
+    return hashlib.sha256(compact(meaning).encode()).hexdigest()
+
+
+def compact(value: Any) -> str:
+    """JSON without spaces, keys sorted."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def _meaning(found: Value) -> Value:
+    """A type's value without what only says how it was written down."""
+    template = "constraints" not in found
+    properties = [_property_meaning(each, template=template) for each in found["properties"]]
+    meaning = {**found, "properties": sorted(properties, key=lambda each: str(each["name"]))}
+    for key in ("implements", "annotations"):
+        if key in found:
+            meaning[key] = sorted(found[key], key=compact)
+    if not template:
+        meaning["constraints"] = [_unordered_key(each) for each in found["constraints"]]
+    return meaning
+
+
+def _property_meaning(found: Value, *, template: bool) -> Value:
+    # In a node or edge the constraints themselves count; an interface has only the marks.
+    meaning = {**found, "annotations": sorted(found["annotations"], key=compact)}
+    if not template:
+        del meaning["marks"]
+    return meaning
+
+
+def _unordered_key(constraint: Value) -> Value:
+    return {"Key": sorted(constraint["Key"])} if "Key" in constraint else constraint
+
+
+def type_value(found: Type) -> Value:
+    """The value of a property type."""
+    scalar = {"Vector": found.dimension} if found.scalar is Scalar.VECTOR else str(found.scalar)
+    return {
+        "scalar": scalar,
+        "nullable": found.nullable,
+        "list": found.is_list,
+        "enum_values": list(found.enum_values) or None,
+    }
+
+
+def annotation_values(found: Sequence[Annotation]) -> list[Value]:
+    """The values of annotations, without empty fields."""
+    return [_annotation_value(each) for each in found]
+
+
+def _annotation_value(found: Annotation) -> Value:
+    value: Value = {"name": found.name}
+    if found.value is not None:
+        value["value"] = found.value
+    if found.arguments:
+        value["arguments"] = [list(pair) for pair in found.arguments]
+    return value
+
+
+def property_value(found: Property) -> Value:
+    """The value of a property."""
+    return {
+        "name": found.name,
+        "type": type_value(found.type),
+        "annotations": annotation_values(found.annotations),
+        "embed": {"source": found.embed.source, "model": found.embed.model} if found.embed else None,
+        "interfaces": list(found.interfaces),
+        "inherited": found.inherited,
+        "marks": list(found.marks),
+    }
+
+
+def interface_value(found: Interface) -> Value:
+    """The value of an interface."""
+    return {"name": found.name, "properties": _properties(found.properties)}
+
+
+def node_value(found: NodeType) -> Value:
+    """The value of a node type."""
+    return {
+        "name": found.name,
+        "implements": list(found.implements),
+        "annotations": annotation_values(found.annotations),
+        "properties": _properties(found.properties),
+        "constraints": constraint_values(found),
+    }
+
+
+def edge_value(found: EdgeType) -> Value:
+    """The value of an edge type."""
+    return {
+        "name": found.name,
+        "from": found.source,
+        "to": found.target,
+        "cardinality": {"min": found.cardinality.minimum, "max": found.cardinality.maximum},
+        "annotations": annotation_values(found.annotations),
+        "properties": _properties(found.properties),
+        "constraints": constraint_values(found),
+    }
+
+
+def _properties(found: Mapping[str, Property]) -> list[Value]:
+    return [property_value(each) for each in found.values()]
+
+
+def constraint_values(found: NodeType | EdgeType) -> list[Value]:
+    """The values of a type's constraints: key, uniques, indexes, ranges, checks."""
+    values: list[Value] = []
+    if isinstance(found, NodeType) and found.key:
+        values.append({"Key": list(found.key)})
+    values += [{"Unique": list(each.columns)} for each in found.uniques]
+    values += [{"Index": list(each.columns)} for each in found.indexes]
+    if isinstance(found, NodeType):
+        values += [{"Range": {"column": r.column, "min": r.minimum, "max": r.maximum}} for r in found.ranges]
+        values += [{"Check": {"column": c.column, "pattern": c.pattern}} for c in found.checks]
+    return values

@@ -1,0 +1,107 @@
+"""The spelling of property types."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+
+from omnigraph.lang.source import Problems, shorten
+from omnigraph.lang.tokens import INT, MAX_NAME_CHARS, UPPER, Cursor, integer
+from omnigraph.lang.types import MAX_VECTOR_DIMENSION, SCALARS, Scalar, Type
+
+_ENUM_VALUE = re.compile(r"[A-Za-z0-9_-]+")
+_SPELLINGS = {
+    "string": "String", "text": "String", "str": "String", "int": "I64", "integer": "I64", "float": "F64",
+    "double": "F64", "boolean": "Bool", "timestamp": "DateTime", "bytes": "Blob",
+}  # fmt: skip
+
+_SCALAR_TYPES = {
+    (scalar, nullable): Type(scalar, nullable) for scalar in Scalar for nullable in (False, True)
+}
+
+
+def parse_type(cursor: Cursor, problems: Problems) -> Type:
+    """The type at the cursor; a type that reads well but cannot be is reported and read on."""
+    if cursor.at("["):
+        found = _list(cursor, problems)
+    elif cursor.word("enum"):
+        found = _enum(cursor, problems)
+    elif cursor.at(UPPER, "Vector"):
+        found = _vector(cursor, problems)
+    else:
+        scalar = _scalar(cursor)
+        return _SCALAR_TYPES[scalar, cursor.accept("?")]
+    return found.with_nullable(cursor.accept("?"))
+
+
+def _scalar(cursor: Cursor) -> Scalar:
+    scalar = SCALARS.get(cursor.text) if cursor.at(UPPER) else None
+    if scalar is None:
+        cursor.expected("a type", help=_suggestion(cursor.text))
+    cursor.advance()
+    return scalar
+
+
+def _suggestion(text: str) -> str:
+    if len(text) <= 20:
+        close = _SPELLINGS.get(text.lower()) or next(iter(get_close_matches(text, SCALARS, 1)), None)
+        if close:
+            return f"did you mean `{close}`?"
+    return f"types are {', '.join(SCALARS)}, Vector(n), enum(...) and lists like [String]"
+
+
+def _list(cursor: Cursor, problems: Problems) -> Type:
+    start = cursor.start
+    cursor.advance()
+    if cursor.word("enum") or cursor.at("[") or cursor.at(UPPER, "Vector"):
+        cursor.expected("a scalar type", help="lists hold scalars; not lists, enums or vectors")
+    scalar = _scalar(cursor)
+    if cursor.at("?"):
+        cursor.fail(
+            "items of a list cannot be nullable", help=f"only the whole list can be nullable: `[{scalar}]?`"
+        )
+    cursor.take("]")
+    if scalar is Scalar.BLOB:
+        problems.add("list of Blob is not supported", cursor.since(start))
+    return Type(scalar, is_list=True)
+
+
+def _vector(cursor: Cursor, problems: Problems) -> Type:
+    cursor.advance()
+    cursor.take("(", "`(` and the dimension of the vector, like `Vector(768)`")
+    at = cursor.span
+    text = cursor.take(INT, "the dimension of the vector")
+    dimension = integer(text, MAX_VECTOR_DIMENSION)
+    cursor.take(")")
+    if dimension == 0:
+        problems.add("Vector dimension must be greater than zero", at)
+    elif dimension is None:
+        shown = shorten(text.lstrip("0"))
+        problems.add(f"Vector dimension {shown} exceeds maximum supported {MAX_VECTOR_DIMENSION}", at)
+    return Type(Scalar.VECTOR, dimension=dimension or 1)
+
+
+def _enum(cursor: Cursor, problems: Problems) -> Type:
+    cursor.advance()
+    cursor.take("(", "`(` and the values of the enum, like `enum(open, closed)`")
+    values = [_enum_value(cursor)]
+    seen = set(values)
+    while cursor.at(","):
+        cursor.advance()
+        at = cursor.span
+        value = _enum_value(cursor)
+        if value in seen:
+            problems.add("enum type cannot include duplicate values", at, help=f"'{value}' is there already")
+        seen.add(value)
+    cursor.take(")", "`,` or `)`")
+    return Type(Scalar.STRING, enum_values=tuple(sorted(seen)))
+
+
+def _enum_value(cursor: Cursor) -> str:
+    at = cursor.span
+    value = cursor.rescan(_ENUM_VALUE)
+    if value is None:
+        cursor.expected("an enum value", help="values have letters, digits, `_` and `-`, and no quotes")
+    if len(value) > MAX_NAME_CHARS:
+        cursor.fail(f"enum values have at most {MAX_NAME_CHARS} characters", at)
+    return value

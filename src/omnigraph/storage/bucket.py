@@ -1,0 +1,189 @@
+"""Control objects in an S3 bucket, or in memory for tests; every method is one request where S3 allows it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import MemoryStore, S3Store
+
+from omnigraph import errors
+from omnigraph.storage.failures import FailureKind, is_absent, is_precondition, storage_failure
+from omnigraph.storage.location import Location
+from omnigraph.storage.objects import ObjectStore, Observer, Stored
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore as Client
+
+# A store that does not answer is reported within the time a lease lives, not after minutes.
+_CONNECT_TIMEOUT = timedelta(seconds=5)
+_REQUEST_TIMEOUT = timedelta(seconds=20)
+_RETRY_TIMEOUT = timedelta(seconds=20)
+_MAX_RETRIES = 4
+
+# obstore raises built-in types for a missing object (FileNotFoundError) and a malformed key (ValueError).
+_CLIENT_ERRORS = (BaseError, OSError, ValueError)
+
+_MEMORIES = itertools.count(1)
+_client_process: int | None = None
+
+
+class BucketStore(ObjectStore):
+    """Objects of one bucket, through one client that threads may share."""
+
+    def __init__(self, bucket: str, client: Client, scope: str, observe: Observer | None = None) -> None:
+        super().__init__(observe)
+        self.scope = scope
+        self._bucket = bucket
+        self._client = client
+
+    @classmethod
+    def connect(cls, root: Location, observe: Observer | None = None) -> BucketStore:
+        """The bucket of `root`, reached as the AWS environment says."""
+        settings = dict(root.storage_options())
+        allow_http = settings.pop("allow_http", "false") == "true"
+        with _typed("connect to", root):
+            client = S3Store(
+                root.bucket,
+                config=settings,  # type: ignore[arg-type]  # the keys are checked by obstore at run time
+                client_options={
+                    "allow_http": allow_http,
+                    "connect_timeout": _CONNECT_TIMEOUT,
+                    "timeout": _REQUEST_TIMEOUT,
+                },
+                retry_config={"max_retries": _MAX_RETRIES, "retry_timeout": _RETRY_TIMEOUT},
+            )
+        return cls(root.bucket, client, settings.get("aws_endpoint", "aws"), observe)
+
+    @classmethod
+    def in_memory(cls, bucket: str, observe: Observer | None = None) -> BucketStore:
+        """A bucket that lives as long as this object."""
+        return cls(bucket, MemoryStore(), f"memory-{next(_MEMORIES)}", observe)
+
+    def _check(self, at: Location) -> None:
+        super()._check(at)
+        _require_own_client(at)
+        if at.bucket != self._bucket:
+            raise errors.InvalidName(at.uri, f"'{at.uri}' is not in bucket '{self._bucket}'")
+
+    def _get(self, at: Location) -> Stored | None:
+        with _typed("read", at):
+            try:
+                answer = obstore.get(self._client, at.key)
+                body = bytes(answer.bytes())
+            except FileNotFoundError as failure:
+                if is_absent(failure):
+                    return None
+                raise
+        return Stored(body, _tag(answer.meta["e_tag"], at), answer.meta["last_modified"].timestamp())
+
+    def _put(self, at: Location, body: bytes) -> None:
+        with _typed("write", at):
+            obstore.put(self._client, at.key, body, use_multipart=False)
+
+    def _create(self, at: Location, body: bytes) -> str | None:
+        with _typed("create", at):
+            try:
+                answer = obstore.put(self._client, at.key, body, mode="create", use_multipart=False)
+            except BaseError as failure:
+                if is_precondition(failure):
+                    return None
+                raise
+        return _tag(answer["e_tag"], at)
+
+    def _swap(self, at: Location, body: bytes, token: str) -> str | None:
+        with _typed("replace", at):
+            try:
+                answer = obstore.put(self._client, at.key, body, mode={"e_tag": token}, use_multipart=False)
+            except BaseError as failure:
+                # The client reports an object that has gone in the same way as one that has changed.
+                if is_precondition(failure):
+                    return None
+                raise
+        return _tag(answer["e_tag"], at)
+
+    def _exists(self, at: Location) -> bool:
+        with _typed("look for", at):
+            if at.key:
+                try:
+                    obstore.head(self._client, at.key)
+                except FileNotFoundError as failure:
+                    if not is_absent(failure):
+                        raise
+                else:
+                    return True
+            batches = obstore.list(self._client, at.key or None, chunk_size=1)
+            return any(len(batch) > 0 for batch in batches)
+
+    def _names(self, at: Location) -> list[str]:
+        with _typed("list", at):
+            found = obstore.list_with_delimiter(self._client, at.key or None)
+        start = len(at.key) + 1 if at.key else 0
+        names = (entry["path"][start:] for entry in found["objects"])
+        return [name for name in names if name]
+
+    def _rename(self, source: Location, target: Location) -> bool:
+        with _typed("rename", source):
+            try:
+                obstore.copy(self._client, source.key, target.key)
+            except FileNotFoundError as failure:
+                if is_absent(failure):
+                    return False
+                raise
+            obstore.delete(self._client, source.key)
+        return True
+
+    def _delete(self, at: Location) -> None:
+        with _typed("delete", at):
+            self._remove([at.key])
+
+    def _delete_prefix(self, at: Location) -> None:
+        with _typed("delete everything below", at):
+            for batch in obstore.list(self._client, at.key or None, chunk_size=1000):
+                self._remove([entry["path"] for entry in batch])
+
+    def _remove(self, keys: list[str]) -> None:
+        try:
+            obstore.delete(self._client, keys if len(keys) > 1 else keys[0])
+        except FileNotFoundError as failure:
+            if not is_absent(failure):
+                raise
+
+
+def _require_own_client(at: Location) -> None:
+    """The threads of the S3 client do not survive a fork; a call in the child would never return."""
+    global _client_process  # noqa: PLW0603
+    if _client_process is None:
+        _client_process = os.getpid()
+    elif _client_process != os.getpid():
+        raise errors.StorageFailure(
+            f"'{at.uri}' cannot be reached from a process forked after its parent used a bucket",
+            kind=FailureKind.CONFIGURATION,
+            uri=at.uri,
+            remedy="start worker processes with the 'spawn' method, or fork before a bucket is used",
+        )
+
+
+@contextmanager
+def _typed(doing: str, at: Location) -> Iterator[None]:
+    try:
+        yield
+    except _CLIENT_ERRORS as failure:
+        raise storage_failure(failure, doing, at.uri) from failure
+
+
+def _tag(tag: str | None, at: Location) -> str:
+    if tag is None:
+        raise errors.StorageFailure(
+            f"the store answered for '{at.uri}' without an ETag",
+            kind=FailureKind.CONFIGURATION,
+            uri=at.uri,
+            remedy="use an S3 store that returns ETags",
+        )
+    return tag

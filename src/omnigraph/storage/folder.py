@@ -1,0 +1,215 @@
+"""Control objects in a folder: every write is staged, synced and then moved or linked into place."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from omnigraph import errors
+from omnigraph.storage.failures import guarded, storage_failure
+from omnigraph.storage.location import Location
+from omnigraph.storage.objects import ObjectStore, Stored, is_residue
+
+LOCK_FOLDER = "__locks"
+LOCK_SUFFIX = ".lock"
+
+# In a bucket `a/b` can exist whatever `a` is; so a file in the place of a folder means only "not there".
+_NOT_THERE = (FileNotFoundError, NotADirectoryError)
+
+
+class FolderStore(ObjectStore):
+    """Objects as files; what a reader sees is always whole and on disk."""
+
+    def _check(self, at: Location) -> None:
+        super()._check(at)
+        path = at.path
+        if path.parent.name == LOCK_FOLDER and path.suffix == LOCK_SUFFIX:
+            # Closing any descriptor of a lock file drops the lock this process may hold on it.
+            raise errors.InvalidName(path.name, f"'{at.uri}' is a lock, not an object")
+
+    def _get(self, at: Location) -> Stored | None:
+        with guarded("read", at.uri):
+            try:
+                with at.path.open("rb") as file:
+                    body = file.read()
+                    modified = os.fstat(file.fileno()).st_mtime
+            except (*_NOT_THERE, IsADirectoryError):
+                return None
+        return Stored(body, _token(body), modified)
+
+    def _put(self, at: Location, body: bytes) -> None:
+        with guarded("write", at.uri), _staged(at.path, body) as staged:
+            staged.replace(at.path)
+
+    def _create(self, at: Location, body: bytes) -> str | None:
+        with guarded("create", at.uri):
+            created = create_file(at.path, body)
+        return _token(body) if created else None
+
+    def _swap(self, at: Location, body: bytes, token: str) -> str | None:
+        found = self._get(at)
+        if found is None or found.token != token:
+            return None
+        self._put(at, body)
+        return _token(body)
+
+    def _exists(self, at: Location) -> bool:
+        with guarded("look for", at.uri):
+            try:
+                return not stat.S_ISDIR(at.path.stat().st_mode) or _has_objects(at.path)
+            except _NOT_THERE:
+                return False
+
+    def _names(self, at: Location) -> list[str]:
+        with guarded("list", at.uri):
+            try:
+                with os.scandir(at.path) as entries:
+                    return [entry.name for entry in entries if entry.is_file()]
+            except _NOT_THERE:
+                return []
+
+    def _rename(self, source: Location, target: Location) -> bool:
+        with guarded("rename", source.uri):
+            if not _is_file(source.path):
+                return False
+            _make_folders(target.path.parent)
+            try:
+                source.path.replace(target.path)
+            except FileNotFoundError:
+                return False
+            _sync_folder(target.path.parent)
+            if source.path.parent != target.path.parent:
+                _sync_folder(source.path.parent)
+        return True
+
+    def _delete(self, at: Location) -> None:
+        with guarded("delete", at.uri):
+            try:
+                if stat.S_ISDIR(at.path.lstat().st_mode):
+                    return
+                at.path.unlink()
+                _sync_folder(at.path.parent)
+            except _NOT_THERE:
+                return
+
+    def _delete_prefix(self, at: Location) -> None:
+        with guarded("delete everything below", at.uri):
+            if not _is_folder(at.path):
+                return
+            _remove_tree(at.path)
+            with suppress(FileNotFoundError):
+                _sync_folder(at.path.parent)
+
+
+def create_file(path: Path, body: bytes) -> bool:
+    """Make a whole file appear at `path`, unless something is there already."""
+    with _staged(path, body) as staged:
+        try:
+            path.hardlink_to(staged)
+        except FileExistsError:
+            if _is_folder(path):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)) from None
+            return False
+        except OSError as failure:
+            raise storage_failure(failure, "make a hard link for", str(path), linking=True) from failure
+    return True
+
+
+def _token(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+@contextmanager
+def _staged(target: Path, body: bytes) -> Iterator[Path]:
+    """The body on disk under a temporary name beside `target`; what was done with it is synced too."""
+    _make_folders(target.parent)
+    staged = target.with_name(f"{target.name}#{secrets.randbelow(10**18)}")
+    descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        yield staged
+        _sync_folder(target.parent)
+    finally:
+        # Whatever failed first is the news; a name left behind is invisible and harmless.
+        with suppress(OSError):
+            staged.unlink(missing_ok=True)
+
+
+def _make_folders(folder: Path) -> None:
+    missing = []
+    while not _is_folder(folder):
+        missing.append(folder)
+        folder = folder.parent
+    for each in reversed(missing):
+        try:
+            each.mkdir(exist_ok=True)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, f"'{each}' is a file") from None
+        _sync_folder(each.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except _NOT_THERE:
+        return False
+
+
+def _is_folder(path: Path) -> bool:
+    """Like `Path.is_dir`, but a folder that may not be looked at is an error, not a no."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except _NOT_THERE:
+        return False
+
+
+def _has_objects(folder: Path) -> bool:
+    """True when a file that is no residue is anywhere below; empty folders are nothing in a bucket."""
+    below = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                below.append(Path(entry.path))
+            elif not is_residue(entry.name):
+                return True
+    return any(_has_objects_now(each) for each in below)
+
+
+def _has_objects_now(folder: Path) -> bool:
+    try:
+        return _has_objects(folder)
+    except FileNotFoundError:
+        return False
+
+
+def _remove_tree(folder: Path) -> None:
+    """Remove a folder and all below it; what somebody else removes meanwhile is fine."""
+    try:
+        with os.scandir(folder) as entries:
+            found = list(entries)
+    except FileNotFoundError:
+        return
+    for entry in found:
+        if entry.is_dir(follow_symlinks=False):
+            _remove_tree(Path(entry.path))
+        else:
+            Path(entry.path).unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        folder.rmdir()

@@ -1,0 +1,161 @@
+"""What went wrong in Lance, told by its exception: the only place that reads Lance's message texts.
+
+Lance raises builtin exceptions whose texts end with a place in its own source. Each text we depend on is
+listed here once, and tests provoke those that are Lance's own, so a release that rewords one turns red
+there and not in a graph.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+
+import pyarrow as pa
+from lance.commit import CommitConflictError
+
+from omnigraph.errors import StorageFailure
+
+
+class Trouble(StrEnum):
+    """The `kind` of a `StorageFailure` that came from a table."""
+
+    CONTENTION = "Contention"
+    """A one-shot write lost the race; nothing of it is stored."""
+    CONFLICT = "Conflict"
+    """A staged change no longer fits the table; nothing of it is visible."""
+    MOVED = "Moved"
+    """The table's newest version is not the one the change was staged on."""
+    DISPLACED = "Displaced"
+    """The change is in the table, but not at the version right after the one it was staged on."""
+    UNDECIDED = "Undecided"
+    """Nobody could tell whether the change landed, or it may still do so."""
+    NOT_FOUND = "NotFound"
+    """The table, version or fork is not there."""
+    RECLAIMED = "Reclaimed"
+    """An open version lost a file: it was collected, or the graph is damaged."""
+    EXISTS = "AlreadyExists"
+    """The table or fork is there already."""
+    RESIDUE = "Residue"
+    """A fork's files are there without the fork: its creation was interrupted."""
+    IN_USE = "InUse"
+    """A fork has forks of its own."""
+    INVALID = "Invalid"
+    """A column, predicate, value or name does not fit the table."""
+    DUPLICATE_KEYS = "DuplicateKeys"
+    """Two rows of one change have the same key."""
+    TRANSIENT = "Transient"
+    """The store did not answer, or has no space."""
+    CONFIGURATION = "Configuration"
+    """The place or the right to use it is not what the operation needs."""
+    UNKNOWN = "Unknown"
+
+
+# What Lance and the libraries below it raise; anything else is not theirs and passes unchanged.
+LANCE_RAISES = (OSError, ValueError, TypeError, KeyError, RuntimeError, pa.ArrowException)
+
+# The first text found in the message decides, so the narrower text stands before the wider one.
+_TEXTS: tuple[tuple[str, Trouble], ...] = (
+    ("Too many concurrent writers", Trouble.CONTENTION),
+    ("Retryable commit conflict", Trouble.CONFLICT),
+    ("Incompatible transaction", Trouble.CONFLICT),
+    ("Commit conflict for version", Trouble.CONFLICT),
+    ("Ambiguous merge inserts", Trouble.DUPLICATE_KEYS),
+    ("Append with different schema", Trouble.INVALID),
+    ("Dataset already exists", Trouble.EXISTS),
+    ("_versions/0.manifest was not found", Trouble.EXISTS),
+    ("Clone operation should not enter build_manifest", Trouble.EXISTS),
+    ("versions, can not delete", Trouble.IN_USE),
+    ("Ref conflict error", Trouble.EXISTS),
+    ("Ref is invalid", Trouble.INVALID),
+    ("Ref not found error", Trouble.NOT_FOUND),
+    ("Permission denied", Trouble.CONFIGURATION),
+    ("AccessDenied", Trouble.CONFIGURATION),
+    ("403 Forbidden", Trouble.CONFIGURATION),
+    ("InvalidAccessKeyId", Trouble.CONFIGURATION),
+    ("SignatureDoesNotMatch", Trouble.CONFIGURATION),
+    ("NoSuchBucket", Trouble.CONFIGURATION),
+    ("No space left on device", Trouble.TRANSIENT),
+    ("Disk quota exceeded", Trouble.TRANSIENT),
+    ("File too large", Trouble.TRANSIENT),
+    ("Read-only file system", Trouble.CONFIGURATION),
+    ("error sending request", Trouble.TRANSIENT),
+    ("operation timed out", Trouble.TRANSIENT),
+    ("SlowDown", Trouble.TRANSIENT),
+    ("500 Internal Server Error", Trouble.TRANSIENT),
+    ("503 Service Unavailable", Trouble.TRANSIENT),
+    # Only a store's own answer proves absence, so the cause decides and not the sentence around it.
+    ("was not found: Not found:", Trouble.NOT_FOUND),
+    ("Not found:", Trouble.RECLAIMED),
+)
+
+_REMEDIES: dict[Trouble, str] = {
+    Trouble.CONTENTION: "read again and retry the write",
+    Trouble.CONFLICT: "read again and retry the write",
+    Trouble.MOVED: "read again and retry the write",
+    Trouble.UNDECIDED: "make the store reachable, then look whether the write is there before trying again",
+    Trouble.RECLAIMED: "read the newest version; if that fails too, the graph is damaged",
+    Trouble.RESIDUE: "run `omnigraph cleanup`, then retry",
+    Trouble.IN_USE: "delete the dependent branches first",
+    Trouble.CONFIGURATION: "check the credentials and permissions for this place",
+    Trouble.TRANSIENT: "make the store reachable and see that it has space, then try again",
+}
+
+# Where Lance's own words mislead or tell of its inner life.
+_REASONS: dict[Trouble, str] = {
+    Trouble.CONTENTION: "another writer was faster",
+    Trouble.EXISTS: "it exists already",
+}
+
+_SOURCE_PLACE = re.compile(r",?\s+\S+\.rs:\d+:\d+")
+
+
+def classify(error: BaseException) -> Trouble:
+    """Which trouble an exception of Lance stands for."""
+    text = str(error)
+    if text.startswith("Invalid user input"):
+        # What follows quotes the user and may hold any of the texts below.
+        return Trouble.INVALID
+    for part, trouble in _TEXTS:
+        if part in text:
+            return trouble
+    if "404 Not Found" in text:
+        # A bucket's answer; about the description of a version, or about a file the version needs.
+        return Trouble.NOT_FOUND if "was not found: " in text else Trouble.RECLAIMED
+    if isinstance(error, CommitConflictError):
+        return Trouble.CONFLICT
+    if isinstance(error, PermissionError):
+        return Trouble.CONFIGURATION
+    if isinstance(error, pa.ArrowInvalid):
+        return Trouble.INVALID
+    return Trouble.UNKNOWN
+
+
+def failure(trouble: Trouble, operation: str, uri: str, reason: str) -> StorageFailure:
+    """The typed error for one trouble with one table."""
+    return StorageFailure(
+        f"table '{uri}': {operation.replace('_', ' ')} failed: {reason}",
+        kind=trouble,
+        uri=uri,
+        remedy=_REMEDIES.get(trouble),
+    )
+
+
+@contextmanager
+def typed(operation: str, uri: str) -> Iterator[None]:
+    """Raise what Lance raises inside as a `StorageFailure` whose kind is a `Trouble`."""
+    try:
+        yield
+    except LANCE_RAISES as error:
+        trouble = classify(error)
+        raise failure(trouble, operation, uri, _REASONS.get(trouble) or _plain(error)) from error
+
+
+def _plain(error: BaseException) -> str:
+    return _SOURCE_PLACE.sub("", str(error))
+
+
+def misses_transaction(error: BaseException) -> bool:
+    """Whether Lance failed only to describe a transaction: its binding cannot build a rewritten index."""
+    return isinstance(error, TypeError) and "RewrittenIndex.__init__" in str(error)

@@ -1,0 +1,126 @@
+"""What one process knows about the branch locks it uses: who it is, and which thread may go next."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Hashable
+from typing import Protocol, TypeVar
+
+import msgspec
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that can hold locks; `token` is drawn when it starts, since process ids are reused."""
+
+    host: str
+    pid: int
+    token: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who holds a lock and for which operation; `earlier` are the operations before, newest first."""
+
+    owner: Owner
+    operation_id: str | None = None
+    earlier: tuple[str, ...] = ()
+
+    def operations(self) -> tuple[str, ...]:
+        """The operations this lock was last taken for, newest first."""
+        return self.earlier if self.operation_id is None else (self.operation_id, *self.earlier)
+
+
+EARLIER_OPERATIONS = 8
+
+
+class Gate:
+    """Lets one thread of this process at a time deal with a lock, and knows whether others wait."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._busy = False
+        self._waiting = 0
+
+    def enter(self, timeout: float) -> bool:
+        """Wait for the turn of this thread."""
+        with self._changed:
+            self._waiting += 1
+            try:
+                entered = self._changed.wait_for(lambda: not self._busy, max(0.0, timeout))
+            finally:
+                self._waiting -= 1
+            self._busy = self._busy or entered
+            return entered
+
+    def leave(self) -> None:
+        """Let the next thread in."""
+        with self._changed:
+            self._busy = False
+            self._changed.notify()
+
+    def leave_to_waiter(self) -> bool:
+        """Let a waiting thread in; False, and nothing changes, when none waits."""
+        with self._changed:
+            if not self._waiting:
+                return False
+            self._busy = False
+            self._changed.notify()
+            return True
+
+    def idle(self) -> bool:
+        """True when no thread is in and none waits."""
+        with self._changed:
+            return not self._busy and not self._waiting
+
+
+class Slot(Protocol):
+    """One lock as this process sees it; only the thread inside `gate` may use the rest."""
+
+    gate: Gate
+
+    def forget_in_child(self) -> None:
+        """Called in a forked child, which holds none of its parent's locks."""
+
+
+S = TypeVar("S", bound=Slot)
+
+
+class LockTable:
+    """The locks of one process; all handles of the process share one table."""
+
+    def __init__(self) -> None:
+        self._start()
+
+    def slot(self, key: Hashable, make: Callable[[], S]) -> S:
+        """The slot with this key, made when it is new."""
+        with self.mutex:
+            return self._slots.setdefault(key, make())  # type: ignore[return-value]
+
+    def known(self, key: Hashable) -> Slot | None:
+        """The slot with this key, if it is in use."""
+        return self._slots.get(key)
+
+    def forget(self, key: Hashable) -> None:
+        """Drop a slot; the caller holds `mutex`."""
+        self._slots.pop(key, None)
+
+    def start_as_child(self) -> None:
+        """Begin anew in a forked child: another process, without locks."""
+        inherited = list(self._slots.values())
+        self._start()
+        for slot in inherited:
+            slot.forget_in_child()
+
+    def _start(self) -> None:
+        self.mutex = threading.RLock()
+        self.owner = Owner(host=socket.gethostname(), pid=os.getpid(), token=secrets.token_hex(8))
+        self._slots: dict[Hashable, Slot] = {}
+
+
+THIS_PROCESS = LockTable()
+os.register_at_fork(after_in_child=THIS_PROCESS.start_as_child)

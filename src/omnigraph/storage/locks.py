@@ -1,0 +1,271 @@
+"""The branch lock between processes: whoever changes a branch holds it.
+
+A folder has a lock of the kernel (`record_lock`), a bucket a lease (`lease`). Locks keep writers from
+wasting each other's work; what may become visible is decided elsewhere, by compare-and-swap.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Collection, Iterable
+from types import TracebackType
+from typing import Protocol, Self
+from urllib.parse import quote, unquote
+
+from omnigraph import errors
+from omnigraph.storage.folder import LOCK_FOLDER, LOCK_SUFFIX
+from omnigraph.storage.lease import LeaseLock, decode
+from omnigraph.storage.location import Location
+from omnigraph.storage.lock_table import THIS_PROCESS, Gate, Holder, LockTable
+from omnigraph.storage.objects import ObjectStore
+from omnigraph.storage.record_lock import RecordLock, last_holder
+
+LEASE_SUFFIX = ".json"
+DEFAULT_TTL = 30.0
+NAME_REUSE_AFTER = 600.0
+"""Longer than any client goes on repeating a request."""
+
+_WAIT_SETTING = "OMNIGRAPH_LOCK_WAIT"
+_DEFAULT_WAIT = 10.0
+_FIRST_PAUSE = 0.005
+_LONGEST_PAUSE = 0.25
+
+
+class _Lock(Protocol):
+    """The use of one branch lock by one thread."""
+
+    @property
+    def gate(self) -> Gate: ...
+    def holder(self) -> Holder | None: ...
+    def attempt(self, operation_id: str | None, *, creating: bool, first: bool) -> Holder | None: ...
+    def fresh(self) -> bool: ...
+    def mark_deleted(self) -> None: ...
+    def release(self) -> None: ...
+    def abandon(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Held:
+    """Branch locks that are held; leaving the `with` block gives them back."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, _Lock] = {}
+        self._pid = os.getpid()
+
+    @property
+    def branches(self) -> tuple[str, ...]:
+        """The branches whose locks these are."""
+        return tuple(self._locks)
+
+    def still_held(self) -> bool:
+        """True while a durable effect may be started."""
+        return self._here() and all(lock.fresh() for lock in self._locks.values())
+
+    def require(self) -> None:
+        """Refuse to go on when a lock is no longer held."""
+        for branch, lock in self._locks.items():
+            if not self._here() or not lock.fresh():
+                raise errors.LockLost(branch)
+
+    def mark_deleted(self, branch: str) -> None:
+        """Note that `branch` is about to be deleted; call it before its reference goes."""
+        self._locks[branch].mark_deleted()
+
+    def release(self) -> None:
+        """Give the locks back; a second call does nothing."""
+        locks, self._locks = self._locks, {}
+        if self._here():
+            _release_all(list(locks.values()))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def _add(self, branch: str, lock: _Lock) -> None:
+        self._locks[branch] = lock
+
+    def _here(self) -> bool:
+        """False in a forked child: the locks stayed with its parent."""
+        return os.getpid() == self._pid
+
+
+class BranchLocks:
+    """The branch locks of one graph; clock, pause and times are arguments so that tests need not wait."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        root: Location,
+        *,
+        clock: Callable[[], float] | None = None,
+        pause: Callable[[float], None] = time.sleep,
+        ttl: float = DEFAULT_TTL,
+        reuse_after: float = NAME_REUSE_AFTER,
+        table: LockTable = THIS_PROCESS,
+    ) -> None:
+        self._store = store
+        self._folder = root / LOCK_FOLDER
+        self._clock = clock or elapsed
+        self._pause = pause
+        self._ttl = ttl
+        self._reuse_after = reuse_after
+        self._table = table
+
+    def hold(
+        self,
+        branches: Iterable[str],
+        *,
+        operation_id: str | None = None,
+        wait: float | None = None,
+        creating: Collection[str] = (),
+    ) -> Held:
+        """Take the locks of `branches`, always in the same order, waiting at most `wait` seconds in all.
+
+        `wait` is `OMNIGRAPH_LOCK_WAIT` when not given; `creating` are those of the branches that are about
+        to be made: in a bucket the name of a deleted branch cannot be used again at once.
+        """
+        patience = _Patience(self._clock, configured_wait() if wait is None else wait)
+        held = Held()
+        try:
+            for branch in sorted(set(branches)):
+                held._add(branch, self._take(branch, operation_id, branch in creating, patience))  # noqa: SLF001
+        except BaseException:
+            held.release()
+            raise
+        return held
+
+    def try_acquire(self, branches: Iterable[str], *, operation_id: str | None = None) -> Held | None:
+        """Take the locks if all are free at this moment, else None; never waits."""
+        try:
+            return self.hold(branches, operation_id=operation_id, wait=0.0)
+        except errors.WriterBusy:
+            return None
+
+    def last_holder(self, branch: str) -> Holder | None:
+        """Who took this lock last, whether or not it is held now."""
+        at = self._address(branch)
+        if at.is_local:
+            return last_holder(at.path, self._table)
+        text = self._store.read_text_if_exists(at)
+        return None if text is None else decode(text, at).holder()
+
+    def branch_of_operation(self, operation_id: str) -> str | None:
+        """The branch whose lock was lately taken for this operation, if that is still written there."""
+        for branch in self._known_branches():
+            holder = self.last_holder(branch)
+            if holder is not None and operation_id in holder.operations():
+                return branch
+        return None
+
+    def _take(self, branch: str, operation_id: str | None, creating: bool, patience: _Patience) -> _Lock:
+        lock = self._lock(branch)
+        try:
+            entered = lock.gate.enter(patience.left())
+        except BaseException:
+            lock.close()
+            raise
+        if not entered:
+            busy = lock.holder() or Holder(owner=self._table.owner)
+            lock.close()
+            raise patience.exhausted(branch, busy)
+        try:
+            self._attempt(lock, branch, operation_id, creating, patience)
+        except BaseException:
+            lock.abandon()
+            raise
+        return lock
+
+    def _attempt(
+        self, lock: _Lock, branch: str, operation_id: str | None, creating: bool, patience: _Patience
+    ) -> None:
+        busy = lock.attempt(operation_id, creating=creating, first=True)
+        for longest in _pauses():
+            if busy is None:
+                return
+            if patience.left() <= 0:
+                raise patience.exhausted(branch, busy)
+            # Jitter, so that waiters who came together do not come back together.
+            self._pause(min(random.uniform(0.5, 1.0) * longest, patience.left()))
+            busy = lock.attempt(operation_id, creating=creating, first=False)
+
+    def _lock(self, branch: str) -> _Lock:
+        at = self._address(branch)
+        if at.is_local:
+            return RecordLock(at.path, self._table)
+        return LeaseLock(
+            self._store, at, self._table, clock=self._clock, ttl=self._ttl, reuse_after=self._reuse_after
+        )
+
+    def _address(self, branch: str) -> Location:
+        suffix = LOCK_SUFFIX if self._folder.is_local else LEASE_SUFFIX
+        return self._folder / f"{quote(branch, safe='')}{suffix}"
+
+    def _known_branches(self) -> list[str]:
+        suffix = LOCK_SUFFIX if self._folder.is_local else LEASE_SUFFIX
+        names = [at.name for at in self._store.list_dir(self._folder)]
+        return sorted(unquote(name.removesuffix(suffix)) for name in names if name.endswith(suffix))
+
+
+class _Patience:
+    """How long one operation still waits."""
+
+    def __init__(self, clock: Callable[[], float], wait: float) -> None:
+        self._clock = clock
+        self._started = clock()
+        self._wait = wait
+
+    def left(self) -> float:
+        return self._wait - (self._clock() - self._started)
+
+    def exhausted(self, branch: str, busy: Holder) -> errors.WriterBusy:
+        return errors.WriterBusy(
+            branch,
+            owner=str(busy.owner),
+            waited=self._clock() - self._started,
+            operation_id=busy.operation_id,
+        )
+
+
+def elapsed() -> float:
+    """Seconds that never run backwards and go on while the machine is suspended, where it can tell."""
+    boottime = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boottime is None else time.clock_gettime(boottime)
+
+
+def configured_wait() -> float:
+    """How long a writer waits for a busy branch: `OMNIGRAPH_LOCK_WAIT` seconds, 10 when not set."""
+    text = os.environ.get(_WAIT_SETTING, "").strip()
+    if not text:
+        return _DEFAULT_WAIT
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise errors.BadRequest(
+            f"{_WAIT_SETTING} must be a number of seconds, not '{text}'",
+            remedy=f"set {_WAIT_SETTING} to 0 or more, or unset it",
+        )
+    return seconds
+
+
+def _pauses() -> Iterable[float]:
+    pause = _FIRST_PAUSE
+    while True:
+        yield pause
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _release_all(locks: list[_Lock]) -> None:
+    """Release every lock, the last taken first, even when one of them fails."""
+    if locks:
+        try:
+            locks[-1].release()
+        finally:
+            _release_all(locks[:-1])

@@ -1,0 +1,246 @@
+"""Small text objects that steer a graph: schema files, claims, recovery records, leases.
+
+One contract for a folder and for a bucket. Only a proven not-found means that an object is absent; every
+other failure is raised as `StorageFailure`. Table data does not pass here.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from abc import ABC, abstractmethod
+from collections import Counter
+from dataclasses import dataclass
+from typing import Protocol
+
+from omnigraph import errors
+from omnigraph.storage.failures import FailureKind, not_found
+from omnigraph.storage.location import Location
+
+_RESIDUE = re.compile(r"#\d+$")
+
+
+class Observer(Protocol):
+    """Hears of each storage call just before it is made; raising prevents the call."""
+
+    def __call__(self, op: str, uri: str, /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One storage call."""
+
+    op: str
+    uri: str
+
+
+class Recorder:
+    """An observer that remembers every call."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._calls: list[Call] = []
+
+    def __call__(self, op: str, uri: str, /) -> None:
+        with self._lock:
+            self._calls.append(Call(op, uri))
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The calls so far, in order."""
+        with self._lock:
+            return tuple(self._calls)
+
+    def counts(self) -> Counter[str]:
+        """How often each operation was called."""
+        return Counter(call.op for call in self.calls)
+
+    def clear(self) -> None:
+        """Forget the calls so far."""
+        with self._lock:
+            self._calls.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned:
+    """The text of an object with the token that names exactly this state of it."""
+
+    text: str
+    token: str
+    modified: float
+    """When the store says it was written, in seconds; comparable only with other times of this store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a backend hands back for one object."""
+
+    body: bytes
+    token: str
+    modified: float
+
+
+def is_residue(name: str) -> bool:
+    """True for the temporary name of a write that may have been cut short."""
+    return _RESIDUE.search(name) is not None
+
+
+class ObjectStore(ABC):
+    """Control objects at one root; `observe` hears of every call."""
+
+    scope: str = ""
+    """Tells apart stores in which equal locations are different places."""
+
+    def __init__(self, observe: Observer | None = None) -> None:
+        self.observe = observe
+
+    @staticmethod
+    def at(root: Location, observe: Observer | None = None) -> ObjectStore:
+        """The store that holds `root`; nothing is contacted yet."""
+        if root.is_local:
+            from omnigraph.storage.folder import FolderStore
+
+            return FolderStore(observe)
+        from omnigraph.storage.bucket import BucketStore
+
+        return BucketStore.connect(root, observe)
+
+    def read_text(self, at: Location) -> str:
+        """The text of an object; raises a `StorageFailure` of kind NotFound when there is none."""
+        self._begin("read_text", at)
+        found = self._get(at)
+        if found is None:
+            raise not_found(at.uri)
+        return _decode(found.body, at)
+
+    def read_text_if_exists(self, at: Location) -> str | None:
+        """The text of an object, or None when it is proven absent; one request."""
+        self._begin("read_text_if_exists", at)
+        found = self._get(at)
+        return None if found is None else _decode(found.body, at)
+
+    def read_text_versioned(self, at: Location) -> Versioned | None:
+        """Text and token of an object, or None when it is proven absent; one request."""
+        self._begin("read_text_versioned", at)
+        found = self._get(at)
+        return None if found is None else Versioned(_decode(found.body, at), found.token, found.modified)
+
+    def write_text(self, at: Location, text: str) -> None:
+        """Write or replace an object; a reader sees the old or the new text, never a part."""
+        self._begin("write_text", at)
+        self._put(at, _encode(text, at))
+
+    def write_text_if_absent(self, at: Location, text: str) -> bool:
+        """Create an object; exactly one of any number of rivals gets True.
+
+        When the acknowledgement of a put in a bucket is lost, False may be the answer to one's own
+        success: a caller that must know puts something of its own into the text and reads it back.
+        """
+        return self.create_text(at, text) is not None
+
+    def create_text(self, at: Location, text: str) -> str | None:
+        """As `write_text_if_absent`, answering with the token of the new object or None."""
+        self._begin("write_text_if_absent", at)
+        return self._create(at, _encode(text, at))
+
+    def write_text_if_match(self, at: Location, text: str, token: str) -> str | None:
+        """Replace exactly the state that `token` names; None when it no longer holds.
+
+        In a folder this reads and then writes: the caller must hold a lock. In a bucket a token is a hash
+        of the content, so no two texts of one object may ever be equal.
+        """
+        self._begin("write_text_if_match", at)
+        return self._swap(at, _encode(text, at), token)
+
+    def exists(self, at: Location) -> bool:
+        """True for an object and for a prefix with at least one object below it."""
+        self._begin("exists", at)
+        return self._exists(at)
+
+    def list_dir(self, at: Location) -> list[Location]:
+        """The objects directly below `at`, in no order; nothing there is an empty list."""
+        self._begin("list_dir", at)
+        return [at / name for name in self._names(at) if not is_residue(name) and _addressable(at, name)]
+
+    def rename_text(self, source: Location, target: Location) -> None:
+        """Move an object over another; in a bucket both exist for a moment."""
+        self._check(target)
+        self._begin("rename_text", source)
+        if not self._rename(source, target):
+            raise not_found(source.uri)
+
+    def delete(self, at: Location) -> None:
+        """Remove an object; one that is not there is fine."""
+        self._begin("delete", at)
+        self._delete(at)
+
+    def delete_prefix(self, at: Location) -> None:
+        """Remove everything below `at`; nothing there is fine."""
+        self._begin("delete_prefix", at)
+        self._delete_prefix(at)
+
+    def _begin(self, op: str, at: Location) -> None:
+        self._check(at)
+        if self.observe is not None:
+            self.observe(op, at.uri)
+
+    def _check(self, at: Location) -> None:
+        if is_residue(at.name):
+            raise errors.InvalidName(at.name, f"'{at.uri}' has the form of a temporary name (`#` and digits)")
+
+    @abstractmethod
+    def _get(self, at: Location) -> Stored | None: ...
+
+    @abstractmethod
+    def _put(self, at: Location, body: bytes) -> None: ...
+
+    @abstractmethod
+    def _create(self, at: Location, body: bytes) -> str | None: ...
+
+    @abstractmethod
+    def _swap(self, at: Location, body: bytes, token: str) -> str | None: ...
+
+    @abstractmethod
+    def _exists(self, at: Location) -> bool: ...
+
+    @abstractmethod
+    def _names(self, at: Location) -> list[str]: ...
+
+    @abstractmethod
+    def _rename(self, source: Location, target: Location) -> bool: ...
+
+    @abstractmethod
+    def _delete(self, at: Location) -> None: ...
+
+    @abstractmethod
+    def _delete_prefix(self, at: Location) -> None: ...
+
+
+def _encode(text: str, at: Location) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as failure:
+        raise errors.InvalidValue(
+            f"the text for '{at.uri}' is not valid Unicode: {failure.reason}"
+        ) from failure
+
+
+def _decode(body: bytes, at: Location) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError as failure:
+        raise errors.StorageFailure(
+            f"'{at.uri}' is not UTF-8 text: {failure.reason} at byte {failure.start}",
+            kind=FailureKind.PERMANENT,
+            uri=at.uri,
+            remedy="restore the object from a backup",
+        ) from failure
+
+
+def _addressable(at: Location, name: str) -> bool:
+    """False for names that cannot be ours, such as those with control characters."""
+    try:
+        at / name
+    except errors.InvalidName:
+        return False
+    return True

@@ -1,0 +1,185 @@
+"""The branch lock of a folder: a record lock of the kernel.
+
+A stopped process keeps it, a killed one loses it at once; there is no time limit and no clock. The kernel
+drops it when the process closes *any* descriptor of the file, so each lock file is open at most once per
+process and only through the lock table. What the file contains serves messages and diagnosis only.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+import msgspec
+
+from omnigraph import errors
+from omnigraph.storage.failures import guarded
+from omnigraph.storage.folder import create_file
+from omnigraph.storage.lock_table import EARLIER_OPERATIONS, Gate, Holder, LockTable
+
+_MAX_CONTENT = 4096
+
+
+class RecordSlot:
+    """One lock file of this process."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+        self.users = 0
+        self.descriptor: int | None = None
+        self.holder: Holder | None = None
+
+    def forget_in_child(self) -> None:
+        """Close the inherited descriptor; in a child that does not touch the parent's lock."""
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+            self.descriptor = None
+
+
+class RecordLock:
+    """The use of one lock file by one thread, from asking for it to giving it back."""
+
+    def __init__(self, path: Path, table: LockTable) -> None:
+        self.path = path
+        self._table = table
+        with guarded("make the lock file", str(path)):
+            self._identity = _identity_of(path)
+        with table.mutex:
+            self._slot = table.slot(self._identity, RecordSlot)
+            self._slot.users += 1
+
+    @property
+    def gate(self) -> Gate:
+        """The turn among the threads of this process."""
+        return self._slot.gate
+
+    def holder(self) -> Holder | None:
+        """Who holds the lock, as far as is known."""
+        return self._slot.holder or self._written_holder()
+
+    def attempt(self, operation_id: str | None, *, creating: bool, first: bool) -> Holder | None:
+        """Take the lock if it is free; otherwise say who has it."""
+        with guarded("lock", str(self.path)):
+            descriptor = self._open()
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as failure:
+                if failure.errno in (errno.EAGAIN, errno.EACCES):
+                    return self._written_holder() or Holder(owner=self._table.owner)
+                raise
+            self._require_same_file()
+            self._write_holder(descriptor, operation_id)
+        return None
+
+    def fresh(self) -> bool:
+        """True: a record lock has no time limit."""
+        return True
+
+    def mark_deleted(self) -> None:
+        """Nothing to do: no one can hold an old handle of a branch whose lock excludes them."""
+
+    def release(self) -> None:
+        """Give the lock to whoever is next, in this process or another."""
+        self._slot.holder = None
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Leave the gate without the lock."""
+        self._close_descriptor()
+        self.gate.leave()
+        self.close()
+
+    def close(self) -> None:
+        """Stop using the file."""
+        with self._table.mutex:
+            self._slot.users -= 1
+            if not self._slot.users:
+                self._table.forget(self._identity)
+
+    def _open(self) -> int:
+        with self._table.mutex:
+            if self._slot.descriptor is None:
+                self._slot.descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            return self._slot.descriptor
+
+    def _close_descriptor(self) -> None:
+        with self._table.mutex:
+            if self._slot.descriptor is not None:
+                os.close(self._slot.descriptor)
+                self._slot.descriptor = None
+
+    def _require_same_file(self) -> None:
+        """A lock on a file that was replaced under its name excludes nobody."""
+        found = self.path.stat()
+        if (found.st_dev, found.st_ino) != self._identity:
+            raise errors.ReadSetChanged(
+                "lock file", expected=f"inode {self._identity[1]}", actual=f"inode {found.st_ino}"
+            )
+
+    def _write_holder(self, descriptor: int, operation_id: str | None) -> None:
+        before = _parse(os.pread(descriptor, _MAX_CONTENT, 0))
+        earlier = before.operations() if before is not None else ()
+        holder = Holder(
+            owner=self._table.owner, operation_id=operation_id, earlier=earlier[:EARLIER_OPERATIONS]
+        )
+        self._slot.holder = holder
+        content = msgspec.json.encode(holder) + b"\n"
+        os.pwrite(descriptor, content, 0)
+        os.ftruncate(descriptor, len(content))
+
+    def _written_holder(self) -> Holder | None:
+        with self._table.mutex:
+            if self._slot.descriptor is None:
+                return None
+            return _parse(os.pread(self._slot.descriptor, _MAX_CONTENT, 0))
+
+
+def last_holder(path: Path, table: LockTable) -> Holder | None:
+    """Who took the lock last, whether or not it is held now."""
+    with guarded("read the lock file", str(path)), table.mutex:
+        try:
+            found = path.stat()
+            slot = table.known((found.st_dev, found.st_ino))
+            if isinstance(slot, RecordSlot) and slot.descriptor is not None:
+                return _parse(os.pread(slot.descriptor, _MAX_CONTENT, 0))
+            # Not open in this process, and it cannot be opened while we have the mutex: closing it is safe.
+            return _parse(path.read_bytes())
+        except FileNotFoundError:
+            return None
+
+
+def record_locks_work(path: Path) -> bool:
+    """True when the file system of `path`, a file nobody locks, grants record locks."""
+    with guarded("open", str(path)), path.open("r+b") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as failure:
+            if failure.errno in (errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP):
+                return False
+            raise
+        return True
+
+
+def _identity_of(path: Path) -> tuple[int, int]:
+    """Device and inode, so that two paths to one file are one lock; makes the file when it is missing.
+
+    The file is linked into place, never opened under its name: closing such a descriptor would drop a
+    lock that another thread has just taken on it.
+    """
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        create_file(path, b"")
+        found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def _parse(content: bytes) -> Holder | None:
+    line, _, _ = content.partition(b"\n")
+    try:
+        return msgspec.json.decode(line, type=Holder)
+    except msgspec.DecodeError:
+        # Empty, or cut short by a crash: it only ever served messages.
+        return None

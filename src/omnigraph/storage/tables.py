@@ -1,0 +1,276 @@
+"""A table at a version: open it, read it, count it, ask for newer ones."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import lance
+import pyarrow as pa
+from lance import LanceDataset
+from lance.fragment import write_fragments
+
+from omnigraph.errors import StorageFailure
+from omnigraph.storage.lance_errors import Trouble
+from omnigraph.storage.location import Location
+from omnigraph.storage.objects import Observer
+from omnigraph.storage.session import Access, pinned_session, tip_session
+from omnigraph.storage.whole import require_whole
+
+PRIMARY_KEY = b"lance-schema:unenforced-primary-key"
+STORAGE_FORMAT: Final = "2.2"
+
+Identity = tuple[tuple[int, str], ...]
+"""Which life of a fork this is: a name deleted and created again has another one. Main has `()`."""
+
+_CACHED_HANDLES = 512
+
+
+def fork_uri(location: Location, branch: str | None) -> str:
+    """Where the versions of one branch of a table are stored."""
+    return location.uri if branch is None else f"{location.uri}/tree/{branch}"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table as it stands at one version of one branch; later writes do not change what it reads."""
+
+    location: Location
+    branch: str | None
+    version: int
+    access: Access = field(repr=False, compare=False)
+    native: LanceDataset = field(repr=False, compare=False)
+    """Lance's handle. Only this room may touch it, and only through a copy where a call moves it."""
+
+    @property
+    def uri(self) -> str:
+        """Where this branch of the table is stored."""
+        return fork_uri(self.location, self.branch)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, with the metadata of the schema and of each field."""
+        return self.native.schema
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """The columns marked as key."""
+        return tuple(column.name for column in self.schema if PRIMARY_KEY in (column.metadata or {}))
+
+    @property
+    def config(self) -> dict[str, str]:
+        """The table's own settings."""
+        return dict(self.native.config())
+
+    @property
+    def fragment_count(self) -> int:
+        """How many pieces the rows are stored in; write cost follows it."""
+        return len(self.native.get_fragments())
+
+    @property
+    def has_stable_row_ids(self) -> bool:
+        """Whether rows keep their row id and remember the versions that made and changed them."""
+        return bool(self.native.has_stable_row_ids)
+
+    def batches(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        where: str | None = None,
+        limit: int | None = None,
+        ordered: bool = True,
+        row_ids: bool = False,
+        batch_size: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows that satisfy `where`, as they are read."""
+        with self.access.call("scan", self.uri):
+            reader = self._scanner(columns, where, limit, ordered, row_ids, batch_size).to_reader()
+        while True:
+            try:
+                with self.access.rest("scan", self.uri):
+                    batch = reader.read_next_batch()
+            except StopIteration:
+                return
+            yield batch
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        where: str | None = None,
+        limit: int | None = None,
+        ordered: bool = True,
+        row_ids: bool = False,
+    ) -> pa.Table:
+        """The rows that satisfy `where`, at once.
+
+        `columns` may name `_rowid`, `_row_created_at_version` and `_row_last_updated_at_version`.
+        """
+        with self.access.call("scan", self.uri):
+            return self._scanner(columns, where, limit, ordered, row_ids, None).to_table()
+
+    def _scanner(
+        self,
+        columns: Sequence[str] | None,
+        where: str | None,
+        limit: int | None,
+        ordered: bool,
+        row_ids: bool,
+        batch_size: int | None,
+    ) -> Any:
+        return self.native.scanner(
+            columns=None if columns is None else list(columns),
+            filter=where,
+            limit=limit,
+            scan_in_order=ordered,
+            with_row_id=row_ids,
+            batch_size=batch_size,
+        )
+
+    def take(self, row_ids: Sequence[int] | pa.Array, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows with these row ids, in this order; ids that are not stored are left out."""
+        with self.access.call("take", self.uri):
+            wanted = None if columns is None else list(columns)
+            # Private in Lance's Python package, so a test pins it; a filter on `_rowid` costs far more.
+            return self.native._take_rows(row_ids, columns=wanted)  # noqa: SLF001
+
+    def count(self, where: str | None = None) -> int:
+        """How many rows satisfy `where`; without it, the answer is in memory already."""
+        with self.access.call("count", self.uri):
+            return int(self.native.count_rows(filter=where))
+
+    def latest_version(self) -> int:
+        """The newest version of this branch of the table at this moment."""
+        with self.access.call("probe", self.uri):
+            return int(self.native.latest_version)
+
+    def latest(self) -> Table:
+        """This branch of the table at its newest version; itself when nothing moved."""
+        with self.access.call("probe", self.uri):
+            moved = newest(self.native)
+        return self if moved.version == self.version else self.moved(moved)
+
+    def versions(self) -> tuple[int, ...]:
+        """Every version of this branch that is still stored, oldest first."""
+        with self.access.call("versions", self.uri):
+            return tuple(sorted(ref["version"] for ref in self.native.version_refs()))
+
+    def moved(self, native: LanceDataset) -> Table:
+        """The same branch of the same table through another handle."""
+        return Table(self.location, self.branch, native.version, self.access, native)
+
+
+class Tables:
+    """Opens and creates tables, and keeps the handles of pinned versions."""
+
+    def __init__(self, observe: Observer | None = None, *, cached_handles: int = _CACHED_HANDLES) -> None:
+        self.access = Access(observe)
+        self._handles: OrderedDict[tuple[str, str | None, int, Identity], Table] = OrderedDict()
+        self._room = cached_handles
+        self._lock = threading.Lock()
+
+    def open(
+        self, location: Location, version: int, *, branch: str | None = None, identity: Identity | None = None
+    ) -> Table:
+        """A table at a version that does not change any more.
+
+        The handle is kept for the next caller, but for a fork only when the caller says which life of
+        it is meant: version numbers repeat after a delete and a new creation.
+        """
+        if branch is not None and identity is None:
+            return self._open(location, branch, version)
+        key = (location.uri, branch, version, identity or ())
+        with self._lock:
+            if found := self._handles.get(key):
+                self._handles.move_to_end(key)
+                return found
+        return self._keep(key, self._open(location, branch, version))
+
+    def tip(self, location: Location, *, branch: str | None = None) -> Table:
+        """A table at its newest version, read anew and never kept."""
+        return self._open(location, branch, None)
+
+    def create(
+        self, location: Location, schema: pa.Schema, *, primary_key: str, rows: pa.Table | None = None
+    ) -> Table:
+        """A new table, empty unless `rows` are given; fails with `AlreadyExists` when there is one."""
+        uri = location.uri
+        annotated = with_primary_key(schema, primary_key)
+        with self.access.call("create", uri):
+            first = annotated.empty_table() if rows is None else rows.cast(annotated)
+            place = options(location)
+            written = write_fragments(
+                first,
+                uri,
+                mode="create",
+                return_transaction=True,
+                enable_stable_row_ids=True,
+                data_storage_version=STORAGE_FORMAT,
+                storage_options=place,
+            )
+            require_whole("create", location, uri, written.operation)
+            # Not `write_dataset`: of two rivals there the slower one replaces the table of the faster one.
+            native = LanceDataset.commit(
+                uri, written, storage_options=place, enable_stable_row_ids=True, max_retries=0
+            )
+        return Table(location, None, native.version, self.access, native)
+
+    def exists(self, location: Location) -> bool:
+        """Whether there is a table; only the store's own not-found means no."""
+        try:
+            self.tip(location)
+        except StorageFailure as error:
+            if error.kind == Trouble.NOT_FOUND:
+                return False
+            raise
+        return True
+
+    def forget(self) -> None:
+        """Drop every kept handle."""
+        with self._lock:
+            self._handles.clear()
+
+    def _open(self, location: Location, branch: str | None, version: int | None) -> Table:
+        uri = fork_uri(location, branch)
+        session = tip_session() if version is None else pinned_session()
+        with self.access.call("open", uri):
+            native = lance.dataset(uri, version=version, storage_options=options(location), session=session)
+        return Table(location, branch, native.version, self.access, native)
+
+    def _keep(self, key: tuple[str, str | None, int, Identity], table: Table) -> Table:
+        with self._lock:
+            kept = self._handles.setdefault(key, table)
+            while len(self._handles) > self._room:
+                self._handles.popitem(last=False)
+            return kept
+
+
+def newest(native: LanceDataset) -> LanceDataset:
+    """Another handle of the same branch, at its newest version; the given one stays where it is."""
+    moved = copy.copy(native)
+    moved.checkout_latest()  # type: ignore[no-untyped-call]
+    return moved
+
+
+def options(location: Location) -> dict[str, str] | None:
+    """What Lance needs to reach this place, none for a folder."""
+    return dict(location.storage_options()) or None
+
+
+def with_primary_key(schema: pa.Schema, *columns: str) -> pa.Schema:
+    """The schema with exactly these columns marked as key, each of them required."""
+    return pa.schema([_marked(column, columns) for column in schema], metadata=schema.metadata)
+
+
+def _marked(column: pa.Field, key: Sequence[str]) -> pa.Field:
+    kept: Mapping[bytes, bytes] = {
+        k: v for k, v in (column.metadata or {}).items() if not k.startswith(PRIMARY_KEY)
+    }
+    if column.name not in key:
+        return column.with_metadata(kept) if kept else column.remove_metadata()
+    position = {PRIMARY_KEY + b":position": str(key.index(column.name) + 1).encode()} if len(key) > 1 else {}
+    return column.with_nullable(False).with_metadata({**kept, PRIMARY_KEY: b"true", **position})

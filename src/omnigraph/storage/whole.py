@@ -1,0 +1,27 @@
+"""Proof that files written by Lance are whole.
+
+On a disk that is getting full Lance can lose the end of a data file and report success. So in a folder every
+new file is measured before a commit names it; a bucket stores an object whole or not at all.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lance import LanceOperation as Op
+
+from omnigraph.storage.lance_errors import Trouble, failure
+from omnigraph.storage.location import Location
+
+
+def require_whole(doing: str, location: Location, uri: str, operation: Any) -> None:
+    """Refuse a staged operation whose new files are shorter than Lance meant them to be."""
+    if not location.is_local:
+        return
+    fragments = operation.new_fragments if isinstance(operation, Op.Update) else operation.fragments
+    for file in (file for fragment in fragments for file in fragment.files):
+        meant, stored = file.file_size_bytes, (Path(uri) / "data" / file.path).stat().st_size
+        if meant is not None and stored != meant:
+            reason = f"only {stored} of {meant} bytes of a data file were stored"
+            raise failure(Trouble.TRANSIENT, doing, uri, reason)

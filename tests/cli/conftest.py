@@ -1,0 +1,81 @@
+"""A graph for commands to work on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omnigraph import graph
+from omnigraph.cli.main import main
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.publish import Changes, Lineage, publish
+from omnigraph.engine.root import Root
+from omnigraph.storage.location import Location
+
+SCHEMA = "node Person { handle: String @key  age: I32? }\nedge Knows: Person -> Person\n"
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    """Where a new graph is."""
+    with graph.init(tmp_path / "g.omni", schema=SCHEMA) as made:
+        return made.uri
+
+
+@pytest.fixture
+def commit(uri: str) -> Callable[..., str]:
+    """Publishes a commit as some other writer would; gives its id."""
+
+    def publish_one(branch: str = "main", actor: str | None = None) -> str:
+        root = Root.at(Location.parse(uri))
+        with root.locks.hold([branch]):
+            coordinator = OpenGraph.open(root).coordinator(branch)
+            return publish(coordinator, Changes(), Lineage(root.new_id(), actor)).commit.id
+
+    return publish_one
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a command that must succeed; gives what it printed."""
+
+    def printed(*arguments: str) -> str:
+        capsys.readouterr()
+        status = main(list(arguments))
+        shown = capsys.readouterr()
+        assert status == 0, shown.err
+        return shown.out
+
+    return printed
+
+
+@pytest.fixture
+def run_json(run: Callable[..., str]) -> Callable[..., Any]:
+    """Runs a command with `--json`; gives the value it printed."""
+
+    def value(*arguments: str) -> Any:
+        text = run(*arguments, "--json")
+        found = json.loads(text)
+        assert text == json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+        return found
+
+    return value
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[str, str]]:
+    """Runs a command that must fail; gives code and message of its error."""
+
+    def error(*arguments: str) -> tuple[str, str]:
+        capsys.readouterr()
+        assert main([*arguments, "--json"]) == 1
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        found = json.loads(shown.err)
+        return found["code"], found["error"]
+
+    return error

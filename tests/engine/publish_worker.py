@@ -1,0 +1,64 @@
+"""A process that publishes to a graph: `publish_worker.py URI BRANCH COUNT [lock]`.
+
+Says `ready`, waits for a line, publishes COUNT times one version of a table above the one it read, and
+answers with the ids of the commits it was told it made, then with how often it was refused.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+from omnigraph.engine.coordinator import Coordinator
+from omnigraph.engine.manifest import TableVersion
+from omnigraph.engine.publish import Changes, Lineage, publish
+from omnigraph.engine.root import Root
+from omnigraph.engine.upkeep import publish_and_tidy
+from omnigraph.errors import PublishContention, TableVersionConflict
+from omnigraph.storage.location import Location
+
+KEY = "node:Person"
+
+
+def next_version(coordinator: Coordinator) -> tuple[Changes, dict[str, int]]:
+    """One more version of the table, and the version that rests on."""
+    known = coordinator.load().state.latest_version(KEY)
+    return Changes(versions=(TableVersion(KEY, known + 1, None, 0),)), {KEY: known}
+
+
+def under_lock(coordinator: Coordinator, lineage: Lineage) -> str:
+    """With the lock nobody can be refused: any error ends this process."""
+    with coordinator.root.locks.hold([coordinator.branch], wait=600.0) as held:
+        changes, expected = next_version(coordinator)
+        return publish_and_tidy(coordinator, held, changes, lineage, expected=expected).commit.id
+
+
+def by_swap_alone(coordinator: Coordinator, lineage: Lineage, refused: Counter[str]) -> str:
+    """Without it the losers are refused, typed, and try again with the same commit id."""
+    while True:
+        changes, expected = next_version(coordinator)
+        try:
+            return publish(coordinator, changes, lineage, expected=expected).commit.id
+        except (TableVersionConflict, PublishContention) as error:
+            refused[error.code] += 1
+
+
+def main() -> None:
+    uri, branch, count, *options = sys.argv[1:]
+    root = Root.at(Location.parse(uri))
+    coordinator = Coordinator(root, branch)
+    coordinator.load()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    refused: Counter[str] = Counter()
+    done = []
+    for _ in range(int(count)):
+        lineage = Lineage(root.new_id())
+        locked = "lock" in options
+        done.append(under_lock(coordinator, lineage) if locked else by_swap_alone(coordinator, lineage, refused))
+    print(" ".join(done))
+    print(dict(refused), flush=True)
+
+
+if __name__ == "__main__":
+    main()

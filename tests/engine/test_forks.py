@@ -1,0 +1,445 @@
+"""Forks of tables: whose they are, when they may go, and a branch's first write to a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pytest
+
+from omnigraph import errors, failpoints
+from omnigraph.engine.branches import create_branch, delete_branch
+from omnigraph.engine.forks import ForkPlace, Standing, classify, fork_table, reclaim, remove_fork
+from omnigraph.engine.manifest import Entry, TableVersion
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.publish import Changes, Lineage, publish
+from omnigraph.engine.root import Root
+from omnigraph.storage.lance_errors import Trouble, failure
+from omnigraph.storage.location import Location
+from omnigraph.storage.locks import Held
+from omnigraph.storage.staging import commit_staged, stage_append
+from omnigraph.storage.tables import Table
+from tests.engine.graphs import PERSON, TEAM, append_people, new_graph, run
+
+
+@pytest.fixture
+def anywhere(shared_root: Location) -> OpenGraph:
+    """A new graph in each kind of store."""
+    return new_graph(shared_root)
+
+
+@contextmanager
+def locked(graph: OpenGraph, branch: str = "work") -> Iterator[Held]:
+    with graph.root.locks.hold([branch]) as held:
+        yield held
+
+
+def entry_of(graph: OpenGraph, branch: str, key: str = PERSON) -> Entry:
+    return graph.load(branch).state.entries()[key]
+
+
+def place_of(graph: OpenGraph, branch: str, key: str = PERSON) -> ForkPlace:
+    return ForkPlace(key, graph.root.layout.table(graph.load("main").state.locations[key]), branch)
+
+
+def make_fork(graph: OpenGraph, branch: str, key: str = PERSON) -> Table:
+    """A fork that the manifest does not know of."""
+    place = place_of(graph, branch, key)
+    return graph.root.forks.create(graph.root.tables.tip(place.table), branch)
+
+
+def publish_fork(graph: OpenGraph, branch: str, table: Table, key: str = PERSON) -> None:
+    changes = Changes(versions=(TableVersion(key, table.version, branch, table.count()),))
+    publish(graph.coordinator(branch), changes, Lineage(graph.root.new_id()))
+
+
+def with_rows(table: Table, *ids: str) -> Table:
+    return commit_staged(
+        stage_append(table, pa.table({"id": list(ids), "name": list(ids)}, schema=table.schema))
+    )
+
+
+def ids(table: Table) -> list[str]:
+    return table.scan(["id"]).column("id").to_pylist()
+
+
+def is_there(graph: OpenGraph, place: ForkPlace) -> tuple[bool, bool]:
+    """Whether a fork has a reference, and whether it has files."""
+    found = graph.root.forks.find(place.table, place.branch) is not None
+    return found, graph.root.objects.exists(place.table / f"tree/{place.branch}")
+
+
+def watched(graph: OpenGraph, observe: Callable[[str, str], None]) -> OpenGraph:
+    return OpenGraph(Root.at(graph.root.layout.root, observe), read_only=False)
+
+
+# --- whose is it? --------------------------------------------------------------------------------
+
+
+def owned(graph: OpenGraph) -> None:
+    create_branch(graph, "work")
+    publish_fork(graph, "work", make_fork(graph, "work"))
+
+
+def inherited(graph: OpenGraph) -> None:
+    create_branch(graph, "work")
+    make_fork(graph, "work")
+
+
+def owns_another_table(graph: OpenGraph) -> None:
+    inherited(graph)
+    publish_fork(graph, "work", make_fork(graph, "work", TEAM), TEAM)
+
+
+def handed_back(graph: OpenGraph) -> None:
+    owned(graph)
+    changes = Changes(versions=(TableVersion(PERSON, entry_of(graph, "work").version, None, 0),))
+    publish(graph.coordinator("work"), changes, Lineage(graph.root.new_id()))
+
+
+def without_branch(graph: OpenGraph) -> None:
+    make_fork(graph, "work")
+
+
+def of_a_child(graph: OpenGraph) -> None:
+    """The child shows the table on `work`; that makes it nothing of its own."""
+    owned(graph)
+    create_branch(graph, "child", from_branch="work")
+    make_fork(graph, "child")
+
+
+def damaged(graph: OpenGraph) -> None:
+    inherited(graph)
+    for at in (graph.root.layout.manifest.path / "tree/work/_versions").iterdir():
+        at.write_bytes(b"damaged")
+
+
+def without_files(graph: OpenGraph) -> None:
+    inherited(graph)
+    graph.root.objects.delete_prefix(graph.root.layout.manifest / "tree/work")
+
+
+@pytest.mark.parametrize(
+    ("situation", "branch", "expected"),
+    [
+        (owned, "work", Standing.LEGITIMATE),
+        (inherited, "work", Standing.ORPHAN),
+        (owns_another_table, "work", Standing.ORPHAN),
+        (handed_back, "work", Standing.ORPHAN),
+        (without_branch, "work", Standing.ORPHAN),
+        (of_a_child, "child", Standing.ORPHAN),
+        (of_a_child, "work", Standing.LEGITIMATE),
+        (damaged, "work", Standing.INDETERMINATE),
+        (without_files, "work", Standing.INDETERMINATE),
+    ],
+)
+def test_the_manifest_says_whose_a_fork_is_and_only_an_orphan_goes(
+    graph: OpenGraph, situation: Callable[[OpenGraph], None], branch: str, expected: Standing
+) -> None:
+    situation(graph)
+    place = place_of(graph, branch)
+    with locked(graph, branch) as held:
+        assert classify(graph.root, place) is expected
+        assert is_there(graph, place) == (True, True)
+        assert reclaim(graph.root, held, place) is expected
+        gone = expected is Standing.ORPHAN
+        assert is_there(graph, place) == (not gone, not gone)
+
+
+def test_a_branch_this_process_saw_before_is_asked_anew(graph: OpenGraph) -> None:
+    inherited(graph)
+    graph.load("work")
+    other = OpenGraph(Root.at(graph.root.layout.root), read_only=False)
+    publish_fork(other, "work", graph.root.tables.tip(place_of(graph, "work").table, branch="work"))
+    assert classify(graph.root, place_of(graph, "work")) is Standing.LEGITIMATE
+
+
+@pytest.mark.parametrize(("listed", "expected"), [(True, Standing.INDETERMINATE), (False, Standing.ORPHAN)])
+def test_an_unreadable_authority_decides_only_by_proven_absence(
+    graph: OpenGraph, listed: bool, expected: Standing
+) -> None:
+    (inherited if listed else without_branch)(graph)
+    point = failpoints.CLASSIFY_FRESH_READ
+    with failpoints.armed(point, failpoints.error(point)):
+        assert classify(graph.root, place_of(graph, "work")) is expected
+
+
+def test_no_answer_about_the_branch_is_not_absence(graph: OpenGraph) -> None:
+    without_branch(graph)
+
+    def refuse(op: str, uri: str) -> None:
+        if op == "read_text_if_exists" and "__manifest" in uri:
+            raise failure(Trouble.TRANSIENT, op, uri, "no answer")
+
+    assert classify(watched(graph, refuse).root, place_of(graph, "work")) is Standing.INDETERMINATE
+
+
+# --- removing ------------------------------------------------------------------------------------
+
+
+def test_files_without_a_reference_are_removed_and_nothing_at_all_is_fine(anywhere: OpenGraph) -> None:
+    without_branch(anywhere)
+    place = place_of(anywhere, "work")
+    anywhere.root.objects.delete(place.table / "_refs/branches/work.json")
+    with locked(anywhere) as held:
+        for _ in range(2):
+            assert reclaim(anywhere.root, held, place) is Standing.ORPHAN
+            assert is_there(anywhere, place) == (False, False)
+
+
+def test_removing_a_fork_spares_one_beside_it_that_is_being_made(anywhere: OpenGraph) -> None:
+    """Lance writes the files of a fork first and its reference last."""
+    for name in ("team/ann", "team/bob"):
+        make_fork(anywhere, name)
+    ann, bob = place_of(anywhere, "team/ann"), place_of(anywhere, "team/bob")
+    anywhere.root.objects.delete(bob.table / "_refs/branches/team%2Fbob.json")
+    remove_fork(anywhere.root, ann.table, "team/ann")
+    assert is_there(anywhere, ann) == (False, False)
+    assert is_there(anywhere, bob) == (False, True)
+
+
+def test_removing_a_fork_below_main_spares_the_table(graph: OpenGraph) -> None:
+    append_people(graph, "ann")
+    make_fork(graph, "main/x")
+    place = place_of(graph, "main/x")
+    remove_fork(graph.root, place.table, "main/x")
+    assert is_there(graph, place) == (False, False)
+    assert ids(graph.root.tables.tip(place.table)) == ["ann"]
+
+
+def test_a_fork_that_others_are_built_on_stays(graph: OpenGraph) -> None:
+    child = graph.root.forks.create(make_fork(graph, "work"), "child")
+    place = place_of(graph, "work")
+    with locked(graph) as held, pytest.raises(errors.BranchInUse) as caught:
+        reclaim(graph.root, held, place)
+    assert caught.value.dependants == ("child",)
+    assert is_there(graph, place) == (True, True)
+    assert ids(child.latest()) == []
+
+
+def test_a_fork_with_a_live_branch_inside_its_folder_is_left_for_later(graph: OpenGraph) -> None:
+    make_fork(graph, "a")
+    create_branch(graph, "a/b")
+    place = place_of(graph, "a")
+    with locked(graph, "a") as held:
+        assert reclaim(graph.root, held, place, live=["main", "a/b"]) is Standing.INDETERMINATE
+        assert is_there(graph, place) == (True, True)
+        assert reclaim(graph.root, held, place, live=["main", "ab", "b/a"]) is Standing.ORPHAN
+
+
+RECORD = {"tables": [{"table_key": PERSON, "table_branch": "work"}]}
+OTHERS = {"tables": [{"table_key": TEAM, "table_branch": "work"}, {"table_key": PERSON}]}
+
+
+@pytest.mark.parametrize(
+    ("record", "stops"),
+    [(json.dumps(RECORD), True), ("{", True), ("[]", True), ("{}", True), (json.dumps(OTHERS), False)],
+)
+def test_a_write_on_record_that_may_need_a_fork_keeps_it(graph: OpenGraph, record: str, stops: bool) -> None:
+    without_branch(graph)
+    place, layout = place_of(graph, "work"), graph.root.layout
+    graph.root.objects.write_text(layout.recovery / "01OP.json", record)
+    graph.root.objects.write_text(layout.recovery / "notes.txt", json.dumps(RECORD))
+    with locked(graph) as held:
+        if stops:
+            with pytest.raises(errors.RecoveryRequired) as caught:
+                reclaim(graph.root, held, place)
+            assert caught.value.operation_id == "01OP"
+            assert is_there(graph, place) == (True, True)
+        assert reclaim(graph.root, held, place, operation_id="01OP") is Standing.ORPHAN
+
+
+# --- first touch ---------------------------------------------------------------------------------
+
+
+def test_the_first_write_forks_at_exactly_the_version_the_branch_shows(anywhere: OpenGraph) -> None:
+    append_people(anywhere, "ann")
+    create_branch(anywhere, "work")
+    append_people(anywhere, "bob")
+    with locked(anywhere) as held:
+        made = fork_table(anywhere.root, held, entry_of(anywhere, "work"), "work")
+    assert (made.branch, made.version, ids(made)) == ("work", entry_of(anywhere, "work").version, ["ann"])
+    publish_fork(anywhere, "work", with_rows(made, "zoe"))
+    create_branch(anywhere, "child", from_branch="work")
+    with locked(anywhere, "child") as held:
+        grandchild = fork_table(anywhere.root, held, entry_of(anywhere, "child"), "child")
+    assert ids(with_rows(grandchild, "yan")) == ["ann", "zoe", "yan"]
+    found = anywhere.root.forks.find(made.location, "child")
+    assert found is not None
+    assert (found.parent, found.parent_version) == ("work", made.version + 1)
+    assert ids(anywhere.root.tables.tip(made.location)) == ["ann", "bob"]
+
+
+@pytest.mark.parametrize("branch", ["main", "work"])
+def test_a_table_that_is_there_already_is_not_forked(graph: OpenGraph, branch: str) -> None:
+    owned(graph)
+    with locked(graph, branch) as held, pytest.raises(errors.InternalError, match="not needed"):
+        fork_table(graph.root, held, entry_of(graph, branch), branch)
+
+
+def orphan(graph: OpenGraph) -> None:
+    with_rows(make_fork(graph, "work"), "old")
+
+
+def files_only(graph: OpenGraph) -> None:
+    orphan(graph)
+    graph.root.objects.delete(place_of(graph, "work").table / "_refs/branches/work.json")
+
+
+def older_files_only(graph: OpenGraph) -> None:
+    make_fork(graph, "work")
+    graph.root.objects.delete(place_of(graph, "work").table / "_refs/branches/work.json")
+
+
+@pytest.mark.parametrize("moved_on", [False, True])
+@pytest.mark.parametrize("leftover", [orphan, files_only, older_files_only])
+def test_what_an_interrupted_writer_left_makes_way_and_is_never_taken_over(
+    graph: OpenGraph, leftover: Callable[[OpenGraph], None], moved_on: bool
+) -> None:
+    leftover(graph)
+    if moved_on:
+        append_people(graph, "ann")
+    create_branch(graph, "work")
+    with locked(graph) as held:
+        made = fork_table(graph.root, held, entry_of(graph, "work"), "work")
+    expected = ["ann"] if moved_on else []
+    assert ids(made) == ids(graph.root.tables.tip(made.location, branch="work")) == expected
+    assert ids(with_rows(made, "new")) == [*expected, "new"]
+
+
+def test_a_fork_another_writer_published_is_a_conflict_to_prepare_again(graph: OpenGraph) -> None:
+    create_branch(graph, "work")
+    stale = entry_of(graph, "work")
+    publish_fork(graph, "work", with_rows(make_fork(graph, "work"), "ann"))
+    with locked(graph) as held, pytest.raises(errors.ReadSetChanged) as caught:
+        fork_table(graph.root, held, stale, "work")
+    assert caught.value.retryable
+    assert ids(graph.root.tables.tip(place_of(graph, "work").table, branch="work")) == ["ann"]
+
+
+def test_a_second_collision_is_a_conflict_and_not_a_loop(graph: OpenGraph) -> None:
+    """Somebody without the lock makes the fork again whenever it was removed."""
+    inherited(graph)
+    reclaimed: list[str] = []
+
+    def meddle(op: str, uri: str) -> None:
+        if op == "create_fork" and reclaimed:
+            make_fork(graph, "work")
+
+    point = failpoints.FORK_BEFORE_RECLAIM
+    other = watched(graph, meddle)
+    with (
+        locked(graph) as held,
+        failpoints.armed(point, lambda: reclaimed.append(point)),
+        pytest.raises(errors.ReadSetChanged),
+    ):
+        fork_table(other.root, held, entry_of(other, "work"), "work")
+    assert reclaimed == [point]
+
+
+def test_an_unreadable_authority_stops_the_first_write_and_keeps_the_fork(graph: OpenGraph) -> None:
+    inherited(graph)
+    entry, point = entry_of(graph, "work"), failpoints.CLASSIFY_FRESH_READ
+    with (
+        locked(graph) as held,
+        failpoints.armed(point, failpoints.error(point)),
+        pytest.raises(errors.Unavailable, match="cannot tell") as caught,
+    ):
+        fork_table(graph.root, held, entry, "work")
+    assert caught.value.retryable
+    assert is_there(graph, place_of(graph, "work")) == (True, True)
+
+
+def test_a_leftover_that_another_branch_is_built_on_names_that_branch(graph: OpenGraph) -> None:
+    graph.root.forks.create(make_fork(graph, "work"), "child")
+    create_branch(graph, "work")
+    with locked(graph) as held, pytest.raises(errors.Conflict, match="'child' still uses it"):
+        fork_table(graph.root, held, entry_of(graph, "work"), "work")
+
+
+def test_a_writer_on_record_may_make_way_for_itself_but_not_for_others(graph: OpenGraph) -> None:
+    inherited(graph)
+    graph.root.objects.write_text(graph.root.layout.recovery / "01OP.json", json.dumps(RECORD))
+    entry = entry_of(graph, "work")
+    with locked(graph) as held:
+        with pytest.raises(errors.RecoveryRequired):
+            fork_table(graph.root, held, entry, "work", operation_id="02OP")
+        assert fork_table(graph.root, held, entry, "work", operation_id="01OP").branch == "work"
+
+
+def test_a_failure_of_the_store_is_told_as_it_is(graph: OpenGraph) -> None:
+    create_branch(graph, "work")
+
+    def fail(op: str, uri: str) -> None:
+        if op == "create_fork":
+            raise failure(Trouble.TRANSIENT, op, uri, "no answer")
+
+    other = watched(graph, fail)
+    with locked(graph) as held, pytest.raises(errors.StorageFailure, match="no answer"):
+        fork_table(other.root, held, entry_of(other, "work"), "work")
+
+
+def test_a_table_version_that_is_gone_is_not_mistaken_for_leftovers(graph: OpenGraph) -> None:
+    create_branch(graph, "work")
+    entry = entry_of(graph, "work")
+    missing = Entry(entry.key, entry.path, 99, entry.owner, 0)
+    with locked(graph) as held, pytest.raises(errors.StorageFailure) as caught:
+        fork_table(graph.root, held, missing, "work")
+    assert caught.value.kind == Trouble.NOT_FOUND
+    assert is_there(graph, place_of(graph, "work")) == (False, False)
+
+
+def test_branches_fork_one_table_at_the_same_time(graph: OpenGraph) -> None:
+    branches = [f"team/{number}" for number in range(4)]
+    for name in branches:
+        create_branch(graph, name)
+
+    def touch(name: str) -> list[str]:
+        with locked(graph, name) as held:
+            return ids(with_rows(fork_table(graph.root, held, entry_of(graph, name), name), name))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(touch, branches)) == [[name] for name in branches]
+
+
+_FIRST_TOUCH = """
+import sys
+from omnigraph.engine.forks import fork_table
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.root import Root
+from omnigraph.storage.location import Location
+
+graph = OpenGraph.open(Root.at(Location.parse(sys.argv[1])))
+with graph.root.locks.hold(["work"]) as held:
+    fork_table(graph.root, held, graph.load("work").state.entries()[sys.argv[2]], "work")
+"""
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(
+    ("point", "before", "left"),
+    [
+        (failpoints.FORK_POST_CREATE_PRE_OPEN, None, True),
+        (failpoints.FORK_BEFORE_CLASSIFY, orphan, True),
+        (failpoints.CLASSIFY_FRESH_READ, orphan, True),
+        (failpoints.FORK_BEFORE_RECLAIM, orphan, True),
+    ],
+)
+def test_after_a_writer_died_the_next_one_starts_from_what_the_branch_shows(
+    graph: OpenGraph, point: str, before: Callable[[OpenGraph], None] | None, left: bool
+) -> None:
+    create_branch(graph, "work")
+    if before is not None:
+        before(graph)
+    ended = run(_FIRST_TOUCH, graph.root.uri, PERSON, **{failpoints.SETTING: f"{point}=exit"})
+    assert ended.returncode == failpoints.EXIT_STATUS, ended.stderr
+    assert is_there(graph, place_of(graph, "work")) == (left, left)
+    with locked(graph) as held:
+        made = fork_table(graph.root, held, entry_of(graph, "work"), "work")
+    assert ids(made) == []
+    publish_fork(graph, "work", with_rows(made, "ann"))
+    delete_branch(graph, "work")
+    assert is_there(graph, place_of(graph, "work")) == (False, False)

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from omnigraph.engine.coordinator import Coordinator
+from omnigraph.engine.manifest import KEY
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.publish import Changes, Lineage, publish
+from omnigraph.engine.root import Root
+from omnigraph.engine.upkeep import FRAGMENT_LIMIT
+from omnigraph.errors import PublishContention
+from omnigraph.storage.location import Location
+from tests.engine.graphs import (
+    PERSON,
+    add_branch,
+    manifest_rows,
+    new_graph,
+    require_consistent,
+    require_linear,
+)
+
+WORKER = Path(__file__).with_name("publish_worker.py")
+TORTURE = bool(os.environ.get("OMNIGRAPH_TORTURE"))
+
+
+def race(at: Location, workers: int, each: int, *options: str, branch: str = "main") -> list[str]:
+    """Processes that publish at the same time; returns every commit that one of them was told it made."""
+    with ExitStack() as stack:
+        running = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, str(WORKER), at.uri, branch, str(each), *options],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for _ in range(workers)
+        ]
+        for worker in running:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "ready\n"
+        for worker in running:
+            assert worker.stdin is not None
+            worker.stdin.write("go\n")
+            worker.stdin.flush()
+        answers = [worker.communicate()[0].splitlines() for worker in running]
+    assert [worker.returncode for worker in running] == [0] * workers
+    return [commit for answer in answers for commit in answer[0].split()]
+
+
+def require_all(at: Location, made: list[str], total: int, branch: str = "main") -> None:
+    """Nothing lost, nothing doubled, one chain."""
+    assert len(made) == len(set(made)) == total
+    loaded = Coordinator(Root.at(at), branch).load()
+    state = loaded.state
+    require_linear(state.commits.values(), made)
+    require_consistent(state, branch)
+    assert state.entries()[PERSON].version == 1 + total, "every publish rested on the one before it"
+    keys = manifest_rows(Root.at(at), None if branch == "main" else branch).column(KEY).to_pylist()
+    assert len(keys) == len(set(keys))
+
+
+# --- processes -------------------------------------------------------------------------------------
+
+
+def test_processes_under_the_lock_lose_nothing(folder: Location) -> None:
+    new_graph(folder)
+    made = race(folder, 8, 50, "lock")
+    require_all(folder, made, 400)
+    assert Coordinator(Root.at(folder), "main").load().table.fragment_count <= FRAGMENT_LIMIT + 1
+
+
+def test_processes_without_the_lock_lose_nothing_either(folder: Location) -> None:
+    new_graph(folder)
+    workers, each = (8, 50) if TORTURE else (4, 10)
+    require_all(folder, race(folder, workers, each), workers * each)
+
+
+def test_processes_on_one_branch_leave_the_others_alone(folder: Location) -> None:
+    graph = new_graph(folder)
+    add_branch(graph, "work")
+    before = graph.load("main").state
+    require_all(folder, race(folder, 3, 8, "lock", branch="work"), 24, branch="work")
+    assert graph.load("main").state == before
+
+
+@pytest.mark.s3
+def test_processes_on_a_bucket_under_the_lease_lose_nothing(s3_root: Location) -> None:
+    new_graph(s3_root)
+    workers, each = (8, 50) if TORTURE else (3, 3)
+    require_all(s3_root, race(s3_root, workers, each, "lock"), workers * each)
+
+
+@pytest.mark.s3
+def test_processes_on_a_bucket_without_the_lease_lose_nothing_either(s3_root: Location) -> None:
+    new_graph(s3_root)
+    workers, each = (8, 50) if TORTURE else (3, 3)
+    require_all(s3_root, race(s3_root, workers, each), workers * each)
+
+
+# --- threads ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("writers", [2, 8])
+@pytest.mark.parametrize("shared", [True, False], ids=["one-graph", "graph-each"])
+def test_threads_without_the_lock_make_one_chain(folder: Location, writers: int, shared: bool) -> None:
+    graph = new_graph(folder)
+    start = threading.Barrier(writers)
+
+    def write(number: int) -> list[str]:
+        own = graph if shared else OpenGraph.open(Root.at(folder))
+        coordinator = own.coordinator("main")
+        start.wait()
+        return [patiently(coordinator, f"{number}-{step}") for step in range(4)]
+
+    with ThreadPoolExecutor(writers) as pool:
+        made = [commit for done in pool.map(write, range(writers)) for commit in done]
+    state = graph.load("main").state
+    require_linear(state.commits.values(), made)
+    assert len(made) == writers * 4
+    assert state == Coordinator(Root.at(folder), "main").load().state
+
+
+def patiently(coordinator: Coordinator, actor: str) -> str:
+    lineage = Lineage(coordinator.root.new_id(), actor=actor)
+    while True:
+        try:
+            return publish(coordinator, Changes(), lineage).commit.id
+        except PublishContention:
+            continue
+
+
+def test_two_branches_grow_apart_at_the_same_time(graph: OpenGraph) -> None:
+    add_branch(graph, "left")
+    add_branch(graph, "right")
+    start = threading.Barrier(2)
+
+    def write(branch: str) -> list[str]:
+        start.wait()
+        return [publish(graph.coordinator(branch), Changes(), Lineage(graph.root.new_id())).commit.id for _ in range(8)]
+
+    with ThreadPoolExecutor(2) as pool:
+        left, right = pool.map(write, ["left", "right"])
+    require_linear(graph.load("left").state.commits.values(), left)
+    require_linear(graph.load("right").state.commits.values(), right)
+    require_linear(graph.load("main").state.commits.values(), [])

@@ -1,0 +1,772 @@
+"""Graphs of older forms: read as they are, brought to the current form, or refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from omnigraph import errors, failpoints
+from omnigraph.engine import migrations, stamp
+from omnigraph.engine.branches import create_branch, delete_branch
+from omnigraph.engine.coordinator import open_manifest
+from omnigraph.engine.manifest import MAIN
+from omnigraph.engine.opened import AtBranch, AtCommit, AtTime, AtVersion, OpenGraph
+from omnigraph.engine.root import Root
+from omnigraph.lang.schema.ir import from_json, to_json
+from omnigraph.storage.lance_errors import Trouble, failure
+from omnigraph.storage.location import Location
+from tests.engine.graphs import bare_publish, manifest_rows, require_consistent, run, tree
+from tests.engine.old_graphs import FIRST_MOMENT, KNOWS, PERSON, STAMP, OldGraph, manifest_schema, story
+
+NAMED = ("deep", "idle", "unrecorded", "work")
+FORMS = [(1, False), (2, True), (3, True), (3, False)]
+forms = pytest.mark.parametrize(("form", "stable"), FORMS)
+
+OPEN = """
+import sys
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.root import Root
+from omnigraph.storage.location import Location
+print("ready", flush=True)
+sys.stdin.readline()
+OpenGraph.open(Root.at(Location.parse(sys.argv[1])))
+"""
+MIGRATE_WITHOUT_LOCK = """
+import sys
+from omnigraph.engine.coordinator import open_manifest
+from omnigraph.engine.migrations import migrate_branch
+from omnigraph.engine.root import Root
+from omnigraph.errors import StorageFailure
+from omnigraph.storage.location import Location
+root = Root.at(Location.parse(sys.argv[1]))
+print("ready", flush=True)
+sys.stdin.readline()
+while True:
+    try:
+        migrate_branch(root, "main", open_manifest(root, "main"))
+        break
+    except StorageFailure as failure:
+        if failure.kind != "Contention":
+            raise
+"""
+
+
+def opened(at: Location, *, read_only: bool = False) -> OpenGraph:
+    return OpenGraph.open(Root.at(at), read_only=read_only)
+
+
+def stored_stamp(old: OldGraph, branch: str | None = None) -> str | None:
+    found = (old.stored("__manifest", branch).schema.metadata or {}).get(STAMP.encode())
+    return None if found is None else found.decode()
+
+
+def kinds(rows: pa.Table) -> Counter[str]:
+    return Counter(rows.column("object_type").to_pylist())
+
+
+def require_same_history(graph: OpenGraph, old: OldGraph) -> None:
+    """Every branch shows the commits it had, and every commit the tables it had."""
+    for branch in (MAIN, *NAMED):
+        state = graph.load(branch).state
+        assert state.commits == old.history(branch)
+        assert state.head == old.branches[branch].commits[-1]
+        assert graph.snapshot(AtBranch(branch)).entries == old.branches[branch].entries
+    targets = [(AtCommit(found), found) for found in old.snapshots]
+    targets += [(AtVersion("deep", commit.version), commit.id) for commit in old.branches["deep"].commits]
+    targets += [(AtTime("deep", commit.created_at), commit.id) for commit in old.branches["deep"].commits]
+    for target, commit_id in targets:
+        found = graph.snapshot(target)
+        assert found.commit is not None
+        assert (found.commit.id, found.entries) == (commit_id, old.snapshots[commit_id]), target
+
+
+def require_migrated(old: OldGraph, branch: str = MAIN) -> None:
+    """The stored rows are complete, once each, and stamped."""
+    fork = None if branch == MAIN else branch
+    manifest = old.stored("__manifest", fork)
+    assert stored_stamp(old, fork) == "4"
+    assert manifest.schema.field("object_id").metadata == {b"lance-schema:unenforced-primary-key": b"true"}
+    ids = manifest.to_table().column("object_id").to_pylist()
+    assert len(ids) == len(set(ids))
+    assert set(old.history(branch)) <= set(ids)
+
+
+# --- history -------------------------------------------------------------------------------------
+
+
+@forms
+def test_read_only_open_shows_history_and_writes_nothing(folder: Location, form: int, stable: bool) -> None:
+    old = story(folder, form, stable_row_ids=stable)
+    before = tree(folder.path)
+    graph = opened(folder, read_only=True)
+    require_same_history(graph, old)
+    assert tree(folder.path) == before
+
+
+@forms
+def test_migration_keeps_history(folder: Location, form: int, stable: bool) -> None:
+    old = story(folder, form, stable_row_ids=stable)
+    graph = opened(folder)
+    require_migrated(old)
+    require_same_history(graph, old)
+    require_consistent(graph.load(MAIN).state)
+    assert graph.branch_names() == [MAIN, *NAMED]
+
+
+@forms
+def test_each_branch_is_migrated_by_its_first_publish(folder: Location, form: int, stable: bool) -> None:
+    old = story(folder, form, stable_row_ids=stable)
+    graph = opened(folder)
+    unmigrated = stored_stamp(old, "work")
+    assert unmigrated == (None if form == 1 else str(form))
+    for done, branch in enumerate(NAMED, start=1):
+        made = bare_publish(graph.coordinator(branch), actor="zoe").commit
+        head = old.branches[branch].commits[-1]
+        assert (made.parent, made.branch, made.actor) == (head.id, branch, "zoe")
+        require_migrated(old, branch)
+        for other in (opened(folder), graph):
+            state = other.load(branch).state
+            assert state.commits == {**old.history(branch), made.id: made}
+            assert state.head == made
+            require_consistent(state, branch)
+        assert [stored_stamp(old, name) for name in NAMED[done:]] == [unmigrated] * (len(NAMED) - done)
+        for commit in old.branches[branch].commits:
+            found = graph.snapshot(AtVersion(branch, commit.version))
+            assert (found.commit, found.entries) == (commit, old.snapshots[commit.id])
+
+
+def test_migrated_rows_are_the_ones_the_current_form_has(folder: Location) -> None:
+    old = OldGraph(folder, 3)
+    old.branch("work")
+    second = old.commit(actor="ann")
+    third = old.commit(merged=second.id)
+    before = old.stored("__manifest").to_table()
+    opened(folder)
+    rows = old.stored("__manifest").to_table()
+    assert rows.slice(0, before.num_rows) == before
+    added = {row["object_id"]: row for row in rows.slice(before.num_rows).to_pylist()}
+    first = old.branches[MAIN].commits[0]
+    assert list(added) == [first.id, second.id, third.id, "graph_head:main"]
+    moment = FIRST_MOMENT
+    for commit, metadata in (
+        (first, {"created_at": moment}),
+        (second, {"parent_commit_id": first.id, "actor_id": "ann", "created_at": moment + 1_000_000}),
+        (
+            third,
+            {
+                "parent_commit_id": second.id,
+                "merged_parent_commit_id": second.id,
+                "created_at": moment + 2_000_000,
+            },
+        ),
+    ):
+        row = added[commit.id]
+        assert json.loads(row.pop("metadata")) == metadata
+        assert row == {
+            "object_id": commit.id,
+            "object_type": "graph_commit",
+            "location": None,
+            "base_objects": None,
+            "table_key": "",
+            "table_version": commit.version,
+            "table_branch": "main",
+            "row_count": None,
+        }
+    head = added["graph_head:main"]
+    assert json.loads(head["metadata"]) == {"head_commit_id": third.id, "parent_commit_id": second.id}
+
+
+def test_graph_with_a_single_commit_keeps_its_version(folder: Location) -> None:
+    old = OldGraph(folder, 1)
+    graph = opened(folder)
+    assert graph.load(MAIN).state.commits == old.history(MAIN)
+    first = old.branches[MAIN].commits[0]
+    second = bare_publish(graph.coordinator(MAIN)).commit
+    again = opened(folder)
+    assert again.load(MAIN).state.commits == {first.id: first, second.id: second}
+    assert again.snapshot(AtVersion(MAIN, 1)).commit == first
+
+
+def test_rows_of_every_old_commit_can_be_read_after_migration(folder: Location) -> None:
+    old = story(folder, 1)
+    graph = opened(folder)
+    for commit_id in old.snapshots:
+        for entry in graph.snapshot(AtCommit(commit_id)).entries.values():
+            place = graph.root.layout.table(entry.path)
+            table = graph.root.tables.open(place, entry.version, branch=entry.owner)
+            assert table.count() == entry.row_count
+
+
+def test_legacy_tables_stay_as_they_were(folder: Location) -> None:
+    story(folder, 2)
+    names = ("_graph_commits.lance", "_graph_commit_actors.lance", PERSON, KNOWS)
+    before = {name: tree(folder.path / name) for name in names}
+    bare_publish(opened(folder).coordinator("work"))
+    assert {name: tree(folder.path / name) for name in names} == before
+
+
+def test_graph_whose_commits_were_never_recorded_starts_its_history_anew(folder: Location) -> None:
+    old = OldGraph(folder, 1, lineage=False)
+    assert opened(folder, read_only=True).load(MAIN).state.commits == {}
+    graph = opened(folder)
+    assert stored_stamp(old) == "4"
+    assert kinds(manifest_rows(graph.root)) == {"table": 2, "table_version": 2}
+    first = bare_publish(graph.coordinator(MAIN)).commit
+    second = bare_publish(graph.coordinator(MAIN)).commit
+    assert (first.parent, second.parent) == (None, first.id)
+    assert opened(folder).load(MAIN).state.commits == {first.id: first, second.id: second}
+
+
+def test_open_graph_sees_what_an_old_release_goes_on_writing(folder: Location) -> None:
+    old = OldGraph(folder, 3)
+    graph = opened(folder, read_only=True)
+    graph.load(MAIN)
+    old.commit(actor="ann")
+    assert graph.load(MAIN).state.commits == old.history(MAIN)
+    assert graph.snapshot(AtBranch()).entries == old.branches[MAIN].entries
+
+
+def test_reader_of_the_old_form_follows_a_migration(folder: Location) -> None:
+    old = story(folder, 2)
+    reader = opened(folder, read_only=True)
+    require_same_history(reader, old)
+    writer = opened(folder)
+    made = bare_publish(writer.coordinator(MAIN)).commit
+    assert reader.load(MAIN).state.commits == {**old.history(MAIN), made.id: made}
+
+
+def test_schema_numbered_by_name_hashes_is_read_as_it_is(folder: Location) -> None:
+    OldGraph(folder, 3)
+    stored = json.loads((folder.path / "_schema.ir.json").read_text())
+    accepted = opened(folder).schema().accepted
+    assert accepted == from_json(stored)
+    assert to_json(accepted) == stored
+    assert min(accepted.identities.types.values()) > 1_000
+
+
+def test_migration_of_a_graph_in_any_store(shared_root: Location) -> None:
+    old = OldGraph(shared_root, 1)
+    old.commit(actor="ann")
+    old.branch("work")
+    old.commit("work", actor="bob")
+    old.branch("__run__01")
+    assert opened(shared_root, read_only=True).load("work").state.commits == old.history("work")
+    graph = opened(shared_root)
+    require_migrated(old)
+    assert graph.branch_names() == [MAIN, "work"]
+    made = bare_publish(graph.coordinator("work")).commit
+    require_migrated(old, "work")
+    assert opened(shared_root).load("work").state.commits == {**old.history("work"), made.id: made}
+
+
+# --- manifests whose rows do not remember when they were written ---------------------------------
+
+
+def test_manifest_without_stable_row_ids_stays_usable(folder: Location) -> None:
+    old = story(folder, 3, stable_row_ids=False)
+    ours, theirs = opened(folder), opened(folder)
+    ours.load(MAIN)
+    made = []
+    for number in range(3):
+        made.append(bare_publish(theirs.coordinator(MAIN), {"node:Person": 10 + number}).commit)
+        made.append(bare_publish(ours.coordinator(MAIN), {"edge:Knows": 10 + number}).commit)
+    expected = {**old.history(MAIN), **{commit.id: commit for commit in made}}
+    for graph in (ours, theirs, opened(folder)):
+        assert graph.load(MAIN).state.commits == expected
+        for commit in made:
+            assert graph.snapshot(AtCommit(commit.id)).commit == commit
+    third = ours.snapshot(AtCommit(made[2].id)).entries
+    assert {key: entry.version for key, entry in third.items()} == {"node:Person": 11, "edge:Knows": 10}
+
+
+def test_version_that_is_no_longer_stored_is_named(folder: Location) -> None:
+    old = story(folder, 3, stable_row_ids=False)
+    graph = opened(folder)
+    version = old.branches[MAIN].commits[1].version
+    shutil.move(
+        folder.path / "__manifest" / "_versions" / f"{2**64 - 1 - version:020d}.manifest",
+        folder.path / "away",
+    )
+    with pytest.raises(errors.HistoricalVersionReclaimed, match=f"version {version} of table '__manifest'"):
+        graph.snapshot(AtVersion(MAIN, version))
+
+
+# --- branches of old writers ---------------------------------------------------------------------
+
+
+def test_users_branch_with_the_name_of_a_run_survives_a_later_migration(folder: Location) -> None:
+    story(folder, 2)
+    graph = opened(folder)
+    graph.root.forks.create(graph.load(MAIN).table, "__run__mine")
+    bare_publish(graph.coordinator("work"))
+    assert "__run__mine" in graph.branch_names()
+
+
+def test_run_that_another_runner_removed_first_is_no_failure(folder: Location) -> None:
+    story(folder, 2)
+    manifest = str(folder / "__manifest")
+
+    def be_faster(op: str, uri: str, /) -> None:
+        if op == "delete_fork" and uri.endswith("__run__03"):
+            lance.dataset(manifest).branches.delete("__run__03")
+
+    OpenGraph.open(Root.at(folder, be_faster))
+    assert opened(folder).branch_names() == [MAIN, *NAMED]
+
+
+def test_run_from_which_a_branch_was_made_stays(folder: Location, caplog: pytest.LogCaptureFixture) -> None:
+    old = story(folder, 1)
+    old.branch("kept", from_="__run__01")
+    graph = opened(folder)
+    assert graph.branch_names() == [MAIN, "__run__01", *sorted([*NAMED, "kept"])]
+    assert "branch '__run__01' stays" in caplog.text
+    assert graph.load("kept").state.commits == old.history("kept")
+
+
+def test_new_branch_does_not_inherit_from_a_deleted_one_of_its_name(folder: Location) -> None:
+    old = story(folder, 3)
+    graph = opened(folder)
+    delete_branch(graph, "deep")
+    create_branch(graph, "deep", from_branch="work")
+    require_migrated(old, "work")
+    for seen in (graph, opened(folder, read_only=True)):
+        assert seen.load("work").state.commits == old.history("work")
+        assert seen.load("deep").state.commits == old.history("work")
+    made = bare_publish(graph.coordinator("deep")).commit
+    assert opened(folder).load("deep").state.commits == {**old.history("work"), made.id: made}
+
+
+# --- interrupted ---------------------------------------------------------------------------------
+
+
+EFFECTS = ("commit", "delete_fork", "merge_rows")
+
+
+class Killed(BaseException):
+    """Ends a migration before one of its effects."""
+
+
+class KillAt:
+    """An observer that ends the work before its n-th effect on the manifest."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+
+    def __call__(self, op: str, uri: str, /) -> None:
+        if op in EFFECTS:
+            if self.left == 0:
+                raise Killed(op)
+            self.left -= 1
+
+
+def small_graph(at: Location) -> OldGraph:
+    old = OldGraph(at, 1)
+    old.commit(actor="ann")
+    old.branch("work")
+    old.commit("work", actor="bob")
+    old.branch("__run__01")
+    return old
+
+
+def test_migration_killed_before_any_of_its_effects_is_finished_by_the_next(tmp_path: Path) -> None:
+    kills = 0
+    while True:
+        at = Location.parse(tmp_path / str(kills))
+        old = small_graph(at)
+        try:
+            migrations.migrate_main(Root.at(at, KillAt(kills)))
+        except Killed:
+            kills += 1
+        else:
+            break
+        assert opened(at, read_only=True).load(MAIN).state.commits == old.history(MAIN)
+        graph = opened(at)
+        require_migrated(old)
+        assert graph.load(MAIN).state.commits == old.history(MAIN)
+        assert graph.branch_names() == [MAIN, "work"]
+    assert kills == len(["key", "stamp 2", "sweep", "stamp 3", "commits", "stamp 4"])
+
+
+def test_publish_killed_while_it_migrates_a_branch_is_finished_by_the_next(tmp_path: Path) -> None:
+    kills = 0
+    while True:
+        at = Location.parse(tmp_path / str(kills))
+        old = small_graph(at)
+        opened(at)
+        try:
+            graph = OpenGraph(Root.at(at, KillAt(kills)), read_only=False)
+            bare_publish(graph.coordinator("work"), actor="killed")
+        except Killed:
+            kills += 1
+        else:
+            break
+        known = opened(at, read_only=True).load("work").state.commits
+        made = bare_publish(opened(at).coordinator("work")).commit
+        require_migrated(old, "work")
+        found = opened(at).load("work").state.commits
+        assert found == {**known, made.id: made}
+        assert known == old.history("work")
+    assert kills == len(["key", "stamp 2", "stamp 3", "commits", "stamp 4", "publish"])
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(
+    ("point", "copied"),
+    [
+        (failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, False),
+        (failpoints.MIGRATION_V4_STAMP_FORCE_INCOMPATIBLE, True),
+    ],
+)
+def test_process_that_dies_before_the_stamp_loses_nothing(folder: Location, point: str, copied: bool) -> None:
+    old = story(folder, 3)
+    died = run(OPEN, str(folder), **{failpoints.SETTING: f"{point}=exit"})
+    assert died.returncode == failpoints.EXIT_STATUS, died.stderr
+    assert stored_stamp(old) == "3"
+    assert (kinds(old.stored("__manifest").to_table())["graph_commit"] > 0) == copied
+    require_same_history(opened(folder, read_only=True), old)
+    require_same_history(opened(folder), old)
+    require_migrated(old)
+
+
+# --- several at once -----------------------------------------------------------------------------
+
+
+@contextmanager
+def waiting(code: str, at: Location, count: int) -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes that stand right before their work."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(at)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMNIGRAPH_LOCK_WAIT": "60"},
+        )
+        for _ in range(count)
+    ]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def test_processes_that_open_at_once_end_with_one_history(shared_root: Location) -> None:
+    require_one_history_after(OPEN, shared_root)
+
+
+def test_processes_that_migrate_without_a_lock_end_with_one_history(folder: Location) -> None:
+    require_one_history_after(MIGRATE_WITHOUT_LOCK, folder)
+
+
+def require_one_history_after(code: str, at: Location) -> None:
+    old = small_graph(at)
+    with waiting(code, at, 2) as processes:
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        outcomes = [process.communicate(timeout=120) for process in processes]
+        assert [process.returncode for process in processes] == [0, 0], outcomes
+    require_migrated(old)
+    assert kinds(old.stored("__manifest").to_table())["graph_commit"] == len(old.history(MAIN))
+    graph = opened(at)
+    assert graph.load(MAIN).state.commits == old.history(MAIN)
+    assert graph.branch_names() == [MAIN, "work"]
+
+
+@pytest.mark.parametrize("stable", [True, False])
+@pytest.mark.parametrize(
+    "point", [failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, failpoints.MIGRATION_V4_STAMP_FORCE_INCOMPATIBLE]
+)
+def test_runner_that_wakes_up_after_another_one_finished_changes_nothing(
+    folder: Location, point: str, stable: bool
+) -> None:
+    old = OldGraph(folder, 3, stable_row_ids=stable)
+    old.commit(actor="ann")
+    root, pause = Root.at(folder), failpoints.Pause()
+    failed: list[BaseException] = []
+
+    def sleepy() -> None:
+        try:
+            migrations.migrate_branch(root, MAIN, open_manifest(root, MAIN))
+        except BaseException as error:  # noqa: BLE001 - told to the test below
+            failed.append(error)
+
+    with failpoints.armed(point, failpoints.once(pause)):
+        runner = threading.Thread(target=sleepy)
+        runner.start()
+        pause.wait_until_reached()
+        graph = opened(folder)
+        made = bare_publish(graph.coordinator(MAIN)).commit
+        pause.resume()
+        runner.join()
+    assert failed == []
+    require_migrated(old)
+    state = opened(folder).load(MAIN).state
+    assert state.commits == {**old.history(MAIN), made.id: made}
+    require_consistent(state)
+
+
+def rival_head(at: Location, branch: str | None = None) -> Callable[[], None]:
+    """Somebody who rewrites the head row, and so gets in the way of every copy of the commits."""
+    uri = str(at / "__manifest") + (f"/tree/{branch}" if branch else "")
+    row = {"object_id": f"graph_head:{branch or MAIN}", "object_type": "graph_head", "table_key": ""}
+
+    def act() -> None:
+        metadata = json.dumps({"head_commit_id": os.urandom(4).hex()})
+        rows = pa.Table.from_pylist([{**row, "metadata": metadata}], schema=manifest_schema(None))
+        builder = lance.dataset(uri).merge_insert("object_id").when_matched_update_all()
+        builder.when_not_matched_insert_all().execute(rows)
+
+    return act
+
+
+def times(count: int, action: Callable[[], None]) -> Callable[[], None]:
+    """An action that acts only so often."""
+    left = iter(range(count))
+
+    def act() -> None:
+        if next(left, None) is not None:
+            action()
+
+    return act
+
+
+def test_copy_that_keeps_losing_gives_up_typed_and_can_be_repeated(folder: Location) -> None:
+    old = small_graph(folder)
+    with (
+        failpoints.armed(failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, rival_head(folder)),
+        pytest.raises(errors.PublishContention) as refused,
+    ):
+        opened(folder)
+    assert refused.value.retryable
+    assert stored_stamp(old) == "3"
+    graph = opened(folder)
+    require_migrated(old)
+    assert graph.load(MAIN).state.commits == old.history(MAIN)
+    require_consistent(graph.load(MAIN).state)
+
+
+def test_copy_that_loses_once_is_repeated(folder: Location) -> None:
+    old = small_graph(folder)
+    with failpoints.armed(failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, times(2, rival_head(folder))):
+        opened(folder)
+    require_migrated(old)
+
+
+def test_publish_tries_a_contended_migration_again(folder: Location) -> None:
+    old = small_graph(folder)
+    graph = opened(folder)
+    # A read, five lost copies of two opens each, and the read of the next attempt: all meet the rival.
+    with failpoints.armed(failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, times(14, rival_head(folder, "work"))):
+        made = bare_publish(graph.coordinator("work")).commit
+    require_migrated(old, "work")
+    assert opened(folder).load("work").state.commits == {**old.history("work"), made.id: made}
+
+
+def test_stamp_that_keeps_losing_gives_up_typed_and_can_be_repeated(folder: Location) -> None:
+    old = small_graph(folder)
+    attempts = []
+
+    def lose() -> None:
+        attempts.append(1)
+        raise failure(Trouble.CONFLICT, "commit", str(folder), "Incompatible transaction")
+
+    with (
+        failpoints.armed(failpoints.MIGRATION_V4_STAMP_FORCE_INCOMPATIBLE, lose),
+        pytest.raises(errors.PublishContention),
+    ):
+        opened(folder)
+    assert len(attempts) == migrations.ATTEMPTS
+    assert stored_stamp(old) == "3"
+    opened(folder)
+    require_migrated(old)
+
+
+def test_stamp_survives_a_concurrent_change_of_settings(folder: Location) -> None:
+    old = small_graph(folder)
+
+    def rival() -> None:
+        lance.dataset(str(folder / "__manifest")).update_schema_metadata({"somebody": os.urandom(4).hex()})
+
+    with failpoints.armed(failpoints.MIGRATION_V4_STAMP_FORCE_INCOMPATIBLE, times(3, rival)):
+        opened(folder)
+    require_migrated(old)
+
+
+# --- absence is proven ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [Trouble.TRANSIENT, Trouble.RECLAIMED, Trouble.UNKNOWN])
+def test_failed_open_of_the_legacy_commits_stops_the_migration(folder: Location, kind: Trouble) -> None:
+    old = small_graph(folder)
+
+    def fail() -> None:
+        raise failure(kind, "open", str(folder / "_graph_commits.lance"), "not now")
+
+    with failpoints.armed(failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, fail):
+        with pytest.raises(errors.StorageFailure, match="not now"):
+            opened(folder)
+        with pytest.raises(errors.StorageFailure, match="not now"):
+            opened(folder, read_only=True).load(MAIN)
+    assert stored_stamp(old) == "3"
+    assert "graph_commit" not in kinds(old.stored("__manifest").to_table())
+    assert opened(folder).load(MAIN).state.commits == old.history(MAIN)
+
+
+def lose_data(table: Path) -> None:
+    for file in (table / "data").iterdir():
+        file.unlink()
+
+
+def lose_versions(table: Path) -> None:
+    for file in (table / "_versions").iterdir():
+        file.unlink()
+
+
+def garble_versions(table: Path) -> None:
+    for file in (table / "_versions").iterdir():
+        file.write_bytes(b"not a version")
+
+
+@pytest.mark.parametrize("table", ["_graph_commits.lance", "_graph_commit_actors.lance"])
+@pytest.mark.parametrize("damage", [lose_data, lose_versions, garble_versions])
+def test_damaged_legacy_table_never_passes_for_an_absent_one(
+    folder: Location, table: str, damage: Callable[[Path], None]
+) -> None:
+    old = small_graph(folder)
+    shutil.copytree(folder.path / table, folder.path.parent / "backup")
+    damage(folder.path / table)
+    with pytest.raises((errors.StorageFailure, errors.CorruptGraph), match=table):
+        opened(folder)
+    assert stored_stamp(old) == "3"
+    assert "graph_commit" not in kinds(old.stored("__manifest").to_table())
+    shutil.rmtree(folder.path / table)
+    shutil.move(folder.path.parent / "backup", folder.path / table)
+    assert opened(folder).load(MAIN).state.commits == old.history(MAIN)
+
+
+@pytest.mark.parametrize("damage", [lose_versions, garble_versions])
+def test_damaged_commits_of_a_branch_never_pass_for_absent_ones(
+    folder: Location, damage: Callable[[Path], None]
+) -> None:
+    old = small_graph(folder)
+    graph = opened(folder)
+    fork = folder.path / "_graph_commits.lance" / "tree" / "work"
+    shutil.copytree(fork, folder.path.parent / "backup")
+    damage(fork)
+    for use in (graph.load, lambda branch: bare_publish(graph.coordinator(branch))):
+        with pytest.raises(
+            (errors.StorageFailure, errors.CorruptGraph), match=r"_graph_commits\.lance/tree/work"
+        ):
+            use("work")
+    assert stored_stamp(old, "work") is None
+    shutil.rmtree(fork)
+    shutil.move(folder.path.parent / "backup", fork)
+    made = bare_publish(graph.coordinator("work")).commit
+    assert graph.load("work").state.commits == {**old.history("work"), made.id: made}
+    assert graph.load(MAIN).state.commits == old.history(MAIN)
+
+
+# --- refused -------------------------------------------------------------------------------------
+
+
+REFUSALS = [
+    ("5", "the graph has format 5, and this release knows formats 1 to 4", "upgrade omnigraph"),
+    ("0", "the graph has format 0, and this release knows formats 1 to 4", "migrate it with an older"),
+    ("four", "the graph's format stamp 'four' is not a number", "restore the manifest from a backup"),
+    ("-1", "the graph's format stamp '-1' is not a number", "restore the manifest from a backup"),
+    ("", "the graph's format stamp '' is not a number", "restore the manifest from a backup"),
+    ("9" * 5000, "is not a number", "restore the manifest from a backup"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "remedy"), REFUSALS, ids=[row[0][:5] or "none" for row in REFUSALS]
+)
+def test_stamp_out_of_range_is_refused_everywhere(
+    folder: Location, text: str, message: str, remedy: str
+) -> None:
+    old = small_graph(folder)
+    graph = opened(folder)
+    graph.load(MAIN)
+    graph.load("work")
+    old.set_stamp(text, "work")
+    for use in (lambda: graph.load("work"), lambda: bare_publish(graph.coordinator("work"))):
+        with pytest.raises(errors.UnsupportedFormat) as refused:
+            use()
+        assert message in refused.value.message
+        assert refused.value.remedy is not None
+        assert remedy in refused.value.remedy
+    assert opened(folder).load(MAIN).state.commits == old.history(MAIN)
+    old.set_stamp(text)
+    before = old.stored("__manifest").version
+    for use in (lambda: opened(folder), lambda: opened(folder, read_only=True), lambda: graph.load(MAIN)):
+        with pytest.raises(errors.UnsupportedFormat) as refused:
+            use()
+        assert message in refused.value.message
+    assert old.stored("__manifest").version == before
+
+
+def test_floor_refuses_older_forms_and_leaves_newer_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below, at = (Location.parse(tmp_path / name) for name in ("below", "at"))
+    OldGraph(below, 2)
+    old = OldGraph(at, 3)
+    monkeypatch.setattr(stamp, "MIN_SUPPORTED", 3)
+    for read_only in (True, False):
+        with pytest.raises(errors.UnsupportedFormat, match="format 2, and this release knows formats 3 to 4"):
+            opened(below, read_only=read_only)
+    assert opened(at).load(MAIN).state.commits == old.history(MAIN)
+
+
+@pytest.mark.parametrize(("name", "value"), [("MIN_SUPPORTED", 2), ("MIN_SUPPORTED", 0), ("CURRENT", 5)])
+def test_floor_and_steps_that_disagree_do_not_import(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: int
+) -> None:
+    monkeypatch.setattr(stamp, name, value)
+    spec = importlib.util.spec_from_file_location("migrations_again", migrations.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    with pytest.raises(errors.InternalError, match=r"migration steps start at formats \[1, 2, 3\]"):
+        spec.loader.exec_module(module)
+
+
+def test_manifest_with_another_key_is_refused(folder: Location) -> None:
+    old = OldGraph(folder, 1, key="table_key")
+    before = old.stored("__manifest").version
+    with pytest.raises(
+        errors.UnsupportedFormat, match="branch 'main' has the key table_key instead of"
+    ) as no:
+        opened(folder)
+    assert no.value.remedy == "restore the manifest from a backup"
+    assert old.stored("__manifest").version == before
+    assert opened(folder, read_only=True).load(MAIN).state.commits == old.history(MAIN)
+
+
+def test_manifest_that_has_its_key_but_no_stamp_is_migrated(folder: Location) -> None:
+    old = OldGraph(folder, 1, key="object_id")
+    opened(folder)
+    require_migrated(old)

@@ -1,0 +1,103 @@
+"""Places to store things in: a folder, a bucket on a loopback S3 server, a bucket in memory."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from omnigraph.storage.location import Location
+from omnigraph.storage.objects import ObjectStore
+
+_SERVER = Path(__file__).with_name("s3_server.py")
+_BUCKETS = itertools.count(1)
+
+
+@contextmanager
+def s3_server(*ignored_headers: str) -> Iterator[str]:
+    """The address of an S3 server in a process of its own."""
+    with subprocess.Popen(
+        [sys.executable, str(_SERVER), *ignored_headers],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        port = server.stdout.readline().strip()
+        assert port, "the S3 server did not start"
+        yield f"http://127.0.0.1:{port}"
+        server.stdin.close()
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """An S3 server for this test worker."""
+    with s3_server() as endpoint:
+        yield endpoint
+
+
+def use_s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Location:
+    """Point this process and its children at a server; returns a prefix in a new bucket."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    bucket = f"graphs-{next(_BUCKETS)}"
+    with urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{bucket}", method="PUT")):
+        return Location.parse(f"s3://{bucket}/some/graph")
+
+
+@pytest.fixture
+def s3_root(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Location:
+    """A prefix in a new bucket, which this process and its children can reach."""
+    return use_s3(s3_endpoint, monkeypatch)
+
+
+@pytest.fixture
+def faulty_s3_root(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Location]:
+    """A prefix in a bucket of a server that ignores the request headers given as parameter."""
+    with s3_server(*request.param) as endpoint:
+        yield use_s3(endpoint, monkeypatch)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A root and the store that holds it."""
+
+    root: Location
+    store: ObjectStore
+
+
+@pytest.fixture(params=["folder", "memory", pytest.param("s3", marks=pytest.mark.s3)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """An empty root in each kind of store."""
+    if request.param == "folder":
+        root = Location.parse(tmp_path / "some" / "graph")
+        return Place(root, ObjectStore.at(root))
+    if request.param == "memory":
+        from omnigraph.storage.bucket import BucketStore
+
+        return Place(Location.parse("s3://memory/some/graph"), BucketStore.in_memory("memory"))
+    root = request.getfixturevalue("s3_root")
+    return Place(root, ObjectStore.at(root))
+
+
+@pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.s3)])
+def shared_root(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
+    """An empty root that several processes can reach."""
+    if request.param == "folder":
+        return Location.parse(tmp_path / "graph")
+    root: Location = request.getfixturevalue("s3_root")
+    return root

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from omnigraph.errors import StorageFailure
+from omnigraph.storage.delta import Delta
+from omnigraph.storage.lance_errors import Trouble
+from omnigraph.storage.location import Location
+from omnigraph.storage.staging import commit_staged, stage_append, stage_delete, stage_overwrite, stage_upsert
+from omnigraph.storage.tables import Table, Tables
+from omnigraph.storage.upkeep import collect_versions, compact
+
+SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("age", pa.int64())])
+
+
+def people(*ids: str, age: int = 0) -> pa.Table:
+    return pa.table({"id": list(ids), "age": [age] * len(ids)}, schema=SCHEMA)
+
+
+def created(at: Location, *ids: str) -> Table:
+    return commit_staged(stage_append(Tables().create(at, SCHEMA, primary_key="id"), people(*ids)))
+
+
+def told(begin: Table, end: Table) -> tuple[set[str], set[str], set[str]]:
+    delta = Delta(begin, end)
+    found = (delta.inserted(), delta.updated(), delta.deleted(["id"]))
+    inserted, updated, deleted = (set(rows.column("id").to_pylist()) for rows in found)
+    return inserted, updated, deleted
+
+
+def changed(table: Table) -> Table:
+    table = commit_staged(stage_upsert(table, people("ann", "new", age=5)))
+    return commit_staged(stage_delete(table, pa.array(["bob"])))
+
+
+def test_delta_tells_inserted_updated_and_deleted_rows(shared_root: Location) -> None:
+    begin = created(shared_root / "people", "ann", "bob", "cid")
+    end = changed(begin)
+    assert told(begin, end) == ({"new"}, {"ann"}, {"bob"})
+    assert Delta(begin, end).updated().column("age").to_pylist() == [5]
+    assert Delta(begin, end).deleted().to_pylist() == [{"id": "bob", "age": 0}]
+    commit_staged(stage_upsert(end, people("ann", age=9)))
+    assert Delta(begin, end).updated().column("age").to_pylist() == [5], "values are those of the end"
+
+
+def test_delta_of_a_table_with_itself_is_empty(shared_root: Location) -> None:
+    table = created(shared_root / "people", "ann")
+    assert told(table, table) == (set(), set(), set())
+    assert Delta(table, table).deleted().schema.names == ["id", "age"]
+
+
+def test_delta_runs_across_compaction_and_from_the_fork_point(shared_root: Location) -> None:
+    main = created(shared_root / "people", "ann", "bob", "cid")
+    main.native.create_branch("work", (None, main.version))
+    fork = changed(Tables().tip(shared_root / "people", branch="work"))
+    assert told(main, fork) == ({"new"}, {"ann"}, {"bob"})
+    assert told(main, compact(fork).table) == ({"new"}, {"ann"}, {"bob"})
+
+
+def test_delta_across_emptying_and_refilling_is_right(shared_root: Location) -> None:
+    begin = created(shared_root / "people", "ann", "bob")
+    emptied = commit_staged(stage_delete(begin, pa.array(["ann", "bob"])))
+    assert emptied.fragment_count == 0
+    end = commit_staged(stage_append(emptied, people("ann", "new")))
+    assert told(begin, end) == ({"ann", "new"}, set(), {"ann", "bob"})
+    replaced = commit_staged(stage_overwrite(end, people("zoe")))
+    assert told(end, replaced) == ({"zoe"}, set(), {"ann", "new"})
+
+
+def test_delta_from_a_collected_version_is_told_as_missing(shared_root: Location) -> None:
+    begin = created(shared_root / "people", "ann", "bob")
+    end = changed(begin)
+    collect_versions(end, [1, 2, 3])
+    with pytest.raises(StorageFailure) as caught:
+        Delta(begin, end).deleted_row_ids()
+    assert caught.value.kind in (Trouble.NOT_FOUND, Trouble.RECLAIMED)

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from lance.commit import CommitConflictError
+
+from omnigraph.errors import InvalidName, StorageFailure
+from omnigraph.storage.lance_errors import Trouble, classify, typed
+
+PLACE = ", /build/lance/rust/lance/src/dataset.rs:774:25"
+
+
+@pytest.mark.parametrize(
+    ("error", "trouble"),
+    [
+        (OSError("Too many concurrent writers. Attempted 0 retries."), Trouble.CONTENTION),
+        (CommitConflictError("in words nobody knows yet"), Trouble.CONFLICT),
+        (OSError("Retryable commit conflict for version 4: it was preempted"), Trouble.CONFLICT),
+        (
+            OSError("Ref conflict error: Branch p is referenced by [(q, 2)] versions, can not delete"),
+            Trouble.IN_USE,
+        ),
+        (OSError("Ref conflict error: p exists"), Trouble.EXISTS),
+        (OSError("Ambiguous merge inserts are prohibited"), Trouble.DUPLICATE_KEYS),
+        # The sentence says that it was not found; only its cause says whether that is so.
+        (ValueError("Dataset at path g/t was not found: Not found: g/t/_versions"), Trouble.NOT_FOUND),
+        (ValueError("Dataset at path g/t was not found: status code: 404 Not Found"), Trouble.NOT_FOUND),
+        (ValueError("Dataset at path g/t was not found: status code: 403 Forbidden"), Trouble.CONFIGURATION),
+        (ValueError("Dataset at path g/t was not found: 503 Service Unavailable"), Trouble.TRANSIENT),
+        (ValueError("Dataset at path g/t was not found: NoSuchBucket 404 Not Found"), Trouble.CONFIGURATION),
+        (ValueError("Dataset at path g/t was not found: something else"), Trouble.UNKNOWN),
+        (pa.ArrowInvalid("External error: Not found: g/t/data/1.lance"), Trouble.RECLAIMED),
+        (OSError("Object at location g/t/data/1.lance: 404 Not Found"), Trouble.RECLAIMED),
+        (OSError("Generic S3 error: error sending request"), Trouble.TRANSIENT),
+        (OSError("No space left on device (os error 28)"), Trouble.TRANSIENT),
+        (OSError("Permission denied (os error 13)"), Trouble.CONFIGURATION),
+        (PermissionError(13, "no"), Trouble.CONFIGURATION),
+        (ValueError("Invalid user input: no field 'Too many concurrent writers'"), Trouble.INVALID),
+        (pa.ArrowInvalid("cannot cast"), Trouble.INVALID),
+        (RuntimeError("something new"), Trouble.UNKNOWN),
+    ],
+)
+def test_the_cause_of_an_exception_decides_its_kind(error: Exception, trouble: Trouble) -> None:
+    assert classify(error) == trouble
+
+
+def test_a_typed_error_names_the_table_and_not_lances_source() -> None:
+    with pytest.raises(StorageFailure) as caught, typed("stage_upsert", "/g/people"):
+        raise OSError(f"LanceError(IO): file size is too small{PLACE}{PLACE}")
+    error = caught.value
+    assert error.message == "table '/g/people': stage upsert failed: LanceError(IO): file size is too small"
+    assert (error.kind, error.uri) == (Trouble.UNKNOWN, "/g/people")
+    assert isinstance(error.__cause__, OSError)
+
+
+def test_errors_that_can_be_mended_say_how() -> None:
+    with pytest.raises(StorageFailure) as caught, typed("merge_rows", "/g/m"):
+        raise OSError("Too many concurrent writers")
+    assert caught.value.remedy == "read again and retry the write"
+
+
+def test_errors_of_our_own_pass_unchanged() -> None:
+    for ours in (InvalidName("x", "no"), StorageFailure("x", kind="Precondition")):
+        with pytest.raises(type(ours)) as caught, typed("open", "/g/m"):
+            raise ours
+        assert caught.value is ours

@@ -1,0 +1,520 @@
+"""What omnigraph leans on in Lance: one test per fact, to be run first when Lance is upgraded.
+
+These tests use Lance itself. One that turns red says which part of omnigraph has to be thought through again.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from lance import LanceDataset, Transaction
+from lance import LanceOperation as Op
+from lance.commit import CommitConflictError
+from lance.dataset import Session
+from lance.fragment import write_fragments
+from lance.optimize import Compaction, CompactionOptions
+
+KEY = {"lance-schema:unenforced-primary-key": "true"}
+SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False, metadata=KEY), pa.field("n", pa.int64())])
+
+
+def rows(*ids: str, n: int = 0) -> pa.Table:
+    return pa.table({"id": list(ids), "n": [n] * len(ids)}, schema=SCHEMA)
+
+
+def created(at: Path, *batches: pa.Table) -> LanceDataset:
+    ds = lance.write_dataset(
+        SCHEMA.empty_table(), str(at), enable_stable_row_ids=True, data_storage_version="2.2"
+    )
+    for batch in batches:
+        ds = lance.write_dataset(batch, ds, mode="append")
+    return lance.dataset(str(at))
+
+
+def ids(ds: LanceDataset) -> list[str]:
+    return sorted(ds.to_table(columns=["id"])["id"].to_pylist())
+
+
+def swap(ds: LanceDataset, data: pa.Table, *, use_index: bool = False, retries: int = 0) -> Any:
+    builder = ds.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+    return builder.conflict_retries(retries).use_index(use_index).execute(data)
+
+
+def upsert(ds: LanceDataset, *names: str, n: int = 1) -> Transaction:
+    builder = ds.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+    return builder.execute_uncommitted(rows(*names, n=n))[0]
+
+
+def delete(ds: LanceDataset, *names: str) -> Transaction:
+    keys = pa.table([pa.array(names)], schema=pa.schema([SCHEMA.field("id")]))
+    return ds.merge_insert("id").when_matched_delete().execute_uncommitted(keys)[0]
+
+
+def append(ds: LanceDataset, *names: str) -> Transaction:
+    return write_fragments(rows(*names), ds, mode="append", return_transaction=True)
+
+
+def overwrite(ds: LanceDataset, *names: str) -> Transaction:
+    return write_fragments(rows(*names), ds, mode="overwrite", return_transaction=True)
+
+
+def index(ds: LanceDataset, column: str = "id", kind: str = "BTREE", name: str = "by_id") -> Transaction:
+    fragments = [fragment.fragment_id for fragment in ds.get_fragments()]
+    built = ds.create_index_uncommitted(column, kind, name=name, fragment_ids=fragments)
+    return Transaction(ds.version, Op.CreateIndex(new_indices=[built], removed_indices=[]))
+
+
+def commit(ds: LanceDataset, transaction: Transaction) -> LanceDataset:
+    return LanceDataset.commit(ds, transaction, max_retries=0)
+
+
+# --- commits -------------------------------------------------------------------------------------
+
+
+def test_commit_without_retries_still_slides_over_other_commits(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    first, second = append(ds, "b"), append(ds, "c")
+    commit(ds, first)
+    assert commit(ds, second).version == ds.version + 2, (
+        "max_retries=0 used to mean 'rebase once'; if it is a strict check now, the fence in staging.py "
+        "and the check of the landed version can be simplified"
+    )
+
+
+def test_staged_upsert_has_lost_the_filter_of_its_keys(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    first, second = upsert(ds, "new"), upsert(ds, "new")
+    commit(ds, first)
+    assert ids(commit(ds, second)) == ["a", "new", "new"], (
+        "two staged inserts of one key used to land both; if they conflict now, publish could be staged too"
+    )
+
+
+def test_one_shot_merge_reports_contention_in_these_words(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    stale = copy.copy(ds)
+    swap(ds, rows("new"))
+    with pytest.raises(OSError, match="Too many concurrent writers") as caught:
+        swap(stale, rows("new", n=2))
+    assert type(caught.value) is OSError, "lance_errors.py tells contention by this text alone"
+
+
+def test_one_shot_merge_moves_the_handle_it_ran_on(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    other = copy.copy(ds)
+    swap(other, rows("b"))
+    assert (ds.version, other.version) == (2, 3), "cas.py runs on a copy and reads the landed version from it"
+
+
+def test_index_on_the_key_switches_the_conflict_check_off(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    ds.create_scalar_index("id", "BTREE")
+    stale = copy.copy(ds)
+    swap(ds, rows("new"), use_index=True)
+    swap(stale, rows("new"), use_index=True)
+    assert ids(stale) == ["a", "new", "new"], "if this is repaired, cas.py need not forbid the index any more"
+
+
+def test_index_on_the_key_is_harmless_when_not_used(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    ds.create_scalar_index("id", "BTREE")
+    stale = copy.copy(ds)
+    swap(ds, rows("new"))
+    with pytest.raises(OSError, match="Too many concurrent writers"):
+        swap(stale, rows("new"))
+
+
+def test_retries_inside_lance_overwrite_what_was_decided_on(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    stale = copy.copy(ds)
+    swap(ds, rows("a", n=1))
+    swap(stale, rows("a", n=2), retries=3)
+    assert lance.dataset(ds.uri).to_table()["n"].to_pylist() == [2], (
+        "cas.py must go on asking for zero retries"
+    )
+
+
+def test_two_new_rows_with_one_key_are_inserted_silently(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    swap(ds, rows("new", "new"))
+    assert ids(ds) == ["a", "new", "new"], "our own check for duplicate keys could go"
+
+
+def test_mark_and_properties_of_the_caller_are_stored(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    staged = append(ds, "b")
+    ours = Transaction(
+        staged.read_version, staged.operation, "7f3f0b9e-5d0a-4c0e-9b0e-1d2c3b4a5f60", {"who": "me"}
+    )
+    found = commit(ds, ours).read_transaction(3)
+    assert (found.uuid, found.transaction_properties) == (ours.uuid, {"who": "me"}), (
+        "proof of authorship is lost"
+    )
+
+
+def test_committing_a_transaction_twice_applies_it_twice(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    staged = append(ds, "b")
+    commit(ds, staged)
+    assert ids(commit(ds, staged)) == ["a", "b", "b"], "Lance may know marks now; see commit_staged"
+
+
+def test_commit_leaves_the_handle_it_was_given(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    assert (commit(ds, append(ds, "b")).version, ds.version) == (3, 2), "a Table would move under its readers"
+
+
+def test_overwrite_without_retries_is_a_strict_swap(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    staged = overwrite(ds, "z")
+    commit(ds, Transaction(ds.version, Op.UpdateConfig(config_updates=Op.UpdateMap({"k": "v"}))))
+    with pytest.raises(CommitConflictError, match="after 0 retries"):
+        commit(ds, staged)
+
+
+def test_a_fence_does_not_see_an_index_build(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    staged = upsert(ds, "a")
+    commit(ds, index(ds))
+    assert commit(ds, staged).version == ds.version + 2, (
+        "the check of the landed version would be superfluous"
+    )
+
+
+def test_overlapping_changes_conflict_in_these_words(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a", "b"))
+    first, second = upsert(ds, "a"), delete(ds, "b")
+    commit(ds, first)
+    with pytest.raises(CommitConflictError, match="Retryable commit conflict"):
+        commit(ds, second)
+
+
+def test_a_delete_of_nothing_makes_a_version(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    assert commit(ds, delete(ds, "nobody")).version == ds.version + 1, (
+        "an empty change may be dropped silently now"
+    )
+
+
+def test_an_overwrite_with_nothing_keeps_counting_row_ids(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a", "b"))
+    emptied = commit(ds, overwrite(ds))
+    refilled = lance.write_dataset(rows("a"), emptied, mode="append")
+    assert emptied.has_stable_row_ids
+    assert refilled.to_table(columns=["_rowid"])["_rowid"].to_pylist() == [2], "row ids would be used twice"
+
+
+def test_an_overwrite_keeps_the_key_only_if_its_schema_says_so(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    bare = pa.schema([pa.field("id", pa.string(), nullable=False)])
+    staged = write_fragments(bare.empty_table(), ds, mode="overwrite", return_transaction=True)
+    assert commit(ds, staged).lance_schema.unenforced_primary_key() == [], (
+        "stage_overwrite marks the key itself"
+    )
+
+
+def test_settings_conflict_on_one_key_only_and_schema_metadata_always(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+
+    def setting(**changes: str) -> Transaction:
+        return Transaction(ds.version, Op.UpdateConfig(config_updates=Op.UpdateMap(changes)))
+
+    commit(ds, setting(k="1"))
+    assert commit(ds, setting(other="2")).config() == {"k": "1", "other": "2"}
+    with pytest.raises(CommitConflictError, match="Incompatible transaction"):
+        commit(ds, setting(k="3"))
+    tip = lance.dataset(ds.uri)
+    stamp = Op.UpdateConfig(schema_metadata_updates=Op.UpdateMap({"stamp": "4"}))
+    other = Op.UpdateConfig(schema_metadata_updates=Op.UpdateMap({"other": "4"}))
+    commit(tip, Transaction(tip.version, stamp))
+    with pytest.raises(CommitConflictError):
+        commit(tip, Transaction(tip.version, other))
+
+
+def test_the_key_cannot_be_changed_once_set(tmp_path: Path) -> None:
+    plain = pa.schema([pa.field("id", pa.string(), nullable=False)])
+    ds = lance.write_dataset(plain.empty_table(), str(tmp_path / "t"), enable_stable_row_ids=True)
+    ds.update_field_metadata({"id": KEY})
+    assert [field.name() for field in ds.lance_schema.unenforced_primary_key()] == ["id"]
+    with pytest.raises(OSError, match="primary key"):
+        ds.update_field_metadata({"id": KEY})
+
+
+def test_a_create_that_lost_the_race_replaces_the_table_unless_it_may_not_retry(tmp_path: Path) -> None:
+    def staged(name: str) -> Transaction:
+        return write_fragments(rows(name), uri, mode="create", return_transaction=True)
+
+    uri = str(tmp_path / "t")
+    first, second, third = staged("first"), staged("second"), staged("third")
+    LanceDataset.commit(uri, first, enable_stable_row_ids=True, max_retries=0)
+    with pytest.raises(OSError, match=r"_versions/0.manifest was not found"):
+        LanceDataset.commit(uri, second, enable_stable_row_ids=True, max_retries=0)
+    assert ids(lance.dataset(uri)) == ["first"]
+    assert ids(LanceDataset.commit(uri, third, enable_stable_row_ids=True)) == ["third"], (
+        "with retries, which `write_dataset` always allows, the loser used to replace the winner's table"
+    )
+
+
+# --- restore -------------------------------------------------------------------------------------
+
+STAGES: dict[str, Callable[[LanceDataset], Transaction]] = {
+    "append": lambda ds: append(ds, "new"),
+    "upsert": lambda ds: upsert(ds, "a", "new"),
+    "delete": lambda ds: delete(ds, "a"),
+    "overwrite": lambda ds: overwrite(ds, "new"),
+    "index": index,
+}
+
+
+@pytest.mark.parametrize("kind", STAGES)
+def test_restore_defeats_everything_staged_before_it(tmp_path: Path, kind: str) -> None:
+    ds = created(tmp_path / "t", rows("a"), rows("b"))
+    staged = STAGES[kind](ds)
+    restored = commit(ds, Transaction(ds.version, Op.Restore(version=2)))
+    with pytest.raises(CommitConflictError):
+        commit(ds, staged)
+    assert ids(restored) == ["a"], "a rollback would not stop a writer that wakes up later"
+
+
+def test_restore_overrides_what_landed_before_it(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    restore = Transaction(ds.version, Op.Restore(version=2))
+    commit(ds, append(ds, "b"))
+    assert ids(commit(ds, restore)) == ["a"], "restore may conflict now: rollback would need to try again"
+
+
+def test_settings_pass_a_restore(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    staged = Transaction(ds.version, Op.UpdateConfig(config_updates=Op.UpdateMap({"k": "v"})))
+    commit(ds, Transaction(ds.version, Op.Restore(version=2)))
+    assert commit(ds, staged).config() == {"k": "v"}, "the one change a restore does not stop"
+
+
+# --- branches ------------------------------------------------------------------------------------
+
+
+def test_a_branch_opens_by_its_folder_and_counts_on_from_its_source(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"), rows("b"))
+    made = ds.create_branch("x/y", (None, 2))
+    opened = lance.dataset(f"{ds.uri}/tree/x/y", version=2)
+    assert (made.version, opened.latest_version, ids(opened)) == (2, 2, ["a"]), (
+        "tables.py opens forks this way"
+    )
+    assert commit(opened, append(opened, "z")).version == 3
+    assert ds.latest_version == 3
+
+
+def test_a_branch_reference_is_one_small_file_of_this_form(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    ds.create_branch("x/Ü", (None, 2))
+    (listed,) = ds.branches.list().values()
+    stored = json.loads((tmp_path / "t/_refs/branches/x%2F%C3%9C.json").read_text())
+    assert stored["identifier"] == {"version_mapping": [list(pair) for pair in listed["branch_identifier"]]}
+    assert (stored["parentBranch"], stored["parentVersion"]) == (None, 2), "forks.py reads this file alone"
+
+
+def test_a_branch_created_again_has_another_identifier(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    marks = []
+    for _ in range(2):
+        ds.create_branch("b", (None, 2))
+        marks.append(ds.branches.list()["b"]["branch_identifier"])
+        ds.branches.delete("b")
+    assert marks[0] != marks[1], "handles of an earlier life of a branch could not be told apart"
+
+
+def test_a_session_does_not_mix_the_lives_of_a_branch(tmp_path: Path) -> None:
+    ds, session = created(tmp_path / "t", rows("a")), Session()
+    for name in ("old", "new"):
+        ds.create_branch("b", (None, 2))
+        fork = lance.dataset(f"{ds.uri}/tree/b", session=session)
+        commit(fork, append(fork, name))
+        assert ids(lance.dataset(f"{ds.uri}/tree/b", version=3, session=session)) == ["a", name]
+        ds.branches.delete("b")
+
+
+def test_names_one_below_the_other_live_side_by_side(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    for name in ("a", "a/b", "a/b/c"):
+        ds.create_branch(name, (None, 2))
+    ds.branches.delete("a/b")
+    assert sorted(ds.branches.list()) == ["a", "a/b/c"]
+    assert ids(lance.dataset(f"{ds.uri}/tree/a/b/c")) == ["a"], "deleting a branch took the one below with it"
+
+
+def test_a_branch_with_children_cannot_be_deleted(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    ds.create_branch("b", (None, 2)).create_branch("c", ("b", 2))
+    with pytest.raises(OSError, match="versions, can not delete"):
+        ds.branches.delete("b")
+
+
+def test_files_without_a_reference_block_the_name_and_deleting_says_not_found(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    ds.create_branch("b", (None, 2))
+    (tmp_path / "t/_refs/branches/b.json").unlink()
+    assert ds.branches.list() == {}
+    with pytest.raises(
+        OSError, match=r"Clone operation should not enter build_manifest|Dataset already exists"
+    ):
+        ds.create_branch("b", (None, 2))
+    with pytest.raises(ValueError, match="Ref not found error"):
+        ds.branches.delete("b")
+
+
+def test_a_handle_of_an_earlier_life_commits_into_the_new_one(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    ds.create_branch("b", (None, 2))
+    stale = lance.dataset(f"{ds.uri}/tree/b")
+    stale = commit(stale, append(stale, "old"))
+    staged = append(stale, "late")
+    ds.branches.delete("b")
+    ds.create_branch("b", (None, 2))
+    commit(stale, staged)
+    assert lance.dataset(f"{ds.uri}/tree/b").version == 4, (
+        "Lance may notice a branch that was created again; then names could be reused without waiting"
+    )
+
+
+# --- reading, history and upkeep -----------------------------------------------------------------
+
+
+def test_what_is_missing_or_there_already_is_told_in_these_words(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    with pytest.raises(ValueError, match="was not found: Not found:"):
+        lance.dataset(str(tmp_path / "none"))
+    with pytest.raises(ValueError, match="was not found: Not found:"):
+        lance.dataset(ds.uri, version=9)
+    with pytest.raises(OSError, match="was not found: Not found:"):
+        ds.checkout_version(9)
+    with pytest.raises(OSError, match="was not found: Not found:"):
+        ds.read_transaction(9)
+    with pytest.raises(OSError, match="Dataset already exists"):
+        lance.write_dataset(rows("a"), ds.uri, mode="create")
+
+
+def test_versions_are_stored_under_these_names(tmp_path: Path) -> None:
+    created(tmp_path / "t", rows("a"))
+    names = {path.name for path in (tmp_path / "t/_versions").glob("*.manifest")}
+    assert names == {f"{2**64 - 1 - version:020}.manifest" for version in (1, 2)}, "manifest_path is computed"
+
+
+def test_rows_are_taken_by_row_id_in_order(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a", "b"), rows("c"))
+    assert ds._take_rows([2, 9, 0], columns=["id"])["id"].to_pylist() == ["c", "a"], "Table.take relies on it"
+
+
+def test_filtering_by_creation_equals_checking_out_across_compaction(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t")
+    seen: dict[int, list[str]] = {}
+    for number in range(12):
+        swap(ds, rows(f"commit{number}"))
+        seen[ds.version] = ids(ds)
+        if number % 5 == 4:
+            ds.optimize.compact_files()
+    for version, expected in seen.items():
+        found = ds.to_table(columns=["id"], filter=f"_row_created_at_version <= {version}")
+        assert sorted(found["id"].to_pylist()) == expected, "time travel reads the newest manifest this way"
+
+
+def test_a_failed_compaction_still_moves_the_table(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"), rows("b"))
+    plan = Compaction.plan(ds, CompactionOptions())
+    done = [task.execute(ds) for task in plan.tasks]
+    assert ds.latest_version == ds.version
+    commit(ds, upsert(ds, "a"))
+    with pytest.raises(OSError, match=r"Retryable commit conflict|Incompatible transaction"):
+        Compaction.commit(copy.copy(ds), done)
+    assert ds.latest_version == ds.version + 2, "upkeep must not publish a version that is not there"
+
+
+def test_some_transactions_can_only_be_printed(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"), rows("b"))
+    ds.create_scalar_index("id", "BTREE")
+    ds.optimize.compact_files()
+    assert type(ds.read_transaction(ds.version - 1).operation) is Op.BaseOperation
+    with pytest.raises(TypeError, match=r"RewrittenIndex.__init__"):
+        ds.read_transaction(ds.version)
+
+
+def test_cleanup_keeps_only_versions_that_branches_stand_on(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"), rows("b"), rows("c"))
+    ds.create_branch("b", (None, 3))
+    ds.optimize.compact_files()
+    ds.cleanup_old_versions(versions=[1, 2, 3, 4])
+    assert [ref["version"] for ref in ds.version_refs() if ref["version"] < 5] == [3], (
+        "versions only our manifest pins must be kept from cleanup by us; those under a fork Lance keeps"
+    )
+    assert ids(lance.dataset(f"{ds.uri}/tree/b")) == ["a", "b"]
+
+
+def test_deleting_unverified_files_breaks_a_staged_change(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    kept, lost = append(ds, "kept1", "kept2"), append(ds, "lost1", "lost2")
+    ds.cleanup_old_versions(versions=[1])
+    assert ids(commit(ds, kept)) == ["a", "kept1", "kept2"]
+    ds.cleanup_old_versions(versions=[1], delete_unverified=True)
+    with pytest.raises(pa.ArrowInvalid, match="Not found:"):
+        commit(ds, lost).to_table()
+
+
+def test_one_commit_carries_indexes_of_several_kinds(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("some words"))
+    text = ds.create_index_uncommitted("id", "INVERTED", name="by_text", fragment_ids=[0])
+    text = ds.merge_existing_index_segments([text])
+    number = ds.create_index_uncommitted("n", "BTREE", name="by_n", fragment_ids=[0])
+    done = commit(ds, Transaction(ds.version, Op.CreateIndex(new_indices=[text, number], removed_indices=[])))
+    assert {found.name for found in done.describe_indices()} == {"by_text", "by_n"}
+    assert done.to_table(full_text_query="words").num_rows == 1
+
+
+def test_a_text_index_that_was_not_merged_commits_and_then_fails(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("some words"))
+    done = commit(ds, index(ds, "id", "INVERTED", "by_text"))
+    with pytest.raises(ValueError, match=r"tokens.lance"):
+        done.to_table(full_text_query="words")
+
+
+def test_compaction_keeps_blobs_apart_from_null_and_empty(tmp_path: Path) -> None:
+    payloads = [b"bytes", b"", None, b"x" * 200_000]
+    schema = pa.schema([pa.field("id", pa.string(), nullable=False, metadata=KEY), lance.blob_field("body")])
+    uri = str(tmp_path / "t")
+    for number, payload in enumerate(payloads):
+        table = pa.table([pa.array([str(number)]), lance.blob_array([payload])], schema=schema)
+        mode = "append" if number else "create"
+        ds = lance.write_dataset(
+            table, uri, mode=mode, enable_stable_row_ids=True, data_storage_version="2.2"
+        )
+    ds.optimize.compact_files()
+    assert len(ds.get_fragments()) == 1
+    found = ds.scanner(columns=["body"], blob_handling="all_binary").to_table()
+    assert found["body"].to_pylist() == payloads, "compaction of tables with blobs must be switched off"
+
+
+def test_a_one_row_write_costs_this_many_files(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a", "a2"), rows("b", "b2"))
+
+    def files() -> set[Path]:
+        return {path for path in (tmp_path / "t").rglob("*") if path.is_file()}
+
+    def new_files(act: Callable[[], object]) -> dict[str, int]:
+        before = files()
+        act()
+        kinds = [path.relative_to(tmp_path / "t").parts[0] for path in files() - before]
+        return {kind: kinds.count(kind) for kind in sorted(kinds)}
+
+    insert = new_files(lambda: commit(ds, append(ds, "c")))
+    assert insert == {"_transactions": 1, "_versions": 1, "data": 1}
+    tip = lance.dataset(ds.uri)
+    replace = new_files(lambda: commit(tip, upsert(tip, "a")))
+    assert replace == {"_deletions": 1, "_transactions": 1, "_versions": 1, "data": 1}
+    tip = lance.dataset(ds.uri)
+    publish = new_files(lambda: swap(tip, rows("b", "d")))
+    assert publish == {"_deletions": 1, "_transactions": 1, "_versions": 1, "data": 1}

@@ -1,0 +1,185 @@
+"""The kernel lock of a folder inside one process: threads, descriptors, names, replaced files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from omnigraph import errors
+from omnigraph.storage.location import Location
+from omnigraph.storage.locks import BranchLocks, configured_wait
+from omnigraph.storage.objects import ObjectStore
+
+
+@pytest.fixture
+def root(tmp_path) -> Location:
+    return Location.parse(tmp_path / "g")
+
+
+def _locks(root: Location) -> BranchLocks:
+    return BranchLocks(ObjectStore.at(root), root)
+
+
+_ASK = """
+import sys
+from omnigraph.storage.location import Location
+from omnigraph.storage.locks import BranchLocks
+from omnigraph.storage.objects import ObjectStore
+root = Location.parse(sys.argv[1])
+print(BranchLocks(ObjectStore.at(root), root).try_acquire([sys.argv[2]]) is not None)
+"""
+
+
+def _other_process_gets(root: Location, branch: str) -> bool:
+    asked = subprocess.run([sys.executable, "-c", _ASK, root.uri, branch], stdout=subprocess.PIPE, check=True)
+    return {b"True\n": True, b"False\n": False}[asked.stdout]
+
+
+def _open_lock_files() -> list[str]:
+    targets = (str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.exists())
+    return sorted(target for target in targets if ".lock" in target)
+
+
+def test_threads_of_one_process_exclude_each_other(root):
+    inside, most = 0, 0
+
+    def work() -> None:
+        nonlocal inside, most
+        for _ in range(10):
+            # Each thread has a handle of its own on the same graph.
+            with _locks(root).hold(["main"], wait=60):
+                inside += 1
+                most = max(most, inside)
+                inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (inside, most) == (0, 1)
+
+
+def test_a_second_thread_is_told_that_this_process_is_busy(root):
+    with _locks(root).hold(["main"], operation_id="01FIRST"), pytest.raises(errors.WriterBusy) as busy:
+        _locks(root).hold(["main"], wait=0)
+    assert f"process {os.getpid()} " in busy.value.owner
+    assert busy.value.operation_id == "01FIRST"
+    assert busy.value.retryable
+
+
+def test_two_paths_to_one_graph_share_the_lock(root, tmp_path):
+    root.path.mkdir()
+    (tmp_path / "link").symlink_to(root.path)
+    with _locks(root).hold(["main"]):
+        assert _locks(Location.parse(tmp_path / "link")).try_acquire(["main"]) is None
+        assert not _other_process_gets(root, "main")
+
+
+def test_nothing_this_process_does_beside_it_drops_the_lock(root):
+    locks = _locks(root)
+    with locks.hold(["main"], operation_id="01ONE"):
+        assert locks.try_acquire(["main"]) is None
+        assert locks.last_holder("main").operation_id == "01ONE"
+        assert locks.branch_of_operation("01ONE") == "main"
+        assert ObjectStore.at(root).exists(root / "__locks")
+        with locks.hold(["other"]):
+            pass
+        assert not _other_process_gets(root, "main")
+        assert _other_process_gets(root, "other")
+    assert _other_process_gets(root, "main")
+
+
+def test_descriptors_do_not_pile_up_and_lock_files_stay(root):
+    locks = _locks(root)
+    for n in range(5):
+        with locks.hold([f"b{n}", "main"]):
+            assert len(_open_lock_files()) == 2
+    assert _open_lock_files() == []
+    assert sorted(path.name for path in (root.path / "__locks").iterdir()) == [
+        "b0.lock",
+        "b1.lock",
+        "b2.lock",
+        "b3.lock",
+        "b4.lock",
+        "main.lock",
+    ]
+
+
+def test_several_locks_are_taken_sorted_and_all_or_none(root):
+    locks = _locks(root)
+    with locks.hold(["work", "main", "work"]) as held:
+        assert held.branches == ("main", "work")
+    with locks.hold(["work"]):
+        with pytest.raises(errors.WriterBusy, match="'work'"):
+            locks.hold(["main", "work"], wait=0)
+        assert _other_process_gets(root, "main")
+
+
+@pytest.mark.parametrize("branch", ["review/one", "a%2Fb", "..", "ünï cödé", "x#1"])
+def test_any_branch_name_has_a_lock_of_its_own(root, branch):
+    locks = _locks(root)
+    with locks.hold([branch], operation_id="01X"):
+        assert locks.try_acquire([branch]) is None
+        assert locks.branch_of_operation("01X") == branch
+    assert [path.parent.name for path in root.path.rglob("*.lock")] == ["__locks"]
+
+
+def test_a_graph_that_was_removed_and_made_again_has_new_locks(root):
+    old = _locks(root).hold(["main"])
+    shutil.rmtree(root.path)
+    with _locks(root).hold(["main"], wait=0) as new:
+        new.require()
+        old.release()
+        assert not _other_process_gets(root, "main")
+
+
+def test_earlier_operations_stay_readable_for_a_while(root):
+    locks = _locks(root)
+    for n in range(12):
+        with locks.hold(["main"], operation_id=f"op{n}"):
+            pass
+    holder = locks.last_holder("main")
+    assert holder.operations() == ("op11", "op10", "op9", "op8", "op7", "op6", "op5", "op4", "op3")
+    assert locks.branch_of_operation("op5") == "main"
+    assert locks.branch_of_operation("op0") is None
+    assert locks.last_holder("never") is None
+
+
+def test_a_lock_file_with_damaged_content_still_locks(root):
+    locks = _locks(root)
+    with locks.hold(["main"]):
+        pass
+    (root.path / "__locks" / "main.lock").write_bytes(b'{"owner": {"ho')
+    assert locks.last_holder("main") is None
+    with locks.hold(["main"]) as held:
+        held.require()
+
+
+def test_a_released_lock_is_released_once(root):
+    locks = _locks(root)
+    first = locks.hold(["main"])
+    first.release()
+    with locks.hold(["main"]) as second:
+        first.release()
+        assert not _other_process_gets(root, "main")
+        second.require()
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("", 10.0), ("0", 0.0), (" 2.5 ", 2.5)])
+def test_the_wait_is_a_setting(monkeypatch, text, seconds):
+    monkeypatch.setenv("OMNIGRAPH_LOCK_WAIT", text)
+    assert configured_wait() == seconds
+
+
+@pytest.mark.parametrize("text", ["-1", "soon", "nan", "inf"])
+def test_a_wait_that_is_no_time_is_refused(monkeypatch, root, text):
+    monkeypatch.setenv("OMNIGRAPH_LOCK_WAIT", text)
+    with pytest.raises(errors.BadRequest, match="OMNIGRAPH_LOCK_WAIT"):
+        _locks(root).hold(["main"])

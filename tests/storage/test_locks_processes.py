@@ -1,0 +1,210 @@
+"""Branch locks between real processes that are stopped, killed and forked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from omnigraph import errors
+from omnigraph.storage.location import Location
+from omnigraph.storage.locks import BranchLocks
+from omnigraph.storage.objects import ObjectStore
+
+_WORKER = Path(__file__).with_name("lock_worker.py")
+_LONG = 60.0
+_SHORT = 0.8
+"""The only way to see a lease of another process expire is to wait for it."""
+
+
+class Worker:
+    """A process that takes locks on command."""
+
+    def __init__(self, root: Location, life: int, ttl: float) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(_WORKER), root.uri, str(ttl)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            pass_fds=[life],
+            env={**os.environ, "CHILD_LIFE": str(life)},
+        )
+        self.pid = self._process.pid
+        assert self.answer() == "ready"
+
+    def send(self, command: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(command + "\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def do(self, command: str) -> str:
+        self.send(command)
+        return self.answer()
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+        if number == signal.SIGSTOP:
+            # Wait until it has really stopped.
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def end(self) -> None:
+        self.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+
+@pytest.fixture
+def worker(shared_root) -> Iterator[Callable[..., Worker]]:
+    """Starts workers; they and their children end with the test."""
+    life, end_of_life = os.pipe()
+    started: list[Worker] = []
+
+    def start(ttl: float = _LONG) -> Worker:
+        started.append(Worker(shared_root, life, ttl))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.end()
+    os.close(end_of_life)
+    os.close(life)
+
+
+@pytest.fixture
+def locks(shared_root) -> BranchLocks:
+    return BranchLocks(ObjectStore.at(shared_root), shared_root, ttl=_LONG)
+
+
+def test_a_busy_branch_names_its_writer_and_the_operation(worker, locks):
+    owner = worker()
+    assert owner.do("hold 0 main") == "done"
+    with pytest.raises(errors.WriterBusy) as busy:
+        locks.hold(["main"], wait=0)
+    assert f"process {owner.pid} on " in busy.value.owner
+    assert busy.value.operation_id == f"op-{owner.pid}"
+    assert busy.value.branch == "main"
+    assert locks.try_acquire(["main"]) is None
+    with locks.hold(["work"], wait=0):
+        pass
+    assert owner.do("release") == "done"
+    with locks.hold(["main"], wait=0) as held:
+        held.require()
+        assert owner.do("hold 0 main") == "writer_busy"
+
+
+def test_a_killed_writer_loses_its_lock(worker, locks):
+    owner = worker(_SHORT)
+    assert owner.do("hold 0 main") == "done"
+    owner.kill()
+    with locks.hold(["main"], wait=30) as held:
+        held.require()
+
+
+def test_a_waiting_process_gets_the_lock_when_it_is_given_back(worker, locks):
+    owner, waiter = worker(), worker()
+    assert owner.do("hold 0 main") == "done"
+    waiter.send("hold 60 main")
+    assert owner.do("release") == "done"
+    assert waiter.answer() == "done"
+    assert waiter.do("require") == "done"
+
+
+def test_a_forked_child_has_no_lock_and_takes_none_away(worker, locks):
+    owner = worker()
+    assert owner.do("hold 0 main") == "done"
+    child, state = owner.do("fork").split()
+    assert state == "none"
+    os.kill(int(child), signal.SIGKILL)
+    assert locks.try_acquire(["main"]) is None
+    assert owner.do("require") == "done"
+
+
+def test_a_forked_child_does_not_keep_the_lock_of_its_dead_parent(worker, locks):
+    owner = worker(_SHORT)
+    assert owner.do("hold 0 main") == "done"
+    child, _ = owner.do("fork").split()
+    owner.kill()
+    with locks.hold(["main"], wait=30) as held:
+        held.require()
+        os.kill(int(child), 0)
+
+
+def test_no_increment_under_the_lock_is_lost(worker, shared_root):
+    store = ObjectStore.at(shared_root)
+    store.write_text(shared_root / "number", "0")
+    counters = [worker() for _ in range(3)]
+    for counter in counters:
+        counter.send("count 10")
+    assert [counter.answer() for counter in counters] == ["done"] * 3
+    assert store.read_text(shared_root / "number") == "30"
+
+
+@pytest.mark.parametrize("shared_root", ["folder"], indirect=True)
+def test_a_forked_child_can_take_the_lock_after_its_parent(worker):
+    owner = worker()
+    assert owner.do("hold 0 main") == "done"
+    assert owner.do("fork-and-hold") == "writer_busy held"
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("shared_root", ["s3"], indirect=True)
+def test_a_child_forked_after_a_bucket_was_used_is_told_so(worker):
+    owner = worker()
+    assert owner.do("hold 0 main") == "done"
+    assert owner.do("fork-and-hold") == "storage_failure storage_failure"
+
+
+@pytest.mark.parametrize("shared_root", ["folder"], indirect=True)
+def test_a_lock_on_a_file_that_was_replaced_is_no_lock(worker, locks, shared_root):
+    owner = worker()
+    assert owner.do("hold 0 main") == "done"
+
+    def make_the_graph_anew(seconds: float) -> None:
+        shutil.rmtree(shared_root.path)
+        locks.hold(["main"], wait=0).release()
+        owner.kill()
+
+    waiter = BranchLocks(ObjectStore.at(shared_root), shared_root, pause=make_the_graph_anew)
+    with pytest.raises(errors.ReadSetChanged, match="lock file"):
+        waiter.hold(["main"], wait=60)
+
+
+@pytest.mark.parametrize("shared_root", ["folder"], indirect=True)
+def test_a_stopped_writer_keeps_a_lock_of_the_kernel(worker, locks):
+    owner = worker()
+    assert owner.do("hold 0 main") == "done"
+    owner.signal(signal.SIGSTOP)
+    with pytest.raises(errors.WriterBusy):
+        locks.hold(["main"], wait=0.5)
+    owner.signal(signal.SIGCONT)
+    assert owner.do("require") == "done"
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("shared_root", ["s3"], indirect=True)
+def test_a_writer_stopped_beyond_its_lease_finds_it_lost(worker, locks):
+    owner = worker(_SHORT)
+    assert owner.do("hold 0 main") == "done"
+    owner.signal(signal.SIGSTOP)
+    with locks.hold(["main"], wait=30) as held:
+        owner.signal(signal.SIGCONT)
+        assert owner.do("require") == "read_set_conflict"
+        assert owner.do("release") == "done"
+        assert owner.do("hold 0 main") == "writer_busy"
+        held.require()
+    assert owner.do("hold 10 main") == "done"

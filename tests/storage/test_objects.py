@@ -1,0 +1,251 @@
+"""The contract of control objects, the same in a folder, in memory and in a bucket."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from omnigraph import errors
+from omnigraph.storage.failures import FailureKind
+from omnigraph.storage.objects import Call, ObjectStore, Recorder
+
+
+def _names(store, at) -> list[str]:
+    return sorted(found.name for found in store.list_dir(at))
+
+
+def test_text_written_is_text_read(place):
+    at = place.root / "a" / "b.json"
+    place.store.write_text(at, "Grüße\r\n\0 ✓")
+    assert place.store.read_text(at) == "Grüße\r\n\0 ✓"
+    place.store.write_text(at, "")
+    assert place.store.read_text(at) == ""
+
+
+def test_a_missing_object_is_a_typed_not_found(place):
+    at = place.root / "absent.json"
+    with pytest.raises(errors.StorageFailure, match="does not exist") as failure:
+        place.store.read_text(at)
+    assert failure.value.kind == FailureKind.NOT_FOUND
+    assert failure.value.uri == at.uri
+    assert place.store.read_text_if_exists(at) is None
+    assert place.store.read_text_versioned(at) is None
+
+
+def test_a_prefix_is_not_an_object(place):
+    place.store.write_text(place.root / "sub" / "x.json", "x")
+    assert place.store.read_text_if_exists(place.root / "sub") is None
+    place.store.delete(place.root / "sub")
+    assert place.store.read_text(place.root / "sub" / "x.json") == "x"
+
+
+def test_below_an_object_there_is_nothing(place):
+    place.store.write_text(place.root / "x.json", "x")
+    below = place.root / "x.json" / "y"
+    assert place.store.read_text_if_exists(below) is None
+    assert not place.store.exists(below)
+    assert place.store.list_dir(place.root / "x.json") == []
+    place.store.delete(below)
+    place.store.delete_prefix(place.root / "x.json")
+    assert place.store.read_text(place.root / "x.json") == "x"
+
+
+def test_text_that_is_not_utf8_is_a_typed_failure(place):
+    at = place.root / "x.json"
+    place.store._put(at, b"ok \xff")
+    with pytest.raises(errors.StorageFailure, match=r"not UTF-8 text: .* at byte 3") as failure:
+        place.store.read_text(at)
+    assert failure.value.kind == FailureKind.PERMANENT
+    with pytest.raises(errors.InvalidValue, match="not valid Unicode"):
+        place.store.write_text(at, "\ud800")
+
+
+def test_only_the_first_create_succeeds(place):
+    at = place.root / "claim.json"
+    assert place.store.write_text_if_absent(at, "first") is True
+    assert place.store.write_text_if_absent(at, "second") is False
+    assert place.store.read_text(at) == "first"
+    place.store.delete(at)
+    assert place.store.write_text_if_absent(at, "third") is True
+
+
+def test_exactly_one_thread_creates_an_object_and_losers_read_it_whole(place):
+    at = place.root / "claim.json"
+    start = threading.Barrier(8)
+
+    def race(n: int) -> tuple[bool, str]:
+        start.wait()
+        won = place.store.write_text_if_absent(at, str(n) * 5000)
+        return won, place.store.read_text(at)
+
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = list(pool.map(race, range(8)))
+    winners = [n for n, (won, _) in enumerate(outcomes) if won]
+    assert len(winners) == 1
+    assert {text for _, text in outcomes} == {str(winners[0]) * 5000}
+
+
+def test_a_replacement_needs_the_current_token(place):
+    at = place.root / "lease.json"
+    first = place.store.create_text(at, "one")
+    assert first is not None
+    second = place.store.write_text_if_match(at, "two", first)
+    assert second is not None
+    assert place.store.write_text_if_match(at, "late", first) is None
+    found = place.store.read_text_versioned(at)
+    assert (found.text, found.token) == ("two", second)
+    place.store.delete(at)
+    assert place.store.write_text_if_match(at, "revived", second) is None
+    assert not place.store.exists(at)
+
+
+def test_times_of_one_store_do_not_run_backwards(place):
+    place.store.write_text(place.root / "a", "1")
+    place.store.write_text(place.root / "b", "2")
+    earlier = place.store.read_text_versioned(place.root / "a").modified
+    later = place.store.read_text_versioned(place.root / "b").modified
+    assert 1.5e9 < earlier <= later
+
+
+def test_exists_means_an_object_or_something_below(place):
+    assert not place.store.exists(place.root)
+    place.store.write_text(place.root / "deep" / "er" / "x.json", "x")
+    assert place.store.exists(place.root)
+    assert place.store.exists(place.root / "deep")
+    assert place.store.exists(place.root / "deep" / "er" / "x.json")
+    assert not place.store.exists(place.root / "dee")
+    place.store.delete(place.root / "deep" / "er" / "x.json")
+    assert not place.store.exists(place.root / "deep")
+
+
+def test_listing_is_direct_files_of_exactly_this_folder(place):
+    for name in ("a.json", "b c.json", "größe.json", "100%25.json", "+.json", "x#y", "#1x"):
+        place.store.write_text(place.root / "__recovery" / name, name)
+    place.store.write_text(place.root / "__recovery" / "below" / "no.json", "no")
+    place.store.write_text(place.root / "__recovery_log" / "no.json", "no")
+    place.store.write_text(place.root / "__recovery.json", "no")
+    found = place.store.list_dir(place.root / "__recovery")
+    assert sorted(at.name for at in found) == sorted(
+        ["a.json", "b c.json", "größe.json", "100%25.json", "+.json", "x#y", "#1x"]
+    )
+    for at in found:
+        assert at.uri == f"{place.root.uri}/__recovery/{at.name}"
+        assert place.store.read_text(at) == at.name
+
+
+def test_listing_where_nothing_is_gives_an_empty_list(place):
+    assert place.store.list_dir(place.root / "nothing") == []
+
+
+def test_rename_replaces_the_target(place):
+    place.store.write_text(place.root / "x.staging", "new")
+    place.store.write_text(place.root / "x", "old")
+    place.store.rename_text(place.root / "x.staging", place.root / "x")
+    assert place.store.read_text(place.root / "x") == "new"
+    assert _names(place.store, place.root) == ["x"]
+    place.store.rename_text(place.root / "x", place.root / "elsewhere" / "y")
+    assert place.store.read_text(place.root / "elsewhere" / "y") == "new"
+    with pytest.raises(errors.StorageFailure) as failure:
+        place.store.rename_text(place.root / "x", place.root / "z")
+    assert failure.value.kind == FailureKind.NOT_FOUND
+
+
+def test_delete_twice_is_fine(place):
+    place.store.write_text(place.root / "x", "x")
+    place.store.delete(place.root / "x")
+    place.store.delete(place.root / "x")
+    assert not place.store.exists(place.root / "x")
+
+
+def test_delete_prefix_takes_all_below_and_no_sibling(place):
+    for name in ("tree/a", "tree/b/c", "tree/b/d/e"):
+        place.store.write_text(place.root / name, name)
+    place.store.write_text(place.root / "tree-2" / "a", "stays")
+    place.store.write_text(place.root / "tree.json", "stays")
+    place.store.delete_prefix(place.root / "tree")
+    place.store.delete_prefix(place.root / "tree")
+    assert not place.store.exists(place.root / "tree")
+    assert place.store.exists(place.root / "tree-2" / "a")
+    assert place.store.exists(place.root / "tree.json")
+
+
+@pytest.mark.parametrize("name", ["x#1", "x.json#0042"])
+def test_temporary_names_cannot_be_addressed(place, name):
+    at = place.root / name
+    for call in (
+        lambda: place.store.read_text(at),
+        lambda: place.store.write_text(at, ""),
+        lambda: place.store.write_text_if_absent(at, ""),
+        lambda: place.store.delete(at),
+        lambda: place.store.rename_text(place.root / "x", at),
+        lambda: place.store.exists(at),
+    ):
+        with pytest.raises(errors.InvalidName, match="temporary name"):
+            call()
+
+
+def test_residue_of_a_cut_write_is_invisible(place):
+    place.store._put(place.root / "__recovery" / "01.json#77", b'{"half')
+    assert place.store.list_dir(place.root / "__recovery") == []
+
+
+def test_an_address_outside_the_store_is_refused(place, tmp_path):
+    from omnigraph.storage.location import Location
+
+    elsewhere = Location.parse("s3://another-bucket/x")
+    with pytest.raises(errors.InvalidName):
+        place.store.read_text(elsewhere)
+
+
+def test_an_observer_hears_each_call_once_and_before_it_happens(place):
+    recorder = Recorder()
+    place.store.observe = recorder
+    at = place.root / "x.json"
+    place.store.write_text_if_absent(at, "1")
+    place.store.read_text_if_exists(at)
+    place.store.list_dir(place.root)
+    assert recorder.calls == (
+        Call("write_text_if_absent", at.uri),
+        Call("read_text_if_exists", at.uri),
+        Call("list_dir", place.root.uri),
+    )
+    assert recorder.counts()["read_text_if_exists"] == 1
+
+    def refuse(op: str, uri: str) -> None:
+        raise errors.InternalError(f"{op} {uri}")
+
+    place.store.observe = refuse
+    with pytest.raises(errors.InternalError, match=r"delete .*x\.json"):
+        place.store.delete(at)
+    place.store.observe = None
+    assert place.store.read_text(at) == "1"
+
+
+def test_a_reader_never_sees_a_part_of_a_replacement(place):
+    at = place.root / "x.json"
+    texts = {letter * 40_000 for letter in "ab"}
+    place.store.write_text(at, "a" * 40_000)
+    done = threading.Event()
+    seen: list[str] = []
+
+    def read() -> None:
+        while not done.is_set():
+            seen.append(place.store.read_text(at))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for n in range(20):
+        place.store.write_text(at, "ab"[n % 2] * 40_000)
+    done.set()
+    reader.join()
+    assert seen
+    assert set(seen) <= texts
+
+
+def test_the_abstract_store_makes_the_right_kind(tmp_path):
+    from omnigraph.storage.folder import FolderStore
+    from omnigraph.storage.location import Location
+
+    assert isinstance(ObjectStore.at(Location.parse(tmp_path)), FolderStore)

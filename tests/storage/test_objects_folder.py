@@ -1,0 +1,217 @@
+"""What only a folder can get wrong: residue, durability, folders in the way, a full disk."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from omnigraph import errors
+from omnigraph.storage.failures import FailureKind, classify
+from omnigraph.storage.location import Location
+from omnigraph.storage.objects import ObjectStore
+
+
+@pytest.fixture
+def root(tmp_path) -> Location:
+    return Location.parse(tmp_path / "g")
+
+
+@pytest.fixture
+def store(root) -> ObjectStore:
+    return ObjectStore.at(root)
+
+
+def _files(root: Location) -> list[str]:
+    return sorted(str(path.relative_to(root.path)) for path in root.path.rglob("*"))
+
+
+def test_an_empty_folder_does_not_exist(store, root):
+    (root.path / "a" / "b").mkdir(parents=True)
+    assert not store.exists(root)
+    (root.path / "a" / "b" / "x.json#123").write_text("residue")
+    assert not store.exists(root)
+    (root.path / "a" / "b" / "x.json").write_text("")
+    assert store.exists(root)
+
+
+def test_a_folder_that_may_not_be_read_is_an_error_not_absence(store, root, monkeypatch):
+    store.write_text(root / "x" / "y", "")
+
+    def scandir(path: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    for call in (store.exists, store.list_dir, store.delete_prefix):
+        with pytest.raises(errors.StorageFailure, match="Permission denied") as failure:
+            call(root / "x")
+        assert failure.value.kind == FailureKind.CONFIGURATION
+        assert "permissions" in failure.value.remedy
+
+
+def test_a_write_is_on_disk_before_it_is_visible(store, root, monkeypatch):
+    order: list[str] = []
+    real_fsync, real_replace, real_link = os.fsync, Path.replace, Path.hardlink_to
+
+    def fsync(descriptor: int) -> None:
+        order.append("folder" if Path(f"/proc/self/fd/{descriptor}").resolve().is_dir() else "file")
+        real_fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "replace", lambda a, b: (order.append("move"), real_replace(a, b))[1])
+    monkeypatch.setattr(Path, "hardlink_to", lambda a, b: (order.append("link"), real_link(a, b))[1])
+    root.path.mkdir()
+    store.write_text(root / "x", "1")
+    store.write_text_if_absent(root / "y", "1")
+    assert order == ["file", "move", "folder", "file", "link", "folder"]
+
+
+@pytest.mark.parametrize("write", ["write_text", "write_text_if_absent"])
+def test_a_full_disk_leaves_the_old_text_and_no_residue(store, root, monkeypatch, write):
+    store.write_text(root / "x", "old")
+
+    def fsync(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(errors.StorageFailure, match="No space left") as failure:
+        getattr(store, write)(root / "x", "new")
+    assert failure.value.kind == FailureKind.TRANSIENT
+    assert "space" in failure.value.remedy
+    monkeypatch.undo()
+    assert store.read_text(root / "x") == "old"
+    assert _files(root) == ["x"]
+
+
+def test_a_folder_in_the_place_of_an_object_is_named(store, root):
+    store.write_text(root / "x" / "y", "")
+    for call in (
+        lambda: store.write_text(root / "x", ""),
+        lambda: store.write_text_if_absent(root / "x", ""),
+        lambda: store.write_text(root / "x" / "y" / "z", ""),
+    ):
+        with pytest.raises(errors.StorageFailure) as failure:
+            call()
+        assert failure.value.kind == FailureKind.PERMANENT
+    assert _files(root) == ["x", "x/y"]
+
+
+def test_a_name_that_is_too_long_is_typed(store, root):
+    with pytest.raises(errors.StorageFailure) as failure:
+        store.write_text(root / ("x" * 300), "")
+    assert failure.value.kind == FailureKind.PERMANENT
+    assert "shorter" in failure.value.remedy
+
+
+def test_a_lock_file_is_not_an_object(store, root):
+    (root.path / "__locks").mkdir(parents=True)
+    (root.path / "__locks" / "main.lock").write_text("")
+    with pytest.raises(errors.InvalidName, match="is a lock"):
+        store.read_text(root / "__locks" / "main.lock")
+    assert [at.name for at in store.list_dir(root / "__locks")] == ["main.lock"]
+
+
+def test_names_nobody_can_address_are_not_listed(store, root):
+    root.path.mkdir()
+    (root.path / "with\nnewline").write_text("")
+    (root.path / "fine").write_text("")
+    Path(os.fsdecode(os.fsencode(root.path) + b"/\xff\xfe")).write_text("")
+    assert [at.name for at in store.list_dir(root)] == ["fine"]
+
+
+def test_a_link_below_a_prefix_is_removed_but_not_followed(store, root, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "kept").write_text("")
+    store.write_text(root / "tree" / "x", "")
+    (root.path / "tree" / "link").symlink_to(tmp_path / "elsewhere")
+    store.delete_prefix(root / "tree")
+    assert not store.exists(root / "tree")
+    assert (tmp_path / "elsewhere" / "kept").exists()
+
+
+_RACER = """
+import sys
+from omnigraph.storage.location import Location
+from omnigraph.storage.objects import ObjectStore
+root = Location.parse(sys.argv[1])
+store = ObjectStore.at(root)
+print("ready", flush=True)
+sys.stdin.readline()
+for n in range(20):
+    print(int(store.write_text_if_absent(root / f"{n}.json", sys.argv[2])), end=" ")
+print(flush=True)
+"""
+
+
+def test_exactly_one_process_creates_each_object(shared_root):
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _RACER, shared_root.uri, str(n)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for n in range(4)
+    ]
+    for racer in racers:
+        assert racer.stdout.readline() == "ready\n"
+    for racer in racers:
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    wins = [racer.communicate()[0].split() for racer in racers]
+    store = ObjectStore.at(shared_root)
+    for n in range(20):
+        winners = [racer for racer in range(4) if wins[racer][n] == "1"]
+        assert len(winners) == 1, wins
+        assert store.read_text(shared_root / f"{n}.json") == str(winners[0])
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.ENOENT, FailureKind.NOT_FOUND),
+        (errno.EACCES, FailureKind.CONFIGURATION),
+        (errno.EROFS, FailureKind.CONFIGURATION),
+        (errno.ENOLCK, FailureKind.CONFIGURATION),
+        (errno.EDQUOT, FailureKind.TRANSIENT),
+        (errno.EMFILE, FailureKind.TRANSIENT),
+        (errno.EIO, FailureKind.PERMANENT),
+        (errno.ECHILD, FailureKind.UNKNOWN),
+    ],
+)
+def test_each_error_of_the_system_has_its_class(number, kind):
+    assert classify(OSError(number, os.strerror(number)))[0] is kind
+
+
+@pytest.mark.s3
+def test_a_store_that_does_not_answer_is_transient(s3_root, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(errors.StorageFailure) as failure:
+        ObjectStore.at(s3_root).read_text_if_exists(s3_root / "x")
+    assert failure.value.kind == FailureKind.TRANSIENT
+    assert "reached" in failure.value.remedy
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda store, at: store.read_text_if_exists(at),
+        lambda store, at: store.exists(at),
+        lambda store, at: store.list_dir(at),
+        lambda store, at: store.write_text_if_match(at, "x", '"token"'),
+        lambda store, at: store.write_text_if_absent(at, "x"),
+        lambda store, at: store.delete(at),
+        lambda store, at: store.delete_prefix(at),
+        lambda store, at: store.rename_text(at, at / "y"),
+    ],
+)
+def test_a_missing_bucket_is_not_an_absent_object(s3_root, call):
+    at = Location.parse("s3://no-such-bucket/x")
+    with pytest.raises(errors.StorageFailure, match="NoSuchBucket") as failure:
+        call(ObjectStore.at(at), at)
+    assert failure.value.kind == FailureKind.CONFIGURATION

@@ -1,0 +1,95 @@
+"""A store that cannot be written to safely is refused, by name, before anything is written."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from omnigraph import errors
+from omnigraph.storage.location import Location
+from omnigraph.storage.objects import ObjectStore, Recorder
+from omnigraph.storage.probe import probe
+
+
+def _refusal(root: Location) -> errors.StorageFailure:
+    with pytest.raises(errors.StorageFailure) as failure:
+        probe(ObjectStore.at(root), root)
+    assert failure.value.kind == "Configuration"
+    assert failure.value.uri is not None
+    assert failure.value.uri.startswith(root.uri)
+    return failure.value
+
+
+def test_a_good_store_passes_once_and_nothing_is_left(place):
+    recorder = Recorder()
+    place.store.observe = recorder
+    probe(place.store, place.root)
+    assert sum(recorder.counts().values()) == 6
+    probe(place.store, place.root)
+    assert sum(recorder.counts().values()) == 6
+    assert not place.store.exists(place.root)
+
+
+def test_a_folder_is_left_exactly_as_it_was(tmp_path):
+    (tmp_path / "kept").mkdir()
+    for root in (tmp_path / "kept", tmp_path / "new" / "graph"):
+        probe(ObjectStore.at(Location.parse(root)), Location.parse(root))
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == ["kept"]
+
+
+def test_two_names_of_one_folder_are_one_root(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    recorder = Recorder()
+    for name in ("real", "link"):
+        probe(ObjectStore.at(Location.parse(tmp_path / name), recorder), Location.parse(tmp_path / name))
+    assert recorder.counts()["delete"] == 1
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize(
+    ("faulty_s3_root", "found"),
+    [
+        (["If-None-Match", "If-Match"], "`If-None-Match: *` replaced an existing object"),
+        (["If-Match"], "`If-Match` and an old ETag replaced the object"),
+    ],
+    indirect=["faulty_s3_root"],
+)
+def test_a_server_that_ignores_conditions_is_refused(faulty_s3_root, found):
+    refusal = _refusal(faulty_s3_root)
+    assert found in refusal.message
+    assert "conditional puts" in refusal.remedy
+    assert not ObjectStore.at(faulty_s3_root).exists(faulty_s3_root)
+    _refusal(faulty_s3_root)
+
+
+def test_a_file_system_without_hard_links_is_refused(tmp_path, monkeypatch):
+    def link(self: Path, target: Path) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(Path, "hardlink_to", link)
+    refusal = _refusal(Location.parse(tmp_path / "g"))
+    assert "hard link" in refusal.message
+    assert "hard links" in refusal.remedy
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_system_without_record_locks_is_refused(tmp_path, monkeypatch):
+    def lockf(*arguments: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "lockf", lockf)
+    refusal = _refusal(Location.parse(tmp_path / "g"))
+    assert "record locks" in refusal.message
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.s3
+def test_a_missing_bucket_is_named(s3_root):
+    refusal = _refusal(Location.parse("s3://no-such-bucket/g"))
+    assert "NoSuchBucket" in refusal.message
+    assert "bucket" in refusal.remedy

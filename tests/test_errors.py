@@ -1,0 +1,91 @@
+"""Errors keep their facts, wherever they go."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from omnigraph.diagnostics import Diagnostic
+from omnigraph.errors import (
+    BranchNotFound,
+    KeyConflict,
+    MergeConflicts,
+    OmnigraphError,
+    ParseError,
+    PreconditionFailed,
+    ResourceLimitExceeded,
+    TableVersionConflict,
+    UnsupportedSchemaChange,
+    WriterBusy,
+)
+
+PLACE = Diagnostic("bad", 2, 3, 10, 12, "a\tb c", 2, code="T7", help="do this", source_name="x.gq")
+
+SAMPLES = [
+    BranchNotFound("work"),
+    KeyConflict("node", "Person", "ada"),
+    KeyConflict("edge", "Knows", None),
+    MergeConflicts("a", "b", ["one", "two", "three", "four", "five"]),
+    ParseError([PLACE]),
+    PreconditionFailed("main", expected="01A", actual=None),
+    ResourceLimitExceeded("keyed entities for node:Log", limit=8192, actual=8193),
+    TableVersionConflict("node:Person", expected=7, actual=9),
+    UnsupportedSchemaChange("changing it", entity="node:P", change_code="OG-MF-106"),
+    WriterBusy("main", owner="host/1", waited=1.25),
+]
+
+
+@pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)
+def test_an_error_survives_the_way_to_another_process(error: OmnigraphError) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    assert copy.to_json() == error.to_json()
+
+
+def test_messages_use_the_users_own_names() -> None:
+    assert str(BranchNotFound("work")) == "branch 'work' not found"
+    assert str(KeyConflict("node", "Person", "ada")) == "node type 'Person' already has id 'ada'"
+    assert str(KeyConflict("node", "Person", None)) == "node type 'Person' already has this id"
+    assert str(PreconditionFailed("main", expected="01A", actual=None)).endswith("but current is <absent>")
+    assert str(SAMPLES[6]) == (
+        "resource limit exceeded for keyed entities for node:Log: actual 8193, limit 8192"
+    )
+
+
+def test_many_merge_conflicts_are_previewed() -> None:
+    assert str(SAMPLES[3]).endswith("one; two; three; and 2 more")
+
+
+def test_json_carries_code_remedy_and_facts() -> None:
+    body = TableVersionConflict("node:Person", expected=7, actual=9).to_json()
+    assert body["code"] == "manifest_conflict"
+    assert body["retryable"] is True
+    assert body["remedy"]
+    assert body["data"] == {"table_key": "node:Person", "expected": 7, "actual": 9}
+
+
+def test_a_diagnostic_is_drawn_with_its_place_underlined() -> None:
+    assert PLACE.render().splitlines() == [
+        "error[T7]: bad",
+        " --> x.gq:2:3",
+        "  |",
+        "2 | a b c",
+        "  |   ^^",
+        "  = help: do this",
+    ]
+
+
+def test_a_long_line_is_shown_around_the_place() -> None:
+    line = "x" * 5000 + "HERE" + "y" * 5000
+    shown = Diagnostic("bad", 1, 5001, 5000, 5004, line, 4).render().splitlines()
+    text, marks = shown[3], shown[4]
+    assert len(text) < 200
+    assert text[marks.index("^") : marks.rindex("^") + 1] == "HERE"
+
+
+def test_unprintable_characters_are_not_sent_to_a_terminal() -> None:
+    shown = Diagnostic("bad", 1, 1, 0, 1, "\x1b[31m\x07red", 1).render()
+    assert "\x1b" not in shown
+    assert "\x07" not in shown

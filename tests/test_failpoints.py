@@ -1,0 +1,161 @@
+"""Points where tests make things fail: only named ones, each with a place in the code."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omnigraph import errors, failpoints
+
+_SOURCE = Path(failpoints.__file__).parent
+_CONSTANTS = {
+    name: value
+    for name, value in vars(failpoints).items()
+    if isinstance(value, str) and value in failpoints.NAMES
+}
+
+
+def _reach_arguments() -> Iterator[tuple[str, ast.expr]]:
+    for file in sorted(_SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if (
+                isinstance(node, ast.Call)
+                and _last_name(node.func) == "reach"
+                and file.name != "failpoints.py"
+            ):
+                yield f"{file.relative_to(_SOURCE)}:{node.lineno}", node.args[0]
+
+
+def _last_name(node: ast.expr) -> str | None:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return None
+
+
+def test_every_point_has_a_place_in_the_code():
+    placed = {_last_name(argument) for _, argument in _reach_arguments()}
+    assert sorted(set(_CONSTANTS) - placed) == [], "these points are in the catalogue but nowhere in the code"
+
+
+def test_the_code_names_points_by_their_constants_only():
+    assert [place for place, argument in _reach_arguments() if _last_name(argument) not in _CONSTANTS] == []
+
+
+def test_each_constant_is_spelled_like_its_point():
+    assert len(_CONSTANTS) == len(failpoints.NAMES)
+    for constant, value in _CONSTANTS.items():
+        assert constant == value.upper().replace(".", "_")
+
+
+def test_an_armed_point_acts_and_a_disarmed_one_does_not():
+    name = failpoints.FORK_BEFORE_RECLAIM
+    reached: list[str] = []
+    failpoints.reach(name)
+    with failpoints.armed(name, lambda: reached.append(name)):
+        failpoints.reach(name)
+        failpoints.reach(failpoints.FORK_BEFORE_CLASSIFY)
+        failpoints.reach(name)
+    failpoints.reach(name)
+    assert reached == [name, name]
+
+
+def test_an_error_leaves_the_point_disarmed():
+    name = failpoints.FORK_BEFORE_RECLAIM
+    with (
+        pytest.raises(errors.InternalError, match=r"injected failure at 'fork\.before_reclaim'"),
+        failpoints.armed(name, failpoints.error(name)),
+    ):
+        failpoints.reach(name)
+    failpoints.reach(name)
+
+
+def test_an_action_can_be_limited_to_the_first_arrival():
+    name = failpoints.FORK_BEFORE_RECLAIM
+    with failpoints.armed(name, failpoints.once(failpoints.error(name))):
+        with pytest.raises(errors.InternalError):
+            failpoints.reach(name)
+        failpoints.reach(name)
+
+
+def test_a_paused_thread_stands_at_the_point_until_resumed():
+    pause = failpoints.Pause()
+    passed = threading.Event()
+
+    def work() -> None:
+        failpoints.reach(failpoints.CLASSIFY_FRESH_READ)
+        passed.set()
+
+    with failpoints.armed(failpoints.CLASSIFY_FRESH_READ, pause):
+        worker = threading.Thread(target=work)
+        worker.start()
+        pause.wait_until_reached()
+        assert not passed.is_set()
+        pause.resume()
+        worker.join()
+    assert passed.is_set()
+
+
+def test_unknown_and_doubly_armed_points_are_refused():
+    with (
+        pytest.raises(errors.BadRequest, match=r"no failpoint 'fork\.nowhere'"),
+        failpoints.armed("fork.nowhere", lambda: None),
+    ):
+        pass
+    name = failpoints.FORK_BEFORE_RECLAIM
+    with (
+        failpoints.armed(name, lambda: None),
+        pytest.raises(errors.BadRequest, match="armed already"),
+        failpoints.armed(name, lambda: None),
+    ):
+        pass
+
+
+_CHILD = """
+import atexit, sys
+from omnigraph import failpoints
+atexit.register(print, "tidied up")
+failpoints.reach(failpoints.FORK_BEFORE_CLASSIFY)
+print("passed the first", flush=True)
+try:
+    failpoints.reach(failpoints.FORK_BEFORE_RECLAIM)
+finally:
+    print("finally", flush=True)
+"""
+
+
+def _child(setting: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", _CHILD],
+        env={**os.environ, failpoints.SETTING: setting},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_child_process_ends_at_once_at_the_point_its_environment_names():
+    child = _child("fork.before_reclaim=exit")
+    assert (child.returncode, child.stdout) == (failpoints.EXIT_STATUS, "passed the first\n")
+
+
+def test_a_child_process_fails_at_the_point_its_environment_names():
+    child = _child(" fork.before_reclaim = error ; classify.fresh_read=exit;")
+    assert child.stdout == "passed the first\nfinally\ntidied up\n"
+    assert "injected failure at 'fork.before_reclaim'" in child.stderr
+
+
+@pytest.mark.parametrize(
+    "setting", ["fork.nowhere=exit", "fork.before_reclaim=explode", "fork.before_reclaim"]
+)
+def test_a_setting_that_means_nothing_is_refused(setting):
+    child = _child(setting)
+    assert child.returncode == 1
+    assert "BadRequest" in child.stderr
