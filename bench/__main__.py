@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.measure import Result
 
-BENCHMARKS = {"branches": "bench.branches", "compile": "bench.compile"}
+BENCHMARKS = {"branches": "bench.branches", "compile": "bench.compile", "publish": "bench.publish"}
 """Name to module; a module has `run(*, short)`."""
 
 RESULTS = Path(__file__).parent / "results"

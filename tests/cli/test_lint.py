@@ -81,7 +81,8 @@ def test_a_file_that_does_not_parse_is_one_finding(
 def test_unreadable_bytes_have_a_place(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], data: bytes, message: str
 ) -> None:
-    assert _lint(tmp_path, data) == 1
-    shown = capsys.readouterr()
-    assert message in shown.err
-    assert "q.gq:1:" in shown.err
+    assert _lint(tmp_path, data, "--json") == 1
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert finding["code"] == "Q000"
+    assert message in finding["message"]
+    assert finding["diagnostics"][0]["line"] == 1

@@ -57,9 +57,7 @@ def bare_publish(
 ) -> Publication:
     """A commit that only says that tables have new versions."""
     changed = tuple(TableVersion(key, version, owner, rows) for key, version in (versions or {}).items())
-    return publish(
-        coordinator, Changes(versions=changed), Lineage(coordinator.root.new_id(), actor=actor)
-    )
+    return publish(coordinator, Changes(versions=changed), Lineage(coordinator.root.new_id(), actor=actor))
 
 
 def add_branch(graph: OpenGraph, name: str, source: str = MAIN) -> Coordinator:
@@ -119,7 +117,9 @@ def tree(folder: Path) -> dict[str, bytes | None]:
     }
 
 
-def run(code: str, *arguments: str, user: int | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    code: str, *arguments: str, user: int | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """A Python process with this code, to its end."""
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],

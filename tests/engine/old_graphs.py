@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import urllib.request
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,9 @@ import lance
 import pyarrow as pa
 
 from omnigraph.engine.lineage import Commit
-from omnigraph.engine.manifest import Entry
+from omnigraph.engine.manifest import MAIN, Entry
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.root import Root
 from omnigraph.storage.location import Location
 
 STAMP = "omnigraph:internal_schema_version"
@@ -255,6 +258,43 @@ def story(root: Location, form: int, *, stable_row_ids: bool = True) -> OldGraph
         graph.branch("__run__02", from_="__run__01")
         graph.branch("__run__03")
     return graph
+
+
+def small_graph(at: Location) -> OldGraph:
+    """A graph of the first form with one branch, two actors and a leftover."""
+    old = OldGraph(at, 1)
+    old.commit(actor="ann")
+    old.branch("work")
+    old.commit("work", actor="bob")
+    old.branch("__run__01")
+    return old
+
+
+def stored_stamp(old: OldGraph, branch: str | None = None) -> str | None:
+    """The stamp as anyone reads it."""
+    found = (old.stored("__manifest", branch).schema.metadata or {}).get(STAMP.encode())
+    return None if found is None else found.decode()
+
+
+def kinds(rows: pa.Table) -> Counter[str]:
+    """How many manifest rows there are of each kind."""
+    return Counter(rows.column("object_type").to_pylist())
+
+
+def require_migrated(old: OldGraph, branch: str = MAIN) -> None:
+    """The stored rows are complete, once each, and stamped."""
+    fork = None if branch == MAIN else branch
+    manifest = old.stored("__manifest", fork)
+    assert stored_stamp(old, fork) == "4"
+    assert manifest.schema.field("object_id").metadata == {b"lance-schema:unenforced-primary-key": b"true"}
+    ids = manifest.to_table().column("object_id").to_pylist()
+    assert len(ids) == len(set(ids))
+    assert set(old.history(branch)) <= set(ids)
+
+
+def opened(at: Location, *, read_only: bool = False) -> OpenGraph:
+    """The graph at a place, through handles of its own."""
+    return OpenGraph.open(Root.at(at), read_only=read_only)
 
 
 def _table_row(entry: Entry) -> dict[str, Any]:

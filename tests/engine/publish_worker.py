@@ -55,7 +55,9 @@ def main() -> None:
     for _ in range(int(count)):
         lineage = Lineage(root.new_id())
         locked = "lock" in options
-        done.append(under_lock(coordinator, lineage) if locked else by_swap_alone(coordinator, lineage, refused))
+        done.append(
+            under_lock(coordinator, lineage) if locked else by_swap_alone(coordinator, lineage, refused)
+        )
     print(" ".join(done))
     print(dict(refused), flush=True)
 

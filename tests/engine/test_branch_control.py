@@ -317,6 +317,19 @@ def test_deleting_removes_the_branch_and_its_own_tables_only(anywhere: OpenGraph
             handle.load("w/one")
 
 
+def test_nothing_is_kept_of_a_deleted_branch(graph: OpenGraph) -> None:
+    create_branch(graph, "work")
+    write_people(graph, "work", "ann")
+    coordinator, entry = graph.coordinator("work"), graph.load("work").state.entries()[PERSON]
+    at = graph.root.layout.table(entry.path)
+    life = graph.root.forks.identity(at, "work")
+    graph.root.tables.open(at, entry.version, branch="work", identity=life)
+    delete_branch(graph, "work")
+    assert graph.coordinator("work") is not coordinator
+    with pytest.raises(errors.StorageFailure):
+        graph.root.tables.open(at, entry.version, branch="work", identity=life)
+
+
 def test_what_cannot_be_deleted_is_told_why(graph: OpenGraph) -> None:
     create_branch(graph, "work")
     with pytest.raises(errors.BranchNotFound):

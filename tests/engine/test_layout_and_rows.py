@@ -175,6 +175,10 @@ def test_a_publish_adds_exactly_its_rows_and_rewrites_the_head(root: Root) -> No
         dropped={TEAM: 1},
     )
     commit = "01TEST99999999999999999999"
+    metadata = (
+        f'{{"parent_commit_id":"{GENESIS}","merged_parent_commit_id":"01TESTOTHER",'
+        f'"actor_id":"zoë \\"z\\"","created_at":{NOON + 1}}}'
+    )
     publish(coordinator, changes, Lineage(commit, actor='zoë "z"', merged_parent="01TESTOTHER"))
     new = [
         table_row("node:Näme", "nodes/fedcba9876543210"),
@@ -185,8 +189,7 @@ def test_a_publish_adds_exactly_its_rows_and_rewrites_the_head(root: Root) -> No
             commit,
             "graph_commit",
             None,
-            f'{{"parent_commit_id":"{GENESIS}","merged_parent_commit_id":"01TESTOTHER",'
-            f'"actor_id":"zoë \\"z\\"","created_at":{NOON + 1}}}',
+            metadata,
             None,
             "",
             3,
@@ -215,9 +218,7 @@ def test_rows_of_a_branch_name_it_and_its_forks(root: Root) -> None:
     own = [
         version_row(PERSON, 2, file, "team/work", 3),
         (done.commit.id, "graph_commit", None, metadata, None, "", 3, "team/work", None),
-        head_row(
-            "team/work", f'{{"head_commit_id":"{done.commit.id}","parent_commit_id":"{GENESIS}"}}'
-        ),
+        head_row("team/work", f'{{"head_commit_id":"{done.commit.id}","parent_commit_id":"{GENESIS}"}}'),
     ]
     assert stored(root, "team/work") == sorted([*inherited, *own])
     assert stored(root) == inherited
@@ -225,7 +226,7 @@ def test_rows_of_a_branch_name_it_and_its_forks(root: Root) -> None:
 
 def test_rows_of_kinds_nobody_knows_are_skipped_and_kept(root: Root) -> None:
     known = OpenGraph.open(root).load("main").state
-    strange = {name: None for name in COLUMNS} | {
+    strange = dict.fromkeys(COLUMNS) | {
         "object_id": "graph_tag:v1",
         "object_type": "graph_tag",
         "metadata": "not even json",

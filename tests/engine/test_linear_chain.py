@@ -103,7 +103,8 @@ def test_processes_on_a_bucket_under_the_lease_lose_nothing(s3_root: Location) -
 @pytest.mark.s3
 def test_processes_on_a_bucket_without_the_lease_lose_nothing_either(s3_root: Location) -> None:
     new_graph(s3_root)
-    workers, each = (8, 50) if TORTURE else (3, 3)
+    # Nobody compacts here, and every attempt reads every fragment: more would only take longer.
+    workers, each = (8, 10) if TORTURE else (3, 3)
     require_all(s3_root, race(s3_root, workers, each), workers * each)
 
 
@@ -120,13 +121,13 @@ def test_threads_without_the_lock_make_one_chain(folder: Location, writers: int,
         own = graph if shared else OpenGraph.open(Root.at(folder))
         coordinator = own.coordinator("main")
         start.wait()
-        return [patiently(coordinator, f"{number}-{step}") for step in range(4)]
+        return [patiently(coordinator, f"{number}-{step}") for step in range(3)]
 
     with ThreadPoolExecutor(writers) as pool:
         made = [commit for done in pool.map(write, range(writers)) for commit in done]
     state = graph.load("main").state
     require_linear(state.commits.values(), made)
-    assert len(made) == writers * 4
+    assert len(made) == writers * 3
     assert state == Coordinator(Root.at(folder), "main").load().state
 
 
@@ -146,7 +147,10 @@ def test_two_branches_grow_apart_at_the_same_time(graph: OpenGraph) -> None:
 
     def write(branch: str) -> list[str]:
         start.wait()
-        return [publish(graph.coordinator(branch), Changes(), Lineage(graph.root.new_id())).commit.id for _ in range(8)]
+        return [
+            publish(graph.coordinator(branch), Changes(), Lineage(graph.root.new_id())).commit.id
+            for _ in range(8)
+        ]
 
     with ThreadPoolExecutor(2) as pool:
         left, right = pool.map(write, ["left", "right"])

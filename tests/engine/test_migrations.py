@@ -4,77 +4,40 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import shutil
-import subprocess
 import sys
-import threading
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import lance
-import pyarrow as pa
 import pytest
 
 from omnigraph import errors, failpoints
 from omnigraph.engine import migrations, stamp
 from omnigraph.engine.branches import create_branch, delete_branch
-from omnigraph.engine.coordinator import open_manifest
 from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.opened import AtBranch, AtCommit, AtTime, AtVersion, OpenGraph
 from omnigraph.engine.root import Root
 from omnigraph.lang.schema.ir import from_json, to_json
 from omnigraph.storage.lance_errors import Trouble, failure
 from omnigraph.storage.location import Location
-from tests.engine.graphs import bare_publish, manifest_rows, require_consistent, run, tree
-from tests.engine.old_graphs import FIRST_MOMENT, KNOWS, PERSON, STAMP, OldGraph, manifest_schema, story
+from tests.engine.graphs import bare_publish, manifest_rows, require_consistent, tree
+from tests.engine.old_graphs import (
+    FIRST_MOMENT,
+    KNOWS,
+    PERSON,
+    OldGraph,
+    kinds,
+    opened,
+    require_migrated,
+    small_graph,
+    stored_stamp,
+    story,
+)
 
 NAMED = ("deep", "idle", "unrecorded", "work")
 FORMS = [(1, False), (2, True), (3, True), (3, False)]
 forms = pytest.mark.parametrize(("form", "stable"), FORMS)
-
-OPEN = """
-import sys
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
-from omnigraph.storage.location import Location
-print("ready", flush=True)
-sys.stdin.readline()
-OpenGraph.open(Root.at(Location.parse(sys.argv[1])))
-"""
-MIGRATE_WITHOUT_LOCK = """
-import sys
-from omnigraph.engine.coordinator import open_manifest
-from omnigraph.engine.migrations import migrate_branch
-from omnigraph.engine.root import Root
-from omnigraph.errors import StorageFailure
-from omnigraph.storage.location import Location
-root = Root.at(Location.parse(sys.argv[1]))
-print("ready", flush=True)
-sys.stdin.readline()
-while True:
-    try:
-        migrate_branch(root, "main", open_manifest(root, "main"))
-        break
-    except StorageFailure as failure:
-        if failure.kind != "Contention":
-            raise
-"""
-
-
-def opened(at: Location, *, read_only: bool = False) -> OpenGraph:
-    return OpenGraph.open(Root.at(at), read_only=read_only)
-
-
-def stored_stamp(old: OldGraph, branch: str | None = None) -> str | None:
-    found = (old.stored("__manifest", branch).schema.metadata or {}).get(STAMP.encode())
-    return None if found is None else found.decode()
-
-
-def kinds(rows: pa.Table) -> Counter[str]:
-    return Counter(rows.column("object_type").to_pylist())
 
 
 def require_same_history(graph: OpenGraph, old: OldGraph) -> None:
@@ -91,17 +54,6 @@ def require_same_history(graph: OpenGraph, old: OldGraph) -> None:
         found = graph.snapshot(target)
         assert found.commit is not None
         assert (found.commit.id, found.entries) == (commit_id, old.snapshots[commit_id]), target
-
-
-def require_migrated(old: OldGraph, branch: str = MAIN) -> None:
-    """The stored rows are complete, once each, and stamped."""
-    fork = None if branch == MAIN else branch
-    manifest = old.stored("__manifest", fork)
-    assert stored_stamp(old, fork) == "4"
-    assert manifest.schema.field("object_id").metadata == {b"lance-schema:unenforced-primary-key": b"true"}
-    ids = manifest.to_table().column("object_id").to_pylist()
-    assert len(ids) == len(set(ids))
-    assert set(old.history(branch)) <= set(ids)
 
 
 # --- history -------------------------------------------------------------------------------------
@@ -347,270 +299,6 @@ def test_new_branch_does_not_inherit_from_a_deleted_one_of_its_name(folder: Loca
         assert seen.load("deep").state.commits == old.history("work")
     made = bare_publish(graph.coordinator("deep")).commit
     assert opened(folder).load("deep").state.commits == {**old.history("work"), made.id: made}
-
-
-# --- interrupted ---------------------------------------------------------------------------------
-
-
-EFFECTS = ("commit", "delete_fork", "merge_rows")
-
-
-class Killed(BaseException):
-    """Ends a migration before one of its effects."""
-
-
-class KillAt:
-    """An observer that ends the work before its n-th effect on the manifest."""
-
-    def __init__(self, number: int) -> None:
-        self.left = number
-
-    def __call__(self, op: str, uri: str, /) -> None:
-        if op in EFFECTS:
-            if self.left == 0:
-                raise Killed(op)
-            self.left -= 1
-
-
-def small_graph(at: Location) -> OldGraph:
-    old = OldGraph(at, 1)
-    old.commit(actor="ann")
-    old.branch("work")
-    old.commit("work", actor="bob")
-    old.branch("__run__01")
-    return old
-
-
-def test_migration_killed_before_any_of_its_effects_is_finished_by_the_next(tmp_path: Path) -> None:
-    kills = 0
-    while True:
-        at = Location.parse(tmp_path / str(kills))
-        old = small_graph(at)
-        try:
-            migrations.migrate_main(Root.at(at, KillAt(kills)))
-        except Killed:
-            kills += 1
-        else:
-            break
-        assert opened(at, read_only=True).load(MAIN).state.commits == old.history(MAIN)
-        graph = opened(at)
-        require_migrated(old)
-        assert graph.load(MAIN).state.commits == old.history(MAIN)
-        assert graph.branch_names() == [MAIN, "work"]
-    assert kills == len(["key", "stamp 2", "sweep", "stamp 3", "commits", "stamp 4"])
-
-
-def test_publish_killed_while_it_migrates_a_branch_is_finished_by_the_next(tmp_path: Path) -> None:
-    kills = 0
-    while True:
-        at = Location.parse(tmp_path / str(kills))
-        old = small_graph(at)
-        opened(at)
-        try:
-            graph = OpenGraph(Root.at(at, KillAt(kills)), read_only=False)
-            bare_publish(graph.coordinator("work"), actor="killed")
-        except Killed:
-            kills += 1
-        else:
-            break
-        known = opened(at, read_only=True).load("work").state.commits
-        made = bare_publish(opened(at).coordinator("work")).commit
-        require_migrated(old, "work")
-        found = opened(at).load("work").state.commits
-        assert found == {**known, made.id: made}
-        assert known == old.history("work")
-    assert kills == len(["key", "stamp 2", "stamp 3", "commits", "stamp 4", "publish"])
-
-
-@pytest.mark.crash
-@pytest.mark.parametrize(
-    ("point", "copied"),
-    [
-        (failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, False),
-        (failpoints.MIGRATION_V4_STAMP_FORCE_INCOMPATIBLE, True),
-    ],
-)
-def test_process_that_dies_before_the_stamp_loses_nothing(folder: Location, point: str, copied: bool) -> None:
-    old = story(folder, 3)
-    died = run(OPEN, str(folder), **{failpoints.SETTING: f"{point}=exit"})
-    assert died.returncode == failpoints.EXIT_STATUS, died.stderr
-    assert stored_stamp(old) == "3"
-    assert (kinds(old.stored("__manifest").to_table())["graph_commit"] > 0) == copied
-    require_same_history(opened(folder, read_only=True), old)
-    require_same_history(opened(folder), old)
-    require_migrated(old)
-
-
-# --- several at once -----------------------------------------------------------------------------
-
-
-@contextmanager
-def waiting(code: str, at: Location, count: int) -> Iterator[list[subprocess.Popen[str]]]:
-    """Processes that stand right before their work."""
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(at)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OMNIGRAPH_LOCK_WAIT": "60"},
-        )
-        for _ in range(count)
-    ]
-    try:
-        for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        yield processes
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-
-
-def test_processes_that_open_at_once_end_with_one_history(shared_root: Location) -> None:
-    require_one_history_after(OPEN, shared_root)
-
-
-def test_processes_that_migrate_without_a_lock_end_with_one_history(folder: Location) -> None:
-    require_one_history_after(MIGRATE_WITHOUT_LOCK, folder)
-
-
-def require_one_history_after(code: str, at: Location) -> None:
-    old = small_graph(at)
-    with waiting(code, at, 2) as processes:
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        outcomes = [process.communicate(timeout=120) for process in processes]
-        assert [process.returncode for process in processes] == [0, 0], outcomes
-    require_migrated(old)
-    assert kinds(old.stored("__manifest").to_table())["graph_commit"] == len(old.history(MAIN))
-    graph = opened(at)
-    assert graph.load(MAIN).state.commits == old.history(MAIN)
-    assert graph.branch_names() == [MAIN, "work"]
-
-
-@pytest.mark.parametrize("stable", [True, False])
-@pytest.mark.parametrize(
-    "point", [failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, failpoints.MIGRATION_V4_STAMP_FORCE_INCOMPATIBLE]
-)
-def test_runner_that_wakes_up_after_another_one_finished_changes_nothing(
-    folder: Location, point: str, stable: bool
-) -> None:
-    old = OldGraph(folder, 3, stable_row_ids=stable)
-    old.commit(actor="ann")
-    root, pause = Root.at(folder), failpoints.Pause()
-    failed: list[BaseException] = []
-
-    def sleepy() -> None:
-        try:
-            migrations.migrate_branch(root, MAIN, open_manifest(root, MAIN))
-        except BaseException as error:  # noqa: BLE001 - told to the test below
-            failed.append(error)
-
-    with failpoints.armed(point, failpoints.once(pause)):
-        runner = threading.Thread(target=sleepy)
-        runner.start()
-        pause.wait_until_reached()
-        graph = opened(folder)
-        made = bare_publish(graph.coordinator(MAIN)).commit
-        pause.resume()
-        runner.join()
-    assert failed == []
-    require_migrated(old)
-    state = opened(folder).load(MAIN).state
-    assert state.commits == {**old.history(MAIN), made.id: made}
-    require_consistent(state)
-
-
-def rival_head(at: Location, branch: str | None = None) -> Callable[[], None]:
-    """Somebody who rewrites the head row, and so gets in the way of every copy of the commits."""
-    uri = str(at / "__manifest") + (f"/tree/{branch}" if branch else "")
-    row = {"object_id": f"graph_head:{branch or MAIN}", "object_type": "graph_head", "table_key": ""}
-
-    def act() -> None:
-        metadata = json.dumps({"head_commit_id": os.urandom(4).hex()})
-        rows = pa.Table.from_pylist([{**row, "metadata": metadata}], schema=manifest_schema(None))
-        builder = lance.dataset(uri).merge_insert("object_id").when_matched_update_all()
-        builder.when_not_matched_insert_all().execute(rows)
-
-    return act
-
-
-def times(count: int, action: Callable[[], None]) -> Callable[[], None]:
-    """An action that acts only so often."""
-    left = iter(range(count))
-
-    def act() -> None:
-        if next(left, None) is not None:
-            action()
-
-    return act
-
-
-def test_copy_that_keeps_losing_gives_up_typed_and_can_be_repeated(folder: Location) -> None:
-    old = small_graph(folder)
-    with (
-        failpoints.armed(failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, rival_head(folder)),
-        pytest.raises(errors.PublishContention) as refused,
-    ):
-        opened(folder)
-    assert refused.value.retryable
-    assert stored_stamp(old) == "3"
-    graph = opened(folder)
-    require_migrated(old)
-    assert graph.load(MAIN).state.commits == old.history(MAIN)
-    require_consistent(graph.load(MAIN).state)
-
-
-def test_copy_that_loses_once_is_repeated(folder: Location) -> None:
-    old = small_graph(folder)
-    with failpoints.armed(failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, times(2, rival_head(folder))):
-        opened(folder)
-    require_migrated(old)
-
-
-def test_publish_tries_a_contended_migration_again(folder: Location) -> None:
-    old = small_graph(folder)
-    graph = opened(folder)
-    # A read, five lost copies of two opens each, and the read of the next attempt: all meet the rival.
-    with failpoints.armed(failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, times(14, rival_head(folder, "work"))):
-        made = bare_publish(graph.coordinator("work")).commit
-    require_migrated(old, "work")
-    assert opened(folder).load("work").state.commits == {**old.history("work"), made.id: made}
-
-
-def test_stamp_that_keeps_losing_gives_up_typed_and_can_be_repeated(folder: Location) -> None:
-    old = small_graph(folder)
-    attempts = []
-
-    def lose() -> None:
-        attempts.append(1)
-        raise failure(Trouble.CONFLICT, "commit", str(folder), "Incompatible transaction")
-
-    with (
-        failpoints.armed(failpoints.MIGRATION_V4_STAMP_FORCE_INCOMPATIBLE, lose),
-        pytest.raises(errors.PublishContention),
-    ):
-        opened(folder)
-    assert len(attempts) == migrations.ATTEMPTS
-    assert stored_stamp(old) == "3"
-    opened(folder)
-    require_migrated(old)
-
-
-def test_stamp_survives_a_concurrent_change_of_settings(folder: Location) -> None:
-    old = small_graph(folder)
-
-    def rival() -> None:
-        lance.dataset(str(folder / "__manifest")).update_schema_metadata({"somebody": os.urandom(4).hex()})
-
-    with failpoints.armed(failpoints.MIGRATION_V4_STAMP_FORCE_INCOMPATIBLE, times(3, rival)):
-        opened(folder)
-    require_migrated(old)
 
 
 # --- absence is proven ---------------------------------------------------------------------------

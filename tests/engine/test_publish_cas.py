@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -146,7 +147,9 @@ def test_a_handoff_changes_the_owner_in_place(main: Coordinator) -> None:
 
 def test_a_handoff_with_other_rows_is_no_handoff(main: Coordinator) -> None:
     send(main, changed(PERSON, 2, owner="work", rows=3))
-    with pytest.raises(Conflict, match="version 2 of table 'node:Person' is published with 3 rows, not with 4"):
+    with pytest.raises(
+        Conflict, match="version 2 of table 'node:Person' is published with 3 rows, not with 4"
+    ):
         send(main, changed(PERSON, 2, owner=None, rows=4))
 
 
@@ -222,7 +225,9 @@ def test_the_loser_of_a_race_reparents_on_the_winner(main: Coordinator) -> None:
     rival = stranger(main.root)
     winner: list[Publication] = []
     main.load()
-    with failpoints.armed(BEFORE_WRITE, failpoints.once(lambda: winner.append(bare_publish(rival, {TEAM: 2})))):
+    with failpoints.armed(
+        BEFORE_WRITE, failpoints.once(lambda: winner.append(bare_publish(rival, {TEAM: 2})))
+    ):
         done = send(main, changed(PERSON, 2))
     assert done.commit.parent == winner[0].commit.id
     entries = done.loaded.state.entries()
@@ -512,7 +517,7 @@ def test_time_moves_on_along_a_chain_whatever_clocks_say(graph: OpenGraph, readi
     remaining = iter(readings)
     told = with_clock(graph, lambda: next(remaining)).coordinator("main")
     done = [bare_publish(told).commit for _ in readings]
-    assert all(later.created_at > earlier.created_at for earlier, later in zip(done, done[1:], strict=False))
+    assert all(later.created_at > earlier.created_at for earlier, later in pairwise(done))
     require_linear(stranger(graph.root).load().state.commits.values(), [each.id for each in done])
 
 

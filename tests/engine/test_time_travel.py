@@ -45,10 +45,9 @@ def checked_out(root: Root, branch: str | None, version: int) -> tuple[dict[str,
             if known is None or known["table_version"] < row["table_version"]:
                 newest[row["table_key"]] = row
     for row in rows:
-        found = newest.get(row["table_key"])
-        if row["object_type"] == "table_tombstone" and found is not None:
-            if found["table_version"] <= row["table_version"]:
-                del newest[row["table_key"]]
+        if row["object_type"] == "table_tombstone":
+            dropped = newest.get(row["table_key"], {}).get("table_version", 0) <= row["table_version"]
+            newest = {key: found for key, found in newest.items() if key != row["table_key"] or not dropped}
     entries = {
         key: Entry(key, paths[key], row["table_version"], row["table_branch"], row["row_count"])
         for key, row in newest.items()
@@ -84,7 +83,9 @@ def eventful(graph: OpenGraph) -> OpenGraph:
             back = Changes(registered={KNOWS: path}, versions=(TableVersion(KNOWS, 5, None, 0),))
             publish(main, back, Lineage(graph.root.new_id()))
         if version == 20:
-            new = Changes(registered={"node:New": "nodes/n"}, versions=(TableVersion("node:New", 1, None, 0),))
+            new = Changes(
+                registered={"node:New": "nodes/n"}, versions=(TableVersion("node:New", 1, None, 0),)
+            )
             publish(main, new, Lineage(graph.root.new_id()))
         if version % 7 == 0:
             compact(main.load().table)

@@ -21,7 +21,7 @@ from omnigraph.storage.location import Location
         ("file:///data/g/", "/data/g"),
         ("file://localhost/data/g", "/data/g"),
         ("FILE:///data/with%20space", "/data/with space"),
-        ("/data/100%25 #1?", "/data/100%25 #1?"),
+        ("/data/100%25 #1", "/data/100%25 #1"),
         ("s3://bucket", "s3://bucket"),
         ("s3://bucket/", "s3://bucket"),
         ("s3://bucket/a//b/", "s3://bucket/a/b"),
@@ -63,6 +63,8 @@ def test_a_relative_path_counts_from_the_current_folder_and_keeps_links(tmp_path
         "file:///data/%00",
         "/data/a\0b",
         "/data/a\nb",
+        "/data/a?b",
+        "file:///data/a%3Fb",
     ],
 )
 def test_what_is_no_place_is_refused(text):

@@ -13,7 +13,8 @@ from omnigraph.cli.files import read_source
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
-from omnigraph.lang.query.lint import Finding, LintReport, QueryResult
+from omnigraph.errors import ParseError
+from omnigraph.lang.query.lint import Finding, LintReport, QueryResult, unparsed
 from omnigraph.lang.query.lint import lint as lint_queries
 from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.schema.catalog import Catalog
@@ -34,11 +35,20 @@ def lint(
 ) -> None:
     """Check every query of a file against a schema file or a graph; exits with 1 when one is wrong."""
     catalog, origin = _schema(schema, place, store)
-    report = lint_queries(read_source(query), catalog)
+    report = _report(query, catalog)
     body = report.to_json(origin, str(query))
     print_result(body, "\n".join(_lines(report)), as_json=as_json)
     if report.status == "error":
         raise typer.Exit(1)
+
+
+def _report(query: Path, catalog: Catalog) -> LintReport:
+    try:
+        source = read_source(query)
+    except ParseError as error:
+        # Text that no parser can begin with, such as bytes that are not UTF-8.
+        return unparsed(error)
+    return lint_queries(source, catalog)
 
 
 def _schema(schema: Path | None, place: str | None, store: str | None) -> tuple[Catalog, dict[str, str]]:

@@ -12,7 +12,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
-from urllib.parse import quote
 
 from omnigraph import failpoints
 from omnigraph.engine.coordinator import Coordinator
@@ -115,21 +114,15 @@ def reclaim(
 
 
 def remove_fork(root: Root, table: Location, name: str) -> None:
-    """Remove a fork and exactly its own files; files without a fork and nothing at all are fine too.
-
-    Lance's own removal is not used. It takes the whole folder of the first part of the name that no
-    other fork has, and so the files of another fork whose creation is under way. Below `main/` that
-    folder is the table.
-    """
-    found = root.forks.list(table)
-    own = found.get(name)
-    if own is not None:
-        life = own.identity
-        built_on = [f.name for f in found.values() if f is not own and f.identity[: len(life)] == life]
-        if built_on:
-            raise BranchInUse(name, sorted(built_on))
-        root.objects.delete(table / f"_refs/branches/{quote(name, safe='')}.json")
-    root.forks.remove_residue(table, name)
+    """Remove a fork and exactly its own files; files without a fork and nothing at all are fine too."""
+    try:
+        root.forks.delete(table, name)
+    except StorageFailure as failure:
+        if failure.kind == Trouble.IN_USE:
+            raise BranchInUse(name, root.forks.built_on(table, name)) from failure
+        if failure.kind != Trouble.NOT_FOUND:
+            raise
+        root.forks.remove_residue(table, name)
 
 
 def _refuse_claimed(root: Root, place: ForkPlace, operation_id: str | None) -> None:
@@ -185,9 +178,6 @@ def _attempt(root: Root, held: Held, source: Table, place: ForkPlace) -> Table |
         return root.forks.create(source, place.branch)
     except StorageFailure as failure:
         if failure.kind in (Trouble.EXISTS, Trouble.RESIDUE, Trouble.CONFLICT):
-            return None
-        # Over files of an earlier version Lance fails as if the source were missing.
-        if failure.kind == Trouble.NOT_FOUND and has_files(root, place.table, place.branch):
             return None
         raise
 

@@ -36,6 +36,8 @@ class LiveSchema:
 
     source: str
     accepted: AcceptedSchema
+    hash: str
+    """What the compiled schema is recognised by."""
 
     @property
     def catalog(self) -> Catalog:
@@ -46,7 +48,8 @@ class LiveSchema:
 def first_schema(source: str) -> LiveSchema:
     """The schema of a new graph."""
     catalog = compile_schema(source)
-    return LiveSchema(source, AcceptedSchema(catalog, first_identities(catalog)))
+    accepted = AcceptedSchema(catalog, first_identities(catalog))
+    return LiveSchema(source, accepted, ir_hash(to_json(accepted)))
 
 
 def files_of(schema: LiveSchema) -> SchemaFiles:
@@ -54,7 +57,7 @@ def files_of(schema: LiveSchema) -> SchemaFiles:
     value = to_json(schema.accepted)
     state = {
         "format_version": _STATE_FORMAT,
-        "schema_ir_hash": ir_hash(value),
+        "schema_ir_hash": schema.hash,
         "schema_identity_version": _IDENTITY_VERSION,
     }
     return SchemaFiles(schema.source, json.dumps(value, indent=2), json.dumps(state, indent=2))
@@ -86,7 +89,13 @@ def _present(root: Root, at: Location) -> str:
 def _bound(files: SchemaFiles) -> LiveSchema:
     value = _json(files.ir, "_schema.ir.json")
     state = _json(files.state, "__schema_state.json")
-    if state.get("schema_ir_hash") != ir_hash(value):
+    if state.get("format_version") != _STATE_FORMAT:
+        found = state.get("format_version")
+        raise SchemaContractBroken(
+            f"__schema_state.json has format {found}, and this release knows {_STATE_FORMAT}",
+            remedy="upgrade omnigraph, or restore the schema files from a backup",
+        )
+    if state.get("schema_ir_hash") != _hash(value):
         raise SchemaContractBroken(
             "the schema files disagree: the compiled schema was changed", remedy=_REMEDY
         )
@@ -97,7 +106,15 @@ def _bound(files: SchemaFiles) -> LiveSchema:
         raise SchemaContractBroken(f"_schema.pg does not compile: {error.message}", remedy=_REMEDY) from error
     if compiled.fingerprint != accepted.catalog.fingerprint:
         raise SchemaContractBroken("the schema files disagree: _schema.pg was changed", remedy=_REMEDY)
-    return LiveSchema(files.source, accepted)
+    return LiveSchema(files.source, accepted, state["schema_ir_hash"])
+
+
+def _hash(ir: dict[str, Any]) -> str | None:
+    try:
+        return ir_hash(ir)
+    except UnicodeEncodeError:
+        # Half a character, which no schema has.
+        return None
 
 
 def _json(text: str, name: str) -> dict[str, Any]:

@@ -95,7 +95,7 @@ class Cursor:
         self.end = self._next = found.end()
         self.start = self.end - len(self.text)
         self.kind = self.text if group == "punct" else _KINDS[group]
-        if len(self.text) > MAX_NAME_CHARS and group in ("lower", "upper", "var"):
+        if len(self.text.removeprefix("$")) > MAX_NAME_CHARS and group in ("lower", "upper", "var"):
             self.kind = BAD
 
     def _scan_rest(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -41,9 +42,10 @@ class Forks:
         uri = fork_uri(source.location, name)
         try:
             with source.access.call("create_fork", uri):
-                native = source.native.create_branch(name, (source.branch, source.version))
+                # A handle can make one fork at a time, and threads share this one.
+                native = copy.copy(source.native).create_branch(name, (source.branch, source.version))
         except StorageFailure as error:
-            if error.kind == Trouble.EXISTS and self.find(source.location, name) is None:
+            if error.kind in (Trouble.EXISTS, Trouble.NOT_FOUND) and self._is_residue(source.location, name):
                 reason = "an earlier creation of it was interrupted and left files behind"
                 raise failure(Trouble.RESIDUE, "create_fork", uri, reason) from error
             raise
@@ -54,6 +56,10 @@ class Forks:
             reason = f"it starts at version {newest} instead of {source.version}"
             raise failure(Trouble.CONFLICT, "create_fork", uri, reason)
         return made
+
+    def _is_residue(self, location: Location, name: str) -> bool:
+        """Whether there are files of a fork without the fork; over older ones Lance misses the source."""
+        return self.find(location, name) is None and self._objects.exists(location / f"tree/{name}")
 
     def find(self, location: Location, name: str) -> Fork | None:
         """The fork of this name, by one read of its reference; None when the store says there is none."""
@@ -75,10 +81,26 @@ class Forks:
         return {name: _described(name, facts) for name, facts in sorted(found.items())}
 
     def delete(self, location: Location, name: str) -> None:
-        """Remove a fork and its own files; fails with `NotFound`, or `InUse` when it has forks itself."""
-        root = self._tables.tip(location)
-        with root.access.call("delete_fork", fork_uri(location, name)):
-            root.native.branches.delete(name)
+        """Remove a fork and exactly its own files; fails with `NotFound`, or `InUse` when it has forks.
+
+        Lance's own removal is not used: it takes the whole folder of the first part of the name that no
+        other fork has, and with it the files of a fork whose creation is under way. Below `main/` that
+        folder is the table.
+        """
+        found = self.list(location)
+        uri = fork_uri(location, name)
+        if name not in found:
+            raise failure(Trouble.NOT_FOUND, "delete_fork", uri, "there is no such fork")
+        built_on = _built_on(found, name)
+        if built_on:
+            raise failure(Trouble.IN_USE, "delete_fork", uri, f"'{built_on[0]}' was made from it")
+        self._objects.delete(_reference(location, name))
+        if not any(other.startswith(f"{name}/") for other in found):
+            self._objects.delete_prefix(location / f"tree/{name}")
+
+    def built_on(self, location: Location, name: str) -> tuple[str, ...]:
+        """The forks that were made from one, directly or not."""
+        return tuple(_built_on(self.list(location), name))
 
     def remove_residue(self, location: Location, name: str) -> None:
         """Remove the files of a fork that has no reference; refused while it, or a fork below it, exists."""
@@ -89,6 +111,13 @@ class Forks:
         if below:
             raise failure(Trouble.IN_USE, "remove_residue", uri, f"'{below[0]}' is stored below it")
         self._objects.delete_prefix(location / f"tree/{name}")
+
+
+def _built_on(found: dict[str, Fork], name: str) -> list[str]:
+    if name not in found:
+        return []
+    life = found[name].identity
+    return sorted(f.name for f in found.values() if f.name != name and f.identity[: len(life)] == life)
 
 
 def _reference(location: Location, name: str) -> Location:

@@ -95,6 +95,9 @@ class Location:
 def _absolute(path: str) -> str:
     # Lexically: a link in the path stays a link, so the user sees the name they gave.
     absolute = os.path.abspath(path)  # noqa: PTH100
+    if "?" in absolute:
+        # Lance takes the rest for the query of a URL when it makes a fork, and stores that somewhere else.
+        raise errors.InvalidName(path, f"'{path}' must not contain '?'", remedy="choose another folder")
     return "/" + absolute.lstrip("/")
 
 

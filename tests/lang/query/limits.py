@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import tracemalloc
 from collections.abc import Iterator
@@ -10,11 +11,17 @@ from contextlib import contextmanager
 
 @contextmanager
 def hang_guard(seconds: float = 1) -> Iterator[None]:
-    """Fail when the block takes more than this much of the process's own time."""
+    """Fail when the block takes more than this much of the process's own time.
+
+    Garbage is not collected meanwhile: after thousands of examples that alone can take a second, and
+    it would be blamed on the block.
+    """
 
     def give_up(*_: object) -> None:
         raise AssertionError(f"longer than {seconds} s")
 
+    collecting = gc.isenabled()
+    gc.disable()
     before = signal.signal(signal.SIGVTALRM, give_up)
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
@@ -22,6 +29,8 @@ def hang_guard(seconds: float = 1) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
+        if collecting:
+            gc.enable()
 
 
 @contextmanager

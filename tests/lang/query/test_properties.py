@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,8 +25,10 @@ from tests.lang.query.limits import hang_guard
 from tests.lang.query.strategies import CORPUS, changes, clause, expr, files, mutate, queries
 
 pytestmark = pytest.mark.fuzz
-thrice = settings(max_examples=3 * settings.default.max_examples)
-twice = settings(max_examples=2 * settings.default.max_examples)
+EXAMPLES = settings.default.max_examples if settings.default else 100
+thrice = settings(max_examples=3 * EXAMPLES)
+# A whole tree costs a hundred times what a mutation costs, so the long form tries fewer of them.
+trees = settings(max_examples=max(100, EXAMPLES // 10))
 
 F = compile_schema((CASES / "F.pg").read_text(encoding="utf-8"))
 SCHEMA_SOURCE = {"kind": "file", "path": "F.pg"}
@@ -47,7 +50,7 @@ def use(source: Source) -> None:
         check_error(parsed, source)
     else:
         for query in parsed.queries:
-            compiled = result_of(lambda query=query: compile_parsed(query, F, source))
+            compiled = result_of(partial(compile_parsed, query, F, source))
             if isinstance(compiled, OmnigraphError):
                 check_error(compiled, source)
             else:
@@ -57,6 +60,14 @@ def use(source: Source) -> None:
     shown = json.loads(json.dumps(report.to_json(SCHEMA_SOURCE, "x.gq")))
     assert {finding["code"] for finding in shown["findings"]} <= LINT_CODES.keys()
     assert (shown["status"] == "error") == (shown["errors"] > 0)
+
+
+def use_broken(broken: str) -> None:
+    source = result_of(lambda: Source(broken))
+    if isinstance(source, OmnigraphError):
+        assert isinstance(source, CompileError)
+    else:
+        use(source)
 
 
 def check_error(error: OmnigraphError, source: Source) -> None:
@@ -73,7 +84,7 @@ def check_error(error: OmnigraphError, source: Source) -> None:
     assert error.render().startswith("error")
 
 
-@twice
+@trees
 @given(files)
 def test_a_printed_file_parses_back_to_itself(file: ast.QueryFile) -> None:
     printed = print_file(file)
@@ -82,6 +93,7 @@ def test_a_printed_file_parses_back_to_itself(file: ast.QueryFile) -> None:
     assert print_file(again) == printed
 
 
+@trees
 @given(st.lists(clause, min_size=1, max_size=4))
 def test_clauses_that_follow_each_other_stay_apart(clauses: list[ast.Clause]) -> None:
     read = ast.Read(tuple(clauses), (ast.Projection(ast.VarRef("p")),))
@@ -89,6 +101,7 @@ def test_clauses_that_follow_each_other_stay_apart(clauses: list[ast.Clause]) ->
     assert parse_queries(Source(print_query(query))) == ast.QueryFile((query,))
 
 
+@trees
 @given(expr)
 def test_an_expression_means_the_same_in_more_parentheses(found: ast.Expr) -> None:
     body = "query q() {{ match {{ $p: Person }} return {{ {} }} }}"
@@ -96,21 +109,22 @@ def test_an_expression_means_the_same_in_more_parentheses(found: ast.Expr) -> No
     assert parse_queries(Source(one)) == parse_queries(Source(other))
 
 
-@twice
+@trees
 @given(queries)
 def test_any_tree_compiles_or_is_refused(query: ast.Query) -> None:
     use(Source(print_query(query)))
 
 
 @thrice
-@given(st.sampled_from(CORPUS) | files.map(print_file), changes)
+@given(st.sampled_from(CORPUS), changes)
 def test_a_broken_text_is_compiled_or_refused(text: str, edits: list[Any]) -> None:
-    broken = mutate(text, edits)
-    source = result_of(lambda: Source(broken))
-    if isinstance(source, OmnigraphError):
-        assert isinstance(source, CompileError)
-    else:
-        use(source)
+    use_broken(mutate(text, edits))
+
+
+@trees
+@given(files, changes)
+def test_a_broken_tree_is_compiled_or_refused(file: ast.QueryFile, edits: list[Any]) -> None:
+    use_broken(mutate(print_file(file), edits))
 
 
 @given(

@@ -150,6 +150,12 @@ def _discard(graph: OpenGraph, record: Sidecar) -> Report:
     return Report(record.operation_id, branch, Found.DISCARDED)
 
 
+def heal(graph: OpenGraph) -> None:
+    """What every write does first: finish what a dead writer completed; one list call if all is well."""
+    if sidecar.operations(graph.root):
+        sweep(graph, only_forward=True)
+
+
 # --- looking without touching --------------------------------------------------------------------
 
 

@@ -41,7 +41,7 @@ _TEXTS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 _BLANK = b" \t\r"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ALLOWED = {"type": ("type", "data"), "edge": ("edge", "from", "to", "data")}
-_NO_DATA: Mapping[str, Any] = {}
+_NO_DATA: dict[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,9 @@ def _check_limits(lines: Sequence[bytes], sizes: Numbers, limits: Limits) -> Non
     longest = int(sizes.max(initial=0))
     if longest > limits.line_bytes:
         raise ResourceLimitExceeded("graph_batch_line_bytes", limit=limits.line_bytes, actual=longest)
-    for number in np.flatnonzero(sizes > limits.structural_slots):
-        slots = sum(map(_TEXTS.sub(b"", lines[number]).count, (b"{", b"}", b"[", b"]", b":", b",")))
+    for number in np.flatnonzero(sizes > limits.structural_slots).tolist():
+        bare = _TEXTS.sub(b"", lines[number])
+        slots = sum(bare.count(char) for char in (b"{", b"}", b"[", b"]", b":", b","))
         if slots > limits.structural_slots:
             raise ResourceLimitExceeded(
                 "graph_batch_json_structural_slots", limit=limits.structural_slots, actual=slots
@@ -169,12 +170,10 @@ class _Reader:
 
     def _took(self, number: int, line: bytes, record: _Line) -> bool:
         """Whether a decoded line is a record without any flaw; it is then in its group."""
-        data = record.data
-        members = 1
-        if data is UNSET:
-            data = _NO_DATA
+        if record.data is UNSET:
+            data, members = _NO_DATA, 1
         else:
-            members += 1 + len(data)
+            data, members = record.data, 2 + len(record.data)
         source, target = record.source, record.target
         if record.edge is UNSET:
             group = None if record.type is UNSET else self._nodes.get(record.type)
@@ -287,12 +286,19 @@ def _why(line: bytes, error: Exception) -> str:
         return "not valid UTF-8"
     if isinstance(error, RecursionError):
         return "nested too deeply"
+    text = str(error).removeprefix("JSON is malformed: ").partition(" - at `$")[0]
+    if "surrogate" in text or ("truncated" in text and _reads_loosely(line)):
+        return "lone surrogate escape"
+    return text[:1].lower() + text[1:]
+
+
+def _reads_loosely(line: bytes) -> bool:
+    """Whether a reader that keeps lone surrogates takes the line."""
     try:
         _loose_json(line)
     except (ValueError, RecursionError, _Repeated):
-        return str(error).removeprefix("JSON is malformed: ").removesuffix(" - at `$[...]`")
-    # Python's own reader keeps lone surrogates; numbers it is told to take as they are.
-    return "a lone surrogate or a number out of range" if b"\\u" in line else "number out of range"
+        return False
+    return True
 
 
 def _loose_json(line: bytes) -> None:

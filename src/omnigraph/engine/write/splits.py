@@ -41,7 +41,12 @@ class Readable(Protocol):
 
 
 def splits(
-    stream: Readable, file: str, file_number: int = 0, *, size: int = DEFAULT_SIZE, limits: Limits | None = None
+    stream: Readable,
+    file: str,
+    file_number: int = 0,
+    *,
+    size: int = DEFAULT_SIZE,
+    limits: Limits | None = None,
 ) -> Iterator[Split]:
     """The lines of a stream in pieces of about `size` bytes; no more than a piece and a line is in memory."""
     longest = (limits or Limits()).line_bytes

@@ -14,7 +14,7 @@ from omnigraph.lang.schema.identity import AcceptedSchema
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A node or edge type with all that shaping and checking its rows needs; it travels to other processes."""
+    """A node or edge type with all that its rows are shaped and checked by; it travels between processes."""
 
     key: str
     """The name of its table."""

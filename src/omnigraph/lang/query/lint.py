@@ -146,11 +146,16 @@ def lint(source: Source, catalog: Catalog) -> LintReport:
     try:
         file = parse_queries(source)
     except CompileError as error:
-        return LintReport((), (Finding("error", "Q000", error.message, diagnostics=error.diagnostics),))
+        return unparsed(error)
     checked = [_check(query, catalog, source) for query in file.queries]
     findings = [finding for one in checked for finding in one.findings]
     findings += _unset_properties(checked, catalog)
     return LintReport(tuple(one.result for one in checked), tuple(sorted(findings, key=_rank)))
+
+
+def unparsed(error: CompileError) -> LintReport:
+    """The report on a file that cannot be read as queries at all."""
+    return LintReport((), (Finding("error", "Q000", error.message, diagnostics=error.diagnostics),))
 
 
 def _rank(finding: Finding) -> tuple[int, str, str, str]:

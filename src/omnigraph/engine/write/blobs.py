@@ -1,0 +1,54 @@
+"""The JSON values of a Blob property -> its column."""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from omnigraph.engine.write.cells import Cells
+from omnigraph.errors import InvalidValue, ResourceLimitExceeded
+from omnigraph.lang.values import legible
+
+MANAGED = "base64:"
+LONGEST_URI = 64 * 1024
+
+Refusal = Callable[[str], str | None]
+"""Says why an external source is not allowed; None when it is."""
+
+
+def no_external(_uri: str) -> str | None:
+    """The rule of a graph that allows no external sources."""
+    return "this graph allows no external sources"
+
+
+def read_blobs(values: Sequence[object], name: str, field: pa.Field, refusal: Refusal) -> Cells:
+    """The column of a Blob property: bytes given as base64, or references where the graph allows them."""
+    stored: list[dict[str, bytes | str] | None] = []
+    faults: dict[int, str] = {}
+    for row, value in enumerate(values):
+        try:
+            stored.append(None if value is None else _stored(value, name, refusal))
+        except InvalidValue as wrong:
+            stored.append(None)
+            faults[row] = wrong.message
+    return Cells(
+        pa.ExtensionArray.from_storage(field.type, pa.array(stored, field.type.storage_type)), faults
+    )
+
+
+def _stored(value: object, name: str, refusal: Refusal) -> dict[str, bytes | str]:
+    if not isinstance(value, str):
+        raise InvalidValue(f"blob property '{name}' must be a URI string or base64: prefixed data")
+    if value.startswith(MANAGED):
+        try:
+            return {"data": binascii.a2b_base64(value.removeprefix(MANAGED).encode(), strict_mode=True)}
+        except ValueError as error:
+            raise InvalidValue(f"invalid base64 blob data: {error}") from None
+    size = len(value.encode("utf-8", "surrogatepass"))
+    if size > LONGEST_URI:
+        raise ResourceLimitExceeded("external Blob URI bytes", limit=LONGEST_URI, actual=size)
+    if reason := refusal(value):
+        raise InvalidValue(f"external blob URI '{legible(value)}' is not allowed: {reason}")
+    return {"uri": value}

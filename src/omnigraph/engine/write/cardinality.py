@@ -1,0 +1,101 @@
+"""`@card`: how many edges of a type each source has afterwards.
+
+Only sources that gain or lose an edge are looked at, and only those that still exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.columns import SOURCE
+from omnigraph.engine.layout import table_key
+from omnigraph.engine.write.change import Change, Changes, distinct, within
+from omnigraph.engine.write.faults import NO_ROW, Faults, joined
+from omnigraph.engine.write.stored import Stored
+from omnigraph.engine.write.violations import Numbers
+from omnigraph.lang.schema.catalog import Cardinality, EdgeType
+
+
+def cardinality_faults(change: Change, changes: Changes, stored: Stored) -> Iterator[Faults]:
+    """Sources of a changed edge type with too many edges, told at the latest ones, or with too few."""
+    edge = cast(EdgeType, change.target.owner)
+    if edge.cardinality == Cardinality():
+        return
+    sources, counts = _counts(change, changes.get(table_key("node", edge.source)), stored)
+    low, high = edge.cardinality.minimum, edge.cardinality.maximum
+    if high is not None and (counts > high).any():
+        yield _too_many(change, sources, counts, high)
+    if (counts < low).any():
+        yield _too_few(change, sources.filter(pa.array(counts < low)), counts[counts < low], low)
+
+
+def _counts(change: Change, nodes: Change | None, stored: Stored) -> tuple[pa.Array, Numbers]:
+    """The sources to look at and how many edges each has afterwards."""
+    key, own = change.target.key, change.rows.column(SOURCE)
+    if change.replaces:
+        before = stored.edge_counts(key, None)
+        sources = distinct([own, before.column(SOURCE)])
+        counts = _per_source(own, sources)
+    else:
+        replaced = stored.edges(key, pc.unique(change.gone)).column(SOURCE)
+        sources = distinct([own, replaced])
+        before = stored.edge_counts(key, sources)
+        counts = _per_source(own, sources) - _per_source(replaced, sources)
+        place = pc.index_in(before.column(SOURCE), value_set=sources)
+        counts[np.asarray(place)] += np.asarray(before.column("count"))
+    if nodes is not None and len(nodes.deleted):
+        alive = ~within(sources, nodes.deleted)
+        return sources.filter(pa.array(alive)), counts[alive]
+    return sources, counts
+
+
+def _per_source(column: pa.ChunkedArray, sources: pa.Array) -> Numbers:
+    places = np.asarray(pc.index_in(column, value_set=sources)) if len(column) else np.zeros(0, np.int64)
+    return np.bincount(places.astype(np.int64), minlength=len(sources)).astype(np.int64)
+
+
+def _too_many(change: Change, sources: pa.Array, counts: Numbers, high: int) -> Faults:
+    """Each edge of the change beyond the maximum; of one source the latest."""
+    column = change.rows.column(SOURCE).combine_chunks()
+    place = pc.fill_null(pc.index_in(column, value_set=sources), -1).to_numpy(zero_copy_only=False)
+    excess = np.where(place >= 0, counts[place] - high, 0) if len(counts) else np.zeros(len(place), np.int64)
+    found = np.flatnonzero(excess > _later_edges(place))
+    if not len(found):  # stored edges alone are too many
+        over = counts > high
+        return _without_row(change, sources.filter(pa.array(over)), counts[over], f"max {high}")
+    at = pa.array(found)
+    totals = pa.array(counts[place[found]]).cast(pa.string())
+    reasons = _reasons(change, column.take(at), totals, f"max {high}")
+    return Faults("cardinality", change.target, found, change.ids.take(at).combine_chunks(), reasons)
+
+
+def _later_edges(place: Numbers) -> Numbers:
+    """For each row how many later rows have the same source."""
+    order = np.argsort(place, kind="stable")
+    ordered = place[order]
+    ends = np.searchsorted(ordered, ordered, side="right")
+    later = np.empty(len(place), np.int64)
+    later[order] = ends - np.arange(len(place)) - 1
+    return later
+
+
+def _too_few(change: Change, sources: pa.Array, counts: Numbers, low: int) -> Faults:
+    return _without_row(change, sources, counts, f"min {low}")
+
+
+def _without_row(change: Change, sources: pa.Array, counts: Numbers, bound: str) -> Faults:
+    rows = np.full(len(sources), NO_ROW, np.int64)
+    totals = pa.array(counts).cast(pa.string())
+    return Faults(
+        "cardinality", change.target, rows, sources, _reasons(change, sources, totals, bound), final=True
+    )
+
+
+def _reasons(change: Change, sources: pa.Array, totals: pa.Array, bound: str) -> pa.Array:
+    where = f"@card violation on edge {change.target.name}: source '"
+    return joined(where, sources, "' has ", totals, f" edges ({bound})")

@@ -1,0 +1,207 @@
+"""The JSON values of one property -> an Arrow column, and why single values do not fit.
+
+A column whose values all have the expected kind is converted at once. Only when something is wrong with
+it, or written in an unusual way, its values are looked at one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from types import NoneType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.write.ndjson import json_text
+from omnigraph.errors import InvalidValue
+from omnigraph.lang import dates
+from omnigraph.lang.types import FLOATS, INTEGERS, Scalar, Type
+from omnigraph.lang.values import (
+    FORMS,
+    Atom,
+    Stored,
+    arrow_type,
+    finite_float,
+    finite_floats,
+    is_number,
+    shown,
+    storable_text,
+)
+
+_DAY_TEXT = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_MOMENT_TEXT = "^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,3})?Z$"
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """A column, with nulls for the values that do not fit."""
+
+    array: pa.Array
+    faults: Mapping[int, str] = field(default_factory=dict)
+    """Why a row's value does not fit."""
+
+
+def read_cells(values: Sequence[object], name: str, type_: Type) -> Cells:
+    """The column of a property that is not a Blob."""
+    found = _quick(values, type_)
+    return Cells(found) if found is not None else _one_by_one(values, name, type_)
+
+
+# --- a whole column at once ----------------------------------------------------------------------
+
+
+def _quick(values: Sequence[Any], type_: Type) -> pa.Array | None:
+    """The column when every value has the expected kind and range."""
+    try:
+        if type_.scalar is Scalar.VECTOR:
+            return _quick_vectors(values, type_)
+        return _quick_lists(values, type_) if type_.is_list else _quick_atoms(values, type_.scalar)
+    except (ValueError, OverflowError):  # Arrow's errors are ValueErrors
+        return None
+
+
+def _quick_atoms(values: Sequence[Any], scalar: Scalar) -> pa.Array | None:
+    kinds = set(map(type, values)) - {NoneType}
+    target = arrow_type(Type(scalar))
+    if not kinds:
+        return pa.nulls(len(values), target)
+    if scalar in FLOATS:
+        return _quick_floats(values, target) if kinds <= {int, float} else None
+    if kinds == {str}:
+        return _quick_texts(pa.array(values, pa.string()), scalar)
+    if scalar in (Scalar.DATE, Scalar.DATETIME) and kinds == {int}:
+        return pa.array(values, _counted(scalar)).view(target)
+    wanted = bool if scalar is Scalar.BOOL else int
+    return pa.array(values, target) if kinds == {wanted} and scalar is not Scalar.STRING else None
+
+
+def _quick_floats(values: Sequence[Any], target: pa.DataType) -> pa.Array | None:
+    found = pa.array(values, pa.float64()).cast(target, safe=False)
+    return found if pc.all(pc.is_finite(found)).as_py() is not False else None
+
+
+def _quick_texts(texts: pa.Array, scalar: Scalar) -> pa.Array | None:
+    if scalar is Scalar.STRING:
+        return texts
+    pattern = {Scalar.DATE: _DAY_TEXT, Scalar.DATETIME: _MOMENT_TEXT}.get(scalar)
+    if pattern is None or pc.all(pc.match_substring_regex(texts, pattern)).as_py() is False:
+        return None
+    return texts.cast(arrow_type(Type(scalar)))
+
+
+def _quick_lists(values: Sequence[Any], type_: Type) -> pa.Array | None:
+    if not set(map(type, values)) <= {list, tuple, NoneType}:
+        return None
+    items = _quick_atoms(list(chain.from_iterable(filter(None, values))), type_.scalar)
+    if items is None or items.null_count:
+        return None
+    lengths = np.fromiter((0 if value is None else len(value) for value in values), np.int64, len(values))
+    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), items, mask=_missing(values))
+
+
+def _quick_vectors(values: Sequence[Any], type_: Type) -> pa.Array | None:
+    if not set(map(type, values)) <= {list, tuple, NoneType}:
+        return None
+    size = type_.dimension
+    if any(value is not None and len(value) != size for value in values):
+        return None
+    zeros = (0.0,) * size if None in values else ()
+    items = _quick_atoms(
+        list(chain.from_iterable(zeros if value is None else value for value in values)), Scalar.F32
+    )
+    if items is None or items.null_count:
+        return None
+    return pa.FixedSizeListArray.from_arrays(items, type=arrow_type(type_), mask=_missing(values))
+
+
+def _missing(values: Sequence[Any]) -> pa.Array:
+    return pa.array([value is None for value in values], pa.bool_())
+
+
+def _counted(scalar: Scalar) -> pa.DataType:
+    return pa.int32() if scalar is Scalar.DATE else pa.int64()
+
+
+# --- value by value ------------------------------------------------------------------------------
+
+
+def _one_by_one(values: Sequence[object], name: str, type_: Type) -> Cells:
+    stored: list[Stored] = []
+    faults: dict[int, str] = {}
+    for row, value in enumerate(values):
+        try:
+            stored.append(None if value is None else _stored(value, name, type_))
+        except InvalidValue as wrong:
+            stored.append(None)
+            faults[row] = wrong.message
+    return Cells(column_of(stored, type_), faults)
+
+
+def column_of(stored: Sequence[Stored], type_: Type) -> pa.Array:
+    """The Arrow column of stored values."""
+    if type_.scalar in (Scalar.DATE, Scalar.DATETIME):
+        numbers = _counted(type_.scalar)
+        as_numbers = pa.array(stored, pa.list_(numbers) if type_.is_list else numbers)
+        return as_numbers.cast(arrow_type(type_)) if type_.is_list else as_numbers.view(arrow_type(type_))
+    return pa.array(stored, arrow_type(type_))
+
+
+def _stored(value: object, name: str, type_: Type) -> Stored:
+    if type_.scalar is Scalar.VECTOR:
+        return _vector(value, name, type_.dimension)
+    if not type_.is_list:
+        return _atom(value, name, type_.scalar)
+    if not isinstance(value, list | tuple):
+        raise InvalidValue(f"list property '{name}' expects a JSON array, got {json_text(value)}")
+    try:
+        return tuple(_atom(item, name, type_.scalar) for item in value)
+    except InvalidValue:
+        raise InvalidValue(f"strict list property '{name}' contains a null or invalid item") from None
+
+
+def _vector(value: object, name: str, size: int) -> Stored:
+    if not isinstance(value, list | tuple):
+        raise InvalidValue(f"vector property '{name}' expects a JSON array, got {json_text(value)}")
+    if len(value) != size:
+        raise InvalidValue(f"vector property '{name}' expects {size} dimensions, got {len(value)}")
+    for item in value:
+        if not is_number(item):
+            raise InvalidValue(f"vector property '{name}' elements must be numeric, got {json_text(item)}")
+    return finite_floats(value)
+
+
+def _atom(value: object, name: str, scalar: Scalar) -> Atom:
+    match value:
+        case bool():
+            if scalar is Scalar.BOOL:
+                return value
+        case int() if scalar in INTEGERS or scalar in (Scalar.DATE, Scalar.DATETIME):
+            return _in_range(value, name, scalar)
+        case int() | float() if scalar in FLOATS:
+            return finite_float(value, scalar)
+        case str() if scalar in _TEXT_READERS:
+            try:
+                return _TEXT_READERS[scalar](value)
+            except InvalidValue:
+                pass
+    raise InvalidValue(f"strict property '{name}' expects {FORMS[scalar].name}, got {json_text(value)}")
+
+
+def _in_range(value: int, name: str, scalar: Scalar) -> int:
+    form = FORMS[scalar]
+    low, high = form.bounds or (0, 0)
+    if not low <= value <= high:
+        raise InvalidValue(f"property '{name}' value {shown(value)} exceeds {form.name} range")
+    return value
+
+
+_TEXT_READERS: Mapping[Scalar, Callable[[str], Atom]] = {
+    Scalar.STRING: storable_text,
+    Scalar.DATE: dates.parse_date,
+    Scalar.DATETIME: dates.parse_datetime,
+}

@@ -1,0 +1,116 @@
+"""Rules about several rows: which rows break them, told as errors of a mutation or violations of a load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.write.target import Target
+from omnigraph.engine.write.violations import Numbers, Origins, Violation, entity_name
+from omnigraph.errors import BadRequest, ConstraintViolation, KeyConflict, LoadRejected
+
+Rule = Literal["key_conflict", "unique", "endpoint", "cardinality"]
+
+NO_ROW = -1
+"""Stands for a row that is stored and no part of the change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """The breaches of one rule in one table."""
+
+    rule: Rule
+    target: Target
+    rows: Numbers
+    """The place of each in the rows of the change."""
+    ids: pa.Array
+    reasons: pa.Array
+    final: bool = False
+    """Leaving out the rows would not help."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def renumbered(self, numbers: Numbers) -> Faults:
+        """The same faults, with rows told by other numbers."""
+        known = self.rows != NO_ROW
+        return replace(self, rows=np.where(known, numbers[np.where(known, self.rows, 0)], NO_ROW))
+
+
+def joined(*parts: str | pa.Array | pa.ChunkedArray) -> pa.Array:
+    """One text per row from texts that are the same for all and columns of texts."""
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def error_of(faults: Faults) -> BadRequest | KeyConflict:
+    """The first of the faults as an error."""
+    entity = faults.ids[0].as_py()
+    if faults.rule == "key_conflict":
+        return KeyConflict(faults.target.kind, faults.target.name, entity)
+    return ConstraintViolation(
+        faults.reasons[0].as_py(),
+        constraint=faults.rule,
+        type_name=faults.target.name,
+        entity_id=entity,
+    )
+
+
+def violations_of(
+    found: Sequence[Faults], origins: Mapping[str, Origins], limit: int
+) -> tuple[Violation, ...]:
+    """The first of all faults in input order, each with its place; those about stored rows come last."""
+    rows = np.concatenate([faults.rows for faults in found])
+    group = np.repeat(np.arange(len(found)), [len(faults) for faults in found])
+    within = np.concatenate([np.arange(len(faults)) for faults in found])
+    file, line = _places(found, origins)
+    order = np.lexsort((within, group, line, file, rows == NO_ROW))[:limit]
+    return tuple(_violation(found[group[it]], int(within[it]), origins) for it in order)
+
+
+def rejection(
+    found: Sequence[Faults], origins: Mapping[str, Origins], limit: int
+) -> LoadRejected | KeyConflict:
+    """A load that cannot be: a conflict when the first fault is a stored id, else a list of violations."""
+    first = min(found, key=lambda faults: _rank(faults, origins))
+    total = sum(map(len, found))
+    violations = violations_of(found, origins, limit)
+    if first.rule == "key_conflict":
+        conflict = KeyConflict(first.target.kind, first.target.name, first.ids[0].as_py())
+        vars(conflict).update(violations=violations, total=total)
+        return conflict
+    return LoadRejected(violations, total=total)
+
+
+def _rank(faults: Faults, origins: Mapping[str, Origins]) -> tuple[bool, int, int]:
+    row = int(faults.rows[0])
+    if row == NO_ROW:
+        return True, 0, 0
+    places = origins[faults.target.key]
+    return False, int(places.file[row]), int(places.line[row])
+
+
+def _places(found: Sequence[Faults], origins: Mapping[str, Origins]) -> tuple[Numbers, Numbers]:
+    files, lines = [], []
+    for faults in found:
+        known = faults.rows != NO_ROW
+        safe = np.where(known, faults.rows, 0)
+        places = origins.get(faults.target.key)
+        if places is None or not len(places.line):
+            files.append(np.zeros(len(faults), np.int64))
+            lines.append(np.zeros(len(faults), np.int64))
+        else:
+            files.append(np.where(known, places.file[safe], 0))
+            lines.append(np.where(known, places.line[safe], 0))
+    return np.concatenate(files), np.concatenate(lines)
+
+
+def _violation(faults: Faults, position: int, origins: Mapping[str, Origins]) -> Violation:
+    row = int(faults.rows[position])
+    file, line = (None, None) if row == NO_ROW else origins[faults.target.key].place(row)
+    entity = entity_name(faults.target.key, faults.ids[position].as_py())
+    return Violation(file, line, entity, faults.reasons[position].as_py())

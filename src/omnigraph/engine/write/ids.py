@@ -1,0 +1,124 @@
+"""Ids of rows: from their keys, or generated; a whole column at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from omnigraph.engine.write.violations import Numbers
+from omnigraph.errors import InvalidValue
+from omnigraph.lang.schema.keys import render_scalar
+from omnigraph.lang.types import FLOATS, Scalar, Type
+
+_ALPHABET = np.frombuffer(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ", np.uint8)
+_ULID_LENGTH = 26
+_NEEDS_ESCAPE = r'[\x00-\x1f"\\]'
+_EXACT = 2**53
+MAX_FILES = 2**16
+MAX_POSITION = 2**40 - 1
+
+
+# --- ids from keys -------------------------------------------------------------------------------
+
+
+def rendered(column: pa.Array, type_: Type) -> pa.Array:
+    """The texts of stored values, as `render_scalar` gives them; null for null."""
+    if type_.is_list or type_.scalar in (Scalar.VECTOR, Scalar.BLOB):
+        if len(column) > column.null_count:
+            raise InvalidValue(f"scalar key: unsupported column type {type_}")
+        return pa.nulls(len(column), pa.string())
+    if type_.scalar is Scalar.DATE:
+        column = column.cast(pa.int32())
+    elif type_.scalar is Scalar.DATETIME:
+        column = column.cast(pa.int64())
+    elif type_.scalar in FLOATS:
+        return _rendered_floats(column, type_)
+    return column.cast(pa.string())
+
+
+def composed(parts: Sequence[pa.Array]) -> pa.Array:
+    """The ids of rows from their rendered key values, as `compose_id` makes them; null if one is null."""
+    if len(parts) == 1:
+        return parts[0]
+    quoted = [pc.binary_join_element_wise('"', _escaped(part), '"', "") for part in parts]
+    return pc.binary_join_element_wise("[", pc.binary_join_element_wise(*quoted, ","), "]", "")
+
+
+def _rendered_floats(column: pa.Array, type_: Type) -> pa.Array:
+    wide = column.cast(pa.float64())
+    whole = pc.if_else(pc.less(pc.abs(wide), float(_EXACT)), wide, None)
+    if (
+        pc.all(pc.equal(pc.trunc(whole), whole)).as_py() is not False
+        and whole.null_count == column.null_count
+    ):
+        return wide.cast(pa.int64()).cast(pa.string())
+    # Each distinct value is written once.
+    coded = column.dictionary_encode()
+    texts = pa.array([render_scalar(value, type_) for value in coded.dictionary.to_pylist()], pa.string())
+    return texts.take(coded.indices)
+
+
+def _escaped(texts: pa.Array) -> pa.Array:
+    """The texts as they stand between the quotes of JSON."""
+    odd = pc.fill_null(pc.match_substring_regex(texts, _NEEDS_ESCAPE), False)
+    if not pc.any(odd).as_py():
+        return texts
+    replaced = [json.dumps(text, ensure_ascii=False)[1:-1] for text in texts.filter(odd).to_pylist()]
+    return pc.replace_with_mask(texts, odd, pa.array(replaced, pa.string()))
+
+
+# --- generated ids -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LoadIds:
+    """What the generated ids of one load have in common; fixed once, whoever does the work and how often."""
+
+    milliseconds: int
+    """When the load started, since 1970."""
+    salt: int = field(default_factory=lambda: int.from_bytes(os.urandom(3)))
+    """24 random bits."""
+
+    def ids(self, file_number: int, positions: Numbers) -> pa.Array:
+        """The ids of records by where they stand in their file."""
+        if not 0 <= file_number < MAX_FILES:
+            raise InvalidValue(f"file number {file_number} is beyond {MAX_FILES - 1}")
+        if positions.size and not 0 <= int(positions.min()) <= int(positions.max()) <= MAX_POSITION:
+            raise InvalidValue(f"position {int(positions.max())} in a file is beyond {MAX_POSITION}")
+        time = np.full(positions.size, self.milliseconds, np.uint64)
+        return _ulids(time, (self.salt << 16) | file_number, positions)
+
+
+def fresh_ids(count: int, milliseconds: int, entropy: bytes | None = None) -> pa.Array:
+    """So many new ULIDs; `entropy` gives ten bytes for each."""
+    bits = np.frombuffer(entropy if entropy is not None else os.urandom(10 * count), np.uint8)
+    halves = bits.reshape(count, 2, 5).astype(np.uint64)
+    weights = np.uint64(1) << np.arange(32, -1, -8, dtype=np.uint64)
+    numbers = (halves * weights).sum(axis=2, dtype=np.uint64)
+    return _ulids(np.full(count, milliseconds, np.uint64), numbers[:, 0], numbers[:, 1])
+
+
+def _ulids(
+    time: NDArray[np.uint64], middle: NDArray[np.uint64] | int, low: Numbers | NDArray[np.uint64]
+) -> pa.Array:
+    """48 bits of time and twice 40 bits, as 10, 8 and 8 characters."""
+    count = time.size
+    letters = np.empty((count, _ULID_LENGTH), np.uint8)
+    letters[:, :10] = _base32(time, 10)
+    letters[:, 10:18] = _base32(np.broadcast_to(np.asarray(middle, np.uint64), (count,)), 8)
+    letters[:, 18:] = _base32(low.astype(np.uint64), 8)
+    offsets = np.arange(count + 1, dtype=np.int32) * _ULID_LENGTH
+    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(letters))
+
+
+def _base32(numbers: NDArray[np.uint64], length: int) -> NDArray[np.uint8]:
+    shifts = np.arange(5 * (length - 1), -1, -5, dtype=np.uint64)
+    digits: NDArray[np.uint64] = (numbers[:, None] >> shifts) & np.uint64(31)
+    return _ALPHABET[digits]

@@ -1,0 +1,134 @@
+"""Loads in this process: files of records, checked as a whole and committed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from omnigraph.engine.lineage import Commit
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.plan import Append, Effect, Replace, Upsert
+from omnigraph.engine.write.change import Changes
+from omnigraph.engine.write.duplicates import Mode
+from omnigraph.engine.write.faults import rejection
+from omnigraph.engine.write.ids import LoadIds
+from omnigraph.engine.write.read import LoadReader, LoadRows, SplitRows, gathered
+from omnigraph.engine.write.sets import check_load
+from omnigraph.engine.write.splits import Split, splits
+from omnigraph.engine.write.transaction import Author, Prepared, Transaction, write
+from omnigraph.engine.write.violations import Violation
+from omnigraph.errors import BadRequest, LoadRejected
+
+VIOLATIONS_TOLD = 100
+
+Progress = Callable[[int, int], None]
+"""Hears how many bytes and lines were read so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """What a load did; counts are input rows by type."""
+
+    nodes: Mapping[str, int]
+    edges: Mapping[str, int]
+    commit: Commit | None
+    skipped: tuple[Violation, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """All rows of the input."""
+        return sum(self.nodes.values()) + sum(self.edges.values())
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """Files and what to do with them."""
+
+    files: tuple[Path, ...]
+    mode: Mode
+    skip_bad: bool = False
+    progress: Progress | None = field(default=None, repr=False, compare=False)
+
+
+def load(graph: OpenGraph, request: LoadRequest, author: Author) -> LoadResult:
+    """Load files on a branch: all types and files in one commit, or nothing."""
+    ids = LoadIds(graph.root.clock() // 1000)
+    seen: list[_Input] = []
+
+    def prepare(transaction: Transaction) -> Prepared:
+        found = _Input(transaction, request, ids)
+        seen.append(found)
+        return found.prepared()
+
+    receipt = write(graph, author, prepare)
+    return seen[-1].result(receipt.commit if receipt else None)
+
+
+class _Input:
+    """The rows of a load, read and checked against one state of the branch."""
+
+    def __init__(self, transaction: Transaction, request: LoadRequest, ids: LoadIds) -> None:
+        self._transaction = transaction
+        self._request = request
+        self._reader = LoadReader(transaction.schema.accepted, ids)
+        parts = list(self._parts())
+        self._skipped = [wrong for part in parts for wrong in part.violations]
+        if self._skipped and not request.skip_bad:
+            raise LoadRejected(self._skipped[:VIOLATIONS_TOLD], total=len(self._skipped), remedy=_REMEDY)
+        self.rows = gathered(parts, self._reader.targets, (str(path) for path in request.files))
+
+    def _parts(self) -> Iterable[SplitRows]:
+        size = lines = 0
+        for split in _splits(self._request.files):
+            part = self._reader.read(split)
+            size, lines = size + len(split.data), lines + part.lines
+            if self._request.progress is not None:
+                self._request.progress(size, lines)
+            yield part
+
+    def prepared(self) -> Prepared:
+        mode, transaction = self._request.mode, self._transaction
+        checked = check_load(
+            self.rows, mode, transaction.targets, transaction.stored, skip_bad=self._request.skip_bad
+        )
+        origins = {key: rows.origins for key, rows in self.rows.items()}
+        if checked.faults:
+            raise rejection(checked.faults, origins, VIOLATIONS_TOLD)
+        return Prepared("Load", _effects(checked.changes, mode), strict=mode is Mode.OVERWRITE)
+
+    def result(self, commit: Commit | None) -> LoadResult:
+        return LoadResult(
+            nodes=_counts(self.rows, "node"),
+            edges=_counts(self.rows, "edge"),
+            commit=commit,
+            skipped=tuple(self._skipped),
+        )
+
+
+_REMEDY = "mend the records named, or leave them out with --skip-bad"
+
+
+def _effects(changes: Changes, mode: Mode) -> dict[str, Effect]:
+    effects: dict[str, Effect] = {}
+    for key, change in changes.items():
+        if mode is Mode.OVERWRITE:
+            effects[key] = Replace(change.rows)
+        elif change.rows.num_rows:
+            effects[key] = Append(change.rows) if mode is Mode.APPEND else Upsert(change.rows)
+    return effects
+
+
+def _counts(rows: Mapping[str, LoadRows], kind: str) -> dict[str, int]:
+    return {one.target.name: one.rows.num_rows for one in rows.values() if one.target.kind == kind}
+
+
+def _splits(files: Sequence[Path]) -> Iterable[Split]:
+    for number, path in enumerate(files):
+        try:
+            with path.open("rb") as stream:
+                yield from splits(stream, str(path), number)
+        except OSError as failure:
+            raise BadRequest(
+                f"cannot read '{path}': {failure.strerror}", remedy="check the path"
+            ) from failure

@@ -1,0 +1,225 @@
+"""Mutations: statements of a query, gathered over pending rows and committed once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import pyarrow as pa
+
+from omnigraph.engine.columns import ID
+from omnigraph.engine.commit import Receipt
+from omnigraph.engine.layout import table_key
+from omnigraph.engine.lineage import Commit
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.plan import Append, Effect, Remove, Upsert
+from omnigraph.engine.write.change import Change
+from omnigraph.engine.write.ids import fresh_ids
+from omnigraph.engine.write.pending import Pending, PendingLimits
+from omnigraph.engine.write.predicate import Bindings, passing, settle
+from omnigraph.engine.write.rows import Values, assigned, inserted_edges, inserted_nodes
+from omnigraph.engine.write.sets import check_mutation
+from omnigraph.engine.write.sql import filter_of
+from omnigraph.engine.write.transaction import Author, Prepared, Transaction, write
+from omnigraph.errors import InvalidValue
+from omnigraph.lang.query.compile import CompiledMutation
+from omnigraph.lang.query.resolved import (
+    DeleteEdges,
+    DeleteNodes,
+    InsertEdge,
+    InsertNode,
+    Statement,
+    UpdateNodes,
+)
+from omnigraph.lang.query.terms import Const, Instant, ParamRef, Predicate, Term
+from omnigraph.lang.types import STRING, Type
+from omnigraph.lang.values import Stored, convert
+
+
+@dataclass(frozen=True, slots=True)
+class MutationResult:
+    """What a mutation did."""
+
+    affected_nodes: int
+    affected_edges: int
+    commit: Commit | None
+    """None when nothing matched, and so nothing was written."""
+
+
+def mutate(
+    graph: OpenGraph,
+    compiled: CompiledMutation,
+    parameters: Mapping[str, Stored],
+    author: Author,
+    limits: PendingLimits | None = None,
+) -> MutationResult:
+    """Carry out a mutation on a branch: all of it, in one commit, or nothing."""
+    milliseconds = graph.root.clock() // 1000
+    # Drawn once: a write that is prepared again stores the same ids and the same moment.
+    new_ids = fresh_ids(len(compiled.statements), milliseconds)
+    bindings = Bindings(parameters, milliseconds)
+    done: list[_Execution] = []
+
+    def prepare(transaction: Transaction) -> Prepared:
+        execution = _Execution(transaction, bindings, limits)
+        execution.run(compiled.statements, new_ids)
+        done.append(execution)
+        return execution.prepared()
+
+    receipt: Receipt | None = write(graph, author, prepare)
+    last = done[-1]
+    return MutationResult(last.nodes, last.edges, receipt.commit if receipt else None)
+
+
+class _Execution:
+    """The statements of one mutation on one state of the branch."""
+
+    def __init__(self, transaction: Transaction, bindings: Bindings, limits: PendingLimits | None) -> None:
+        self._transaction = transaction
+        self._bindings = bindings
+        self._limits = limits
+        self._pending: dict[str, Pending] = {}
+        self._replacing: set[str] = set()
+        self._strict = False
+        self.nodes = 0
+        self.edges = 0
+
+    def run(self, statements: Sequence[Statement], new_ids: pa.Array) -> None:
+        """Gather what the statements write, then check all of it together."""
+        position = 0
+        # Inserts into one type that follow one another become one batch.
+        for _, group in groupby(statements, key=lambda one: (type(one), one.type_name)):
+            run = list(group)
+            self._batch(run, new_ids.slice(position, len(run)))
+            position += len(run)
+        self._cascade()
+        check_mutation(self._changes(), self._transaction.targets, self._transaction.stored)
+
+    def prepared(self) -> Prepared:
+        """The effects on the tables that really change."""
+        effects = {key: self._effect(key, one.change()) for key, one in self._pending.items()}
+        return Prepared(
+            "Mutation", {key: effect for key, effect in effects.items() if effect is not None}, self._strict
+        )
+
+    def _changes(self) -> dict[str, Change]:
+        changes = {key: one.change() for key, one in self._pending.items()}
+        return {key: change for key, change in changes.items() if change.rows.num_rows or len(change.deleted)}
+
+    def _effect(self, key: str, change: Change) -> Effect | None:
+        if change.rows.num_rows:
+            return Upsert(change.rows) if key in self._replacing else Append(change.rows)
+        return Remove(change.deleted.combine_chunks()) if len(change.deleted) else None
+
+    # --- statements ------------------------------------------------------------------------------
+
+    def _batch(self, run: list[Statement], new_ids: pa.Array) -> None:
+        first = run[0]
+        if isinstance(first, InsertNode):
+            self._insert_nodes([one for one in run if isinstance(one, InsertNode)], new_ids)
+        elif isinstance(first, InsertEdge):
+            self._insert_edges([one for one in run if isinstance(one, InsertEdge)], new_ids)
+        else:
+            for statement in run:
+                self._change(statement)
+
+    def _change(self, statement: Statement) -> None:
+        self._strict = True
+        match statement:
+            case UpdateNodes():
+                self._update(statement)
+            case DeleteNodes():
+                self._delete(table_key("node", statement.type_name), statement.where)
+            case DeleteEdges():
+                self._delete(table_key("edge", statement.type_name), statement.where)
+
+    def _insert_nodes(self, run: list[InsertNode], new_ids: pa.Array) -> None:
+        pending = self._table("node", run[0].type_name)
+        rows = inserted_nodes(pending.target, [self._values(pending, one.values) for one in run], new_ids)
+        if pending.target.identity:
+            self._replacing.add(pending.target.key)
+        pending.put(rows)
+        self.nodes += len(run)
+
+    def _insert_edges(self, run: list[InsertEdge], new_ids: pa.Array) -> None:
+        pending = self._table("edge", run[0].type_name)
+        rows = inserted_edges(
+            pending.target,
+            [self._end("from", one.source) for one in run],
+            [self._end("to", one.target) for one in run],
+            [self._values(pending, one.values) for one in run],
+            new_ids,
+        )
+        pending.put(rows)
+        self.edges += len(run)
+
+    def _update(self, statement: UpdateNodes) -> None:
+        pending = self._table("node", statement.type_name)
+        test = settle(statement.where, self._bindings)
+        stored = self._transaction.table(pending.target.key).scan(
+            pending.target.schema.names, where=filter_of(statement.where, self._bindings)
+        )
+        matched = pending.read(stored.cast(pending.target.schema), lambda rows: passing(rows, test))
+        if matched.num_rows:
+            self._replacing.add(pending.target.key)
+            pending.put(assigned(matched, pending.target, self._values(pending, statement.values)))
+        self.nodes += matched.num_rows
+
+    def _delete(self, key: str, where: Predicate) -> None:
+        """Deletes all look at the state before the query."""
+        found = self._transaction.table(key).scan([ID], where=filter_of(where, self._bindings))
+        self._remove(key, found.column(ID))
+
+    def _cascade(self) -> None:
+        """An edge goes with either of its nodes."""
+        for name in [one.target.name for one in self._pending.values() if one.target.kind == "node"]:
+            gone = self._pending[table_key("node", name)].deleted.combine_chunks()
+            if not len(gone):
+                continue
+            for edge in self._transaction.schema.catalog.incident_edges(name):
+                key = table_key("edge", edge.name)
+                if edge.source == name:
+                    self._remove(key, self._transaction.stored.edges_at(key, "src", gone).column(ID))
+                if edge.target == name:
+                    self._remove(key, self._transaction.stored.edges_at(key, "dst", gone).column(ID))
+
+    def _remove(self, key: str, ids: pa.ChunkedArray) -> None:
+        pending = self._pending_for(key)
+        before = len(pending.deleted)
+        pending.delete(ids)
+        removed = len(pending.deleted) - before
+        if pending.target.kind == "node":
+            self.nodes += removed
+        else:
+            self.edges += removed
+
+    # --- values ----------------------------------------------------------------------------------
+
+    def _table(self, kind: str, type_name: str) -> Pending:
+        return self._pending_for(f"{kind}:{type_name}")
+
+    def _pending_for(self, key: str) -> Pending:
+        if key not in self._pending:
+            self._pending[key] = Pending(self._transaction.targets[key], self._limits)
+        return self._pending[key]
+
+    def _values(self, pending: Pending, values: tuple[tuple[str, Term], ...]) -> Values:
+        types = pending.target.owner.properties
+        return {name: self._value(term, types[name].type) for name, term in values}
+
+    def _value(self, term: Term, type_: Type) -> Stored:
+        match term:
+            case Const(value=value):
+                return convert(value, type_)
+            case ParamRef(name=name):
+                return convert(self._bindings.parameters[name], type_)
+            case Instant():
+                return convert(self._bindings.now, type_)
+        raise AssertionError(f"{type(term).__name__} is no value of a statement")
+
+    def _end(self, name: str, term: Term) -> str:
+        value = self._value(term, STRING.with_nullable())
+        if not isinstance(value, str):
+            raise InvalidValue(f"edge endpoint '{name}' must be the id of a node, got null")
+        return value

@@ -1,0 +1,122 @@
+"""What one operation wrote to a table and has not stored yet; later statements see it.
+
+Of several writes to one id the last one counts, and a pending row hides the stored one with its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.engine.columns import ID
+from omnigraph.engine.write.change import NO_IDS, Change, last_rows, within, without
+from omnigraph.engine.write.stored import Stored
+from omnigraph.engine.write.target import Target
+from omnigraph.errors import InternalError, ResourceLimitExceeded
+
+Evaluate = Callable[[pa.Table], Any]
+"""For each row of a table whether it is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingLimits:
+    """How much one commit may write to one table."""
+
+    rows: int = 8192
+    bytes: int = 32 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """What remains of all writes to a table."""
+
+    added: pa.Table
+    changed: pa.Table
+    """New versions of stored rows."""
+    deleted: pa.ChunkedArray
+    """Ids of stored rows that go."""
+
+
+class Pending:
+    """The writes of one operation to one table."""
+
+    def __init__(self, target: Target, limits: PendingLimits | None = None) -> None:
+        self.target = target
+        self._limits = limits or PendingLimits()
+        self._written: list[pa.Table] = []
+        self._deleted = NO_IDS
+        self._rows_in = 0
+        self._bytes_in = 0
+
+    def put(self, rows: pa.Table) -> None:
+        """Whole rows that are inserted, or take the place of those with their ids."""
+        if not rows.schema.equals(self.target.schema):
+            raise InternalError(f"rows for '{self.target.key}' have other columns than its table")
+        if not rows.num_rows:
+            return
+        self._count(rows)
+        self._written.append(rows)
+        self._deleted = without(self._deleted, rows.column(ID))
+
+    def delete(self, ids: pa.ChunkedArray) -> None:
+        """Rows to go, pending or stored."""
+        new = without(ids, self._deleted)
+        self._deleted = pa.chunked_array([*self._deleted.chunks, *new.chunks], pa.string())
+        kept = (rows.filter(pa.array(~within(rows.column(ID), ids))) for rows in self._written)
+        self._written = [rows for rows in kept if rows.num_rows]
+
+    @property
+    def deleted(self) -> pa.ChunkedArray:
+        """The ids of rows to go."""
+        return self._deleted
+
+    def rows(self) -> pa.Table:
+        """The pending rows, one per id, in the order of their last write."""
+        if not self._written:
+            return self.target.schema.empty_table()
+        every = pa.concat_tables(self._written)
+        last = last_rows(every.column(ID))
+        winners = np.flatnonzero(last == np.arange(len(last)))
+        rows = every if len(winners) == every.num_rows else every.take(pa.array(winners))
+        self._written = [rows]
+        return rows
+
+    def read(self, stored: pa.Table, wanted: Evaluate) -> pa.Table:
+        """The stored rows given, all of them wanted, less those written since; then wanted pending rows."""
+        columns = self._columns(stored)
+        pending = self.rows()
+        hidden = within(stored.column(ID), pending.column(ID)) | within(stored.column(ID), self._deleted)
+        visible = (stored.filter(pa.array(~hidden)) if hidden.any() else stored).cast(columns)
+        if not pending.num_rows:
+            return visible
+        return pa.concat_tables([visible, pending.filter(wanted(pending)).select(columns.names)])
+
+    def _columns(self, stored: pa.Table) -> pa.Schema:
+        """The columns of stored rows as the table declares them, without the marks of the storage."""
+        if ID not in stored.column_names:
+            raise InternalError(f"a read of '{self.target.key}' beside pending rows needs their ids")
+        return pa.schema([self.target.schema.field(name) for name in stored.column_names])
+
+    def change(self) -> Change:
+        """What the checks look at."""
+        return Change(self.target, self.rows(), self._deleted)
+
+    def final(self, stored: Stored) -> Final:
+        """The writes told apart by whether their row is stored already."""
+        rows = self.rows()
+        known = within(rows.column(ID), stored.existing(self.target.key, rows.column(ID)))
+        return Final(rows.filter(pa.array(~known)), rows.filter(pa.array(known)), self._deleted)
+
+    def _count(self, rows: pa.Table) -> None:
+        self._rows_in += rows.num_rows
+        self._bytes_in += rows.nbytes
+        for what, actual, limit in (
+            ("keyed entities", self._rows_in, self._limits.rows),
+            ("keyed entity bytes", self._bytes_in, self._limits.bytes),
+        ):
+            if actual > limit:
+                raise ResourceLimitExceeded(f"{what} for {self.target.key}", limit=limit, actual=actual)

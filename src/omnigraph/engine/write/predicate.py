@@ -1,0 +1,272 @@
+"""The predicate of an update or delete: settled against its values, then asked of Arrow rows.
+
+`settle` turns a predicate into a `Test`: one column, and constants of exactly that column's type. All that
+is special about comparing numbers across widths is decided there, once, so that asking Arrow here and
+Lance in `sql.py` cannot come to different answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.columns import ID
+from omnigraph.engine.write.cells import column_of
+from omnigraph.errors import InternalError, ParameterError
+from omnigraph.lang.query.terms import (
+    Compare,
+    Const,
+    EntityId,
+    Has,
+    InList,
+    Instant,
+    NullCheck,
+    ParamRef,
+    Predicate,
+    Prop,
+    RelationOp,
+    Term,
+    TextTest,
+)
+from omnigraph.lang.types import FLOATS, INTEGERS, Scalar, Type
+from omnigraph.lang.values import Atom, Stored, convert, integer_bounds, is_number
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """The values a request brings along."""
+
+    parameters: Mapping[str, Stored] = field(default_factory=dict)
+    now: int = 0
+    """The moment of the request in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """No row passes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """The column has a value, or has none."""
+
+    column: str
+    present: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """The value of the column compared with a constant of the column's type."""
+
+    column: str
+    type: Type
+    op: RelationOp
+    value: Atom
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """The value of the column is one of these; for a list, one of its items is."""
+
+    column: str
+    type: Type
+    values: tuple[Atom, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The text of the column contains a part, or begins with it."""
+
+    column: str
+    part: str
+    at_start: bool
+
+
+Test = Nothing | Presence | Relation | OneOf | Part
+
+_FLIPPED: dict[RelationOp, RelationOp] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+# --- values into the predicate -------------------------------------------------------------------
+
+
+def settle(predicate: Predicate, bindings: Bindings) -> Test:
+    """The predicate with its constants in the type of the column they meet."""
+    match predicate:
+        case NullCheck(argument=argument, negated=negated):
+            return Presence(_column(argument)[0], present=negated)
+        case Compare(op=op, left=left, right=right):
+            if _is_column(left):
+                return _compared(left, op, _constant(right, bindings))
+            return _compared(right, _FLIPPED[op], _constant(left, bindings))
+        case InList(argument=argument, items=items):
+            return _one_of(argument, _constant(items, bindings))
+        case Has(items=items, item=item):
+            found = _constant(item, bindings)
+            return _one_of(items, None if found is None else (found,))
+        case TextTest(op=op, text=text, part=part):
+            found = _constant(part, bindings)
+            if not isinstance(found, str):
+                return Nothing()
+            return Part(_column(text)[0], found, at_start=op == "starts_with")
+    raise InternalError(f"a mutation cannot select rows by {type(predicate).__name__}")
+
+
+def _is_column(term: Term) -> bool:
+    return isinstance(term, Prop | EntityId)
+
+
+def _column(term: Term) -> tuple[str, Type]:
+    match term:
+        case Prop(name=name, type=type_):
+            return name, type_
+        case EntityId(type=type_):
+            return ID, type_
+    raise InternalError(f"a mutation selects rows by their columns, not by {type(term).__name__}")
+
+
+def _constant(term: Term, bindings: Bindings) -> Any:
+    match term:
+        case Const(value=value, type=type_):
+            is_moment = type_.scalar in (Scalar.DATE, Scalar.DATETIME)
+            return convert(value, type_) if is_moment and value is not None else value
+        case ParamRef(name=name):
+            if name not in bindings.parameters:
+                raise ParameterError(name, f"parameter '{name}' not provided")
+            return bindings.parameters[name]
+        case Instant():
+            return bindings.now
+    raise InternalError(f"a mutation compares columns with constants, not with {type(term).__name__}")
+
+
+def _compared(term: Term, op: RelationOp, value: Stored) -> Test:
+    column, type_ = _column(term)
+    if value is None:
+        return Nothing()
+    if isinstance(value, tuple):
+        raise InternalError("lists are not compared as a whole")
+    if type_.scalar in INTEGERS and is_number(value):
+        return _against_integers(Relation(column, type_, op, value))
+    if type_.scalar in FLOATS and is_number(value):
+        return _against_floats(Relation(column, type_, op, value))
+    return Relation(column, type_, op, value)
+
+
+def _one_of(term: Term, values: Sequence[Any] | None) -> Test:
+    column, type_ = _column(term)
+    single = Prop("", column, type_.item) if type_.is_list else term
+    tests = [_compared(single, "=", value) for value in values or ()]
+    found = dict.fromkeys(test.value for test in tests if isinstance(test, Relation))
+    return OneOf(column, type_, tuple(found)) if found else Nothing()
+
+
+def _beyond(test: Relation, *, above: bool) -> Test:
+    """A comparison with a number that is above, or below, everything the column can hold."""
+    passes = test.op == "!=" or test.op in (("<", "<=") if above else (">", ">="))
+    return Presence(test.column) if passes else Nothing()
+
+
+def _between(test: Relation, below: float) -> Test:
+    """A comparison with a number that the column cannot hold, right above one that it can."""
+    match test.op:
+        case "=":
+            return Nothing()
+        case "!=":
+            return Presence(test.column)
+        case "<" | "<=":
+            return Relation(test.column, test.type, "<=", below)
+        case ">" | ">=":
+            return Relation(test.column, test.type, ">", below)
+
+
+def _against_integers(test: Relation) -> Test:
+    value: Any = test.value
+    if math.isnan(value):
+        return Nothing()
+    low, high = integer_bounds(test.type.scalar)
+    if value > high or value < low:
+        return _beyond(test, above=value > high)
+    whole = math.floor(value)
+    return Relation(test.column, test.type, test.op, whole) if whole == value else _between(test, whole)
+
+
+def _against_floats(test: Relation) -> Test:
+    """A float is rounded to the column's width first; an integer counts with all its digits."""
+    width = np.float32 if test.type.scalar is Scalar.F32 else np.float64
+    exact: Any = test.value
+    if math.isnan(exact):
+        return Nothing()
+    with np.errstate(over="ignore"):
+        nearest = width(exact)
+    if not np.isfinite(nearest):
+        return _beyond(test, above=exact > 0)
+    if isinstance(exact, float) or int(nearest) == exact:
+        return Relation(test.column, test.type, test.op, float(nearest))
+    below = nearest if int(nearest) < exact else np.nextafter(nearest, width(-math.inf))
+    return _between(test, float(below))
+
+
+# --- asking Arrow --------------------------------------------------------------------------------
+
+_RELATIONS: dict[RelationOp, Callable[[Any, Any], Any]] = {
+    "=": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+def passing(rows: pa.Table, test: Test) -> pa.ChunkedArray | pa.Array:
+    """For each row whether it passes; never null."""
+    if isinstance(test, Nothing):
+        return pa.repeat(False, rows.num_rows)
+    return pc.fill_null(_flags(rows.column(test.column), test), False)
+
+
+def matching(rows: pa.Table, predicate: Predicate, bindings: Bindings) -> pa.Table:
+    """The rows that satisfy a predicate."""
+    return rows.filter(passing(rows, settle(predicate, bindings)))
+
+
+def _flags(column: pa.ChunkedArray, test: Presence | Relation | OneOf | Part) -> Any:
+    match test:
+        case Presence(present=present):
+            return column.is_valid() if present else column.is_null()
+        case Part(part=part, at_start=at_start):
+            return pc.starts_with(column, part) if at_start else pc.match_substring(column, part)
+        case Relation(type=type_, op=op, value=value):
+            constant = column_of([value], type_)[0]
+            if type_.scalar is Scalar.BOOL:  # Arrow orders no Booleans
+                column, constant = column.cast(pa.int8()), constant.cast(pa.int8())
+            return _RELATIONS[op](column, constant)
+        case OneOf(type=type_) if type_.is_list:
+            return _holding(column, test)
+    return pc.is_in(column, value_set=_value_set(test))
+
+
+def _value_set(test: OneOf) -> pa.Array:
+    return column_of(with_both_zeros(test.values, test.type), test.type.item)
+
+
+def with_both_zeros(values: Sequence[Atom], type_: Type) -> tuple[Atom, ...]:
+    """The two zeros of floats are equal, but sets of values tell them apart."""
+    zeros = (0.0, -0.0) if type_.scalar in FLOATS and 0 in values else ()
+    return (*values, *zeros)
+
+
+def _holding(column: pa.ChunkedArray, test: OneOf) -> pa.Array:
+    flags = np.zeros(len(column), np.bool_)
+    start = 0
+    for chunk in column.chunks:
+        found = pc.is_in(chunk.flatten(), value_set=_value_set(test))
+        flags[start + pc.list_parent_indices(chunk).filter(found).to_numpy(zero_copy_only=False)] = True
+        start += len(chunk)
+    return pa.array(flags)

@@ -1,0 +1,87 @@
+"""A split of a load from its bytes to checked rows; what a task does, in this process or in another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.engine.write.blobs import Refusal, no_external
+from omnigraph.engine.write.ids import LoadIds
+from omnigraph.engine.write.ndjson import read_split
+from omnigraph.engine.write.shape import Shaped, shape
+from omnigraph.engine.write.splits import Limits, Split
+from omnigraph.engine.write.target import Target, targets_of
+from omnigraph.engine.write.violations import Flags, Origins, Violation
+from omnigraph.lang.schema.identity import AcceptedSchema
+
+
+@dataclass(frozen=True)
+class LoadReader:
+    """Reads splits of one load; it travels to other processes."""
+
+    accepted: AcceptedSchema
+    ids: LoadIds
+    limits: Limits = field(default_factory=Limits)
+    external: Refusal = no_external
+    targets: Mapping[str, Target] = field(default_factory=dict)
+    """By table; filled in from the schema."""
+
+    def __post_init__(self) -> None:
+        if not self.targets:
+            object.__setattr__(self, "targets", targets_of(self.accepted))
+
+    def read(self, split: Split) -> SplitRows:
+        """The rows of a split."""
+        parsed = read_split(split, self.accepted.catalog, self.limits)
+        shaped = [
+            shape(found, self.targets[found.key], self.ids, external=self.external)
+            for found in parsed.records
+        ]
+        violations = [*parsed.violations, *(wrong for it in shaped for wrong in it.violations)]
+        violations.sort(key=lambda wrong: wrong.line or 0)
+        return SplitRows(tuple(shaped), tuple(violations), parsed.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRows:
+    """What a split holds."""
+
+    shaped: tuple[Shaped, ...]
+    violations: tuple[Violation, ...]
+    """Everything wrong with single rows, in input order."""
+    lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRows:
+    """All rows of one type in a load, in input order."""
+
+    target: Target
+    rows: pa.Table
+    generated: Flags
+    origins: Origins
+
+
+def gathered(
+    parts: Iterable[SplitRows], targets: Mapping[str, Target], files: Iterable[str]
+) -> dict[str, LoadRows]:
+    """The rows of splits given in input order, by table."""
+    names = tuple(files)
+    found: dict[str, list[Shaped]] = {}
+    for part in parts:
+        for shaped in part.shaped:
+            found.setdefault(shaped.key, []).append(shaped)
+    return {key: _joined(targets[key], found[key], names) for key in sorted(found)}
+
+
+def _joined(target: Target, parts: list[Shaped], files: tuple[str, ...]) -> LoadRows:
+    numbers = [np.full(part.count, part.file_number, np.int64) for part in parts]
+    return LoadRows(
+        target,
+        pa.Table.from_batches([part.rows for part in parts], schema=target.schema),
+        np.concatenate([part.generated for part in parts]),
+        Origins(files, np.concatenate(numbers), np.concatenate([part.lines for part in parts])),
+    )

@@ -1,0 +1,87 @@
+"""Settled tests as filters of Lance, each meaning exactly what `predicate.passing` answers.
+
+Every constant is written in the type of its column, so that Lance neither refuses nor rounds it and can
+use an index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from omnigraph.engine.write.predicate import (
+    Bindings,
+    Nothing,
+    OneOf,
+    Part,
+    Presence,
+    Relation,
+    Test,
+    settle,
+    with_both_zeros,
+)
+from omnigraph.lang.query.terms import Predicate
+from omnigraph.lang.types import FLOATS, INTEGERS, STRING, Scalar, Type
+from omnigraph.lang.values import FORMS, Atom
+
+_SMALLEST = -(2**63)  # its digits without the sign are no 64-bit integer
+_CASTS = {
+    Scalar.F32: "Float32",
+    Scalar.F64: "Float64",
+    Scalar.DATE: "Date32",
+    Scalar.DATETIME: 'Timestamp(ms, "UTC")',
+}
+
+
+def filter_of(predicate: Predicate, bindings: Bindings) -> str:
+    """A predicate as a filter of Lance."""
+    return render(settle(predicate, bindings))
+
+
+def render(test: Test) -> str:
+    """A settled test as a filter of Lance."""
+    match test:
+        case Nothing():
+            return "false"
+        case Presence(column=column, present=present):
+            return f"{quoted(column)} IS {'NOT ' if present else ''}NULL"
+        case Relation(column=column, type=type_, op=op, value=value):
+            return f"{quoted(column)} {'<>' if op == '!=' else op} {literal(value, type_)}"
+        case OneOf(column=column, type=type_, values=values) if type_.is_list:
+            every = with_both_zeros(values, type_)
+            tests = (f"array_has({quoted(column)}, {_item(value, type_.item)})" for value in every)
+            return " OR ".join(tests)
+        case OneOf(column=column, type=type_, values=values):
+            return one_of(column, values, type_)
+        case Part(column=column, part=part, at_start=at_start):
+            function = "starts_with" if at_start else "contains"
+            return f"{function}({quoted(column)}, {literal(part, STRING)})"
+
+
+def one_of(column: str, values: Sequence[Atom], type_: Type = STRING) -> str:
+    """Whether a column has one of these values; there must be one."""
+    written = (literal(value, type_) for value in with_both_zeros(values, type_))
+    return f"{quoted(column)} IN ({', '.join(written)})"
+
+
+def quoted(column: str) -> str:
+    """The name of a column, kept from being read as a keyword or in another case."""
+    return f"`{column}`"
+
+
+def literal(value: Atom, type_: Type) -> str:
+    """A stored value of a type."""
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if type_.scalar in FLOATS:
+        return f"arrow_cast('{float(value)!r}', '{_CASTS[type_.scalar]}')"
+    number = f"arrow_cast('{value}', 'Int64')" if value == _SMALLEST else str(value)
+    return f"arrow_cast({number}, '{_CASTS[type_.scalar]}')" if type_.scalar in _CASTS else number
+
+
+def _item(value: Atom, type_: Type) -> str:
+    """A value as an item of a list: unlike in a comparison, Lance does not find out its type by itself."""
+    if type_.scalar in INTEGERS:
+        return f"arrow_cast('{value}', '{FORMS[type_.scalar].name}')"
+    return literal(value, type_)

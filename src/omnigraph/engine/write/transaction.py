@@ -1,0 +1,105 @@
+"""What a write is prepared on, and how often it is prepared.
+
+A write that only adds may be prepared again when somebody else was faster; one that read what it
+replaces may not, because what it read no longer holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from omnigraph.engine.commit import BaseMoved, Receipt, commit
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.plan import Base, CommitPlan, Effect, base_of, new_plan
+from omnigraph.engine.recovery.sidecar import WriterKind
+from omnigraph.engine.recovery.sweep import heal
+from omnigraph.engine.schema_files import LiveSchema
+from omnigraph.engine.write.stored import StoredTables
+from omnigraph.engine.write.target import Target, targets_of
+from omnigraph.errors import PreconditionFailed, PublishContention
+from omnigraph.storage.tables import Table
+
+ATTEMPTS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who writes where, and under which condition."""
+
+    branch: str
+    actor: str | None = None
+    if_commit: str | None = None
+    """The head the branch must have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A branch at one moment, as a write sees it."""
+
+    graph: OpenGraph
+    schema: LiveSchema
+    base: Base
+    targets: Mapping[str, Target]
+
+    @property
+    def stored(self) -> StoredTables:
+        """The rows that are stored."""
+        return StoredTables(self.table, self.targets)
+
+    def table(self, key: str) -> Table:
+        """A table at its pinned version."""
+        entry, root = self.base.entries[key], self.graph.root
+        return root.tables.open(root.layout.table(entry.path), entry.version, branch=entry.owner)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The effects of a write, by table; none at all is a write that changes nothing."""
+
+    kind: WriterKind
+    effects: Mapping[str, Effect]
+    strict: bool
+
+
+def write(graph: OpenGraph, author: Author, prepare: Callable[[Transaction], Prepared]) -> Receipt | None:
+    """Prepare and commit a write, again where that is allowed; None when there was nothing to do."""
+    for _ in range(ATTEMPTS):
+        heal(graph)
+        transaction = begin(graph, author)
+        prepared = prepare(transaction)
+        if not prepared.effects:
+            return None
+        try:
+            return commit(graph, _plan(transaction, author, prepared))
+        except BaseMoved as moved:
+            if author.if_commit is not None:
+                _check_condition(begin(graph, author).base, author)
+            if prepared.strict:
+                raise moved.conflict from moved
+    raise PublishContention(author.branch, ATTEMPTS)
+
+
+def begin(graph: OpenGraph, author: Author) -> Transaction:
+    """The branch as it is now."""
+    schema = graph.schema()
+    base = base_of(graph.load(author.branch), schema.hash)
+    _check_condition(base, author)
+    return Transaction(graph, schema, base, targets_of(schema.accepted))
+
+
+def _check_condition(base: Base, author: Author) -> None:
+    if author.if_commit is not None and base.head != author.if_commit:
+        raise PreconditionFailed(author.branch, expected=author.if_commit, actual=base.head)
+
+
+def _plan(transaction: Transaction, author: Author, prepared: Prepared) -> CommitPlan:
+    return new_plan(
+        transaction.graph.root,
+        kind=prepared.kind,
+        branch=author.branch,
+        actor=author.actor,
+        base=transaction.base,
+        effects=prepared.effects,
+        strict=prepared.strict,
+    )

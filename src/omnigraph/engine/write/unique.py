@@ -1,0 +1,88 @@
+"""`@unique`: no two rows of the final state have the same values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.columns import ID
+from omnigraph.engine.write.change import Change, first_rows, within
+from omnigraph.engine.write.faults import Faults, joined
+from omnigraph.engine.write.ids import composed, rendered
+from omnigraph.engine.write.stored import Stored
+from omnigraph.engine.write.target import Target
+from omnigraph.lang.schema.catalog import Unique
+from omnigraph.lang.types import STRING
+
+
+def unique_faults(change: Change, stored: Stored) -> Iterator[Faults]:
+    """Rows that share the values of a `@unique` with an earlier row, or with a stored one that stays."""
+    for rule in change.target.owner.uniques:
+        found = _shared(change, stored, rule)
+        if found is not None:
+            yield found
+
+
+def columns_name(columns: Sequence[str]) -> str:
+    """Columns as messages name them."""
+    return columns[0] if len(columns) == 1 else f"({', '.join(columns)})"
+
+
+def shown_tuples(rows: pa.Table, target: Target, columns: Sequence[str]) -> pa.Array:
+    """The values of some columns as messages show them."""
+    parts = _parts(rows, target, columns)
+    return parts[0] if len(parts) == 1 else joined("(", pc.binary_join_element_wise(*parts, ", "), ")")
+
+
+def _shared(change: Change, stored: Stored, rule: Unique) -> Faults | None:
+    target, rows = change.target, change.rows
+    tuples = _tuples(rows, target, rule.columns)
+    ids = change.ids.combine_chunks()
+    first = first_rows(tuples)
+    holders = ids.take(pa.array(first))
+    again = first != np.arange(len(first))
+    if not change.replaces:
+        others = _stored_holders(change, stored, rule, tuples)
+        holders = pc.if_else(others.is_valid(), others, holders)
+        again |= others.is_valid().to_numpy(zero_copy_only=False)
+    found = np.flatnonzero(again)
+    if not len(found):
+        return None
+    at = pa.array(found)
+    own = ids.take(at)
+    values = shown_tuples(rows.take(at), target, rule.columns)
+    where = f"@unique violation on {target.name}.{columns_name(rule.columns)}: value '"
+    reasons = joined(where, values, "' held by '", holders.take(at), "' and '", own, "'")
+    return Faults("unique", target, found, own, reasons)
+
+
+def _stored_holders(change: Change, stored: Stored, rule: Unique, tuples: pa.Array) -> pa.Array:
+    """For each row the id of a stored row that has its values and stays; null when there is none."""
+    complete = pa.array(np.flatnonzero(tuples.is_valid().to_numpy(zero_copy_only=False)))
+    nobody = pa.nulls(len(tuples), pa.string())
+    if not len(complete):
+        return nobody
+    asked = change.rows.select(list(rule.columns)).take(complete)
+    found = stored.holders(change.target.key, rule.columns, asked)
+    found = found.filter(pa.array(~within(found.column(ID), change.gone)))
+    if not found.num_rows:
+        return nobody
+    theirs = _tuples(found, change.target, rule.columns)
+    place = pc.index_in(tuples, value_set=theirs)
+    return pc.if_else(tuples.is_valid(), found.column(ID).combine_chunks().take(place), nobody)
+
+
+def _tuples(rows: pa.Table, target: Target, columns: Sequence[str]) -> pa.Array:
+    """One text per row that is equal for equal values; null when a value is null."""
+    return composed(_parts(rows, target, columns))
+
+
+def _parts(rows: pa.Table, target: Target, columns: Sequence[str]) -> list[pa.Array]:
+    properties = target.owner.properties
+    return [
+        rendered(rows.column(name).combine_chunks(), properties[name].type if name in properties else STRING)
+        for name in columns
+    ]

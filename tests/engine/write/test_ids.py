@@ -1,0 +1,107 @@
+"""Ids of rows: the same as for single keys, whatever the column; and generated ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ulid import ULID
+
+from omnigraph.engine.write.cells import column_of
+from omnigraph.engine.write.ids import LoadIds, composed, fresh_ids, rendered
+from omnigraph.errors import InvalidValue
+from omnigraph.lang.schema.keys import compose_id, render_scalar
+from omnigraph.lang.types import Scalar, Type, vector
+from omnigraph.lang.values import integer_bounds
+
+_FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+_STORED: dict[Scalar, st.SearchStrategy[Any]] = {
+    Scalar.STRING: st.text() | st.text('a"\\\n\x00\x7fé\u2028', max_size=4),
+    Scalar.BOOL: st.booleans(),
+    Scalar.F32: st.floats(width=32, allow_nan=False, allow_infinity=False),
+    Scalar.F64: _FLOATS
+    | st.integers(-(2**60), 2**60).map(float)
+    | st.sampled_from([0.0, -0.0, 1e21, 1e-7, 2.0**53]),
+}
+_SCALARS = [scalar for scalar in Scalar if scalar not in (Scalar.VECTOR, Scalar.BLOB)]
+
+
+def _stored(scalar: Scalar) -> st.SearchStrategy[Any]:
+    return _STORED[scalar] if scalar in _STORED else st.integers(*integer_bounds(scalar))
+
+
+@pytest.mark.fuzz
+@given(st.sampled_from(_SCALARS), st.data())
+def test_a_column_of_keys_renders_as_each_value_does(scalar: Scalar, data: st.DataObject) -> None:
+    values = data.draw(st.lists(_stored(scalar) | st.none(), max_size=6))
+    found = rendered(column_of(values, Type(scalar)), Type(scalar))
+    assert found.to_pylist() == [None if v is None else render_scalar(v, Type(scalar)) for v in values]
+
+
+@pytest.mark.fuzz
+@given(st.lists(st.sampled_from(_SCALARS), min_size=1, max_size=3), st.data())
+def test_composite_ids_are_composed_as_single_ones_are(scalars: list[Scalar], data: st.DataObject) -> None:
+    rows = data.draw(st.lists(st.tuples(*(_stored(scalar) | st.none() for scalar in scalars)), max_size=5))
+    columns = [column_of([row[at] for row in rows], Type(scalar)) for at, scalar in enumerate(scalars)]
+    found = composed(
+        [rendered(column, Type(scalar)) for column, scalar in zip(columns, scalars, strict=True)]
+    )
+    expected = [
+        None
+        if None in row
+        else compose_id([render_scalar(v, Type(s)) for v, s in zip(row, scalars, strict=True)])
+        for row in rows
+    ]
+    assert found.to_pylist() == expected
+
+
+def test_what_cannot_be_a_key_is_refused_at_its_first_value() -> None:
+    lists = Type(Scalar.STRING, is_list=True)
+    assert rendered(pa.nulls(2, pa.list_(pa.string())), lists).to_pylist() == [None, None]
+    with pytest.raises(InvalidValue, match=r"scalar key: unsupported column type \[String\]"):
+        rendered(pa.array([None, ["x"]]), lists)
+    with pytest.raises(InvalidValue, match=r"scalar key: unsupported column type Vector\(1\)"):
+        rendered(pa.array([[1.0]], pa.list_(pa.float32(), 1)), vector(1))
+    with pytest.raises(
+        InvalidValue, match="scalar key: non-finite Float64 value NaN cannot identify an entity"
+    ):
+        rendered(pa.array([1.0, float("nan")]), Type(Scalar.F64))
+
+
+@pytest.mark.fuzz
+@given(
+    st.integers(0, 2**48 - 1),
+    st.integers(0, 2**24 - 1),
+    st.integers(0, 2**16 - 1),
+    st.lists(st.integers(0, 2**40 - 1), max_size=4),
+)
+def test_a_generated_id_says_when_and_where_its_record_was_read(
+    milliseconds: int, salt: int, file_number: int, positions: list[int]
+) -> None:
+    found = LoadIds(milliseconds, salt).ids(file_number, np.array(positions, np.int64)).to_pylist()
+    bits = [(milliseconds << 80) | (salt << 56) | (file_number << 40) | position for position in positions]
+    assert found == [str(ULID(number.to_bytes(16, "big"))) for number in bits]
+
+
+def test_a_place_that_does_not_fit_an_id_is_refused() -> None:
+    ids = LoadIds(0, 0)
+    with pytest.raises(InvalidValue, match="file number 65536 is beyond 65535"):
+        ids.ids(2**16, np.array([0]))
+    with pytest.raises(InvalidValue, match="position 1099511627776 in a file is beyond 1099511627775"):
+        ids.ids(0, np.array([0, 2**40]))
+
+
+def test_two_loads_of_one_moment_have_other_ids() -> None:
+    assert len({LoadIds(1).salt for _ in range(20)}) > 1
+
+
+def test_fresh_ids_are_ulids_of_their_moment() -> None:
+    entropy = bytes(range(20))
+    expected = [str(ULID((123).to_bytes(6, "big") + part)) for part in (entropy[:10], entropy[10:])]
+    assert fresh_ids(2, 123, entropy).to_pylist() == expected
+    assert fresh_ids(0, 123).to_pylist() == []
+    assert len(set(fresh_ids(100, 123).to_pylist())) == 100

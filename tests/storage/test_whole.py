@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# The limit of file sizes stands for a disk that gets full: a write is cut short in the middle.
+_CHILD = """
+import json, os, resource, sys
+import pyarrow as pa
+from omnigraph.errors import StorageFailure
+from omnigraph.storage.location import Location
+from omnigraph.storage.staging import commit_staged, stage_append, stage_overwrite, stage_upsert
+from omnigraph.storage.tables import Tables
+
+stage = {"append": stage_append, "upsert": stage_upsert, "overwrite": stage_overwrite}[sys.argv[2]]
+names = ["id", *(f"column{n}" for n in range(8))]
+schema = pa.schema([(name, pa.string()) for name in names])
+tables, hard = Tables(), resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+for limit in range(500, 3500, 100):
+    at = Location.parse(sys.argv[1]) / str(limit)
+    rows = pa.table({name: [os.urandom(40).hex()] for name in names}, schema=schema)
+    table = tables.create(at, schema, primary_key="id", rows=rows)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        staged, ended = stage(table, rows.set_column(0, "id", [["new"]]).cast(table.schema)), "staged"
+    except StorageFailure as failure:
+        ended = f"{failure.kind}: {failure.message}"
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    if ended == "staged":
+        commit_staged(staged)
+    ended = [ended, tables.tip(at).scan().num_rows]
+    print(json.dumps(ended), flush=True)
+"""
+
+
+@pytest.mark.parametrize("kind", ["append", "upsert", "overwrite"])
+def test_a_file_that_lost_its_end_is_never_committed(tmp_path: Path, kind: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD, str(tmp_path), kind], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    ended = [json.loads(line) for line in done.stdout.splitlines()]
+    refused = [how for how, _ in ended if how != "staged"]
+    assert all(how.startswith("Transient: ") for how in refused)
+    assert any("bytes of a data file were stored" in how for how in refused), "else Lance tells it itself now"
+    after = 1 if kind == "overwrite" else 2
+    assert {rows for how, rows in ended if how == "staged"} == {after}
+    assert {rows for how, rows in ended if how != "staged"} == {1}
