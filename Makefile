@@ -1,7 +1,7 @@
 # Every target prepares .venv by itself; a machine with Python 3.11 or newer needs nothing else.
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format bench docs fuzz lock clean
+.PHONY: help install demo test check format bench docs fuzz torture lock clean
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
 
@@ -48,6 +48,9 @@ docs: $(READY) ## Rewrite the generated parts of docs/
 
 fuzz: $(READY) ## Run the long form of the property tests
 	@OMNIGRAPH_FUZZ=$(OMNIGRAPH_FUZZ) $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 -m fuzz $(ARGS)
+
+torture: $(READY) ## Run the long form of the crash tests
+	@OMNIGRAPH_TORTURE=1 $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 -m crash $(ARGS)
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" pyproject.toml

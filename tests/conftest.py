@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # `make test` tries a few inputs per property, the same ones each time; `make fuzz` tries many new ones.
@@ -23,3 +24,13 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("fuzz" if os.environ.get("OMNIGRAPH_FUZZ") else "short")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how much of the crash matrix was tried: workers cannot print."""
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, ())]
+    told = [dict(report.user_properties).get("crash_cells") for report in reports]
+    cells = [found for found in told if found]
+    if cells:
+        tried, known = sum(found[0] for found in cells), sum(found[1] for found in cells)
+        terminalreporter.write_line(f"crash matrix: {tried} of {known} cells (OMNIGRAPH_SEED={cells[0][2]})")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -150,6 +151,21 @@ def test_a_child_process_fails_at_the_point_its_environment_names():
     child = _child(" fork.before_reclaim = error ; classify.fresh_read=exit;")
     assert child.stdout == "passed the first\nfinally\ntidied up\n"
     assert "injected failure at 'fork.before_reclaim'" in child.stderr
+
+
+def test_a_child_process_stands_still_at_the_point_its_environment_names():
+    with subprocess.Popen(
+        [sys.executable, "-c", _CHILD],
+        env={**os.environ, failpoints.SETTING: "fork.before_reclaim=stop"},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        stopped = os.waitid(os.P_PID, child.pid, os.WSTOPPED)
+        assert stopped is not None
+        assert stopped.si_status == signal.SIGSTOP
+        child.send_signal(signal.SIGCONT)
+        assert child.communicate()[0] == "passed the first\nfinally\ntidied up\n"
+    assert child.returncode == 0
 
 
 @pytest.mark.parametrize(

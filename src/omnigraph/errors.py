@@ -546,7 +546,15 @@ class KeyConflict(Conflict):
 
     code = "key_conflict"
 
-    def __init__(self, kind: str, type_name: str, entity_id: str | None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        type_name: str,
+        entity_id: str | None,
+        *,
+        violations: Sequence[Any] = (),
+        total: int = 1,
+    ) -> None:
         what = f"id '{entity_id}'" if entity_id is not None else "this id"
         super().__init__(
             f"{kind} type '{type_name}' already has {what}", remedy="use merge to replace stored rows"
@@ -554,6 +562,9 @@ class KeyConflict(Conflict):
         self.entity_kind = kind
         self.type_name = type_name
         self.entity_id = entity_id
+        self.violations = tuple(violations)
+        """In a load, the first of all records in conflict, each with its place."""
+        self.total = total
 
 
 class MergeConflicts(Conflict):

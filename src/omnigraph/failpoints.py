@@ -2,12 +2,14 @@
 
 In this process: `with armed(FORK_BEFORE_RECLAIM, action): ...`. In a child process, through its environment:
 `OMNIGRAPH_FAILPOINTS="fork.before_reclaim=exit;fork.before_classify=error"`; `exit` ends the process at
-once, as a kill would, with status 86; `error` raises. With nothing armed a point costs next to nothing.
+once, as a kill would, with status 86; `error` raises; `stop` stops the process until it is sent SIGCONT.
+With nothing armed a point costs next to nothing.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -117,6 +119,12 @@ def end_process() -> None:
     os._exit(EXIT_STATUS)
 
 
+def stop_process() -> None:
+    """An action that stops the process, all its threads included, until it is sent SIGCONT."""
+    # Sent to this very thread, which then does not run on until some other one takes notice.
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+
+
 class Pause:
     """An action that lets a test look around while another thread stands still at a point."""
 
@@ -148,9 +156,12 @@ def arm_from(environment: Mapping[str, str]) -> None:
                 _armed[name] = end_process
             case "error":
                 _armed[name] = error(name)
+            case "stop":
+                _armed[name] = stop_process
             case _:
                 raise errors.BadRequest(
-                    f"{SETTING} has an unknown action '{action}' for '{name}'", remedy="use `exit` or `error`"
+                    f"{SETTING} has an unknown action '{action}' for '{name}'",
+                    remedy="use `exit`, `error` or `stop`",
                 )
 
 

@@ -5,31 +5,68 @@ from __future__ import annotations
 import builtins
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from omnigraph.engine import branches as control
 from omnigraph.engine import lineage
 from omnigraph.engine.initialise import initialise
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.manifest import MAIN
+from omnigraph.engine.open import open_graph, reopen_graph
 from omnigraph.engine.opened import AtBranch, AtCommit, AtTime, AtVersion, OpenGraph, Target
+from omnigraph.engine.pinned import read_rows
 from omnigraph.engine.root import Root
 from omnigraph.engine.snapshot import Snapshot as Pinned
 from omnigraph.engine.stamp import read_stamp
-from omnigraph.errors import BadRequest, GraphClosed, InvalidValue, ReadOnlyGraph
+from omnigraph.engine.write.builder import Write
+from omnigraph.engine.write.duplicates import Mode
+from omnigraph.engine.write.files import files_of
+from omnigraph.engine.write.load import LoadRequest, LoadResult, Progress
+from omnigraph.engine.write.load import load as load_files
+from omnigraph.engine.write.mutate import MutationResult
+from omnigraph.engine.write.mutate import mutate as carry_out
+from omnigraph.engine.write.transaction import Author
+from omnigraph.engine.write.violations import Violation
+from omnigraph.errors import (
+    BadRequest,
+    BranchExists,
+    GraphClosed,
+    InvalidValue,
+    ReadOnlyGraph,
+    WrongQueryKind,
+)
 from omnigraph.lang.dates import parse_datetime
+from omnigraph.lang.query.compile import CompiledMutation, CompiledQuery, QueryCache, compile_query
+from omnigraph.lang.query.parameters import decode_parameters
+from omnigraph.lang.query.statements import plain_value
 from omnigraph.lang.schema import MigrationPlan, compile_schema, plan_migration
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
 from omnigraph.storage.location import Location
 
-__all__ = ["Branches", "Commit", "Commits", "Graph", "Snapshot", "Table", "init", "open"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "Branches",
+    "Commit",
+    "Commits",
+    "Graph",
+    "LoadResult",
+    "MutationResult",
+    "Snapshot",
+    "Table",
+    "Violation",
+    "Write",
+    "init",
+    "open",
+]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FRACTION = re.compile(r"[.]([0-9]+)")
@@ -45,7 +82,7 @@ def init(uri: str | os.PathLike[str], *, schema: str | os.PathLike[str], force: 
     source = _schema_source(schema)
     compile_schema(source)  # here, where mistakes are told with the name of the file
     initialise(root, source.text, force=force)
-    return Graph(OpenGraph.open(root))
+    return Graph(open_graph(root))
 
 
 def open(uri: str | os.PathLike[str], *, read_only: bool = False) -> Graph:  # noqa: A001
@@ -53,7 +90,7 @@ def open(uri: str | os.PathLike[str], *, read_only: bool = False) -> Graph:  # n
 
     With `read_only` nothing is ever written, so credentials that only read are enough.
     """
-    return Graph(OpenGraph.open(Root.at(Location.parse(uri)), read_only=read_only))
+    return Graph(open_graph(Root.at(Location.parse(uri)), read_only=read_only))
 
 
 class Graph:
@@ -65,6 +102,7 @@ class Graph:
     def __init__(self, opened: OpenGraph) -> None:
         self._opened = opened
         self._closed = False
+        self._queries = QueryCache()
 
     @property
     def uri(self) -> str:
@@ -130,11 +168,68 @@ class Graph:
         """
         return self._pin(_target(commit, version, time, branch))
 
+    def mutate(
+        self,
+        query: str | os.PathLike[str],
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        actor: str | None = None,
+        name: str | None = None,
+        if_commit: str | None = None,
+    ) -> MutationResult:
+        """Carry out a mutation query on a branch: all of it, in one commit, or nothing.
+
+        `query` is a text, or a `Path` to read it from, and `name` says which of several queries is meant.
+        With `if_commit` it takes effect only while that commit is the newest of the branch.
+        """
+        opened = self._writing()
+        compiled = self._compiled(query, name)
+        if not isinstance(compiled, CompiledMutation):
+            raise WrongQueryKind(
+                f"query '{compiled.name}' only reads; a mutation inserts, updates or deletes",
+                query=compiled.name,
+            )
+        values = {key: plain_value(value) for key, value in (params or {}).items()}
+        author = Author(control.branch_name(branch), actor, if_commit)
+        return carry_out(opened, compiled, decode_parameters(compiled.parameters, values), author)
+
+    def write(self, branch: str = MAIN, *, actor: str | None = None, if_commit: str | None = None) -> Write:
+        """A block that collects changes and commits them once: `with graph.write() as tx: ...`."""
+        self._writing()
+        return Write(self._writing, Author(control.branch_name(branch), actor, if_commit))
+
+    def load(
+        self,
+        files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        *,
+        mode: Literal["append", "merge", "overwrite"],
+        branch: str = MAIN,
+        from_: str | None = None,
+        actor: str | None = None,
+        skip_bad: bool = False,
+        progress: Progress | None = None,
+    ) -> LoadResult:
+        """Load files of NDJSON records on a branch: all of them, in one commit, or nothing.
+
+        `files` are paths, folders and patterns such as `data/*.jsonl`. A branch that is missing is made
+        from `from_`, if that is given. `skip_bad` leaves wrong records out instead of refusing the load.
+        `progress` is told how many bytes and lines were read so far.
+        """
+        opened = self._writing()
+        chosen = _mode(mode)
+        request = LoadRequest(files_of(files), chosen, skip_bad, progress)
+        author = Author(control.branch_name(branch), actor)
+        created = from_ is not None and self._made(author.branch, from_)
+        return replace(load_files(opened, request, author), branch_created=created)
+
     def refresh(self) -> None:
-        """Drop all that is kept in memory and open the graph anew."""
-        opened = self._reading()
-        opened.root.tables.forget()
-        self._opened = OpenGraph.open(opened.root, read_only=opened.read_only)
+        """Drop all that is kept in memory and open the graph anew.
+
+        A write that somebody completed and did not live to publish becomes visible, unless the graph is
+        open for reading only.
+        """
+        self._opened = reopen_graph(self._reading())
 
     def close(self) -> None:
         """Let go of the graph; using it afterwards raises `GraphClosed`, a second call does nothing."""
@@ -164,6 +259,22 @@ class Graph:
         if opened.read_only:
             raise ReadOnlyGraph(self.uri)
         return opened
+
+    def _compiled(self, query: str | os.PathLike[str], name: str | None) -> CompiledQuery:
+        catalog = self._reading().schema().catalog
+        if isinstance(query, str):
+            return self._queries.compile(query, catalog, name)
+        return compile_query(_file_source(Path(query)), catalog, name)
+
+    def _made(self, branch: str, source: str) -> bool:
+        """Whether a branch was missing and is there now."""
+        if branch in self.branches:
+            return False
+        try:
+            self.branches.create(branch, from_=source)
+        except BranchExists:
+            return False  # by somebody else, a moment ago
+        return True
 
     def _pin(self, target: Target) -> Snapshot:
         return _snapshot(self._reading().snapshot(target), self._reading)
@@ -273,6 +384,17 @@ class Snapshot:
         """The schema that held at that moment."""
         return self._reading().catalog_at(self._pinned)
 
+    def rows(
+        self, type_name: str, *, columns: Sequence[str] | None = None, limit: int | None = None
+    ) -> pa.Table:
+        """The nodes or edges of a type as an Arrow table, in no promised order.
+
+        An edge has its ends as `src` and `dst`. Blobs are left out.
+        """
+        if limit is not None and limit < 0:
+            raise InvalidValue(f"limit must not be negative, got {limit}")
+        return read_rows(self._reading(), self._pinned, type_name, columns, limit)
+
     def __repr__(self) -> str:
         return f"<Snapshot {self.id} of '{self.branch}' at version {self.version}, {len(self.tables)} tables>"
 
@@ -317,13 +439,20 @@ def _microseconds(time: datetime | str) -> int:
 def _schema_source(schema: str | os.PathLike[str]) -> Source:
     """A schema text, or the text of a schema file with its name, so that mistakes are told with it."""
     if not isinstance(schema, str):
-        path = Path(schema)
-        try:
-            return Source.from_bytes(path.read_bytes(), str(path))
-        except OSError as failure:
-            raise BadRequest(
-                f"cannot read '{path}': {failure.strerror}", remedy="check the path"
-            ) from failure
+        return _file_source(Path(schema))
     if schema.endswith(".pg") and len(schema.split()) == 1:
         raise BadRequest(f"'{schema}' is not a schema", remedy=f"to read a file, write `Path('{schema}')`")
     return Source(schema)
+
+
+def _file_source(path: Path) -> Source:
+    try:
+        return Source.from_bytes(path.read_bytes(), str(path))
+    except OSError as failure:
+        raise BadRequest(f"cannot read '{path}': {failure.strerror}", remedy="check the path") from failure
+
+
+def _mode(text: str) -> Mode:
+    if text not in list(Mode):
+        raise BadRequest(f"'{text}' is not a mode of loading", remedy=f"choose one of: {', '.join(Mode)}")
+    return Mode(text)

@@ -21,8 +21,12 @@ class Command:
 COMMANDS: Mapping[str, Command] = {
     "branch": Command("omnigraph.cli.branch:app", "Create, list and delete branches."),
     "commit": Command("omnigraph.cli.commit:app", "Look at the history of a graph."),
+    "doctor": Command("omnigraph.cli.doctor:app", "Look for what is out of order in a graph."),
     "init": Command("omnigraph.cli.init:app", "Make a graph with a schema at an empty place."),
     "lint": Command("omnigraph.cli.lint:app", "Check a query file against a schema."),
+    "load": Command("omnigraph.cli.load:app", "Load NDJSON files in one commit."),
+    "mutate": Command("omnigraph.cli.mutate:app", "Insert, update or delete by a query, in one commit."),
+    "recover": Command("omnigraph.cli.recover:app", "Finish or undo interrupted writes, or list them."),
     "schema": Command("omnigraph.cli.schema:app", "Plan changes of a schema."),
     "snapshot": Command(
         "omnigraph.cli.snapshot:app", "Show the version and size of every type, now or in the past."

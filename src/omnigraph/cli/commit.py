@@ -36,7 +36,7 @@ def list_(
     actor = _actor(only)
     with graph.open(addressed(place=place, store=store), read_only=True) as opened:
         found = opened.commits.list(branch, actor=actor, limit=limit)
-    report = {"commits": [_json(one) for one in found]}
+    report = {"commits": [commit_json(one) for one in found]}
     print_result(report, "\n".join(map(_line, found)) or "no commits", as_json=as_json)
 
 
@@ -50,7 +50,7 @@ def show(
     """Show one commit, on whatever branch it is."""
     with graph.open(addressed(uri=uri, store=store), read_only=True) as opened:
         found = opened.commits.get(commit_id)
-    print_result(_json(found), _text(found), as_json=as_json)
+    print_result(commit_json(found), _text(found), as_json=as_json)
 
 
 def _actor(only: str | None) -> str | None:
@@ -62,7 +62,7 @@ def _actor(only: str | None) -> str | None:
     return value
 
 
-def _json(found: Commit) -> dict[str, Any]:
+def commit_json(found: Commit) -> dict[str, Any]:
     """A commit as scripts read it; members that had another name once have both."""
     branch = None if found.branch == "main" else found.branch
     return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
@@ -44,10 +45,21 @@ def describe(error: OmnigraphError) -> str:
     """A failure in words; one in a text shows the text with the wrong part underlined."""
     if isinstance(error, CompileError):
         return error.render()
-    lines = [f"error[{error.code}]: {error.message}"]
+    violations = getattr(error, "violations", ())
+    if len(violations) > 1:
+        total = vars(error)["total"]
+        lines = [f"error[{error.code}]: {total} violations", *violation_lines(violations, total)]
+    else:
+        lines = [f"error[{error.code}]: {next(iter(violations), error.message)}"]
     if error.remedy:
         lines.append(f"  help: {error.remedy}")
     return "\n".join(lines)
+
+
+def violation_lines(violations: Sequence[object], total: int) -> list[str]:
+    """What is wrong with records of a load, one line for each that is told, with its place."""
+    more = total - len(violations)
+    return [*(f"  {violation}" for violation in violations), *([f"  and {more} more"] if more else [])]
 
 
 def prepare_streams() -> None:

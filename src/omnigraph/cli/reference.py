@@ -30,6 +30,7 @@ are any, `remedy` and `data`.
 | 0 | success |
 | 1 | the command failed |
 | 2 | the command was used wrongly |
+| 4 | `mutate --if-commit`: the branch has another newest commit, and nothing was written |
 | 130 | interrupted with Ctrl-C |
 """
 

@@ -72,11 +72,16 @@ _log = logging.getLogger(__name__)
 
 
 class BaseMoved(Exception):
-    """The base of a plan does not hold any more; nothing was done, and the write may be prepared anew."""
+    """The base of a plan does not hold any more; nothing was done, and the write may be prepared anew.
 
-    def __init__(self, conflict: OmnigraphError) -> None:
+    `by_recovery` says that it moved only because what a dead writer left had to be dealt with first: no
+    rival was faster, so even a write that read what it replaces begins anew.
+    """
+
+    def __init__(self, conflict: OmnigraphError, *, by_recovery: bool = False) -> None:
         super().__init__(str(conflict))
         self.conflict = conflict
+        self.by_recovery = by_recovery
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +98,10 @@ def commit(graph: OpenGraph, plan: CommitPlan) -> Receipt:
     staged = _stage_owned(graph, plan)
     failpoints.reach(failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE)
     with graph.root.locks.hold([plan.branch], operation_id=plan.operation_id) as held:
-        if recover_branch(graph, plan.branch, held):
-            raise BaseMoved(
-                ReadSetChanged(f"graph_head:{plan.branch}", expected=plan.base.head, actual="recovered")
-            )
-        _check_base(graph, plan)
-        _check_heads(graph, plan, held)
+        try:
+            _pass_gates(graph, plan, held)
+        except LockLost as lost:
+            raise BaseMoved(lost) from lost
         receipt = _Passage(graph, plan, held).run(staged)
         compact_manifest(graph.coordinator(plan.branch))
     return receipt
@@ -143,6 +146,18 @@ def stage(table: Table, effect: Effect) -> Staged:
 # --- gates ---------------------------------------------------------------------------------------
 
 
+def _pass_gates(graph: OpenGraph, plan: CommitPlan, held: Held) -> None:
+    if recover_branch(graph, plan.branch, held):
+        raise _moved_by_recovery(plan, "recovered")
+    _check_base(graph, plan)
+    _check_heads(graph, plan, held)
+
+
+def _moved_by_recovery(plan: CommitPlan, actual: str) -> BaseMoved:
+    changed = ReadSetChanged(f"graph_head:{plan.branch}", expected=plan.base.head, actual=actual)
+    return BaseMoved(changed, by_recovery=True)
+
+
 def _check_base(graph: OpenGraph, plan: CommitPlan) -> None:
     loaded = graph.coordinator(plan.branch).load()
     entries = loaded.state.entries()
@@ -167,10 +182,14 @@ def _check_base(graph: OpenGraph, plan: CommitPlan) -> None:
 def _check_heads(graph: OpenGraph, plan: CommitPlan, held: Held) -> None:
     """A table must stand where the manifest says; what recovery left above that is settled first."""
     owned = [entry for key in plan.effects if not _is_first_touch(plan, entry := plan.base.entries[key])]
-    if settle_drift(graph, plan.branch, held, owned):
-        raise BaseMoved(
-            ReadSetChanged(f"graph_head:{plan.branch}", expected=plan.base.head, actual="settled")
-        )
+    try:
+        settled = settle_drift(graph, plan.branch, held, owned)
+    except Conflict:
+        # Under a lease somebody may have overtaken us: then the base moved, and nothing is wrong.
+        _check_base(graph, plan)
+        raise
+    if settled:
+        raise _moved_by_recovery(plan, "settled")
 
 
 # --- phases --------------------------------------------------------------------------------------
@@ -187,9 +206,7 @@ class _Passage:
 
     def run(self, staged: dict[str, Staged]) -> Receipt:
         record = self._armed(staged)
-        self.held.require()
-        failpoints.reach(failpoints.RECOVERY_SIDECAR_WRITE)
-        sidecar.store_new(self.root, record)
+        self._store(record)
         try:
             published = self._effects(record, staged)
         except _NoEffect as nothing:
@@ -200,6 +217,19 @@ class _Passage:
         self._remove(record.operation_id)
         counts = {key: one.counts for key, one in staged.items()}
         return Receipt(published.commit, counts)
+
+    def _store(self, record: Sidecar) -> None:
+        """Phase A. Nothing has happened yet, so a record whose put failed is taken back."""
+        try:
+            self.held.require()
+            failpoints.reach(failpoints.RECOVERY_SIDECAR_WRITE)
+            sidecar.store_new(self.root, record)
+        except LockLost as lost:
+            raise BaseMoved(lost) from lost
+        except StorageFailure:
+            # It may have landed although its answer was lost.
+            self._remove(record.operation_id)
+            raise
 
     def _armed(self, staged: Mapping[str, Staged]) -> Sidecar:
         plan, base = self.plan, self.plan.base
@@ -302,7 +332,7 @@ class _Passage:
         )
 
     def _remove(self, operation_id: str) -> None:
-        """The write is visible: a record that cannot be removed is stale, and the next writer drops it."""
+        """Best effort: a record that is left behind is dealt with by the next writer of the branch."""
         try:
             failpoints.reach(failpoints.RECOVERY_SIDECAR_DELETE)
             sidecar.remove(self.root, operation_id)

@@ -160,7 +160,8 @@ def fork_table(
     if branch in (MAIN, entry.owner):
         raise InternalError(f"the {place} is not needed: the table is there already")
     # A handle of its own: while Lance forks through one, nobody else can use it, not even to read.
-    source = Tables(root.tables.access.observe).open(place.table, entry.version, branch=entry.owner)
+    access = root.tables.access
+    source = Tables(access.observe, sync=access.sync).open(place.table, entry.version, branch=entry.owner)
     made = _attempt(root, held, source, place)
     if made is None:
         _make_way(root, held, place, operation_id)

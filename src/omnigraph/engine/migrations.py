@@ -134,7 +134,7 @@ def _copy_lineage(work: _Work, table: Table) -> Table:
             return table
         work.before_effect()
         try:
-            return merge_rows(table, encode(lineage, {}), KEY).table
+            return merge_rows(table, encode(lineage, {}), KEY).table.settled(table)
         except StorageFailure as lost:
             if lost.kind != Trouble.CONTENTION:
                 raise

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from omnigraph.engine.layout import table_key
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.write.blobs import is_blob
 from omnigraph.errors import (
+    BadRequest,
     BranchNotFound,
     HistoricalVersionReclaimed,
     NotFound,
@@ -26,6 +33,31 @@ def open_table(graph: OpenGraph, snapshot: Snapshot, key: str) -> Table:
         return graph.root.tables.open(graph.root.layout.table(entry.path), entry.version, branch=entry.owner)
     except StorageFailure as failure:
         raise explained(graph, snapshot, key, failure) from failure
+
+
+def read_rows(
+    graph: OpenGraph, snapshot: Snapshot, type_name: str, columns: Sequence[str] | None, limit: int | None
+) -> pa.Table:
+    """The rows of a type at a snapshot, without its Blobs."""
+    key = _key(snapshot, type_name)
+    table = open_table(graph, snapshot, key)
+    readable = [field.name for field in table.schema if not is_blob(field)]
+    wanted = readable if columns is None else list(columns)
+    for name in wanted:
+        if name not in readable:
+            raise BadRequest(f"'{type_name}' has no column '{name}'", remedy=f"it has: {', '.join(readable)}")
+    try:
+        return table.scan(wanted, limit=limit)
+    except StorageFailure as failure:
+        raise explained(graph, snapshot, key, failure) from failure
+
+
+def _key(snapshot: Snapshot, type_name: str) -> str:
+    for key in (type_name, table_key("node", type_name), table_key("edge", type_name)):
+        if key in snapshot.entries:
+            return key
+    known = ", ".join(key.partition(":")[2] for key in snapshot.entries)
+    raise BadRequest(f"there is no type '{type_name}' in snapshot '{snapshot.id}'", remedy=f"it has: {known}")
 
 
 def explained(graph: OpenGraph, snapshot: Snapshot, key: str, failure: StorageFailure) -> OmnigraphError:

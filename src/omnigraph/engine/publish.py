@@ -230,6 +230,7 @@ def _attempt(
             return None
         return _after_failure(coordinator, commit, failure)
     failpoints.reach(failpoints.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT)
+    table.settled(loaded.table)  # not above: it landed, whether or not the disk can be trusted
     if table.version != following.version:
         # Lance slid the write over a commit that touched other rows: what that one did is not known here.
         following = loaded.state.plus(changed_since(table, loaded.state.version), table.version)

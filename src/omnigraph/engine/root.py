@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ulid import ULID
 
 from omnigraph.engine.layout import Layout
+from omnigraph.storage.durability import Sync, configured_sync
 from omnigraph.storage.forks import Forks
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import BranchLocks
@@ -39,10 +40,10 @@ class Root:
     new_id: Callable[[], str] = new_id
 
     @classmethod
-    def at(cls, location: Location, observe: Observer | None = None) -> Root:
-        """The graph root at a place; nothing is contacted yet."""
+    def at(cls, location: Location, observe: Observer | None = None, sync: Sync | None = None) -> Root:
+        """The graph root at a place; nothing is contacted yet. Without `sync` the environment decides."""
         objects = ObjectStore.at(location, observe)
-        tables = Tables(observe)
+        tables = Tables(observe, sync=sync or configured_sync(location))
         return cls(Layout(location), objects, tables, Forks(tables, objects), BranchLocks(objects, location))
 
     @property

@@ -55,7 +55,7 @@ class Forks:
             # Two creations of one name from different versions can mix their files.
             reason = f"it starts at version {newest} instead of {source.version}"
             raise failure(Trouble.CONFLICT, "create_fork", uri, reason)
-        return made
+        return made.settled()
 
     def _is_residue(self, location: Location, name: str) -> bool:
         """Whether there are files of a fork without the fork; over older ones Lance misses the source."""

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from lance.dataset import Session  # type: ignore[attr-defined]  # public in its documentation only
 
+from omnigraph.storage.durability import Sync
 from omnigraph.storage.lance_errors import typed
 from omnigraph.storage.objects import Observer
 
@@ -58,8 +59,10 @@ def tip_session() -> Session:
 class Access:
     """The layer every Lance call passes: it is announced to the observer, and its errors become ours."""
 
-    def __init__(self, observe: Observer | None = None) -> None:
+    def __init__(self, observe: Observer | None = None, sync: Sync | None = None) -> None:
         self.observe = observe
+        self.sync = sync
+        """How new versions are brought to the disk; None when they are left to the operating system."""
 
     def announce(self, operation: str, uri: str) -> None:
         """Tell the observer of a call that is about to be made."""

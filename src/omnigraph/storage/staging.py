@@ -220,7 +220,7 @@ def commit_staged(staged: Staged) -> Table:
         return _despite(staged, error)
     if native.version != base + 1 and not restores:
         raise _displaced(staged, native.version)
-    return table.moved(native)
+    return table.moved(native).settled(table)
 
 
 def find_landed(staged: Staged, until: int) -> int | None:
@@ -256,7 +256,8 @@ def _landed_before(staged: Staged, head: int) -> Table | None:
     if version != base + 1 and not isinstance(staged.transaction.operation, Op.Restore):
         raise _displaced(staged, version)
     with table.access.call("open", table.uri):
-        return table.moved(table.native.checkout_version(version))
+        landed = table.moved(table.native.checkout_version(version))
+    return landed.settled(table)
 
 
 def _moved(staged: Staged, head: int) -> StorageFailure:

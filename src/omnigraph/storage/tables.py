@@ -15,6 +15,7 @@ from lance import LanceDataset
 from lance.fragment import write_fragments
 
 from omnigraph.errors import StorageFailure
+from omnigraph.storage.durability import Sync, settle
 from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Observer
@@ -105,13 +106,15 @@ class Table:
         limit: int | None = None,
         ordered: bool = True,
         row_ids: bool = False,
+        blob_bytes: bool = False,
     ) -> pa.Table:
         """The rows that satisfy `where`, at once.
 
-        `columns` may name `_rowid`, `_row_created_at_version` and `_row_last_updated_at_version`.
+        `columns` may name `_rowid`, `_row_created_at_version` and `_row_last_updated_at_version`. Blobs come
+        as descriptions of where their bytes are, unless `blob_bytes` asks for the bytes.
         """
         with self.access.call("scan", self.uri):
-            return self._scanner(columns, where, limit, ordered, row_ids, None).to_table()
+            return self._scanner(columns, where, limit, ordered, row_ids, None, blob_bytes).to_table()
 
     def _scanner(
         self,
@@ -121,6 +124,7 @@ class Table:
         ordered: bool,
         row_ids: bool,
         batch_size: int | None,
+        blob_bytes: bool = False,
     ) -> Any:
         return self.native.scanner(
             columns=None if columns is None else list(columns),
@@ -129,6 +133,7 @@ class Table:
             scan_in_order=ordered,
             with_row_id=row_ids,
             batch_size=batch_size,
+            blob_handling="all_binary" if blob_bytes else None,
         )
 
     def take(self, row_ids: Sequence[int] | pa.Array, columns: Sequence[str] | None = None) -> pa.Table:
@@ -163,12 +168,25 @@ class Table:
         """The same branch of the same table through another handle."""
         return Table(self.location, self.branch, native.version, self.access, native)
 
+    def settled(self, before: Table | None = None) -> Table:
+        """This version, on disk for good where the graph is kept so; what `before` has is there already."""
+        if self.access.sync is not None:
+            self.access.announce("sync", self.uri)
+            settle(self.access.sync, self.location.path, self.branch, self.native, before and before.native)
+        return self
+
 
 class Tables:
     """Opens and creates tables, and keeps the handles of pinned versions."""
 
-    def __init__(self, observe: Observer | None = None, *, cached_handles: int = _CACHED_HANDLES) -> None:
-        self.access = Access(observe)
+    def __init__(
+        self,
+        observe: Observer | None = None,
+        *,
+        cached_handles: int = _CACHED_HANDLES,
+        sync: Sync | None = None,
+    ) -> None:
+        self.access = Access(observe, sync)
         self._handles: OrderedDict[tuple[str, str | None, int, Identity], Table] = OrderedDict()
         self._room = cached_handles
         self._lock = threading.Lock()
@@ -217,7 +235,7 @@ class Tables:
             native = LanceDataset.commit(
                 uri, written, storage_options=place, enable_stable_row_ids=True, max_retries=0
             )
-        return Table(location, None, native.version, self.access, native)
+        return Table(location, None, native.version, self.access, native).settled()
 
     def exists(self, location: Location) -> bool:
         """Whether there is a table; only the store's own not-found means no."""

@@ -10,6 +10,7 @@ from typing import Any
 from lance.optimize import Compaction, CompactionOptions
 
 from omnigraph.storage.tables import Table, newest
+from omnigraph.storage.whole import require_whole
 
 TARGET_ROWS = 1024 * 1024
 
@@ -66,7 +67,9 @@ def rewrite(plan: CompactionPlan) -> Rewritten:
     results = []
     for task in plan.tasks:
         with table.access.call("rewrite", table.uri):
-            results.append(task.execute(table.native))
+            result = task.execute(table.native)
+            require_whole("rewrite", table.location, table.uri, result)
+        results.append(result)
     return Rewritten(table, tuple(results))
 
 
@@ -80,7 +83,8 @@ def commit_compaction(rewritten: Rewritten) -> Compacted:
     with table.access.call("commit_compaction", table.uri):
         native = copy.copy(table.native)
         metrics = Compaction.commit(native, list(rewritten.results))
-        return Compacted(table.moved(newest(native)), metrics.fragments_removed, metrics.fragments_added)
+        moved = table.moved(newest(native))
+    return Compacted(moved.settled(table), metrics.fragments_removed, metrics.fragments_added)
 
 
 def compact(table: Table, *, target_rows: int = TARGET_ROWS) -> Compacted:

@@ -9,17 +9,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lance import LanceOperation as Op
-
 from omnigraph.storage.lance_errors import Trouble, failure
 from omnigraph.storage.location import Location
 
 
-def require_whole(doing: str, location: Location, uri: str, operation: Any) -> None:
-    """Refuse a staged operation whose new files are shorter than Lance meant them to be."""
+def require_whole(doing: str, location: Location, uri: str, change: Any) -> None:
+    """Refuse a staged operation, or a rewrite, whose new files are shorter than Lance meant them to be."""
     if not location.is_local:
         return
-    fragments = operation.new_fragments if isinstance(operation, Op.Update) else operation.fragments
+    fragments = change.new_fragments if hasattr(change, "new_fragments") else change.fragments
     for file in (file for fragment in fragments for file in fragment.files):
         meant, stored = file.file_size_bytes, (Path(uri) / "data" / file.path).stat().st_size
         if meant is not None and stored != meant:

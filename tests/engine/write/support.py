@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,7 @@ from omnigraph.engine.write.ids import LoadIds
 from omnigraph.engine.write.read import LoadReader, LoadRows, SplitRows, gathered
 from omnigraph.engine.write.splits import Limits, Split, splits
 from omnigraph.engine.write.stored import COUNTED, EDGE, End
-from omnigraph.engine.write.target import Target, targets_of
-from omnigraph.engine.write.violations import Violation
+from omnigraph.engine.write.target import Target
 from omnigraph.lang.schema import AcceptedSchema, compile_schema, first_identities
 
 SCHEMA = (Path(__file__).parents[2] / "lang" / "cases" / "F.pg").read_text()
@@ -49,10 +49,16 @@ MENTORS = [
 MEMBERS = [("b1", "ada", "core"), ("b2", "ada", "infra"), ("b3", "bo", "core")]
 
 
+@cache
 def accepted(schema: str = SCHEMA) -> AcceptedSchema:
     """A schema as a new graph accepts it."""
     catalog = compile_schema(schema)
     return AcceptedSchema(catalog, first_identities(catalog))
+
+
+@cache
+def _reader(schema: str) -> LoadReader:
+    return LoadReader(accepted(schema), IDS)
 
 
 def node(type_name: str, **data: Any) -> dict[str, Any]:
@@ -79,7 +85,7 @@ def told(rows: SplitRows) -> list[tuple[int | None, str]]:
 
 def loaded(data: bytes, schema: str = SCHEMA, *, size: int = 1 << 20) -> dict[str, LoadRows]:
     """All rows of a file without faults of their own."""
-    reader = LoadReader(accepted(schema), IDS)
+    reader = _reader(schema)
     parts = [reader.read(split) for split in splits(io.BytesIO(data), "in.ndjson", size=size)]
     assert [wrong for part in parts for wrong in part.violations] == []
     return gathered(parts, reader.targets, ["in.ndjson"])
@@ -106,7 +112,7 @@ class InMemory:
     @classmethod
     def of(cls, data: bytes, schema: str = SCHEMA) -> InMemory:
         rows = loaded(data, schema)
-        targets = targets_of(accepted(schema))
+        targets = _reader(schema).targets
         empty = {key: target.schema.empty_table() for key, target in targets.items()}
         return cls({**empty, **{key: found.rows for key, found in rows.items()}}, targets)
 
@@ -133,7 +139,3 @@ class InMemory:
     def _having(self, key: str, column: str, values: pa.Array) -> pa.Table:
         rows = self.tables[key]
         return rows.filter(pc.is_in(rows.column(column), value_set=pc.unique(values)))
-
-
-def reasons(violations: Iterable[Violation]) -> list[str]:
-    return [wrong.reason for wrong in violations]

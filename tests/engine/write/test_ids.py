@@ -22,7 +22,8 @@ _FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 _STORED: dict[Scalar, st.SearchStrategy[Any]] = {
     Scalar.STRING: st.text() | st.text('a"\\\n\x00\x7fé\u2028', max_size=4),
     Scalar.BOOL: st.booleans(),
-    Scalar.F32: st.floats(width=32, allow_nan=False, allow_infinity=False),
+    Scalar.F32: st.floats(width=32, allow_nan=False, allow_infinity=False)
+    | st.sampled_from([93738272.0, 2.0**24]),
     Scalar.F64: _FLOATS
     | st.integers(-(2**60), 2**60).map(float)
     | st.sampled_from([0.0, -0.0, 1e21, 1e-7, 2.0**53]),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import lance
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -16,6 +18,8 @@ from omnigraph.engine.write.rows import assigned, inserted_edges, inserted_nodes
 from omnigraph.errors import InternalError, InvalidValue, ResourceLimitExceeded
 from omnigraph.lang.query.terms import ROW, Compare, Const, Predicate, Prop
 from omnigraph.lang.types import I64, STRING, Scalar, Type
+from omnigraph.storage.location import Location
+from omnigraph.storage.tables import Tables
 from tests.engine.write.support import InMemory, fixture_lines
 
 STORED = InMemory.of(fixture_lines())
@@ -60,8 +64,13 @@ def test_the_last_write_to_an_id_counts() -> None:
 def test_rows_without_a_key_are_always_new() -> None:
     pending = Pending(LOG)
     for _ in range(2):
-        pending.put(inserted_nodes(LOG, [{"msg": "a"}], fresh_ids(1, 5)))
-    assert pending.final(STORED).added.column("msg").to_pylist() == ["a", "a"]
+        pending.put(inserted_nodes(LOG, [{"msg": "a"}], fresh_ids(1, 5)), fresh=True)
+    assert pending.change().adds_only
+    final = pending.final(STORED)
+    assert (final.added.column("msg").to_pylist(), final.changed.num_rows) == (["a", "a"], 0)
+    pending.put(assigned(pending.rows(), LOG, {"msg": "b"}))
+    assert not pending.change().adds_only
+    assert pending.final(STORED).added.column("msg").to_pylist() == ["b", "b"]
 
 
 def test_a_later_update_sees_what_an_earlier_one_wrote() -> None:
@@ -138,6 +147,23 @@ def test_assigned_blobs_can_be_emptied() -> None:
     assert assigned(rows, target, {"x": None}).column("x").null_count == 2
     with pytest.raises(InvalidValue, match="invalid base64 blob data"):
         inserted_nodes(target, [{"x": "base64:a"}], pa.array(["1"]))
+
+
+def test_blobs_that_were_read_keep_their_bytes_or_the_write_fails(tmp_path: Path) -> None:
+    target = InMemory.of(b"", "node B { x: Blob?  n: I32? }").targets["node:B"]
+    rows = inserted_nodes(target, [{"x": "base64:YWI="}, {}, {"x": "base64:"}], pa.array(["1", "2", "3"]))
+    place = Location.parse(tmp_path / "b")
+    table = Tables().create(place, target.schema, primary_key="id", rows=rows)
+    pending = Pending(target)
+    with pytest.raises(InternalError, match="Blob property 'x' was read without its bytes"):
+        pending.read(table.scan(), lambda rows: None)
+    with pytest.raises(InternalError, match="Blob property 'x' has lost its bytes"):
+        pending.put(table.scan().cast(target.schema))
+    whole = lance.dataset(place.uri).scanner(blob_handling="all_binary").to_table()
+    found = pending.read(whole, lambda rows: None)
+    pending.put(assigned(found, target, {"n": 7}))
+    assert pending.rows().column("x").chunk(0).storage.field("data").to_pylist() == [b"ab", None, b""]
+    assert pending.rows().column("x").null_count == 1
 
 
 _HANDLES = st.sampled_from(["ada", "bo", "cy", "kim", "lu"])

@@ -169,7 +169,7 @@ def _typed(value: Any, type_: Type) -> Type:
 
 
 @pytest.mark.fuzz
-@settings(max_examples=4 * settings.default.max_examples)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(
     data=st.data(), name=st.sampled_from(list(COLUMNS)), op=st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
 )
@@ -181,6 +181,13 @@ def test_comparisons_are_by_value_in_arrow_and_in_lance(
     term = ParamRef("x", _typed(value, type_))
     predicate = Compare(op, Prop(ROW, name, type_), term)
     assert _both(dataset, predicate, Bindings({"x": value})) == _expected(name, op, value)
+
+
+@pytest.mark.parametrize("name", list(COLUMNS))
+def test_every_stored_value_is_found(dataset: lance.LanceDataset, name: str) -> None:
+    for value in VALUES[COLUMNS[name].scalar]:
+        predicate = Compare("=", Prop(ROW, name, COLUMNS[name]), ParamRef("x", COLUMNS[name]))
+        assert _both(dataset, predicate, Bindings({"x": value})) == _expected(name, "=", value) != []
 
 
 @pytest.mark.fuzz

@@ -16,6 +16,7 @@ from omnigraph.engine.write.rows import inserted_edges, inserted_nodes
 from omnigraph.engine.write.sets import LoadChecked, check_load, check_mutation
 from omnigraph.engine.write.stored import StoredTables
 from omnigraph.errors import ConstraintViolation, KeyConflict, LoadRejected
+from omnigraph.lang.source import shorten
 from omnigraph.storage.location import Location
 from omnigraph.storage.tables import Tables
 from tests.engine.write.support import (
@@ -177,6 +178,16 @@ def test_a_rejected_load_is_an_error_with_places() -> None:
             "reason": "src 'x' not found in Person",
         }
     ]
+
+
+def test_long_values_are_cut_in_messages_and_whole_in_the_entity() -> None:
+    long = "é" * 61
+    rows = loaded(lines(edge("Mentors", long, "ada", id=long)))
+    checked = check_load(rows, Mode.APPEND, STORED.targets, STORED)
+    (told,) = violations_of(checked.faults, {key: part.origins for key, part in rows.items()}, 10)
+    assert told.reason == f"src '{'é' * 60}…' not found in Person"
+    assert told.entity == f"edge:Mentors '{long}'"
+    assert shorten(long) == f"{'é' * 60}…"
 
 
 def test_a_stored_id_in_an_append_is_a_conflict() -> None:
@@ -414,6 +425,16 @@ def test_a_mutation_that_leaves_everything_in_order_passes(
     check_mutation(change, stored.targets, stored)
 
 
+def test_a_new_edge_to_a_node_that_goes_has_no_end() -> None:
+    change = {
+        **changes(edges={"Mentors": [("ada", "dee"), ("ada", "bo")]}),
+        **changes(deleted={"node:Person": ["dee"]}),
+    }
+    with pytest.raises(ConstraintViolation, match="dst 'dee' not found in Person") as caught:
+        check_mutation(change, STORED.targets, STORED)
+    assert caught.value.entity_id == "new0"
+
+
 # --- the stored rows of a graph ------------------------------------------------------------------
 
 
@@ -450,7 +471,7 @@ def test_tables_answer_as_rows_in_memory_do(
     for sources in (None, pa.array(["0", "3"])):
         found, wanted = (it.edge_counts("edge:E", sources).sort_by("src") for it in (stored, memory))
         assert found.equals(wanted)
-    asked = pa.table({"d": memory.tables["node:P"].column("d")[:1], "f": pa.array([-0.0])})
-    assert {"0"} <= set(stored.holders("node:P", ["d", "f"], asked).column("id").to_pylist())
+    asked = pa.table({"f": pa.array([-0.0, 9.0])})
+    assert {"0", "1", "3"} <= set(stored.holders("node:P", ["f"], asked).column("id").to_pylist())
     _, told = load("append", node("P", k=9, d=0, f=-0.0), stored=stored, schema=schema)  # type: ignore[arg-type]
     assert told == [(1, "@unique violation on P.(d, f): value '(0, 0)' held by '0' and '9'")]

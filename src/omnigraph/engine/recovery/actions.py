@@ -8,8 +8,11 @@ restored versions. A restore also fences off the writer, should it still be aliv
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+from ulid import ULID
 
 from omnigraph import failpoints
 from omnigraph.engine.coordinator import Coordinator
@@ -24,11 +27,14 @@ from omnigraph.engine.recovery.classify import (
     Class,
     Decision,
     Judged,
+    Mode,
     Observed,
     decide,
+    is_restore_of,
     judge,
+    mode_of,
 )
-from omnigraph.engine.recovery.sidecar import Pin, Sidecar, remove
+from omnigraph.engine.recovery.sidecar import FirstTouch, Pin, Sidecar, remove
 from omnigraph.engine.root import Root
 from omnigraph.errors import Decided, ReadSetChanged, RecoveryRequired, StorageFailure, TableVersionConflict
 from omnigraph.storage.lance_errors import Trouble
@@ -49,14 +55,21 @@ class Scene:
     sidecar: Sidecar
 
     @property
-    def forward(self) -> str | None:
+    def forward(self) -> str:
         """The id of the commit that means success."""
-        return self.sidecar.lineage.graph_commit_id if self.sidecar.lineage else None
+        lineage = self.sidecar.lineage
+        return lineage.graph_commit_id if lineage else outcome_id(self.sidecar, "forward")
 
     @property
     def back(self) -> str:
         """The id of the commit that means the write never happened."""
-        return self.sidecar.rollback_commit_id or f"rollback-{self.sidecar.operation_id}"
+        return self.sidecar.rollback_commit_id or outcome_id(self.sidecar, "back")
+
+
+def outcome_id(sidecar: Sidecar, outcome: str) -> str:
+    """The id of an outcome for records that name none: the same whoever works it out, and however often."""
+    digest = hashlib.sha256(f"{outcome}:{sidecar.operation_id}".encode()).digest()
+    return str(ULID.from_bytes(digest[:16]))
 
 
 def observe(scene: Scene) -> list[Judged]:
@@ -65,21 +78,28 @@ def observe(scene: Scene) -> list[Judged]:
     return [judge(scene.sidecar, pin, _observed(scene, pin, state)) for pin in scene.sidecar.tables]
 
 
+def _place(scene: Scene, pin: Pin, state: State) -> Location:
+    """Where a pinned table is: the manifest tells, since a record may have come with a copy of the graph."""
+    path = state.locations.get(pin.table_key)
+    return Location(pin.table_path) if path is None else scene.root.layout.table(path)
+
+
 def _observed(scene: Scene, pin: Pin, state: State) -> Observed:
     known = state.versions.get(pin.table_key)
     pinned = known.version if known else 0
-    tip = _tip(scene, pin)
+    tip = _tip(scene, pin, state)
     if tip is None:
         return Observed(head=pinned, pinned=pinned)
+    if mode_of(scene.sidecar) is not Mode.EXACT:
+        return Observed(head=tip.version, pinned=pinned)
     made = history(tip, pin.expected_version, tip.version)
     return Observed(head=tip.version, pinned=pinned, transactions=made)
 
 
-def _tip(scene: Scene, pin: Pin) -> Table | None:
+def _tip(scene: Scene, pin: Pin, state: State) -> Table | None:
     """The newest version of a pinned table; None when the fork it was meant for was never made."""
-    place = Location(pin.table_path)
     try:
-        return scene.root.tables.tip(place, branch=pin.table_branch)
+        return scene.root.tables.tip(_place(scene, pin, state), branch=pin.table_branch)
     except StorageFailure as failure:
         if pin.first_touch is None or failure.kind != Trouble.NOT_FOUND:
             raise
@@ -105,7 +125,21 @@ def finish_forward(scene: Scene) -> None:
     outcomes = [
         Outcome(pin.table_key, pin.expected_version, _pinned(state, pin)) for pin in scene.sidecar.tables
     ]
-    _close(scene, "RolledForward", scene.forward or "", outcomes)
+    _close(scene, "RolledForward", scene.forward, outcomes)
+
+
+def _is_stale_old(scene: Scene, judged: Sequence[Judged]) -> bool:
+    """Whether a record of an older form, which names no commit, is of a write that is published."""
+    if scene.sidecar.schema_version >= 3 or any(one.found is not Class.NO_MOVEMENT for one in judged):
+        return False
+    return any(one.observed.pinned > one.pin.expected_version for one in judged)
+
+
+def _finish_old(scene: Scene) -> None:
+    """Note such a write under a commit of its own, which changes nothing."""
+    scene.held.require()
+    publish(scene.coordinator, Changes(), Lineage(scene.forward, actor=RECOVERY_ACTOR))
+    finish_forward(scene)
 
 
 def _pinned(state: State, pin: Pin) -> int:
@@ -122,7 +156,7 @@ def roll_forward(scene: Scene, judged: Sequence[Judged]) -> bool:
     sidecar = scene.sidecar
     updates = tuple(update.published() for update in sidecar.updates) or _observed_updates(scene, judged)
     lineage = Lineage(
-        scene.forward or scene.root.new_id(),
+        scene.forward,
         actor=RECOVERY_ACTOR,
         merged_parent=sidecar.merge_source_commit_id,
         rival=scene.back,
@@ -153,7 +187,7 @@ def _observed_updates(scene: Scene, judged: Iterable[Judged]) -> tuple[TableVers
 
 
 def _row_count(scene: Scene, one: Judged) -> int:
-    place = Location(one.pin.table_path)
+    place = _place(scene, one.pin, scene.coordinator.load().state)
     return scene.root.tables.open(place, one.observed.head, branch=one.pin.table_branch).count()
 
 
@@ -168,6 +202,9 @@ def _authority(sidecar: Sidecar) -> ExactHead | None:
 
 def roll_back(scene: Scene) -> None:
     """Undo a write: decide, restore, publish what was restored, note it, remove the record."""
+    if scene.sidecar.schema_version < 3:
+        _roll_back_old(scene)
+        return
     try:
         scene.held.require()
         publish(
@@ -184,18 +221,50 @@ def roll_back(scene: Scene) -> None:
 def finish_back(scene: Scene) -> None:
     """The decision to undo is visible; do what it asks for."""
     state = scene.coordinator.load().state
-    restored: list[TableVersion] = []
-    outcomes: list[Outcome] = []
-    for one in observe(scene):
-        head = _restored(scene, one, state)
-        if head is None:
-            continue
-        restored.append(head)
-        outcomes.append(Outcome(one.pin.table_key, one.observed.head, one.observed.pinned))
+    if not _is_repinned(scene, state):
+        restored = _restore_all(scene, state)
+        failpoints.reach(failpoints.RECOVERY_POST_TABLE_RESTORE_PRE_PUBLISH)
+        if restored:
+            _repin(scene, restored, state)
+    _close(scene, "RolledBack", scene.back, _undone(scene))
+
+
+def _roll_back_old(scene: Scene) -> None:
+    """Records of older forms know one commit for both steps: restore, then publish."""
+    state = scene.coordinator.load().state
+    restored = _restore_all(scene, state)
     failpoints.reach(failpoints.RECOVERY_POST_TABLE_RESTORE_PRE_PUBLISH)
-    if restored:
-        _repin(scene, restored, state)
-    _close(scene, "RolledBack", scene.back, outcomes)
+    scene.held.require()
+    publish(
+        scene.coordinator,
+        Changes(versions=tuple(restored)),
+        Lineage(scene.back, actor=RECOVERY_ACTOR),
+        expected={one.key: state.versions[one.key].version for one in restored},
+    )
+    _close(scene, "RolledBack", scene.back, _undone(scene))
+
+
+def _is_repinned(scene: Scene, state: State) -> bool:
+    """Whether the restored versions are published: nothing must be restored any more."""
+    return scene.sidecar.schema_version < 3 or scene.sidecar.restore_commit_id in state.commits
+
+
+def _restore_all(scene: Scene, state: State) -> list[TableVersion]:
+    found = (_restored(scene, one, state) for one in observe(scene))
+    return [one for one in found if one is not None]
+
+
+def _undone(scene: Scene) -> list[Outcome]:
+    """What was restored, told by the tables themselves: an earlier recovery may have done a part of it."""
+    state = scene.coordinator.load().state
+    outcomes = []
+    for pin in scene.sidecar.tables:
+        tip = _tip(scene, pin, state)
+        made = history(tip, pin.expected_version, tip.version) if tip else ()
+        first = next((one for one in made if is_restore_of(one, scene.sidecar.operation_id)), None)
+        if first is not None:
+            outcomes.append(Outcome(pin.table_key, first.version - 1, int(first.properties[RESTORED])))
+    return outcomes
 
 
 def _restored(scene: Scene, one: Judged, state: State) -> TableVersion | None:
@@ -209,37 +278,41 @@ def _restored(scene: Scene, one: Judged, state: State) -> TableVersion | None:
     if scene.sidecar.schema_version >= 3 and foreign:
         return None
     if not moved:
-        return _fence_unmoved(scene, pin, known)
+        return _fence_unmoved(scene, pin, known, state)
     if one.compensated:
         return replace(known, version=observed.head, owner=pin.table_branch)
-    return _restore(scene, pin, known)
+    return _restore(scene, pin, known, state)
 
 
-def _fence_unmoved(scene: Scene, pin: Pin, known: TableVersion) -> TableVersion | None:
+def _fence_unmoved(scene: Scene, pin: Pin, known: TableVersion, state: State) -> TableVersion | None:
     """A lease may have been lost by a writer that still runs: restore what it has not touched yet, too."""
     if scene.root.layout.root.is_local:
         if pin.first_touch is not None and known.owner != pin.table_branch and pin.table_branch is not None:
             scene.held.require()
-            remove_fork(scene.root, Location(pin.table_path), pin.table_branch)
+            remove_fork(scene.root, _place(scene, pin, state), pin.table_branch)
         return None
-    if pin.first_touch is not None and _tip(scene, pin) is None:
-        _make_fork(scene, pin)
-    return _restore(scene, pin, known)
+    if pin.first_touch is not None and _tip(scene, pin, state) is None:
+        _make_fork(scene, pin, pin.first_touch, state)
+    return _restore(scene, pin, known, state)
 
 
-def _make_fork(scene: Scene, pin: Pin) -> None:
-    assert pin.first_touch is not None
+def _make_fork(scene: Scene, pin: Pin, touch: FirstTouch, state: State) -> None:
     assert pin.table_branch is not None
-    touch = pin.first_touch
-    source = scene.root.tables.open(
-        Location(pin.table_path), touch.source_version, branch=touch.source_branch
-    )
+    place = _place(scene, pin, state)
+    source = scene.root.tables.open(place, touch.source_version, branch=touch.source_branch)
     scene.held.require()
-    scene.root.forks.create(source, pin.table_branch)
+    try:
+        scene.root.forks.create(source, pin.table_branch)
+    except StorageFailure as failure:
+        if failure.kind != Trouble.RESIDUE:
+            raise
+        # The writer died while it made the fork.
+        scene.root.forks.remove_residue(place, pin.table_branch)
+        scene.root.forks.create(source, pin.table_branch)
 
 
-def _restore(scene: Scene, pin: Pin, known: TableVersion) -> TableVersion:
-    tip = _tip(scene, pin)
+def _restore(scene: Scene, pin: Pin, known: TableVersion, state: State) -> TableVersion:
+    tip = _tip(scene, pin, state)
     if tip is None:
         raise RecoveryRequired(scene.sidecar.operation_id, f"table '{pin.table_key}' has no fork to restore")
     marks = {OPERATION: scene.sidecar.operation_id, RESTORED: str(known.version)}
@@ -285,6 +358,9 @@ def recover(scene: Scene, *, only_forward: bool) -> bool:
             finish_back(scene)
         return not only_forward
     judged = observe(scene)
+    if _is_stale_old(scene, judged):
+        _finish_old(scene)
+        return True
     decision = decide(scene.sidecar, judged)
     if decision is Decision.ROLL_FORWARD and roll_forward(scene, judged):
         return True

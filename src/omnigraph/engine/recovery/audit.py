@@ -63,7 +63,7 @@ def record(root: Root, row: AuditRow) -> None:
         if table.count(f"{KEY} = '{row.operation_id}'"):
             return
         try:
-            merge_rows(table, _rows([row]), KEY)
+            merge_rows(table, _rows([row]), KEY).table.settled(table)
         except StorageFailure as failure:
             if failure.kind != Trouble.CONTENTION:
                 raise

@@ -127,7 +127,8 @@ def _exact(sidecar: Sidecar, pin: Pin, observed: Observed) -> Judged:
         return Judged(pin, observed, Class.INVARIANT_VIOLATION)
     complete = (
         sidecar.phase == "EffectsConfirmed"
-        and tuple(one.uuid for one in owned) == pin.transaction_uuids
+        # All versions since, not only the owned ones: nothing of anybody else's is published with it.
+        and tuple(one.uuid for one in observed.transactions) == pin.transaction_uuids
         and observed.head == pin.confirmed_version
         and pin.expected_version == observed.pinned
     )

@@ -14,7 +14,7 @@ import msgspec
 
 from omnigraph.engine.manifest import MAIN, TableVersion
 from omnigraph.engine.root import Root
-from omnigraph.errors import CorruptGraph
+from omnigraph.errors import CorruptGraph, StorageFailure
 from omnigraph.storage.location import Location
 from omnigraph.storage.tables import Identity
 
@@ -127,6 +127,8 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
 def encode(sidecar: Sidecar) -> str:
     """The record as JSON, with a checksum over everything else in it."""
     value = msgspec.to_builtins(msgspec.structs.replace(sidecar, checksum=None))
+    # Always told, so that a record that cannot be trusted any more still says whom it concerns.
+    value["branch"] = sidecar.branch
     value["checksum"] = _checksum(value)
     return json.dumps(value, indent=2)
 
@@ -142,11 +144,11 @@ def decode(text: str, operation_id: str) -> Sidecar | Unreadable:
     """The record behind a text; what cannot be trusted is told apart, never guessed."""
     try:
         value = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         return Unreadable(operation_id=operation_id, branch=None, reason=f"it is not JSON: {error}")
     if not isinstance(value, dict):
         return Unreadable(operation_id=operation_id, branch=None, reason="it is not an object")
-    reason = _distrust(value)
+    reason = _distrust(value, operation_id)
     if reason is None:
         try:
             return msgspec.convert(value, Sidecar)
@@ -155,9 +157,9 @@ def decode(text: str, operation_id: str) -> Sidecar | Unreadable:
     return Unreadable(operation_id=operation_id, branch=_readable_branch(value), reason=reason)
 
 
-def _distrust(value: dict[str, Any]) -> str | None:
+def _distrust(value: dict[str, Any], operation_id: str) -> str | None:
     version = value.get("schema_version")
-    if not isinstance(version, int) or version < 1:
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         return "it has no version"
     if version > CURRENT:
         return (
@@ -165,6 +167,8 @@ def _distrust(value: dict[str, Any]) -> str | None:
         )
     if version >= CURRENT and value.get("checksum") != _checksum(value):
         return "its checksum does not match"
+    if value.get("operation_id") != operation_id:
+        return f"it is the record of operation '{value.get('operation_id')}'"
     return None
 
 
@@ -208,7 +212,12 @@ def remove(root: Root, operation_id: str) -> None:
 
 def read(root: Root, operation_id: str) -> Sidecar | Unreadable | None:
     """The record of an operation; None when it is proven gone, which means that its writer finished."""
-    text = root.objects.read_text_if_exists(place(root, operation_id))
+    try:
+        text = root.objects.read_text_if_exists(place(root, operation_id))
+    except StorageFailure as failure:
+        if not isinstance(failure.__cause__, UnicodeDecodeError):
+            raise
+        return Unreadable(operation_id=operation_id, branch=None, reason="it is not text")
     return None if text is None else decode(text, operation_id)
 
 

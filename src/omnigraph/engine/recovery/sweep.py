@@ -17,10 +17,10 @@ from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.publish import Changes, Lineage, publish
 from omnigraph.engine.recovery import audit, sidecar
-from omnigraph.engine.recovery.actions import Scene, observe, recover, visible_outcome
+from omnigraph.engine.recovery.actions import Scene, observe, outcome_id, recover, visible_outcome
 from omnigraph.engine.recovery.classify import Decision, decide
 from omnigraph.engine.recovery.sidecar import Sidecar, Unreadable
-from omnigraph.errors import RecoveryRequired
+from omnigraph.errors import BranchNotFound, Conflict, LockLost, RecoveryRequired
 from omnigraph.storage.locks import Held
 
 _log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ def recover_branch(graph: OpenGraph, branch: str, held: Held, *, only_forward: b
         if isinstance(record, Unreadable):
             if _concerns(graph, record, branch):
                 raise RecoveryRequired(record.operation_id, record.reason)
-        elif record.graph_branch == branch:
+        elif record.graph_branch == branch and not _is_orphan(graph, record):
             done += _recover(graph, record.operation_id, held, only_forward=only_forward)
     return done
 
@@ -76,6 +76,15 @@ def _records(graph: OpenGraph) -> list[Sidecar | Unreadable]:
 def _concerns(graph: OpenGraph, record: Unreadable, branch: str) -> bool:
     known = record.branch or graph.root.locks.branch_of_operation(record.operation_id)
     return known is None or known == branch
+
+
+def _is_orphan(graph: OpenGraph, record: Sidecar) -> bool:
+    """Whether the branch of a record is gone, even if there is a new one of the same name."""
+    root, branch = graph.root, record.graph_branch
+    life = root.forks.identity(root.layout.manifest, None if branch == MAIN else branch)
+    if life is None:
+        return True
+    return record.authority is not None and record.authority.branch_identifier != life
 
 
 def _recover(graph: OpenGraph, operation_id: str, held: Held, *, only_forward: bool) -> int:
@@ -96,12 +105,11 @@ def _recover(graph: OpenGraph, operation_id: str, held: Held, *, only_forward: b
 def sweep(graph: OpenGraph, *, only_forward: bool) -> list[Report]:
     """Deal with the records of every branch that is free at this moment; never waits."""
     reports = []
-    branches = set(graph.branch_names())
     orphans: list[Sidecar] = []
     for record in _records(graph):
         if isinstance(record, Unreadable):
             reports.append(Report(record.operation_id, record.branch, Found.UNREADABLE, record.reason))
-        elif record.graph_branch not in branches:
+        elif _is_orphan(graph, record):
             orphans.append(record)
         else:
             reports.append(_sweep_one(graph, record, only_forward=only_forward))
@@ -118,9 +126,11 @@ def _sweep_one(graph: OpenGraph, record: Sidecar, *, only_forward: bool) -> Repo
     with held:
         try:
             done = _recover(graph, record.operation_id, held, only_forward=only_forward)
-        except RecoveryRequired as error:
-            _log.warning("operation %s on branch '%s' waits: %s", record.operation_id, branch, error.reason)
-            return Report(record.operation_id, branch, Found.WAITING, error.reason)
+        except (RecoveryRequired, LockLost, BranchNotFound, Conflict) as error:
+            # Whoever writes to that branch next meets it again; nobody else has to wait for it.
+            _log.warning("operation %s on branch '%s' waits: %s", record.operation_id, branch, error)
+            reason = error.reason if isinstance(error, RecoveryRequired) else error.message
+            return Report(record.operation_id, branch, Found.WAITING, reason)
     return Report(record.operation_id, branch, Found.RECOVERED if done else Found.WAITING)
 
 
@@ -131,10 +141,13 @@ def _discard(graph: OpenGraph, record: Sidecar) -> Report:
     if held is None:
         return Report(record.operation_id, branch, Found.BUSY)
     with held:
-        if branch in graph.branch_names() or sidecar.read(root, record.operation_id) is None:
+        if sidecar.read(root, record.operation_id) is None:
+            return Report(record.operation_id, branch, Found.DISCARDED)
+        if not _is_orphan(graph, record):
             return Report(record.operation_id, branch, Found.WAITING, "its branch came back")
         failpoints.reach(failpoints.RECOVERY_ORPHAN_DISCARD_AUDIT_APPEND)
-        commit_id = record.rollback_commit_id or root.new_id()
+        commit_id = record.rollback_commit_id or outcome_id(record, "back")
+        held.require()
         publish(graph.coordinator(MAIN), Changes(), Lineage(commit_id, actor=RECOVERY_ACTOR))
         row = audit.AuditRow(
             operation_id=record.operation_id,
@@ -172,15 +185,14 @@ class Prospect:
 
 def prospects(graph: OpenGraph) -> list[Prospect]:
     """What a recovery would do, without doing it."""
-    branches = set(graph.branch_names())
-    return [_prospect(graph, record, branches) for record in _records(graph)]
+    return [_prospect(graph, record) for record in _records(graph)]
 
 
-def _prospect(graph: OpenGraph, record: Sidecar | Unreadable, branches: set[str]) -> Prospect:
+def _prospect(graph: OpenGraph, record: Sidecar | Unreadable) -> Prospect:
     if isinstance(record, Unreadable):
         return Prospect(record.operation_id, record.branch, None, f"refuse writes: {record.reason}", {})
     branch = record.graph_branch
-    if branch not in branches:
+    if _is_orphan(graph, record):
         return Prospect(record.operation_id, branch, record.writer_kind, "discard: its branch is gone", {})
     scene = Scene(graph.root, graph.coordinator(branch), Held(), record)
     outcome = visible_outcome(scene)

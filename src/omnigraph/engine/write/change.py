@@ -28,6 +28,8 @@ class Change:
     """Ids of stored rows that go; none of them is among the rows."""
     replaces: bool = False
     """The rows are all there is afterwards."""
+    adds_only: bool = False
+    """No stored row has the id of one of the rows."""
 
     @property
     def ids(self) -> pa.ChunkedArray:
@@ -36,7 +38,9 @@ class Change:
 
     @property
     def gone(self) -> pa.ChunkedArray:
-        """The ids whose stored version counts no longer."""
+        """The ids whose stored version, if there is one, counts no longer."""
+        if self.adds_only:
+            return self.deleted
         return pa.chunked_array([*self.ids.chunks, *self.deleted.chunks], pa.string())
 
 

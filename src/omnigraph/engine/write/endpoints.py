@@ -11,11 +11,10 @@ import pyarrow.compute as pc
 
 from omnigraph.engine.columns import ID, SOURCE, TARGET
 from omnigraph.engine.layout import table_key
-from omnigraph.engine.write.change import Change, Changes, within, without
+from omnigraph.engine.write.change import Change, Changes, distinct, within, without
 from omnigraph.engine.write.faults import NO_ROW, Faults, joined
 from omnigraph.engine.write.stored import End, Stored
 from omnigraph.engine.write.target import Target
-from omnigraph.engine.write.violations import Flags
 from omnigraph.lang.schema.catalog import EdgeType
 
 _ENDS: tuple[End, ...] = (cast(End, SOURCE), cast(End, TARGET))
@@ -23,14 +22,18 @@ _ENDS: tuple[End, ...] = (cast(End, SOURCE), cast(End, TARGET))
 
 def missing_ends(change: Change, changes: Changes, stored: Stored) -> Iterator[Faults]:
     """Edges of a change with an end that is not there afterwards."""
+    ends = {end: change.rows.column(end) for end in _ENDS}
+    types = {end: _node_type(change.target, end) for end in _ENDS}
+    there = {
+        node: _there(distinct(ends[end] for end in _ENDS if types[end] == node), node, changes, stored)
+        for node in sorted(set(types.values()))
+    }
     for end in _ENDS:
-        node = _node_type(change.target, end)
-        ends = change.rows.column(end)
-        found = np.flatnonzero(~_there(ends, node, changes, stored))
+        found = np.flatnonzero(~within(ends[end], there[types[end]]))
         if not len(found):
             continue
         at = pa.array(found)
-        reasons = _reasons(end, ends.take(at), node)
+        reasons = _reasons(end, ends[end].take(at), types[end])
         yield Faults("endpoint", change.target, found, change.ids.take(at).combine_chunks(), reasons)
 
 
@@ -59,17 +62,18 @@ def _node_type(target: Target, end: End) -> str:
     return edge.source if end == SOURCE else edge.target
 
 
-def _there(ids: pa.ChunkedArray, node: str, changes: Changes, stored: Stored) -> Flags:
-    """For each id whether the node exists after the change."""
+def _there(ids: pa.Array, node: str, changes: Changes, stored: Stored) -> pa.ChunkedArray:
+    """Those of the ids whose node exists after the change."""
     key = table_key("node", node)
     change = changes.get(key)
     if change is None:
-        return within(ids, stored.existing(key, pc.unique(ids)))
-    there = within(ids, change.ids)
-    if change.replaces or there.all():
-        return there
-    open_ = ids.filter(pa.array(~there))
-    return there | within(ids, without(stored.existing(key, pc.unique(open_)), change.deleted))
+        return stored.existing(key, ids)
+    new = within(ids, change.ids)
+    written = pa.chunked_array([ids.filter(pa.array(new))])
+    if change.replaces or new.all():
+        return written
+    kept = without(stored.existing(key, ids.filter(pa.array(~new))), change.deleted)
+    return pa.chunked_array([*written.chunks, *kept.chunks], pa.string())
 
 
 def _reasons(end: End, ids: pa.ChunkedArray, node: str) -> pa.Array:

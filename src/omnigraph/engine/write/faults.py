@@ -16,6 +16,7 @@ from omnigraph.errors import BadRequest, ConstraintViolation, KeyConflict, LoadR
 
 Rule = Literal["key_conflict", "unique", "endpoint", "cardinality"]
 
+_LONGEST = 60
 NO_ROW = -1
 """Stands for a row that is stored and no part of the change."""
 
@@ -44,7 +45,16 @@ class Faults:
 
 def joined(*parts: str | pa.Array | pa.ChunkedArray) -> pa.Array:
     """One text per row from texts that are the same for all and columns of texts."""
-    return pc.binary_join_element_wise(*parts, "")
+    return pc.binary_join_element_wise(*(it if isinstance(it, str) else _shortened(it) for it in parts), "")
+
+
+def _shortened(texts: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Texts of the user as messages show them: `shorten`, for a column."""
+    long = pc.greater(pc.utf8_length(texts), _LONGEST)
+    if not pc.any(long).as_py():
+        return texts
+    cut = pc.utf8_slice_codeunits(texts, 0, _LONGEST)
+    return pc.if_else(long, pc.binary_join_element_wise(cut, "…", ""), texts)
 
 
 def error_of(faults: Faults) -> BadRequest | KeyConflict:
@@ -80,9 +90,8 @@ def rejection(
     total = sum(map(len, found))
     violations = violations_of(found, origins, limit)
     if first.rule == "key_conflict":
-        conflict = KeyConflict(first.target.kind, first.target.name, first.ids[0].as_py())
-        vars(conflict).update(violations=violations, total=total)
-        return conflict
+        target, entity = first.target, first.ids[0].as_py()
+        return KeyConflict(target.kind, target.name, entity, violations=violations, total=total)
     return LoadRejected(violations, total=total)
 
 

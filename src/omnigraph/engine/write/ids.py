@@ -20,7 +20,8 @@ from omnigraph.lang.types import FLOATS, Scalar, Type
 _ALPHABET = np.frombuffer(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ", np.uint8)
 _ULID_LENGTH = 26
 _NEEDS_ESCAPE = r'[\x00-\x1f"\\]'
-_EXACT = 2**53
+_EVERY_INTEGER = {Scalar.F32: 2.0**24, Scalar.F64: 2.0**53}
+"""Below this a float type has every integer, so that no shorter digits mean the same one."""
 MAX_FILES = 2**16
 MAX_POSITION = 2**40 - 1
 
@@ -53,7 +54,7 @@ def composed(parts: Sequence[pa.Array]) -> pa.Array:
 
 def _rendered_floats(column: pa.Array, type_: Type) -> pa.Array:
     wide = column.cast(pa.float64())
-    whole = pc.if_else(pc.less(pc.abs(wide), float(_EXACT)), wide, None)
+    whole = pc.if_else(pc.less(pc.abs(wide), _EVERY_INTEGER[type_.scalar]), wide, None)
     if (
         pc.all(pc.equal(pc.trunc(whole), whole)).as_py() is not False
         and whole.null_count == column.null_count

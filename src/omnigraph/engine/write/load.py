@@ -6,16 +6,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.plan import Append, Effect, Replace, Upsert
 from omnigraph.engine.write.change import Changes
 from omnigraph.engine.write.duplicates import Mode
-from omnigraph.engine.write.faults import rejection
+from omnigraph.engine.write.faults import Faults, rejection, violations_of
 from omnigraph.engine.write.ids import LoadIds
-from omnigraph.engine.write.read import LoadReader, LoadRows, SplitRows, gathered
+from omnigraph.engine.write.read import LoadReader, SplitRows, gathered
 from omnigraph.engine.write.sets import check_load
 from omnigraph.engine.write.splits import Split, splits
+from omnigraph.engine.write.target import Target
 from omnigraph.engine.write.transaction import Author, Prepared, Transaction, write
 from omnigraph.engine.write.violations import Violation
 from omnigraph.errors import BadRequest, LoadRejected
@@ -34,6 +37,9 @@ class LoadResult:
     edges: Mapping[str, int]
     commit: Commit | None
     skipped: tuple[Violation, ...] = ()
+    """Rows that were left out because they are wrong, when that was asked for."""
+    branch_created: bool = False
+    """Whether the load made its branch first."""
 
     @property
     def total(self) -> int:
@@ -73,6 +79,7 @@ class _Input:
         self._request = request
         self._reader = LoadReader(transaction.schema.accepted, ids)
         parts = list(self._parts())
+        self._left_out: tuple[Faults, ...] = ()
         self._skipped = [wrong for part in parts for wrong in part.violations]
         if self._skipped and not request.skip_bad:
             raise LoadRejected(self._skipped[:VIOLATIONS_TOLD], total=len(self._skipped), remedy=_REMEDY)
@@ -95,15 +102,26 @@ class _Input:
         origins = {key: rows.origins for key, rows in self.rows.items()}
         if checked.faults:
             raise rejection(checked.faults, origins, VIOLATIONS_TOLD)
+        if checked.dropped:
+            self._skipped += violations_of(checked.dropped, origins, sum(map(len, checked.dropped)))
+        self._left_out = checked.dropped
         return Prepared("Load", _effects(checked.changes, mode), strict=mode is Mode.OVERWRITE)
 
     def result(self, commit: Commit | None) -> LoadResult:
         return LoadResult(
-            nodes=_counts(self.rows, "node"),
-            edges=_counts(self.rows, "edge"),
+            nodes=self._counts("node"),
+            edges=self._counts("edge"),
             commit=commit,
             skipped=tuple(self._skipped),
         )
+
+    def _counts(self, kind: str) -> dict[str, int]:
+        chosen = (one for one in self.rows.values() if one.target.kind == kind)
+        return {one.target.name: one.rows.num_rows - self._missing(one.target) for one in chosen}
+
+    def _missing(self, target: Target) -> int:
+        rows = [faults.rows for faults in self._left_out if faults.target.key == target.key]
+        return len(np.unique(np.concatenate(rows))) if rows else 0
 
 
 _REMEDY = "mend the records named, or leave them out with --skip-bad"
@@ -117,10 +135,6 @@ def _effects(changes: Changes, mode: Mode) -> dict[str, Effect]:
         elif change.rows.num_rows:
             effects[key] = Append(change.rows) if mode is Mode.APPEND else Upsert(change.rows)
     return effects
-
-
-def _counts(rows: Mapping[str, LoadRows], kind: str) -> dict[str, int]:
-    return {one.target.name: one.rows.num_rows for one in rows.values() if one.target.kind == kind}
 
 
 def _splits(files: Sequence[Path]) -> Iterable[Split]:

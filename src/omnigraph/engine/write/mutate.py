@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import pyarrow as pa
@@ -45,6 +45,8 @@ class MutationResult:
     affected_edges: int
     commit: Commit | None
     """None when nothing matched, and so nothing was written."""
+    query: str = ""
+    """The name of the query; empty when the statements came from Python."""
 
 
 def mutate(
@@ -55,15 +57,27 @@ def mutate(
     limits: PendingLimits | None = None,
 ) -> MutationResult:
     """Carry out a mutation on a branch: all of it, in one commit, or nothing."""
+    done = carry_out(graph, compiled.statements, parameters, author, limits)
+    return replace(done, query=compiled.name)
+
+
+def carry_out(
+    graph: OpenGraph,
+    statements: Sequence[Statement],
+    parameters: Mapping[str, Stored],
+    author: Author,
+    limits: PendingLimits | None = None,
+) -> MutationResult:
+    """Carry out statements on a branch: all of them, in one commit, or none."""
     milliseconds = graph.root.clock() // 1000
     # Drawn once: a write that is prepared again stores the same ids and the same moment.
-    new_ids = fresh_ids(len(compiled.statements), milliseconds)
+    new_ids = fresh_ids(len(statements), milliseconds)
     bindings = Bindings(parameters, milliseconds)
     done: list[_Execution] = []
 
     def prepare(transaction: Transaction) -> Prepared:
         execution = _Execution(transaction, bindings, limits)
-        execution.run(compiled.statements, new_ids)
+        execution.run(statements, new_ids)
         done.append(execution)
         return execution.prepared()
 
@@ -158,9 +172,9 @@ class _Execution:
         pending = self._table("node", statement.type_name)
         test = settle(statement.where, self._bindings)
         stored = self._transaction.table(pending.target.key).scan(
-            pending.target.schema.names, where=filter_of(statement.where, self._bindings)
+            pending.target.schema.names, where=filter_of(statement.where, self._bindings), blob_bytes=True
         )
-        matched = pending.read(stored.cast(pending.target.schema), lambda rows: passing(rows, test))
+        matched = pending.read(stored, lambda rows: passing(rows, test))
         if matched.num_rows:
             self._replacing.add(pending.target.key)
             pending.put(assigned(matched, pending.target, self._values(pending, statement.values)))

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.engine.columns import ID
+from omnigraph.engine.write.blobs import as_stored, refuse_hollow
 from omnigraph.engine.write.change import NO_IDS, Change, last_rows, within, without
 from omnigraph.engine.write.stored import Stored
 from omnigraph.engine.write.target import Target
@@ -49,17 +50,23 @@ class Pending:
         self._limits = limits or PendingLimits()
         self._written: list[pa.Table] = []
         self._deleted = NO_IDS
+        self._adds_only = True
         self._rows_in = 0
         self._bytes_in = 0
 
-    def put(self, rows: pa.Table) -> None:
-        """Whole rows that are inserted, or take the place of those with their ids."""
+    def put(self, rows: pa.Table, *, fresh: bool = False) -> None:
+        """Whole rows that are inserted, or take the place of those with their ids.
+
+        `fresh` promises that the ids were just made, which saves looking for them among the stored ones.
+        """
         if not rows.schema.equals(self.target.schema):
             raise InternalError(f"rows for '{self.target.key}' have other columns than its table")
         if not rows.num_rows:
             return
+        refuse_hollow(rows)
         self._count(rows)
         self._written.append(rows)
+        self._adds_only = self._adds_only and fresh
         self._deleted = without(self._deleted, rows.column(ID))
 
     def delete(self, ids: pa.ChunkedArray) -> None:
@@ -87,27 +94,25 @@ class Pending:
 
     def read(self, stored: pa.Table, wanted: Evaluate) -> pa.Table:
         """The stored rows given, all of them wanted, less those written since; then wanted pending rows."""
-        columns = self._columns(stored)
-        pending = self.rows()
-        hidden = within(stored.column(ID), pending.column(ID)) | within(stored.column(ID), self._deleted)
-        visible = (stored.filter(pa.array(~hidden)) if hidden.any() else stored).cast(columns)
-        if not pending.num_rows:
-            return visible
-        return pa.concat_tables([visible, pending.filter(wanted(pending)).select(columns.names)])
-
-    def _columns(self, stored: pa.Table) -> pa.Schema:
-        """The columns of stored rows as the table declares them, without the marks of the storage."""
         if ID not in stored.column_names:
             raise InternalError(f"a read of '{self.target.key}' beside pending rows needs their ids")
-        return pa.schema([self.target.schema.field(name) for name in stored.column_names])
+        pending = self.rows()
+        hidden = within(stored.column(ID), pending.column(ID)) | within(stored.column(ID), self._deleted)
+        visible = stored.filter(pa.array(~hidden)) if hidden.any() else stored
+        visible = as_stored(visible, self.target.schema)
+        if not pending.num_rows:
+            return visible
+        return pa.concat_tables([visible, pending.filter(wanted(pending)).select(visible.column_names)])
 
     def change(self) -> Change:
         """What the checks look at."""
-        return Change(self.target, self.rows(), self._deleted)
+        return Change(self.target, self.rows(), self._deleted, adds_only=self._adds_only)
 
     def final(self, stored: Stored) -> Final:
         """The writes told apart by whether their row is stored already."""
         rows = self.rows()
+        if self._adds_only:
+            return Final(rows, rows.slice(0, 0), self._deleted)
         known = within(rows.column(ID), stored.existing(self.target.key, rows.column(ID)))
         return Final(rows.filter(pa.array(~known)), rows.filter(pa.array(known)), self._deleted)
 

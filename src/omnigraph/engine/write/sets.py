@@ -155,7 +155,7 @@ class _Kept:
     def change(self, mode: Mode, stored: Stored) -> Change:
         if mode is Mode.OVERWRITE:
             return overwrite(self.load.target, self.rows, stored)
-        return Change(self.load.target, self.rows)
+        return Change(self.load.target, self.rows, adds_only=mode is Mode.APPEND)
 
     def without(self, numbers: Numbers) -> _Kept:
         return _Kept(self.load, np.setdiff1d(self.numbers, numbers))

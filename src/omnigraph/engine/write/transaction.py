@@ -75,7 +75,7 @@ def write(graph: OpenGraph, author: Author, prepare: Callable[[Transaction], Pre
         except BaseMoved as moved:
             if author.if_commit is not None:
                 _check_condition(begin(graph, author).base, author)
-            if prepared.strict:
+            if prepared.strict and not moved.by_recovery:
                 raise moved.conflict from moved
     raise PublishContention(author.branch, ATTEMPTS)
 

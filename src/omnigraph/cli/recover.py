@@ -1,0 +1,83 @@
+"""`omnigraph recover`: deal with writes that were interrupted."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph.cli.addressing import Place, Store, addressed
+from omnigraph.cli.lazy import new_app
+from omnigraph.cli.options import AsJson
+from omnigraph.cli.output import print_result
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.recovery.sweep import Found, Prospect, Report, prospects, sweep
+from omnigraph.engine.root import Root
+from omnigraph.storage.location import Location
+
+app = new_app()
+
+_BLOCKED = (Found.UNREADABLE, Found.WAITING)
+
+
+@app.command()
+def recover(
+    place: Place = None,
+    store: Store = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only list the writes and say what would happen.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Finish or undo interrupted writes; exits with 1 when one of them cannot be dealt with.
+
+    Every write does this by itself for its own branch, and so does opening a graph for writing.
+    """
+    root = Root.at(Location.parse(addressed(place=place, store=store)))
+    # Not through `graph.open`: that would deal with them before they can be told.
+    opened = OpenGraph.open(root, read_only=dry_run)
+    if dry_run:
+        ahead = prospects(opened)
+        records = [prospect_json(one) for one in ahead]
+        lines = [prospect_line(one) for one in ahead]
+        blocked = False
+    else:
+        done = sweep(opened, only_forward=False)
+        records, lines = [_report_json(one) for one in done], [_report_line(one) for one in done]
+        blocked = any(one.found in _BLOCKED for one in done)
+    report = {"uri": root.uri, "dry_run": dry_run, "ok": not blocked, "operations": records}
+    print_result(report, "\n".join(lines) or "no interrupted writes", as_json=as_json)
+    if blocked:
+        raise typer.Exit(1)
+
+
+def prospect_json(one: Prospect) -> dict[str, Any]:
+    """An interrupted write as scripts read it."""
+    return {
+        "operation_id": one.operation_id,
+        "branch": one.branch,
+        "writer_kind": one.writer_kind,
+        "would": one.would,
+        "tables": [{"table_key": key, "class": found} for key, found in sorted(one.classes.items())],
+    }
+
+
+def prospect_line(one: Prospect) -> str:
+    """An interrupted write in a line."""
+    tables = ", ".join(f"{key} {found}" for key, found in sorted(one.classes.items()))
+    kind = f" {one.writer_kind}" if one.writer_kind else ""
+    return f"{one.operation_id}{kind} on {one.branch or '?'}: {one.would}{f' ({tables})' if tables else ''}"
+
+
+def _report_json(one: Report) -> dict[str, Any]:
+    return {
+        "operation_id": one.operation_id,
+        "branch": one.branch,
+        "result": one.found.value,
+        "reason": one.reason or None,
+    }
+
+
+def _report_line(one: Report) -> str:
+    reason = f": {one.reason}" if one.reason else ""
+    return f"{one.operation_id} on {one.branch or '?'} {one.found}{reason}"

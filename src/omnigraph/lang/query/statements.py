@@ -1,0 +1,177 @@
+"""Statements of a mutation made from Python values instead of text.
+
+They are the statements that the checker makes of a query, and refuse the same things in the same words.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from datetime import date, datetime
+from typing import Any, cast, get_args
+
+from omnigraph.errors import BadRequest, InvalidValue
+from omnigraph.lang.query.resolved import DeleteEdges, DeleteNodes, InsertEdge, InsertNode, UpdateNodes
+from omnigraph.lang.query.terms import ROW, Compare, Const, InList, NullCheck, Predicate, Prop, RelationOp
+from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType
+from omnigraph.lang.types import NUMBERS, STRING, Scalar, Type
+from omnigraph.lang.values import convert, is_number
+
+Values = Mapping[str, object]
+Where = tuple[str, str] | tuple[str, str, object]
+"""`("age", ">", 90)`, `("role", "in", ["dev", "ops"])`, `("role", "is null")`, `("role", "is not null")`."""
+
+_RELATIONS: tuple[str, ...] = get_args(RelationOp)
+_NULL_CHECKS = {"is null": False, "is not null": True}
+_ENDPOINTS = {"from": "src", "to": "dst"}
+_FORMS = (
+    "write (property, operator, value) with one of "
+    f"{', '.join((*_RELATIONS, 'in'))}, or (property, 'is null') or (property, 'is not null')"
+)
+
+
+def insert_node(catalog: Catalog, type_name: str, values: Values) -> InsertNode:
+    """A node of a type."""
+    node = catalog.nodes.get(type_name)
+    if node is None:
+        raise _no_such_type(catalog, type_name, "node")
+    _require_all(node, values)
+    return InsertNode(node.name, _constants(node, values))
+
+
+def insert_edge(
+    catalog: Catalog, type_name: str, source: object, target: object, values: Values
+) -> InsertEdge:
+    """An edge of a type between two nodes given by their ids."""
+    edge = catalog.edges.get(type_name)
+    if edge is None:
+        raise _no_such_type(catalog, type_name, "edge")
+    _require_all(edge, values)
+    ends = _constant("from", STRING, source), _constant("to", STRING, target)
+    return InsertEdge(edge.name, *ends, _constants(edge, values))
+
+
+def update_nodes(catalog: Catalog, type_name: str, where: Where, values: Values) -> UpdateNodes:
+    """New values for some properties of all nodes of a type that pass a test."""
+    if type_name in catalog.edges:
+        raise BadRequest(f"update mutation for edge type `{type_name}` is not supported")
+    node = catalog.nodes.get(type_name)
+    if node is None:
+        raise _no_such_type(catalog, type_name, "node")
+    for name in values:
+        if name in node.key:
+            raise BadRequest(f"cannot update @key property '{name}' — delete and re-insert instead")
+    return UpdateNodes(node.name, _constants(node, values), _predicate(node, where))
+
+
+def delete_rows(catalog: Catalog, type_name: str, where: Where) -> DeleteNodes | DeleteEdges:
+    """All nodes or edges of a type that pass a test."""
+    if type_name in catalog.nodes:
+        return DeleteNodes(type_name, _predicate(catalog.nodes[type_name], where))
+    if type_name in catalog.edges:
+        return DeleteEdges(type_name, _predicate(catalog.edges[type_name], where))
+    raise _no_such_type(catalog, type_name, "node/edge")
+
+
+def plain_value(value: object) -> object:
+    """A Python value in the form JSON would give it: dates as text, bytes as base64, arrays as lists."""
+    match value:
+        case datetime():
+            if value.utcoffset() is None:
+                raise InvalidValue(
+                    f"the time {value.isoformat()} has no zone", remedy="give it one, such as `tzinfo=UTC`"
+                )
+            return value.isoformat()
+        case date():
+            return value.isoformat()
+        case bytes() | bytearray() | memoryview():
+            return f"base64:{base64.b64encode(value).decode()}"
+        case list() | tuple():
+            return [plain_value(item) for item in value]
+    if hasattr(value, "tolist"):  # numbers and arrays of NumPy, and what behaves like them
+        return plain_value(cast(Any, value).tolist())
+    return value
+
+
+# --- values --------------------------------------------------------------------------------------
+
+
+def _no_such_type(catalog: Catalog, name: str, kind: str) -> BadRequest:
+    other = "insert_edge" if name in catalog.edges else "insert" if name in catalog.nodes else None
+    remedy = f"for `{name}` use `{other}`" if other else None
+    return BadRequest(f"unknown {kind} type `{name}`", remedy=remedy)
+
+
+def _require_all(owner: NodeType | EdgeType, values: Values) -> None:
+    for declared in owner.properties.values():
+        if not declared.type.nullable and declared.name not in values:
+            raise BadRequest(
+                f"insert for `{owner.name}` must provide non-nullable property `{declared.name}`"
+            )
+
+
+def _constants(owner: NodeType | EdgeType, values: Values) -> tuple[tuple[str, Const], ...]:
+    return tuple((name, _constant(name, _type(owner, name), value)) for name, value in values.items())
+
+
+def _type(owner: NodeType | EdgeType, name: str) -> Type:
+    declared = owner.properties.get(name)
+    if declared is None:
+        raise BadRequest(
+            f"type `{owner.name}` has no property `{name}`", remedy=f"it has: {', '.join(owner.properties)}"
+        )
+    return declared.type
+
+
+def _constant(name: str, type_: Type, value: object) -> Const:
+    try:
+        return Const(convert(plain_value(value), type_), type_)
+    except InvalidValue as wrong:
+        raise InvalidValue(f"property '{name}': {wrong.message}", remedy=wrong.remedy) from wrong
+
+
+# --- tests ---------------------------------------------------------------------------------------
+
+
+def _predicate(owner: NodeType | EdgeType, where: Where) -> Predicate:
+    match cast(object, where):  # a caller without a type checker may give anything
+        case (str(name), str(op)) if op in _NULL_CHECKS:
+            return NullCheck(_column(owner, name), _NULL_CHECKS[op])
+        case (str(name), "in", value):
+            column = _column(owner, name)
+            return InList(column, _items(column, value))
+        case (str(name), str(op), value) if op in _RELATIONS:
+            column = _column(owner, name)
+            return Compare(cast(RelationOp, op), column, _compared(column, value))
+    raise BadRequest(f"{where!r} is not a test of rows", remedy=_FORMS)
+
+
+def _column(owner: NodeType | EdgeType, name: str) -> Prop:
+    if isinstance(owner, EdgeType) and name in _ENDPOINTS:
+        return Prop(ROW, _ENDPOINTS[name], STRING)
+    type_ = _type(owner, name)
+    if type_.scalar is Scalar.BLOB:
+        raise BadRequest(f"blob property `{name}` cannot be used in WHERE predicates")
+    return Prop(ROW, name, type_)
+
+
+def _compared(column: Prop, value: object) -> Const:
+    type_ = column.type.with_nullable(False)
+    if type_.is_list or type_.scalar is Scalar.VECTOR:
+        raise BadRequest(
+            f"list equality is not supported for property `{column.name}`; select by another property"
+        )
+    if value is None:
+        raise BadRequest("null never compares; use `is null`")
+    found = plain_value(value)
+    if type_.scalar in NUMBERS and is_number(found):
+        return Const(found, type_)  # of whatever kind: numbers compare by value
+    return _constant(column.name, type_, found)
+
+
+def _items(column: Prop, value: object) -> Const:
+    found = plain_value(value)
+    if not isinstance(found, list):
+        raise BadRequest(f"in requires a list, got {type(value).__name__}")
+    items = tuple(cast(Any, _compared(column, item).value) for item in found)
+    return Const(items, Type(column.type.scalar, is_list=True))

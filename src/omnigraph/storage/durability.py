@@ -1,0 +1,125 @@
+"""Table versions that outlive a loss of power, for graphs in folders.
+
+Lance leaves it to the operating system when the files it writes reach the disk. With
+`OMNIGRAPH_DURABILITY=fsync` every new version of a table is synced, with all files that came with it and
+the folders they are named in, before anybody relies on it. Which files those are is told by the
+version itself and never by their times.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from omnigraph import errors
+from omnigraph.storage.failures import guarded
+from omnigraph.storage.location import Location
+
+SETTING = "OMNIGRAPH_DURABILITY"
+_CHOICES = ("none", "fsync")
+_U64 = (1 << 64) - 1
+
+Sync = Callable[[Path], None]
+"""Returns when a file, or the names in a folder, are on disk."""
+
+
+def sync_path(path: Path) -> None:
+    """Have the operating system write a file or a folder to the disk, and wait for it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def configured_sync(location: Location, environment: Mapping[str, str] | None = None) -> Sync | None:
+    """How a graph at this place is synced; None when that is the business of the system or the bucket."""
+    chosen = (os.environ if environment is None else environment).get(SETTING, "").strip().lower() or "none"
+    if chosen not in _CHOICES:
+        raise errors.BadRequest(
+            f"{SETTING} must be one of {', '.join(_CHOICES)}, not '{chosen}'",
+            remedy=f"correct or unset {SETTING}",
+        )
+    return sync_path if chosen == "fsync" and location.is_local else None
+
+
+def settle(sync: Sync, folder: Path, branch: str | None, after: Any, before: Any | None) -> None:
+    """Sync what a version of a table has and the version before it had not; all of it without one.
+
+    `folder` is that of the table, `branch` the fork the versions are on, `after` and `before` are Lance's
+    handles. What a fork reads from the table it was made from is not its own.
+    """
+    own = folder if branch is None else folder / "tree" / branch
+    with guarded("sync", str(own)):
+        files = [
+            *_data(own, after, before),
+            *_descriptions(own, after, before),
+            *_indexes(own, after, before),
+        ]
+        if branch is not None:
+            files.append(folder / "_refs" / "branches" / f"{quote(branch, safe='')}.json")
+        # Files first: a name in a folder is of no use without what it names.
+        for path in (*files, *_folders(files, folder)):
+            sync(path)
+
+
+def _data(own: Path, after: Any, before: Any | None) -> Iterator[Path]:
+    new = _named(own, after) - (set() if before is None else _named(own, before))
+    for path in sorted(new):
+        yield path
+        yield from _below(path.with_suffix(""))  # where Lance keeps the large values of a data file
+
+
+def _named(own: Path, native: Any) -> set[Path]:
+    """The data and deletion files that a version names, as far as they are its own."""
+    found = set()
+    for fragment in native.get_fragments():
+        facts = fragment.metadata
+        found |= {own / "data" / file.path for file in facts.files if file.base_id is None}
+        deleted = facts.deletion_file
+        if deleted is not None and deleted.base_id is None:
+            found.add(own / deleted.path(facts.id))
+    return found
+
+
+def _descriptions(own: Path, after: Any, before: Any | None) -> Iterator[Path]:
+    """The files in which Lance describes the versions, and the transactions that made them."""
+    last = int(after.version)
+    first = last if before is None else int(before.version) + 1
+    versions = own / "_versions"
+    named = [versions / f"{_U64 - version:020d}.manifest" for version in range(first, last + 1)]
+    yield from (path for path in (*named, versions / "latest_version_hint.json") if path.exists())
+    for path in _below(own / "_transactions"):
+        based_on = path.name.partition("-")[0]
+        if based_on.isdecimal() and first - 1 <= int(based_on) <= last:
+            yield path
+
+
+def _indexes(own: Path, after: Any, before: Any | None) -> Iterator[Path]:
+    if not (own / "_indices").exists():
+        return
+    known = set() if before is None else _segments(before)
+    for segment in sorted(_segments(after) - known):
+        yield from _below(own / "_indices" / segment)
+
+
+def _segments(native: Any) -> set[str]:
+    return {str(segment.uuid) for index in native.describe_indices() for segment in index.segments}
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """The files in a folder; none when it is not there."""
+    try:
+        with os.scandir(folder) as entries:
+            yield from sorted(Path(entry.path) for entry in entries if entry.is_file())
+    except FileNotFoundError:
+        return
+
+
+def _folders(files: Iterable[Path], table: Path) -> list[Path]:
+    """Every folder on the way to the files, the innermost first, up to the one the table is named in."""
+    found = {parent for path in files for parent in path.parents if parent.is_relative_to(table.parent)}
+    return sorted(found, key=lambda path: (-len(path.parts), path))

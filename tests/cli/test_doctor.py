@@ -1,0 +1,130 @@
+"""`omnigraph doctor`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+from omnigraph import errors, failpoints, graph
+from omnigraph.cli.main import main
+from omnigraph.storage.indexes import IndexSpec, stage_indexes
+from omnigraph.storage.location import Location
+from omnigraph.storage.staging import commit_staged
+from omnigraph.storage.tables import Tables
+
+ADD = 'query q() { insert Person { handle: "ada" } }'
+
+
+@pytest.fixture
+def examined(uri: str, capsys: pytest.CaptureFixture[str]) -> Callable[[], tuple[int, dict[str, Any]]]:
+    """What the doctor finds: its exit status and its report."""
+
+    def look() -> tuple[int, dict[str, Any]]:
+        capsys.readouterr()
+        status = main(["doctor", uri, "--json"])
+        return status, json.loads(capsys.readouterr().out)
+
+    return look
+
+
+Examined = Callable[[], tuple[int, dict[str, Any]]]
+
+
+def tree(uri: str) -> dict[str, int]:
+    return {str(at): at.stat().st_mtime_ns for at in Path(uri).rglob("*")}
+
+
+def person_table(uri: str, branch: str = "main") -> Path:
+    with graph.open(uri, read_only=True) as opened:
+        return Path(uri, opened.snapshot(branch).tables["node:Person"].path)
+
+
+def test_a_healthy_graph_is_in_order(uri: str, run: Callable[..., str], examined: Examined) -> None:
+    run("mutate", "-e", ADD, "--uri", uri)
+    before = tree(uri)
+    status, found = examined()
+    (writer,) = found.pop("last_writers")
+    assert (writer["branch"], writer["owner"].split()[0]) == ("main", "process")
+    assert (status, found) == (
+        0,
+        {"uri": uri, "ok": True, "operations": [], "drift": [], "forks": [], "indexes": []},
+    )
+    assert run("doctor", uri).splitlines()[-1] == "all in order"
+    assert tree(uri) == before, "the doctor touched something"
+
+
+def test_an_interrupted_write_and_its_drift_are_found(
+    uri: str, examined: Examined, capsys: pytest.CaptureFixture[str]
+) -> None:
+    point = failpoints.MUTATION_POST_TABLE_COMMIT
+    with (
+        graph.open(uri) as opened,
+        failpoints.armed(point, failpoints.error(point)),
+        pytest.raises(errors.RecoveryRequired) as caught,
+    ):
+        opened.mutate(ADD)
+    status, found = examined()
+    assert (status, found["ok"]) == (1, False)
+    assert [one["operation_id"] for one in found["operations"]] == [caught.value.operation_id]
+    assert found["drift"] == [
+        {"table_key": "node:Person", "branch": "main", "pinned": 1, "head": 2, "cause": "a write on record"}
+    ]
+    assert main(["doctor", uri]) == 1
+    text = capsys.readouterr().out
+    assert "drift: node:Person on main is at version 2, the branch shows 1: a write on record" in text
+    assert main(["recover", uri]) == 0
+    assert examined()[0] == 0
+
+
+def test_a_change_past_the_door_is_found(uri: str, examined: Examined) -> None:
+    table = lance.dataset(str(person_table(uri)))
+    table.insert(pa.table({"id": ["x"], "handle": ["x"], "age": [1]}, schema=table.schema))
+    status, found = examined()
+    assert status == 1
+    assert [one["cause"] for one in found["drift"]] == ["a change outside of a commit"]
+
+
+def test_maintenance_past_the_door_is_told_apart(
+    uri: str, run: Callable[..., str], examined: Examined
+) -> None:
+    run("mutate", "-e", ADD, "--uri", uri)
+    table = Tables().tip(Location(str(person_table(uri))))
+    commit_staged(stage_indexes(table, [IndexSpec("age", "BTREE", "by_age")]))
+    status, found = examined()
+    assert status == 1
+    assert [one["cause"] for one in found["drift"]] == ["maintenance"]
+    # The next writer takes it over, and then the index shows.
+    run("mutate", "-e", ADD.replace("ada", "bo"), "--uri", uri)
+    status, found = examined()
+    assert status == 0
+    (index,) = found["indexes"]
+    assert (index["table_key"], index["name"], index["columns"]) == ("node:Person", "by_age", ["age"])
+    assert (index["covered_fragments"], index["total_fragments"]) == (1, 2)
+
+
+def test_forks_that_nobody_shows_are_found(uri: str, run: Callable[..., str], examined: Examined) -> None:
+    run("branch", "create", "--uri", uri, "work")
+    run("mutate", "-e", ADD, "--uri", uri, "--branch", "work")
+    assert examined()[0] == 0
+    table = lance.dataset(str(person_table(uri)))
+    table.create_branch("gone", (None, 1))
+    knows = next(Path(uri, "edges").iterdir())
+    lance.dataset(str(knows)).create_branch("work", (None, 1))
+    status, found = examined()
+    assert status == 1
+    assert found["forks"] == [
+        {"table_key": "edge:Knows", "branch": "work", "reason": "its branch does not show it"},
+        {"table_key": "node:Person", "branch": "gone", "reason": "its branch is gone"},
+    ]
+
+
+def test_what_is_no_graph_is_told(uri: str, refused: Callable[..., tuple[str, str]]) -> None:
+    assert refused("doctor") == ("bad_request", "no graph addressed")
+    assert refused("doctor", f"{uri}-elsewhere")[0] == "graph_not_found"
+    assert refused("recover", f"{uri}-elsewhere", "--dry-run")[0] == "graph_not_found"

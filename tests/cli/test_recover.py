@@ -1,0 +1,111 @@
+"""`omnigraph recover`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omnigraph import errors, failpoints, graph
+from omnigraph.cli.main import main
+
+Run = Callable[..., str]
+RunJson = Callable[..., Any]
+ADD = 'query q() { insert Person { handle: "ada" } }'
+
+
+def cut_off(uri: str, point: str, branch: str = "main") -> str:
+    """Leave a write behind that did not get past a point; gives its operation."""
+    with (
+        graph.open(uri) as opened,
+        failpoints.armed(point, failpoints.error(point)),
+        pytest.raises(errors.RecoveryRequired) as caught,
+    ):
+        opened.mutate(ADD, branch=branch)
+    return caught.value.operation_id
+
+
+def rows(uri: str) -> int:
+    with graph.open(uri, read_only=True) as opened:
+        return opened.snapshot().rows("Person").num_rows
+
+
+def test_a_graph_in_order_has_nothing_to_recover(uri: str, run: Run, run_json: RunJson) -> None:
+    assert run("recover", uri) == run("recover", uri, "--dry-run") == "no interrupted writes\n"
+    assert run_json("recover", uri) == {"uri": uri, "dry_run": False, "ok": True, "operations": []}
+
+
+def test_a_dry_run_tells_what_would_happen_and_does_nothing(uri: str, run: Run, run_json: RunJson) -> None:
+    operation = cut_off(uri, failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER)
+    (record,) = Path(uri, "__recovery").iterdir()
+    text = run("recover", uri, "--dry-run")
+    assert text == f"{operation} Mutation on main: RollForward (node:Person RolledPastExpected)\n"
+    assert run_json("recover", uri, "--dry-run") == {
+        "uri": uri,
+        "dry_run": True,
+        "ok": True,
+        "operations": [
+            {
+                "operation_id": operation,
+                "branch": "main",
+                "writer_kind": "Mutation",
+                "would": "RollForward",
+                "tables": [{"table_key": "node:Person", "class": "RolledPastExpected"}],
+            }
+        ],
+    }
+    assert record.exists()
+    assert rows(uri) == 0
+
+
+@pytest.mark.parametrize(
+    ("point", "would", "after"),
+    [
+        (failpoints.MUTATION_POST_TABLE_COMMIT, "RollBack", 0),
+        (failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER, "RollForward", 1),
+        (failpoints.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT, "finish RollForward", 1),
+    ],
+)
+def test_an_interrupted_write_is_finished_or_undone(
+    uri: str, run: Run, point: str, would: str, after: int
+) -> None:
+    operation = cut_off(uri, point)
+    assert f" on main: {would}" in run("recover", uri, "--dry-run")
+    assert run("recover", "--store", uri) == f"{operation} on main recovered\n"
+    assert rows(uri) == after
+    assert list(Path(uri, "__recovery").iterdir()) == []
+    assert run("recover", uri) == "no interrupted writes\n"
+
+
+def test_a_record_nobody_can_read_is_left_and_told(
+    uri: str, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("branch", "create", "--uri", uri, "work")
+    operation = cut_off(uri, failpoints.MUTATION_POST_TABLE_COMMIT)
+    record = Path(uri, "__recovery", f"{operation}.json")
+    body = json.loads(record.read_text(encoding="utf-8"))
+    record.write_text(json.dumps({**body, "actor_id": "mallory"}), encoding="utf-8")
+    capsys.readouterr()
+    assert main(["recover", uri]) == 1
+    assert capsys.readouterr().out == f"{operation} on main unreadable: its checksum does not match\n"
+    assert main(["recover", uri, "--dry-run", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["operations"]
+    assert (found["would"], found["writer_kind"]) == ("refuse writes: its checksum does not match", None)
+    assert record.exists()
+    assert main(["mutate", "-e", ADD, "--uri", uri, "--json"]) == 1
+    assert json.loads(capsys.readouterr().err)["code"] == "recovery_required"
+    assert main(["mutate", "-e", ADD, "--uri", uri, "--branch", "work"]) == 0
+
+
+def test_a_busy_branch_is_left_alone(uri: str, run_json: RunJson) -> None:
+    operation = cut_off(uri, failpoints.MUTATION_POST_TABLE_COMMIT)
+    with graph.open(uri, read_only=True) as opened:
+        held = opened._opened.root.locks.hold(["main"])
+    with held:
+        found = run_json("recover", uri)
+    assert found["operations"] == [
+        {"operation_id": operation, "branch": "main", "result": "busy", "reason": None}
+    ]

@@ -1,0 +1,96 @@
+"""Storage that fails once: a call that is not made, or one that is made and whose answer is lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from omnigraph.engine.layout import Layout
+from omnigraph.engine.root import Root
+from omnigraph.errors import StorageFailure
+from omnigraph.storage.failures import FailureKind
+from omnigraph.storage.folder import FolderStore
+from omnigraph.storage.forks import Forks
+from omnigraph.storage.location import Location
+from omnigraph.storage.locks import BranchLocks
+from omnigraph.storage.session import Access
+from omnigraph.storage.tables import Tables
+
+
+class Fault:
+    """An observer that makes one call fail, once it is armed."""
+
+    def __init__(self, number: int, *, lost: bool) -> None:
+        self._number = number
+        self._lost = lost
+        self._count = 0
+        self._lock = threading.Lock()
+        self._current = threading.local()
+        self.armed = False
+
+    def __call__(self, op: str, uri: str, /) -> None:
+        with self._lock:
+            self._current.number = self._count if self.armed else None
+            self._count += self.armed
+        if not self._lost:
+            self._fail_if_meant(op, uri)
+
+    def answered(self, op: str, uri: str) -> None:
+        """The call that this thread announced last was made."""
+        if self._lost:
+            self._fail_if_meant(op, uri)
+
+    def _fail_if_meant(self, op: str, uri: str) -> None:
+        if getattr(self._current, "number", None) == self._number:
+            self._current.number = None
+            raise StorageFailure(f"injected: {op} of '{uri}'", kind=FailureKind.TRANSIENT, uri=uri)
+
+
+def faulty_root(at: Path, fault: Fault) -> Root:
+    """The root of a graph behind such storage."""
+    location = Location.parse(at)
+    objects = _FaultyFolder(fault)
+    tables = Tables(fault)
+    tables.access = _FaultyAccess(fault)
+    return Root(Layout(location), objects, tables, Forks(tables, objects), BranchLocks(objects, location))
+
+
+class _FaultyAccess(Access):
+    """Calls of Lance whose answers may be lost."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault)
+        self._fault = fault
+
+    @contextmanager
+    def call(self, operation: str, uri: str) -> Iterator[None]:
+        with super().call(operation, uri):
+            yield
+        self._fault.answered(operation, uri)
+
+
+class _FaultyFolder(FolderStore):
+    """Control objects in a folder; answers to puts and deletes may be lost."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault)
+        self._fault = fault
+
+    def _put(self, at: Location, body: bytes) -> None:
+        super()._put(at, body)
+        self._fault.answered("put", at.uri)
+
+    def _create(self, at: Location, body: bytes) -> str | None:
+        created = super()._create(at, body)
+        self._fault.answered("create", at.uri)
+        return created
+
+    def _delete(self, at: Location) -> None:
+        super()._delete(at)
+        self._fault.answered("delete", at.uri)
+
+    def _delete_prefix(self, at: Location) -> None:
+        super()._delete_prefix(at)
+        self._fault.answered("delete_prefix", at.uri)

@@ -1,0 +1,150 @@
+"""What a failure of each step around a record means, one by one."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from omnigraph import failpoints
+from omnigraph.engine.manifest import MAIN
+from omnigraph.engine.open import open_graph
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.recovery import audit, sidecar
+from omnigraph.engine.recovery.sweep import heal
+from omnigraph.engine.root import Root
+from omnigraph.errors import InternalError, RecoveryRequired, StorageFailure
+from omnigraph.storage.failures import FailureKind
+from omnigraph.storage.objects import Observer
+from tests.engine.crash.test_heal import COMMITTED, CONFIRMED, TWO, UPDATE, interrupt, newcomer
+from tests.engine.crash.world import change, look, make_graph, pending, require_settled, rows_of
+
+INJECTED = "injected"
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> OpenGraph:
+    """The small graph with its first rows."""
+    return make_graph(tmp_path / "graph")
+
+
+def failing(op: str, part: str, kind: FailureKind = FailureKind.TRANSIENT) -> Observer:
+    """An observer that makes one kind of call fail."""
+
+    def observe(called: str, uri: str, /) -> None:
+        if called == op and part in uri:
+            raise StorageFailure(INJECTED, kind=kind, uri=uri)
+
+    return observe
+
+
+def with_failing(graph: OpenGraph, op: str, part: str = "__recovery") -> OpenGraph:
+    """The graph through storage that refuses one kind of call."""
+    return OpenGraph.open(Root.at(graph.root.layout.root, failing(op, part)))
+
+
+def test_a_record_that_cannot_be_written_ends_the_write_without_a_trace(graph: OpenGraph) -> None:
+    before = look(graph)
+    with pytest.raises(StorageFailure, match=INJECTED):
+        change(with_failing(graph, "write_text_if_absent"), TWO)
+    assert look(graph) == before
+    require_settled(graph)
+    assert change(graph, UPDATE).commit is not None
+    assert audit.read_all(graph.root) == []
+
+
+def test_a_confirmation_that_cannot_be_written_leaves_a_write_to_be_undone(graph: OpenGraph) -> None:
+    before = look(graph)
+    with pytest.raises(RecoveryRequired, match=INJECTED) as raised:
+        change(with_failing(graph, "write_text"), TWO)
+    assert pending(graph) == [raised.value.operation_id]
+    assert look(graph) == before
+    heal(graph)
+    assert pending(graph) == [raised.value.operation_id], "healing undoes nothing"
+    assert change(graph, 'insert Team { name: "ops" }').commit is not None
+    assert rows_of(look(graph))[MAIN]["node:Person"] == rows_of(before)[MAIN]["node:Person"]
+    require_settled(graph)
+    (note,) = audit.read_all(graph.root)
+    assert (note.operation_id, note.kind) == (raised.value.operation_id, "RolledBack")
+
+
+def test_a_record_that_cannot_be_removed_is_a_warning(
+    graph: OpenGraph, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert change(with_failing(graph, "delete"), TWO).commit is not None
+    assert INJECTED in caplog.text
+    assert len(pending(graph)) == 1
+    after = look(graph)
+    heal(graph)
+    assert look(graph) == after
+    require_settled(graph)
+    (note,) = audit.read_all(graph.root)
+    assert note.kind == "RolledForward"
+
+
+def test_records_that_cannot_be_listed_stop_everything_that_writes(graph: OpenGraph) -> None:
+    before = look(graph)
+    other = with_failing(graph, "list_dir")
+    with pytest.raises(StorageFailure, match=INJECTED):
+        change(other, TWO)
+    with pytest.raises(StorageFailure, match=INJECTED):
+        open_graph(other.root)
+    assert open_graph(other.root, read_only=True).load(MAIN).state.head is not None
+    assert look(graph) == before
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FailureKind if kind is not FailureKind.NOT_FOUND])
+def test_only_the_stores_own_not_found_means_that_a_record_is_gone(
+    graph: OpenGraph, kind: FailureKind
+) -> None:
+    interrupt(graph, COMMITTED)
+    observe = failing("read_text_if_exists", "__recovery", kind)
+    other = OpenGraph.open(Root.at(graph.root.layout.root, observe))
+    with pytest.raises(StorageFailure, match=INJECTED):
+        change(other, UPDATE)
+    with pytest.raises(StorageFailure, match=INJECTED):
+        open_graph(other.root)
+    assert len(pending(graph)) == 1
+
+
+@pytest.mark.parametrize(("point", "kind"), [(CONFIRMED, "RolledForward"), (COMMITTED, "RolledBack")])
+def test_a_note_that_cannot_be_made_is_made_exactly_once_later(
+    graph: OpenGraph, point: str, kind: str
+) -> None:
+    operation = interrupt(graph, point)
+    reach = failpoints.RECOVERY_RECORD_AUDIT
+    with failpoints.armed(reach, failpoints.error(reach)):
+        for _ in range(2):
+            with pytest.raises(InternalError):
+                open_graph(Root.at(graph.root.layout.root))
+            assert pending(graph) == [operation]
+    commits = len(look(graph)[MAIN].chain)
+    assert change(newcomer(graph), UPDATE).commit is not None
+    (note,) = audit.read_all(graph.root)
+    assert (note.operation_id, note.kind) == (operation, kind)
+    assert len(look(graph)[MAIN].chain) == commits + 1
+    require_settled(graph)
+
+
+def test_a_record_that_cannot_be_removed_after_its_recovery_is_noted_once(graph: OpenGraph) -> None:
+    interrupt(graph, CONFIRMED)
+    for _ in range(2):
+        with pytest.raises(StorageFailure, match=INJECTED):
+            open_graph(with_failing(graph, "delete").root)
+    open_graph(graph.root)
+    require_settled(graph)
+    assert len(audit.read_all(graph.root)) == 1
+
+
+def test_a_second_record_of_one_operation_is_refused(graph: OpenGraph) -> None:
+    operation = interrupt(graph, COMMITTED)
+    record = sidecar.read(graph.root, operation)
+    assert isinstance(record, sidecar.Sidecar)
+    sidecar.store_new(graph.root, record)
+    rival = msgspec.structs.replace(record, actor_id="another")
+    with pytest.raises(InternalError, match="on record already"):
+        sidecar.store_new(graph.root, rival)
+    assert sidecar.read(graph.root, operation) == record

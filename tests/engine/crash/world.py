@@ -1,0 +1,154 @@
+"""A small graph to crash on: its schema, its first rows, writes to it, and a complete look at it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omnigraph.engine.initialise import initialise
+from omnigraph.engine.lineage import Commit, first_parents
+from omnigraph.engine.manifest import MAIN
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.recovery import sidecar
+from omnigraph.engine.root import Root
+from omnigraph.engine.write.duplicates import Mode
+from omnigraph.engine.write.load import LoadRequest, LoadResult, load
+from omnigraph.engine.write.mutate import MutationResult, mutate
+from omnigraph.engine.write.transaction import Author
+from omnigraph.lang.query.compile import CompiledMutation, compile_query
+from omnigraph.storage.location import Location
+
+SCHEMA = """
+node Person { name: String @key  age: I32? }
+node Team { name: String @key  title: String? }
+edge Knows: Person -> Person { since: I32? }
+edge MemberOf: Person -> Team
+"""
+PERSON, TEAM, KNOWS, MEMBER = "node:Person", "node:Team", "edge:Knows", "edge:MemberOf"
+
+FIRST = (
+    {"type": "Person", "data": {"name": "ada", "age": 36}},
+    {"type": "Person", "data": {"name": "bo", "age": 20}},
+    {"type": "Person", "data": {"name": "cy"}},
+    {"type": "Team", "data": {"name": "core", "title": "Core"}},
+    {"edge": "Knows", "from": "ada", "to": "bo", "data": {"id": "k1", "since": 2019}},
+    {"edge": "Knows", "from": "bo", "to": "cy", "data": {"id": "k2"}},
+    {"edge": "MemberOf", "from": "ada", "to": "core", "data": {"id": "m1"}},
+    {"edge": "MemberOf", "from": "bo", "to": "core", "data": {"id": "m2"}},
+)
+ACTOR = "act-ivy"
+
+_GENERATED = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
+
+Rows = list[dict[str, Any]]
+
+
+def make_graph(at: Path) -> OpenGraph:
+    """The graph with its first rows."""
+    initialise(Root.at(Location.parse(at)), SCHEMA)
+    graph = OpenGraph.open(Root.at(Location.parse(at)))
+    load_rows(graph, FIRST, Mode.APPEND)
+    return graph
+
+
+def reached(at: Path) -> OpenGraph:
+    """The graph at a place as a newcomer holds it who has not dealt with anything yet."""
+    return OpenGraph.open(Root.at(Location.parse(at)))
+
+
+def load_rows(
+    graph: OpenGraph, rows: tuple[dict[str, Any], ...], mode: Mode, branch: str = MAIN
+) -> LoadResult:
+    """Load rows through a file beside the graph."""
+    file = graph.root.layout.root.path.with_suffix(".jsonl")
+    file.write_text("\n".join(json.dumps(row) for row in rows))
+    return load(graph, LoadRequest((file,), mode), Author(branch, ACTOR))
+
+
+def change(graph: OpenGraph, text: str, branch: str = MAIN, if_commit: str | None = None) -> MutationResult:
+    """Carry out the statements of a mutation."""
+    compiled = compile_query(f"query change() {{ {text} }}", graph.schema().catalog)
+    assert isinstance(compiled, CompiledMutation)
+    return mutate(graph, compiled, {}, Author(branch, ACTOR, if_commit))
+
+
+# --- looking -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BranchView:
+    """All that a reader can see of a branch."""
+
+    rows: dict[str, Rows]
+    """By table, sorted by id; generated ids are replaced by one and the same text."""
+    chain: tuple[Commit, ...]
+    """The commits from the newest to the first."""
+
+
+View = dict[str, BranchView]
+
+
+def look(graph: OpenGraph) -> View:
+    """Everything that is visible, by branch; fails where what is visible does not add up."""
+    return {branch: _branch_view(graph, branch) for branch in graph.branch_names()}
+
+
+def _branch_view(graph: OpenGraph, branch: str) -> BranchView:
+    graph.coordinator(branch).forget()
+    state = graph.load(branch).state
+    rows = {}
+    for key, entry in state.entries().items():
+        table = graph.root.tables.open(graph.root.layout.table(entry.path), entry.version, branch=entry.owner)
+        found = table.scan().to_pylist()
+        assert len(found) == entry.row_count, f"{key} has {len(found)} rows, not {entry.row_count}"
+        assert len({row["id"] for row in found}) == len(found), f"{key} has an id twice"
+        rows[key] = sorted((_comparable(row) for row in found), key=repr)
+    assert state.head is not None
+    chain = tuple(first_parents(state.commits, state.head.id))
+    assert {commit.id for commit in chain} == set(state.commits), "the commits are not one chain"
+    assert list(chain) == sorted(chain, key=lambda commit: commit.order, reverse=True)
+    return BranchView(rows, chain)
+
+
+def _comparable(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "id": "(new)"} if _GENERATED.fullmatch(row["id"]) else row
+
+
+def rows_of(view: View) -> dict[str, dict[str, Rows]]:
+    """Only the rows of a view."""
+    return {branch: one.rows for branch, one in view.items()}
+
+
+def pending(graph: OpenGraph) -> list[str]:
+    """The operations on record."""
+    return sidecar.operations(graph.root)
+
+
+def require_settled(graph: OpenGraph) -> None:
+    """No operation is on record, and every table stands where its branch's manifest says."""
+    assert graph.root.objects.list_dir(graph.root.layout.recovery) == []
+    for branch in graph.branch_names():
+        own = None if branch == MAIN else branch
+        for key, entry in graph.load(branch).state.entries().items():
+            if entry.owner == own:
+                tip = graph.root.tables.tip(graph.root.layout.table(entry.path), branch=own)
+                assert tip.version == entry.version, f"{key} of {branch} is at {tip.version}, pin {entry}"
+
+
+def stray_forks(graph: OpenGraph) -> list[str]:
+    """Forks of tables that no branch shows."""
+    shown = {
+        (entry.path, entry.owner)
+        for branch in graph.branch_names()
+        for entry in graph.load(branch).state.entries().values()
+    }
+    paths = {entry.path for entry in graph.load(MAIN).state.entries().values()}
+    return [
+        f"{path} {name}"
+        for path in sorted(paths)
+        for name in graph.root.forks.list(graph.root.layout.table(path))
+        if (path, name) not in shown
+    ]

@@ -1,0 +1,200 @@
+"""Two to eight processes that write at the same time: no key twice, nothing lost, one chain."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from omnigraph.storage.location import Location
+from tests.engine.processes.conftest import Start, Worker
+from tests.engine.processes.people import (
+    commits,
+    edges,
+    people,
+    people_at,
+    recoveries,
+    require_sound,
+    teams,
+)
+
+TORTURE = bool(os.environ.get("OMNIGRAPH_TORTURE"))
+ROUNDS = 400 if TORTURE else 5
+"""Writes of each process."""
+WRITERS = 8 if TORTURE else 4
+
+in_a_folder = pytest.mark.parametrize("shared_root", ["folder"], indirect=True)
+
+
+def together(
+    writers: list[Worker], texts: list[list[str]], branch: str = "main"
+) -> list[list[dict[str, Any]]]:
+    """Every process with its own writes, all at once; their answers."""
+    for writer, own in zip(writers, texts, strict=True):
+        writer.send("mutations", texts=own, branch=branch)
+    return [list(writer.answer()["answers"]) for writer in writers]
+
+
+def acknowledged(answers: list[list[dict[str, Any]]]) -> list[str]:
+    return [answer["commit"] for own in answers for answer in own if answer.get("commit")]
+
+
+def refusals(answers: list[list[dict[str, Any]]]) -> set[str]:
+    return {answer["error"] for own in answers for answer in own if "error" in answer}
+
+
+@pytest.mark.parametrize(
+    ("shared_root", "count", "rounds"),
+    [
+        ("folder", 2, ROUNDS),
+        ("folder", 8, max(2, ROUNDS // 2)),
+        pytest.param("s3", 2, max(2, ROUNDS // 20), marks=pytest.mark.s3),
+    ],
+    indirect=["shared_root"],
+)
+def test_writers_of_one_key_follow_each_other(
+    people_graph: Location, writer: Start, count: int, rounds: int
+) -> None:
+    writers = [writer() for _ in range(count)]
+    texts = [
+        [f'insert Person {{ name: "one", age: {number * rounds + step} }}' for step in range(rounds)]
+        for number in range(count)
+    ]
+    answers = together(writers, texts)
+    assert refusals(answers) == set()
+    wrote = {
+        answer["commit"]: number * rounds + step
+        for number, own in enumerate(answers)
+        for step, answer in enumerate(own)
+    }
+    order = commits(people_graph)[1:]
+    assert sorted(order) == sorted(wrote)
+    assert people(people_graph) == {"eve": 0, "one": wrote[order[-1]]}
+    for commit in order[:: max(1, len(order) // 20)]:
+        assert people_at(people_graph, commit)["one"] == wrote[commit]
+    require_sound(people_graph)
+
+
+@in_a_folder
+def test_writers_of_new_keys_and_of_other_tables_lose_nothing(people_graph: Location, writer: Start) -> None:
+    writers = [writer() for _ in range(WRITERS)]
+    kinds = ["Person", "Team"] * (WRITERS // 2)
+    texts = [
+        [f'insert {kind} {{ name: "n{number}-{step}" }}' for step in range(ROUNDS)]
+        for number, kind in enumerate(kinds)
+    ]
+    answers = together(writers, texts)
+    assert refusals(answers) == set()
+    made = acknowledged(answers)
+    assert sorted(commits(people_graph)[1:]) == sorted(made)
+    assert len(made) == WRITERS * ROUNDS
+    assert len(people(people_graph)) == len(teams(people_graph)) == 1 + WRITERS // 2 * ROUNDS
+    require_sound(people_graph)
+
+
+@in_a_folder
+def test_an_update_never_brings_back_what_a_delete_removed(people_graph: Location, writer: Start) -> None:
+    """Each may be refused because the other was faster; an answer always tells the truth."""
+    updater, deleter = writer(), writer()
+    names = [f"p{step}" for step in range(2 * ROUNDS)]
+    updater.commits(" ".join(f'insert Person {{ name: "{name}", age: 1 }}' for name in names))
+    before = len(commits(people_graph))
+    answers = together(
+        [updater, deleter],
+        [
+            [f'update Person set {{ age: 2 }} where name = "{name}"' for name in names],
+            [f'delete Person where name = "{name}"' for name in names],
+        ],
+    )
+    assert refusals(answers) <= {"manifest_conflict", "read_set_conflict"}
+    left = people(people_graph)
+    updated, deleted = answers
+    for name, update, delete in zip(names, updated, deleted, strict=True):
+        assert (name not in left) == (delete.get("nodes") == 1)
+        if name in left:
+            assert left[name] == (2 if update.get("nodes") == 1 else 1)
+    assert sorted(commits(people_graph)[before:]) == sorted(acknowledged(answers))
+    require_sound(people_graph)
+
+
+@in_a_folder
+def test_an_edge_never_outlives_its_node(people_graph: Location, writer: Start) -> None:
+    linker, deleter = writer(), writer()
+    names = [f"p{step}" for step in range(2 * ROUNDS)]
+    linker.commits(" ".join(f'insert Person {{ name: "{name}", age: 1 }}' for name in names))
+    answers = together(
+        [linker, deleter],
+        [
+            [f'insert Knows {{ from: "{name}", to: "eve" }}' for name in names],
+            [f'delete Person where name = "{name}"' for name in names],
+        ],
+    )
+    assert refusals(answers) <= {"manifest_conflict", "read_set_conflict", "constraint_violation"}
+    require_sound(people_graph)
+    left = people(people_graph)
+    linked, deleted = answers
+    for name, link, delete in zip(names, linked, deleted, strict=True):
+        assert (name not in left) == (delete.get("nodes") == 1)
+        if name in left:
+            assert "commit" in link, "nothing was in the way of this edge"
+    assert {source for source, _ in edges(people_graph)} == {
+        name for name, link in zip(names, linked, strict=True) if "commit" in link and name in left
+    }
+
+
+@in_a_folder
+@pytest.mark.crash
+def test_writers_that_die_leave_nothing_in_the_way_of_the_others(
+    people_graph: Location, writer: Start
+) -> None:
+    """While two write, others die at one point after the other of the same kind of write."""
+    places = ["^commit nodes/40d7", "^commit nodes/24b1", "^write_text __recovery", "^merge_rows __manifest"]
+    steady = [writer() for _ in range(2)]
+    mortal = [writer() for _ in places]
+    rounds = ROUNDS * 2
+    for number, one in enumerate(steady):
+        texts = [f'insert Person {{ name: "s{number}-{step}", age: 1 }}' for step in range(rounds)]
+        one.send("mutations", texts=texts)
+    for number, (one, place) in enumerate(zip(mortal, places, strict=True)):
+        both = f'insert Person {{ name: "m{number}" }} insert Team {{ name: "m{number}" }}'
+        # Past its own record: before that it may be recovering one of the others.
+        one.dies("mutate", "pass ^write_text_if_absent __recovery", place, text=both)
+    answers = [list(one.answer()["answers"]) for one in steady]
+    assert refusals(answers) == set()
+    last = writer().commits('insert Person { name: "last" }')
+    made = acknowledged(answers)
+    assert len(made) == 2 * rounds
+    found = people(people_graph)
+    assert {f"s{number}-{step}" for number in range(2) for step in range(rounds)} <= found.keys()
+    # The last of them had confirmed its write: that one is finished, the others are undone.
+    assert {name for name in found if name.startswith("m")} == {"m3"} == set(teams(people_graph)) - {"base"}
+    assert sorted(recoveries(people_graph)) == ["RolledBack"] * 3 + ["RolledForward"]
+    require_sound(people_graph, [*made, last])
+
+
+@in_a_folder
+def test_writers_of_a_branch_that_is_deleted_and_made_again(people_graph: Location, writer: Start) -> None:
+    first, second, remaker = writer(), writer(), writer()
+    remaker.do("create_branch", name="work")
+    for number, one in enumerate((first, second)):
+        texts = [f'insert Person {{ name: "w{number}-{step}" }}' for step in range(2 * ROUNDS)]
+        one.send("mutations", texts=texts, branch="work")
+    remade = remaker.do("remake_branch", name="work", times=ROUNDS)["answers"]
+    answers = [list(one.answer()["answers"]) for one in (first, second)]
+    assert [answer for answer in remade if "error" in answer] == []
+    assert refusals(answers) <= {"branch_not_found", "read_set_conflict", "publish_contention"}
+    last = first.commits('insert Person { name: "last" }', branch="work")
+    require_sound(people_graph, [last], "work")
+    require_sound(people_graph)
+    assert people(people_graph) == {"eve": 0}
+    alive = commits(people_graph, "work")
+    found = people(people_graph, "work")
+    by_commit = {
+        answer["commit"]: f"w{number}-{step}"
+        for number, own in enumerate(answers)
+        for step, answer in enumerate(own)
+        if "commit" in answer
+    }
+    # What this life of the branch shows was acknowledged in it, and nothing of an earlier life came through.
+    assert set(found) == {"eve", "last"} | {by_commit[commit] for commit in alive if commit in by_commit}

@@ -1,0 +1,239 @@
+"""A process that works on a graph as it is told: one JSON command per line, one JSON answer per line.
+
+It can be told to stand still, or to die, at a storage call or at a failpoint; it says so before it does.
+Its clocks are its own: a waiter may be told that much time passes whenever it waits, so that nobody has
+to wait for a lease to expire, and a process that stood still may find afterwards that it was for long.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from typing import Any, NoReturn
+
+from omnigraph import failpoints
+from omnigraph.engine.branches import create_branch, delete_branch
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.publish import Changes, Lineage, publish
+from omnigraph.engine.recovery.sweep import sweep
+from omnigraph.engine.root import Root
+from omnigraph.engine.write.mutate import mutate
+from omnigraph.engine.write.transaction import Author
+from omnigraph.errors import OmnigraphError
+from omnigraph.lang.query.compile import CompiledMutation, compile_query
+from omnigraph.lang.query.parameters import decode_parameters
+from omnigraph.storage.location import Location
+from omnigraph.storage.locks import BranchLocks, elapsed
+
+Answer = Mapping[str, Any]
+Tell = Callable[[Answer], None]
+
+ALWAYS = ExitStack()
+
+AN_AGE = 1_000_000.0
+"""Seconds; longer than any lease here."""
+
+
+class Clock:
+    """Elapsed time that a test can let jump."""
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+
+    def __call__(self) -> float:
+        return elapsed() + self._ahead
+
+    def jump(self) -> None:
+        self._ahead += AN_AGE
+
+
+class Trap:
+    """What happens to this process on its way: places, one after the other, and an action at each."""
+
+    def __init__(self, clock: Clock, tell: Tell) -> None:
+        self._clock = clock
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._steps: list[tuple[re.Pattern[str], str]] = []
+        self._seen: list[str] = []
+
+    def arm(self, steps: list[tuple[str, str]]) -> None:
+        with self._lock:
+            self._steps = [(re.compile(pattern), action) for pattern, action in steps]
+            self._seen = []
+
+    def seen(self) -> list[str]:
+        """The places this process came to since it was last armed."""
+        return list(self._seen)
+
+    def reach(self, place: str) -> None:
+        with self._lock:
+            self._seen.append(place)
+            if not self._steps or not self._steps[0][0].search(place):
+                return
+            _, action = self._steps.pop(0)
+        match action:
+            case "stop":
+                self.stop(place)
+            case "stop-long":
+                self.stop(place)
+                self._clock.jump()
+            case "die":
+                self.die(place)
+            case "fork":
+                self.fork(place)
+
+    def stop(self, place: str) -> None:
+        self._tell({"stopped": place})
+        failpoints.stop_process()
+
+    def die(self, place: str) -> None:
+        self._tell({"died": place})
+        failpoints.end_process()
+
+    def fork(self, place: str) -> None:
+        """A child that lives until the test ends; then stand still."""
+        child = os.fork()
+        if child == 0:
+            os.read(int(os.environ["CHILD_LIFE"]), 1)
+            os._exit(0)
+        self._tell({"stopped": place, "child": child})
+        failpoints.stop_process()
+
+
+class Writer:
+    """The graph this process works on, and how."""
+
+    def __init__(self, tell: Tell) -> None:
+        self.clock = Clock()
+        self.trap = Trap(self.clock, tell)
+        self.graph: OpenGraph
+        self._compiled: dict[str, CompiledMutation] = {}
+        for name in failpoints.NAMES:
+            # For as long as this process lives.
+            ALWAYS.enter_context(failpoints.armed(name, partial(self.trap.reach, name)))
+
+    def use(
+        self,
+        uri: str,
+        environment: dict[str, str],
+        ttl: float = 300.0,
+        impatient: bool = False,
+        wait: float = 60.0,
+        wall: str = "true",
+    ) -> Answer:
+        os.environ.update(environment, OMNIGRAPH_LOCK_WAIT=str(1e12 if impatient else wait))
+        self.trap.arm([])
+        self._compiled.clear()
+        at = Location.parse(uri)
+        root = Root.at(at, self.heard)
+        pause = (lambda _: self.clock.jump()) if impatient else time.sleep
+        locks = BranchLocks(root.objects, at, clock=self.clock, pause=pause, ttl=ttl)
+        self.graph = OpenGraph.open(replace(root, locks=locks, **_wall(wall)))
+        return {"done": True}
+
+    def heard(self, op: str, uri: str) -> None:
+        self.trap.reach(f"{op} {uri.removeprefix(self.uri)}")
+
+    @property
+    def uri(self) -> str:
+        return f"{self.graph.root.uri}/" if hasattr(self, "graph") else ""
+
+    def arm(self, steps: list[tuple[str, str]]) -> Answer:
+        self.trap.arm(steps)
+        return {"done": True}
+
+    def seen(self) -> Answer:
+        return {"seen": self.trap.seen()}
+
+    def mutate(self, text: str, branch: str = "main", actor: str | None = None) -> Answer:
+        if text not in self._compiled:
+            compiled = compile_query(f"query q() {{ {text} }}", self.graph.schema().catalog)
+            assert isinstance(compiled, CompiledMutation)
+            self._compiled[text] = compiled
+        compiled = self._compiled[text]
+        done = mutate(self.graph, compiled, decode_parameters(compiled.parameters, {}), Author(branch, actor))
+        commit = done.commit.id if done.commit else None
+        return {"commit": commit, "nodes": done.affected_nodes, "edges": done.affected_edges}
+
+    def mutations(self, texts: list[str], branch: str = "main") -> Answer:
+        return {"answers": [self.answer({"do": "mutate", "text": text, "branch": branch}) for text in texts]}
+
+    def sweep(self) -> Answer:
+        """What opening a graph for writing does about interrupted writes."""
+        return {"found": [report.found.value for report in sweep(self.graph, only_forward=False)]}
+
+    def publish(self, commit: str, rival: str) -> Answer:
+        """One of two outcomes, by the swap alone."""
+        done = publish(self.graph.coordinator("main"), Changes(), Lineage(commit, rival=rival))
+        return {"commit": done.commit.id}
+
+    def create_branch(self, name: str) -> Answer:
+        return {"name": create_branch(self.graph, name).name}
+
+    def delete_branch(self, name: str) -> Answer:
+        delete_branch(self.graph, name)
+        return {"done": True}
+
+    def remake_branch(self, name: str, times: int) -> Answer:
+        """Delete and make a branch again and again."""
+        answers = []
+        for _ in range(times):
+            answers.append(self.answer({"do": "delete_branch", "name": name}))
+            answers.append(self.answer({"do": "create_branch", "name": name}))
+        return {"answers": answers}
+
+    def answer(self, command: dict[str, Any]) -> Answer:
+        action = getattr(self, command.pop("do"))
+        try:
+            return action(**command)
+        except OmnigraphError as error:
+            return {"error": error.code, "message": error.message, "cause": type(error.__cause__).__name__}
+
+
+def _wall(kind: str) -> dict[str, Any]:
+    """Wall clocks that cannot be trusted; ids are made with them, too."""
+    if kind == "true":
+        return {}
+    moment = 1_700_000_000_000_000
+    chance = random.Random(os.getpid())
+
+    def clock() -> int:
+        return moment if kind == "frozen" else moment + chance.randrange(-(10**14), 10**14)
+
+    def new_id() -> str:
+        from ulid import ULID
+
+        return str(ULID.from_timestamp(clock() / 1e6))
+
+    return {"clock": clock, "new_id": new_id}
+
+
+def serve(channel: socket.socket) -> NoReturn:
+    """Carry out commands until there are no more, then end this process."""
+    status = 1
+    try:
+        with channel.makefile("r") as commands:
+
+            def tell(answer: Answer) -> None:
+                channel.sendall(json.dumps(answer).encode() + b"\n")
+
+            writer = Writer(tell)
+            for line in commands:
+                tell(writer.answer(json.loads(line)))
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+        raise
+    finally:
+        os._exit(status)

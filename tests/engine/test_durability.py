@@ -1,0 +1,179 @@
+"""With `OMNIGRAPH_DURABILITY=fsync` nothing that counts is left in the hands of the operating system."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from omnigraph import errors
+from omnigraph.engine.branches import create_branch
+from omnigraph.engine.initialise import initialise
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.root import Root
+from omnigraph.engine.upkeep import FRAGMENT_LIMIT
+from omnigraph.engine.write.duplicates import Mode
+from omnigraph.engine.write.load import LoadRequest, load
+from omnigraph.engine.write.mutate import mutate
+from omnigraph.engine.write.transaction import Author
+from omnigraph.lang.query.compile import compile_query
+from omnigraph.storage.durability import configured_sync, sync_path
+from omnigraph.storage.location import Location
+
+SCHEMA = "node P { k: String @key  n: I32?  b: Blob? }\nedge E: P -> P\n"
+
+# Control objects are synced by whoever writes them, and a lock has no content that counts.
+OWN = ("__locks", "__recovery", "__schemas", "_schema.pg", "_schema.ir.json", "__schema_state.json")
+
+
+class Disk:
+    """A graph, and what was synced of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.synced: list[Path] = []
+        self.root = Root.at(Location.parse(folder), sync=self.sync)
+
+    def sync(self, path: Path) -> None:
+        sync_path(path)
+        self.synced.append(path)
+
+    def stamps(self) -> dict[Path, tuple[int, int]]:
+        found = (at for at in self.folder.rglob("*") if at.is_file())
+        named = [at for at in found if at.relative_to(self.folder).parts[0] not in OWN]
+        return {at: (at.stat().st_ino, at.stat().st_mtime_ns) for at in named}
+
+    def after(self, act: Callable[[], object]) -> tuple[set[Path], list[Path]]:
+        """The files that something wrote, and what was synced meanwhile."""
+        before, self.synced = self.stamps(), []
+        act()
+        now = self.stamps()
+        return {at for at in now if before.get(at) != now[at]}, self.synced
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    made = Disk(tmp_path / "g.omni")
+    initialise(made.root, SCHEMA)
+    return made
+
+
+@pytest.fixture
+def graph(disk: Disk) -> OpenGraph:
+    return OpenGraph.open(disk.root)
+
+
+def change(graph: OpenGraph, statements: str, branch: str = "main") -> None:
+    compiled = compile_query(f"query q() {{ {statements} }}", graph.schema().catalog)
+    mutate(graph, compiled, {}, Author(branch))
+
+
+def bring(graph: OpenGraph, file: Path, mode: Mode, *keys: str, blob: bytes = b"") -> None:
+    text = f"base64:{base64.b64encode(blob).decode()}"
+    rows = [{"type": "P", "data": {"k": key, **({"b": text} if blob else {})}} for key in keys]
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    load(graph, LoadRequest((file,), mode), Author("main"))
+
+
+def require_synced(written: set[Path], synced: list[Path], root: Path) -> None:
+    assert written
+    assert written - set(synced) == set()
+    folders = {parent for at in written for parent in at.parents if parent.is_relative_to(root)}
+    assert folders - set(synced) == set()
+    # What a folder names is on disk before the folder is.
+    for at in written:
+        assert synced.index(at) < max(number for number, seen in enumerate(synced) if seen == at.parent)
+
+
+def test_every_file_of_a_new_graph_is_synced(tmp_path: Path) -> None:
+    disk = Disk(tmp_path / "g.omni")
+    written, synced = disk.after(lambda: initialise(disk.root, SCHEMA))
+    require_synced(written, synced, disk.folder)
+
+
+WRITES = [
+    'insert P { k: "c", n: 1 }',
+    'insert E { from: "a", to: "b" }  insert P { k: "d" }',
+    'update P set { n: 7 } where k = "a"',
+    'delete P where k = "a"',
+]
+
+
+@pytest.mark.parametrize("branch", ["main", "work"])
+@pytest.mark.parametrize("statements", WRITES)
+def test_every_file_of_a_mutation_is_synced(
+    disk: Disk, graph: OpenGraph, tmp_path: Path, statements: str, branch: str
+) -> None:
+    bring(graph, tmp_path / "in.jsonl", Mode.APPEND, "a", "b")
+    change(graph, 'insert E { from: "b", to: "a" }')
+    if branch != "main":
+        create_branch(graph, branch)
+    written, synced = disk.after(lambda: change(graph, statements, branch))
+    require_synced(written, synced, disk.folder)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_every_file_of_a_load_is_synced(disk: Disk, graph: OpenGraph, tmp_path: Path, mode: Mode) -> None:
+    file = tmp_path / "in.jsonl"
+    bring(graph, file, Mode.APPEND, "a", "b")
+    keys = ("c", "d") if mode is Mode.APPEND else ("b", "c")
+    # Large values get files of their own beside the data.
+    written, synced = disk.after(lambda: bring(graph, file, mode, *keys, blob=os.urandom(200_000)))
+    require_synced(written, synced, disk.folder)
+    assert any(at.suffix == ".blob" for at in written)
+
+
+def test_a_new_branch_is_synced(disk: Disk, graph: OpenGraph) -> None:
+    written, synced = disk.after(lambda: create_branch(graph, "work"))
+    require_synced(written, synced, disk.folder)
+
+
+def test_tables_are_on_disk_before_the_manifest_names_them(disk: Disk, graph: OpenGraph) -> None:
+    written, synced = disk.after(lambda: change(graph, 'insert P { k: "a" }  insert P { k: "b" }'))
+    manifest = disk.folder / "__manifest"
+    of_tables = [synced.index(at) for at in written if not at.is_relative_to(manifest)]
+    of_manifest = [synced.index(at) for at in written if at.is_relative_to(manifest)]
+    assert max(of_tables) < min(of_manifest)
+
+
+def test_a_compacted_manifest_is_synced(disk: Disk, graph: OpenGraph) -> None:
+    for number in range(FRAGMENT_LIMIT):
+        change(graph, f'insert P {{ k: "k{number}" }}')
+        written, synced = disk.after(lambda number=number: change(graph, f'insert P {{ k: "l{number}" }}'))
+        require_synced(written, synced, disk.folder)
+        if graph.load("main").table.fragment_count < FRAGMENT_LIMIT // 2:
+            break
+    assert graph.load("main").table.fragment_count < FRAGMENT_LIMIT
+
+
+def test_a_disk_that_fails_is_no_success(disk: Disk, graph: OpenGraph) -> None:
+    def broken(path: Path) -> None:
+        if "_versions" in path.parts and path.is_relative_to(disk.folder / "__manifest"):
+            raise OSError(5, os.strerror(5))
+
+    disk.root.tables.access.sync = broken
+    with pytest.raises(errors.RecoveryRequired, match="Input/output error"):
+        change(graph, 'insert P { k: "a" }')
+    disk.root.tables.access.sync = disk.sync
+    change(graph, 'insert P { k: "b" }')
+    assert graph.load("main").state.entries()["node:P"].row_count == 2
+
+
+def test_without_the_setting_nothing_is_synced_by_us(tmp_path: Path) -> None:
+    place = Location.parse(tmp_path)
+    assert configured_sync(place, {}) is configured_sync(place, {"OMNIGRAPH_DURABILITY": "none"}) is None
+    assert configured_sync(place, {"OMNIGRAPH_DURABILITY": " FSYNC "}) is sync_path
+    assert configured_sync(Location("s3://bucket/g"), {"OMNIGRAPH_DURABILITY": "fsync"}) is None
+    with pytest.raises(errors.BadRequest, match="must be one of none, fsync, not 'often'"):
+        configured_sync(place, {"OMNIGRAPH_DURABILITY": "often"})
+
+
+def test_the_environment_reaches_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMNIGRAPH_DURABILITY", "fsync")
+    assert Root.at(Location.parse(tmp_path)).tables.access.sync is sync_path
+    monkeypatch.delenv("OMNIGRAPH_DURABILITY")
+    assert Root.at(Location.parse(tmp_path)).tables.access.sync is None
