@@ -11,7 +11,12 @@ from pathlib import Path
 
 from bench.measure import Result
 
-BENCHMARKS = {"branches": "bench.branches", "compile": "bench.compile", "publish": "bench.publish"}
+BENCHMARKS = {
+    "branches": "bench.branches",
+    "compile": "bench.compile",
+    "publish": "bench.publish",
+    "writes": "bench.writes",
+}
 """Name to module; a module has `run(*, short)`."""
 
 RESULTS = Path(__file__).parent / "results"
