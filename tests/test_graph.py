@@ -447,7 +447,9 @@ def plain_function(member: Any) -> Any:
     return member
 
 
-@pytest.mark.parametrize(("name", "member"), list(public_members()), ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(
+    ("name", "member"), list(public_members()), ids=[name for name, _ in public_members()]
+)
 def test_every_public_name_has_types_and_a_docstring(name: str, member: Any) -> None:
     found = plain_function(member)
     if inspect.ismemberdescriptor(found):

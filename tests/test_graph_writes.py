@@ -15,7 +15,12 @@ import pytest
 
 import omnigraph as og
 from omnigraph import errors, failpoints
+from omnigraph.cli.main import main
 from omnigraph.engine.write.ids import fresh_ids
+from omnigraph.storage.location import Location
+from tests.storage.conftest import s3_endpoint, s3_root
+
+__all__ = ["s3_endpoint", "s3_root"]
 
 SCHEMA = """
 node Person {
@@ -114,6 +119,8 @@ def test_a_wrong_parameter_is_told_by_name(graph: og.Graph) -> None:
         graph.mutate(INSERT, {"h": "ada", "a": "x"})
     with pytest.raises(errors.ParameterError, match="parameter 'h' not provided"):
         graph.mutate(INSERT)
+    with pytest.raises(errors.ParameterError, match="params must be a JSON object"):
+        graph.mutate(INSERT, ["ada"])  # type: ignore[arg-type]
 
 
 def test_a_condition_holds_only_on_the_newest_commit(graph: og.Graph) -> None:
@@ -191,25 +198,25 @@ def test_a_block_that_breaks_a_rule_writes_nothing(graph: og.Graph) -> None:
 @pytest.mark.parametrize(
     ("where", "left"),
     [
-        (("handle", "=", "ada"), {"bo", "cy"}),
-        (("age", ">=", 20), {"cy"}),
-        (("age", "=", 20.0), {"ada", "cy"}),
-        (("age", "!=", 36), {"ada", "cy"}),
-        (("age", "in", [36, 7]), {"bo", "cy"}),
-        (("handle", "in", ("bo", "cy")), {"ada"}),
-        (("age", "is null"), {"ada", "bo"}),
-        (("age", "is not null"), {"cy"}),
-        (("age", "in", []), {"ada", "bo", "cy"}),
-        (("joined", "<", date(2030, 1, 1)), {"ada", "bo", "cy"}),
+        (("handle", "=", "ada"), "bo cy"),
+        (("age", ">=", 20), "cy"),
+        (("age", "=", 20.0), "ada cy"),
+        (("age", "!=", 36), "ada cy"),
+        (("age", "in", [36, 7]), "bo cy"),
+        (("handle", "in", ("bo", "cy")), "ada"),
+        (("age", "is null"), "ada bo"),
+        (("age", "is not null"), "cy"),
+        (("age", "in", []), "ada bo cy"),
+        (("joined", "<", date(2030, 1, 1)), "ada bo cy"),
     ],
     ids=str,
 )
-def test_rows_are_deleted_by_a_test(graph: og.Graph, people: Path, where: Any, left: set[str]) -> None:
+def test_rows_are_deleted_by_a_test(graph: og.Graph, people: Path, where: Any, left: str) -> None:
     graph.load(people, mode="append")
     with graph.write() as tx:
         tx.delete("Person", where)
-    assert ages(graph).keys() == left
-    assert (tx.result.commit is None) == (len(left) == 3)
+    assert sorted(ages(graph)) == left.split()
+    assert (tx.result.commit is None) == (left == "ada bo cy")
 
 
 def test_edges_are_deleted_by_their_ends(graph: og.Graph, people: Path) -> None:
@@ -274,7 +281,7 @@ def blocks() -> list[tuple[str, str, Any]]:
     ]
 
 
-@pytest.mark.parametrize(("message", "kind", "act"), blocks(), ids=lambda value: str(value)[:50])
+@pytest.mark.parametrize(("message", "kind", "act"), blocks(), ids=[it[0] for it in blocks()])
 def test_a_mistake_is_told_where_it_is_made(graph: og.Graph, message: str, kind: str, act: Any) -> None:
     head = graph.snapshot().id
     tx = graph.write()
@@ -459,6 +466,24 @@ def test_a_write_that_was_cut_off_is_dealt_with_by_the_next_one(graph: og.Graph)
     assert ages(graph) == {}
     graph.mutate(INSERT, {"h": "bo"})
     assert ages(graph) == {"ada": None, "bo": None}
+
+
+@pytest.mark.s3
+def test_a_bucket_is_written_like_a_folder(s3_root: Location, people: Path, tmp_path: Path) -> None:
+    with og.init(s3_root.uri, schema=SCHEMA) as graph:
+        assert graph.load(people, mode="append", branch="work", from_="main").branch_created
+        with graph.write("work", actor="ann") as tx:
+            tx.insert_edge("Mentors", "ada", "bo", since=2019)
+        assert tx.result.affected_edges == 1
+        name = failpoints.MUTATION_POST_TABLE_COMMIT
+        with failpoints.armed(name, failpoints.error(name)), pytest.raises(errors.RecoveryRequired):
+            graph.mutate('query q() { delete Person where handle = "ada" }', branch="work")
+    assert main(["recover", s3_root.uri]) == 0
+    assert main(["doctor", s3_root.uri]) == 0
+    with og.open(s3_root.uri, read_only=True) as graph:
+        assert len(ages(graph, "work")) == 3
+        assert graph.snapshot("work").rows("Mentors").num_rows == 1
+        assert ages(graph) == {}
 
 
 def test_ids_of_one_block_differ(graph: og.Graph) -> None:

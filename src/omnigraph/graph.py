@@ -11,7 +11,9 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
+
+import pyarrow as pa
 
 from omnigraph.engine import branches as control
 from omnigraph.engine import lineage
@@ -49,9 +51,6 @@ from omnigraph.lang.schema import MigrationPlan, compile_schema, plan_migration
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
 from omnigraph.storage.location import Location
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = [
     "Branches",
@@ -190,9 +189,9 @@ class Graph:
                 f"query '{compiled.name}' only reads; a mutation inserts, updates or deletes",
                 query=compiled.name,
             )
-        values = {key: plain_value(value) for key, value in (params or {}).items()}
+        given = _plain(params) if isinstance(params, Mapping) else params
         author = Author(control.branch_name(branch), actor, if_commit)
-        return carry_out(opened, compiled, decode_parameters(compiled.parameters, values), author)
+        return carry_out(opened, compiled, decode_parameters(compiled.parameters, given), author)
 
     def write(self, branch: str = MAIN, *, actor: str | None = None, if_commit: str | None = None) -> Write:
         """A block that collects changes and commits them once: `with graph.write() as tx: ...`."""
@@ -450,6 +449,10 @@ def _file_source(path: Path) -> Source:
         return Source.from_bytes(path.read_bytes(), str(path))
     except OSError as failure:
         raise BadRequest(f"cannot read '{path}': {failure.strerror}", remedy="check the path") from failure
+
+
+def _plain(params: Mapping[str, object]) -> dict[str, object]:
+    return {name: plain_value(value) for name, value in params.items()}
 
 
 def _mode(text: str) -> Mode:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph import errors
+from omnigraph import errors, failpoints
 from omnigraph.engine.branches import create_branch
 from omnigraph.engine.initialise import initialise
 from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.recovery.sweep import sweep
 from omnigraph.engine.root import Root
 from omnigraph.engine.upkeep import FRAGMENT_LIMIT
 from omnigraph.engine.write.duplicates import Mode
@@ -148,6 +149,21 @@ def test_a_compacted_manifest_is_synced(disk: Disk, graph: OpenGraph) -> None:
         if graph.load("main").table.fragment_count < FRAGMENT_LIMIT // 2:
             break
     assert graph.load("main").table.fragment_count < FRAGMENT_LIMIT
+
+
+def test_recovery_syncs_what_a_dead_writer_had_not(disk: Disk, graph: OpenGraph) -> None:
+    careless = OpenGraph.open(Root.at(disk.root.layout.root))
+    point = failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER
+
+    def both() -> None:
+        with failpoints.armed(point, failpoints.error(point)), pytest.raises(errors.RecoveryRequired):
+            change(careless, 'insert P { k: "a" }')
+        assert disk.synced == []
+        sweep(graph, only_forward=False)
+
+    written, synced = disk.after(both)
+    require_synced(written, synced, disk.folder)
+    assert graph.load("main").state.entries()["node:P"].row_count == 1
 
 
 def test_a_disk_that_fails_is_no_success(disk: Disk, graph: OpenGraph) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,11 @@ def test_every_error_is_documented_under_a_code_of_its_own() -> None:
 
 def _descendants(kind: type[OmnigraphError]) -> list[type[OmnigraphError]]:
     return [kind, *(found for child in kind.__subclasses__() for found in _descendants(child))]
+
+
+def test_every_setting_is_documented() -> None:
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md"))
+    settings = set(re.findall(r"\bOMNIGRAPH_[A-Z_]+\b", source))
+    assert {"OMNIGRAPH_DURABILITY", "OMNIGRAPH_LOCK_WAIT"} <= settings
+    assert {setting for setting in settings if setting not in pages} == set()

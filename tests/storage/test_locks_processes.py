@@ -203,7 +203,7 @@ def test_a_writer_stopped_beyond_its_lease_finds_it_lost(worker, locks):
     owner.signal(signal.SIGSTOP)
     with locks.hold(["main"], wait=30) as held:
         owner.signal(signal.SIGCONT)
-        assert owner.do("require") == "read_set_conflict"
+        assert owner.do("require") == "lock_lost"
         assert owner.do("release") == "done"
         assert owner.do("hold 0 main") == "writer_busy"
         held.require()

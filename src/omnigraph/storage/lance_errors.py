@@ -96,7 +96,7 @@ _REMEDIES: dict[Trouble, str] = {
     Trouble.MOVED: "read again and retry the write",
     Trouble.UNDECIDED: "make the store reachable, then look whether the write is there before trying again",
     Trouble.RECLAIMED: "read the newest version; if that fails too, the graph is damaged",
-    Trouble.RESIDUE: "run `omnigraph cleanup`, then retry",
+    Trouble.RESIDUE: "retry; the next writer of the branch removes what is left",
     Trouble.IN_USE: "delete the dependent branches first",
     Trouble.CONFIGURATION: "check the credentials and permissions for this place",
     Trouble.TRANSIENT: "make the store reachable and see that it has space, then try again",

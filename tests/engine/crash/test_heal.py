@@ -468,6 +468,16 @@ def test_undoing_an_old_record_can_be_taken_up_again(graph: OpenGraph, point: st
     assert note(graph).kind == "RolledBack"
 
 
+def test_an_old_record_whose_fork_was_never_made_rolls_back(graph: OpenGraph) -> None:
+    create_branch(graph, "draft")
+    before = look(graph)
+    rewrite_old(graph, interrupt(graph, failpoints.MUTATION_POST_SIDECAR_PRE_FORK, branch="draft"))
+    open_graph(graph.root)
+    assert rows_of(look(graph)) == rows_of(before)
+    require_settled(graph)
+    assert note(graph).kind == "RolledBack"
+
+
 def test_an_old_record_of_a_published_write_is_stale(graph: OpenGraph) -> None:
     rewrite_old(graph, leave_stale(graph))
     before = look(graph)

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from omnigraph.engine.initialise import initialise
@@ -46,10 +47,11 @@ _GENERATED = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 Rows = list[dict[str, Any]]
 
 
-def make_graph(at: Path) -> OpenGraph:
+def make_graph(at: Path | Location) -> OpenGraph:
     """The graph with its first rows."""
-    initialise(Root.at(Location.parse(at)), SCHEMA)
-    graph = OpenGraph.open(Root.at(Location.parse(at)))
+    place = at if isinstance(at, Location) else Location.parse(at)
+    initialise(Root.at(place), SCHEMA)
+    graph = OpenGraph.open(Root.at(place))
     load_rows(graph, FIRST, Mode.APPEND)
     return graph
 
@@ -62,10 +64,11 @@ def reached(at: Path) -> OpenGraph:
 def load_rows(
     graph: OpenGraph, rows: tuple[dict[str, Any], ...], mode: Mode, branch: str = MAIN
 ) -> LoadResult:
-    """Load rows through a file beside the graph."""
-    file = graph.root.layout.root.path.with_suffix(".jsonl")
-    file.write_text("\n".join(json.dumps(row) for row in rows))
-    return load(graph, LoadRequest((file,), mode), Author(branch, ACTOR))
+    """Load rows through a file."""
+    with NamedTemporaryFile("w", suffix=".jsonl") as file:
+        file.write("\n".join(json.dumps(row) for row in rows))
+        file.flush()
+        return load(graph, LoadRequest((Path(file.name),), mode), Author(branch, ACTOR))
 
 
 def change(graph: OpenGraph, text: str, branch: str = MAIN, if_commit: str | None = None) -> MutationResult:

@@ -11,11 +11,14 @@ import os
 import signal
 import socket
 import sys
+import warnings
 
 from tests.engine.processes.writer import serve
 
 
 def main() -> None:
+    # Lance warns of every fork, whether or not it was used before.
+    warnings.filterwarnings("ignore", message="lance is not fork-safe")
     control = socket.socket(fileno=int(sys.argv[1]))
     children: set[int] = set()
     while True:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import pytest
+from _pytest.mark.structures import ParameterSet
 
 from omnigraph.engine.initialise import initialise
 from omnigraph.engine.lineage import RECOVERY_ACTOR
@@ -25,10 +30,28 @@ node Person { name: String @key  age: I32? }
 node Team { name: String @key  size: I32? }
 edge Knows: Person -> Person { since: I32? }
 """
+TORTURE = bool(os.environ.get("OMNIGRAPH_TORTURE"))
+
+T = TypeVar("T")
+
 PERSON, TEAM, KNOWS = "node:Person", "node:Team", "edge:Knows"
 
 BOTH = 'insert Person { name: "ada", age: 1 } insert Team { name: "core", size: 1 }'
 """A write over two tables; they move in the order person, team."""
+
+
+def cells(places: Sequence[T], in_bucket: Sequence[T]) -> list[ParameterSet]:
+    """Each place in a folder, and some of them in a bucket, where everything takes longer: torture has all."""
+    some = places if TORTURE else in_bucket
+    return [
+        *(pytest.param("folder", place) for place in places),
+        *(pytest.param("s3", place, marks=pytest.mark.s3) for place in some),
+    ]
+
+
+def both(name: str) -> str:
+    """A write of two rows of one name, one in each of two tables."""
+    return f'insert Person {{ name: "{name}", age: 1 }} insert Team {{ name: "{name}", size: 1 }}'
 
 
 def new_people(at: Location) -> None:

@@ -11,6 +11,7 @@ from omnigraph.storage.location import Location
 from tests.engine.processes.conftest import Start
 from tests.engine.processes.people import (
     BOTH,
+    cells,
     commits,
     people,
     recoveries,
@@ -22,8 +23,6 @@ in_a_bucket = pytest.mark.parametrize(
     "shared_root", [pytest.param("s3", marks=pytest.mark.s3)], indirect=True
 )
 
-TORTURE = bool(os.environ.get("OMNIGRAPH_TORTURE"))
-
 ADA = 'insert Person { name: "ada", age: 1 }'
 BOB = 'insert Person { name: "bob", age: 2 }'
 COMMIT_TEAM = "^commit nodes/24b1dafb1b20370c"
@@ -32,24 +31,26 @@ PUBLISH = "^merge_rows __manifest"
 pytestmark = pytest.mark.crash
 
 
+DEATHS: dict[str, tuple[bool, list[str]]] = {
+    "^write_text_if_absent __recovery": (False, []),
+    "^commit nodes/40d76f1f51639ec0": (False, ["RolledBack"]),
+    COMMIT_TEAM: (False, ["RolledBack"]),
+    "^write_text __recovery": (False, ["RolledBack"]),
+    PUBLISH: (True, ["RolledForward"]),
+    "^delete __recovery": (True, ["RolledForward"]),
+}
+"""Where a writer dies, whether its write is visible in the end, and what recovery says about it."""
+
+
 @pytest.mark.parametrize(
-    ("place", "visible", "recovered"),
-    [
-        ("^write_text_if_absent __recovery", False, []),
-        ("^commit nodes/40d76f1f51639ec0", False, ["RolledBack"]),
-        (COMMIT_TEAM, False, ["RolledBack"]),
-        ("^write_text __recovery", False, ["RolledBack"]),
-        (PUBLISH, True, ["RolledForward"]),
-        ("^delete __recovery", True, ["RolledForward"]),
-    ],
+    ("shared_root", "place"), cells(list(DEATHS), [COMMIT_TEAM, PUBLISH]), indirect=["shared_root"]
 )
-def test_a_writer_that_stands_still_and_is_killed(
-    people_graph: Location, writer: Start, place: str, visible: bool, recovered: list[str]
-) -> None:
+def test_a_writer_that_stands_still_and_is_killed(people_graph: Location, writer: Start, place: str) -> None:
     owner, other = writer(), writer(impatient=True)
     owner.stops(BOTH, place)
     owner.kill()
     second = other.commits(BOB)
+    visible, recovered = DEATHS[place]
     assert people(people_graph) == {"eve": 0, "bob": 2, **({"ada": 1} if visible else {})}
     assert teams(people_graph) == {"base": 0, **({"core": 1} if visible else {})}
     assert recoveries(people_graph) == recovered
@@ -111,7 +112,9 @@ RECOVERY_STEPS = [
 
 
 @pytest.mark.usefixtures("left")
-@pytest.mark.parametrize("steps", RECOVERY_STEPS, ids=lambda steps: steps[-1])
+@pytest.mark.parametrize(
+    ("shared_root", "steps"), cells(RECOVERY_STEPS, RECOVERY_STEPS[2:3]), indirect=["shared_root"]
+)
 def test_a_recoverer_that_dies_is_continued_by_the_next(
     people_graph: Location, writer: Start, steps: list[str]
 ) -> None:
@@ -139,14 +142,16 @@ def test_a_chain_of_recoverers_that_die_still_comes_to_an_end(people_graph: Loca
 # --- first touch -----------------------------------------------------------------------------------
 
 
+FIRST_TOUCH = [
+    failpoints.MUTATION_POST_SIDECAR_PRE_FORK,
+    failpoints.FORK_POST_CREATE_PRE_OPEN,
+    failpoints.MUTATION_POST_FORK_PRE_COMMIT,
+    failpoints.MUTATION_POST_TABLE_COMMIT,
+]
+
+
 @pytest.mark.parametrize(
-    "place",
-    [
-        failpoints.MUTATION_POST_SIDECAR_PRE_FORK,
-        failpoints.FORK_POST_CREATE_PRE_OPEN,
-        failpoints.MUTATION_POST_FORK_PRE_COMMIT,
-        failpoints.MUTATION_POST_TABLE_COMMIT,
-    ],
+    ("shared_root", "place"), cells(FIRST_TOUCH, FIRST_TOUCH[:1]), indirect=["shared_root"]
 )
 def test_a_writer_killed_on_its_first_touch_leaves_a_branch_that_can_be_written(
     people_graph: Location, writer: Start, place: str

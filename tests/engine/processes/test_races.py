@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from omnigraph.storage.location import Location
 from tests.engine.processes.conftest import Start, Worker
 from tests.engine.processes.people import (
+    TORTURE,
     commits,
     edges,
     people,
@@ -19,7 +19,6 @@ from tests.engine.processes.people import (
     teams,
 )
 
-TORTURE = bool(os.environ.get("OMNIGRAPH_TORTURE"))
 ROUNDS = 400 if TORTURE else 5
 """Writes of each process."""
 WRITERS = 8 if TORTURE else 4

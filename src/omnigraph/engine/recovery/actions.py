@@ -98,12 +98,12 @@ def _observed(scene: Scene, pin: Pin, state: State) -> Observed:
 
 def _tip(scene: Scene, pin: Pin, state: State) -> Table | None:
     """The newest version of a pinned table; None when the fork it was meant for was never made."""
-    try:
-        return scene.root.tables.tip(_place(scene, pin, state), branch=pin.table_branch)
-    except StorageFailure as failure:
-        if pin.first_touch is None or failure.kind != Trouble.NOT_FOUND:
-            raise
+    place, branch = _place(scene, pin, state), pin.table_branch
+    # Older records do not say whether the fork was there before. Files alone are no fork: they come first.
+    may_miss = pin.first_touch is not None or scene.sidecar.schema_version < 3
+    if may_miss and branch is not None and scene.root.forks.find(place, branch) is None:
         return None
+    return scene.root.tables.tip(place, branch=branch)
 
 
 # --- the outcome that is visible already ---------------------------------------------------------
@@ -347,8 +347,21 @@ def _close(scene: Scene, kind: RecoveryKind, commit_id: str, outcomes: Sequence[
 # --- all together --------------------------------------------------------------------------------
 
 
+def _settle(scene: Scene) -> None:
+    """Its writer may have died before its files were on disk, and nobody looks after them later."""
+    if scene.root.tables.access.sync is None:
+        return
+    loaded = scene.coordinator.load()
+    loaded.table.settled()
+    for pin in scene.sidecar.tables:
+        tip = _tip(scene, pin, loaded.state)
+        if tip is not None:
+            tip.settled()
+
+
 def recover(scene: Scene, *, only_forward: bool) -> bool:
     """Deal with one record; False when it has to wait for a writer that may undo things."""
+    _settle(scene)
     outcome = visible_outcome(scene)
     if outcome is Decision.ROLL_FORWARD:
         finish_forward(scene)

@@ -59,7 +59,7 @@ def _settled(entry: Entry, tip: Table, held: Held) -> TableVersion:
     raise Conflict(
         f"table '{entry.key}' was changed outside of a commit: it is at version {tip.version}, "
         f"the graph publishes version {entry.version}",
-        remedy="see `omnigraph repair`",
+        remedy="see `omnigraph doctor`, and restore the table from a backup if nobody knows the change",
     )
 
 

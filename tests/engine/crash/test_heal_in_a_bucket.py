@@ -1,0 +1,83 @@
+"""Under a lease the writer may still be alive: undoing also restores what it has not touched yet."""
+
+from __future__ import annotations
+
+import pytest
+
+from omnigraph import failpoints
+from omnigraph.engine.branches import create_branch
+from omnigraph.engine.layout import table_path
+from omnigraph.engine.manifest import MAIN
+from omnigraph.engine.open import open_graph
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.recovery import audit
+from omnigraph.engine.root import Root
+from omnigraph.errors import OmnigraphError
+from omnigraph.storage.location import Location
+from tests.engine.crash.test_heal import COMMITTED, CONFIRMED, TWO, UPDATE, interrupt
+from tests.engine.crash.world import KNOWS, PERSON, change, look, make_graph, require_settled, rows_of
+
+pytestmark = pytest.mark.s3
+
+ARMED = failpoints.MUTATION_POST_SIDECAR_PRE_FORK
+
+
+@pytest.fixture
+def graph(s3_root: Location) -> OpenGraph:
+    """The small graph in a bucket."""
+    return make_graph(s3_root)
+
+
+def undone(graph: OpenGraph) -> dict[str, tuple[int, int]]:
+    (note,) = audit.read_all(graph.root)
+    assert note.kind == "RolledBack"
+    return {one.table_key: (one.from_version, one.to_version) for one in note.outcomes}
+
+
+def test_a_write_that_moved_one_table_of_two_is_undone_in_both(graph: OpenGraph) -> None:
+    before = look(graph)
+    interrupt(graph, COMMITTED)
+    assert change(graph, 'insert Team { name: "ops" }').commit is not None
+    assert rows_of(look(graph))[MAIN][PERSON] == rows_of(before)[MAIN][PERSON]
+    assert undone(graph) == {KNOWS: (3, 2), PERSON: (2, 2)}
+    require_settled(graph)
+
+
+def test_a_completed_write_is_published(graph: OpenGraph) -> None:
+    interrupt(graph, CONFIRMED)
+    assert change(graph, UPDATE).commit is not None
+    assert "eve" in {row["id"] for row in look(graph)[MAIN].rows[PERSON]}
+    require_settled(graph)
+
+
+def test_tables_are_not_restored_again_once_their_restored_versions_are_published(graph: OpenGraph) -> None:
+    interrupt(graph, COMMITTED)
+    point = failpoints.RECOVERY_RECORD_AUDIT
+    with failpoints.armed(point, failpoints.error(point)), pytest.raises(OmnigraphError):
+        open_graph(graph.root)
+    before = look(graph)
+    open_graph(Root.at(graph.root.layout.root))
+    assert look(graph) == before
+    require_settled(graph)
+    assert undone(graph) == {KNOWS: (3, 2), PERSON: (2, 2)}
+
+
+@pytest.mark.parametrize("residue", [False, True], ids=["no-fork", "half-a-fork"])
+def test_a_fork_that_was_not_made_is_made_so_that_the_writer_cannot_make_it(
+    graph: OpenGraph, residue: bool
+) -> None:
+    create_branch(graph, "draft")
+    before = look(graph)
+    interrupt(graph, ARMED, TWO, "draft")
+    person = graph.root.layout.table(table_path("node", "Person"))
+    if residue:
+        graph.root.forks.create(graph.root.tables.tip(person), "draft")
+        graph.root.objects.delete(person / "_refs/branches/draft.json")
+    open_graph(Root.at(graph.root.layout.root))
+    assert rows_of(look(graph)) == rows_of(before)
+    require_settled(graph)
+    owners = {key: entry.owner for key, entry in graph.load("draft").state.entries().items()}
+    assert (owners[PERSON], owners[KNOWS]) == ("draft", "draft")
+    assert graph.root.forks.find(person, "draft") is not None
+    assert change(graph, TWO, "draft").commit is not None
+    require_settled(graph)
