@@ -58,8 +58,7 @@ POINTS = (
     failpoints.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT,
     failpoints.RECOVERY_SIDECAR_DELETE,
 )
-LATER_  # Several times where recovery has most to do.
-POINTS = (
+LATER_POINTS = (
     failpoints.RECOVERY_BEFORE_ROLL_FORWARD_PUBLISH,
     failpoints.RECOVERY_POST_TABLE_RESTORE_PRE_PUBLISH,
     failpoints.GRAPH_PUBLISH_BEFORE_COMMIT_APPEND,

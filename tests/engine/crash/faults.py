@@ -15,6 +15,7 @@ from omnigraph.storage.folder import FolderStore
 from omnigraph.storage.forks import Forks
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import BranchLocks
+from omnigraph.storage.objects import Stored
 from omnigraph.storage.session import Access
 from omnigraph.storage.tables import Tables
 
@@ -29,8 +30,12 @@ class Fault:
         self._lock = threading.Lock()
         self._current = threading.local()
         self.armed = False
+        self.fired = False
 
     def __call__(self, op: str, uri: str, /) -> None:
+        if self._lost:
+            # The call before went past the storage below: its answer is lost now.
+            self._fail_if_meant(op, uri)
         with self._lock:
             self._current.number = self._count if self.armed else None
             self._count += self.armed
@@ -45,6 +50,7 @@ class Fault:
     def _fail_if_meant(self, op: str, uri: str) -> None:
         if getattr(self._current, "number", None) == self._number:
             self._current.number = None
+            self.fired = True
             raise StorageFailure(f"injected: {op} of '{uri}'", kind=FailureKind.TRANSIENT, uri=uri)
 
 
@@ -66,17 +72,35 @@ class _FaultyAccess(Access):
 
     @contextmanager
     def call(self, operation: str, uri: str) -> Iterator[None]:
-        with super().call(operation, uri):
-            yield
-        self._fault.answered(operation, uri)
+        try:
+            with super().call(operation, uri):
+                yield
+        finally:
+            # That there is nothing is an answer, too.
+            self._fault.answered(operation, uri)
 
 
 class _FaultyFolder(FolderStore):
-    """Control objects in a folder; answers to puts and deletes may be lost."""
+    """Control objects in a folder whose answers may be lost."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault)
         self._fault = fault
+
+    def _get(self, at: Location) -> Stored | None:
+        found = super()._get(at)
+        self._fault.answered("get", at.uri)
+        return found
+
+    def _exists(self, at: Location) -> bool:
+        found = super()._exists(at)
+        self._fault.answered("exists", at.uri)
+        return found
+
+    def _names(self, at: Location) -> list[str]:
+        found = super()._names(at)
+        self._fault.answered("list", at.uri)
+        return found
 
     def _put(self, at: Location, body: bytes) -> None:
         super()._put(at, body)

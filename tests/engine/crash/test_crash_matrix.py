@@ -196,7 +196,9 @@ def test_a_write_with_one_bad_call_happened_or_did_not_and_the_same_handle_goes_
         graph = OpenGraph.open(faulty_root(at, fault))
         fault.armed = True
         with _explained(scene.cell(number)):
-            _require_told_right(scene, graph, _outcome(scene, graph))
+            error = _outcome(scene, graph)
+            assert fault.fired, "the call did not fail"
+            _require_told_right(scene, graph, error)
             _require_whole(scene, at, lambda _, graph=graph: graph)
         shutil.rmtree(at)
 

@@ -41,7 +41,7 @@ BOTH = 'insert Person { name: "ada", age: 1 } insert Team { name: "core", size: 
 
 
 def cells(places: Sequence[T], in_bucket: Sequence[T]) -> list[ParameterSet]:
-    """Each place in a folder, and some of them in a bucket, where everything takes longer: torture has all."""
+    """Each place in a folder, and some in a bucket, where all takes longer; torture has all."""
     some = places if TORTURE else in_bucket
     return [
         *(pytest.param("folder", place) for place in places),

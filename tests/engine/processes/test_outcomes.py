@@ -18,6 +18,8 @@ from tests.engine.processes.lossy_locks import COUNT
 from tests.engine.processes.people import BOTH, TORTURE, commits, people, recoveries, require_sound, teams
 from tests.storage.conftest import use_s3
 
+pytestmark = pytest.mark.crash
+
 
 @pytest.mark.parametrize(
     ("shared_root", "rounds"),

@@ -23,6 +23,8 @@ ROUNDS = 400 if TORTURE else 5
 """Writes of each process."""
 WRITERS = 8 if TORTURE else 4
 
+pytestmark = pytest.mark.crash
+
 in_a_folder = pytest.mark.parametrize("shared_root", ["folder"], indirect=True)
 
 
@@ -143,7 +145,6 @@ def test_an_edge_never_outlives_its_node(people_graph: Location, writer: Start) 
 
 
 @in_a_folder
-@pytest.mark.crash
 def test_writers_that_die_leave_nothing_in_the_way_of_the_others(
     people_graph: Location, writer: Start
 ) -> None:

@@ -14,12 +14,15 @@ from omnigraph.storage.location import Location
 from tests.engine.processes.conftest import Start
 from tests.engine.processes.people import (
     BOTH,
+    TORTURE,
     commits,
     people,
     recoveries,
     require_sound,
     teams,
 )
+
+pytestmark = pytest.mark.crash
 
 in_a_bucket = pytest.mark.parametrize(
     "shared_root", [pytest.param("s3", marks=pytest.mark.s3)], indirect=True
@@ -190,13 +193,7 @@ def test_undone_because_the_branch_had_moved_on_the_confirmed_writer_is_told_so(
 
 @in_a_bucket
 @pytest.mark.parametrize(
-    "place",
-    [
-        "^open nodes/",
-        "^commit nodes/40d7",
-        "^commit nodes/24b1",
-        failpoints.RECOVERY_POST_TABLE_RESTORE_PRE_PUBLISH,
-    ],
+    "place", ["^open nodes/", COMMIT_PERSON, COMMIT_TEAM, REPIN] if TORTURE else [COMMIT_PERSON, REPIN]
 )
 def test_waking_up_while_it_is_being_undone_the_writer_disturbs_nothing(
     people_graph: Location, writer: Start, place: str
@@ -216,7 +213,9 @@ def test_waking_up_while_it_is_being_undone_the_writer_disturbs_nothing(
 
 
 @in_a_bucket
-@pytest.mark.parametrize("place", [PUBLISH, COMMIT_PERSON, COMMIT_TEAM, REPIN, AUDIT], ids=str)
+@pytest.mark.parametrize(
+    "place", [PUBLISH, COMMIT_PERSON, COMMIT_TEAM, REPIN, AUDIT] if TORTURE else [COMMIT_PERSON, REPIN]
+)
 def test_a_recoverer_that_wakes_up_late_changes_nothing(
     people_graph: Location, writer: Start, place: str
 ) -> None:
