@@ -66,7 +66,7 @@ while True:
 # --- interrupted ---------------------------------------------------------------------------------
 
 
-EFFECTS = ("commit", "delete_fork", "merge_rows")
+EFFECTS = ("commit", "delete", "delete_prefix", "merge_rows")
 
 
 class Killed(BaseException):
@@ -102,7 +102,8 @@ def test_migration_killed_before_any_of_its_effects_is_finished_by_the_next(tmp_
         require_migrated(old)
         assert graph.load(MAIN).state.commits == old.history(MAIN)
         assert graph.branch_names() == [MAIN, "work"]
-    assert kills == len(["key", "stamp 2", "sweep", "stamp 3", "commits", "stamp 4"])
+    effects = ["key", "stamp 2", "swept branch", "its files", "stamp 3", "commits", "stamp 4"]
+    assert kills == len(effects)
 
 
 def test_publish_killed_while_it_migrates_a_branch_is_finished_by_the_next(tmp_path: Path) -> None:
