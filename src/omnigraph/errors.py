@@ -7,16 +7,9 @@
     │   └── TypeCheckError
     ├── SchemaIdentityError           a migration hint names something that is not there
     ├── BadRequest                    the request cannot be carried out as asked
-    │   ├── ParameterError
-    │   ├── InvalidValue
-    │   ├── InvalidName
-    │   ├── ConstraintViolation
-    │   ├── LoadRejected
-    │   ├── UnsupportedSchemaChange
-    │   ├── WrongQueryKind
-    │   ├── GraphClosed, ReadOnlyGraph
-    │   ├── QueryError
-    │   └── ChangeCursorRejected
+    │   ├── ParameterError, InvalidValue, InvalidName, ConstraintViolation, LoadRejected
+    │   ├── UnsupportedSchemaChange, WrongQueryKind, QueryError
+    │   └── GraphClosed, ReadOnlyGraph, ChangeCursorRejected
     ├── Unauthorized, PolicyDenied, TooManyRequests
     ├── NotFound
     │   ├── GraphNotFound, BranchNotFound, CommitNotFound, VersionNotFound
@@ -28,10 +21,7 @@
     │   └── KeyConflict, MergeConflicts, ChangeDiffRefused
     ├── ChangeFeedGap
     ├── HistoricalVersionReclaimed    the snapshot is known, its data was cleaned up
-    ├── PreconditionFailed
-    ├── ResourceLimitExceeded
-    ├── UnsatisfiableRange
-    ├── ExternalBlobUnavailable
+    ├── PreconditionFailed, ResourceLimitExceeded, UnsatisfiableRange, ExternalBlobUnavailable
     ├── Unavailable                   try again, or heal first
     │   ├── RecoveryRequired
     │   └── WriterBusy, LockLost
