@@ -15,6 +15,7 @@ BENCHMARKS = {
     "branches": "bench.branches",
     "compile": "bench.compile",
     "publish": "bench.publish",
+    "threads": "bench.threads",
     "writes": "bench.writes",
 }
 """Name to module; a module has `run(*, short)`."""

@@ -93,17 +93,26 @@ class Receipt:
     """By table key."""
 
 
-def commit(graph: OpenGraph, plan: CommitPlan) -> Receipt:
-    """Carry out a plan; raises `BaseMoved` when it has to be prepared again."""
+def commit(graph: OpenGraph, plan: CommitPlan, held: Held | None = None) -> Receipt:
+    """Carry out a plan; raises `BaseMoved` when it has to be prepared again.
+
+    `held` is the branch's lock, where the caller took it before it prepared the plan.
+    """
     staged = _stage_owned(graph, plan)
     failpoints.reach(failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE)
-    with graph.root.locks.hold([plan.branch], operation_id=plan.operation_id) as held:
-        try:
-            _pass_gates(graph, plan, held)
-        except LockLost as lost:
-            raise BaseMoved(lost) from lost
-        receipt = _Passage(graph, plan, held).run(staged)
-        compact_manifest(graph.coordinator(plan.branch))
+    if held is not None:
+        return _through(graph, plan, staged, held)
+    with graph.root.locks.hold([plan.branch], operation_id=plan.operation_id) as own:
+        return _through(graph, plan, staged, own)
+
+
+def _through(graph: OpenGraph, plan: CommitPlan, staged: dict[str, Staged], held: Held) -> Receipt:
+    try:
+        _pass_gates(graph, plan, held)
+    except LockLost as lost:
+        raise BaseMoved(lost) from lost
+    receipt = _Passage(graph, plan, held).run(staged)
+    compact_manifest(graph.coordinator(plan.branch))
     return receipt
 
 

@@ -89,6 +89,7 @@ def new_plan(
     base: Base,
     effects: Mapping[str, Effect],
     strict: bool,
+    operation_id: str | None = None,
 ) -> CommitPlan:
     """A plan with the ids of everything it can end in fixed from the start."""
     return CommitPlan(
@@ -98,7 +99,7 @@ def new_plan(
         base=base,
         effects=dict(sorted(effects.items())),
         strict=strict,
-        operation_id=root.new_id(),
+        operation_id=operation_id or root.new_id(),
         commit_id=root.new_id(),
         rollback_id=root.new_id(),
         restore_id=root.new_id(),

@@ -18,9 +18,12 @@ from omnigraph.engine.schema_files import LiveSchema
 from omnigraph.engine.write.stored import StoredTables
 from omnigraph.engine.write.target import Target, targets_of
 from omnigraph.errors import PreconditionFailed, PublishContention
+from omnigraph.storage.locks import Held
 from omnigraph.storage.tables import Table
 
 ATTEMPTS = 32
+UNLOCKED_ATTEMPTS = 1
+"""Preparing needs no lock and so keeps nobody waiting; a write that keeps losing takes it first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +67,39 @@ class Prepared:
 
 def write(graph: OpenGraph, author: Author, prepare: Callable[[Transaction], Prepared]) -> Receipt | None:
     """Prepare and commit a write, again where that is allowed; None when there was nothing to do."""
-    for _ in range(ATTEMPTS):
+    for attempt in range(ATTEMPTS):
         heal(graph)
-        transaction = begin(graph, author)
-        prepared = prepare(transaction)
-        if not prepared.effects:
-            return None
+        operation_id = graph.root.new_id()
         try:
-            return commit(graph, _plan(transaction, author, prepared))
-        except BaseMoved as moved:
-            if author.if_commit is not None:
-                _check_condition(begin(graph, author).base, author)
-            if prepared.strict and not moved.by_recovery:
-                raise moved.conflict from moved
+            if attempt < UNLOCKED_ATTEMPTS:
+                return _attempt(graph, author, prepare, operation_id)
+            # Others keep being faster: prepare with the branch's lock in hand, so that nobody can be.
+            with graph.root.locks.hold([author.branch], operation_id=operation_id) as held:
+                return _attempt(graph, author, prepare, operation_id, held)
+        except BaseMoved:
+            continue
     raise PublishContention(author.branch, ATTEMPTS)
+
+
+def _attempt(
+    graph: OpenGraph,
+    author: Author,
+    prepare: Callable[[Transaction], Prepared],
+    operation_id: str,
+    held: Held | None = None,
+) -> Receipt | None:
+    transaction = begin(graph, author)
+    prepared = prepare(transaction)
+    if not prepared.effects:
+        return None
+    try:
+        return commit(graph, _plan(transaction, author, prepared, operation_id), held)
+    except BaseMoved as moved:
+        if author.if_commit is not None:
+            _check_condition(begin(graph, author).base, author)
+        if prepared.strict and not moved.by_recovery:
+            raise moved.conflict from moved
+        raise
 
 
 def begin(graph: OpenGraph, author: Author) -> Transaction:
@@ -93,7 +115,7 @@ def _check_condition(base: Base, author: Author) -> None:
         raise PreconditionFailed(author.branch, expected=author.if_commit, actual=base.head)
 
 
-def _plan(transaction: Transaction, author: Author, prepared: Prepared) -> CommitPlan:
+def _plan(transaction: Transaction, author: Author, prepared: Prepared, operation_id: str) -> CommitPlan:
     return new_plan(
         transaction.graph.root,
         kind=prepared.kind,
@@ -102,4 +124,5 @@ def _plan(transaction: Transaction, author: Author, prepared: Prepared) -> Commi
         base=transaction.base,
         effects=prepared.effects,
         strict=prepared.strict,
+        operation_id=operation_id,
     )
