@@ -11,6 +11,7 @@ import numpy as np
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.plan import Append, Effect, Replace, Upsert
+from omnigraph.engine.schema_files import LiveSchema
 from omnigraph.engine.write.change import Changes
 from omnigraph.engine.write.duplicates import Mode
 from omnigraph.engine.write.faults import Faults, rejection, violations_of
@@ -63,26 +64,28 @@ def load(graph: OpenGraph, request: LoadRequest, author: Author) -> LoadResult:
     seen: list[_Input] = []
 
     def prepare(transaction: Transaction) -> Prepared:
-        found = _Input(transaction, request, ids)
-        seen.append(found)
-        return found.prepared()
+        # Files are read once: a load that has to be prepared again may do so with the branch's lock in hand.
+        if not seen or seen[-1].schema != transaction.schema:
+            seen.append(_Input(transaction.schema, request, ids))
+        return seen[-1].prepared(transaction)
 
     receipt = write(graph, author, prepare)
     return seen[-1].result(receipt.commit if receipt else None)
 
 
 class _Input:
-    """The rows of a load, read and checked against one state of the branch."""
+    """The rows of a load, read by one schema; they can be checked against any state of the branch."""
 
-    def __init__(self, transaction: Transaction, request: LoadRequest, ids: LoadIds) -> None:
-        self._transaction = transaction
+    def __init__(self, schema: LiveSchema, request: LoadRequest, ids: LoadIds) -> None:
+        self.schema = schema
         self._request = request
-        self._reader = LoadReader(transaction.schema.accepted, ids)
+        self._reader = LoadReader(schema.accepted, ids)
         parts = list(self._parts())
         self._left_out: tuple[Faults, ...] = ()
-        self._skipped = [wrong for part in parts for wrong in part.violations]
-        if self._skipped and not request.skip_bad:
-            raise LoadRejected(self._skipped[:VIOLATIONS_TOLD], total=len(self._skipped), remedy=_REMEDY)
+        self._unread = tuple(wrong for part in parts for wrong in part.violations)
+        self._skipped = self._unread
+        if self._unread and not request.skip_bad:
+            raise LoadRejected(self._unread[:VIOLATIONS_TOLD], total=len(self._unread), remedy=_REMEDY)
         self.rows = gathered(parts, self._reader.targets, (str(path) for path in request.files))
 
     def _parts(self) -> Iterable[SplitRows]:
@@ -94,17 +97,17 @@ class _Input:
                 self._request.progress(size, lines)
             yield part
 
-    def prepared(self) -> Prepared:
-        mode, transaction = self._request.mode, self._transaction
+    def prepared(self, transaction: Transaction) -> Prepared:
+        mode = self._request.mode
         checked = check_load(
             self.rows, mode, transaction.targets, transaction.stored, skip_bad=self._request.skip_bad
         )
         origins = {key: rows.origins for key, rows in self.rows.items()}
         if checked.faults:
             raise rejection(checked.faults, origins, VIOLATIONS_TOLD)
-        if checked.dropped:
-            self._skipped += violations_of(checked.dropped, origins, sum(map(len, checked.dropped)))
-        self._left_out = checked.dropped
+        dropped = checked.dropped
+        told = violations_of(dropped, origins, sum(map(len, dropped))) if dropped else ()
+        self._skipped, self._left_out = (*self._unread, *told), dropped
         return Prepared("Load", _effects(checked.changes, mode), strict=mode is Mode.OVERWRITE)
 
     def result(self, commit: Commit | None) -> LoadResult:
@@ -112,7 +115,7 @@ class _Input:
             nodes=self._counts("node"),
             edges=self._counts("edge"),
             commit=commit,
-            skipped=tuple(self._skipped),
+            skipped=self._skipped,
         )
 
     def _counts(self, kind: str) -> dict[str, int]:
