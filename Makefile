@@ -7,6 +7,7 @@ SHELL := /bin/sh
 
 BIN := .venv/bin
 READY := .venv/.installed
+PEERS := .venv/.peers
 
 # Name another interpreter with `make install PYTHON=/path/to/python`.
 PYTHON ?=
@@ -40,7 +41,7 @@ format: $(READY) ## Rewrite the source in the project's format
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(READY) ## Run the benchmarks
+bench: $(PEERS) ## Run the benchmarks, beside other databases
 	@$(BIN)/python -m bench $(ARGS)
 
 docs: $(READY) ## Rewrite the generated parts of docs/
@@ -58,6 +59,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgr
 lock: $(READY) ## Pin the newest dependencies, with hashes, in requirements/
 	@$(COMPILE) --extra dev --output-file requirements/dev.txt
 	@$(COMPILE) --constraint requirements/dev.txt --output-file requirements/runtime.txt
+	@$(COMPILE) --constraint requirements/dev.txt --extra bench --output-file requirements/bench.txt
 
 clean: ## Remove .venv, caches and build results
 	@rm -rf .venv .venv.lock dist build .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
@@ -73,3 +75,8 @@ $(READY): requirements/dev.txt requirements/install.py pyproject.toml
 	done; \
 	echo "error: no Python 3.11 or newer with venv and ensurepip was found" >&2; \
 	echo "  help: install one, or name it: make install PYTHON=/path/to/python" >&2; exit 1
+
+$(PEERS): $(READY) requirements/bench.txt
+	@echo "Installing the databases to compare with ..."
+	@$(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check --require-hashes -r requirements/bench.txt
+	@touch $@

@@ -15,10 +15,11 @@ BENCHMARKS = {
     "branches": "bench.branches",
     "compile": "bench.compile",
     "publish": "bench.publish",
+    "reads": "bench.reads",
     "threads": "bench.threads",
     "writes": "bench.writes",
 }
-"""Name to module; a module has `run(*, short)`."""
+"""Name to module; a module has `run(*, short)`, and `table(result)` where one table does not fit."""
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -34,8 +35,9 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown:
         parser.error(f"no benchmark called {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}")
     for name in options.names or BENCHMARKS:
-        result = importlib.import_module(BENCHMARKS[name]).run(short=options.short)
-        print(table(result))
+        module = importlib.import_module(BENCHMARKS[name])
+        result = module.run(short=options.short)
+        print(getattr(module, "table", table)(result))
         print(f"raw numbers: {keep(result, options.results)}\n")
     return 0
 
@@ -59,7 +61,7 @@ def table(result: Result) -> str:
         first, *rest = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         numbers = (cell.strip().rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
         lines.append("  ".join([first, *numbers]).rstrip())
-    return "\n".join(lines)
+    return "\n".join([*lines, *result.notes])
 
 
 def keep(result: Result, folder: Path) -> Path:

@@ -34,6 +34,8 @@ class Result:
     """The time in seconds that a task should stay under."""
     facts: Mapping[str, Any]
     """What was measured: sizes, versions."""
+    notes: tuple[str, ...] = ()
+    """What the numbers say, a line each."""
 
     def ratio(self, timing: Timing, yardstick: str) -> float:
         """How often the yardstick runs while the task runs once; above 1 the task is slower."""

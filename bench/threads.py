@@ -7,6 +7,9 @@ import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import lance
@@ -26,55 +29,84 @@ ALONE = "insert, 1 thread"
 QUERY = "query q($k: String) { insert P { k: $k } }"
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """So many threads that inserted at the same time."""
+
+    latencies: tuple[float, ...]
+    rate: float
+    """Inserts a second, all threads together."""
+    slowest: float
+    """How much longer than the mean the last thread took."""
+
+
 def run(*, short: bool = False) -> Result:
-    """Latencies of single inserts, and how many a second there were."""
-    each = 3 if short else 12
+    """Latencies of single inserts, and how many a second there were; alone and together in turns."""
+    rounds, each = (2, 1) if short else (5, 8)
     with tempfile.TemporaryDirectory() as folder:
-        alone, alone_rate, _ = _measured(Path(folder) / "alone", threads=1, each=each * 2)
-        crowd, crowd_rate, slowest = _measured(Path(folder) / "crowd", threads=THREADS, each=each)
+        one, many = Crew(Path(folder) / "alone", 1), Crew(Path(folder) / "crowd", THREADS)
+        # Equally many rows: what an insert costs follows the number of commits before it.
+        turns = [(one.insert(each * THREADS), many.insert(each)) for _ in range(rounds)]
+    alone, crowd = ([each for turn in side for each in turn.latencies] for side in zip(*turns, strict=True))
     return Result(
         name="threads",
-        timings=(Timing(ALONE, alone), Timing(f"insert, {THREADS} threads", crowd)),
+        timings=(Timing(ALONE, tuple(alone)), Timing(f"insert, {THREADS} threads", tuple(crowd))),
         yardsticks=(ALONE,),
         targets={},
         facts={
-            "inserts a second": f"{alone_rate:.1f} alone, {crowd_rate:.1f} together",
+            "inserts a second alone": _median(first.rate for first, _ in turns),
+            "together": _median(second.rate for _, second in turns),
+            "together / alone": _median(second.rate / first.rate for first, second in turns),
             "p99 ms together": f"{statistics.quantiles(crowd, n=100)[98] * 1000:.0f}",
-            "slowest thread / mean": f"{slowest:.2f}",
+            "slowest thread / mean": _median(second.slowest for _, second in turns),
             "lance": lance.__version__,
             "python": platform.python_version(),
         },
     )
 
 
-def _measured(at: Path, *, threads: int, each: int) -> tuple[tuple[float, ...], float, float]:
-    """All latencies, inserts a second, and how much longer than the mean the last thread took."""
-    root = Root.at(Location.parse(at))
-    initialise(root, "node P { k: String @key }")
-    graph = OpenGraph.open(root)
-    compiled = compile_query(QUERY, graph.schema().catalog)
-    assert isinstance(compiled, CompiledMutation)
-    latencies: list[float] = []
-    ends: list[float] = []
-    start = threading.Barrier(threads + 1)
+def _median(values: Iterable[float]) -> str:
+    return f"{statistics.median(values):.2f}"
 
-    def work(number: int) -> None:
+
+class Crew:
+    """Threads that share one graph."""
+
+    def __init__(self, at: Path, threads: int) -> None:
+        root = Root.at(Location.parse(at))
+        initialise(root, "node P { k: String @key }")
+        self._graph = OpenGraph.open(root)
+        self._threads = threads
+        compiled = compile_query(QUERY, self._graph.schema().catalog)
+        assert isinstance(compiled, CompiledMutation)
+        self._compiled = compiled
+        self._keys = count()
+        self._stored = 0
+
+    def insert(self, each: int) -> Turn:
+        """Every thread inserts so many rows, one commit each."""
+        latencies: list[float] = []
+        ends: list[float] = []
+        start = threading.Barrier(self._threads + 1)
+
+        def work() -> None:
+            start.wait()
+            begun = time.perf_counter()
+            for _ in range(each):
+                before = time.perf_counter()
+                mutate(self._graph, self._compiled, {"k": f"k{next(self._keys)}"}, Author("main"))
+                latencies.append(time.perf_counter() - before)
+            ends.append(time.perf_counter() - begun)
+
+        crew = [threading.Thread(target=work) for _ in range(self._threads)]
+        for one in crew:
+            one.start()
         start.wait()
         begun = time.perf_counter()
-        for turn in range(each):
-            before = time.perf_counter()
-            mutate(graph, compiled, {"k": f"{number}-{turn}"}, Author("main"))
-            latencies.append(time.perf_counter() - before)
-        ends.append(time.perf_counter() - begun)
-
-    crew = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
-    for one in crew:
-        one.start()
-    start.wait()
-    begun = time.perf_counter()
-    for one in crew:
-        one.join()
-    elapsed = time.perf_counter() - begun
-    stored = open_table(graph, graph.snapshot(AtBranch()), "node:P").count()
-    assert stored == threads * each == len(latencies), "every insert must be there"
-    return tuple(latencies), threads * each / elapsed, max(ends) / statistics.fmean(ends)
+        for one in crew:
+            one.join()
+        elapsed = time.perf_counter() - begun
+        self._stored += self._threads * each
+        stored = open_table(self._graph, self._graph.snapshot(AtBranch()), "node:P").count()
+        assert stored == self._stored, "every insert must be there"
+        return Turn(tuple(latencies), self._threads * each / elapsed, max(ends) / statistics.fmean(ends))

@@ -1,25 +1,30 @@
 """What a one-row insert costs over one and two tables, by the number of commits before it.
 
-The yardstick makes the bare calls such a write cannot do without, in the same order and through the
-same layers: stage, record, commit, confirm, publish, remove the record.
+Beside it are other embedded databases. The yardstick makes the bare calls such a write cannot do without,
+in the same order and through the same layers: stage, record, commit, confirm, publish, remove the record.
 """
 
 from __future__ import annotations
 
 import platform
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Protocol
 
 import lance
 import pyarrow as pa
 
-from bench.measure import Result, interleaved
+from bench.measure import Result, Timing, interleaved
+from bench.peers import NAMES, TABLES, missing, peer
 from omnigraph.engine import manifest
 from omnigraph.engine.initialise import initialise
 from omnigraph.engine.manifest import Records, TableVersion
-from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.opened import AtBranch, OpenGraph
+from omnigraph.engine.pinned import open_table
 from omnigraph.engine.root import Root
 from omnigraph.engine.write.mutate import mutate
 from omnigraph.engine.write.transaction import Author
@@ -30,48 +35,120 @@ from omnigraph.storage.objects import ObjectStore
 from omnigraph.storage.staging import commit_staged, stage_append
 from omnigraph.storage.tables import Tables
 
-DEPTHS = (0, 100, 1000)
-SHORT_DEPTHS = (0, 10)
+DEPTHS = (0, 100, 1000, 5000)
+SHORT_DEPTHS = (0, 5)
 SCHEMA = "node A { text: String }\nnode B { text: String }\n"
 STATEMENTS = {1: 'insert A { text: "x" }', 2: 'insert A { text: "x" }  insert B { text: "x" }'}
-BARE = "bare calls, {} table(s)"
+OURS, BARE = "omnigraph", "bare calls"
+
+
+class Writer(Protocol):
+    """A database with two tables."""
+
+    @property
+    def name(self) -> str: ...
+    def insert(self, tables: int) -> None: ...
+    def rows(self) -> tuple[int, ...]: ...
 
 
 def run(*, short: bool = False) -> Result:
-    """Inserts on graphs of several ages, next to the bare calls."""
-    depths = SHORT_DEPTHS if short else DEPTHS
-    rounds = 5 if short else 40
-    with tempfile.TemporaryDirectory() as folder:
-        tasks: dict[str, Callable[[], object]] = {}
-        for tables in STATEMENTS:
-            tasks[BARE.format(tables)] = _bare_writer(Path(folder) / f"bare{tables}", tables)
+    """Inserts into databases that grow together; at each depth all take turns, next to the bare calls."""
+    depths, rounds = (SHORT_DEPTHS, 3) if short else (DEPTHS, 40)
+    timings: dict[int, tuple[Timing, ...]] = {}
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        absent = missing()
+        writers: list[Writer] = [Graph(Path(folder) / "graph")]
+        writers += [
+            stack.enter_context(peer(name, Path(folder) / name)) for name in NAMES if name not in absent
+        ]
         for depth in depths:
-            for tables in STATEMENTS:
-                name = f"insert into {tables} table(s) after {depth} commits"
-                tasks[name] = _writer(Path(folder) / f"{depth}-{tables}", depth, tables)
-        timings = interleaved(tasks, rounds=rounds, calls=1)
+            for writer in writers:
+                _grow(writer, depth)
+            timings[depth] = interleaved(_tasks(writers, Path(folder), depth), rounds=rounds, calls=1)
+        stored = {writer.name: writer.rows() for writer in writers}
+    assert len(set(stored.values())) == 1, f"all must have stored the same: {stored}"
     return Result(
         name="writes",
-        timings=timings,
-        yardsticks=tuple(BARE.format(tables) for tables in STATEMENTS),
+        timings=tuple(timing for block in timings.values() for timing in block),
+        yardsticks=tuple(_name(BARE, tables, depths[0]) for tables in STATEMENTS),
         targets={},
-        facts={"depths": list(depths), "lance": lance.__version__, "python": platform.python_version()},
+        facts={
+            "rows each": list(stored[OURS]),
+            "lance": lance.__version__,
+            "python": platform.python_version(),
+        },
+        notes=(
+            *(f"{name} is not installed, and so not measured" for name in absent),
+            *_ratios(timings, [writer.name for writer in writers]),
+        ),
     )
 
 
-def _writer(at: Path, depth: int, tables: int) -> Callable[[], None]:
-    root = Root.at(Location.parse(at))
-    initialise(root, SCHEMA)
-    graph = OpenGraph.open(root)
-    compiled = compile_query(f"query q() {{ {STATEMENTS[tables]} }}", graph.schema().catalog)
-    assert isinstance(compiled, CompiledMutation)
+def _name(who: str, tables: int, depth: int) -> str:
+    return f"{who}, {tables} table(s), {depth} commits"
 
-    def insert() -> None:
-        mutate(graph, compiled, {}, Author("main"))
 
-    for _ in range(depth):
-        insert()
-    return insert
+def _tasks(writers: Sequence[Writer], folder: Path, depth: int) -> dict[str, Callable[[], object]]:
+    """One insert of every kind; the bare calls start anew, so that they never slow down."""
+    tasks: dict[str, Callable[[], object]] = {}
+    for tables in STATEMENTS:
+        tasks[_name(BARE, tables, depth)] = _bare_writer(folder / f"bare-{depth}-{tables}", tables)
+        for writer in writers:
+            tasks[_name(writer.name, tables, depth)] = partial(writer.insert, tables)
+    return tasks
+
+
+def _grow(writer: Writer, depth: int) -> None:
+    """Insert into both tables until the second has so many rows, each of a commit of its own."""
+    for _ in range(depth - writer.rows()[1]):
+        writer.insert(2)
+
+
+def _ratios(timings: Mapping[int, tuple[Timing, ...]], names: Sequence[str]) -> Iterator[str]:
+    """Each insert against the bare calls of its own turns, and ours against itself at the first depth."""
+    medians = {timing.name: timing.median for block in timings.values() for timing in block}
+
+    def against_bare(who: str, tables: int) -> dict[int, float]:
+        return {
+            depth: medians[_name(who, tables, depth)] / medians[_name(BARE, tables, depth)]
+            for depth in timings
+        }
+
+    for tables in STATEMENTS:
+        for name in names:
+            yield f"{name} / {BARE}, {tables} table(s): {_shown(against_bare(name, tables))}"
+        ours = against_bare(OURS, tables)
+        first = next(iter(ours.values()))
+        grown = {depth: ratio / first for depth, ratio in ours.items()}
+        yield f"{OURS} / {BARE} / the same on a new graph, {tables} table(s): {_shown(grown)}"
+
+
+def _shown(ratios: Mapping[int, float]) -> str:
+    return ", ".join(f"{ratio:.2f} after {depth} commits" for depth, ratio in ratios.items())
+
+
+class Graph:
+    """A graph of ours."""
+
+    name = OURS
+
+    def __init__(self, at: Path) -> None:
+        root = Root.at(Location.parse(at))
+        initialise(root, SCHEMA)
+        self._graph = OpenGraph.open(root)
+        self._compiled = {tables: self._compile(text) for tables, text in STATEMENTS.items()}
+
+    def insert(self, tables: int) -> None:
+        mutate(self._graph, self._compiled[tables], {}, Author("main"))
+
+    def rows(self) -> tuple[int, ...]:
+        snapshot = self._graph.snapshot(AtBranch())
+        return tuple(open_table(self._graph, snapshot, f"node:{name}").count() for name in TABLES)
+
+    def _compile(self, text: str) -> CompiledMutation:
+        compiled = compile_query(f"query q() {{ {text} }}", self._graph.schema().catalog)
+        assert isinstance(compiled, CompiledMutation)
+        return compiled
 
 
 def _bare_writer(at: Path, tables: int) -> Callable[[], None]:

@@ -422,7 +422,16 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def test_the_face_has_these_names_and_no_others() -> None:
-    assert set(og.__all__) == {"Commit", "Graph", "Snapshot", "__version__", "errors", "init", "open"}
+    assert set(og.__all__) == {
+        "Commit",
+        "Graph",
+        "Result",
+        "Snapshot",
+        "__version__",
+        "errors",
+        "init",
+        "open",
+    }
     assert set(og.__all__) <= set(dir(og))
     assert all(getattr(og, name) is not None for name in og.__all__)
     with pytest.raises(AttributeError, match="no attribute 'opne'"):

@@ -366,6 +366,43 @@ def test_a_missing_branch_is_made_when_a_source_is_named(graph: og.Graph, people
     assert len(graph.commits.list()) == 2
 
 
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [
+        ({"type": "Person", "data": {"age": "x"}}, errors.LoadRejected),
+        ({"type": "Person", "data": {"handle": "ada"}}, errors.KeyConflict),
+        ({"edge": "Mentors", "from": "ada", "to": "nobody"}, errors.LoadRejected),
+    ],
+    ids=["bad value", "stored key", "missing end"],
+)
+def test_a_refused_load_makes_no_branch(
+    graph: og.Graph, people: Path, tmp_path: Path, record: dict[str, Any], error: type[Exception]
+) -> None:
+    graph.load(people, mode="append")
+    bad = written(tmp_path / "bad.jsonl", record)
+    name = failpoints.BRANCH_CREATE_AFTER_MANIFEST_BRANCH_CREATE
+    with failpoints.armed(name, failpoints.error(name)), pytest.raises(error):
+        graph.load(bad, mode="append", branch="work", from_="main")
+    assert graph.branches.list() == ["main"]
+
+
+def test_a_branch_made_for_a_load_that_then_fails_goes_again(graph: og.Graph, people: Path) -> None:
+    name = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE
+    with failpoints.armed(name, failpoints.error(name)), pytest.raises(errors.OmnigraphError):
+        graph.load(people, mode="append", branch="work", from_="main")
+    assert graph.branches.list() == ["main"]
+    assert graph.load(people, mode="append", branch="work", from_="main").branch_created
+
+
+def test_a_branch_made_for_a_load_stays_when_recovery_may_finish_it(graph: og.Graph, people: Path) -> None:
+    name = failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER
+    with failpoints.armed(name, failpoints.error(name)), pytest.raises(errors.RecoveryRequired):
+        graph.load(people, mode="append", branch="work", from_="main")
+    graph.refresh()
+    assert len(ages(graph, "work")) == 3
+    assert ages(graph) == {}
+
+
 def test_everything_that_is_wrong_is_told_with_its_place(graph: og.Graph, tmp_path: Path) -> None:
     good = {"type": "Person", "data": {"handle": "kim"}}
     first = written(tmp_path / "1.jsonl", good, {"type": "Person", "data": {"age": "x"}})

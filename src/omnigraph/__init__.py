@@ -16,15 +16,17 @@ from omnigraph import errors
 if TYPE_CHECKING:
     from omnigraph.engine.lineage import Commit
     from omnigraph.graph import Graph, Snapshot, init, open  # noqa: A004
+    from omnigraph.query.result import Result
 
 __version__ = "0.1.0"
 
-__all__ = ["Commit", "Graph", "Snapshot", "__version__", "errors", "init", "open"]
+__all__ = ["Commit", "Graph", "Result", "Snapshot", "__version__", "errors", "init", "open"]
 
 # Looked up on first use, so that `import omnigraph` alone loads neither Lance nor Arrow.
 _HOMES = {
     "Commit": "omnigraph.engine.lineage",
     "Graph": "omnigraph.graph",
+    "Result": "omnigraph.query.result",
     "Snapshot": "omnigraph.graph",
     "init": "omnigraph.graph",
     "open": "omnigraph.graph",

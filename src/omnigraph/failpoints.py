@@ -44,6 +44,14 @@ MUTATION_POST_FORK_PRE_COMMIT: Final = "mutation.post_fork_pre_commit"
 MUTATION_POST_TABLE_COMMIT: Final = "mutation.post_table_commit"
 MUTATION_POST_FINALIZE_PRE_PUBLISHER: Final = "mutation.post_finalize_pre_publisher"
 
+ENSURE_INDICES_POST_STAGE_PRE_COMMIT_BTREE: Final = "ensure_indices.post_stage_pre_commit_btree"
+ENSURE_INDICES_POST_EFFECTS_PRE_CONFIRM: Final = "ensure_indices.post_effects_pre_confirm"
+ENSURE_INDICES_POST_PHASE_B_PRE_MANIFEST_COMMIT: Final = "ensure_indices.post_phase_b_pre_manifest_commit"
+
+OPTIMIZE_BEFORE_COMPACT: Final = "optimize.before_compact"
+OPTIMIZE_INJECT_REINDEX_CONFLICT: Final = "optimize.inject_reindex_conflict"
+OPTIMIZE_POST_PHASE_B_PRE_MANIFEST_COMMIT: Final = "optimize.post_phase_b_pre_manifest_commit"
+
 RECOVERY_SIDECAR_WRITE: Final = "recovery.sidecar_write"
 RECOVERY_SIDECAR_CONFIRM: Final = "recovery.sidecar_confirm"
 RECOVERY_SIDECAR_DELETE: Final = "recovery.sidecar_delete"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import builtins
 import os
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -17,14 +18,26 @@ import pyarrow as pa
 
 from omnigraph.engine import branches as control
 from omnigraph.engine import lineage
+from omnigraph.engine.changes.change import filter_of
+from omnigraph.engine.changes.diff import Diff
+from omnigraph.engine.changes.feed import Feed, History
+from omnigraph.engine.changes.moments import snapshot_named
+from omnigraph.engine.changes.page import DEFAULT_CHANGES, Page, feed_page
+from omnigraph.engine.export.run import ExportFormat, ExportRequest, ExportResult, Output
+from omnigraph.engine.export.run import Progress as ExportProgress
+from omnigraph.engine.export.run import export as exported
+from omnigraph.engine.indexing import IndexResult
+from omnigraph.engine.indexing import ensure_indices as built_indexes
 from omnigraph.engine.initialise import initialise
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.open import open_graph, reopen_graph
 from omnigraph.engine.opened import AtBranch, AtCommit, AtTime, AtVersion, OpenGraph, Target
+from omnigraph.engine.optimize import OptimizeResult
+from omnigraph.engine.optimize import optimize as rearranged
 from omnigraph.engine.pinned import read_rows
 from omnigraph.engine.root import Root
-from omnigraph.engine.snapshot import Snapshot as Pinned
+from omnigraph.engine.snapshot import Snapshot as EngineSnapshot
 from omnigraph.engine.stamp import read_stamp
 from omnigraph.engine.write.builder import Write
 from omnigraph.engine.write.duplicates import Mode
@@ -37,28 +50,36 @@ from omnigraph.engine.write.transaction import Author
 from omnigraph.engine.write.violations import Violation
 from omnigraph.errors import (
     BadRequest,
-    BranchExists,
     GraphClosed,
     InvalidValue,
     ReadOnlyGraph,
     WrongQueryKind,
 )
 from omnigraph.lang.dates import parse_datetime
-from omnigraph.lang.query.compile import CompiledMutation, CompiledQuery, QueryCache, compile_query
-from omnigraph.lang.query.parameters import decode_parameters
-from omnigraph.lang.query.statements import plain_value
+from omnigraph.lang.query.compile import (
+    CompiledMutation,
+)
 from omnigraph.lang.schema import MigrationPlan, compile_schema, plan_migration
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
+from omnigraph.query.ask import Question, Questions, decoded, file_source
+from omnigraph.query.explain import Explained
+from omnigraph.query.memory import shared_memory
+from omnigraph.query.read import Pinned, Reader, keep_topologies
+from omnigraph.query.request import Limits
+from omnigraph.query.result import Result
 from omnigraph.storage.location import Location
 
 __all__ = [
     "Branches",
     "Commit",
     "Commits",
+    "ExportResult",
     "Graph",
+    "IndexResult",
     "LoadResult",
     "MutationResult",
+    "OptimizeResult",
     "Snapshot",
     "Table",
     "Violation",
@@ -101,7 +122,7 @@ class Graph:
     def __init__(self, opened: OpenGraph) -> None:
         self._opened = opened
         self._closed = False
-        self._queries = QueryCache()
+        self._questions = Questions(self._reading)
 
     @property
     def uri(self) -> str:
@@ -167,6 +188,84 @@ class Graph:
         """
         return self._pin(_target(commit, version, time, branch))
 
+    def query(
+        self,
+        query: str | os.PathLike[str],
+        params: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+        branch: str | None = None,
+        commit: str | None = None,
+        version: int | None = None,
+        time: datetime | str | None = None,
+        max_rows: int | None = None,
+        timeout: float | None = None,
+        cancel: threading.Event | None = None,
+    ) -> Result:
+        """Run a read query on a branch as it is now (main, if none is named), or on the graph as it was.
+
+        `query` is a text, or a `Path` to read it from, and `name` says which of several queries is meant.
+        `commit`, `version` and `time` are those of `at`. A query with more than `max_rows` rows fails, one
+        that takes more than `timeout` seconds, or whose `cancel` event is set, is stopped.
+        """
+        target = _read_target(commit, version, time, branch)
+        question = Question(query, params, name, Limits(max_rows, timeout, cancel))
+        return self._questions.ask(target, question, Reader.read)
+
+    def stream(
+        self,
+        query: str | os.PathLike[str],
+        params: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+        branch: str | None = None,
+        commit: str | None = None,
+        version: int | None = None,
+        time: datetime | str | None = None,
+        batch_rows: int = 65_536,
+        max_rows: int | None = None,
+        timeout: float | None = None,
+        cancel: threading.Event | None = None,
+    ) -> pa.RecordBatchReader:
+        """Like `query`, as a reader of Arrow batches: a large result is never in memory at once."""
+        if batch_rows < 1:
+            raise InvalidValue(f"batch_rows must be at least 1, got {batch_rows}")
+        target = _read_target(commit, version, time, branch)
+        question = Question(query, params, name, Limits(max_rows, timeout, cancel))
+        return self._questions.ask(target, question, partial(Reader.stream, size=batch_rows))
+
+    def explain(
+        self,
+        query: str | os.PathLike[str],
+        params: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+        branch: str | None = None,
+        commit: str | None = None,
+        version: int | None = None,
+        time: datetime | str | None = None,
+    ) -> Explained:
+        """Run a read query and tell what was done: each step with its rows and milliseconds."""
+        target = _read_target(commit, version, time, branch)
+        return self._questions.ask(target, Question(query, params, name), Reader.explain)
+
+    def export(
+        self,
+        output: Output,
+        *,
+        format: Literal["ndjson", "parquet", "csv"] = "ndjson",
+        types: Iterable[str] | None = None,
+        branch: str | None = None,
+        commit: str | None = None,
+        version: int | None = None,
+        time: datetime | str | None = None,
+        overwrite: bool = False,
+        progress: ExportProgress | None = None,
+    ) -> ExportResult:
+        """Write a branch as it is now, or the graph as it was, to files; see `Snapshot.export`."""
+        pinned = self._pin(_read_target(commit, version, time, branch))
+        return pinned.export(output, format=format, types=types, overwrite=overwrite, progress=progress)
+
     def mutate(
         self,
         query: str | os.PathLike[str],
@@ -183,15 +282,14 @@ class Graph:
         With `if_commit` it takes effect only while that commit is the newest of the branch.
         """
         opened = self._writing()
-        compiled = self._compiled(query, name)
+        compiled = self._questions.compiled(query, name, opened.schema().catalog)
         if not isinstance(compiled, CompiledMutation):
             raise WrongQueryKind(
                 f"query '{compiled.name}' only reads; a mutation inserts, updates or deletes",
                 query=compiled.name,
             )
-        given = _plain(params) if isinstance(params, Mapping) else params
         author = Author(control.branch_name(branch), actor, if_commit)
-        return carry_out(opened, compiled, decode_parameters(compiled.parameters, given), author)
+        return carry_out(opened, compiled, decoded(compiled, params), author)
 
     def write(self, branch: str = MAIN, *, actor: str | None = None, if_commit: str | None = None) -> Write:
         """A block that collects changes and commits them once: `with graph.write() as tx: ...`."""
@@ -207,20 +305,89 @@ class Graph:
         from_: str | None = None,
         actor: str | None = None,
         skip_bad: bool = False,
+        rejects: str | os.PathLike[str] | None = None,
         progress: Progress | None = None,
     ) -> LoadResult:
         """Load files of NDJSON records on a branch: all of them, in one commit, or nothing.
 
         `files` are paths, folders and patterns such as `data/*.jsonl`. A branch that is missing is made
-        from `from_`, if that is given. `skip_bad` leaves wrong records out instead of refusing the load.
+        from `from_`, if that is given and the load is right. `skip_bad` leaves wrong records out instead of
+        refusing the load; all of them then go to the file `rejects`, if one is named.
         `progress` is told how many bytes and lines were read so far.
         """
         opened = self._writing()
         chosen = _mode(mode)
-        request = LoadRequest(files_of(files), chosen, skip_bad, progress)
+        request = LoadRequest(
+            files_of(files), chosen, skip_bad, None if rejects is None else Path(rejects), progress
+        )
+        return load_files(opened, request, Author(control.branch_name(branch), actor), from_=from_)
+
+    def diff(
+        self,
+        a: str | Snapshot | Commit | datetime,
+        b: str | Snapshot | Commit | datetime,
+        *,
+        types: str | Iterable[str] | None = None,
+        kinds: str | Iterable[str] | None = None,
+        ops: str | Iterable[str] | None = None,
+    ) -> Diff:
+        """The changes that lead from one moment to another; iterate it for each, with images of both moments.
+
+        A moment is a snapshot, a commit, a time, or a text: a branch, the id of a commit, a time of main,
+        `branch@time` or `branch@v12`. `types` are names of types, `kinds` `node` or `edge`, and `ops`
+        `insert`, `update` or `delete`; what is not named is left out.
+        """
+        wanted = filter_of(kinds, types, ops)
+        return Diff(self._reading(), self._moment(a), self._moment(b), wanted)
+
+    def changes(
+        self,
+        branch: str = MAIN,
+        *,
+        since: str | None = None,
+        limit: int | None = None,
+        types: str | Iterable[str] | None = None,
+        kinds: str | Iterable[str] | None = None,
+        ops: str | Iterable[str] | None = None,
+    ) -> Feed:
+        """The commits of a branch that changed something, oldest first, each with its changes.
+
+        `since` is the `cursor` of an earlier feed with the same filter, `beginning` (also if not given),
+        `now`, or `after:` and the id of a commit. `limit` is a number of commits.
+        """
+        if limit is not None and limit < 1:
+            raise InvalidValue(f"limit must be at least 1, got {limit}")
+        return Feed(self._history(branch, types, kinds, ops), since, limit)
+
+    def change_page(
+        self,
+        branch: str = MAIN,
+        *,
+        since: str | None = None,
+        page_token: str | None = None,
+        limit: int = DEFAULT_CHANGES,
+        types: str | Iterable[str] | None = None,
+        kinds: str | Iterable[str] | None = None,
+        ops: str | Iterable[str] | None = None,
+    ) -> Page:
+        """The same in answers of limited size: at most `limit` changes, and a token for the next page."""
+        history = self._history(branch, types, kinds, ops)
+        return feed_page(history, since=since, token=page_token, limit=limit)
+
+    def optimize(self, branch: str = MAIN, *, actor: str | None = None) -> OptimizeResult:
+        """Put small pieces of a branch's tables together and complete its indexes, in one commit.
+
+        No row changes, and whoever reads at the moment notices nothing. What the first walk of a new
+        process needs of large edge types is prepared as well.
+        """
         author = Author(control.branch_name(branch), actor)
-        created = from_ is not None and self._made(author.branch, from_)
-        return replace(load_files(opened, request, author), branch_created=created)
+        result = rearranged(self._writing(), author)
+        keep_topologies(self._writing(), author.branch)
+        return result
+
+    def ensure_indices(self, branch: str = MAIN, *, actor: str | None = None) -> IndexResult:
+        """Build the indexes that the schema asks for and a branch does not have, in one commit."""
+        return built_indexes(self._writing(), Author(control.branch_name(branch), actor))
 
     def refresh(self) -> None:
         """Drop all that is kept in memory and open the graph anew.
@@ -228,6 +395,7 @@ class Graph:
         A write that somebody completed and did not live to publish becomes visible, unless the graph is
         open for reading only.
         """
+        shared_memory().forget_graph(self.uri)
         self._opened = reopen_graph(self._reading())
 
     def close(self) -> None:
@@ -259,24 +427,28 @@ class Graph:
             raise ReadOnlyGraph(self.uri)
         return opened
 
-    def _compiled(self, query: str | os.PathLike[str], name: str | None) -> CompiledQuery:
-        catalog = self._reading().schema().catalog
-        if isinstance(query, str):
-            return self._queries.compile(query, catalog, name)
-        return compile_query(_file_source(Path(query)), catalog, name)
+    def _history(
+        self,
+        branch: str,
+        types: str | Iterable[str] | None,
+        kinds: str | Iterable[str] | None,
+        ops: str | Iterable[str] | None,
+    ) -> History:
+        return History(self._reading(), control.branch_name(branch), filter_of(kinds, types, ops))
 
-    def _made(self, branch: str, source: str) -> bool:
-        """Whether a branch was missing and is there now."""
-        if branch in self.branches:
-            return False
-        try:
-            self.branches.create(branch, from_=source)
-        except BranchExists:
-            return False  # by somebody else, a moment ago
-        return True
+    def _moment(self, named: str | Snapshot | Commit | datetime) -> EngineSnapshot:
+        match named:
+            case Snapshot():
+                return named._pinned  # noqa: SLF001 - of this module
+            case Commit():
+                return self._reading().snapshot(AtCommit(named.id))
+            case datetime():
+                return self._reading().snapshot(AtTime(MAIN, _microseconds(named)))
+            case str():
+                return snapshot_named(self._reading(), named, _microseconds)
 
     def _pin(self, target: Target) -> Snapshot:
-        return _snapshot(self._reading().snapshot(target), self._reading)
+        return _snapshot(self._reading().snapshot(target), self._questions)
 
 
 class Branches:
@@ -333,6 +505,19 @@ class Commits:
         """One commit, on whatever branch it is."""
         return self._reading().find_commit(commit_id)[1]
 
+    def changes(
+        self,
+        commit_id: str,
+        *,
+        types: str | Iterable[str] | None = None,
+        kinds: str | Iterable[str] | None = None,
+        ops: str | Iterable[str] | None = None,
+    ) -> Diff:
+        """What a commit changed against its first parent; the filters are those of `Graph.diff`."""
+        opened = self._reading()
+        branch, commit = opened.find_commit(commit_id)
+        return History(opened, branch, filter_of(kinds, types, ops)).changes(commit, feed=False)
+
     def merge_base(self, ours: str, theirs: str) -> Commit | None:
         """The commit where the histories of two commits parted; None when they have none in common."""
         opened = self._reading()
@@ -375,13 +560,28 @@ class Snapshot:
     """The newest commit it shows."""
     tables: Mapping[str, Table] = field(hash=False)
     """The table of each type, by `node:Name` or `edge:Name`."""
-    _reading: Callable[[], OpenGraph] = field(compare=False)
-    _pinned: Pinned = field(compare=False)
+    _questions: Questions = field(compare=False)
+    _pinned: EngineSnapshot = field(compare=False)
 
     @cached_property
     def schema(self) -> Catalog:
         """The schema that held at that moment."""
-        return self._reading().catalog_at(self._pinned)
+        return self._questions.opened().catalog_at(self._pinned)
+
+    def query(
+        self,
+        query: str | os.PathLike[str],
+        params: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+        max_rows: int | None = None,
+        timeout: float | None = None,
+        cancel: threading.Event | None = None,
+    ) -> Result:
+        """Run a read query on this moment of the graph; see `Graph.query`."""
+        target = AtVersion(self.branch, self.version)
+        question = Question(query, params, name, Limits(max_rows, timeout, cancel))
+        return self._questions.answer(Pinned(target, self._pinned), question, Reader.read)
 
     def rows(
         self, type_name: str, *, columns: Sequence[str] | None = None, limit: int | None = None
@@ -392,18 +592,47 @@ class Snapshot:
         """
         if limit is not None and limit < 0:
             raise InvalidValue(f"limit must not be negative, got {limit}")
-        return read_rows(self._reading(), self._pinned, type_name, columns, limit)
+        return read_rows(self._questions.opened(), self._pinned, type_name, columns, limit)
+
+    def export(
+        self,
+        output: Output,
+        *,
+        format: Literal["ndjson", "parquet", "csv"] = "ndjson",
+        types: Iterable[str] | None = None,
+        overwrite: bool = False,
+        progress: ExportProgress | None = None,
+    ) -> ExportResult:
+        """Write all types, or those named, each ordered by id; loading the NDJSON gives an equal graph.
+
+        `output` is a file that ends with `.ndjson`, `.jsonl` or `.gz`, a folder with a file for each type, or
+        a binary stream; Parquet and CSV need a folder. A file or folder appears complete or not at all, and
+        one that exists is refused unless `overwrite` is set. `progress` is told how many rows of how many,
+        and how many bytes, were written so far.
+        """
+        chosen = None if types is None else tuple(types)
+        request = ExportRequest(output, _format(format), chosen, overwrite, progress)
+        return exported(self._questions.opened(), self._pinned, request)
 
     def __repr__(self) -> str:
         return f"<Snapshot {self.id} of '{self.branch}' at version {self.version}, {len(self.tables)} tables>"
 
 
-def _snapshot(pinned: Pinned, reading: Callable[[], OpenGraph]) -> Snapshot:
+def _snapshot(pinned: EngineSnapshot, questions: Questions) -> Snapshot:
     tables = {
         key: Table(entry.version, entry.row_count, entry.owner or MAIN, entry.path)
         for key, entry in pinned.entries.items()
     }
-    return Snapshot(pinned.id, pinned.branch, pinned.version, pinned.commit, tables, reading, pinned)
+    return Snapshot(pinned.id, pinned.branch, pinned.version, pinned.commit, tables, questions, pinned)
+
+
+def _read_target(
+    commit: str | None, version: int | None, time: datetime | str | None, branch: str | None
+) -> Target:
+    """What a query reads: a branch as it is now, unless it names a past."""
+    if commit is None and version is None and time is None:
+        return AtBranch(control.branch_name(MAIN if branch is None else branch))
+    return _target(commit, version, time, branch)
 
 
 def _target(
@@ -438,24 +667,21 @@ def _microseconds(time: datetime | str) -> int:
 def _schema_source(schema: str | os.PathLike[str]) -> Source:
     """A schema text, or the text of a schema file with its name, so that mistakes are told with it."""
     if not isinstance(schema, str):
-        return _file_source(Path(schema))
+        return file_source(Path(schema))
     if schema.endswith(".pg") and len(schema.split()) == 1:
         raise BadRequest(f"'{schema}' is not a schema", remedy=f"to read a file, write `Path('{schema}')`")
     return Source(schema)
-
-
-def _file_source(path: Path) -> Source:
-    try:
-        return Source.from_bytes(path.read_bytes(), str(path))
-    except OSError as failure:
-        raise BadRequest(f"cannot read '{path}': {failure.strerror}", remedy="check the path") from failure
-
-
-def _plain(params: Mapping[str, object]) -> dict[str, object]:
-    return {name: plain_value(value) for name, value in params.items()}
 
 
 def _mode(text: str) -> Mode:
     if text not in list(Mode):
         raise BadRequest(f"'{text}' is not a mode of loading", remedy=f"choose one of: {', '.join(Mode)}")
     return Mode(text)
+
+
+def _format(text: str) -> ExportFormat:
+    if text not in list(ExportFormat):
+        raise BadRequest(
+            f"'{text}' is not a format of an export", remedy=f"choose one of: {', '.join(ExportFormat)}"
+        )
+    return ExportFormat(text)

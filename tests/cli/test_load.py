@@ -48,11 +48,14 @@ def test_a_load_tells_what_it_brought(uri: str, data: str, capsys: pytest.Captur
 
 def test_the_result_as_json(uri: str, data: str, tmp_path: Path, run: Run, run_json: RunJson) -> None:
     more = lines(tmp_path / "more.jsonl", person("cy"), {"type": "Nope"})
-    arguments = ("load", uri, "--data", data, "--data", more, "--mode", "append", "--skip-bad")
+    rejects = tmp_path / "left.ndjson"
+    bad = ("--skip-bad", "--rejects", str(rejects))
+    arguments = ("load", uri, "--data", data, "--data", more, "--mode", "append", *bad)
     found = run_json(*arguments, "--branch", "work", "--from", "main", "--as", "ann", "--quiet")
     newest = json.loads(run("commit", "list", uri, "--branch", "work", "--json"))["commits"][0]
     (left_out,) = found.pop("skipped")
     assert (left_out["file"], left_out["line"]) == (more, 2)
+    assert json.loads(rejects.read_text()) == {**left_out, "record": {"type": "Nope"}}
     assert found == {
         "uri": uri,
         "branch": "work",
@@ -66,6 +69,8 @@ def test_the_result_as_json(uri: str, data: str, tmp_path: Path, run: Run, run_j
             {"table_key": "node:Person", "rows_loaded": 3},
         ],
         "total_entities": 4,
+        "skipped_total": 1,
+        "skipped_counts": {"record": 1},
         "actor_id": "ann",
         "commit": newest,
     }

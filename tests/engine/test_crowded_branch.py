@@ -1,9 +1,13 @@
-"""Many threads that write to one branch all get their turn."""
+"""Many threads that write to one branch all get their turn, in the order in which they came."""
 
 from __future__ import annotations
 
+import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from omnigraph import failpoints
 from omnigraph.engine.initialise import initialise
@@ -14,55 +18,141 @@ from omnigraph.engine.root import Root
 from omnigraph.engine.write.duplicates import Mode
 from omnigraph.engine.write.load import LoadRequest, load
 from omnigraph.engine.write.mutate import mutate
-from omnigraph.engine.write.transaction import Author
+from omnigraph.engine.write.transaction import Author, Prepared, Transaction, write
 from omnigraph.lang.query.compile import CompiledMutation, compile_query
 from omnigraph.storage.location import Location
 
 THREADS, EACH = 12, 4
 
 
-def test_no_writer_of_disjoint_keys_starves(tmp_path: Path) -> None:
-    root = Root.at(Location.parse(tmp_path / "g"))
-    initialise(root, "node P { k: String @key }")
-    graph = OpenGraph.open(root)
+@pytest.fixture
+def graph(shared_root: Location, monkeypatch: pytest.MonkeyPatch) -> OpenGraph:
+    """A graph of one type, in a folder and in a bucket, whose writers wait as long as it takes."""
+    monkeypatch.setenv("OMNIGRAPH_LOCK_WAIT", "3600")
+    initialise(Root.at(shared_root), "node P { k: String @key }")
+    return OpenGraph.open(Root.at(shared_root))
+
+
+def insert(graph: OpenGraph, key: str) -> str:
+    """Insert one row; the id of the commit."""
     compiled = compile_query("query q($k: String) { insert P { k: $k } }", graph.schema().catalog)
     assert isinstance(compiled, CompiledMutation)
+    done = mutate(graph, compiled, {"k": key}, Author("main"))
+    assert done.commit is not None
+    return done.commit.id
+
+
+def keys(graph: OpenGraph) -> list[str]:
+    """The keys of all rows."""
+    found = open_table(graph, graph.snapshot(AtBranch()), "node:P").scan(["k"])
+    return sorted(found.column("k").to_pylist())
+
+
+def chain(graph: OpenGraph) -> list[str]:
+    """The commits of main after the first, oldest first."""
+    state = graph.load("main").state
+    assert state.head is not None
+    found = [commit.id for commit in first_parents(state.commits, state.head.id)]
+    assert len(found) == len(state.commits)
+    return found[-2::-1]
+
+
+def started(*work: Callable[[], object]) -> list[threading.Thread]:
+    crew = [threading.Thread(target=one) for one in work]
+    for one in crew:
+        one.start()
+    return crew
+
+
+def until_queued(graph: OpenGraph, count: int) -> None:
+    """Wait until so many threads wait for the lock of main."""
+    gate = graph.root.locks._lock("main").gate
+    while gate.waiting() < count:
+        os.sched_yield()
+
+
+def test_no_writer_of_disjoint_keys_starves(graph: OpenGraph) -> None:
     start = threading.Barrier(THREADS)
     acknowledged: list[str] = []
+    each = EACH if graph.root.layout.root.is_local else 1
 
     def work(number: int) -> None:
         start.wait()
-        for turn in range(EACH):
-            done = mutate(graph, compiled, {"k": f"{number}-{turn}"}, Author("main"))
-            assert done.commit is not None
-            acknowledged.append(done.commit.id)
+        acknowledged.extend(insert(graph, f"{number}-{turn}") for turn in range(each))
 
-    crew = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
-    for one in crew:
-        one.start()
-    for one in crew:
+    for one in started(*(lambda number=number: work(number) for number in range(THREADS))):
         one.join()
 
-    state = graph.load("main").state
-    assert state.head is not None
-    chain = [commit.id for commit in first_parents(state.commits, state.head.id)]
-    assert len(chain) == len(state.commits) == 1 + THREADS * EACH
-    assert sorted(chain[:-1]) == sorted(acknowledged)
-    assert open_table(graph, graph.snapshot(AtBranch()), "node:P").count() == THREADS * EACH
+    assert sorted(chain(graph)) == sorted(acknowledged)
+    assert len(keys(graph)) == len(acknowledged) == THREADS * each
 
 
-def test_a_load_that_is_overtaken_reads_its_files_once(tmp_path: Path) -> None:
-    root = Root.at(Location.parse(tmp_path / "g"))
-    initialise(root, "node P { k: String @key }")
-    graph = OpenGraph.open(root)
-    compiled = compile_query("query q($k: String) { insert P { k: $k } }", graph.schema().catalog)
-    assert isinstance(compiled, CompiledMutation)
+def test_writers_that_find_the_branch_taken_follow_in_the_order_they_came(graph: OpenGraph) -> None:
+    names = [f"w{number}" for number in range(6)]
+    done: dict[str, str] = {}
+    crew = []
+    with graph.root.locks.hold(["main"]):
+        for place, name in enumerate(names):
+            crew += started(lambda name=name: done.__setitem__(name, insert(graph, name)))
+            until_queued(graph, place + 1)
+    for one in crew:
+        one.join()
+    assert chain(graph) == [done[name] for name in names]
+
+
+def test_a_write_that_finds_the_branch_taken_is_prepared_once_and_not_before_its_turn(
+    graph: OpenGraph,
+) -> None:
+    heads: list[str | None] = []
+
+    def prepare(transaction: Transaction) -> Prepared:
+        heads.append(transaction.base.head)
+        return Prepared("Mutation", {}, strict=False)
+
+    with graph.root.locks.hold(["main"]):
+        (late,) = started(lambda: write(graph, Author("main"), prepare))
+        until_queued(graph, 1)
+        assert heads == []
+    late.join()
+    assert len(heads) == 1
+
+
+def test_a_load_reads_its_files_before_it_queues(graph: OpenGraph, tmp_path: Path) -> None:
+    records = tmp_path / "p.jsonl"
+    records.write_text('{"type":"P","data":{"k":"mine"}}\n', encoding="utf-8")
+    read: list[int] = []
+    request = LoadRequest((records,), Mode.APPEND, progress=lambda size, lines: read.append(lines))
+    with graph.root.locks.hold(["main"]):
+        (one,) = started(lambda: load(graph, request, Author("main")))
+        until_queued(graph, 1)
+        assert read == [1]
+    one.join()
+    assert (read, keys(graph)) == ([1], ["mine"])
+
+
+def test_a_load_nobody_contends_with_is_prepared_and_staged_without_the_lock(
+    graph: OpenGraph, tmp_path: Path
+) -> None:
+    records = tmp_path / "p.jsonl"
+    records.write_text('{"type":"P","data":{"k":"mine"}}\n', encoding="utf-8")
+    free: list[bool] = []
+
+    def look() -> None:
+        with graph.root.locks.hold(["main"], wait=0):
+            free.append(True)
+
+    with failpoints.armed(failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE, failpoints.once(look)):
+        load(graph, LoadRequest((records,), Mode.APPEND), Author("main"))
+    assert (free, keys(graph)) == ([True], ["mine"])
+
+
+def test_a_load_that_is_overtaken_reads_its_files_once(graph: OpenGraph, tmp_path: Path) -> None:
     records = tmp_path / "p.jsonl"
     records.write_text('{"type":"P","data":{"k":"mine"}}\n', encoding="utf-8")
     read: list[int] = []
 
     def overtake() -> None:
-        mutate(OpenGraph.open(root), compiled, {"k": "faster"}, Author("main"))
+        insert(OpenGraph.open(graph.root), "faster")
 
     request = LoadRequest((records,), Mode.APPEND, progress=lambda size, lines: read.append(lines))
     with failpoints.armed(failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE, failpoints.once(overtake)):
@@ -70,5 +160,4 @@ def test_a_load_that_is_overtaken_reads_its_files_once(tmp_path: Path) -> None:
 
     assert done.nodes == {"P": 1}
     assert read == [1]
-    rows = open_table(graph, graph.snapshot(AtBranch()), "node:P").scan(["k"])
-    assert sorted(rows.column("k").to_pylist()) == ["faster", "mine"]
+    assert keys(graph) == ["faster", "mine"]

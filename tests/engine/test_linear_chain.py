@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph.engine import upkeep
 from omnigraph.engine.coordinator import Coordinator
 from omnigraph.engine.manifest import KEY
 from omnigraph.engine.opened import OpenGraph
@@ -70,6 +71,32 @@ def require_all(at: Location, made: list[str], total: int, branch: str = "main")
 
 
 # --- processes -------------------------------------------------------------------------------------
+
+
+def test_processes_that_collect_old_versions_lose_nothing_and_disturb_no_reader(
+    folder: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(upkeep.SETTING, "0")
+    new_graph(folder)
+    reader, over = Coordinator(Root.at(folder), "main"), threading.Event()
+
+    def read() -> int:
+        seen = [reader.load().state]
+        while not over.is_set():
+            seen.append(reader.load().state)
+            assert seen[-1].commits.keys() >= seen[-2].commits.keys()
+            Coordinator(Root.at(folder), "main").load()
+        return len(seen)
+
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read)
+        try:
+            made = race(folder, 3, 110, "lock")
+        finally:
+            over.set()
+        assert reading.result() > 1
+    require_all(folder, made, 330)
+    assert len(reader.load().table.versions()) < 256
 
 
 def test_processes_under_the_lock_lose_nothing(folder: Location) -> None:

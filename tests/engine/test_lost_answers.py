@@ -1,11 +1,6 @@
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,26 +9,14 @@ from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.root import Root
 from omnigraph.storage.location import Location
 from tests.engine.graphs import PERSON, SCHEMA, bare_publish, require_consistent, require_linear
-from tests.engine.lossy_s3 import COUNT
-from tests.storage.conftest import use_s3
-
-PROJECT = Path(__file__).parents[2]
+from tests.storage.conftest import ask_s3, s3_server, use_s3
 
 
 @pytest.fixture
 def lossy_root(monkeypatch: pytest.MonkeyPatch) -> Iterator[Location]:
-    """A prefix in a bucket of a server that loses answers."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.engine.lossy_s3"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=PROJECT,
-        text=True,
-    ) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        yield use_s3(f"http://127.0.0.1:{server.stdout.readline().strip()}", monkeypatch)
-        server.stdin.close()
+    """A prefix in a bucket of a server that loses its first answer to every put of a manifest version."""
+    with s3_server(lose="/__manifest/_versions/") as endpoint:
+        yield use_s3(endpoint, monkeypatch)
 
 
 @pytest.mark.s3
@@ -49,5 +32,5 @@ def test_a_store_that_loses_every_first_answer_loses_no_write_and_doubles_none(l
     require_consistent(state)
     assert state.entries()[PERSON].version == 5
     assert [each.commit for each in done] == [state.commits[each.commit.id] for each in done]
-    with urllib.request.urlopen(os.environ["AWS_ENDPOINT_URL"] + COUNT) as answer:
-        assert int(answer.read()) == state.version, "every version was written by a put without an answer"
+    lost = ask_s3("answers_lost")
+    assert lost == state.version, "every version was written by a put without an answer"

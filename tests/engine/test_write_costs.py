@@ -1,9 +1,15 @@
-"""What one warm write stores and asks for, counted: the files it makes, the records it keeps."""
+"""What one warm write stores and asks for, counted: in a folder by its files, in a bucket by its requests.
+
+`write_costs/` holds the counts; `OMNIGRAPH_UPDATE_GOLDEN=1` writes those of this run.
+"""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -15,63 +21,157 @@ from omnigraph.engine.write.transaction import Author
 from omnigraph.lang.query.compile import CompiledMutation, compile_query
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
+from tests.storage.conftest import ask_s3, s3_server, use_s3
 
 SCHEMA = "node Person { handle: String @key }\nnode Log { msg: String }\n"
 ONE = 'insert Log { msg: "a" }'
 TWO = 'insert Log { msg: "a" }  insert Person { handle: "p" }'
 PUTS = {"write_text", "write_text_if_absent", "write_text_if_match"}
+WRITES = pytest.mark.parametrize(("text", "tables"), [(ONE, 1), (TWO, 2)], ids=["one-table", "two-tables"])
+
+GOLDEN = Path(__file__).with_name("write_costs")
+UPDATE = bool(os.environ.get("OMNIGRAPH_UPDATE_GOLDEN"))
 
 
 class Warm:
-    """A graph that has been written to before, and what the next write does."""
+    """A graph that has been written to before."""
 
-    def __init__(self, at: Path) -> None:
-        self.folder = at
+    def __init__(self, at: Location) -> None:
+        self.at = at
         self.recorder = Recorder()
-        root = Root.at(Location.parse(at), self.recorder)
-        initialise(root, SCHEMA)
-        self.graph = OpenGraph.open(root)
+        initialise(Root.at(at), SCHEMA)
+        self.graph = OpenGraph.open(Root.at(at, self.recorder))
+        self._compiled = {text: self._compile(text) for text in (ONE, TWO)}
         for _ in range(3):
             self.write(TWO)
 
-    def write(self, text: str) -> tuple[Counter[str], int]:
-        """The storage calls of a write, and how many files it left in the tables and the manifest."""
+    def write(self, text: str) -> Counter[str]:
+        """The calls of our own that a write makes."""
+        self.recorder.clear()
+        mutate(self.graph, self._compiled[text], {}, Author("main"))
+        return self.recorder.counts()
+
+    def _compile(self, text: str) -> CompiledMutation:
         compiled = compile_query(f"query q() {{ {text} }}", self.graph.schema().catalog)
         assert isinstance(compiled, CompiledMutation)
-        before = self._files()
-        self.recorder.clear()
-        mutate(self.graph, compiled, {}, Author("main"))
-        return self.recorder.counts(), len(self._files() - before)
+        return compiled
 
-    def _files(self) -> set[Path]:
-        return {path for path in self.folder.rglob("*") if path.is_file()}
+
+def part_of(path: str) -> str:
+    """What an object is about, whatever it is called: `table/data`, `__recovery`."""
+    top, *below = path.split("/")
+    if top in ("nodes", "edges"):
+        return f"table/{below[1]}"
+    return f"{top}/{below[0]}" if top == "__manifest" else top
+
+
+def require_golden(name: str, found: Counter[str]) -> None:
+    """The counts are those on record; a rise and a fall are told apart."""
+    at = GOLDEN / f"{name}.txt"
+    if UPDATE:
+        at.write_text("".join(f"{what}: {count}\n" for what, count in sorted(found.items())))
+    lines = (line.rpartition(": ") for line in at.read_text().splitlines())
+    recorded = Counter({what: int(count) for what, _, count in lines})
+    assert found - recorded == Counter(), "the write costs more than recorded"
+    assert found == recorded, "the write became cheaper: record it with OMNIGRAPH_UPDATE_GOLDEN=1"
+
+
+# --- in a folder ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> Warm:
-    return Warm(tmp_path_factory.mktemp("costs") / "g")
+    return Warm(Location.parse(tmp_path_factory.mktemp("costs") / "g"))
 
 
-@pytest.mark.parametrize(("text", "tables"), [(ONE, 1), (TWO, 2)])
-def test_a_write_puts_few_objects_and_deletes_one(warm: Warm, text: str, tables: int) -> None:
-    calls, files = warm.write(text)
+def files(warm: Warm) -> set[str]:
+    root = warm.at.path
+    return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
+
+
+@WRITES
+def test_a_write_in_a_folder_puts_few_objects_and_deletes_one(
+    warm: Warm, text: str, tables: int, request: pytest.FixtureRequest
+) -> None:
+    before = files(warm)
+    calls = warm.write(text)
+    left = Counter(f"new file {part_of(path)}" for path in files(warm) - before)
     records = sum(calls[op] for op in PUTS)
     assert records == 2, "the record of the operation, written and confirmed"
-    assert files + records <= 6 + 4 * tables
+    assert left.total() + records <= 6 + 4 * tables
     assert calls["delete"] == 1
     assert calls["list_dir"] == 2, "only the records of writes under way are listed"
+    require_golden(f"folder-{request.node.callspec.id}", left + calls)
 
 
-@pytest.mark.parametrize(("text", "tables"), [(ONE, 1), (TWO, 2)])
+@WRITES
 def test_a_write_touches_each_table_and_the_manifest_once(warm: Warm, text: str, tables: int) -> None:
-    calls, _ = warm.write(text)
+    calls = warm.write(text)
     assert calls["commit"] == tables
     assert calls["merge_rows"] == 1
 
 
 def test_costs_do_not_grow_with_history(warm: Warm) -> None:
-    first, _ = warm.write(ONE)
+    first = warm.write(ONE)
     for _ in range(10):
         warm.write(ONE)
-    later, _ = warm.write(ONE)
-    assert later == first
+    assert warm.write(ONE) == first
+
+
+# --- in a bucket ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def warm_bucket() -> Iterator[Warm]:
+    """A server of its own: nobody else's requests are counted."""
+    with pytest.MonkeyPatch.context() as patch, s3_server() as endpoint:
+        yield Warm(use_s3(endpoint, patch))
+
+
+def requests_of(warm: Warm, text: str) -> Counter[str]:
+    """The requests of a write, Lance's own included, but for what it reads of tables."""
+    ask_s3("record")
+    warm.write(text)
+    asked = (_request(warm.at, *one) for one in ask_s3("requests"))
+    return Counter(one for one in asked if not one.startswith(("GET table", "GET __manifest")))
+
+
+def _request(at: Location, method: str, path: str, query: str) -> str:
+    """A request as method and part; a listing and a removal are asked for with other methods."""
+    options = parse_qs(query, keep_blank_values=True)
+    if "list-type" in options:
+        return f"LIST {part_of(options['prefix'][0].removeprefix(at.key + '/').rstrip('/'))}"
+    if method == "POST" and "delete" in options:
+        return "DELETE"
+    return f"{method} {part_of(path.removeprefix(f'/{at.bucket}/{at.key}/'))}"
+
+
+def total(found: Counter[str], method: str) -> int:
+    return sum(count for what, count in found.items() if what.partition(" ")[0] == method)
+
+
+@pytest.mark.s3
+@WRITES
+def test_a_write_in_a_bucket_puts_few_objects_deletes_one_and_lists_no_data(
+    warm_bucket: Warm, text: str, tables: int, request: pytest.FixtureRequest
+) -> None:
+    found = requests_of(warm_bucket, text)
+    assert total(found, "PUT") <= 8 + 4 * tables
+    assert total(found, "DELETE") == 1
+    assert found["LIST __recovery"] == 2
+    lists = {what for what in found if what.startswith("LIST")}
+    assert lists == {"LIST __recovery", "LIST __manifest/_versions", "LIST table/_versions"}
+    require_golden(f"s3-{request.node.callspec.id}", found)
+
+
+@pytest.mark.s3
+def test_requests_do_not_grow_with_history(warm_bucket: Warm) -> None:
+    first = requests_of(warm_bucket, ONE)
+    for _ in range(5):
+        warm_bucket.write(ONE)
+    assert requests_of(warm_bucket, ONE) == first
+
+
+def test_every_golden_file_belongs_to_a_write() -> None:
+    names = {f"{where}-{tables}" for where in ("folder", "s3") for tables in ("one-table", "two-tables")}
+    assert {file.stem for file in GOLDEN.iterdir()} == names

@@ -140,9 +140,11 @@ def test_a_reader_that_left_ends_the_command_without_noise(arguments: list[str])
 
 
 def test_ctrl_c_ends_the_command_with_130_and_no_traceback(tmp_path: Path) -> None:
+    # A shell that started the tests in its background made them ignore the signal.
     body = """
-        print("running", flush=True)
         import signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        print("running", flush=True)
         signal.pause()
     """
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}

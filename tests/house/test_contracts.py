@@ -35,7 +35,7 @@ def project(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("module", "line", "contract"),
     [
-        ("errors.py", "import omnigraph.lang", "Calls go one way through the rooms"),
+        ("errors/base.py", "import omnigraph.lang", "Calls go one way through the rooms"),
         ("lang/stray.py", "import omnigraph.cli.main", "Calls go one way through the rooms"),
         ("engine/stray.py", "import omnigraph.pipeline.stray", "Calls go one way through the rooms"),
         ("attic/stray.py", "", "Calls go one way through the rooms"),
@@ -43,7 +43,7 @@ def project(tmp_path: Path) -> Path:
         ("cli/stray.py", "import pyspark.sql", "Only the pipeline imports pyspark"),
         ("lang/stray.py", "import rich", "Only the command line imports typer and rich"),
         ("lang/stray.py", "import pathlib", "The languages read and write nothing"),
-        ("errors.py", "import msgspec", "The errors use nobody"),
+        ("errors/base.py", "import msgspec", "The errors use nobody"),
     ],
 )
 def test_a_call_the_wrong_way_breaks_the_build(project: Path, module: str, line: str, contract: str) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -22,10 +25,14 @@ _BUCKETS = itertools.count(1)
 
 
 @contextmanager
-def s3_server(*ignored_headers: str) -> Iterator[str]:
-    """The address of an S3 server in a process of its own."""
+def s3_server(*, ignore: Iterable[str] = (), lose: str | None = None) -> Iterator[str]:
+    """The address of an S3 server in a process of its own.
+
+    It ignores some request headers, and loses the first answer to every put of paths of a pattern.
+    """
+    options = [f"--ignore={name}" for name in ignore] + ([] if lose is None else [f"--lose={lose}"])
     with subprocess.Popen(
-        [sys.executable, str(_SERVER), *ignored_headers],
+        [sys.executable, str(_SERVER), *options],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -59,6 +66,13 @@ def use_s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Location:
         return Location.parse(f"s3://{bucket}/some/graph")
 
 
+def ask_s3(question: str, **arguments: str) -> Any:
+    """What the server in use says about itself; `s3_server.Answers` has the questions."""
+    asked = f"{os.environ['AWS_ENDPOINT_URL']}/-/{question}?{urlencode(arguments)}"
+    with urllib.request.urlopen(asked) as answer:
+        return json.loads(answer.read())
+
+
 @pytest.fixture
 def s3_root(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Location:
     """A prefix in a new bucket, which this process and its children can reach."""
@@ -68,7 +82,7 @@ def s3_root(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Location:
 @pytest.fixture
 def faulty_s3_root(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Location]:
     """A prefix in a bucket of a server that ignores the request headers given as parameter."""
-    with s3_server(*request.param) as endpoint:
+    with s3_server(ignore=request.param) as endpoint:
         yield use_s3(endpoint, monkeypatch)
 
 

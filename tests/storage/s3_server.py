@@ -1,18 +1,31 @@
 """An S3-compatible server on loopback, as a program: prints its port, ends when its input ends.
 
-Arguments are names of request headers that it ignores, as servers without conditional puts do.
+It can be told to behave as servers do that lack something, or on a bad day. Under `/-/` it answers
+questions of tests: which requests came and how many answers were lost; and it copies and drops all
+that is below a prefix.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import logging
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
+from urllib.parse import parse_qs
 
+from moto.s3.models import s3_backends
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
+from werkzeug.wrappers import Response
+
+Environ = dict[str, Any]
+Start = Callable[..., Any]
+
+_ACCOUNT, _PARTITION = "123456789012", "aws"
 
 
 class OneWriteAtATime:
@@ -23,7 +36,7 @@ class OneWriteAtATime:
         self._lock = threading.Lock()
         self._ignored = [f"HTTP_{name.upper().replace('-', '_')}" for name in ignored]
 
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
         for name in self._ignored:
             environ.pop(name, None)
         if environ["REQUEST_METHOD"] in ("GET", "HEAD"):
@@ -32,9 +45,88 @@ class OneWriteAtATime:
             return list(self._app(environ, start_response))
 
 
+class LosesAnswers:
+    """Answers the first of equal puts with an error of the server, although it took effect."""
+
+    def __init__(self, app: Any, paths: str | None) -> None:
+        self._app = app
+        self._paths = None if paths is None else re.compile(paths)
+        self.lost: set[tuple[str, str]] = set()
+
+    def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
+        put = (environ["PATH_INFO"], environ.get("HTTP_IF_MATCH", ""))
+        meant = self._paths is not None and self._paths.search(put[0])
+        if environ["REQUEST_METHOD"] != "PUT" or not meant or put in self.lost:
+            return self._app(environ, start_response)
+        self.lost.add(put)
+        list(self._app(environ, lambda *_: lambda _: None))
+        return Response("the answer was lost", status=500)(environ, start_response)
+
+
+class Answers:
+    """What tests ask the server, beside S3."""
+
+    def __init__(self, app: LosesAnswers) -> None:
+        self._app = app
+        self._requests: list[tuple[str, str, str]] | None = None
+
+    def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
+        path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
+        if path.startswith("/-/"):
+            found = getattr(self, path.removeprefix("/-/"))(environ)
+            return Response(json.dumps(found))(environ, start_response)
+        if self._requests is not None:
+            self._requests.append((method, path, environ["QUERY_STRING"]))
+        return self._app(environ, start_response)
+
+    def record(self, _: Environ) -> int:
+        """Remember requests from here on."""
+        self._requests = []
+        return 0
+
+    def requests(self, _: Environ) -> list[tuple[str, str, str]]:
+        """The requests since then, in order: method, path, query."""
+        found, self._requests = self._requests, None
+        return found or []
+
+    def answers_lost(self, _: Environ) -> int:
+        return len(self._app.lost)
+
+    def copy(self, environ: Environ) -> int:
+        """Copy all objects of one prefix to another, in any bucket; how many there were."""
+        asked = _arguments(environ)
+        backend = s3_backends[_ACCOUNT][_PARTITION]
+        found = _below(asked["bucket"], asked["source"])
+        for name, key in found:
+            backend.copy_object(key, asked["into"], asked["target"] + name.removeprefix(asked["source"]))
+        return len(found)
+
+    def drop(self, environ: Environ) -> int:
+        """Remove all objects of a prefix; how many there were."""
+        asked = _arguments(environ)
+        found = _below(asked["bucket"], asked["prefix"])
+        for name, _ in found:
+            s3_backends[_ACCOUNT][_PARTITION].delete_object(asked["bucket"], name)
+        return len(found)
+
+
+def _arguments(environ: Environ) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
+
+
+def _below(bucket: str, prefix: str) -> list[tuple[str, Any]]:
+    keys = s3_backends[_ACCOUNT][_PARTITION].get_bucket(bucket).keys
+    return [(name, key) for name, key in keys.items() if name.startswith(prefix + "/")]
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ignore", action="append", default=[], help="a request header to ignore")
+    parser.add_argument("--lose", help="lose the first answer to a put of these paths, a pattern")
+    options = parser.parse_args()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    app = OneWriteAtATime(DomainDispatcherApplication(create_backend_app), sys.argv[1:])
+    store = OneWriteAtATime(DomainDispatcherApplication(create_backend_app), options.ignore)
+    app = Answers(LosesAnswers(store, options.lose))
     server = make_server("127.0.0.1", 0, app, threaded=True)
     print(server.server_port, flush=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()

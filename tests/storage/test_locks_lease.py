@@ -225,9 +225,7 @@ def test_a_remembered_release_is_useless_once_somebody_else_was_here(process, bu
 
 
 def _waiting(locks: BranchLocks) -> int:
-    gate = locks._lock("main").gate
-    with gate._changed:
-        return gate._waiting
+    return locks._lock("main").gate.waiting()
 
 
 def test_threads_of_a_process_follow_each_other_under_one_lease_sixteen_times_at_most(process, bucket):

@@ -20,12 +20,18 @@ class Command:
 
 COMMANDS: Mapping[str, Command] = {
     "branch": Command("omnigraph.cli.branch:app", "Create, list and delete branches."),
+    "changes": Command("omnigraph.cli.changes:app", "Show what the commits of a branch changed."),
     "commit": Command("omnigraph.cli.commit:app", "Look at the history of a graph."),
+    "diff": Command("omnigraph.cli.diff:app", "Show what differs between two moments of a graph."),
     "doctor": Command("omnigraph.cli.doctor:app", "Look for what is out of order in a graph."),
+    "explain": Command("omnigraph.cli.explain:app", "Show how a query is carried out, with rows and times."),
+    "export": Command("omnigraph.cli.export:app", "Write a graph or some of its types as files."),
     "init": Command("omnigraph.cli.init:app", "Make a graph with a schema at an empty place."),
     "lint": Command("omnigraph.cli.lint:app", "Check a query file against a schema."),
     "load": Command("omnigraph.cli.load:app", "Load NDJSON files in one commit."),
     "mutate": Command("omnigraph.cli.mutate:app", "Insert, update or delete by a query, in one commit."),
+    "optimize": Command("omnigraph.cli.optimize:app", "Keep a graph fast: few fragments, whole indexes."),
+    "query": Command("omnigraph.cli.query:app", "Read by a query, now or in the past."),
     "recover": Command("omnigraph.cli.recover:app", "Finish or undo interrupted writes, or list them."),
     "schema": Command("omnigraph.cli.schema:app", "Plan changes of a schema."),
     "snapshot": Command(

@@ -8,6 +8,7 @@ import typer
 
 from omnigraph import graph
 from omnigraph.cli.addressing import Place, Store, Uri, addressed
+from omnigraph.cli.changes import commit_changes
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
@@ -51,6 +52,9 @@ def show(
     with graph.open(addressed(uri=uri, store=store), read_only=True) as opened:
         found = opened.commits.get(commit_id)
     print_result(commit_json(found), _text(found), as_json=as_json)
+
+
+app.command(name="changes")(commit_changes)
 
 
 def _actor(only: str | None) -> str | None:

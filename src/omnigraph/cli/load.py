@@ -18,7 +18,7 @@ from omnigraph.cli.options import Actor, AsJson
 from omnigraph.cli.output import print_note, print_result, violation_lines
 from omnigraph.engine.write.duplicates import Mode
 from omnigraph.engine.write.files import files_of
-from omnigraph.engine.write.load import VIOLATIONS_TOLD, LoadResult
+from omnigraph.engine.write.load import LoadResult
 
 app = new_app()
 
@@ -40,6 +40,10 @@ def load(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave wrong records out instead of refusing the load.")
     ] = False,
+    rejects: Annotated[
+        Path | None,
+        typer.Option("--rejects", help="Write what is left out, and why, to this file.", metavar="FILE"),
+    ] = None,
     actor: Actor = None,
     yes: Yes = False,
     quiet: Quiet = False,
@@ -58,6 +62,7 @@ def load(
             from_=source,
             actor=actor,
             skip_bad=skip_bad,
+            rejects=rejects,
             progress=progress,
         )
         place = opened.uri
@@ -67,8 +72,7 @@ def load(
     )
     print_result(_json(done, place, branch, source, mode, actor), text, as_json=as_json)
     if done.skipped:
-        told = done.skipped[:VIOLATIONS_TOLD]
-        print_note("\n".join(["left out:", *violation_lines(told, len(done.skipped))]))
+        print_note("\n".join(["left out:", *violation_lines(done.skipped, done.skipped_total)]))
     echo_write("load", place, quiet=quiet)
 
 
@@ -92,6 +96,8 @@ def _json(
         "tables": [{"table_key": key, "rows_loaded": tables[key]} for key in sorted(tables)],
         "total_entities": done.total,
         "skipped": [violation.to_json() for violation in done.skipped],
+        "skipped_total": done.skipped_total,
+        "skipped_counts": dict(sorted(done.skipped_counts.items())),
         "actor_id": actor,
         "commit": None if done.commit is None else commit_json(done.commit),
     }

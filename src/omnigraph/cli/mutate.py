@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,8 +12,18 @@ from omnigraph.cli.commit import commit_json
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import Actor, AsJson
 from omnigraph.cli.output import print_error, print_json, print_result
+from omnigraph.cli.query_options import (
+    Named,
+    Param,
+    Params,
+    ParamsFile,
+    QueryFile,
+    QueryName,
+    QueryText,
+    asked,
+)
 from omnigraph.engine.write.mutate import MutationResult
-from omnigraph.errors import BadRequest, PreconditionFailed
+from omnigraph.errors import PreconditionFailed
 
 LOST = 4
 
@@ -24,21 +32,13 @@ app = new_app()
 
 @app.command()
 def mutate(
-    name: Annotated[
-        str | None, typer.Argument(help="The query, where there are several.", metavar="NAME")
-    ] = None,
-    query: Annotated[
-        Path | None, typer.Option("--query", "-q", help="The query file.", metavar="FILE.gq")
-    ] = None,
-    text: Annotated[
-        str | None, typer.Option("--query-string", "-e", help="The query itself.", metavar="TEXT")
-    ] = None,
-    params: Annotated[
-        str | None, typer.Option("--params", help="The parameters, a JSON object.", metavar="JSON")
-    ] = None,
-    params_file: Annotated[
-        Path | None, typer.Option("--params-file", help="A file with the parameters.", metavar="FILE")
-    ] = None,
+    name: QueryName = None,
+    query: QueryFile = None,
+    text: QueryText = None,
+    named: Named = None,
+    params: Params = None,
+    params_file: ParamsFile = None,
+    param: Param = None,
     branch: Annotated[str, typer.Option("--branch", help="The branch.", metavar="BRANCH")] = "main",
     if_commit: Annotated[
         str | None,
@@ -51,11 +51,17 @@ def mutate(
 ) -> None:
     """Carry out a mutation query in one commit; exits with 4 when the branch has moved past --if-commit."""
     place = addressed(uri=uri, store=store)
-    source = _source(query, text)
-    values = _params(params, params_file)
+    meant = asked(name, named, query, text, params, params_file, param)
     with graph.open(place) as opened:
         try:
-            done = opened.mutate(source, values, branch=branch, actor=actor, name=name, if_commit=if_commit)
+            done = opened.mutate(
+                meant.source,
+                meant.params,
+                branch=branch,
+                actor=actor,
+                name=meant.name,
+                if_commit=if_commit,
+            )
         except PreconditionFailed as lost:
             # A script that asked for a condition wants to read how it ended.
             if as_json:
@@ -77,31 +83,3 @@ def _json(done: MutationResult, branch: str, actor: str | None) -> dict[str, Any
         "actor_id": actor,
         "commit": None if done.commit is None else commit_json(done.commit),
     }
-
-
-def _source(query: Path | None, text: str | None) -> Path | str:
-    if query is not None and text is not None:
-        raise BadRequest("--query and --query-string are mutually exclusive")
-    if query is None and text is None:
-        raise BadRequest("no query given", remedy="name a file with --query, or write one after -e")
-    return query if query is not None else str(text)
-
-
-def _params(text: str | None, file: Path | None) -> dict[str, Any] | None:
-    if text is not None and file is not None:
-        raise BadRequest("--params and --params-file are mutually exclusive")
-    if file is not None:
-        try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as failure:
-            reason = failure.strerror if isinstance(failure, OSError) else "it is not UTF-8"
-            raise BadRequest(f"cannot read '{file}': {reason}", remedy="check the path") from failure
-    if text is None:
-        return None
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as wrong:
-        raise BadRequest(f"params are not JSON: {wrong}") from wrong
-    if not isinstance(found, dict):
-        raise BadRequest("params must be a JSON object")
-    return found

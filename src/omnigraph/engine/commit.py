@@ -21,14 +21,16 @@ from dataclasses import dataclass
 import msgspec
 
 from omnigraph import failpoints
+from omnigraph.engine.coordinator import Loaded
 from omnigraph.engine.forks import fork_table
+from omnigraph.engine.gates import BaseMoved, is_first_touch, pass_gates
 from omnigraph.engine.lineage import Commit
-from omnigraph.engine.manifest import MAIN, Entry
+from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.plan import Append, CommitPlan, Effect, Remove, Replace, Upsert
+from omnigraph.engine.plan import Append, BuildIndexes, CommitPlan, Effect, Rearrange, Remove, Replace, Upsert
 from omnigraph.engine.publish import Changes, ExactHead, Lineage, Publication, publish
+from omnigraph.engine.rearrange import rearrange
 from omnigraph.engine.recovery import sidecar
-from omnigraph.engine.recovery.drift import settle_drift
 from omnigraph.engine.recovery.sidecar import (
     Authority,
     FirstTouch,
@@ -38,18 +40,17 @@ from omnigraph.engine.recovery.sidecar import (
     Sidecar,
     Update,
 )
-from omnigraph.engine.recovery.sweep import recover_branch
-from omnigraph.engine.schema_files import schema_hash
-from omnigraph.engine.upkeep import compact_manifest
+from omnigraph.engine.tidy import tidy_tables
+from omnigraph.engine.upkeep import FRAGMENT_LIMIT, compact_manifest
 from omnigraph.errors import (
     Conflict,
+    InternalError,
     LockLost,
     OmnigraphError,
-    ReadSetChanged,
     RecoveryRequired,
     StorageFailure,
-    TableVersionConflict,
 )
+from omnigraph.storage.indexes import stage_indexes
 from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.lock_table import THIS_PROCESS
 from omnigraph.storage.locks import Held
@@ -69,19 +70,6 @@ from omnigraph.storage.tables import Table
 _PARALLEL_TABLES = 8
 
 _log = logging.getLogger(__name__)
-
-
-class BaseMoved(Exception):
-    """The base of a plan does not hold any more; nothing was done, and the write may be prepared anew.
-
-    `by_recovery` says that it moved only because what a dead writer left had to be dealt with first: no
-    rival was faster, so even a write that read what it replaces begins anew.
-    """
-
-    def __init__(self, conflict: OmnigraphError, *, by_recovery: bool = False) -> None:
-        super().__init__(str(conflict))
-        self.conflict = conflict
-        self.by_recovery = by_recovery
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,35 +96,48 @@ def commit(graph: OpenGraph, plan: CommitPlan, held: Held | None = None) -> Rece
 
 def _through(graph: OpenGraph, plan: CommitPlan, staged: dict[str, Staged], held: Held) -> Receipt:
     try:
-        _pass_gates(graph, plan, held)
+        base = pass_gates(graph, plan, held)
     except LockLost as lost:
         raise BaseMoved(lost) from lost
-    receipt = _Passage(graph, plan, held).run(staged)
-    compact_manifest(graph.coordinator(plan.branch))
+    passage = _Passage(graph, plan, held, base)
+    published = passage.run(staged)
+    receipt = Receipt(published.commit, {key: one.counts for key, one in staged.items()})
+    if held.still_held():
+        _tidy(graph, receipt, passage, published)
     return receipt
+
+
+def _tidy(graph: OpenGraph, receipt: Receipt, passage: _Passage, published: Publication) -> None:
+    """What is done after a write while its lock is held: nothing of it can fail the write."""
+    coordinator = graph.coordinator(passage.plan.branch)
+    written = {key: (one.inserted or 0) + (one.updated or 0) for key, one in receipt.counts.items()}
+    tidy_tables(coordinator, passage.held, passage.landed, written)
+    # The publish itself shows how many fragments there are: in most cases nothing more is asked.
+    if published.loaded.table.fragment_count > FRAGMENT_LIMIT:
+        compact_manifest(coordinator)
 
 
 # --- prepare -------------------------------------------------------------------------------------
 
 
-def _is_first_touch(plan: CommitPlan, entry: Entry) -> bool:
-    """Whether the branch has no fork of the table yet: it then inherits another branch's version."""
-    return plan.branch not in (MAIN, entry.owner)
-
-
 def _stage_owned(graph: OpenGraph, plan: CommitPlan) -> dict[str, Staged]:
     """Stage the changes of all tables the branch owns, side by side; forks have to wait for the lock."""
-    ready = [key for key in plan.effects if not _is_first_touch(plan, plan.base.entries[key])]
+    ready = [key for key, effect in plan.effects.items() if _is_staged_early(plan, key, effect)]
 
     def one(key: str) -> Staged:
         entry = plan.base.entries[key]
         place = graph.root.layout.table(entry.path)
-        return stage(graph.root.tables.open(place, entry.version, branch=entry.owner), plan.effects[key])
+        table = graph.root.tables.open(place, entry.version, branch=entry.owner)
+        return stage(table, plan.effects[key])
 
     if len(ready) < 2:
         return {key: one(key) for key in ready}
     with ThreadPoolExecutor(min(_PARALLEL_TABLES, len(ready))) as pool:
         return dict(zip(ready, pool.map(one, ready), strict=True))
+
+
+def _is_staged_early(plan: CommitPlan, key: str, effect: Effect) -> bool:
+    return not isinstance(effect, Rearrange) and not is_first_touch(plan, plan.base.entries[key])
 
 
 def stage(table: Table, effect: Effect) -> Staged:
@@ -150,55 +151,10 @@ def stage(table: Table, effect: Effect) -> Staged:
             return stage_delete(table, ids)
         case Replace(rows=rows):
             return stage_overwrite(table, rows)
-
-
-# --- gates ---------------------------------------------------------------------------------------
-
-
-def _pass_gates(graph: OpenGraph, plan: CommitPlan, held: Held) -> None:
-    if recover_branch(graph, plan.branch, held):
-        raise _moved_by_recovery(plan, "recovered")
-    _check_base(graph, plan)
-    _check_heads(graph, plan, held)
-
-
-def _moved_by_recovery(plan: CommitPlan, actual: str) -> BaseMoved:
-    changed = ReadSetChanged(f"graph_head:{plan.branch}", expected=plan.base.head, actual=actual)
-    return BaseMoved(changed, by_recovery=True)
-
-
-def _check_base(graph: OpenGraph, plan: CommitPlan) -> None:
-    loaded = graph.coordinator(plan.branch).load()
-    entries = loaded.state.entries()
-    for key in plan.effects:
-        expected, actual = plan.base.entries.get(key), entries.get(key)
-        if expected != actual:
-            raise BaseMoved(
-                TableVersionConflict(
-                    key,
-                    expected=expected.version if expected else None,
-                    actual=actual.version if actual else None,
-                )
-            )
-    head = loaded.state.head.id if loaded.state.head else None
-    if (loaded.identity, head) != (plan.base.identity, plan.base.head):
-        raise BaseMoved(ReadSetChanged(f"graph_head:{plan.branch}", expected=plan.base.head, actual=head))
-    found = schema_hash(graph.root)
-    if found != plan.base.schema_hash:
-        raise BaseMoved(ReadSetChanged("schema", expected=plan.base.schema_hash, actual=found))
-
-
-def _check_heads(graph: OpenGraph, plan: CommitPlan, held: Held) -> None:
-    """A table must stand where the manifest says; what recovery left above that is settled first."""
-    owned = [entry for key in plan.effects if not _is_first_touch(plan, entry := plan.base.entries[key])]
-    try:
-        settled = settle_drift(graph, plan.branch, held, owned)
-    except Conflict:
-        # Under a lease somebody may have overtaken us: then the base moved, and nothing is wrong.
-        _check_base(graph, plan)
-        raise
-    if settled:
-        raise _moved_by_recovery(plan, "settled")
+        case BuildIndexes(indexes=indexes):
+            return stage_indexes(table, indexes)
+        case Rearrange():
+            raise InternalError("a table is rearranged in several steps, none of which can be staged alone")
 
 
 # --- phases --------------------------------------------------------------------------------------
@@ -207,13 +163,18 @@ def _check_heads(graph: OpenGraph, plan: CommitPlan, held: Held) -> None:
 class _Passage:
     """One plan on its way through the phases, with the branch's lock held."""
 
-    def __init__(self, graph: OpenGraph, plan: CommitPlan, held: Held) -> None:
+    def __init__(self, graph: OpenGraph, plan: CommitPlan, held: Held, base: Loaded) -> None:
         self.graph = graph
         self.root = graph.root
         self.plan = plan
         self.held = held
+        self.base = base
+        """The branch as the gates found it."""
+        self.landed: dict[str, Table] = {}
+        """The tables that have moved, as the write left them."""
 
-    def run(self, staged: dict[str, Staged]) -> Receipt:
+    def run(self, staged: dict[str, Staged]) -> Publication:
+        """All phases; `staged` gets what is staged on the way."""
         record = self._armed(staged)
         self._store(record)
         try:
@@ -224,8 +185,7 @@ class _Passage:
         except OmnigraphError as error:
             raise RecoveryRequired(record.operation_id, error.message) from error
         self._remove(record.operation_id)
-        counts = {key: one.counts for key, one in staged.items()}
-        return Receipt(published.commit, counts)
+        return published
 
     def _store(self, record: Sidecar) -> None:
         """Phase A. Nothing has happened yet, so a record whose put failed is taken back."""
@@ -251,7 +211,7 @@ class _Passage:
             branch=None if plan.branch == MAIN else plan.branch,
             actor_id=plan.actor,
             tables=tuple(self._pin(key, staged.get(key)) for key in plan.effects),
-            phase="Armed",
+            phase="Armed" if plan.is_confirmed else None,
             lineage=LineageIntent(graph_commit_id=plan.commit_id, merged_parent_commit_id=plan.merged_parent),
             merge_source_commit_id=plan.merged_parent,
             rollback_commit_id=plan.rollback_id,
@@ -265,16 +225,17 @@ class _Passage:
 
     def _pin(self, key: str, staged: Staged | None) -> Pin:
         entry = self.plan.base.entries[key]
-        touch = None
-        if staged is None:
+        touch, marks = None, () if staged is None else (staged.uuid,)
+        if is_first_touch(self.plan, entry):
             touch = FirstTouch(source_branch=entry.owner, source_version=entry.version)
+            marks = (new_mark(),)
         return Pin(
             table_key=key,
             table_path=self.root.layout.table(entry.path).uri,
             expected_version=entry.version,
             post_commit_pin=entry.version + 1,
             table_branch=None if self.plan.branch == MAIN else self.plan.branch,
-            transaction_uuids=(staged.uuid if staged else new_mark(),),
+            transaction_uuids=marks,
             first_touch=touch,
         )
 
@@ -282,24 +243,43 @@ class _Passage:
 
     def _effects(self, record: Sidecar, staged: dict[str, Staged]) -> Publication:
         """Everything after the record is written; raises `_NoEffect` while nothing has happened yet."""
-        landed: dict[str, Table] = {}
-        forked = False
+        begun = False
         try:
             for pin in record.tables:
                 if pin.first_touch is not None:
                     staged[pin.table_key] = self._fork_and_stage(pin)
-                    forked = True
-            for key in self.plan.effects:
+                    begun = True
+            for key, effect in self.plan.effects.items():
                 self.held.require()
-                landed[key] = commit_staged(staged[key])
+                begun = begun or isinstance(effect, Rearrange)
+                self.landed[key] = self._land(effect, staged.get(key))
                 failpoints.reach(failpoints.MUTATION_POST_TABLE_COMMIT)
         except OmnigraphError as error:
-            if landed or forked or not _left_nothing(error):
+            if self.landed or begun or not _left_nothing(error):
                 raise
             raise _NoEffect(error) from error
-        confirmed = self._confirm(record, landed)
-        failpoints.reach(failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER)
+        if self.plan.kind == "EnsureIndices":
+            failpoints.reach(failpoints.ENSURE_INDICES_POST_EFFECTS_PRE_CONFIRM)
+        confirmed = self._confirm(self._achieved(record))
+        self._reach_the_publish()
         return self._publish(confirmed)
+
+    def _reach_the_publish(self) -> None:
+        match self.plan.kind:
+            case "EnsureIndices":
+                failpoints.reach(failpoints.ENSURE_INDICES_POST_PHASE_B_PRE_MANIFEST_COMMIT)
+            case "Optimize":
+                failpoints.reach(failpoints.OPTIMIZE_POST_PHASE_B_PRE_MANIFEST_COMMIT)
+            case _:
+                failpoints.reach(failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER)
+
+    def _land(self, effect: Effect, staged: Staged | None) -> Table:
+        if isinstance(effect, Rearrange):
+            return rearrange(effect, self.held)
+        if isinstance(effect, BuildIndexes):
+            failpoints.reach(failpoints.ENSURE_INDICES_POST_STAGE_PRE_COMMIT_BTREE)
+        assert staged is not None
+        return commit_staged(staged)
 
     def _fork_and_stage(self, pin: Pin) -> Staged:
         entry = self.plan.base.entries[pin.table_key]
@@ -309,19 +289,25 @@ class _Passage:
         (uuid,) = pin.transaction_uuids
         return stage(table, self.plan.effects[pin.table_key]).marked(uuid)
 
-    def _confirm(self, record: Sidecar, landed: Mapping[str, Table]) -> Sidecar:
-        """The commit point of the record: from here on the write is finished, before it is undone."""
+    def _achieved(self, record: Sidecar) -> Sidecar:
+        """The record with the versions that the tables have reached."""
         updates = tuple(
             Update(
                 table_key=key, table_version=table.version, table_branch=table.branch, row_count=table.count()
             )
-            for key, table in landed.items()
+            for key, table in self.landed.items()
         )
         pins = tuple(
-            msgspec.structs.replace(pin, confirmed_version=landed[pin.table_key].version)
+            msgspec.structs.replace(pin, confirmed_version=self.landed[pin.table_key].version)
             for pin in record.tables
         )
-        confirmed = msgspec.structs.replace(record, phase="EffectsConfirmed", tables=pins, updates=updates)
+        return msgspec.structs.replace(record, tables=pins, updates=updates)
+
+    def _confirm(self, achieved: Sidecar) -> Sidecar:
+        """The commit point of the record: from here on the write is finished, before it is undone."""
+        if not self.plan.is_confirmed:
+            return achieved
+        confirmed = msgspec.structs.replace(achieved, phase="EffectsConfirmed")
         self.held.require()
         failpoints.reach(failpoints.RECOVERY_SIDECAR_CONFIRM)
         sidecar.rewrite(self.root, confirmed)
@@ -338,6 +324,7 @@ class _Passage:
             Lineage(plan.commit_id, plan.actor, plan.merged_parent, rival=plan.rollback_id),
             expected={key: plan.base.entries[key].version for key in plan.effects},
             precondition=ExactHead(plan.base.identity, plan.base.head),
+            base=self.base,
         )
 
     def _remove(self, operation_id: str) -> None:

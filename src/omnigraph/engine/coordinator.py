@@ -46,6 +46,7 @@ class Coordinator:
         self.root = root
         self.branch = branch
         self._known: Loaded | None = None
+        self._current: Loaded | None = None
         self._lock = threading.Lock()
 
     def load(self) -> Loaded:
@@ -73,18 +74,24 @@ class Coordinator:
     def _fresh(self) -> Loaded:
         known = self._known
         # In an older form commits are written apart from the manifest: its version does not tell of them.
-        if known is not None and is_current(known.table):
+        if known is not None and self._has_current_form(known):
             advanced = self._advanced(known)
             if advanced is not None:
                 return advanced
         return self._opened()
 
+    def _has_current_form(self, known: Loaded) -> bool:
+        """Whether a manifest is in the form of this release; asked once for each that is known."""
+        if self._current is not known and is_current(known.table):
+            self._current = known
+        return self._current is known
+
     def _advanced(self, known: Loaded) -> Loaded | None:
         """What is known and the rows since then; None when that is not the branch as it is now."""
         try:
             found = self._with_newer_rows(known)
-        except StorageFailure:
-            if self._identity() == known.identity:
+        except StorageFailure as failure:
+            if self._identity() == known.identity and not _is_gone(failure):
                 raise
             return None
         # Asked last: a branch that is still the same now was the same while it was read.
@@ -103,12 +110,13 @@ class Coordinator:
 
     def _opened(self) -> Loaded:
         """Everything read anew, until the branch was not deleted and made again meanwhile."""
-        for _ in range(_LIVES):
+        for life in range(_LIVES):
             identity = self._identity()
             try:
                 found = self._open(identity)
-            except (BranchNotFound, StorageFailure):
-                if self._identity() == identity:
+            except (BranchNotFound, StorageFailure) as failure:
+                again = _is_gone(failure) and life + 1 < _LIVES
+                if self._identity() == identity and not again:
                     raise
                 continue
             if self._identity() == identity:
@@ -131,6 +139,11 @@ class Coordinator:
             lineage = legacy_lineage(self.root, self.branch)
             records = replace(records, commits=lineage.commits, heads=lineage.heads)
         return Loaded(table, EMPTY.plus(records, table.version), identity)
+
+
+def _is_gone(failure: Exception) -> bool:
+    """Whether what was read is old by now and was collected meanwhile: a reader may sleep for long."""
+    return isinstance(failure, StorageFailure) and failure.kind in (Trouble.RECLAIMED, Trouble.NOT_FOUND)
 
 
 def open_manifest(root: Root, branch: str) -> Table:
@@ -163,8 +176,18 @@ def records_at(root: Root, table: Table, version: int) -> Records:
     Where rows do not remember their creation, the earlier version itself is read.
     """
     if table.has_stable_row_ids:
-        return decode(_rows(table, f"{CREATED_AT} <= {version}"))
+        return _created_until(table, version)
     return all_records(_checked_out(root, table.branch, version))
+
+
+def _created_until(table: Table, version: int) -> Records:
+    where = f"{CREATED_AT} <= {version}"
+    try:
+        return decode(_rows(table, where))
+    except StorageFailure as failure:
+        if not _is_gone(failure):
+            raise
+        return decode(_rows(table.latest(), where))
 
 
 def _checked_out(root: Root, branch: str | None, version: int) -> Table:

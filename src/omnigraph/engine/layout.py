@@ -129,6 +129,11 @@ class Layout:
         """The schema that a commit accepted."""
         return self.past_schemas / f"{commit_id}.pg"
 
+    @property
+    def derived(self) -> Location:
+        """What reads keep to be fast after a restart; it may be deleted at any time."""
+        return self.root / "__derived"
+
     def table(self, path: str) -> Location:
         """A table by its path in the manifest."""
         return self.root / path

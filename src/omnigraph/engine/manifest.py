@@ -278,15 +278,18 @@ def _required(value: int | None, object_id: str, column: str) -> int:
 # --- values to rows ------------------------------------------------------------------------------
 
 
-def encode(records: Records, paths: Mapping[str, str]) -> pa.Table:
-    """Manifest rows for values; `paths` has the place of every table they mention."""
+def encode(records: Records, paths: Mapping[str, str], known: Mapping[str, Commit] | None = None) -> pa.Table:
+    """Manifest rows for values; `paths` has the place of every table they mention.
+
+    `known` are commits that heads may name although their own rows are stored already.
+    """
     rows = [
         *(_table_row(key, path) for key, path in records.locations.items()),
         *(_version_row(one, paths[one.key]) for one in records.versions),
         *(_tombstone_row(key, version) for key, version in records.tombstones.items()),
         *(_commit_row(commit) for commit in records.commits),
     ]
-    parents = {commit.id: commit.parent for commit in records.commits}
+    parents = {commit.id: commit.parent for commit in (*(known or {}).values(), *records.commits)}
     rows += [
         _head_row(branch, commit_id, parents.get(commit_id)) for branch, commit_id in records.heads.items()
     ]

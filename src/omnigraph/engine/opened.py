@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from omnigraph.engine import lineage
 from omnigraph.engine.coordinator import Coordinator, Loaded, open_manifest, records_at
@@ -29,6 +31,9 @@ from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.probe import probe
+from omnigraph.storage.tables import Identity
+
+_KEPT_CATALOGS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,8 @@ class OpenGraph:
         self.root = root
         self.read_only = read_only
         self._coordinators: dict[str, Coordinator] = {}
+        self._snapshots: dict[str, tuple[Loaded, Snapshot]] = {}
+        self._catalogs: OrderedDict[tuple[str, Identity, int], Catalog] = OrderedDict()
         self._lock = threading.Lock()
 
     @classmethod
@@ -97,6 +104,7 @@ class OpenGraph:
         """Drop what is known of a branch."""
         with self._lock:
             self._coordinators.pop(branch, None)
+            self._snapshots.pop(branch, None)
 
     def load(self, branch: str) -> Loaded:
         """A branch as it is now."""
@@ -114,13 +122,19 @@ class OpenGraph:
         """Main, then the others by name."""
         return [MAIN, *sorted(self.root.forks.list(self.root.layout.manifest))]
 
+    @cached_property
+    def origin(self) -> str:
+        """Which graph this is, by its first commit: the place may have held another one before."""
+        commits = self.load(MAIN).state.commits.values()
+        return min(commits, key=lambda commit: commit.order).id if commits else ""
+
     # --- targets ---------------------------------------------------------------------------------
 
     def snapshot(self, target: Target) -> Snapshot:
         """The snapshot a target means."""
         match target:
             case AtBranch(branch=branch):
-                return snapshot_of(branch, self.load(branch).state)
+                return self._newest(branch, self.load(branch))
             case AtVersion(branch=branch, version=version):
                 return self._at_version(branch, version)
             case AtTime(branch=branch, moment=moment):
@@ -128,12 +142,23 @@ class OpenGraph:
             case AtCommit(commit_id=commit_id):
                 return self._at_commit(commit_id)
 
+    def _newest(self, branch: str, loaded: Loaded) -> Snapshot:
+        """The snapshot of a state; the same one until the branch moves."""
+        with self._lock:
+            known = self._snapshots.get(branch)
+        if known is not None and known[0] is loaded:
+            return known[1]
+        made = snapshot_of(branch, loaded.state, loaded.identity)
+        with self._lock:
+            self._snapshots[branch] = (loaded, made)
+        return made
+
     def _at_version(self, branch: str, version: int) -> Snapshot:
         loaded = self.load(branch)
         if not 1 <= version <= loaded.state.version:
             raise VersionNotFound(branch, version)
         if version == loaded.state.version:
-            return snapshot_of(branch, loaded.state)
+            return snapshot_of(branch, loaded.state, loaded.identity)
         try:
             records = records_at(self.root, loaded.table, version)
         except StorageFailure as failure:
@@ -142,7 +167,7 @@ class OpenGraph:
             raise HistoricalVersionReclaimed(self.root.layout.manifest.name, version) from failure
         # Commits that a migration copied in are older than their rows.
         shown = [commit for commit in loaded.state.commits.values() if commit.version <= version]
-        return snapshot_of(branch, EMPTY.plus(replace(records, commits=shown), version))
+        return snapshot_of(branch, EMPTY.plus(replace(records, commits=shown), version), loaded.identity)
 
     def _at_time(self, branch: str, moment: int) -> Snapshot:
         state = self.load(branch).state
@@ -178,7 +203,19 @@ class OpenGraph:
         yield from (branch for branch in self.branch_names() if branch not in tried)
 
     def catalog_at(self, snapshot: Snapshot) -> Catalog:
-        """The schema that held when a snapshot was current."""
+        """The schema that held when a snapshot was current; looked up once, for it never changes."""
+        key = (snapshot.branch, snapshot.life, snapshot.version)
+        with self._lock:
+            found = self._catalogs.get(key)
+        if found is None:
+            found = self._read_catalog(snapshot)
+            with self._lock:
+                self._catalogs[key] = found
+                while len(self._catalogs) > _KEPT_CATALOGS:
+                    self._catalogs.popitem(last=False)
+        return found
+
+    def _read_catalog(self, snapshot: Snapshot) -> Catalog:
         live = self.schema()
         if snapshot.commit is None:
             return live.catalog

@@ -11,7 +11,9 @@ from omnigraph.engine.coordinator import Loaded
 from omnigraph.engine.manifest import Entry
 from omnigraph.engine.recovery.sidecar import WriterKind
 from omnigraph.engine.root import Root
-from omnigraph.storage.tables import Identity
+from omnigraph.storage.indexes import IndexSpec
+from omnigraph.storage.tables import Identity, Table
+from omnigraph.storage.upkeep import Rewritten
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,24 @@ class Replace:
     rows: pa.Table = field(repr=False)
 
 
-Effect = Append | Upsert | Remove | Replace
+@dataclass(frozen=True, slots=True)
+class BuildIndexes:
+    """Indexes over all rows of the table, each in the place of a stored one of its name."""
+
+    indexes: tuple[IndexSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rearrange:
+    """The rows of a table in fewer fragments, then indexes over all of them; they stay the same rows."""
+
+    table: Table
+    rewritten: Rewritten | None
+    """The new files, written beforehand; None when there is nothing to put together."""
+    indexes: tuple[IndexSpec, ...] = ()
+
+
+Effect = Append | Upsert | Remove | Replace | BuildIndexes | Rearrange
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +91,14 @@ class CommitPlan:
     rollback_id: str
     restore_id: str
     merged_parent: str | None = None
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the record tells when all tables have moved: until then such a write is undone.
+
+        Where only the storage of rows changes, every version on the way is as good as the last one.
+        """
+        return self.kind != "Optimize"
 
 
 def base_of(loaded: Loaded, schema_hash: str) -> Base:

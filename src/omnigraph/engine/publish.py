@@ -8,7 +8,7 @@ commits stays linear whatever the number of writers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from omnigraph import failpoints
@@ -78,10 +78,15 @@ def publish(
     *,
     expected: Mapping[str, int] | None = None,
     precondition: ExactHead | None = None,
+    base: Loaded | None = None,
 ) -> Publication:
-    """Make changes visible on a branch, or raise a typed conflict; callers hold the branch lock."""
-    for _ in range(RETRY_BUDGET + 1):
-        loaded = _load(coordinator)
+    """Make changes visible on a branch, or raise a typed conflict; callers hold the branch lock.
+
+    `base` is the branch as it was read under that lock, where the caller has just done so: then nobody asks
+    again whether it moved. If it did all the same, the swap is refused and the next attempt finds out why.
+    """
+    for attempt in range(RETRY_BUDGET + 1):
+        loaded = _load(coordinator, base if attempt == 0 else None)
         if loaded is None:
             continue
         done = _landed(loaded, lineage)
@@ -95,11 +100,69 @@ def publish(
     raise PublishContention(coordinator.branch, RETRY_BUDGET + 1)
 
 
-def _load(coordinator: Coordinator) -> Loaded | None:
-    """The branch as it is now; None when bringing it up to date lost a race."""
+def repin(
+    coordinator: Coordinator, versions: Sequence[TableVersion], *, expected: Mapping[str, int]
+) -> Loaded:
+    """Publish versions that hold the rows of the expected ones, stored otherwise; callers hold the lock.
+
+    No commit tells of it, because nothing happened that a history could show: the head stays the head, and
+    a head that is the same means the same content. Its row is written again all the same, so that this, too,
+    collides with every publish of the branch.
+    """
+    for _ in range(RETRY_BUDGET + 1):
+        loaded = _load(coordinator)
+        if loaded is None:
+            continue
+        if _shows(loaded.state, versions):
+            return loaded
+        _check(loaded, coordinator.branch, Changes(versions=tuple(versions)), expected, None)
+        _check_same_rows(loaded.state, versions)
+        done = _attempt_repin(coordinator, loaded, versions)
+        if done is not None:
+            return done
+    raise PublishContention(coordinator.branch, RETRY_BUDGET + 1)
+
+
+def _shows(state: State, versions: Sequence[TableVersion]) -> bool:
+    return all(state.versions.get(one.key) == one for one in versions)
+
+
+def _check_same_rows(state: State, versions: Sequence[TableVersion]) -> None:
+    for one in versions:
+        known = state.versions[one.key]
+        if (known.owner, known.row_count) != (one.owner, one.row_count):
+            raise Conflict(f"version {one.version} of table '{one.key}' does not hold the published rows")
+
+
+def _attempt_repin(
+    coordinator: Coordinator, loaded: Loaded, versions: Sequence[TableVersion]
+) -> Loaded | None:
+    """Try once; None when another publish was faster."""
+    state = loaded.state
+    heads = {coordinator.branch: state.head.id} if state.head else {}
+    records = Records(versions=versions, heads=heads)
+    known = {state.head.id: state.head} if state.head else {}
+    try:
+        table = merge_rows(loaded.table, encode(records, state.locations, known), KEY).table
+    except StorageFailure as failure:
+        if failure.kind == Trouble.CONTENTION:
+            return None
+        landed = coordinator.load()
+        if not _shows(landed.state, versions):
+            raise
+        return landed
+    table.settled(loaded.table)
+    more = records if table.version == state.version + 1 else changed_since(table, state.version)
+    landed = Loaded(table, state.plus(more, table.version), loaded.identity)
+    coordinator.adopt(landed)
+    return landed
+
+
+def _load(coordinator: Coordinator, base: Loaded | None = None) -> Loaded | None:
+    """The branch as it is now, or as it is known; None when bringing it up to date lost a race."""
     try:
         failpoints.reach(failpoints.PUBLISH_LOAD_STATE_RETRYABLE_CONTENTION)
-        loaded = coordinator.load()
+        loaded = base or coordinator.load()
         if is_current(loaded.table):
             return loaded
         migrate_branch(coordinator.root, coordinator.branch, loaded.table)
@@ -239,13 +302,18 @@ def _attempt(
     return Publication(following.commits[commit.id], landed)
 
 
-def _after_failure(coordinator: Coordinator, commit: Commit, failure: StorageFailure) -> Publication:
-    """The write may have landed although its answer was lost: only the manifest can tell."""
+def _after_failure(coordinator: Coordinator, commit: Commit, failure: StorageFailure) -> Publication | None:
+    """The write may have landed although its answer was lost: only the manifest can tell.
+
+    None when it has to be tried again: its base was collected under it.
+    """
     try:
         loaded = coordinator.load()
     except StorageFailure as second:
         raise failure from second
     found = loaded.state.commits.get(commit.id)
     if found is None:
+        if failure.kind == Trouble.RECLAIMED:
+            return None
         raise failure
     return Publication(found, loaded, already_landed=True)

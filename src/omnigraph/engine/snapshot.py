@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.manifest import Entry, State
+from omnigraph.storage.tables import Identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,8 @@ class Snapshot:
     """The newest commit it shows."""
     entries: Mapping[str, Entry]
     """By table key, sorted."""
+    life: Identity = ()
+    """Which life of the branch this is; version numbers repeat when a name is deleted and made again."""
 
     @property
     def id(self) -> str:
@@ -26,6 +29,6 @@ class Snapshot:
         return self.commit.id if self.commit else f"manifest:{self.branch}:v{self.version}"
 
 
-def snapshot_of(branch: str, state: State) -> Snapshot:
+def snapshot_of(branch: str, state: State, life: Identity) -> Snapshot:
     """The snapshot that a manifest state shows."""
-    return Snapshot(branch, state.version, state.head, state.entries())
+    return Snapshot(branch, state.version, state.head, state.entries(), life)

@@ -15,7 +15,7 @@ from omnigraph.storage.tables import Table
 class Delta:
     """The rows that differ between two versions of one table.
 
-    `begin` may be of the branch that `end`'s branch was forked from, at or after the fork. No restore to
+    `begin` may be of the branch that `end`'s branch was forked from, exactly at the fork. No restore to
     an older version may lie between the two. A row rewritten with the values it had counts as updated.
     """
 

@@ -34,14 +34,21 @@ class FolderStore(ObjectStore):
             raise errors.InvalidName(path.name, f"'{at.uri}' is a lock, not an object")
 
     def _get(self, at: Location) -> Stored | None:
+        found = self._read(at)
+        return None if found is None else Stored(found[0], _token(found[0]), found[1])
+
+    def _body(self, at: Location) -> bytes | None:
+        found = self._read(at)  # without the token, which costs more than reading
+        return None if found is None else found[0]
+
+    def _read(self, at: Location) -> tuple[bytes, float] | None:
+        """What a file holds, and when it was written."""
         with guarded("read", at.uri):
             try:
                 with at.path.open("rb") as file:
-                    body = file.read()
-                    modified = os.fstat(file.fileno()).st_mtime
+                    return file.read(), os.fstat(file.fileno()).st_mtime
             except (*_NOT_THERE, IsADirectoryError):
                 return None
-        return Stored(body, _token(body), modified)
 
     def _put(self, at: Location, body: bytes) -> None:
         with guarded("write", at.uri), _staged(at.path, body) as staged:

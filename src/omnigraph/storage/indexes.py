@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from lance import Index, LanceOperation
 
+from omnigraph.storage.search import ANALYSER
 from omnigraph.storage.staging import Staged, unfenced
 from omnigraph.storage.tables import Table
+
+BTREE, INVERTED, IVF_FLAT = "BTREE", "INVERTED", "IVF_FLAT"
+
+_SAME = {"BTree": BTREE, "Inverted": INVERTED}
+"""Lance describes some kinds by other words than it takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexSpec:
-    """One index to be built: BTREE, INVERTED, IVF_PQ, ... on one column."""
+    """One index to be built: BTREE, INVERTED, IVF_FLAT, ... on one column."""
 
     column: str
     type: str
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of an index, built at one time over some fragments."""
+
+    uuid: str
+    fragments: frozenset[int]
+    """Those that the table still has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +47,35 @@ class IndexCoverage:
     segments: int
     covered_fragments: int
     total_fragments: int
+    parts: tuple[Segment, ...] = ()
 
     @property
     def is_complete(self) -> bool:
         """Whether every fragment of the table is in the index."""
         return self.covered_fragments == self.total_fragments
 
+    @property
+    def kind(self) -> str:
+        """The kind as `IndexSpec` names it."""
+        return _SAME.get(self.type, self.type)
+
+    @property
+    def covered(self) -> frozenset[int]:
+        """The fragments of the table that are in the index."""
+        return frozenset().union(*(part.fragments for part in self.parts))
+
+
+def text_index(column: str, name: str) -> IndexSpec:
+    """A full-text index with the one analyser."""
+    return IndexSpec(column, INVERTED, name, ANALYSER)
+
 
 def stage_indexes(table: Table, specs: Sequence[IndexSpec]) -> Staged:
     """These indexes, built over the whole table, in one change; a stored one of the same name is replaced."""
     with table.access.call("stage_indexes", table.uri):
+        every = _fragment_ids(table)
         stored = {found.name: found for found in table.native.describe_indices()}
-        built = [_built(table, spec, spec.name in stored) for spec in specs]
+        built = [_built(table, spec, every, spec.name in stored) for spec in specs]
         replaced = [
             segment for spec in specs if spec.name in stored for segment in _segments(stored[spec.name])
         ]
@@ -51,27 +83,56 @@ def stage_indexes(table: Table, specs: Sequence[IndexSpec]) -> Staged:
         return Staged(table, unfenced(table, operation))
 
 
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """A new segment of a stored index, and the segments it stands for from then on."""
+
+    spec: IndexSpec
+    fragments: frozenset[int]
+    replaced: frozenset[str] = frozenset()
+
+
+def stage_extensions(table: Table, extensions: Sequence[Extension]) -> Staged:
+    """Segments over these fragments, in one change: what it costs follows those fragments.
+
+    Not for text: of two segments of a text index the older one still finds what rows said before they
+    were updated.
+    """
+    with table.access.call("stage_indexes", table.uri):
+        stored = {found.name: found for found in table.native.describe_indices()}
+        built, gone = [], []
+        for one in extensions:
+            found = stored.get(one.spec.name)
+            built.append(_built(table, one.spec, sorted(one.fragments), found is not None))
+            gone += [old for old in _segments(found) if old.uuid in one.replaced] if found else []
+        operation = LanceOperation.CreateIndex(new_indices=built, removed_indices=gone)
+        return Staged(table, unfenced(table, operation))
+
+
 def coverage(table: Table) -> dict[str, IndexCoverage]:
     """Every stored index by name."""
     with table.access.call("describe_indexes", table.uri):
         stored = table.native.describe_indices()
-    present = {int(fragment.fragment_id) for fragment in table.native.get_fragments()}
+    present = frozenset(_fragment_ids(table))
     return {found.name: _described(found, present) for found in stored}
 
 
-def _built(table: Table, spec: IndexSpec, replace: bool) -> Index:
-    fragments = [int(fragment.fragment_id) for fragment in table.native.get_fragments()]
+def _fragment_ids(table: Table) -> list[int]:
+    return [int(fragment.fragment_id) for fragment in table.native.get_fragments()]
+
+
+def _built(table: Table, spec: IndexSpec, fragments: Collection[int], replace: bool) -> Index:
     built = table.native.create_index_uncommitted(
-        spec.column, spec.type, name=spec.name, fragment_ids=fragments, replace=replace, **spec.options
+        spec.column, spec.type, name=spec.name, fragment_ids=list(fragments), replace=replace, **spec.options
     )
     # A text index whose segment was not merged commits and then cannot be queried.
-    return table.native.merge_existing_index_segments([built]) if spec.type == "INVERTED" else built
+    return table.native.merge_existing_index_segments([built]) if spec.type == INVERTED else built
 
 
 def _segments(stored: Any) -> list[Index]:
     return [
         Index(
-            uuid=segment.uuid,
+            uuid=str(segment.uuid),
             name=stored.name,
             fields=stored.fields,
             dataset_version=segment.dataset_version_at_last_update,
@@ -82,13 +143,17 @@ def _segments(stored: Any) -> list[Index]:
     ]
 
 
-def _described(stored: Any, present: set[int]) -> IndexCoverage:
-    covered = {int(fragment) for segment in stored.segments for fragment in segment.fragment_ids}
+def _described(stored: Any, present: frozenset[int]) -> IndexCoverage:
+    parts = tuple(
+        Segment(str(segment.uuid), present & {int(one) for one in segment.fragment_ids})
+        for segment in stored.segments
+    )
     return IndexCoverage(
         name=stored.name,
         columns=tuple(stored.field_names),
         type=stored.index_type,
-        segments=len(stored.segments),
-        covered_fragments=len(covered & present),
+        segments=len(parts),
+        covered_fragments=len(frozenset().union(*(part.fragments for part in parts))),
         total_fragments=len(present),
+        parts=parts,
     )

@@ -6,6 +6,7 @@ import os
 import secrets
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Protocol, TypeVar
 
@@ -39,43 +40,69 @@ EARLIER_OPERATIONS = 8
 
 
 class Gate:
-    """Lets one thread of this process at a time deal with a lock, and knows whether others wait."""
+    """Lets one thread of this process at a time deal with a lock: whoever came first is next.
+
+    The turn is handed to the next thread, never put down in between: a thread that comes just then queues.
+    """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._mutex = threading.Lock()
         self._busy = False
-        self._waiting = 0
+        self._queue: deque[threading.Event] = deque()
 
     def enter(self, timeout: float) -> bool:
         """Wait for the turn of this thread."""
-        with self._changed:
-            self._waiting += 1
-            try:
-                entered = self._changed.wait_for(lambda: not self._busy, max(0.0, timeout))
-            finally:
-                self._waiting -= 1
-            self._busy = self._busy or entered
-            return entered
+        with self._mutex:
+            if not self._busy:
+                self._busy = True
+                return True
+            if timeout <= 0:
+                return False
+            turn = threading.Event()
+            self._queue.append(turn)
+        try:
+            turn.wait(timeout)
+        except BaseException:
+            if not self._gave_up(turn):
+                self.leave()
+            raise
+        return not self._gave_up(turn)
 
     def leave(self) -> None:
         """Let the next thread in."""
-        with self._changed:
-            self._busy = False
-            self._changed.notify()
+        with self._mutex:
+            self._hand_over()
 
     def leave_to_waiter(self) -> bool:
         """Let a waiting thread in; False, and nothing changes, when none waits."""
-        with self._changed:
-            if not self._waiting:
-                return False
-            self._busy = False
-            self._changed.notify()
-            return True
+        with self._mutex:
+            return bool(self._queue) and self._hand_over()
 
     def idle(self) -> bool:
-        """True when no thread is in and none waits."""
-        with self._changed:
-            return not self._busy and not self._waiting
+        """True when no thread is in, and so none waits."""
+        with self._mutex:
+            return not self._busy
+
+    def waiting(self) -> int:
+        """How many threads wait for their turn."""
+        with self._mutex:
+            return len(self._queue)
+
+    def _hand_over(self) -> bool:
+        """Give the turn to whoever waits longest; False when nobody does."""
+        if self._queue:
+            self._queue.popleft().set()
+            return True
+        self._busy = False
+        return False
+
+    def _gave_up(self, turn: threading.Event) -> bool:
+        """Whether a thread left the queue before its turn came."""
+        with self._mutex:
+            if turn.is_set():
+                return False
+            self._queue.remove(turn)
+            return True
 
 
 class Slot(Protocol):

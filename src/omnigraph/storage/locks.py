@@ -20,7 +20,7 @@ from omnigraph.storage.lease import LeaseLock, decode
 from omnigraph.storage.location import Location
 from omnigraph.storage.lock_table import THIS_PROCESS, Gate, Holder, LockTable
 from omnigraph.storage.objects import ObjectStore
-from omnigraph.storage.record_lock import RecordLock, last_holder
+from omnigraph.storage.record_lock import RecordLock, gate_of, last_holder
 
 LEASE_SUFFIX = ".json"
 DEFAULT_TTL = 30.0
@@ -146,6 +146,16 @@ class BranchLocks:
             return self.hold(branches, operation_id=operation_id, wait=0.0)
         except errors.WriterBusy:
             return None
+
+    def taken_here(self, branch: str) -> bool:
+        """Whether a thread of this process has the lock, or waits for it, at this moment; asks no store."""
+        at = self._address(branch)
+        if at.is_local:
+            gate = gate_of(at.path, self._table)
+        else:
+            slot = self._table.known((self._store.scope, at.uri))
+            gate = None if slot is None else slot.gate
+        return gate is not None and not gate.idle()
 
     def last_holder(self, branch: str) -> Holder | None:
         """Who took this lock last, whether or not it is held now."""

@@ -108,16 +108,26 @@ class ObjectStore(ABC):
     def read_text(self, at: Location) -> str:
         """The text of an object; raises a `StorageFailure` of kind NotFound when there is none."""
         self._begin("read_text", at)
-        found = self._get(at)
-        if found is None:
+        body = self._body(at)
+        if body is None:
             raise not_found(at.uri)
-        return _decode(found.body, at)
+        return _decode(body, at)
 
     def read_text_if_exists(self, at: Location) -> str | None:
         """The text of an object, or None when it is proven absent; one request."""
         self._begin("read_text_if_exists", at)
-        found = self._get(at)
-        return None if found is None else _decode(found.body, at)
+        body = self._body(at)
+        return None if body is None else _decode(body, at)
+
+    def read_bytes_if_exists(self, at: Location) -> bytes | None:
+        """The content of an object, or None when it is proven absent; one request."""
+        self._begin("read_bytes_if_exists", at)
+        return self._body(at)
+
+    def write_bytes(self, at: Location, body: bytes) -> None:
+        """Write or replace an object; a reader sees the old or the new content, never a part."""
+        self._begin("write_bytes", at)
+        self._put(at, body)
 
     def read_text_versioned(self, at: Location) -> Versioned | None:
         """Text and token of an object, or None when it is proven absent; one request."""
@@ -187,6 +197,11 @@ class ObjectStore(ABC):
     def _check(self, at: Location) -> None:
         if is_residue(at.name):
             raise errors.InvalidName(at.name, f"'{at.uri}' has the form of a temporary name (`#` and digits)")
+
+    def _body(self, at: Location) -> bytes | None:
+        """What an object holds, where nobody asks for its token."""
+        found = self._get(at)
+        return None if found is None else found.body
 
     @abstractmethod
     def _get(self, at: Location) -> Stored | None: ...

@@ -136,6 +136,17 @@ class RecordLock:
             return _parse(os.pread(self._slot.descriptor, _MAX_CONTENT, 0))
 
 
+def gate_of(path: Path, table: LockTable) -> Gate | None:
+    """The gate of a lock file, if this process uses the file at this moment."""
+    with guarded("look at the lock file", str(path)):
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            return None
+    slot = table.known((found.st_dev, found.st_ino))
+    return None if slot is None else slot.gate
+
+
 def last_holder(path: Path, table: LockTable) -> Holder | None:
     """Who took the lock last, whether or not it is held now."""
     with guarded("read the lock file", str(path)), table.mutex:

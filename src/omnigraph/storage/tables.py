@@ -7,12 +7,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Final
 
 import lance
+import numpy as np
 import pyarrow as pa
 from lance import LanceDataset
 from lance.fragment import write_fragments
+from numpy.typing import NDArray
 
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.durability import Sync, settle
@@ -71,6 +74,12 @@ class Table:
     def fragment_count(self) -> int:
         """How many pieces the rows are stored in; write cost follows it."""
         return len(self.native.get_fragments())
+
+    @property
+    def signature(self) -> str:
+        """Tells apart tables of one name and version that were made at different times."""
+        names = (file.path for fragment in self.native.get_fragments() for file in fragment.data_files())
+        return sha256("\n".join(names).encode()).hexdigest()
 
     @property
     def has_stable_row_ids(self) -> bool:
@@ -143,6 +152,11 @@ class Table:
             # Private in Lance's Python package, so a test pins it; a filter on `_rowid` costs far more.
             return self.native._take_rows(row_ids, columns=wanted)  # noqa: SLF001
 
+    def take_offsets(self, offsets: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
+        """The rows at these places of the table's own order, which is the order a scan has."""
+        with self.access.call("take", self.uri):
+            return self.native.take(pa.array(offsets), columns=list(columns))
+
     def count(self, where: str | None = None) -> int:
         """How many rows satisfy `where`; without it, the answer is in memory already."""
         with self.access.call("count", self.uri):
@@ -156,8 +170,11 @@ class Table:
     def latest(self) -> Table:
         """This branch of the table at its newest version; itself when nothing moved."""
         with self.access.call("probe", self.uri):
+            # Asking alone is several times faster than opening the answer, and mostly nothing moved.
+            if self.native.latest_version == self.version:
+                return self
             moved = newest(self.native)
-        return self if moved.version == self.version else self.moved(moved)
+        return self.moved(moved)
 
     def versions(self) -> tuple[int, ...]:
         """Every version of this branch that is still stored, oldest first."""

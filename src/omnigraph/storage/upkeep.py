@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lance import LanceOperation
 from lance.optimize import Compaction, CompactionOptions
 
+from omnigraph.storage.staging import Staged, unfenced
 from omnigraph.storage.tables import Table, newest
 from omnigraph.storage.whole import require_whole
 
 TARGET_ROWS = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A piece of a table."""
+
+    id: int
+    rows: int
+    bytes: int
+    """What its files take, those of deleted rows included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +38,11 @@ class CompactionPlan:
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
         return not self.tasks
+
+    @property
+    def fragments(self) -> frozenset[int]:
+        """The fragments that would be replaced."""
+        return frozenset(int(one.id) for task in self.tasks for one in task.fragments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +71,25 @@ class Collected:
     files: int
 
 
-def plan_compaction(table: Table, *, target_rows: int = TARGET_ROWS) -> CompactionPlan:
-    """What a compaction would do; reads and writes nothing but the table's description."""
+def fragments(table: Table) -> tuple[Fragment, ...]:
+    """The pieces of a table in their order; nothing is read for it."""
+    return tuple(_fragment(found.metadata) for found in table.native.get_fragments())
+
+
+def _fragment(stored: Any) -> Fragment:
+    return Fragment(stored.id, stored.num_rows, sum(file.file_size_bytes or 0 for file in stored.files))
+
+
+def plan_compaction(
+    table: Table, *, target_rows: int = TARGET_ROWS, only: Collection[int] | None = None
+) -> CompactionPlan:
+    """What a compaction would do, of these fragments or of all; reads nothing but the table's description.
+
+    Only neighbours are put together, and only those that the same indexes cover.
+    """
     with table.access.call("plan_compaction", table.uri):
-        plan = Compaction.plan(table.native, _choices(target_rows))
+        left_out = [] if only is None else [one.id for one in fragments(table) if one.id not in only]
+        plan = Compaction.plan(table.native, _choices(target_rows, left_out))
         return CompactionPlan(table, tuple(plan.tasks))
 
 
@@ -95,11 +127,22 @@ def compact(table: Table, *, target_rows: int = TARGET_ROWS) -> Compacted:
     return commit_compaction(rewrite(plan))
 
 
+def stage_barrier(table: Table) -> Staged:
+    """A change of nothing at all that no change of rows passes, neither one prepared before it nor it one.
+
+    Lance looks for conflicts in the versions since the one a change was prepared on, as far as these are
+    stored. Of two swaps of a row the later one goes unnoticed, and both rows stay, once the versions between
+    them are collected; unless it meets a barrier.
+    """
+    return Staged(table, unfenced(table, LanceOperation.Project(table.native.lance_schema)))
+
+
 def collect_versions(table: Table, versions: Sequence[int]) -> Collected:
-    """Remove exactly these versions and the files only they need.
+    """Remove exactly these versions and the files only they need; it reads every version that is stored.
 
     The newest version and what a fork stands on stay. Files no version names yet stay too: they may
-    belong to a change that is staged and not committed.
+    belong to a change that is staged and not committed. Whoever still may write on one of these versions
+    has to be kept out first, see `stage_barrier`.
     """
     if not versions:
         return Collected(0, 0, 0)
@@ -111,5 +154,7 @@ def collect_versions(table: Table, versions: Sequence[int]) -> Collected:
     return Collected(done.old_versions, done.bytes_removed, files + done.transaction_files_removed)
 
 
-def _choices(target_rows: int) -> CompactionOptions:
-    return CompactionOptions(target_rows_per_fragment=target_rows)
+def _choices(target_rows: int, left_out: Sequence[int]) -> CompactionOptions:
+    return CompactionOptions(
+        target_rows_per_fragment=target_rows, excluded_fragment_ids=list(left_out) or None
+    )

@@ -5,19 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import replace
 
-from omnigraph.engine.layout import Layout
 from omnigraph.engine.root import Root
 from omnigraph.errors import StorageFailure
+from omnigraph.storage.bucket import BucketStore
 from omnigraph.storage.failures import FailureKind
 from omnigraph.storage.folder import FolderStore
 from omnigraph.storage.forks import Forks
 from omnigraph.storage.location import Location
-from omnigraph.storage.locks import BranchLocks
-from omnigraph.storage.objects import Stored
+from omnigraph.storage.objects import ObjectStore, Stored
 from omnigraph.storage.session import Access
 from omnigraph.storage.tables import Tables
+from tests.engine.crash.places import locks_of
 
 
 class Fault:
@@ -54,13 +54,15 @@ class Fault:
             raise StorageFailure(f"injected: {op} of '{uri}'", kind=FailureKind.TRANSIENT, uri=uri)
 
 
-def faulty_root(at: Path, fault: Fault) -> Root:
-    """The root of a graph behind such storage."""
-    location = Location.parse(at)
-    objects = _FaultyFolder(fault)
+def faulty_root(root: Root, fault: Fault) -> Root:
+    """The same root behind such storage."""
+    at = root.layout.root
+    objects: ObjectStore = _FaultyFolder(fault) if at.is_local else _FaultyBucket.connect(at, fault)
     tables = Tables(fault)
     tables.access = _FaultyAccess(fault)
-    return Root(Layout(location), objects, tables, Forks(tables, objects), BranchLocks(objects, location))
+    return replace(
+        root, objects=objects, tables=tables, forks=Forks(tables, objects), locks=locks_of(objects, at)
+    )
 
 
 class _FaultyAccess(Access):
@@ -80,41 +82,54 @@ class _FaultyAccess(Access):
             self._fault.answered(operation, uri)
 
 
-class _FaultyFolder(FolderStore):
-    """Control objects in a folder whose answers may be lost."""
+class _Answering(ObjectStore):
+    """Control objects whose answers may be lost."""
 
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault)
-        self._fault = fault
+    def _answered(self, op: str, at: Location) -> None:
+        assert isinstance(self.observe, Fault)
+        self.observe.answered(op, at.uri)
 
     def _get(self, at: Location) -> Stored | None:
         found = super()._get(at)
-        self._fault.answered("get", at.uri)
+        self._answered("get", at)
         return found
 
     def _exists(self, at: Location) -> bool:
         found = super()._exists(at)
-        self._fault.answered("exists", at.uri)
+        self._answered("exists", at)
         return found
 
     def _names(self, at: Location) -> list[str]:
         found = super()._names(at)
-        self._fault.answered("list", at.uri)
+        self._answered("list", at)
         return found
 
     def _put(self, at: Location, body: bytes) -> None:
         super()._put(at, body)
-        self._fault.answered("put", at.uri)
+        self._answered("put", at)
 
     def _create(self, at: Location, body: bytes) -> str | None:
         created = super()._create(at, body)
-        self._fault.answered("create", at.uri)
+        self._answered("create", at)
         return created
+
+    def _swap(self, at: Location, body: bytes, token: str) -> str | None:
+        swapped = super()._swap(at, body, token)
+        self._answered("swap", at)
+        return swapped
 
     def _delete(self, at: Location) -> None:
         super()._delete(at)
-        self._fault.answered("delete", at.uri)
+        self._answered("delete", at)
 
     def _delete_prefix(self, at: Location) -> None:
         super()._delete_prefix(at)
-        self._fault.answered("delete_prefix", at.uri)
+        self._answered("delete_prefix", at)
+
+
+class _FaultyFolder(_Answering, FolderStore):
+    """In a folder."""
+
+
+class _FaultyBucket(_Answering, BucketStore):
+    """In a bucket."""

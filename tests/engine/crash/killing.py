@@ -1,10 +1,15 @@
-"""A process that ends children in the middle of a write: `python -m tests.engine.crash.killing`.
+"""A process that disturbs children in the middle of a write: `python -m tests.engine.crash.killing`.
 
 It imports everything and uses none of it, so that a fork of it is as good as a new process and costs a
-fraction of one. For each line `WRITE MOMENT FOLDER` it forks a child which opens the graph in the folder and
-runs the write. A moment is the number of a storage call, before which the child kills itself, or `@` and
-microseconds after which the kernel ends it wherever it is. The answer is one line: `killed`, `done` when the
-write was over before, or what went wrong.
+fraction of one. For each line `WRITE MOMENT URI` it forks a child which opens the graph at the URI and runs
+the write. A moment is one of
+
+    12      the number of a storage call, before which the child kills itself
+    @1500   microseconds after which the kernel ends it wherever it is
+    =12     the number of a storage call, before which it stands still; an empty line lets it go on
+
+The answer is one line: `killed`, `held`, `done` when the write was over, the code of the error it was
+refused with, or what went wrong.
 """
 
 from __future__ import annotations
@@ -12,65 +17,95 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import traceback
 import warnings
-from pathlib import Path
 
 from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
+from omnigraph.errors import OmnigraphError
 from omnigraph.storage.location import Location
+from tests.engine.crash.places import root_at
 from tests.engine.crash.writes import WRITES
 
 
-class Killer:
-    """An observer that kills its own process before a call; it counts once it is armed."""
+class Disturber:
+    """An observer that sends its own process a signal before a call; it counts once it is armed."""
 
-    def __init__(self, number: int | None) -> None:
+    def __init__(self, number: int | None, what: signal.Signals) -> None:
         self._left = number
+        self._what = what
+        self._lock = threading.Lock()
         self.armed = False
 
     def __call__(self, op: str, uri: str, /) -> None:
         if not self.armed or self._left is None:
             return
-        if self._left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        self._left -= 1
+        with self._lock:
+            self._left -= 1
+            if self._left == -1:
+                os.kill(os.getpid(), self._what)
 
 
-def run_and_die(write: str, moment: str, folder: Path) -> None:
-    """Open the graph and run the write, up to its moment."""
-    timed = moment.startswith("@")
-    killer = Killer(None if timed else int(moment))
-    graph = OpenGraph.open(Root.at(Location.parse(folder), killer))
-    killer.armed = True
-    if timed:
+def run_disturbed(write: str, moment: str, uri: str) -> str:
+    """Open the graph and run the write, up to its moment; how it ended, if it did."""
+    held = moment.startswith("=")
+    number = None if moment.startswith("@") else int(moment.lstrip("="))
+    disturber = Disturber(number, signal.SIGSTOP if held else signal.SIGKILL)
+    graph = OpenGraph.open(root_at(Location.parse(uri), disturber))
+    disturber.armed = True
+    if number is None:
         # Nobody handles the signal: the kernel ends all threads at once, inside whatever they do.
         signal.setitimer(signal.ITIMER_REAL, int(moment[1:]) / 1e6)
-    WRITES[write].run(graph)
+    try:
+        WRITES[write].run(graph)
+    except OmnigraphError as error:
+        if not held:
+            raise
+        return error.code
+    return "done"
 
 
-def answer(line: str) -> str:
-    """What became of one child."""
-    write, moment, folder = line.split(maxsplit=2)
-    child = os.fork()
-    if child == 0:
-        try:
-            run_and_die(write, moment, Path(folder))
-        except BaseException:  # noqa: BLE001 - the status is the only way to tell
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGKILL, signal.SIGALRM):
-        return "killed"
-    return "done" if status == 0 else f"failed with status {status}"
+class Child:
+    """One disturbed write."""
+
+    def __init__(self, write: str, moment: str, uri: str) -> None:
+        self._reader, writer = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                os.write(writer, run_disturbed(write, moment, uri).encode())
+            except BaseException:  # noqa: BLE001 - the status is the only way to tell
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        os.close(writer)
+
+    def fate(self) -> str:
+        """What became of it."""
+        _, status = os.waitpid(self._pid, os.WUNTRACED)
+        if os.WIFSTOPPED(status):
+            return "held"
+        with os.fdopen(self._reader) as said:
+            if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGKILL, signal.SIGALRM):
+                return "killed"
+            return said.read() if status == 0 else f"failed with status {status}"
+
+    def goes_on(self) -> str:
+        """Let it go on from where it stands; what became of it then."""
+        os.kill(self._pid, signal.SIGCONT)
+        return self.fate()
 
 
 def main() -> None:
     # Lance warns of every fork; here none of its threads runs yet.
     warnings.filterwarnings("ignore", message="lance is not fork-safe")
     for line in sys.stdin:
-        print(answer(line.strip()), flush=True)
+        child = Child(*line.strip().split(maxsplit=2))
+        fate = child.fate()
+        print(fate, flush=True)
+        if fate == "held":
+            sys.stdin.readline()
+            print(child.goes_on(), flush=True)
 
 
 if __name__ == "__main__":

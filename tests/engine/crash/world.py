@@ -21,6 +21,7 @@ from omnigraph.engine.write.mutate import MutationResult, mutate
 from omnigraph.engine.write.transaction import Author
 from omnigraph.lang.query.compile import CompiledMutation, compile_query
 from omnigraph.storage.location import Location
+from tests.engine.crash.places import root_at
 
 SCHEMA = """
 node Person { name: String @key  age: I32? }
@@ -56,9 +57,9 @@ def make_graph(at: Path | Location) -> OpenGraph:
     return graph
 
 
-def reached(at: Path) -> OpenGraph:
+def reached(at: Path | Location) -> OpenGraph:
     """The graph at a place as a newcomer holds it who has not dealt with anything yet."""
-    return OpenGraph.open(Root.at(Location.parse(at)))
+    return OpenGraph.open(root_at(at if isinstance(at, Location) else Location.parse(at)))
 
 
 def load_rows(

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -13,10 +9,9 @@ import pytest
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.root import Root
 from omnigraph.storage.location import Location
-from tests.engine.processes.conftest import PROJECT, Start
-from tests.engine.processes.lossy_locks import COUNT
+from tests.engine.processes.conftest import Start
 from tests.engine.processes.people import BOTH, TORTURE, commits, people, recoveries, require_sound, teams
-from tests.storage.conftest import use_s3
+from tests.storage.conftest import ask_s3, s3_server, use_s3
 
 pytestmark = pytest.mark.crash
 
@@ -78,17 +73,8 @@ def test_no_wall_clock_decides_anything(people_graph: Location, writer: Start, w
 @pytest.fixture
 def lossy_root(monkeypatch: pytest.MonkeyPatch) -> Iterator[Location]:
     """A prefix in a bucket of a server that loses its first answer to every put of a lease."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.engine.processes.lossy_locks"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=PROJECT,
-        text=True,
-    ) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        yield use_s3(f"http://127.0.0.1:{server.stdout.readline().strip()}", monkeypatch)
-        server.stdin.close()
+    with s3_server(lose=r"/__locks/.*\.json$") as endpoint:
+        yield use_s3(endpoint, monkeypatch)
 
 
 @pytest.fixture
@@ -116,5 +102,5 @@ def test_a_lease_whose_put_was_never_answered_is_recognised_by_its_holder(
     assert teams(people_graph) == {"base": 0, "ops": 3}
     assert commits(people_graph)[1:] == [first, second, third]
     require_sound(people_graph)
-    with urllib.request.urlopen(os.environ["AWS_ENDPOINT_URL"] + COUNT) as answer:
-        assert int(answer.read()) >= 8, "each of the writes took and gave back the lease without an answer"
+    lost = ask_s3("answers_lost")
+    assert lost >= 8, "each of the writes took and gave back the lease without an answer"

@@ -119,7 +119,9 @@ def test_overtaken_on_other_tables_the_writer_leaves_a_record_that_is_undone(
 
 
 @in_a_bucket
-@pytest.mark.parametrize("place", ["^open nodes/", "^probe nodes/"], ids=["before", "after"])
+@pytest.mark.parametrize(
+    "place", ["^read_text_if_exists __schema_state", "^probe nodes/"], ids=["before", "after"]
+)
 def test_a_writer_that_finds_its_lease_expired_before_any_effect_prepares_anew(
     people_graph: Location, writer: Start, place: str
 ) -> None:

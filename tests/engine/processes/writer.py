@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 from omnigraph import failpoints
 from omnigraph.engine.branches import create_branch, delete_branch
 from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.optimize import optimize
 from omnigraph.engine.publish import Changes, Lineage, publish
 from omnigraph.engine.recovery.sweep import sweep
 from omnigraph.engine.root import Root
@@ -168,6 +169,14 @@ class Writer:
 
     def mutations(self, texts: list[str], branch: str = "main") -> Answer:
         return {"answers": [self.answer({"do": "mutate", "text": text, "branch": branch}) for text in texts]}
+
+    def optimize(self, times: int, branch: str = "main") -> Answer:
+        """Upkeep, again and again."""
+        return {"answers": [self.answer({"do": "optimize_once", "branch": branch}) for _ in range(times)]}
+
+    def optimize_once(self, branch: str) -> Answer:
+        done = optimize(self.graph, Author(branch))
+        return {"commit": done.commit.id if done.commit else None}
 
     def sweep(self) -> Answer:
         """What opening a graph for writing does about interrupted writes."""

@@ -40,7 +40,7 @@ def load(
     rows = loaded(lines(*records), schema, size=64)
     found = check_load(rows, Mode(mode), stored.targets, stored, skip_bad=skip_bad)
     origins = {key: part.origins for key, part in rows.items()}
-    told = violations_of(found.faults, origins, 100) if found.faults else ()
+    told = tuple(violations_of(found.faults, origins))
     return found, [(wrong.line, wrong.reason) for wrong in told]
 
 
@@ -184,7 +184,7 @@ def test_long_values_are_cut_in_messages_and_whole_in_the_entity() -> None:
     long = "é" * 61
     rows = loaded(lines(edge("Mentors", long, "ada", id=long)))
     checked = check_load(rows, Mode.APPEND, STORED.targets, STORED)
-    (told,) = violations_of(checked.faults, {key: part.origins for key, part in rows.items()}, 10)
+    (told,) = violations_of(checked.faults, {key: part.origins for key, part in rows.items()})
     assert told.reason == f"src '{'é' * 60}…' not found in Person"
     assert told.entity == f"edge:Mentors '{long}'"
     assert shorten(long) == f"{'é' * 60}…"

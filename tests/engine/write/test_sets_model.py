@@ -197,7 +197,7 @@ def test_a_load_is_checked_as_the_rules_say(before: Graph, rows: list[tuple[Any,
     told, after = Model(before, mode, list(enumerate(rows, 1))).run()
     news = _new_ids(load)
     origins = {key: part.origins for key, part in load.items()}
-    violations = violations_of(found.faults, origins, 1000) if found.faults else ()
+    violations = tuple(violations_of(found.faults, origins))
     assert _named([(wrong.line, wrong.reason) for wrong in violations], news) == _named(told, {})
     if not told:
         assert _written(before, found, news) == after

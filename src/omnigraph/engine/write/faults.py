@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -70,16 +71,16 @@ def error_of(faults: Faults) -> BadRequest | KeyConflict:
     )
 
 
-def violations_of(
-    found: Sequence[Faults], origins: Mapping[str, Origins], limit: int
-) -> tuple[Violation, ...]:
-    """The first of all faults in input order, each with its place; those about stored rows come last."""
+def violations_of(found: Sequence[Faults], origins: Mapping[str, Origins]) -> Iterator[Violation]:
+    """All faults in input order, each with its place; those about stored rows come last."""
+    if not found:
+        return
     rows = np.concatenate([faults.rows for faults in found])
     group = np.repeat(np.arange(len(found)), [len(faults) for faults in found])
     within = np.concatenate([np.arange(len(faults)) for faults in found])
     file, line = _places(found, origins)
-    order = np.lexsort((within, group, line, file, rows == NO_ROW))[:limit]
-    return tuple(_violation(found[group[it]], int(within[it]), origins) for it in order)
+    for it in np.lexsort((within, group, line, file, rows == NO_ROW)):
+        yield _violation(found[group[it]], int(within[it]), origins)
 
 
 def rejection(
@@ -88,7 +89,7 @@ def rejection(
     """A load that cannot be: a conflict when the first fault is a stored id, else a list of violations."""
     first = min(found, key=lambda faults: _rank(faults, origins))
     total = sum(map(len, found))
-    violations = violations_of(found, origins, limit)
+    violations = tuple(islice(violations_of(found, origins), limit))
     if first.rule == "key_conflict":
         target, entity = first.target, first.ids[0].as_py()
         return KeyConflict(target.kind, target.name, entity, violations=violations, total=total)

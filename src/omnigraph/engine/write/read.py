@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -53,6 +53,11 @@ class SplitRows:
     violations: tuple[Violation, ...]
     """Everything wrong with single rows, in input order."""
     lines: int
+
+    def without_violations(self) -> SplitRows:
+        """Only the rows that are fine: a load does not keep more of the others than it tells."""
+        shaped = tuple(replace(one, violations=()) for one in self.shaped)
+        return replace(self, shaped=shaped, violations=())
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from omnigraph.engine.commit import BaseMoved, Receipt, commit
+from omnigraph.engine.commit import Receipt, commit
+from omnigraph.engine.gates import BaseMoved
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.plan import Base, CommitPlan, Effect, base_of, new_plan
 from omnigraph.engine.recovery.sidecar import WriterKind
@@ -23,7 +24,7 @@ from omnigraph.storage.tables import Table
 
 ATTEMPTS = 32
 UNLOCKED_ATTEMPTS = 1
-"""Preparing needs no lock and so keeps nobody waiting; a write that keeps losing takes it first."""
+"""Preparing needs no lock and so keeps nobody waiting; a write that lost once takes it first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +69,15 @@ class Prepared:
 def write(graph: OpenGraph, author: Author, prepare: Callable[[Transaction], Prepared]) -> Receipt | None:
     """Prepare and commit a write, again where that is allowed; None when there was nothing to do."""
     for attempt in range(ATTEMPTS):
-        heal(graph)
         operation_id = graph.root.new_id()
         try:
-            if attempt < UNLOCKED_ATTEMPTS:
+            if attempt < UNLOCKED_ATTEMPTS and not graph.root.locks.taken_here(author.branch):
+                heal(graph)
                 return _attempt(graph, author, prepare, operation_id)
-            # Others keep being faster: prepare with the branch's lock in hand, so that nobody can be.
+            # Somebody is faster, or is about to be, and what is prepared beside him would be in vain:
+            # queue, and prepare with the branch's lock in hand, so that nobody can be.
             with graph.root.locks.hold([author.branch], operation_id=operation_id) as held:
+                heal(graph)
                 return _attempt(graph, author, prepare, operation_id, held)
         except BaseMoved:
             continue
@@ -97,7 +100,7 @@ def _attempt(
     except BaseMoved as moved:
         if author.if_commit is not None:
             _check_condition(begin(graph, author).base, author)
-        if prepared.strict and not moved.by_recovery:
+        if prepared.strict and moved.by_rival:
             raise moved.conflict from moved
         raise
 

@@ -111,6 +111,13 @@ def typed_for(name: str, target: Type, value: ParamRef | Instant, at: Span) -> T
 
 def match_value(scope: Scope, name: str, target: Type, value: ast.Value) -> Term:
     """The value of a property match `{ name: value }`; a scalar against a list means membership."""
+    found = _match_value(scope, name, target, value)
+    if target.scalar is Scalar.VECTOR:
+        fault("T3", f"list equality is not supported for property `{name}`; rank by `nearest`", value.at)
+    return found
+
+
+def _match_value(scope: Scope, name: str, target: Type, value: ast.Value) -> Term:
     match value:
         case ast.Null():
             fault("T3", "null never matches; use `is null`", value.at)

@@ -126,10 +126,11 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A result column."""
+    """A result column; without an alias its name is made from the term."""
 
     name: str
     term: Term
+    aliased: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ tests each filter as early as its variables allow. Only `optional` cuts the list
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from omnigraph.errors import QueryError
@@ -127,7 +127,7 @@ class _Block:
 
     def _conjunction(self, steps: tuple[Step, ...]) -> None:
         self._tests = [step.test for step in steps if isinstance(step, Where)]
-        pending = _Pattern(steps)
+        pending = _Pattern(steps, self._bound)
         self._retest_bound(pending)
         while pending:
             self._rows = self._component(pending)
@@ -157,7 +157,8 @@ class _Block:
             return self._walk(self._rows, traversal, pending, self._bound)
         reached: set[str] = set()
         group = self._scan(pending.take_root(), reached)
-        while (traversal := pending.take_reachable(reached)) is not None:
+        # A walk to what is bound beside the group has to wait until both stand in one row.
+        while (traversal := pending.take_reachable(reached, apart_from=self._bound)) is not None:
             group = self._walk(group, traversal, pending, reached)
         self._bound |= reached
         return group if self._rows is None else self._tested(p.Cross(self._rows, group), self._bound)
@@ -168,7 +169,7 @@ class _Block:
         return self._ranked(p.Scan(binding.var, binding.type_name, where), binding.var)
 
     def _walk(self, rows: p.Plan, step: Traverse, pending: _Pattern, reached: set[str]) -> p.Plan:
-        forward = step.left in reached
+        forward = pending.starts_left(step, reached)
         source, target = (step.left, step.right) if forward else (step.right, step.left)
         target_type = step.right_type if forward else step.left_type
         direction = step.direction if forward else _REVERSED[step.direction]
@@ -234,29 +235,34 @@ def _tests_only(step: Step, names: frozenset[str]) -> bool:
 class _Pattern:
     """The bindings and traversals of a clause list that are not planned yet."""
 
-    def __init__(self, steps: tuple[Step, ...]) -> None:
+    def __init__(self, steps: tuple[Step, ...], bound: set[str]) -> None:
         self.bindings: dict[str, Bind] = {}
         self.traversals: list[Traverse] = [step for step in steps if isinstance(step, Traverse)]
         for step in steps:
             if isinstance(step, Bind):
                 known = self.bindings.get(step.var)
                 self.bindings[step.var] = replace(known, tests=known.tests + step.tests) if known else step
+        self._from_right = _starting_right(self.traversals, {*self.bindings, *bound})
 
     def __bool__(self) -> bool:
         return bool(self.bindings or self.traversals)
 
-    def take_reachable(self, reached: set[str]) -> Traverse | None:
-        """The first traversal with a known end."""
+    def take_reachable(self, reached: set[str], apart_from: Collection[str] = ()) -> Traverse | None:
+        """The first traversal that can be walked from a known end."""
         for step in self.traversals:
-            if step.left in reached or (step.right in reached and not self._must_start_left(step)):
+            if step.left in apart_from or step.right in apart_from:
+                continue
+            if self.starts_left(step, reached) or self._starts_right(step, reached):
                 self.traversals.remove(step)
                 return step
         return None
 
-    def _must_start_left(self, step: Traverse) -> bool:
-        """Between two bound ends a walk starts at the left one, which shows from the second hop on:
-        a self-loop on the way counts at the hop it is met."""
-        return step.minimum > 1 and step.left in self.bindings and step.left != step.right
+    def starts_left(self, step: Traverse, reached: set[str]) -> bool:
+        """Whether a traversal is walked from its left end."""
+        return step.left in reached and not (step.minimum > 1 and step in self._from_right)
+
+    def _starts_right(self, step: Traverse, reached: set[str]) -> bool:
+        return step.right in reached and not (step.minimum > 1 and step not in self._from_right)
 
     def take_root(self) -> Bind:
         """The first binding left, else the left end of the first traversal."""
@@ -266,11 +272,30 @@ class _Pattern:
         return Bind(step.left, step.left_type)
 
 
+def _starting_right(traversals: list[Traverse], known: set[str]) -> list[Traverse]:
+    """The traversals that begin at their right end, because only that is bound when their turn comes.
+
+    Which end it is shows from the second hop on: a self-loop on the way counts at the hop it is met.
+    """
+    waiting, found = list(traversals), []
+    while waiting:
+        step = next((each for each in waiting if each.left in known or each.right in known), waiting[0])
+        if step.left not in known and step.right in known:
+            found.append(step)
+        waiting.remove(step)
+        known |= {step.left, step.right}
+    return found
+
+
 # --- order, project, aggregate -------------------------------------------------------------------
 
 
 def _projected(read: ResolvedRead, rows: p.Plan) -> p.Plan:
-    return p.Project(rows, tuple(p.Output(output.name, output.term) for output in read.outputs))
+    return p.Project(rows, _outputs(read))
+
+
+def _outputs(read: ResolvedRead) -> tuple[p.Output, ...]:
+    return tuple(p.Output(output.name, output.term, output.aliased) for output in read.outputs)
 
 
 def _ordered(read: ResolvedRead, rows: p.Plan) -> p.Plan:
@@ -306,8 +331,7 @@ def _grouped(read: ResolvedRead, rows: p.Plan) -> p.Plan:
     keys = tuple(dict.fromkeys(output.term for output in read.outputs if not has_total(output.term)))
     parts = (part for output in read.outputs for part in walk(output.term))
     totals = tuple(dict.fromkeys(part for part in parts if isinstance(part, Total)))
-    columns = tuple(p.Output(output.name, output.term) for output in read.outputs)
-    return p.Aggregate(rows, keys, totals, columns)
+    return p.Aggregate(rows, keys, totals, _outputs(read))
 
 
 def _sorted(read: ResolvedRead, result: p.Plan) -> p.Plan:

@@ -1,0 +1,190 @@
+"""One database in a process of its own: native libraries stay apart, and a fresh process starts cold."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import importlib.util
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from bench.made import made
+
+Parameters = Mapping[str, Any]
+ROWS, ARROW = "ask", "ask_arrow"
+"""The methods of an engine: all rows as tuples, or the result as Arrow table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A database to compare with: the name it has in tables, its module here, the package it needs."""
+
+    name: str
+    module: str
+    package: str
+
+    @property
+    def installed(self) -> bool:
+        """Whether it can be measured."""
+        return importlib.util.find_spec(self.package) is not None
+
+    def database(self, group: str, data: Path) -> Path:
+        """Its database of this data, made by an earlier run or now."""
+        return made(f"{group}/{self.package}", lambda place: _make_apart(self.module, data, place))
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """What one question cost, measured in the process that answered."""
+
+    wall: float
+    processor: float
+    """Of all threads of the process; other processes on a busy machine do not count."""
+    rows: Any = None
+
+
+class Worker:
+    """A process that has a database open and answers questions."""
+
+    def __init__(self, wire: Connection) -> None:
+        self._wire = wire
+
+    def ask(self, question: str, parameters: Parameters, method: str = ROWS, *, keep: bool = False) -> Took:
+        """Ask once; the rows come along if they are to be kept."""
+        return self._call("ask", question, parameters, method, keep)  # type: ignore[no-any-return]
+
+    def ask_each(self, question: str, each: Sequence[Parameters], method: str) -> list[Took]:
+        """Ask with one set of parameters after the other, without a pause."""
+        return self._call("ask_each", question, each, method)  # type: ignore[no-any-return]
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Whatever a method of the engine gives."""
+        return self._call("call", method, *arguments)
+
+    def memory_of(self, question: str, parameters: Parameters) -> dict[str, int]:
+        """Bytes of the process before, at most during and after a question, and of its Arrow result."""
+        return self._call("memory_of", question, parameters)  # type: ignore[no-any-return]
+
+    def about(self) -> tuple[str, float]:
+        """The version of the database, and the seconds that importing and opening took."""
+        return self._call("about")  # type: ignore[no-any-return]
+
+    def _call(self, *request: Any) -> Any:
+        self._wire.send(request)
+        failed, answer = self._wire.recv()
+        if failed:
+            raise RuntimeError(f"{request}: {answer}")
+        return answer
+
+
+@contextmanager
+def worker(peer: Peer, place: Path) -> Iterator[Worker]:
+    """A fresh process with a database open."""
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs, peer.module, place), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield Worker(ours)
+    finally:
+        ours.close()
+        process.join(timeout=20)
+        if process.is_alive():
+            process.terminate()
+            process.join()
+
+
+def _make_apart(module: str, data: Path, place: Path) -> None:
+    process = get_context("spawn").Process(target=_make, args=(module, data, place))
+    process.start()
+    process.join()
+    if process.exitcode != 0:
+        raise RuntimeError(f"{module} could not make its database")
+
+
+# --- in the process of a database ------------------------------------------------------------------
+
+
+def _make(module: str, data: Path, place: Path) -> None:
+    importlib.import_module(module).make(data, place)
+
+
+class _Service:
+    def __init__(self, module: str, place: Path) -> None:
+        begun = time.perf_counter()
+        self._module = importlib.import_module(module)
+        self._engine = self._module.Engine(place)
+        self._opened = time.perf_counter() - begun
+
+    def ask(self, question: str, parameters: Parameters, method: str, keep: bool) -> Took:
+        run = getattr(self._engine, method)
+        with _uncollected():
+            took, found = _timed(run, question, parameters)
+        return replace(took, rows=found) if keep else took
+
+    def ask_each(self, question: str, each: Sequence[Parameters], method: str) -> list[Took]:
+        run = getattr(self._engine, method)
+        with _uncollected():
+            return [_timed(run, question, parameters)[0] for parameters in each]
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        return getattr(self._engine, method)(*arguments)
+
+    def memory_of(self, question: str, parameters: Parameters) -> dict[str, int]:
+        gc.collect()
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak starts anew
+        before = _memory("VmRSS")
+        found = self._engine.ask_arrow(question, parameters)
+        return {
+            "before": before,
+            "peak": _memory("VmHWM"),
+            "after": _memory("VmRSS"),
+            "result": found.nbytes,
+            "rows": len(found),
+        }
+
+    def about(self) -> tuple[str, float]:
+        return str(self._module.VERSION), self._opened
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Collect garbage now instead of in between."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _timed(run: Callable[..., Any], question: str, parameters: Parameters) -> tuple[Took, Any]:
+    processor, wall = time.process_time(), time.perf_counter()
+    found = run(question, parameters)
+    return Took(time.perf_counter() - wall, time.process_time() - processor), found
+
+
+def _memory(field: str) -> int:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
+
+
+def _serve(wire: Connection, module: str, place: Path) -> None:
+    service = _Service(module, place)
+    while True:
+        try:
+            name, *arguments = wire.recv()
+        except EOFError:
+            return
+        try:
+            wire.send((False, getattr(service, name)(*arguments)))
+        except Exception:  # noqa: BLE001 - told to the process that asked, which fails
+            wire.send((True, traceback.format_exc()))

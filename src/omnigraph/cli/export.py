@@ -1,0 +1,131 @@
+"""`omnigraph export`: write a graph, or some of its types, as files."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph import graph
+from omnigraph.cli.addressing import Place, Store, addressed
+from omnigraph.cli.lazy import new_app
+from omnigraph.cli.options import AsJson
+from omnigraph.cli.output import print_note, print_result
+from omnigraph.cli.query_options import Branch, Commit, Time, Version
+from omnigraph.engine.export.run import ExportFormat, ExportResult
+from omnigraph.errors import BadRequest
+
+STANDARD_OUTPUT = "-"
+
+app = new_app()
+
+
+@app.command()
+def export(
+    place: Place = None,
+    store: Store = None,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            help="A file that ends with .ndjson, .jsonl or .gz, a folder, or - for standard output.",
+            metavar="PATH",
+        ),
+    ] = STANDARD_OUTPUT,
+    form: Annotated[
+        ExportFormat, typer.Option("--format", help="What to write; parquet and csv need a folder.")
+    ] = ExportFormat.NDJSON,
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", help="Only this node or edge type; may be repeated.", metavar="TYPE"),
+    ] = None,
+    branch: Branch = None,
+    commit: Commit = None,
+    version: Version = None,
+    time: Time = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file, or the folder of an earlier export.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a graph or some of its types as files, now or at a commit, version or time."""
+    uri = addressed(place=place, store=store)
+    streamed = output == STANDARD_OUTPUT
+    if streamed and as_json:
+        raise BadRequest("--json and an export to standard output exclude each other", remedy="use --output")
+    # A bar and the lines of the data would share a terminal.
+    shown = not (streamed and sys.stdout.isatty())
+    with graph.open(uri, read_only=True) as opened, _progress(shown=shown) as progress:
+        done = opened.export(
+            sys.stdout.buffer if streamed else output,
+            format=form.value,
+            types=types or None,
+            branch=branch,
+            commit=commit,
+            version=version,
+            time=time,
+            overwrite=overwrite,
+            progress=progress,
+        )
+        uri = opened.uri
+    if streamed:
+        print_note(_text(done, uri))
+    else:
+        print_result(_json(done, uri), _text(done, uri), as_json=as_json)
+
+
+def _text(done: ExportResult, uri: str) -> str:
+    kinds = [one.kind for one in done.types]
+    goal = "standard output" if done.output is None else str(done.output)
+    return (
+        f"exported {uri} at {done.snapshot} to {goal} as {done.format}: {done.rows} entities across "
+        f"{kinds.count('node')} node types and {kinds.count('edge')} edge types"
+    )
+
+
+def _json(done: ExportResult, uri: str) -> dict[str, Any]:
+    """What an export wrote, as scripts read it."""
+    return {
+        "uri": uri,
+        "branch": done.branch,
+        "snapshot": done.snapshot,
+        "format": done.format.value,
+        "output": str(done.output),
+        "types": [
+            {
+                "table_key": f"{one.kind}:{one.name}",
+                "rows": one.rows,
+                "bytes": one.bytes,
+                "file": str(one.file),
+            }
+            for one in done.types
+        ],
+        "total_rows": done.rows,
+        "total_bytes": done.bytes,
+    }
+
+
+@contextmanager
+def _progress(*, shown: bool) -> Iterator[Callable[[int, int, int], None] | None]:
+    """A bar on a terminal; in a pipe nothing at all."""
+    if sys.stderr is None or not sys.stderr.isatty() or not shown:
+        yield None
+        return
+    from rich.console import Console
+    from rich.filesize import decimal
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("exporting"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("rows, {task.fields[size]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("export", total=None, size=decimal(0))
+        yield lambda rows, total, size: bar.update(task, completed=rows, total=total, size=decimal(size))

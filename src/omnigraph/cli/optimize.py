@@ -1,0 +1,73 @@
+"""`omnigraph optimize`: keep a graph fast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph import graph
+from omnigraph.cli.addressing import Place, Store, addressed
+from omnigraph.cli.commit import commit_json
+from omnigraph.cli.lazy import new_app
+from omnigraph.cli.options import Actor, AsJson
+from omnigraph.cli.output import print_result
+from omnigraph.engine.optimize import Optimized, OptimizeResult, Size
+
+app = new_app()
+
+
+@app.command()
+def optimize(
+    place: Place = None,
+    branch: Annotated[str, typer.Option("--branch", help="The branch.", metavar="BRANCH")] = "main",
+    actor: Actor = None,
+    store: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put small pieces of tables together and complete the indexes that the schema asks for, in one commit.
+
+    No row changes. Writes do the most urgent part of this by themselves.
+    """
+    with graph.open(addressed(place=place, store=store)) as opened:
+        done = opened.optimize(branch, actor=actor)
+    print_result(_json(done), "\n".join(_lines(done)), as_json=as_json)
+
+
+def _json(done: OptimizeResult) -> dict[str, Any]:
+    return {
+        "branch": done.branch,
+        "commit": commit_json(done.commit) if done.commit else None,
+        "tables": [_table(one) for one in done.tables],
+    }
+
+
+def _table(one: Optimized) -> dict[str, Any]:
+    return {
+        "table_key": one.key,
+        "changed": one.moved,
+        "fragments_before": one.before.fragments,
+        "fragments_after": one.after.fragments,
+        "bytes_before": one.before.bytes,
+        "bytes_after": one.after.bytes,
+        "indexes_built": list(one.indexes),
+        "indexes_pending": list(one.pending),
+    }
+
+
+def _lines(done: OptimizeResult) -> Iterator[str]:
+    for one in done.tables:
+        if one.moved:
+            built = f", indexes on {', '.join(one.indexes)}" if one.indexes else ""
+            yield f"{one.key}: {_size(one.before)} -> {_size(one.after)}{built}"
+        if one.pending:
+            yield f"{one.key}: no value yet to build an index from in {', '.join(one.pending)}"
+    if done.commit is None:
+        yield f"nothing to do on branch '{done.branch}'"
+    else:
+        yield f"commit {done.commit.id} on branch '{done.branch}'"
+
+
+def _size(size: Size) -> str:
+    return f"{size.fragments} fragment{'' if size.fragments == 1 else 's'} of {size.bytes:,} bytes"

@@ -1,0 +1,121 @@
+"""What the commands that take a query share: which query, with which values, of which moment."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph.errors import BadRequest
+
+QueryName = Annotated[str | None, typer.Argument(help="The query, where there are several.", metavar="NAME")]
+Named = Annotated[str | None, typer.Option("--name", help="The same as NAME.", metavar="NAME")]
+QueryFile = Annotated[Path | None, typer.Option("--query", "-q", help="The query file.", metavar="FILE.gq")]
+QueryText = Annotated[
+    str | None, typer.Option("--query-string", "-e", help="The query itself.", metavar="TEXT")
+]
+Params = Annotated[
+    str | None, typer.Option("--params", help="The parameters, a JSON object.", metavar="JSON")
+]
+ParamsFile = Annotated[
+    Path | None, typer.Option("--params-file", help="A file with the parameters.", metavar="FILE")
+]
+Param = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--param", "-p", help="One parameter, as JSON or plain text; may be repeated.", metavar="NAME=VALUE"
+    ),
+]
+Branch = Annotated[
+    str | None, typer.Option("--branch", help="The branch, main if not given.", metavar="BRANCH")
+]
+Commit = Annotated[
+    str | None, typer.Option("--commit", "--snapshot", help="As a commit left it.", metavar="ID")
+]
+Version = Annotated[int | None, typer.Option("--version", help="The branch at this version.", metavar="N")]
+Time = Annotated[
+    str | None,
+    typer.Option(
+        "--at", "--time", help="The branch at this time, such as 2030-01-31T12:00:00Z.", metavar="TIME"
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One query of a file or text, and the values for its parameters."""
+
+    source: Path | str
+    name: str | None
+    params: dict[str, Any]
+
+
+def asked(
+    name: str | None,
+    named: str | None,
+    query: Path | None,
+    text: str | None,
+    params: str | None,
+    params_file: Path | None,
+    param: list[str] | None,
+) -> Asked:
+    """The query that is meant by the options, and its parameters."""
+    if name is not None and named is not None:
+        raise BadRequest("NAME and --name are mutually exclusive")
+    values = {**_params(params, params_file), **dict(map(_param, param or ()))}
+    return Asked(_source(query, text), name if named is None else named, values)
+
+
+def _source(query: Path | None, text: str | None) -> Path | str:
+    if query is not None and text is not None:
+        raise BadRequest("--query and --query-string are mutually exclusive")
+    if query is None and text is None:
+        raise BadRequest("no query given", remedy="name a file with --query, or write one after -e")
+    return query if query is not None else str(text)
+
+
+def _params(text: str | None, file: Path | None) -> dict[str, Any]:
+    if text is not None and file is not None:
+        raise BadRequest("--params and --params-file are mutually exclusive")
+    if file is not None:
+        text = _text_of(file)
+    if text is None:
+        return {}
+    try:
+        found = _json(text)
+    except (ValueError, RecursionError) as wrong:
+        raise BadRequest(f"params are not JSON: {wrong}") from wrong
+    if not isinstance(found, dict):
+        raise BadRequest("params must be a JSON object")
+    return found
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as failure:
+        reason = failure.strerror if isinstance(failure, OSError) else "it is not UTF-8"
+        raise BadRequest(f"cannot read '{file}': {reason}", remedy="check the path") from failure
+
+
+def _param(given: str) -> tuple[str, Any]:
+    """A name and its value; what is not JSON is a text, so that most texts need no quotes."""
+    name, sign, value = given.partition("=")
+    if not sign or not name:
+        raise BadRequest(f"'{given}' is not of the form NAME=VALUE")
+    try:
+        return name, _json(value)
+    except (ValueError, RecursionError):
+        return name, value
+
+
+def _json(text: str) -> Any:
+    return json.loads(text, parse_constant=_refuse)
+
+
+def _refuse(word: str) -> None:
+    """Python would read `NaN` and `Infinity`; JSON has no such words."""
+    raise ValueError(f"{word} is not a value")

@@ -1,0 +1,1 @@
+"""Texts to vectors: the providers that embed, and the one way a query asks them."""

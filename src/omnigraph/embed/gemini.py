@@ -1,0 +1,66 @@
+"""Google's Gemini models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from omnigraph.embed.embedder import Kind
+from omnigraph.embed.endpoint import Endpoint
+from omnigraph.embed.settings import EmbedSettings
+from omnigraph.embed.texts import batches
+from omnigraph.embed.vectors import Vector, answer_limit, decoded, unit_vectors
+
+_MOST_TEXTS = 100
+_TASK_TYPES: dict[Kind, str] = {"query": "RETRIEVAL_QUERY", "document": "RETRIEVAL_DOCUMENT"}
+_TASK_PREFIXES: dict[Kind, str] = {
+    "query": "task: search result | query: ",
+    "document": "title: none | text: ",
+}
+
+
+class _Item(msgspec.Struct):
+    values: list[float]
+
+
+class _Answer(msgspec.Struct):
+    embeddings: list[_Item]
+
+
+class GeminiEmbedder:
+    """Asks `<address>/models/<model>:batchEmbedContents`, telling queries from documents."""
+
+    def __init__(self, settings: EmbedSettings) -> None:
+        self._settings = settings
+        # In a header, because addresses are written to logs.
+        self._endpoint = Endpoint(settings, {"x-goog-api-key": settings.api_key or ""})
+
+    @property
+    def model(self) -> str:
+        return self._settings.model
+
+    def embed(self, texts: Sequence[str], dimension: int, kind: Kind) -> list[Vector]:
+        groups = batches(texts, model=self.model, most=_MOST_TEXTS)
+        return [vector for group in groups for vector in self._vectors(group, dimension, kind)]
+
+    def _vectors(self, texts: Sequence[str], dimension: int, kind: Kind) -> list[Vector]:
+        name = self.model.removeprefix("models/")
+        answer = self._endpoint.post(
+            f"models/{quote(name, safe='')}:batchEmbedContents",
+            msgspec.json.encode({"requests": [_request(name, text, dimension, kind) for text in texts]}),
+            longest=max(map(len, texts)),
+            limit=answer_limit(len(texts), dimension),
+        )
+        rows = [item.values for item in decoded(answer, _Answer, self._settings).embeddings]
+        return unit_vectors(rows, texts=len(texts), dimension=dimension, maker=self._settings)
+
+
+def _request(name: str, text: str, dimension: int, kind: Kind) -> dict[str, Any]:
+    request = {"model": f"models/{name}", "outputDimensionality": dimension}
+    if name.endswith("-001"):
+        return {**request, "content": {"parts": [{"text": text}]}, "taskType": _TASK_TYPES[kind]}
+    # Newer models know no task types and are told the task in words.
+    return {**request, "content": {"parts": [{"text": _TASK_PREFIXES[kind] + text}]}}

@@ -1,0 +1,79 @@
+"""OpenAI, and every endpoint that speaks its embeddings protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from omnigraph.embed.embedder import Kind
+from omnigraph.embed.endpoint import Endpoint
+from omnigraph.embed.settings import EmbedSettings
+from omnigraph.embed.texts import batches
+from omnigraph.embed.vectors import Vector, answer_limit, decoded, rejected, unit_vectors
+from omnigraph.errors import EmbeddingFailed
+
+# Small servers of the protocol take 32 texts at once unless told otherwise.
+_MOST_TEXTS = {"openai": 256, "http": 32}
+
+
+class _Item(msgspec.Struct):
+    embedding: list[float]
+    index: int | None = None
+
+
+class _Answer(msgspec.Struct):
+    data: list[_Item]
+
+
+class OpenAiEmbedder:
+    """Asks `<address>/embeddings`; the protocol does not tell queries from documents."""
+
+    def __init__(self, settings: EmbedSettings) -> None:
+        self._settings = settings
+        key = settings.api_key
+        self._endpoint = Endpoint(settings, {"authorization": f"Bearer {key}"} if key else {})
+        self._names_dimension = True
+
+    @property
+    def model(self) -> str:
+        return self._settings.model
+
+    def embed(self, texts: Sequence[str], dimension: int, kind: Kind) -> list[Vector]:
+        groups = batches(texts, model=self.model, most=_MOST_TEXTS[self._settings.provider])
+        return [vector for group in groups for vector in self._vectors(group, dimension)]
+
+    def _vectors(self, texts: Sequence[str], dimension: int) -> list[Vector]:
+        answer = decoded(self._ask(texts, dimension), _Answer, self._settings)
+        rows = [item.embedding for item in self._in_order(answer.data)]
+        return unit_vectors(rows, texts=len(texts), dimension=dimension, maker=self._settings)
+
+    def _ask(self, texts: Sequence[str], dimension: int) -> bytes:
+        if not self._names_dimension:
+            return self._post(texts, dimension, {})
+        try:
+            return self._post(texts, dimension, {"dimensions": dimension})
+        except EmbeddingFailed as error:
+            if self._settings.provider == "openai" or error.answered not in (400, 422):
+                raise
+        # Servers of models with one fixed dimension refuse to be told it, even the right one.
+        answer = self._post(texts, dimension, {})
+        self._names_dimension = False
+        return answer
+
+    def _post(self, texts: Sequence[str], dimension: int, wish: dict[str, int]) -> bytes:
+        request = {"model": self.model, "input": texts, "encoding_format": "float", **wish}
+        return self._endpoint.post(
+            "embeddings",
+            msgspec.json.encode(request),
+            longest=max(map(len, texts)),
+            limit=answer_limit(len(texts), dimension),
+        )
+
+    def _in_order(self, items: list[_Item]) -> list[_Item]:
+        """The items in the order of the texts, which the protocol states by number."""
+        if all(item.index is None for item in items):
+            return items
+        if sorted(-1 if item.index is None else item.index for item in items) != list(range(len(items))):
+            raise rejected(self._settings, "the answer does not say which vector belongs to which text")
+        return sorted(items, key=lambda item: item.index or 0)

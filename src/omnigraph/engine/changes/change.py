@@ -1,0 +1,141 @@
+"""Changes as values: which entity, what happened to it, and how it was before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from omnigraph.engine.layout import EntityKind, fnv1a64, split_key
+from omnigraph.errors import BadRequest
+from omnigraph.lang.values import Json
+
+Word = TypeVar("Word")
+
+
+class Op(StrEnum):
+    """What happened to an entity."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An entity at one moment; values are as JSON has them, a Blob is `base64:` and its bytes."""
+
+    properties: Mapping[str, Json] = field(hash=False)
+    source: str | None = None
+    """Where an edge starts."""
+    target: str | None = None
+    """Where it ends."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The image as scripts read it."""
+        ends = {} if self.source is None else {"endpoints": {"from": self.source, "to": self.target}}
+        return {"properties": dict(self.properties), **ends}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One entity that differs; an insert has no `before`, a delete no `after`."""
+
+    kind: EntityKind
+    type_name: str
+    id: str
+    op: Op
+    before: Image | None
+    after: Image | None
+    changed: tuple[str, ...] = ()
+    """What an update changed: `src` and `dst` of an edge, then properties in the order of the schema."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The change as scripts read it."""
+        images = {"before": self.before, "after": self.after}
+        return {
+            "kind": self.kind,
+            "type": {"id": fnv1a64(self.type_name), "name": self.type_name},
+            "id": self.id,
+            "op": self.op.value,
+            **({"changed": list(self.changed)} if self.op is Op.UPDATE else {}),
+            **{name: image.to_json() for name, image in images.items() if image is not None},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """How many entities of a type differ."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+    def to_json(self) -> dict[str, int]:
+        """The counts as scripts read them."""
+        return {"inserted": self.inserted, "updated": self.updated, "deleted": self.deleted}
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which changes are wanted; empty means all."""
+
+    kinds: frozenset[EntityKind] = frozenset()
+    types: frozenset[str] = frozenset()
+    """Names of types, or `node:Name` and `edge:Name`."""
+    ops: frozenset[Op] = frozenset()
+
+    def wants_table(self, key: str) -> bool:
+        """Whether changes of this table can be wanted."""
+        kind, name = split_key(key)
+        return (not self.kinds or kind in self.kinds) and (
+            not self.types or name in self.types or key in self.types
+        )
+
+    def wants(self, op: Op) -> bool:
+        """Whether changes of this sort are wanted."""
+        return not self.ops or op in self.ops
+
+    def of(self, stat: Stat) -> Stat:
+        """The counts of what is wanted."""
+        return Stat(
+            stat.inserted if self.wants(Op.INSERT) else 0,
+            stat.updated if self.wants(Op.UPDATE) else 0,
+            stat.deleted if self.wants(Op.DELETE) else 0,
+        )
+
+    def to_json(self) -> dict[str, list[str]]:
+        """What makes two filters the same."""
+        return {"kinds": sorted(self.kinds), "types": sorted(self.types), "ops": sorted(self.ops)}
+
+
+def filter_of(
+    kinds: Iterable[str] | None, types: str | Iterable[str] | None, ops: Iterable[str] | None
+) -> Filter:
+    """A filter of the words a user gave."""
+    wanted = [types] if isinstance(types, str) else types or ()
+    return Filter(
+        frozenset(_known("kind of entity", kinds, _KINDS).values()),
+        frozenset(wanted),
+        frozenset(_known("sort of change", ops, {op.value: op for op in Op}).values()),
+    )
+
+
+_KINDS: dict[str, EntityKind] = {"node": "node", "edge": "edge"}
+
+
+def _known(what: str, given: Iterable[str] | None, known: Mapping[str, Word]) -> dict[str, Word]:
+    found = [given] if isinstance(given, str) else list(given or ())
+    for word in found:
+        if word not in known:
+            raise BadRequest(f"'{word}' is no {what}", remedy=f"choose one of: {', '.join(known)}")
+    return {word: known[word] for word in found}
+
+
+def require_types(wanted: Filter, keys: Collection[str]) -> None:
+    """Fail when a type is asked for that neither moment has."""
+    names = {key.partition(":")[2] for key in keys}
+    for name in sorted(wanted.types):
+        if name not in names and name not in keys:
+            raise BadRequest(f"there is no type '{name}'", remedy=f"there are: {', '.join(sorted(names))}")

@@ -1,0 +1,181 @@
+"""The changes of a branch, commit by commit, from wherever a reader left off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from omnigraph.engine.changes.change import Filter
+from omnigraph.engine.changes.diff import Diff
+from omnigraph.engine.changes.tokens import Bound, Position, cursor, read_cursor
+from omnigraph.engine.lineage import Commit, first_parents
+from omnigraph.engine.opened import AtVersion, OpenGraph
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.errors import (
+    ChangeCursorRejected,
+    ChangeDiffRefused,
+    ChangeFeedGap,
+    HistoricalVersionReclaimed,
+    OmnigraphError,
+)
+from omnigraph.lang.schema.catalog import Catalog
+
+BEGINNING, NOW, AFTER = "beginning", "now", "after:"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitChanges:
+    """A commit and what it changed against its first parent."""
+
+    commit: Commit
+    changes: Diff
+    cursor: str
+    """Keep it when the changes are dealt with: a feed goes on after this commit with it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The commit and all its changes as scripts read them."""
+        return {"cause": cause(self.commit), "changes": [change.to_json() for change in self.changes]}
+
+
+def cause(commit: Commit) -> dict[str, Any]:
+    """What is told about a commit beside its changes."""
+    optional = {
+        "parent_commit_id": commit.parent,
+        "merged_parent_commit_id": commit.merged_parent,
+        "actor_id": commit.actor,
+    }
+    return {
+        "graph_commit_id": commit.id,
+        **{name: value for name, value in optional.items() if value is not None},
+        "authored_branch": commit.branch,
+        "authored_at": commit.created_at,
+    }
+
+
+class History:
+    """The commits of a branch from its first to its newest at this moment; reading it reads no data."""
+
+    def __init__(self, graph: OpenGraph, branch: str, wanted: Filter) -> None:
+        loaded = graph.load(branch)
+        self.branch = branch
+        self.head = loaded.state.head
+        self._graph = graph
+        self._wanted = wanted
+        self._commits = loaded.state.commits
+        first = next((found for found in self._commits.values() if found.parent is None), None)
+        self.bound = Bound.to(first.id if first else "", branch, loaded.identity, wanted)
+        self._kept: tuple[str, Snapshot] | None = None
+        self._schema: Catalog | None = None
+
+    def position(self, since: str | None) -> Position:
+        """Where to start: the beginning, now, after a commit, or where a cursor stands."""
+        if since is None or since == BEGINNING:
+            return Position(self._first)
+        if since == NOW:
+            return Position(self.head.id if self.head else None)
+        if since.startswith(AFTER):
+            return Position(since.removeprefix(AFTER))
+        return read_cursor(self.bound, since)
+
+    @property
+    def _first(self) -> str | None:
+        """The commit that everything else follows on; it made the graph, which was empty."""
+        chain = list(first_parents(self._commits, self.head.id if self.head else None))
+        return chain[-1].id if chain else None
+
+    def between(self, after: str | None, until: str | None) -> list[Commit]:
+        """The commits after one, up to another, oldest first."""
+        found: list[Commit] = []
+        for commit in first_parents(self._commits, until):
+            if commit.id == after:
+                return found[::-1]
+            found.append(commit)
+        if after is None:
+            return found[::-1]
+        raise ChangeCursorRejected(f"branch '{self.branch}' has no commit '{after}' in its history")
+
+    def changes(self, commit: Commit, since: str | None = None, *, feed: bool = True) -> Diff:
+        """What a commit changed against its first parent."""
+        parent = self._commits.get(commit.parent) if commit.parent is not None else None
+        if parent is None:
+            raise ChangeDiffRefused(
+                f"commit '{commit.id}' has no parent to compare it with",
+                reason="parentless_commit",
+                commit_id=commit.id,
+            )
+        if commit.id in self._schema_changes:
+            raise ChangeDiffRefused(
+                f"commit '{commit.id}' changed the schema, and its changes cannot be told entity by entity; "
+                f"go on with 'after:{commit.id}', and compare it with its parent by a diff",
+                reason="schema_boundary",
+                commit_id=commit.id,
+            )
+
+        def gap(error: HistoricalVersionReclaimed) -> OmnigraphError:
+            return ChangeFeedGap(since, commit.id) if feed else error
+
+        try:
+            before, after = self._snapshot(parent), self._snapshot(commit)
+        except HistoricalVersionReclaimed as error:
+            raise gap(error) from error
+        self._kept = (commit.id, after)
+        return Diff(
+            self._graph, before, after, self._wanted, catalogs=lambda _: self._catalog(after), reclaimed=gap
+        )
+
+    def _snapshot(self, commit: Commit) -> Snapshot:
+        """A commit after another is compared with what was looked up for that."""
+        if self._kept is not None and self._kept[0] == commit.id:
+            return self._kept[1]
+        return self._graph.snapshot(AtVersion(self.branch, commit.version))
+
+    def _catalog(self, at: Snapshot) -> Catalog:
+        """The schema of a commit; a feed stops where it changes, so it is looked up once."""
+        if self._schema is None:
+            self._schema = self._graph.catalog_at(at)
+        return self._schema
+
+    @cached_property
+    def _schema_changes(self) -> frozenset[str]:
+        """The commits that accepted a schema: one list."""
+        places = self._graph.root.objects.list_dir(self._graph.root.layout.past_schemas)
+        return frozenset(at.name.removesuffix(".pg") for at in places)
+
+
+class Feed(Iterator[CommitChanges]):
+    """The commits of a branch that changed something, oldest first, up to the newest when it was made.
+
+    `cursor` stands after the last commit taken, and after those without changes that were passed.
+    """
+
+    def __init__(self, history: History, since: str | None, limit: int | None) -> None:
+        self._history = history
+        self._since = since
+        self._left = limit
+        start = history.position(since)
+        self._after = start.after
+        ahead = history.between(start.after, history.head.id if history.head else None)
+        self._ahead: Sequence[Commit] = ahead
+
+    @property
+    def cursor(self) -> str:
+        """Where to go on the next time."""
+        return cursor(self._history.bound, self._after)
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the newest commit was reached."""
+        return not self._ahead
+
+    def __next__(self) -> CommitChanges:
+        while self._ahead and self._left != 0:
+            commit = self._ahead[0]
+            found = self._history.changes(commit, self._since)
+            is_something = bool(found)
+            self._after, self._ahead = commit.id, self._ahead[1:]
+            if is_something:
+                self._left = None if self._left is None else self._left - 1
+                return CommitChanges(commit, found, self.cursor)
+        raise StopIteration

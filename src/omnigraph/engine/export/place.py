@@ -1,0 +1,144 @@
+"""Where an export goes: a file or folder that appears complete under its name, or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from omnigraph.errors import BadRequest, OmnigraphError
+
+FOLDERS = {"node": "nodes", "edge": "edges"}
+"""Below an exported folder; in each a file for every type."""
+ENDINGS = (".ndjson", ".parquet", ".csv")
+
+
+@contextmanager
+def new_file(at: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A path to write a file to; it gets its name when the block ends well."""
+    with _writing(at):
+        if at.is_dir():
+            raise BadRequest(f"cannot write '{at}': it is a folder", remedy="name a file")
+        if not overwrite:
+            _refuse_existing(at)
+        temporary = _beside(at)
+        try:
+            yield temporary
+            _sync(temporary)
+            if overwrite:
+                temporary.replace(at)
+            else:
+                _give_free_name(temporary, at)
+            _sync(at.parent)
+        finally:
+            # What led here is told; a rest that cannot be removed either is not worth hiding that.
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(at: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A new folder to write files to, each in its place; it gets its name when the block ends well."""
+    with _writing(at):
+        if not overwrite:
+            _refuse_existing(at)
+        elif os.path.lexists(at):
+            _require_export(at)
+        temporary = _beside(at)
+        temporary.mkdir()
+        try:
+            yield temporary
+            for made in sorted(temporary.rglob("*"), reverse=True):
+                _sync(made)
+            _sync(temporary)
+            _swap_in(temporary, at, overwrite=overwrite)
+            _sync(at.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _refuse_existing(at: Path) -> None:
+    if os.path.lexists(at):
+        raise _taken(at)
+
+
+def _taken(at: Path) -> BadRequest:
+    return BadRequest(
+        f"'{at}' exists already",
+        remedy="choose another name, or replace it with --overwrite (`overwrite`)",
+    )
+
+
+def _require_export(at: Path) -> None:
+    """Replace nothing but what an export may have written: the folder goes with all that is in it."""
+    if at.is_symlink() or not at.is_dir():
+        raise BadRequest(f"cannot replace '{at}': it is not a folder", remedy="name a folder")
+    expected = {FOLDERS["node"], FOLDERS["edge"]}
+    for found in at.iterdir():
+        if found.name not in expected or not found.is_dir():
+            _refuse_foreign(at, found)
+        for file in found.iterdir():
+            if file.suffix not in ENDINGS or not file.is_file():
+                _refuse_foreign(at, file)
+
+
+def _refuse_foreign(at: Path, found: Path) -> None:
+    raise BadRequest(
+        f"cannot replace '{at}': it holds '{found.relative_to(at)}', which no export wrote",
+        remedy="choose another folder, or remove this one yourself",
+    )
+
+
+def _give_free_name(temporary: Path, at: Path) -> None:
+    """Name a file unless something has the name by now; of all calls only a link does that in one step."""
+    try:
+        at.hardlink_to(temporary)
+    except FileExistsError:
+        raise _taken(at) from None
+    except OSError:  # a file system without links
+        _refuse_existing(at)
+        temporary.rename(at)
+
+
+def _swap_in(temporary: Path, at: Path, *, overwrite: bool) -> None:
+    if not overwrite or not at.exists():
+        temporary.rename(at)
+        return
+    former = _beside(at)
+    at.rename(former)
+    try:
+        temporary.rename(at)
+    except OSError:
+        former.rename(at)
+        raise
+    shutil.rmtree(former)
+
+
+def _beside(at: Path) -> Path:
+    """A hidden name in the same folder, so that giving the real one is a single step."""
+    return at.with_name(f".{at.name}-{secrets.token_hex(8)}")
+
+
+def _sync(path: Path) -> None:
+    """Bring a file or folder to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _writing(at: Path) -> Iterator[None]:
+    try:
+        yield
+    except OmnigraphError:
+        raise
+    except OSError as failure:
+        raise BadRequest(
+            f"cannot write '{at}': {failure.strerror or failure}; nothing was exported",
+            remedy="check the path and the room that is left",
+        ) from failure

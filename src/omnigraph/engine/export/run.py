@@ -1,0 +1,232 @@
+"""Exports: the types of a graph at one moment, written to a stream, a file or a folder."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from omnigraph.engine.export.lines import ndjson
+from omnigraph.engine.export.part import Part, parts_of
+from omnigraph.engine.export.place import FOLDERS, new_file, new_folder
+from omnigraph.engine.export.sheets import csv, parquet, require_distinct
+from omnigraph.engine.layout import EntityKind
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.errors import BadRequest, StorageFailure
+from omnigraph.storage.location import Location
+
+Progress = Callable[[int, int, int], None]
+"""Hears how many rows of how many, and how many bytes, were written so far."""
+
+FILE_ENDINGS = (".ndjson", ".jsonl", ".gz")
+"""NDJSON whose name ends so is one file."""
+
+_TEXT_BYTES, _GROUP_BYTES = 4 * 2**20, 32 * 2**20
+
+
+class ExportFormat(StrEnum):
+    """What an export is written as."""
+
+    NDJSON = "ndjson"
+    PARQUET = "parquet"
+    CSV = "csv"
+
+
+class Stream(Protocol):
+    """Anything that takes bytes."""
+
+    def write(self, data: bytes, /) -> object: ...
+
+    def flush(self) -> object: ...
+
+
+Output = str | os.PathLike[str] | Stream
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRequest:
+    """What to export, and where to."""
+
+    output: Output
+    format: ExportFormat = ExportFormat.NDJSON
+    types: tuple[str, ...] | None = None
+    """Names such as `Person` or `node:Person`; None for all."""
+    overwrite: bool = False
+    progress: Progress | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedType:
+    """What was written of one type."""
+
+    kind: EntityKind
+    name: str
+    rows: int
+    bytes: int
+    """Before gzip, if that was asked for."""
+    file: Path | None
+    """Where it is; None in a stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult:
+    """What an export wrote."""
+
+    snapshot: str
+    """The id of the snapshot it shows."""
+    branch: str
+    format: ExportFormat
+    output: Path | None
+    """The file or folder; None for a stream."""
+    types: tuple[ExportedType, ...]
+    """Nodes first, then edges, each by name."""
+
+    @property
+    def rows(self) -> int:
+        """All nodes and edges."""
+        return sum(one.rows for one in self.types)
+
+    @property
+    def bytes(self) -> int:
+        """All bytes, before gzip if that was asked for."""
+        return sum(one.bytes for one in self.types)
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoding:
+    encode: Callable[[Part, Iterator[pa.RecordBatch]], Iterator[bytes]]
+    batch_bytes: int
+
+
+_ENCODINGS = {
+    ExportFormat.NDJSON: _Encoding(ndjson, _TEXT_BYTES),
+    ExportFormat.CSV: _Encoding(csv, _TEXT_BYTES),
+    ExportFormat.PARQUET: _Encoding(parquet, _GROUP_BYTES),
+}
+
+
+def export(graph: OpenGraph, snapshot: Snapshot, request: ExportRequest) -> ExportResult:
+    """Write the types of a snapshot: a file or folder is complete under its name, or not there at all."""
+    place = _place(graph, request)
+    parts = parts_of(graph, snapshot, request.types)
+    writer = _Writer(request, sum(part.rows for part in parts))
+    if not isinstance(place, Path):
+        with _told("the output"):
+            done = writer.into(place, parts, None)
+            place.flush()
+    elif _is_file(request):
+        with (
+            new_file(place, overwrite=request.overwrite) as temporary,
+            _opened(temporary, compressed=place.suffix == ".gz") as stream,
+        ):
+            done = writer.into(stream, parts, place)
+    else:
+        with new_folder(place, overwrite=request.overwrite) as temporary:
+            done = writer.into_folder(temporary, parts, place)
+    output = place if isinstance(place, Path) else None
+    return ExportResult(snapshot.id, snapshot.branch, request.format, output, tuple(done))
+
+
+class _Writer:
+    """Writes types one after the other and keeps count."""
+
+    def __init__(self, request: ExportRequest, total: int) -> None:
+        self._format = request.format
+        self._encoding = _ENCODINGS[request.format]
+        self._progress = request.progress
+        self._total = total
+        self._rows = self._bytes = 0
+
+    def into(self, stream: Stream, parts: Iterable[Part], file: Path | None) -> list[ExportedType]:
+        return [self._write(stream, part, file) for part in parts]
+
+    def into_folder(self, folder: Path, parts: Iterable[Part], named: Path) -> list[ExportedType]:
+        done = []
+        for part in parts:
+            if self._format is not ExportFormat.NDJSON:
+                require_distinct(part)
+            inner = Path(FOLDERS[part.kind], f"{part.name}.{self._format}")
+            (folder / inner).parent.mkdir(exist_ok=True)
+            with _opened(folder / inner, compressed=False) as stream:
+                done.append(self._write(stream, part, named / inner))
+        return done
+
+    def _write(self, stream: Stream, part: Part, file: Path | None) -> ExportedType:
+        rows, size = self._rows, self._bytes
+        for piece in self._encoding.encode(part, self._counted(part.batches(self._encoding.batch_bytes))):
+            stream.write(piece)
+            self._bytes += len(piece)
+            if self._progress is not None:
+                self._progress(self._rows, self._total, self._bytes)
+        return ExportedType(part.kind, part.name, self._rows - rows, self._bytes - size, file)
+
+    def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            self._rows += batch.num_rows
+            yield batch
+
+
+def _place(graph: OpenGraph, request: ExportRequest) -> Path | Stream:
+    """The path or stream that is meant; what cannot be meant is refused before anything is read."""
+    output = request.output
+    if not isinstance(output, str | os.PathLike):
+        if request.format is not ExportFormat.NDJSON:
+            raise BadRequest(
+                f"{request.format} is a file for each type and cannot be one stream", remedy="name a folder"
+            )
+        return output
+    place = Path(output)
+    if not place.name:
+        raise BadRequest(f"'{output}' is not a name for an export", remedy="name a file or a folder")
+    if _is_inside(place, graph.root.layout.root):
+        raise BadRequest(f"'{output}' is inside the graph", remedy="choose a place outside of it")
+    if request.format is not ExportFormat.NDJSON and place.suffix in (f".{request.format}", *FILE_ENDINGS):
+        raise BadRequest(
+            f"{request.format} is written as a folder with a file for each type, and '{output}' names a file",
+            remedy="name a folder",
+        )
+    return place
+
+
+def _is_inside(place: Path, root: Location) -> bool:
+    if not root.is_local:
+        return False
+    real = place.parent.resolve() / place.name
+    return root.path.resolve() in (real, *real.parents)
+
+
+def _is_file(request: ExportRequest) -> bool:
+    named = os.fspath(request.output) if isinstance(request.output, str | os.PathLike) else ""
+    return request.format is ExportFormat.NDJSON and named.endswith(FILE_ENDINGS)
+
+
+@contextmanager
+def _opened(path: Path, *, compressed: bool) -> Iterator[Stream]:
+    with path.open("xb") as file:
+        if not compressed:
+            yield file
+            return
+        # Neither name nor time of day in it: the same graph gives the same bytes.
+        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+            yield packed
+
+
+@contextmanager
+def _told(goal: str) -> Iterator[None]:
+    """A stream that fails; a reader who left is the caller's own matter."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as failure:
+        raise StorageFailure(
+            f"cannot write {goal}: {failure.strerror or failure}", kind="output"
+        ) from failure

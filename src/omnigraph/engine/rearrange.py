@@ -1,0 +1,40 @@
+"""The same rows, stored otherwise: in fewer fragments, under better indexes."""
+
+from __future__ import annotations
+
+from omnigraph import failpoints
+from omnigraph.engine.plan import Rearrange
+from omnigraph.errors import StorageFailure
+from omnigraph.storage.indexes import stage_indexes
+from omnigraph.storage.lance_errors import Trouble
+from omnigraph.storage.locks import Held
+from omnigraph.storage.staging import commit_staged
+from omnigraph.storage.tables import Table
+from omnigraph.storage.upkeep import Rewritten, commit_compaction, plan_compaction, rewrite
+
+
+def put_in_place(rewritten: Rewritten, held: Held) -> Table:
+    """The table after a compaction whose files are written; callers hold the branch's lock."""
+    held.require()
+    try:
+        return commit_compaction(rewritten).table
+    except StorageFailure as failure:
+        if failure.kind != Trouble.CONFLICT:
+            raise
+        # Even so it took numbers for its fragments, and with that a version: the same rows.
+        return rewritten.table.latest()
+
+
+def rearrange(effect: Rearrange, held: Held) -> Table:
+    """Carry out all steps on one table; each leaves the rows as they are, so it may end after any of them."""
+    failpoints.reach(failpoints.OPTIMIZE_BEFORE_COMPACT)
+    table = effect.table if effect.rewritten is None else put_in_place(effect.rewritten, held)
+    if not effect.indexes:
+        return table
+    staged = stage_indexes(table, effect.indexes)
+    failpoints.reach(failpoints.OPTIMIZE_INJECT_REINDEX_CONFLICT)
+    held.require()
+    table = commit_staged(staged)
+    # Only fragments that the same indexes cover go together: now more of them do.
+    again = plan_compaction(table)
+    return table if again.is_empty else put_in_place(rewrite(again), held)

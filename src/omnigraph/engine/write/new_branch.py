@@ -1,0 +1,49 @@
+"""A branch that is made for a write, and does not outlive it when the write is refused."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from omnigraph.engine.branches import create_branch, delete_branch
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.errors import BranchExists, OmnigraphError, RecoveryRequired
+
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def new_branch(graph: OpenGraph, name: str, source: str) -> Iterator[bool]:
+    """Make a branch for what happens inside, and remove it when that fails; False when it was there.
+
+    A write whose end is open keeps the branch: recovery may still finish it there.
+    """
+    try:
+        create_branch(graph, name, from_branch=source)
+    except BranchExists:
+        # By somebody else, a moment ago.
+        yield False
+        return
+    head = _head(graph, name)
+    try:
+        yield True
+    except RecoveryRequired:
+        raise
+    except BaseException:
+        _remove_untouched(graph, name, head)
+        raise
+
+
+def _head(graph: OpenGraph, name: str) -> str | None:
+    head = graph.load(name).state.head
+    return None if head is None else head.id
+
+
+def _remove_untouched(graph: OpenGraph, name: str, head: str | None) -> None:
+    """Best effort: the failure that led here is the news."""
+    try:
+        if _head(graph, name) == head:
+            delete_branch(graph, name)
+    except OmnigraphError as error:
+        _log.warning("branch '%s' is left behind: %s", name, error)

@@ -1,0 +1,198 @@
+"""Every error omnigraph raises, in one tree.
+
+    OmnigraphError
+    ├── CompileError                  text of a schema or query is wrong; carries positions
+    │   ├── ParseError
+    │   ├── CatalogError
+    │   └── TypeCheckError
+    ├── SchemaIdentityError           a migration hint names something that is not there
+    ├── BadRequest                    the request cannot be carried out as asked
+    │   ├── ParameterError, InvalidValue, InvalidName, ConstraintViolation, LoadRejected
+    │   ├── UnsupportedSchemaChange, WrongQueryKind, QueryError, MissingExtra
+    │   ├── GraphClosed, ReadOnlyGraph, ChangeCursorRejected
+    │   └── EmbeddingNotConfigured, EmbeddingModelMismatch, EmbeddingTextRejected
+    ├── Unauthorized, PolicyDenied, TooManyRequests, QueryCancelled
+    ├── NotFound
+    │   ├── GraphNotFound, BranchNotFound, CommitNotFound, VersionNotFound
+    │   └── QueryNotFound, EntityNotFound
+    ├── Conflict                      someone else changed what this operation relied on
+    │   ├── AlreadyInitialized, InitializationClaimed
+    │   ├── BranchExists, BranchInUse, SchemaApplyBlocked, SchemaContractBroken
+    │   ├── TableVersionConflict, ReadSetChanged, PublishContention, Decided
+    │   └── KeyConflict, MergeConflicts, ChangeDiffRefused
+    ├── ChangeFeedGap
+    ├── HistoricalVersionReclaimed    the snapshot is known, its data was cleaned up
+    ├── PreconditionFailed, ResourceLimitExceeded, UnsatisfiableRange, ExternalBlobUnavailable
+    ├── Unavailable                   try again, or heal first
+    │   ├── RecoveryRequired
+    │   ├── WriterBusy, LockLost
+    │   └── EmbeddingUnavailable
+    ├── EmbeddingFailed               an embedding provider refused or answered nonsense
+    │   └── EmbeddingKeyRejected, EmbeddingAnswerRejected, EmbeddingDimensionMismatch
+    └── InternalError                 the store or an invariant failed
+        ├── StorageFailure
+        ├── UnsupportedFormat, CorruptGraph
+        └── InitializationCommitted, InitializationIndeterminate
+
+Each class has a stable `code`, the HTTP `status` a server answers with and whether a plain retry
+can help (`retryable`). Each instance has a one-sentence `message` in the user's own names, a
+`remedy` when there is something to do, and its data as attributes, collected by `data()`.
+"""
+
+from __future__ import annotations
+
+from omnigraph.errors.base import (
+    OmnigraphError,
+)
+from omnigraph.errors.conflict import (
+    AlreadyInitialized,
+    BranchExists,
+    BranchInUse,
+    ChangeDiffRefused,
+    ChangeFeedGap,
+    Conflict,
+    Decided,
+    ExternalBlobUnavailable,
+    HistoricalVersionReclaimed,
+    InitializationClaimed,
+    KeyConflict,
+    LockLost,
+    MergeConflicts,
+    PreconditionFailed,
+    PublishContention,
+    ReadSetChanged,
+    RecoveryRequired,
+    ResourceLimitExceeded,
+    SchemaApplyBlocked,
+    SchemaContractBroken,
+    TableVersionConflict,
+    Unavailable,
+    UnsatisfiableRange,
+    WriterBusy,
+)
+from omnigraph.errors.embedding import (
+    EmbeddingAnswerRejected,
+    EmbeddingDimensionMismatch,
+    EmbeddingFailed,
+    EmbeddingKeyRejected,
+    EmbeddingModelMismatch,
+    EmbeddingNotConfigured,
+    EmbeddingTextRejected,
+    EmbeddingUnavailable,
+)
+from omnigraph.errors.internal import (
+    CorruptGraph,
+    InitializationCommitted,
+    InitializationIndeterminate,
+    InternalError,
+    StorageFailure,
+    UnsupportedFormat,
+)
+from omnigraph.errors.language import (
+    CatalogError,
+    CompileError,
+    ParseError,
+    SchemaIdentityError,
+    TypeCheckError,
+)
+from omnigraph.errors.request import (
+    BadRequest,
+    BranchNotFound,
+    ChangeCursorRejected,
+    CommitNotFound,
+    ConstraintViolation,
+    EntityNotFound,
+    GraphClosed,
+    GraphNotFound,
+    InvalidName,
+    InvalidValue,
+    LoadRejected,
+    MissingExtra,
+    NotFound,
+    ParameterError,
+    PolicyDenied,
+    QueryCancelled,
+    QueryError,
+    QueryNotFound,
+    ReadOnlyGraph,
+    TooManyRequests,
+    Unauthorized,
+    UnsupportedSchemaChange,
+    VersionNotFound,
+    WrongQueryKind,
+)
+
+__all__ = [
+    "AlreadyInitialized",
+    "BadRequest",
+    "BranchExists",
+    "BranchInUse",
+    "BranchNotFound",
+    "CatalogError",
+    "ChangeCursorRejected",
+    "ChangeDiffRefused",
+    "ChangeFeedGap",
+    "CommitNotFound",
+    "CompileError",
+    "Conflict",
+    "ConstraintViolation",
+    "CorruptGraph",
+    "Decided",
+    "EmbeddingAnswerRejected",
+    "EmbeddingDimensionMismatch",
+    "EmbeddingFailed",
+    "EmbeddingKeyRejected",
+    "EmbeddingModelMismatch",
+    "EmbeddingNotConfigured",
+    "EmbeddingTextRejected",
+    "EmbeddingUnavailable",
+    "EntityNotFound",
+    "ExternalBlobUnavailable",
+    "GraphClosed",
+    "GraphNotFound",
+    "HistoricalVersionReclaimed",
+    "InitializationClaimed",
+    "InitializationCommitted",
+    "InitializationIndeterminate",
+    "InternalError",
+    "InvalidName",
+    "InvalidValue",
+    "KeyConflict",
+    "LoadRejected",
+    "LockLost",
+    "MergeConflicts",
+    "MissingExtra",
+    "NotFound",
+    "OmnigraphError",
+    "ParameterError",
+    "ParseError",
+    "PolicyDenied",
+    "PreconditionFailed",
+    "PublishContention",
+    "QueryCancelled",
+    "QueryError",
+    "QueryNotFound",
+    "ReadOnlyGraph",
+    "ReadSetChanged",
+    "RecoveryRequired",
+    "ResourceLimitExceeded",
+    "SchemaApplyBlocked",
+    "SchemaContractBroken",
+    "SchemaIdentityError",
+    "StorageFailure",
+    "TableVersionConflict",
+    "TooManyRequests",
+    "TypeCheckError",
+    "Unauthorized",
+    "Unavailable",
+    "UnsatisfiableRange",
+    "UnsupportedFormat",
+    "UnsupportedSchemaChange",
+    "VersionNotFound",
+    "WriterBusy",
+    "WrongQueryKind",
+]
+
+# Users import from here, and tracebacks say so.
+for _name in __all__:
+    globals()[_name].__module__ = __name__

@@ -1,0 +1,52 @@
+"""What every error has: code, status, message, remedy and data."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class OmnigraphError(Exception):
+    """Base of every error this package raises on purpose."""
+
+    code: ClassVar[str] = "internal"
+    status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Subclasses have constructors of their own shape; a task on another process must still be
+        # able to send one back, so rebuild from the attributes instead of the constructor.
+        return _rebuild, (type(self), self.message, dict(self.__dict__))
+
+    def data(self) -> dict[str, Any]:
+        """The facts of this error by name, as plain values, without `message` and `remedy`."""
+        return {key: _plain(value) for key, value in vars(self).items() if key not in ("message", "remedy")}
+
+    def to_json(self) -> dict[str, Any]:
+        """The error as a script or a server prints it."""
+        body: dict[str, Any] = {"error": self.message, "code": self.code, "retryable": self.retryable}
+        if self.remedy:
+            body["remedy"] = self.remedy
+        facts = self.data()
+        return {**body, "data": facts} if facts else body
+
+
+def _rebuild(kind: type[OmnigraphError], message: str, attributes: dict[str, Any]) -> OmnigraphError:
+    error = kind.__new__(kind, message)
+    error.__dict__.update(attributes)
+    return error
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,269 @@
+"""Requests that cannot be carried out, are not allowed, or name what is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from omnigraph.errors.base import OmnigraphError
+
+
+class BadRequest(OmnigraphError):
+    """The request cannot be carried out as asked."""
+
+    code = "bad_request"
+    status = 400
+
+
+class ParameterError(BadRequest):
+    """A query parameter is missing or has the wrong kind of value."""
+
+    code = "bad_parameter"
+
+    def __init__(self, name: str, message: str, *, remedy: str | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.name = name
+
+
+class InvalidValue(BadRequest):
+    """A value does not fit the type it is meant for."""
+
+    code = "invalid_value"
+
+
+class InvalidName(BadRequest):
+    """A branch, type or other name breaks the naming rules."""
+
+    code = "invalid_name"
+
+    def __init__(self, name: str, reason: str, *, remedy: str | None = None) -> None:
+        super().__init__(reason, remedy=remedy)
+        self.name = name
+
+
+class ConstraintViolation(BadRequest):
+    """Rows break a constraint of the schema."""
+
+    code = "constraint_violation"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        constraint: str,
+        type_name: str,
+        entity_id: str | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        super().__init__(message, remedy=remedy)
+        self.constraint = constraint
+        self.type_name = type_name
+        self.entity_id = entity_id
+
+
+class LoadRejected(BadRequest):
+    """A load has bad rows; `violations` names each with its place and reason."""
+
+    code = "load_rejected"
+
+    def __init__(self, violations: Sequence[Any], *, total: int, remedy: str | None = None) -> None:
+        super().__init__(str(violations[0]), remedy=remedy)
+        self.violations = tuple(violations)
+        self.total = total
+
+
+class UnsupportedSchemaChange(BadRequest):
+    """A migration plan holds a step that cannot be applied to existing data."""
+
+    code = "unsupported_schema_change"
+
+    def __init__(self, reason: str, *, entity: str, change_code: str | None = None) -> None:
+        super().__init__(f"[{change_code}] {reason}" if change_code else reason)
+        self.entity = entity
+        self.change_code = change_code
+
+
+class WrongQueryKind(BadRequest):
+    """A mutation was sent to a read entry point, or a read to a mutation one."""
+
+    code = "wrong_query_kind"
+
+    def __init__(self, message: str, *, query: str, remedy: str | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.query = query
+
+
+class GraphClosed(BadRequest):
+    """A graph was used after it was closed."""
+
+    code = "graph_closed"
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(f"graph '{uri}' is closed", remedy="open it again")
+        self.uri = uri
+
+
+class ReadOnlyGraph(BadRequest):
+    """A change was asked of a graph that was opened for reading only."""
+
+    code = "read_only_graph"
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(f"graph '{uri}' is open for reading only", remedy="open it without `read_only`")
+        self.uri = uri
+
+
+class QueryError(BadRequest):
+    """A query compiled but cannot be run with these values or this data."""
+
+    code = "query_error"
+
+    def __init__(self, reason: str, *, remedy: str | None = None) -> None:
+        super().__init__(f"query: {reason}", remedy=remedy)
+        self.reason = reason
+
+
+class MissingExtra(BadRequest):
+    """A feature needs a package that is not installed."""
+
+    code = "missing_extra"
+
+    def __init__(self, feature: str, *, package: str, extra: str | None = None) -> None:
+        wanted = f"omnigraph[{extra}]" if extra else package
+        super().__init__(
+            f"{feature} needs the package '{package}', which is not installed",
+            remedy=f"install it: pip install '{wanted}'",
+        )
+        self.feature = feature
+        self.package = package
+
+
+class QueryCancelled(OmnigraphError):
+    """A query was stopped before it was done, by its caller or by its time limit."""
+
+    code = "query_cancelled"
+    status = 408
+
+
+class ChangeCursorRejected(BadRequest):
+    """A change cursor is malformed or belongs to another graph, branch or filter."""
+
+    code = "change_cursor_rejected"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"change cursor rejected: {reason}", remedy="start again from a baseline")
+        self.reason = reason
+
+
+# --- who may ask, and how often ------------------------------------------------------------------
+
+
+class Unauthorized(OmnigraphError):
+    """The caller did not prove who it is."""
+
+    code = "unauthorized"
+    status = 401
+
+
+class PolicyDenied(OmnigraphError):
+    """The policy does not let this actor do this here."""
+
+    code = "forbidden"
+    status = 403
+
+    def __init__(self, message: str, *, actor: str | None = None, action: str | None = None) -> None:
+        super().__init__(message, remedy="ask an administrator for a rule that allows it")
+        self.actor = actor
+        self.action = action
+
+
+class TooManyRequests(OmnigraphError):
+    """The actor has too much work under way."""
+
+    code = "too_many_requests"
+    status = 429
+    retryable = True
+
+    def __init__(self, message: str, *, actor: str | None = None) -> None:
+        super().__init__(message, remedy="wait for running requests to finish, then try again")
+        self.actor = actor
+
+
+# --- things that are not there -------------------------------------------------------------------
+
+
+class NotFound(OmnigraphError):
+    """Something named in the request does not exist."""
+
+    code = "not_found"
+    status = 404
+
+
+class GraphNotFound(NotFound):
+    """There is no graph at this place."""
+
+    code = "graph_not_found"
+
+    def __init__(self, uri: str, *, reason: str | None = None) -> None:
+        detail = f": {reason}" if reason else ""
+        super().__init__(f"graph '{uri}' not found{detail}", remedy="check the path, or run `omnigraph init`")
+        self.uri = uri
+
+
+class BranchNotFound(NotFound):
+    """The graph has no branch of this name."""
+
+    code = "branch_not_found"
+
+    def __init__(self, branch: str) -> None:
+        super().__init__(
+            f"branch '{branch}' not found", remedy="list the branches with `omnigraph branch list`"
+        )
+        self.branch = branch
+
+
+class CommitNotFound(NotFound):
+    """The graph has no such commit."""
+
+    code = "commit_not_found"
+
+    def __init__(self, commit_id: str) -> None:
+        super().__init__(
+            f"commit '{commit_id}' not found", remedy="list commits with `omnigraph commit list`"
+        )
+        self.commit_id = commit_id
+
+
+class VersionNotFound(NotFound):
+    """A branch has no such version, or it was cleaned up."""
+
+    code = "version_not_found"
+
+    def __init__(self, branch: str, version: int | str) -> None:
+        super().__init__(
+            f"version {version} of branch '{branch}' not found",
+            remedy="list commits and their versions with `omnigraph commit list`",
+        )
+        self.branch = branch
+        self.version = version
+
+
+class QueryNotFound(NotFound):
+    """A query file has no query of this name, or the name is needed and missing."""
+
+    code = "query_not_found"
+
+    def __init__(self, message: str, *, names: Sequence[str] = ()) -> None:
+        super().__init__(message, remedy=f"choose one of: {', '.join(names)}" if names else None)
+        self.names = tuple(names)
+
+
+class EntityNotFound(NotFound):
+    """There is no node or edge with this id."""
+
+    code = "entity_not_found"
+
+    def __init__(self, type_name: str, entity_id: str) -> None:
+        super().__init__(f"{type_name} '{entity_id}' not found")
+        self.type_name = type_name
+        self.entity_id = entity_id

@@ -1,0 +1,180 @@
+"""Groups of rows and what is counted, added up and compared in each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from omnigraph.engine.layout import split_key
+from omnigraph.lang.query import plan as p
+from omnigraph.lang.query.terms import EntityId, Prop, Term, Total
+from omnigraph.lang.types import Scalar
+from omnigraph.lang.values import arrow_type
+from omnigraph.query.codes import Groups, codes_of, grouped
+from omnigraph.query.expressions.evaluate import Replaced, value
+from omnigraph.query.frame import NO_ROW, Frame, Positions, require_countable
+from omnigraph.query.order import sort_keys
+from omnigraph.query.reading import Reading
+
+_EXACT_FLOAT = 2**53
+UNNAMED = "?"
+"""The name of a column without alias that has nothing to be named after."""
+
+
+def aggregated(reading: Reading, frame: Frame, plan: p.Aggregate) -> list[tuple[str, pa.Array]]:
+    """The result columns of an aggregation, in order, by name."""
+    keys = _keys(reading, frame, plan.keys)
+    groups = grouped(keys, frame.length)
+    if not plan.keys and frame.length == 0:
+        return _of_nothing(reading, plan)
+    totals: Replaced = {total: _total(reading, frame, groups, total) for total in plan.totals}
+    scope = reading.scope(frame.take(groups.first))
+    return [(column.name, value(column.term, scope, totals)) for column in plan.columns]
+
+
+def _of_nothing(reading: Reading, plan: p.Aggregate) -> list[tuple[str, pa.Array]]:
+    """One row that says there is nothing."""
+    totals: Replaced = {total: _empty(total) for total in plan.totals}
+    scope = reading.scope(Frame(1))
+    return [
+        (column.name if column.aliased else _name_of_nothing(column), value(column.term, scope, totals))
+        for column in plan.columns
+    ]
+
+
+def _name_of_nothing(column: p.Output) -> str:
+    return UNNAMED if isinstance(column.term, Total) else column.name
+
+
+def _empty(total: Total) -> pa.Array:
+    type_ = arrow_type(total.type)
+    return pa.array([0], type_) if total.fn == "count" else pa.nulls(1, type_)
+
+
+# --- groups --------------------------------------------------------------------------------------
+
+
+def _keys(reading: Reading, frame: Frame, terms: Sequence[Term]) -> list[Positions]:
+    """Numbers that tell groups apart; what identifies a node stands for all its properties."""
+    identified = {found for term in terms if (found := _identifies(reading, term)) is not None}
+    keys: list[Positions] = [frame.variables[var] for var in sorted(identified)]
+    rest = [term for term in terms if not (isinstance(term, Prop | EntityId) and term.var in identified)]
+    return keys + [_codes(reading, frame, term) for term in rest]
+
+
+def _identifies(reading: Reading, term: Term) -> str | None:
+    """The variable that a key says everything about."""
+    if isinstance(term, EntityId):
+        return term.var
+    if not isinstance(term, Prop):
+        return None
+    kind, name = split_key(reading.tables[term.var])
+    is_key = kind == "node" and reading.sources.catalog.nodes[name].key == (term.name,)
+    # Floats do not tell -0.0 from 0.0; their ids do not either, so a key of that type is fine.
+    return term.var if is_key else None
+
+
+def _codes(reading: Reading, frame: Frame, term: Term) -> Positions:
+    """A number for each row that is equal where the values of a term are."""
+    if isinstance(term, Prop) and _is_plain(term):
+        rows = reading.rows(term.var)
+        if rows.count <= 4 * frame.length:
+            positions = frame.variables[term.var]
+            known = rows.codes(term.name).by_position
+            if len(known) == 0:
+                return np.full(frame.length, NO_ROW, dtype=np.int64)
+            return np.where(positions >= 0, known[positions], NO_ROW).astype(np.int64)
+    return codes_of(value(term, reading.scope(frame)))
+
+
+def _is_plain(term: Prop) -> bool:
+    """Whether equal values of a property are equal byte for byte."""
+    plain = term.type.scalar not in (Scalar.F32, Scalar.F64, Scalar.VECTOR, Scalar.BLOB)
+    return plain and not term.type.is_list
+
+
+# --- totals --------------------------------------------------------------------------------------
+
+
+def _total(reading: Reading, frame: Frame, groups: Groups, total: Total) -> pa.Array:
+    argument = total.argument
+    if total.fn == "count" and isinstance(argument, EntityId) and not total.distinct:
+        return pa.array(_counted(groups, frame.weights, _present(frame, argument.var)))
+    if total.fn == "count" and total.distinct:
+        return pa.array(_distinct(groups, _distinct_codes(reading, frame, argument)))
+    values = value(argument, reading.scope(frame))
+    valid = None if values.null_count == 0 else values.is_valid().to_numpy(zero_copy_only=False)
+    if total.fn == "count":
+        return pa.array(_counted(groups, frame.weights, valid))
+    if total.fn in ("min", "max"):
+        return _extreme(groups, values, valid, largest=total.fn == "max")
+    return _added(groups, frame.weights, values, valid, mean=total.fn == "avg")
+
+
+def _present(frame: Frame, var: str) -> NDArray[np.bool_] | None:
+    """Where a variable has a match; a variable that is only counted has one in every row."""
+    positions = frame.variables.get(var)
+    if positions is None or not (missing := positions < 0).any():
+        return None
+    return ~missing
+
+
+def _counted(
+    groups: Groups, weights: NDArray[np.int64] | None, valid: NDArray[np.bool_] | None
+) -> NDArray[np.int64]:
+    of_row = groups.of_row if valid is None else groups.of_row[valid]
+    if weights is None:
+        return np.bincount(of_row, minlength=groups.count).astype(np.int64)
+    weighed = weights if valid is None else weights[valid]
+    total = float(weighed.sum(dtype=np.float64))
+    require_countable(total)
+    if total < _EXACT_FLOAT:
+        return np.bincount(of_row, weights=weighed, minlength=groups.count).astype(np.int64)
+    sums = np.zeros(groups.count, dtype=np.int64)
+    np.add.at(sums, of_row, weighed)
+    return sums
+
+
+def _added(
+    groups: Groups,
+    weights: NDArray[np.int64] | None,
+    values: pa.Array,
+    valid: NDArray[np.bool_] | None,
+    *,
+    mean: bool,
+) -> pa.Array:
+    numbers = np.asarray(values.fill_null(0).to_numpy(zero_copy_only=False), dtype=np.float64)
+    if weights is not None:
+        numbers = numbers * weights
+    counts = _counted(groups, weights, valid)
+    sums = np.bincount(groups.of_row, weights=numbers, minlength=groups.count).astype(np.float64)
+    if mean:
+        sums = np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)
+    return pa.array(sums, mask=counts == 0)
+
+
+def _extreme(groups: Groups, values: pa.Array, valid: NDArray[np.bool_] | None, *, largest: bool) -> pa.Array:
+    rows = np.arange(len(values)) if valid is None else np.flatnonzero(valid)
+    chosen = np.full(groups.count, NO_ROW, dtype=np.int64)
+    if len(rows):
+        keys = sort_keys(values.take(pa.array(rows)), largest)
+        order = np.lexsort([*keys[::-1], groups.of_row[rows]])
+        ordered = groups.of_row[rows[order]]
+        starts = np.flatnonzero(np.diff(ordered, prepend=NO_ROW))
+        chosen[ordered[starts]] = rows[order[starts]]
+    return values.take(pa.array(chosen, mask=chosen < 0))
+
+
+def _distinct_codes(reading: Reading, frame: Frame, argument: Term) -> Positions:
+    if isinstance(argument, EntityId):
+        return frame.variables[argument.var]
+    return _codes(reading, frame, argument)
+
+
+def _distinct(groups: Groups, codes: Positions) -> NDArray[np.int64]:
+    valid = codes >= 0
+    pairs = grouped([groups.of_row[valid], codes[valid]], int(valid.sum()))
+    return np.bincount(groups.of_row[valid][pairs.first], minlength=groups.count).astype(np.int64)

@@ -1,0 +1,117 @@
+"""A hop from few nodes over a large edge table that is not in memory: through the indexes of its ends.
+
+Sorting all edges pays when many walks follow. The first few ask the B-trees on `src` and `dst` instead;
+when they keep coming, the adjacency is built after all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from omnigraph.engine.columns import ID, SOURCE, TARGET
+from omnigraph.engine.write.sql import one_of
+from omnigraph.lang.query.resolved import EdgeDirection
+from omnigraph.query.frame import NO_ROW, Positions
+from omnigraph.query.reading import Reading
+from omnigraph.query.rows import Rows
+from omnigraph.query.topology.spread import spread
+from omnigraph.storage.indexes import coverage
+
+LARGE = 500_000
+"""Edges from which on a hop may go through an index."""
+_FEW_NODES = 256
+_COLD_HOPS = 16
+_NEAR = {"out": SOURCE, "in": TARGET}
+_FAR = {"out": TARGET, "in": SOURCE}
+_SMALL_ENTRY = 256  # bytes, about
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """Rows that a hop gives: the incoming row, the node reached and the row id of the edge walked."""
+
+    rows: Positions
+    targets: Positions
+    edges: NDArray[np.uint64]
+
+    def distinct(self) -> Hop:
+        """Each node once for each incoming row."""
+        pairs = np.stack([self.rows, self.targets])
+        _, first = np.unique(pairs, axis=1, return_index=True)
+        return Hop(self.rows[first], self.targets[first], self.edges[first])
+
+
+def goes_cold(reading: Reading, edge_type: str, sources: Positions) -> bool:
+    """Whether a hop from these nodes should ask the indexes on disk."""
+    edges = reading.sources.edges(edge_type)
+    if edges.live_count < LARGE or len(sources) > _FEW_NODES or reading.sources.is_linked(edge_type):
+        return False
+    if not _has_indexes(reading, edges):
+        return False
+    key = (*edges.identity, "cold hops")
+    hops = (reading.sources.memory.get(key) or 0) + 1
+    reading.sources.memory.keep(key, hops, _SMALL_ENTRY)
+    return bool(hops <= _COLD_HOPS)
+
+
+def _has_indexes(reading: Reading, edges: Rows) -> bool:
+    def found() -> frozenset[str]:
+        stored = coverage(edges.table).values()
+        return frozenset(name for index in stored if "BTREE" in index.type.upper() for name in index.columns)
+
+    key = (*edges.identity, "end indexes")
+    return reading.sources.memory.get_or_make(key, found, lambda _: _SMALL_ENTRY) >= {SOURCE, TARGET}
+
+
+def cold_hop(
+    reading: Reading, edge_type: str, near: str, far: str, sources: Positions, direction: EdgeDirection
+) -> Hop:
+    """One row for each stored edge; in both directions a self-loop once."""
+    if direction != "both":
+        return _one_way(reading, edge_type, near, far, sources, direction)
+    out = _one_way(reading, edge_type, near, far, sources, "out")
+    back = _one_way(reading, edge_type, near, far, sources, "in")
+    loops = back.targets == sources[back.rows]
+    return Hop(
+        np.concatenate([out.rows, back.rows[~loops]]),
+        np.concatenate([out.targets, back.targets[~loops]]),
+        np.concatenate([out.edges, back.edges[~loops]]),
+    )
+
+
+def _one_way(
+    reading: Reading, edge_type: str, near: str, far: str, sources: Positions, direction: EdgeDirection
+) -> Hop:
+    edges = reading.sources.edges(edge_type)
+    known = np.unique(sources[sources >= 0])
+    if len(known) == 0:
+        nothing = np.empty(0, dtype=np.int64)
+        return Hop(nothing, nothing, nothing.astype(np.uint64))
+    ids = reading.rows(near).take(ID, known)
+    where = one_of(_NEAR[direction], ids.to_pylist())
+    found = edges.table.scan([SOURCE, TARGET], where=where, row_ids=True).combine_chunks()
+    starts = pc.index_in(found.column(_NEAR[direction]), value_set=ids).to_numpy(zero_copy_only=False)
+    ends = reading.rows(far).find(_array(found.column(_FAR[direction])))
+    return _spread(sources, known[starts], ends, found.column("_rowid").to_numpy())
+
+
+def _spread(sources: Positions, starts: Positions, ends: Positions, edges: NDArray[np.uint64]) -> Hop:
+    """Each edge for every incoming row that stands at its start."""
+    order = np.argsort(sources, kind="stable")
+    ordered = sources[order]
+    first = np.searchsorted(ordered, starts, "left")
+    counts = np.searchsorted(ordered, starts, "right") - first
+    which, places = spread(first, counts)
+    rows = order[places]
+    reached = ends[which] != NO_ROW
+    back = np.argsort(rows[reached], kind="stable")
+    return Hop(rows[reached][back], ends[which][reached][back], edges[which][reached][back])
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,0 +1,1 @@
+"""Terms and predicates on Arrow columns, and which of them Lance can answer instead."""

@@ -1,0 +1,274 @@
+"""Terms and predicates evaluated on Arrow columns.
+
+What does not depend on the row stays a single value for as long as possible: comparing a column with
+it is then settled once, by the rules every test on one column shares, and costs one kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.write.cells import column_of
+from omnigraph.engine.write.predicate import Bindings, Nothing, OneOf, Relation, Test, passing, settle
+from omnigraph.errors import InternalError
+from omnigraph.lang.query.terms import (
+    ROW,
+    Calc,
+    CaseFold,
+    Column,
+    Compare,
+    Const,
+    Distance,
+    EntityId,
+    Fusion,
+    Has,
+    Holds,
+    InList,
+    Instant,
+    Minus,
+    NullCheck,
+    ParamRef,
+    Predicate,
+    Prop,
+    Relevance,
+    Term,
+    TextMatch,
+    TextTest,
+    Total,
+    children,
+    walk,
+)
+from omnigraph.lang.types import Scalar, Type
+from omnigraph.lang.values import Stored, arrow_type, convert
+from omnigraph.query.expressions.arithmetic import Flags, calculated, negated
+from omnigraph.query.expressions.compare import FLIPPED, compared, present, true_rows
+from omnigraph.query.expressions.contains import any_within, containing, holding, items_of, parts_of
+
+
+class Scope(Protocol):
+    """The rows that terms are evaluated on, and the request they belong to."""
+
+    @property
+    def length(self) -> int: ...
+    def prop(self, var: str, name: str) -> pa.Array: ...
+    def entity_id(self, var: str) -> pa.Array: ...
+    def parameter(self, name: str) -> Stored: ...
+    def now(self) -> int: ...
+    def score(self, term: Distance | Relevance | Fusion | TextMatch) -> pa.Array: ...
+    def column(self, name: str) -> pa.Array: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A value that is the same in every row."""
+
+    value: Stored
+    type: Type
+    written: bool = True
+    """A constant or parameter, not a result of a calculation."""
+
+
+Operand: TypeAlias = Known | pa.Array
+Replaced = Mapping[Term, pa.Array]
+
+_NONE_REPLACED: Replaced = {}
+_NOTHING_BOUND = Bindings()
+_VALUES = "values"
+_FEW = 4
+"""So many values are found faster one after the other than in a set."""
+_OF_ROWS = (Prop, EntityId, Column, Total, Distance, Relevance, Fusion, TextMatch)
+
+
+# --- terms ---------------------------------------------------------------------------------------
+
+
+def value(term: Term, scope: Scope, replaced: Replaced = _NONE_REPLACED) -> pa.Array:
+    """The values of a term in all rows; what is found in `replaced` is taken from there."""
+    found = operand(term, scope, replaced)
+    return _repeated(found, scope.length) if isinstance(found, Known) else found
+
+
+def operand(term: Term, scope: Scope, replaced: Replaced = _NONE_REPLACED) -> Operand:
+    """The values of a term in all rows, or the one value they all have."""
+    if replaced and term in replaced:
+        return replaced[term]
+    match term:
+        case Const(value=constant, type=type_):
+            return Known(constant, type_)  # type: ignore[arg-type]  # items of lists are never null
+        case ParamRef(name=name, type=type_):
+            return Known(scope.parameter(name), type_)
+        case Instant(type=type_):
+            return Known(scope.now(), type_)
+        case Prop(var=var, name=name):
+            return scope.prop(var, name)
+        case EntityId(var=var):
+            return scope.entity_id(var)
+        case Column(name=name):
+            return scope.column(name)
+        case Calc() | Minus() | CaseFold():
+            return _computed(term, scope, replaced)
+        case Distance() | Relevance() | Fusion() | TextMatch():
+            return scope.score(term)
+    raise InternalError(f"{term.fn} is not known before its rows are grouped")
+
+
+def _computed(term: Calc | Minus | CaseFold, scope: Scope, replaced: Replaced) -> Operand:
+    operands = [operand(child, scope, replaced) for child in children(term)]
+    result = _result(term, [_short(found) for found in operands])
+    if all(isinstance(found, Known) for found in operands):
+        return Known(result[0].as_py(), term.type, written=False)
+    return result
+
+
+def _result(term: Calc | Minus | CaseFold, columns: Sequence[pa.Array]) -> pa.Array:
+    match term:
+        case Calc(op=op, type=type_):
+            return calculated(op, columns[0], columns[1], type_)
+        case Minus(type=type_):
+            return negated(columns[0], type_)
+        case CaseFold(fn=fn):
+            return pc.utf8_lower(columns[0]) if fn == "lower" else pc.utf8_upper(columns[0])
+
+
+def _short(found: Operand) -> pa.Array:
+    """A column; of one row when all are the same."""
+    return _repeated(found, 1) if isinstance(found, Known) else found
+
+
+def _repeated(known: Known, length: int) -> pa.Array:
+    if known.value is None:
+        return pa.nulls(length, arrow_type(known.type))
+    one = column_of([convert(known.value, known.type)], known.type)
+    # A list cannot be repeated 0 times.
+    return one.slice(0, length) if length <= 1 else pa.repeat(one[0], length)
+
+
+# --- predicates ----------------------------------------------------------------------------------
+
+
+def mask(predicate: Predicate, scope: Scope) -> Flags:
+    """For each row whether the predicate is true; unknown is not true."""
+    match predicate:
+        case Compare():
+            return _comparison(predicate, scope)
+        case InList(argument=argument, items=items):
+            return _membership(argument, items, scope)
+        case Has():
+            return _possession(predicate, scope)
+        case TextTest():
+            return _text_test(predicate, scope)
+        case NullCheck(argument=argument, negated=is_negated):
+            found = _short(operand(argument, scope))
+            return _widened(true_rows(found.is_valid() if is_negated else found.is_null()), scope)
+        case Holds(match=match):
+            return true_rows(scope.score(match))
+
+
+def _widened(flags: Flags, scope: Scope) -> Flags:
+    """Flags of all rows; a single one stands for all."""
+    return flags if len(flags) == scope.length else np.full(scope.length, flags[0])
+
+
+def _is_known(term: Term) -> bool:
+    """Whether a term has the same value in every row."""
+    return not any(isinstance(part, _OF_ROWS) for part in walk(term))
+
+
+def _comparison(test: Compare, scope: Scope) -> Flags:
+    op, left, right = test.op, test.left, test.right
+    # Of two known values an F32 takes the column's part: the other one is rounded to its width.
+    if _is_known(left) and (right.type.scalar is Scalar.F32 or not _is_known(right)):
+        op, left, right = FLIPPED[op], right, left
+    if not _is_known(right):
+        return compared(op, value(left, scope), value(right, scope))
+    known = _known(right, scope)
+    asked = _asked_of(left.type, known)
+    return _tested(Compare(op, _column(asked), _constant(known)), left, asked, scope)
+
+
+def _membership(argument: Term, items: Term, scope: Scope) -> Flags:
+    given = _constant(_known(items, scope))
+    return _tested(InList(_column(argument.type), given), argument, argument.type, scope)
+
+
+def _possession(test: Has, scope: Scope) -> Flags:
+    items, item = test.items, test.item
+    if _is_known(items) and (item.type.scalar is Scalar.F32 or not _is_known(item)):
+        return _membership(item, items, scope)
+    if not _is_known(item):
+        return holding(value(items, scope), value(item, scope))
+    known = _known(item, scope)
+    asked = _asked_of(items.type, known)
+    return _tested(Has(_column(asked), _constant(known)), items, asked, scope)
+
+
+def _text_test(test: TextTest, scope: Scope) -> Flags:
+    at_start = test.op == "starts_with"
+    if _is_known(test.part):
+        given = _constant(_known(test.part, scope))
+        return _tested(TextTest(test.op, _column(test.text.type), given), test.text, test.text.type, scope)
+    if not _is_known(test.text):
+        return containing(value(test.text, scope), value(test.part, scope), at_start=at_start)
+    text = _known(test.text, scope).value
+    if not isinstance(text, str):
+        return np.zeros(scope.length, np.bool_)
+    return parts_of(text, value(test.part, scope), at_start=at_start)
+
+
+# --- tests of one column against a known value ---------------------------------------------------
+
+
+def _known(term: Term, scope: Scope) -> Known:
+    found = operand(term, scope)
+    assert isinstance(found, Known)
+    return found
+
+
+def _column(type_: Type) -> Prop:
+    """What stands for the values of a term in a test that is settled."""
+    return Prop(ROW, _VALUES, type_)
+
+
+def _constant(known: Known) -> Const:
+    return Const(known.value, known.type)
+
+
+def _asked_of(type_: Type, known: Known) -> Type:
+    """The type in which values of `type_` meet a known one.
+
+    A float that was written down is rounded to the width of what it meets; a calculated one is not, so
+    that its digits count wherever it is calculated.
+    """
+    if type_.scalar is Scalar.F32 and known.type.scalar is Scalar.F64 and not known.written:
+        return replace(type_, scalar=Scalar.F64)
+    return type_
+
+
+def _tested(test: Predicate, term: Term, asked: Type, scope: Scope) -> Flags:
+    """A test on one column, asked of the values of a term; they are not fetched when nothing can pass."""
+    settled = settle(test, _NOTHING_BOUND)
+    if isinstance(settled, Nothing):
+        return np.zeros(scope.length, np.bool_)
+    found = _short(operand(term, scope))
+    if found.type != arrow_type(asked):
+        found = found.cast(arrow_type(asked))
+    if isinstance(settled, OneOf) and settled.type.is_list:
+        values, bounds = items_of(found)
+        each = _passing(values, replace(settled, type=settled.type.item))
+        return _widened(any_within(each, bounds) & present(found), scope)
+    return _widened(_passing(found, settled), scope)
+
+
+def _passing(column: pa.Array, test: Test) -> Flags:
+    rows = pa.table([column], [_VALUES])
+    if isinstance(test, OneOf) and len(test.values) <= _FEW:
+        singles = [Relation(test.column, test.type, "=", each) for each in test.values]
+        flags: Flags = np.logical_or.reduce([true_rows(passing(rows, single)) for single in singles])
+        return flags
+    return true_rows(passing(rows, test))

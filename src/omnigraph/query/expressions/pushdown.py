@@ -1,0 +1,96 @@
+"""Which tests of a scan Lance can answer with exactly the same meaning, and which stay for Arrow.
+
+Lance gets tests of one column against values known beforehand: these are settled into the column's
+type first and mean the same everywhere. Calculations, changes of case and comparisons of columns with
+each other stay here, where numbers and letters follow our rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from omnigraph.engine.columns import ID
+from omnigraph.engine.write.predicate import Bindings, Nothing, settle
+from omnigraph.engine.write.sql import render
+from omnigraph.lang.query.terms import (
+    Compare,
+    Const,
+    Distance,
+    EntityId,
+    Fusion,
+    Has,
+    InList,
+    Instant,
+    NullCheck,
+    ParamRef,
+    Predicate,
+    Prop,
+    Relevance,
+    Term,
+    TextMatch,
+    TextTest,
+    children,
+)
+from omnigraph.lang.types import Scalar
+
+NO_ROWS = "false"
+"""The filter that no row passes."""
+
+
+def lance_filter(
+    var: str, predicates: Sequence[Predicate], bindings: Bindings
+) -> tuple[str | None, tuple[Predicate, ...]]:
+    """The filter for Lance, if any, and the predicates that are still to be tested on its rows."""
+    asked = [settle(test, bindings) for test in predicates if is_expressible(test, var)]
+    rest = tuple(test for test in predicates if not is_expressible(test, var))
+    if not asked:
+        return None, rest
+    if any(isinstance(test, Nothing) for test in asked):
+        return NO_ROWS, rest
+    return " AND ".join(f"({render(test)})" for test in asked), rest
+
+
+def columns_needed(predicates: Iterable[Predicate]) -> tuple[str, ...]:
+    """The columns from which predicates on one variable are evaluated, in the order they are met."""
+    found = (_names(test) for test in predicates)
+    return tuple(dict.fromkeys(name for names in found for name in names))
+
+
+def _names(part: Term | Predicate) -> Iterator[str]:
+    match part:
+        case Prop(name=name):
+            yield name
+        case EntityId():
+            yield ID
+        case Distance() | Relevance() | Fusion() | TextMatch():
+            return  # a search brings its values along
+        case _:
+            for child in children(part):
+                yield from _names(child)
+
+
+def is_expressible(test: Predicate, var: str) -> bool:
+    """Whether a predicate tests one column of the variable against values known beforehand."""
+    match test:
+        case Compare(left=left, right=right):
+            return (_is_column(left, var) and _is_given(right)) or (
+                _is_given(left) and _is_column(right, var)
+            )
+        case InList(argument=column, items=given):
+            return _is_column(column, var) and _is_given(given)
+        case Has(items=column, item=given) | TextTest(text=column, part=given):
+            return _is_column(column, var) and _is_given(given)
+        case NullCheck(argument=column):
+            return _is_column(column, var)
+    return False
+
+
+def _is_column(term: Term, var: str) -> bool:
+    """A column of the variable; how a Blob is laid out is not to be looked into."""
+    if not isinstance(term, Prop | EntityId):
+        return False
+    return term.var == var and term.type.scalar is not Scalar.BLOB
+
+
+def _is_given(term: Term) -> bool:
+    return isinstance(term, Const | ParamRef | Instant)

@@ -1,0 +1,115 @@
+"""Rows in flight: for every bound variable the position of its node or edge, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from omnigraph.errors import QueryError
+from omnigraph.lang.query.terms import Term
+
+NO_ROW = -1
+"""The position of an optional variable that has no match."""
+
+Positions = NDArray[np.int64]
+
+_MOST_COUNTED = float(2**63) * (1 - 1e-6)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Bindings of variables, one row each; what is not bound does not exist yet."""
+
+    length: int
+    variables: Mapping[str, Positions] = field(default_factory=dict)
+    scores: Mapping[Term, pa.Array] = field(default_factory=dict)
+    """Values of searches that ranked these rows."""
+    ranks: Positions | None = None
+    """The place of each row in the ranking, best first; rows of one ranked node share it."""
+    weights: NDArray[np.int64] | None = None
+    """How many rows each one stands for, where counting made it unnecessary to write them all out."""
+
+    def take(self, index: Positions) -> Frame:
+        """These rows, in this order."""
+        return Frame(
+            len(index),
+            {name: held[index] for name, held in self.variables.items()},
+            {term: held.take(pa.array(index)) for term, held in self.scores.items()},
+            None if self.ranks is None else self.ranks[index],
+            None if self.weights is None else self.weights[index],
+        )
+
+    def filter(self, mask: NDArray[np.bool_]) -> Frame:
+        """The rows where the mask is true."""
+        return self if mask.all() else self.take(np.flatnonzero(mask))
+
+    def slice(self, start: int, stop: int | None) -> Frame:
+        """A run of rows."""
+        end = self.length if stop is None else min(stop, self.length)
+        if start == 0 and end == self.length:
+            return self
+        return self.take(np.arange(min(start, end), end))
+
+    def binding(self, name: str, positions: Positions) -> Frame:
+        """The same rows with one more variable."""
+        return replace(self, variables={**self.variables, name: positions})
+
+    def keeping(self, names: Iterable[str]) -> Frame:
+        """The same rows with only these variables."""
+        wanted = set(names)
+        return replace(self, variables={n: held for n, held in self.variables.items() if n in wanted})
+
+    def summed(self, names: Iterable[str]) -> Frame:
+        """The same rows, or a single one with the weight of all when no variable is wanted of them."""
+        if not self.variables.keys().isdisjoint(names) or self.ranks is not None or self.length < 2:
+            return self
+        total = self.length
+        if self.weights is not None:
+            require_countable(float(self.weights.sum(dtype=np.float64)))
+            total = int(self.weights.sum())
+        return Frame(1, {}, {}, None, np.array([total], dtype=np.int64))
+
+    def weighted(self, weights: NDArray[np.int64]) -> Frame:
+        """The same rows, each standing for that many times as many."""
+        if self.weights is None:
+            return replace(self, weights=weights)
+        require_countable(float(self.weights.max(initial=0)) * float(weights.max(initial=0)))
+        return replace(self, weights=self.weights * weights)
+
+
+def require_countable(rows: float) -> None:
+    """Refuse a count that 64 bits cannot hold; the margin is that of the estimate."""
+    if rows > _MOST_COUNTED:
+        raise QueryError(
+            "the number of matches does not fit 64 bits",
+            remedy="bind fewer variables, or filter them more narrowly",
+        )
+
+
+def all_rows(name: str, positions: Positions) -> Frame:
+    """A row for each position of one variable."""
+    return Frame(len(positions), {name: positions})
+
+
+def concatenated(frames: Sequence[Frame]) -> Frame:
+    """The rows of frames with the same variables, one frame behind the other."""
+    if len(frames) == 1:
+        return frames[0]
+    first = frames[0]
+    return Frame(
+        sum(frame.length for frame in frames),
+        {name: np.concatenate([frame.variables[name] for frame in frames]) for name in first.variables},
+        {term: _joined([frame.scores[term] for frame in frames]) for term in first.scores},
+        None if first.ranks is None else np.concatenate([f.ranks for f in frames if f.ranks is not None]),
+        None
+        if first.weights is None
+        else np.concatenate([f.weights for f in frames if f.weights is not None]),
+    )
+
+
+def _joined(arrays: Sequence[pa.Array]) -> pa.Array:
+    return pa.concat_arrays(arrays)

@@ -1,0 +1,313 @@
+"""Carry out a pattern: start where there is least, then walk where there is least to come.
+
+When rows are only counted, what nobody asks for is not written out: see `weigh.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from omnigraph.lang.query import plan as p
+from omnigraph.lang.query.explain import show_predicate
+from omnigraph.lang.query.resolved import EdgeDirection
+from omnigraph.lang.query.terms import variables
+from omnigraph.query.cold import cold_hop, goes_cold
+from omnigraph.query.frame import Frame, Positions, all_rows
+from omnigraph.query.pattern import Pattern
+from omnigraph.query.reading import Reading
+from omnigraph.query.scan import Candidates, candidates, is_point
+from omnigraph.query.topology import walk
+from omnigraph.query.topology.spread import pieces
+from omnigraph.query.topology.topology import Linked
+from omnigraph.query.turns import STEPS_AT_ONCE, turns
+from omnigraph.query.weigh import REVERSED, Branch, branches_of, merged, weighed
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The variables the reader of the rows needs; the others are dropped once nothing here needs them."""
+
+    variables: frozenset[str]
+    counted: bool = True
+    """Whether one row may stand for many, with a weight; else each is written out."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """A walk as it is carried out: from an end that is bound."""
+
+    near: str
+    far: str
+    direction: EdgeDirection
+
+
+class Matcher:
+    """One pattern being matched; `wanted` is None when every variable and every row is to be written out."""
+
+    def __init__(self, reading: Reading, pattern: Pattern, wanted: Wanted | None) -> None:
+        self._reading = reading
+        self._pattern = pattern
+        self._wanted = wanted
+        self._walks = list(pattern.walks)
+        self._tests = list(pattern.tests)
+        self._branches: list[Branch] = []
+        self._known: dict[str, Candidates] = {}
+        self._masks: dict[str, NDArray[np.bool_]] = {}
+
+    def run(self, base: Frame | None) -> Frame:
+        """The rows of the pattern; `base` is given when it does not begin with a scan."""
+        frame = self._started(self._root()) if base is None else base
+        self._cut_branches(frame)
+        frame = self._settled(frame)
+        while self._walks:
+            frame = self._settled(self._walked(frame, self._next_walk(frame)))
+        return frame
+
+    # --- where to start ----------------------------------------------------------------------------
+
+    def _root(self) -> str:
+        """The variable with the fewest candidates; where nothing is filtered, the one that saves most."""
+        base = self._pattern.base
+        assert isinstance(base, p.Scan)
+        if not self._walks or not self._pattern.is_free:
+            return base.var
+        nodes = list(dict.fromkeys([base.var, *self._ends()]))
+        for var in nodes:
+            if is_point(self._reading, var, self._pattern.own_tests(var)):
+                return var
+        filtered = [var for var in nodes if self._pattern.own_tests(var)]
+        self._known = {var: self._candidates(var) for var in filtered}
+        best = min(self._known, key=lambda var: self._known[var].count, default=None)
+        if best is not None and 4 * self._known[best].count <= self._reading.rows(best).live_count:
+            return best
+        return self._natural_root(nodes)
+
+    def _natural_root(self, nodes: list[str]) -> str:
+        if self._wanted is None or not self._wanted.counted:
+            return nodes[0]
+        # What is asked for is written out anyway; else the middle of the pattern has most branches.
+        asked = [var for var in nodes if var in self._wanted.variables]
+        return max(asked or nodes, key=self._ends().count)
+
+    def _ends(self) -> list[str]:
+        return [end for step in self._pattern.walks for end in (step.source, step.target)]
+
+    def _started(self, var: str) -> Frame:
+        with self._reading.request.step("Scan", f"${var}: {self._reading.tables[var]}") as step:
+            found = self._known.get(var) or self._candidates(var)
+            step.rows, step.how = found.count, found.how
+        self._drop_own_tests(var)
+        return all_rows(var, found.positions)
+
+    def _candidates(self, var: str) -> Candidates:
+        return candidates(self._reading, var, self._pattern.own_tests(var))
+
+    def _drop_own_tests(self, var: str) -> None:
+        self._tests = [test for test in self._tests if variables(test) != {var}]
+
+    # --- where to go next --------------------------------------------------------------------------
+
+    def _next_walk(self, frame: Frame) -> p.Expand:
+        """Tests of two bound ends first, then the walk with the fewest rows to come."""
+        bound = frame.variables
+        ready = [
+            step
+            for step in self._walks
+            if step.source in bound or (step.target in bound and step.minimum == 1)
+        ]
+        best = min(ready, key=lambda step: self._growth(step, frame))
+        self._walks.remove(best)
+        return best
+
+    def _growth(self, step: p.Expand, frame: Frame) -> float:
+        ends = self._ends_of(step, frame)
+        if ends.far in frame.variables:
+            return -1.0
+        edges = self._reading.sources.edges(step.edge_type).live_count
+        fan_out = edges / max(1, self._reading.rows(ends.near).live_count)
+        known = self._known.get(ends.far)
+        share = 1.0 if known is None else known.count / max(1, known.total)
+        return float(fan_out**step.maximum * share)
+
+    def _ends_of(self, step: p.Expand, frame: Frame) -> _Ends:
+        if step.source in frame.variables:
+            return _Ends(step.source, step.target, step.direction)
+        return _Ends(step.target, step.source, REVERSED[step.direction])
+
+    # --- one walk ----------------------------------------------------------------------------------
+
+    def _walked(self, frame: Frame, step: p.Expand) -> Frame:
+        ends = self._ends_of(step, frame)
+        with self._reading.request.step("Expand", _shown(step, ends)) as noted:
+            if ends.far in frame.variables:
+                noted.how = "both ends known"
+                grown = self._closed(frame, step, ends)
+            else:
+                cold = self._cold(frame, step, ends)
+                noted.how = "adjacency in memory" if cold is None else "indexes of its ends"
+                grown = self._grown(frame, step, ends) if cold is None else cold
+            noted.rows = grown.length
+        return grown
+
+    def _closed(self, frame: Frame, step: p.Expand, ends: _Ends) -> Frame:
+        """The rows whose two ends are linked."""
+        linked = self._reading.sources.linked(step.edge_type)
+        near, far = frame.variables[ends.near], frame.variables[ends.far]
+        if step.edge_var is not None:
+            rows, edges = walk.edges_between(linked, near, far, ends.direction)
+            return self._taken(frame, rows).binding(step.edge_var, edges)
+        if step.maximum == 1:
+            return frame.filter(walk.connected(linked, near, far, ends.direction))
+        met = np.zeros(frame.length, dtype=np.bool_)
+        for rows in turns(linked, near, ends.direction, step.maximum):
+            self._reading.request.check()
+            met[rows] = walk.connected(
+                linked, near[rows], far[rows], ends.direction, step.minimum, step.maximum
+            )
+        return frame.filter(met)
+
+    def _cold(self, frame: Frame, step: p.Expand, ends: _Ends) -> Frame | None:
+        """A hop through the indexes on disk, where that is less work than reading all edges."""
+        near = frame.variables[ends.near]
+        if step.maximum > 1 or not goes_cold(self._reading, step.edge_type, near):
+            return None
+        found = cold_hop(self._reading, step.edge_type, ends.near, ends.far, near, ends.direction)
+        if step.edge_var is None:
+            found = found.distinct()
+            rows, targets = self._among(ends.far, found.rows, found.targets)
+            return self._taken(frame, rows).binding(ends.far, targets)
+        # Where an edge stands in its table is looked up only for a query that asks for edges.
+        edges = self._reading.rows(step.edge_var).positions_of(found.edges)
+        rows, targets, edges = self._among(ends.far, found.rows, found.targets, edges)
+        return self._taken(frame, rows).binding(ends.far, targets).binding(step.edge_var, edges)
+
+    def _grown(self, frame: Frame, step: p.Expand, ends: _Ends) -> Frame:
+        """A row for each end that is reached."""
+        linked = self._reading.sources.linked(step.edge_type)
+        parts, kept = [], 0
+        for part in self._steps(linked, frame.variables[ends.near], step, ends):
+            parts.append(self._among(ends.far, *part))
+            kept += len(parts[-1][0])
+            self._reading.request.check(kept)
+        rows, targets, *edges = (_joined(columns) for columns in zip(*parts, strict=True))
+        grown = frame.take(rows).binding(ends.far, targets)
+        return grown if step.edge_var is None else grown.binding(step.edge_var, edges[0])
+
+    def _steps(
+        self, linked: Linked, near: Positions, step: p.Expand, ends: _Ends
+    ) -> Iterator[tuple[Positions, ...]]:
+        """Incoming row, node reached and, where it has a name, edge of a walk; in parts, at least one."""
+        if step.maximum > 1:
+            for rows in turns(linked, near, ends.direction, step.maximum):
+                found, targets = walk.reach(linked, near[rows], ends.direction, step.minimum, step.maximum)
+                yield rows[found], targets
+            return
+        named = step.edge_var is not None
+        hop = walk.hop_edges if named else walk.hop
+        fanout = walk.fanout(linked, near, ends.direction, distinct=not named)
+        if int(fanout.sum()) > self._reading.request.limits.in_flight:
+            self._reading.request.check(self._reached(linked, near, fanout, ends, not named))
+        for begin, end in list(pieces(fanout, STEPS_AT_ONCE)) or [(0, 0)]:
+            found, *reached = hop(linked, near[begin:end], ends.direction)
+            yield found + begin if begin else found, *reached
+
+    def _reached(
+        self, linked: Linked, near: Positions, fanout: Positions, ends: _Ends, distinct: bool
+    ) -> int:
+        """How many rows a hop will leave, told without making them."""
+        known = self._known.get(ends.far)
+        if known is None:
+            return int(fanout.sum())
+        wanted = self._mask(ends.far, known).astype(np.int64)
+        per_node = walk.weights(linked, wanted, ends.direction, distinct=distinct)
+        return int(per_node[near[near >= 0]].sum())
+
+    def _taken(self, frame: Frame, rows: Positions) -> Frame:
+        self._reading.request.check(len(rows))
+        return frame.take(rows)
+
+    def _among(self, var: str, *columns: Positions) -> tuple[Positions, ...]:
+        """Only what leads to candidates of the variable, where these are known; targets come second."""
+        known = self._known.get(var)
+        if known is None:
+            return columns
+        self._drop_own_tests(var)
+        keep = self._mask(var, known)[columns[1]]
+        return tuple(column[keep] for column in columns)
+
+    def _mask(self, var: str, known: Candidates) -> NDArray[np.bool_]:
+        if var not in self._masks:
+            self._masks[var] = known.mask()
+        return self._masks[var]
+
+    # --- tests and weights -------------------------------------------------------------------------
+
+    def _settled(self, frame: Frame) -> Frame:
+        """The rows after everything that can be decided about them by now."""
+        return self._merged(self._weighed(self._tested(frame)))
+
+    def _tested(self, frame: Frame) -> Frame:
+        bound = frame.variables.keys()
+        ready = tuple(test for test in self._tests if variables(test) <= bound)
+        if not ready:
+            return frame
+        self._tests = [test for test in self._tests if test not in ready]
+        with self._reading.request.step("Filter", " and ".join(map(show_predicate, ready))) as step:
+            passed = self._reading.passing(frame, ready)
+            step.rows = passed.length
+        return passed
+
+    def _cut_branches(self, frame: Frame) -> None:
+        """Leave the parts of the pattern that are only counted out of the walks."""
+        if self._wanted is None or not self._wanted.counted or frame.ranks is not None:
+            return
+        self._branches = branches_of(self._pattern, self._wanted.variables, frame.variables)
+        counted = {id(walk) for branch in self._branches for walk in _walks(branch)}
+        self._walks = [step for step in self._walks if id(step) not in counted]
+        hidden = {var for branch in self._branches for var in _hidden(branch)}
+        self._tests = [test for test in self._tests if not variables(test) & hidden]
+
+    def _weighed(self, frame: Frame) -> Frame:
+        for branch in [branch for branch in self._branches if branch.anchor in frame.variables]:
+            self._branches.remove(branch)
+            with self._reading.request.step("Count", _counted(branch)) as step:
+                frame = weighed(self._reading, frame, branch)
+                step.rows = frame.length
+        return frame
+
+    def _merged(self, frame: Frame) -> Frame:
+        if self._wanted is None:
+            return frame
+        later = {end for step in self._walks for end in (step.source, step.target)}
+        tested = {var for test in self._tests for var in variables(test)}
+        anchors = {branch.anchor for branch in self._branches}
+        needed = self._wanted.variables | later | tested | anchors
+        return merged(frame, needed) if self._wanted.counted else frame.keeping(needed)
+
+
+def _joined(columns: tuple[Positions, ...]) -> Positions:
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)
+
+
+def _walks(branch: Branch) -> list[p.Expand]:
+    return [branch.walk, *(walk for inner in branch.branches for walk in _walks(inner))]
+
+
+def _hidden(branch: Branch) -> list[str]:
+    return [branch.far, *(var for inner in branch.branches for var in _hidden(inner))]
+
+
+def _shown(step: p.Expand, ends: _Ends) -> str:
+    before, after = {"out": ("-[", "]->"), "in": ("<-[", "]-"), "both": ("-[", "]-")}[ends.direction]
+    hops = "" if (step.minimum, step.maximum) == (1, 1) else f"{{{step.minimum},{step.maximum}}}"
+    edge = f"${step.edge_var}: {step.edge_type}" if step.edge_var else step.edge_type
+    return f"${ends.near} {before}{edge}{hops}{after} ${ends.far}"
+
+
+def _counted(branch: Branch) -> str:
+    ends = _Ends(branch.anchor, branch.far, branch.direction)
+    return ", ".join([_shown(branch.walk, ends), *map(_counted, branch.branches)])

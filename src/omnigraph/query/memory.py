@@ -1,0 +1,130 @@
+"""The memory that reads may keep between queries: one budget, the least recently used goes first."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from omnigraph.errors import InvalidValue
+
+CACHE_BYTES = "OMNIGRAPH_CACHE_BYTES"
+"""The setting that says how much memory reads may keep; 0 keeps nothing."""
+
+_SHARE = 4  # one part in so many of the machine's or container's memory
+_UNKNOWN = 2 << 30
+_MOST_DIGITS = 18
+_CONTAINER_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+
+Kept = TypeVar("Kept")
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    value: Any
+    nbytes: int
+
+
+class Memory:
+    """Values by key that together stay inside a budget; safe to share between threads.
+
+    What is kept never changes, so a value that is forgotten while a query uses it stays good for that
+    query.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
+        self._used = 0
+        self._lock = threading.Lock()
+
+    @property
+    def used(self) -> int:
+        """How many bytes are kept."""
+        return self._used
+
+    def get(self, key: Hashable) -> Any | None:
+        """The value kept under a key, which makes it the most recently used."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            self._entries.move_to_end(key)
+            return entry.value
+
+    def keep(self, key: Hashable, value: Kept, nbytes: int) -> Kept:
+        """Keep a value if it fits the budget at all, and forget others until it does."""
+        with self._lock:
+            replaced = self._entries.pop(key, None)
+            self._used -= replaced.nbytes if replaced else 0
+            if nbytes > self.limit or self.limit == 0:
+                return value  # what is kept may have grown until it does not fit any more
+            self._used += nbytes
+            self._entries[key] = _Entry(value, nbytes)
+            while self._used > self.limit:
+                _, dropped = self._entries.popitem(last=False)
+                self._used -= dropped.nbytes
+        return value
+
+    def get_or_make(self, key: Hashable, make: Callable[[], Kept], size: Callable[[Kept], int]) -> Kept:
+        """The value under a key, made now when it is not kept."""
+        found: Kept | None = self.get(key)
+        if found is not None:
+            return found
+        made = make()
+        return self.keep(key, made, size(made))
+
+    def forget_graph(self, uri: str) -> None:
+        """Drop everything of one graph; keys are tuples that begin with where it is."""
+        with self._lock:
+            for key in [key for key in self._entries if isinstance(key, tuple) and key[0] == uri]:
+                self._used -= self._entries.pop(key).nbytes
+
+    def forget(self) -> None:
+        """Drop everything."""
+        with self._lock:
+            self._entries.clear()
+            self._used = 0
+
+
+@cache
+def shared_memory() -> Memory:
+    """The one memory of this process."""
+    return Memory(_limit())
+
+
+def _limit() -> int:
+    given = os.environ.get(CACHE_BYTES)
+    if given is None:
+        return _available() // _SHARE
+    if not given.isascii() or not given.isdigit() or len(given) > _MOST_DIGITS:
+        raise InvalidValue(
+            f"{CACHE_BYTES} must be a number of bytes, got '{given}'",
+            remedy=f"set it like {CACHE_BYTES}=2000000000",
+        )
+    return int(given)
+
+
+def _available() -> int:
+    """The memory of the container, or of the machine when no container limits it."""
+    try:
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        machine = _UNKNOWN
+    return min([machine, *filter(None, map(_container_limit, _CONTAINER_LIMITS))])
+
+
+def _container_limit(path: Path) -> int | None:
+    try:
+        text = path.read_text().strip()
+    except OSError:
+        return None  # no container of this kind
+    return int(text) if text.isdigit() else None

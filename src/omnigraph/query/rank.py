@@ -1,0 +1,99 @@
+"""Keep the best: rows ranked by one search, or by two of them combined."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from omnigraph.lang.query.terms import Distance, Fusion, Relevance
+from omnigraph.query.frame import NO_ROW, Frame, Positions, concatenated
+from omnigraph.query.order import order_of
+from omnigraph.query.reading import Reading
+
+_UNRANKED = np.iinfo(np.int64).max
+
+
+def searched(reading: Reading, frame: Frame, by: Distance | Relevance, best: int | None) -> Frame:
+    """The rows of the best nodes among those that are there, best first, each with its place and score."""
+    var = ranked_variable(by)
+    rows, positions = reading.rows(var), frame.variables[var]
+    if positions is rows.positions() and rows.alive is None:
+        kept, scores = reading.scores.ranked(by, rows, None, best)  # a row for each node, in its place
+        ranks = np.arange(len(kept))
+    else:
+        found, scores = reading.scores.ranked(by, rows, _flags(positions, rows.count), best)
+        place = np.append(_places(found, rows.count), NO_ROW)[positions]
+        reached = np.flatnonzero(place >= 0)
+        kept = reached[np.argsort(place[reached], kind="stable")]
+        ranks = place[kept]
+    return replace(
+        frame.take(kept), ranks=ranks, scores={**frame.take(kept).scores, by: pa.array(scores[ranks])}
+    )
+
+
+def fused(reading: Reading, first: Frame, second: Frame, by: Fusion, best: int | None) -> Frame:
+    """The rows of the best nodes by the sum of the reciprocal of their places in two rankings.
+
+    A node's rows are those of the first ranking that has it.
+    """
+    var = ranked_variable(by.first)
+    k = reading.scores.number(by.k)
+    places = [_entity_places(reading, frame, var) for frame in (first, second)]
+    order, scores = _combined(places[0], places[1], k)
+    chosen = order[:best]
+    rank = _places(chosen, reading.rows(var).count)
+    only_second = np.where(places[0] < 0, rank, NO_ROW)
+    parts = [_placed(first, var, rank, by, scores), _placed(second, var, only_second, by, scores)]
+    return concatenated(parts)
+
+
+def ranked_variable(by: Distance | Relevance) -> str:
+    """The variable whose nodes a search ranks."""
+    return by.target.var if isinstance(by, Distance) else by.field.var
+
+
+def _flags(positions: Positions, count: int) -> NDArray[np.bool_]:
+    flags = np.zeros(count, dtype=np.bool_)
+    flags[positions[positions >= 0]] = True
+    return flags
+
+
+def _places(found: Positions, count: int) -> Positions:
+    """The place of each position in a list of positions; NO_ROW for those not in it."""
+    place = np.full(count, NO_ROW, dtype=np.int64)
+    place[found] = np.arange(len(found))
+    return place
+
+
+def _entity_places(reading: Reading, frame: Frame, var: str) -> Positions:
+    """The place of each node of a variable among the ranked rows, counting every node once."""
+    assert frame.ranks is not None
+    order = order_of(
+        [frame.ranks], frame.length, lambda rows: [reading.scope(frame.take(rows)).entity_id(var)]
+    )
+    positions = frame.variables[var][order]
+    # Written from the last row to the first, what stays is the first row of each node.
+    first = np.full(reading.rows(var).count, NO_ROW, dtype=np.int64)
+    first[positions[::-1]] = np.arange(len(positions) - 1, -1, -1)
+    return _places(positions[np.sort(first[first >= 0])], len(first))
+
+
+def _combined(first: Positions, second: Positions, k: int) -> tuple[Positions, NDArray[np.float64]]:
+    """Nodes of either ranking, best first, and the score of every node."""
+    scores = np.zeros(len(first))
+    known = np.flatnonzero((first >= 0) | (second >= 0))
+    keys = []
+    for places in (second[known], first[known]):
+        scores[known] += np.where(places >= 0, 1.0 / (k + places + 1.0), 0.0)
+        keys.append(np.where(places < 0, _UNRANKED, places))
+    return known[np.lexsort([*keys, -scores[known]])], scores
+
+
+def _placed(frame: Frame, var: str, rank: Positions, by: Fusion, scores: NDArray[np.float64]) -> Frame:
+    places = rank[frame.variables[var]]
+    kept = np.flatnonzero(places >= 0)
+    taken = Frame(frame.length, frame.variables).take(kept)
+    return replace(taken, ranks=places[kept], scores={by: pa.array(scores[taken.variables[var]])})

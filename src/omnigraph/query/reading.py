@@ -1,0 +1,65 @@
+"""One query being run: its request, its snapshot's tables, and the table of each variable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from omnigraph.engine.write.predicate import Bindings
+from omnigraph.lang.query.terms import Predicate
+from omnigraph.query.expressions.evaluate import mask
+from omnigraph.query.frame import Frame, all_rows
+from omnigraph.query.request import Request
+from omnigraph.query.rows import Rows
+from omnigraph.query.scope import FrameScope
+from omnigraph.query.search.scores import Scores
+from omnigraph.query.sources import Sources
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What every step of a query needs to know."""
+
+    request: Request
+    sources: Sources
+    scores: Scores
+    tables: Mapping[str, str]
+    """The key of the table that each variable's rows are in."""
+
+    @property
+    def bindings(self) -> Bindings:
+        """The values of the request, for tests that are settled against them."""
+        return Bindings(self.request.parameters, self.request.now)
+
+    def inside(self, tables: Mapping[str, str]) -> Reading:
+        """The same query inside a block that binds more variables."""
+        return replace(self, tables={**self.tables, **tables})
+
+    def rows(self, var: str) -> Rows:
+        """The rows of a variable's type."""
+        return self.sources.rows(self.tables[var])
+
+    def scope(self, frame: Frame) -> FrameScope:
+        """What expressions see of these rows."""
+        return FrameScope(frame, self.rows, self.request, self.scores)
+
+    def passing(self, frame: Frame, tests: tuple[Predicate, ...]) -> Frame:
+        """The rows that pass all tests."""
+        for test in tests:
+            if frame.length == 0:
+                break
+            frame = frame.filter(mask(test, self.scope(frame)))
+        return frame
+
+    def flags(
+        self, var: str, positions: NDArray[np.int64], tests: tuple[Predicate, ...]
+    ) -> NDArray[np.bool_]:
+        """Which positions of one variable pass all tests."""
+        frame = all_rows(var, positions)
+        passed = np.ones(len(positions), dtype=np.bool_)
+        for test in tests:
+            passed &= mask(test, self.scope(frame))
+        return passed

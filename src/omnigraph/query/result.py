@@ -1,0 +1,153 @@
+"""What a read found, in whatever form it is wanted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.errors import BadRequest, InvalidValue, MissingExtra, QueryError
+from omnigraph.lang.types import Type
+from omnigraph.lang.values import Json, json_column
+from omnigraph.query.display import counted, html_table, text_table
+
+Row = dict[str, Json]
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Result:
+    """The rows that a read found; they do not change, whatever is written afterwards.
+
+    Values in rows are as JSON has them. Columns may share a name: the last of them is in the rows, all
+    of them are in `tuples` and in Arrow.
+    """
+
+    table: pa.Table
+    types: tuple[Type, ...]
+    """The type of each column."""
+    query_name: str
+    branch: str | None
+    """The branch that was read, if one was asked for as it is now."""
+    snapshot: str | None
+    """The id of the snapshot that was read, if one of the past was asked for."""
+    graph_commit_id: str | None
+    """The newest commit that was visible; a later write can be made conditional on it."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns, in the order of the query."""
+        return self.table.column_names  # type: ignore[no-any-return]
+
+    @property
+    def target(self) -> dict[str, str | None]:
+        """What was read: a branch or a snapshot."""
+        return {"branch": self.branch, "snapshot": self.snapshot}
+
+    def rows(self) -> list[Row]:
+        """All rows, each a dictionary by column name."""
+        return list(self)
+
+    def tuples(self) -> list[tuple[Json, ...]]:
+        """All rows, each a tuple in the order of the columns."""
+        return [values for batch in self.batches() for values in self._values(batch)]
+
+    def one(self) -> Row:
+        """The only row; it is an error when there is none or more than one."""
+        if len(self) != 1:
+            raise QueryError(
+                f"'{self.query_name}' gave {counted(len(self), 'row')} where one was expected",
+                remedy="take all of them with `rows()`",
+            )
+        return next(iter(self))
+
+    def scalar(self) -> Json:
+        """The only value; it is an error when there is not exactly one row of one column."""
+        if len(self.columns) != 1:
+            raise QueryError(
+                f"'{self.query_name}' gave {counted(len(self.columns), 'column')} where one was expected",
+                remedy="return one value, or take the row with `one()`",
+            )
+        return self.one()[self.columns[0]]
+
+    def batches(self, size: int = 8192) -> Iterator[pa.RecordBatch]:
+        """The rows as Arrow batches of at most so many rows each; nothing is copied."""
+        if size < 1:
+            raise InvalidValue(f"the size of a batch must be at least 1, got {size}")
+        return iter(self.table.to_reader(max_chunksize=size))
+
+    def to_arrow(self) -> pa.Table:
+        """The result as a `pyarrow.Table`; nothing is copied."""
+        return self.table
+
+    def to_pandas(self) -> Any:
+        """The result as a `pandas.DataFrame`; whole numbers and Booleans stay exact where some are null."""
+        kinds = _pandas_types(_package("pandas"))
+        # Arrow finds pandas' type of a column by its name, so each has one of its own on the way.
+        numbered = self.table.rename_columns([str(at) for at in range(len(self.columns))])
+        frame = numbered.to_pandas(types_mapper=kinds.get)
+        frame.columns = self.columns
+        return frame
+
+    def to_polars(self) -> Any:
+        """The result as a `polars.DataFrame`."""
+        polars = _package("polars")
+        name, times = Counter(self.columns).most_common(1)[0] if self.columns else ("", 0)
+        if times > 1:
+            raise BadRequest(
+                f"{times} columns are called '{name}', which polars does not allow",
+                remedy="give each a name of its own with `as`",
+            )
+        return polars.from_arrow(self.table)
+
+    def about(self) -> dict[str, Any]:
+        """What was asked, of what, and how many rows came of it."""
+        return {"query_name": self.query_name, "target": self.target, "row_count": len(self)}
+
+    def envelope(self) -> dict[str, Any]:
+        """The result as servers and scripts exchange it."""
+        columns = {"columns": self.columns} if self.columns else {}
+        commit = {} if self.graph_commit_id is None else {"graph_commit_id": self.graph_commit_id}
+        return {**self.about(), **columns, "rows": self.rows(), **commit}
+
+    def __len__(self) -> int:
+        return self.table.num_rows  # type: ignore[no-any-return]
+
+    def __iter__(self) -> Iterator[Row]:
+        names = self.columns
+        for batch in self.batches():
+            for values in self._values(batch):
+                yield dict(zip(names, values, strict=True))
+
+    def __repr__(self) -> str:
+        return text_table(self)
+
+    def _repr_html_(self) -> str:
+        return html_table(self)
+
+    def _values(self, batch: pa.RecordBatch) -> Iterator[tuple[Json, ...]]:
+        return zip(*map(json_column, batch.columns, self.types), strict=True)
+
+
+def _package(name: str) -> Any:
+    """A package that omnigraph can do without."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as missing:
+        if missing.name != name:
+            raise
+        raise MissingExtra(f"to_{name}", package=name) from missing
+
+
+def _pandas_types(pandas: Any) -> dict[pa.DataType, Any]:
+    """Kinds of columns that pandas by itself turns into floats or objects as soon as one value is null."""
+    return {
+        pa.int32(): pandas.Int32Dtype(),
+        pa.int64(): pandas.Int64Dtype(),
+        pa.uint32(): pandas.UInt32Dtype(),
+        pa.uint64(): pandas.UInt64Dtype(),
+        pa.bool_(): pandas.BooleanDtype(),
+    }

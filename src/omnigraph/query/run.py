@@ -1,0 +1,324 @@
+"""Run a logical plan: rows in flight for what matches, then result columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.errors import InternalError
+from omnigraph.lang.query import plan as p
+from omnigraph.lang.query.explain import show_term
+from omnigraph.lang.query.terms import (
+    Column,
+    Distance,
+    EntityId,
+    Fusion,
+    Predicate,
+    Relevance,
+    Term,
+    Total,
+    variables,
+)
+from omnigraph.lang.types import Type
+from omnigraph.lang.values import arrow_type
+from omnigraph.query.aggregate import aggregated
+from omnigraph.query.blocks import crossed, mark_of, with_solutions, without_solution
+from omnigraph.query.codes import codes_of, grouped
+from omnigraph.query.expressions.evaluate import value
+from omnigraph.query.frame import Frame, Positions
+from omnigraph.query.match import Matcher, Wanted
+from omnigraph.query.order import SortKey, order_of, sort_keys
+from omnigraph.query.pattern import Pattern, pattern_of, tables_of
+from omnigraph.query.rank import fused, searched
+from omnigraph.query.reading import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Result columns; names may repeat."""
+
+    names: list[str]
+    types: tuple[Type, ...]
+    arrays: list[pa.Array]
+    length: int
+
+    def take(self, rows: Positions) -> Columns:
+        """These rows, in this order."""
+        index = pa.array(rows)
+        return replace(self, arrays=[array.take(index) for array in self.arrays], length=len(rows))
+
+    def table(self) -> pa.Table:
+        """All columns as one table."""
+        fields = [pa.field(name, array.type) for name, array in zip(self.names, self.arrays, strict=True)]
+        return pa.Table.from_arrays(self.arrays, schema=pa.schema(fields))
+
+
+class Runner:
+    """Runs plans of one query; `outer` are the rows around the block that is run."""
+
+    def __init__(self, reading: Reading, outer: Frame | None = None) -> None:
+        self._reading = reading
+        self._outer = outer
+
+    # --- result columns ----------------------------------------------------------------------------
+
+    def columns(self, plan: p.Plan, top: int | None = None) -> Columns:
+        """The result of a whole plan, or its first `top` rows."""
+        match plan:
+            case p.Limit():
+                return self._limited(plan)
+            case p.Project():
+                return self._projected(plan, top)
+            case p.Aggregate():
+                return self._aggregated(plan)
+            case p.Distinct(input=below):
+                return self._distinct(below)
+            case p.Sort():
+                return self._sorted(plan, top)
+        raise InternalError(f"a {type(plan).__name__} gives no result columns")
+
+    def _limited(self, plan: p.Limit) -> Columns:
+        top, skipped = self._cut(plan)
+        found = self.columns(plan.input, top)
+        end = found.length if top is None else min(top, found.length)
+        if skipped == 0 and end == found.length:
+            return found
+        return found.take(np.arange(min(skipped, end), end))
+
+    def _cut(self, plan: p.Limit) -> tuple[int | None, int]:
+        """Behind which row a result ends, and how many of its first rows are skipped."""
+        limit, skipped = (self._reading.request.count(given) for given in (plan.limit, plan.offset))
+        return (None if limit is None else limit + (skipped or 0)), skipped or 0
+
+    def batches(self, plan: p.Plan, size: int) -> Iterator[pa.RecordBatch]:
+        """The result of a whole plan, piece by piece: properties are fetched for one piece at a time."""
+        if isinstance(plan, p.Limit) and isinstance(plan.input, p.Project):
+            limit, skipped = self._cut(plan)
+            frame, project = self._projected_rows(plan.input, limit).slice(skipped, limit), plan.input
+        elif isinstance(plan, p.Project):
+            frame, project = self._projected_rows(plan, None), plan
+        else:
+            yield from self.columns(plan).table().to_batches(max_chunksize=size)
+            return
+        for start in range(0, frame.length, size):
+            self._reading.request.check()
+            yield from self._returned(project, frame.slice(start, start + size)).table().to_batches()
+
+    def _projected(self, plan: p.Project, top: int | None) -> Columns:
+        frame = self._projected_rows(plan, top)
+        with self._reading.request.step("Project", _shown(plan.columns)) as step:
+            step.rows = frame.length
+            return self._returned(plan, frame)
+
+    def _projected_rows(self, plan: p.Project, top: int | None) -> Frame:
+        """The rows to be returned, in their order."""
+        if isinstance(plan.input, p.Order):
+            return self._ordered(plan.input, top)
+        return self.rows(plan.input, Wanted(_returned_variables(plan), counted=False)).slice(0, top)
+
+    def _returned(self, plan: p.Project, frame: Frame) -> Columns:
+        scope = self._reading.scope(frame)
+        arrays = [(column.name, value(column.term, scope)) for column in plan.columns]
+        return _columns(plan.columns, arrays, frame.length)
+
+    def _aggregated(self, plan: p.Aggregate) -> Columns:
+        frame = self.rows(plan.input, Wanted(_needed(plan)))
+        with self._reading.request.step("Aggregate", _shown(plan.columns)) as step:
+            arrays = aggregated(self._reading, frame, plan)
+            step.rows = len(arrays[0][1])
+        return _columns(plan.columns, arrays, len(arrays[0][1]))
+
+    def _distinct(self, plan: p.Plan) -> Columns:
+        found = self._distinct_input(plan)
+        with self._reading.request.step("Distinct") as step:
+            kept = grouped([codes_of(array) for array in found.arrays], found.length)
+            step.rows = kept.count
+        return found if kept.count == found.length else found.take(kept.first)
+
+    def _distinct_input(self, plan: p.Plan) -> Columns:
+        if not isinstance(plan, p.Project) or isinstance(plan.input, p.Order):
+            return self.columns(plan)
+        # How often a row occurs does not matter, so what is not returned need not be written out.
+        frame = self.rows(plan.input, Wanted(_returned_variables(plan)))
+        scope = self._reading.scope(frame)
+        arrays = [(column.name, value(column.term, scope)) for column in plan.columns]
+        return _columns(plan.columns, arrays, frame.length)
+
+    def _sorted(self, plan: p.Sort, top: int | None) -> Columns:
+        found = self.columns(plan.input)
+        with self._reading.request.step("Sort", _keys_shown(plan.keys)) as step:
+            keys: list[SortKey] = []
+            for key in plan.keys:
+                keys += sort_keys(_named(found, key.term), key.descending)
+            places = order_of(keys, found.length, lambda rows: _all_taken(found, rows), top)
+            step.rows = len(places)
+        return found.take(places)
+
+    # --- rows in flight ----------------------------------------------------------------------------
+
+    def rows(self, plan: p.Plan, wanted: Wanted | None = None) -> Frame:
+        """The rows a plan matches; with `wanted`, only these variables, and weights instead of repetition."""
+        match plan:
+            case p.Scan() | p.Expand() | p.Filter():
+                return self._matched(pattern_of(plan), wanted)
+            case p.Outer():
+                assert self._outer is not None, "a block is run from the rows around it"
+                return self._outer
+            case p.Cross():
+                return self._crossed(plan, (), wanted)
+            case p.AntiJoin():
+                return self._without(plan)
+            case p.OptionalJoin():
+                return self._optional(plan)
+            case p.Search():
+                return self._searched(plan)
+            case p.Fuse():
+                return self._fused(plan)
+            case p.Order():
+                return self._ordered(plan, None)
+        raise InternalError(f"a {type(plan).__name__} gives no rows in flight")
+
+    def _matched(self, pattern: Pattern, wanted: Wanted | None) -> Frame:
+        if isinstance(pattern.base, p.Scan):
+            return Matcher(self._reading, pattern, wanted).run(None)
+        if isinstance(pattern.base, p.Cross):
+            here = tables_of(pattern.base).keys() | (self._outer.variables.keys() if self._outer else set())
+            early = tuple(test for test in pattern.tests if variables(test) <= here)
+            base = self._crossed(pattern.base, early, None)
+            pattern = replace(pattern, tests=tuple(test for test in pattern.tests if test not in early))
+        else:
+            base = self.rows(pattern.base)
+        return Matcher(self._reading, pattern, wanted).run(base)
+
+    def _crossed(self, plan: p.Cross, tests: tuple[Predicate, ...], wanted: Wanted | None) -> Frame:
+        left, right = self.rows(plan.left, wanted), self.rows(plan.right, wanted)
+        if wanted is not None and wanted.counted:
+            left, right = left.summed(wanted.variables), right.summed(wanted.variables)
+        with self._reading.request.step("Cross") as step:
+            found = crossed(self._reading, left, right, tests)
+            step.rows = found.length
+        return found
+
+    def _without(self, plan: p.AntiJoin) -> Frame:
+        frame = self.rows(plan.input)
+        with self._reading.request.step("AntiJoin") as step:
+            mark = mark_of(frame)
+            found = without_solution(frame, plan.block, lambda outer: self._solved(plan.block, outer, mark))
+            step.rows = found.length
+        return found
+
+    def _optional(self, plan: p.OptionalJoin) -> Frame:
+        frame = self.rows(plan.input)
+        with self._reading.request.step("OptionalJoin") as step:
+            found = with_solutions(
+                frame, plan.block, plan.adds, lambda outer: self._solved(plan.block, outer)
+            )
+            step.rows = found.length
+        return found
+
+    def _solved(self, block: p.Plan, outer: Frame, mark: str | None = None) -> Frame:
+        """The solutions of a block; with a mark, only which rows have some."""
+        inside = Runner(self._reading.inside(tables_of(block)), outer)
+        return inside.rows(block, None if mark is None else Wanted(frozenset([mark])))
+
+    def _searched(self, plan: p.Search, top: int | None = None) -> Frame:
+        """The ranked rows; of a text ranking all matches, unless nothing comes after it but `top`."""
+        frame = self.rows(plan.input)
+        with self._reading.request.step("Search", show_term(plan.by)) as step:
+            best = self._best(plan) if isinstance(plan.by, Distance) else top
+            found = searched(self._reading, frame, plan.by, best)
+            step.rows = found.length
+        return found
+
+    def _fused(self, plan: p.Fuse) -> Frame:
+        first, second = self.rows(plan.first), self.rows(plan.second)
+        with self._reading.request.step("Fuse", show_term(plan.by)) as step:
+            found = fused(self._reading, first, second, plan.by, self._best(plan))
+            step.rows = found.length
+        return found
+
+    def _best(self, plan: p.Search | p.Fuse) -> int | None:
+        """How many of the best are kept: those that are skipped count too."""
+        limit = self._reading.request.count(plan.limit)
+        return None if limit is None else limit + (self._reading.request.count(plan.offset) or 0)
+
+    def _ordered(self, plan: p.Order, top: int | None) -> Frame:
+        below = plan.input
+        frame = self._searched(below, top) if isinstance(below, p.Search) else self.rows(below)
+        with self._reading.request.step("Order", _keys_shown(plan.keys)) as step:
+            places = order_of(
+                self._sort_keys(frame, plan.keys),
+                frame.length,
+                lambda rows: self._ids(frame, rows, plan.ties),
+                top,
+            )
+            step.rows = len(places)
+        return frame.take(places)
+
+    def _sort_keys(self, frame: Frame, keys: tuple[p.Key, ...]) -> list[SortKey]:
+        if isinstance(keys[0].term, Distance | Relevance | Fusion):
+            assert frame.ranks is not None, "ranked rows know their place"
+            return [frame.ranks]
+        scope = self._reading.scope(frame)
+        return [found for key in keys for found in sort_keys(value(key.term, scope), key.descending)]
+
+    def _ids(self, frame: Frame, rows: Positions, ties: tuple[str, ...]) -> list[pa.Array]:
+        scope = self._reading.scope(frame.take(rows))
+        return [scope.entity_id(var) for var in ties]
+
+
+def outputs_of(plan: p.Plan) -> tuple[p.Output, ...]:
+    """The result columns of a plan."""
+    while not isinstance(plan, p.Project | p.Aggregate):
+        (_, plan), *_ = p.inputs(plan)
+    return plan.columns
+
+
+def _returned_variables(plan: p.Project) -> frozenset[str]:
+    return frozenset(var for column in plan.columns for var in variables(column.term))
+
+
+def _needed(plan: p.Aggregate) -> frozenset[str]:
+    """The variables an aggregation looks at; a node that is only counted is not one of them."""
+    looked_at = [total.argument for total in plan.totals if not _counts_rows(total)]
+    return frozenset(var for term in (*plan.keys, *looked_at) for var in variables(term))
+
+
+def _counts_rows(total: Total) -> bool:
+    """Whether a total needs to know only how many rows there are."""
+    argument = total.argument
+    counts = total.fn == "count" and not total.distinct
+    return counts and isinstance(argument, EntityId) and not argument.type.nullable
+
+
+def _columns(outputs: tuple[p.Output, ...], found: list[tuple[str, pa.Array]], length: int) -> Columns:
+    types = tuple(output.term.type for output in outputs)
+    arrays = [_as(array, type_) for (_, array), type_ in zip(found, types, strict=True)]
+    return Columns([name for name, _ in found], types, arrays, length)
+
+
+def _as(array: pa.Array, type_: Type) -> pa.Array:
+    wanted = arrow_type(type_)
+    return array if array.type.equals(wanted) else array.cast(wanted)
+
+
+def _named(found: Columns, term: Term) -> pa.Array:
+    """The column that a sort key names; of several the last one."""
+    assert isinstance(term, Column)
+    return found.arrays[len(found.names) - 1 - found.names[::-1].index(term.name)]
+
+
+def _all_taken(found: Columns, rows: Positions) -> list[pa.Array]:
+    index = pa.array(rows)
+    return [array.take(index) for array in found.arrays]
+
+
+def _shown(columns: tuple[p.Output, ...]) -> str:
+    return ", ".join(column.name for column in columns)
+
+
+def _keys_shown(keys: tuple[p.Key, ...]) -> str:
+    return ", ".join(f"{show_term(key.term)}{' desc' if key.descending else ''}" for key in keys)

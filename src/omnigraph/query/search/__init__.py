@@ -1,0 +1,1 @@
+"""Distances, relevance and text matches of nodes."""

@@ -1,0 +1,183 @@
+"""The searches of one request: distances, relevance and text matches of nodes, by position.
+
+Which index answers never changes which rows match. Vectors are compared exactly as long as that is
+fast; beyond, a stored index chooses the rows that are. Texts are looked up in a stored index while that
+is known to be right, else in one made in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Final, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from omnigraph.lang.query.ast import TextFn
+from omnigraph.query.frame import Positions
+from omnigraph.query.memory import Memory
+from omnigraph.query.rows import Rows
+from omnigraph.query.search.ranking import best_first, rounded
+from omnigraph.query.search.text import Mask
+from omnigraph.query.search.text_lookup import TextLookup
+from omnigraph.query.search.vectors import Distances, Vector, Vectors, distances_to, nearest_of
+from omnigraph.storage.search import StoredIndex, stored_vector_index, vector_hits
+
+EXACT_BYTES: Final = 256 << 20
+"""Up to so many bytes of vectors, all are compared; a stored index is not faster below."""
+
+_FEW = 4096
+"""So few candidates are fetched alone."""
+_UNINDEXED_SHARE = 10
+"""A vector index must know all but one row in so many."""
+_SPARE = 32
+_MOST_HITS = 1000
+"""A vector index is asked for so many rows at most."""
+
+Value = TypeVar("Value")
+
+
+class Searches:
+    """What is searched for in one request; each search is done once."""
+
+    def __init__(self, memory: Memory, *, exact_bytes: int = EXACT_BYTES) -> None:
+        self._memory = memory
+        self._exact_bytes = exact_bytes
+        self._texts = TextLookup(memory)
+        self._done: dict[Hashable, object] = {}
+
+    # --- vectors -----------------------------------------------------------------------------------
+
+    def distances(
+        self, rows: Rows, name: str, vector: Vector, positions: Positions | None = None
+    ) -> pa.DoubleArray:
+        """The Euclidean distance at each position, of all or of these; null where there is no vector."""
+        if positions is not None and len(positions) <= rows.count // 2:
+            return _distances(Vectors.of(rows.take(name, positions)), vector)
+        every = self._once(
+            ("distances", rows.identity, name, vector.tobytes()),
+            lambda: _distances(Vectors.of(rows.column(name)), vector),
+        )
+        return every if positions is None else every.take(pa.array(positions, mask=positions < 0))
+
+    def nearest(
+        self, rows: Rows, name: str, vector: Vector, count: int, among: Positions | Mask | None = None
+    ) -> tuple[Positions, Distances]:
+        """The nearest `count` positions of those in `among` and their distances, the nearest first.
+
+        Equal distances are in the order of ids. Positions without a vector are never among them.
+        """
+        if count <= 0:
+            return np.empty(0, np.int64), np.empty(0)
+        chosen = _chosen(rows, among)
+        found = self._indexed(rows, name, vector, count, chosen) or self._compared(
+            rows, name, vector, count, chosen
+        )
+        return best_first(rows, self._memory, *found, count, ascending=True)
+
+    def _compared(
+        self, rows: Rows, name: str, vector: Vector, count: int, chosen: Positions | None
+    ) -> tuple[Positions, Distances]:
+        """All vectors of the choice compared."""
+        if chosen is not None and len(chosen) <= _FEW:
+            taken = Vectors.of(rows.take(name, chosen))
+            places, near = nearest_of(taken, None, vector, count, None)
+            return chosen[places], near
+        vectors = Vectors.of(rows.column(name))
+        squares = self._memory.get_or_make(
+            (*rows.identity, "squares", name), vectors.squares, lambda made: int(made.nbytes)
+        )
+        return nearest_of(vectors, squares, vector, count, chosen)
+
+    def _indexed(
+        self, rows: Rows, name: str, vector: Vector, count: int, chosen: Positions | None
+    ) -> tuple[Positions, Distances] | None:
+        """What a stored index chooses; None when comparing all is better or the index found too little."""
+        size = rows.live_count if chosen is None else len(chosen)
+        index = self._vector_index(rows, name) if size * vector.nbytes > self._exact_bytes else None
+        if index is None or index.unindexed_rows * _UNINDEXED_SHARE > rows.live_count:
+            return None
+        # Twice as many as the share of the choice demands: its rows may be rarer among the near ones.
+        wanted = count + _SPARE if chosen is None else 2 * count * rows.live_count // size + _SPARE
+        if wanted > _MOST_HITS:
+            return None
+        row_ids, vectors = vector_hits(rows.table, index, name, vector, wanted)
+        positions = rows.positions_of(row_ids)
+        kept = positions >= 0
+        if chosen is not None:
+            kept &= np.isin(positions, chosen)
+        if np.count_nonzero(kept) < count:
+            return None
+        return positions[kept], distances_to(vector, Vectors.of(vectors).values[kept])
+
+    def _vector_index(self, rows: Rows, name: str) -> StoredIndex | None:
+        key = ("vector index", rows.identity, name)
+        return self._once(key, lambda: stored_vector_index(rows.table, name))
+
+    # --- texts -------------------------------------------------------------------------------------
+
+    def matches(self, rows: Rows, name: str, text: str, fn: TextFn, edits: int = 2) -> tuple[Mask, Mask]:
+        """Which positions match a text, and for which that is unknown because a text is null.
+
+        `search` and `match_text` want a token in common, `fuzzy` one within so many edits.
+        """
+        allowed = edits if fn == "fuzzy" else 0
+        hits = self._once(
+            ("matches", rows.identity, name, text, allowed),
+            lambda: self._texts.matches(rows, name, text, allowed),
+        )
+        return hits, self._once(("unknown", rows.identity, name), lambda: self._texts.unknown(rows, name))
+
+    def relevance(
+        self,
+        rows: Rows,
+        name: str,
+        text: str,
+        count: int | None = None,
+        among: Positions | Mask | None = None,
+    ) -> tuple[Positions, NDArray[np.float64]]:
+        """The positions that share a token with a text and their relevance, the most relevant first.
+
+        Equal relevance is in the order of ids.
+        """
+        if count is not None and count <= 0:
+            return np.empty(0, np.int64), np.empty(0)
+        chosen = None if among is None else _mask(rows, among)
+        if chosen is not None and np.count_nonzero(chosen) == rows.live_count:
+            chosen = None
+        limit = count if chosen is None else None
+        positions, scores = self._once(
+            ("relevance", rows.identity, name, text, limit),
+            lambda: self._texts.relevance(rows, name, text, limit),
+        )
+        if chosen is not None:
+            kept = chosen[positions]
+            positions, scores = positions[kept], scores[kept]
+        return best_first(rows, self._memory, positions, rounded(scores), count, ascending=False)
+
+    def _once(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        if key not in self._done:
+            self._done[key] = make()
+        found: Value = self._done[key]  # type: ignore[assignment]  # each kind of key has its own type
+        return found
+
+
+def _chosen(rows: Rows, among: Positions | Mask | None) -> Positions | None:
+    """The live positions of a choice, ascending; None when these are all positions."""
+    if among is None:
+        return None if rows.alive is None else rows.positions()
+    chosen = np.flatnonzero(_mask(rows, among))
+    return None if len(chosen) == rows.count else chosen
+
+
+def _mask(rows: Rows, among: Positions | Mask) -> Mask:
+    """A choice without dead positions, as a mask."""
+    mask = np.zeros(rows.count, dtype=np.bool_)
+    mask[among if among.dtype == np.bool_ else among[among >= 0]] = True
+    return mask if rows.alive is None else mask & rows.alive
+
+
+def _distances(vectors: Vectors, query: Vector) -> pa.DoubleArray:
+    found = distances_to(query, vectors.values)
+    return pa.array(found, mask=None if vectors.known is None else ~vectors.known)

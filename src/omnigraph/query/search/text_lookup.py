@@ -1,0 +1,135 @@
+"""Finding texts: in a stored index while it is right and enough, else in one made in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from omnigraph.query.frame import Positions
+from omnigraph.query.memory import Memory
+from omnigraph.query.rows import Rows
+from omnigraph.query.search.ranking import rounded
+from omnigraph.query.search.text import Mask, TextIndex
+from omnigraph.storage.search import StoredIndex, analyse, stored_text_index, text_hits
+
+_MOST_UNINDEXED = 1000
+"""Texts that a stored index may not know: each search reads all of them again, about 8 us a text."""
+_WARM = 8
+"""After so many searches of one version an index in memory pays, which answers wide searches sooner."""
+_TEXT_BYTES = 256  # of a text and its part of an index in memory, about
+_WARM_SHARE = 4  # one part in so many of the memory may go to an index that is only faster
+_SPARE = 64
+
+
+class TextLookup:
+    """Looks texts up for one request."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._indexes: dict[Hashable, TextIndex | None] = {}
+
+    def matches(self, rows: Rows, name: str, text: str, edits: int) -> Mask:
+        """Which positions have a token within so many edits of a token of the text."""
+        tokens = analyse(text)
+        if not tokens or edits < 0:
+            return np.zeros(rows.count, dtype=np.bool_)
+        if edits > 0:
+            # Lance's own fuzzy search misses tokens: it does not fold the query as it folds texts, stops
+            # after some expansions and does not look into rows outside of its index.
+            return _alive(rows, self._made(rows, name).having_similar(tokens, edits))
+        index = self._index(rows, name)
+        if index is not None:
+            return _alive(rows, index.having_any(tokens))
+        found = np.zeros(rows.count, dtype=np.bool_)
+        found[self._stored(rows, name, text, None)[0]] = True
+        return found
+
+    def relevance(
+        self, rows: Rows, name: str, text: str, limit: int | None
+    ) -> tuple[Positions, NDArray[np.float64]]:
+        """The positions that have a token of the text, and their relevance, in no order.
+
+        With a `limit`, at least the best so many and all that are as good as the last of them.
+        """
+        tokens = analyse(text)
+        if not tokens:
+            return np.empty(0, np.int64), np.empty(0)
+        index = self._index(rows, name)
+        if index is not None:
+            return index.relevance(tokens, rows.alive)
+        return self._stored(rows, name, text, limit)
+
+    def unknown(self, rows: Rows, name: str) -> Mask:
+        """Which positions have no text."""
+        if not rows.table.schema.field(name).nullable:
+            return np.zeros(rows.count, dtype=np.bool_)
+        unknown: Mask = pc.is_null(rows.column(name)).to_numpy(zero_copy_only=False)
+        return unknown
+
+    # --- where to look -----------------------------------------------------------------------------
+
+    def _index(self, rows: Rows, name: str) -> TextIndex | None:
+        """The index in memory; None when the stored one is to be asked."""
+        key = (*rows.identity, "text", name)
+        if key not in self._indexes:
+            self._indexes[key] = self._chosen(rows, name)
+        return self._indexes[key]
+
+    def _made(self, rows: Rows, name: str) -> TextIndex:
+        key = (*rows.identity, "text", name)
+        found = self._indexes.get(key)
+        if found is None:
+            found = self._indexes[key] = self._kept(rows, name) or self._build(rows, name)
+        return found
+
+    def _chosen(self, rows: Rows, name: str) -> TextIndex | None:
+        kept = self._kept(rows, name)
+        if kept is not None:
+            return kept
+        stored = stored_text_index(rows.table, name)
+        if stored is None or stored.unindexed_rows > _MOST_UNINDEXED or self._pays(rows, name, stored):
+            return self._build(rows, name)
+        return None
+
+    def _pays(self, rows: Rows, name: str, stored: StoredIndex) -> bool:
+        size = (stored.indexed_rows + stored.unindexed_rows) * _TEXT_BYTES
+        if size > self._memory.limit // _WARM_SHARE:
+            return False
+        key = (*rows.identity, "searched", name)
+        asked = (self._memory.get(key) or 0) + 1
+        self._memory.keep(key, asked, 1)
+        return asked > _WARM
+
+    def _kept(self, rows: Rows, name: str) -> TextIndex | None:
+        """The index in memory, or that of the version these rows grew from with the new ones added."""
+        found: TextIndex | None = self._memory.get((*rows.identity, "text", name))
+        if found is not None or rows.growth is None:
+            return found
+        older: TextIndex | None = self._memory.get((*rows.growth.base, "text", name))
+        return None if older is None else self._keep(rows, name, older.extended(rows.column(name)))
+
+    def _build(self, rows: Rows, name: str) -> TextIndex:
+        return self._keep(rows, name, TextIndex.of(rows.column(name)))
+
+    def _keep(self, rows: Rows, name: str, index: TextIndex) -> TextIndex:
+        return self._memory.keep((*rows.identity, "text", name), index, index.nbytes)
+
+    def _stored(
+        self, rows: Rows, name: str, text: str, limit: int | None
+    ) -> tuple[Positions, NDArray[np.float64]]:
+        reach = None if limit is None else 2 * limit + _SPARE
+        row_ids, scores = text_hits(rows.table, name, text, reach)
+        if reach is not None and limit is not None and len(scores) == reach:
+            first, last = rounded(np.sort(scores)[[-limit, 0]])
+            if first == last:  # the ones as good as the last may go on beyond what was asked for
+                row_ids, scores = text_hits(rows.table, name, text)
+        positions = rows.positions_of(row_ids)
+        live = positions >= 0
+        return positions[live], scores[live]
+
+
+def _alive(rows: Rows, found: Mask) -> Mask:
+    return found if rows.alive is None else found & rows.alive

@@ -1,0 +1,172 @@
+"""Count what nobody asks to see: parts of a pattern as weights of the rows they hang on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from omnigraph.lang.query import plan as p
+from omnigraph.lang.query.resolved import EdgeDirection
+from omnigraph.lang.query.terms import Predicate, variables
+from omnigraph.query.frame import NO_ROW, Frame, Positions, require_countable
+from omnigraph.query.pattern import Pattern
+from omnigraph.query.reading import Reading
+from omnigraph.query.topology import walk
+from omnigraph.query.topology.spread import pieces
+from omnigraph.query.turns import STEPS_AT_ONCE
+
+Weights = NDArray[np.int64]
+
+REVERSED: dict[EdgeDirection, EdgeDirection] = {"out": "in", "in": "out", "both": "both"}
+_WORTH_MERGING = 4096
+_KEY_SPACE = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A walk to a variable that is only counted, with everything that hangs on that variable."""
+
+    anchor: str
+    far: str
+    walk: p.Expand
+    tests: tuple[Predicate, ...]
+    branches: tuple[Branch, ...]
+
+    @property
+    def direction(self) -> EdgeDirection:
+        """Seen from the anchor."""
+        return self.walk.direction if self.walk.source == self.anchor else REVERSED[self.walk.direction]
+
+
+def branches_of(pattern: Pattern, asked: frozenset[str], bound: Iterable[str]) -> list[Branch]:
+    """The parts of a pattern without variables that are asked for or bound already, by leaves inwards."""
+    walks = list(pattern.walks)
+    fixed = set(asked) | set(bound) | _entangled(pattern)
+    hanging: dict[str, list[Branch]] = {}
+    while (found := _leaf(walks, fixed)) is not None:
+        leaf, far = found
+        walks.remove(leaf)
+        anchor = leaf.source if leaf.target == far else leaf.target
+        branch = Branch(anchor, far, leaf, pattern.own_tests(far), tuple(hanging.pop(far, ())))
+        hanging.setdefault(anchor, []).append(branch)
+    return [branch for held in hanging.values() for branch in held]
+
+
+def _entangled(pattern: Pattern) -> set[str]:
+    """Variables that a test compares with others, and edges that are tested at all."""
+    edges = {walk.edge_var for walk in pattern.walks}
+    met = [variables(test) for test in pattern.tests]
+    return {var for names in met for var in names if len(names) > 1 or var in edges}
+
+
+def _leaf(walks: list[p.Expand], fixed: set[str]) -> tuple[p.Expand, str] | None:
+    for candidate in walks:
+        if candidate.maximum > 1 or candidate.edge_var in fixed or candidate.source == candidate.target:
+            continue
+        for far in (candidate.target, candidate.source):
+            if far not in fixed and not any(far in (o.source, o.target) for o in walks if o is not candidate):
+                return candidate, far
+    return None
+
+
+# --- weights -------------------------------------------------------------------------------------
+
+
+def weights_of(reading: Reading, branch: Branch, sources: Positions) -> Weights:
+    """How many ways lead from each row into the branch."""
+    near = reading.rows(branch.anchor)
+    if near.count == 0:
+        return np.zeros(len(sources), dtype=np.int64)
+    linked = reading.sources.linked(branch.walk.edge_type)
+    distinct = branch.walk.edge_var is None
+    if 2 * len(sources) >= near.live_count:
+        per_row = walk.weights(linked, _of_all(reading, branch), branch.direction, distinct=distinct)
+        return np.where(sources >= 0, per_row[sources], 0)
+    weights = np.zeros(len(sources), dtype=np.int64)
+    fanout = walk.fanout(linked, sources, branch.direction, distinct=distinct)
+    for begin, end in pieces(fanout, STEPS_AT_ONCE):
+        reading.request.check()
+        rows, targets = walk.hop(linked, sources[begin:end], branch.direction, distinct=distinct)
+        weights[begin:end] = _summed(rows, _of(reading, branch, targets), end - begin)
+    return weights
+
+
+def _of_all(reading: Reading, branch: Branch) -> Weights | None:
+    """The weight of every row at the far end; None when each counts once."""
+    if not branch.tests and not branch.branches:
+        return None
+    rows = reading.rows(branch.far)
+    every = rows.positions()
+    dense = np.zeros(rows.count, dtype=np.int64)
+    dense[every] = _at(reading, branch, every)
+    return dense
+
+
+def _of(reading: Reading, branch: Branch, targets: Positions) -> Weights:
+    if not branch.tests and not branch.branches:
+        return np.ones(len(targets), dtype=np.int64)
+    known, back = np.unique(targets, return_inverse=True)
+    return _at(reading, branch, known)[back]
+
+
+def _at(reading: Reading, branch: Branch, positions: Positions) -> Weights:
+    weights = reading.flags(branch.far, positions, branch.tests).astype(np.int64)
+    for inner in branch.branches:
+        more = weights_of(reading, inner, positions)
+        require_countable(float(weights.max(initial=0)) * float(more.max(initial=0)))
+        weights = weights * more
+    return weights
+
+
+def _summed(rows: Positions, weights: Weights, length: int) -> Weights:
+    """The weights of each row added up; rows come in ascending order."""
+    require_countable(float(weights.sum(dtype=np.float64)))
+    total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(weights)])
+    ends = np.searchsorted(rows, np.arange(length + 1))
+    sums: Weights = total[ends[1:]] - total[ends[:-1]]
+    return sums
+
+
+def weighed(reading: Reading, frame: Frame, branch: Branch) -> Frame:
+    """The rows that lead into the branch, each standing for as many as there are ways."""
+    weights = weights_of(reading, branch, frame.variables[branch.anchor])
+    leading = np.flatnonzero(weights)
+    return frame.take(leading).weighted(weights[leading])
+
+
+# --- equal rows ----------------------------------------------------------------------------------
+
+
+def merged(frame: Frame, needed: Iterable[str]) -> Frame:
+    """One row for all that differ only in variables nobody needs any more, with their weights added up."""
+    kept = frame.keeping(needed)
+    if (
+        frame.ranks is not None
+        or len(kept.variables) == len(frame.variables)
+        or frame.length < _WORTH_MERGING
+    ):
+        return frame
+    key = _keys(kept)
+    if key is None:
+        return kept
+    order = np.argsort(key, kind="stable")
+    first = np.flatnonzero(np.diff(key[order], prepend=-1))
+    weights = np.ones(frame.length, dtype=np.int64) if frame.weights is None else frame.weights
+    require_countable(float(weights.sum(dtype=np.float64)))
+    total = np.add.reduceat(weights[order], first)
+    return replace(kept.take(order[first]), weights=total)
+
+
+def _keys(frame: Frame) -> Positions | None:
+    """A number for each row that is equal for equal rows, unless there are too many kinds of row."""
+    key, space = np.zeros(frame.length, dtype=np.int64), 1
+    for positions in frame.variables.values():
+        size = int(positions.max(initial=NO_ROW)) + 2
+        space *= size
+        if space > _KEY_SPACE:
+            return None
+        key = key * size + positions + 1
+    return key

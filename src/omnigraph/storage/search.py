@@ -1,0 +1,161 @@
+"""What stored indexes answer about texts and vectors, and the one analyser that makes tokens of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+import lance
+import numpy as np
+import pyarrow as pa
+from lance.query import MatchQuery
+from numpy.typing import NDArray
+
+from omnigraph.storage.tables import Table
+
+ANALYSER: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "base_tokenizer": "simple",
+        "language": "English",
+        "max_token_length": 40,
+        "lower_case": True,
+        "stem": True,
+        "remove_stop_words": True,
+        "ascii_folding": True,
+        "with_position": False,
+    }
+)
+"""How a text becomes tokens, in every text index. These are Lance's defaults, spelled out so that they stay.
+
+A stored index made with other options is not asked: it would change which rows match.
+"""
+
+PARTITION_ROWS: Final = 4096
+"""Rows that one partition of a vector index should hold; how many partitions are searched leans on it."""
+
+_ANALYSIS: Final = {name: value for name, value in ANALYSER.items() if name != "with_position"}
+_SENTINEL: Final = "x"  # a word the analyser keeps as it is
+_FEWEST_PROBES: Final = 64
+_PROBED_SHARE: Final = 2
+"""One partition in so many is searched; fewer miss too much of hard data."""
+_COMPRESSED_REACH: Final = 20
+"""An index of compressed vectors is asked for so many times as many rows, to be compared exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredIndex:
+    """An index of one column that can be trusted with a search."""
+
+    name: str
+    kind: str
+    indexed_rows: int
+    unindexed_rows: int
+    """Rows that Lance has to read one by one in every search."""
+
+
+# --- tokens ----------------------------------------------------------------------------------------
+
+
+def analyse(text: str) -> list[str]:
+    """The tokens of a text, in order."""
+    return [token.text for token in lance.tokenize(text, **_ANALYSIS)]
+
+
+def analyse_words(words: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
+    """Which of these words gives which token; a word may give none.
+
+    Each word must be ASCII letters and digits only: these are never split, so that the place of a token
+    in the text of all words tells which word it came from.
+    """
+    tokens = lance.tokenize(" ".join([_SENTINEL, *words, _SENTINEL]), **_ANALYSIS)
+    places = np.fromiter((token.position for token in tokens), np.int64, len(tokens))
+    assert places[-1] == len(words) + 1, "a word of letters and digits was split"
+    return places[1:-1] - 1, [token.text for token in tokens[1:-1]]
+
+
+# --- texts -----------------------------------------------------------------------------------------
+
+
+def stored_text_index(table: Table, column: str) -> StoredIndex | None:
+    """The text index of a column, if it gives the same answers as reading all texts would.
+
+    One of several segments is not trusted: rows keep their row id when they are updated, and the segment
+    that read the old text goes on finding it.
+    """
+    for found in _described(table, column):
+        if (
+            found.index_type.upper() == "INVERTED"
+            and len(found.segments) == 1
+            and _same_analyser(found.details)
+        ):
+            return _stored(table, found)
+    return None
+
+
+def text_hits(
+    table: Table, column: str, text: str, limit: int | None = None
+) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
+    """Row ids and relevance of the rows that share a token with the text, the most relevant ones first."""
+    with table.access.call("search", table.uri):
+        found = table.native.scanner(
+            columns=["_rowid", "_score"],
+            full_text_query=MatchQuery(text, column),
+            limit=limit,
+        ).to_table()
+    return found.column("_rowid").to_numpy(), found.column("_score").to_numpy().astype(np.float64)
+
+
+def _same_analyser(details: Mapping[str, Any]) -> bool:
+    plain = {"custom_stop_words": None, "split_identifiers": False, "split_on_numerics": False}
+    return all(details.get(name) == wanted for name, wanted in {**_ANALYSIS, **plain}.items())
+
+
+# --- vectors ---------------------------------------------------------------------------------------
+
+
+def stored_vector_index(table: Table, column: str) -> StoredIndex | None:
+    """The vector index of a column, if it compares as we do."""
+    for found in _described(table, column):
+        if found.index_type.upper().startswith("IVF") and found.details.get("metric_type") == "L2":
+            return _stored(table, found)
+    return None
+
+
+def vector_hits(
+    table: Table, index: StoredIndex, column: str, query: NDArray[np.float32], count: int
+) -> tuple[NDArray[np.uint64], pa.Array]:
+    """Row ids and vectors of the nearest `count` rows or more, in no order, as far as the index finds them.
+
+    Rows that the index does not know are compared as well; rows without a vector are left out.
+    """
+    reach = count if index.kind == "IVF_FLAT" else count * _COMPRESSED_REACH
+    partitions = index.indexed_rows // PARTITION_ROWS
+    wanted = {
+        "column": column,
+        "q": query,
+        "k": min(reach, index.indexed_rows + index.unindexed_rows),
+        "nprobes": max(_FEWEST_PROBES, partitions // _PROBED_SHARE),
+        "metric": "L2",
+    }
+    with table.access.call("search", table.uri):
+        found = table.native.scanner(columns=["_rowid", "_distance", column], nearest=wanted).to_table()
+    return found.column("_rowid").to_numpy(), found.column(column).combine_chunks()
+
+
+def _described(table: Table, column: str) -> list[Any]:
+    with table.access.call("describe_indexes", table.uri):
+        return [found for found in table.native.describe_indices() if found.field_names == [column]]
+
+
+def _stored(table: Table, found: Any) -> StoredIndex:
+    covered = {int(fragment) for segment in found.segments for fragment in segment.fragment_ids}
+    indexed = unindexed = 0
+    for fragment in table.native.get_fragments():
+        rows = fragment.metadata.num_rows
+        if fragment.fragment_id in covered:
+            indexed += rows
+        else:
+            unindexed += rows
+    return StoredIndex(found.name, found.index_type.upper(), indexed, unindexed)

@@ -1,0 +1,52 @@
+"""`omnigraph optimize`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from omnigraph import graph
+from omnigraph.cli.main import main
+
+Run = Callable[..., str]
+
+
+def add(run: Run, uri: str, *names: str, branch: str = "main") -> None:
+    for name in names:
+        text = f'query q() {{ insert Person {{ handle: "{name}" }} }}'
+        run("mutate", "-e", text, "--uri", uri, "--branch", branch)
+
+
+def test_it_tells_what_it_did_to_each_table(uri: str, run: Run) -> None:
+    add(run, uri, "ada", "bo", "cy")
+    told = json.loads(run("optimize", uri, "--json", "--as", "ivy"))
+    assert (told["branch"], told["commit"]["actor_id"]) == ("main", "ivy")
+    knows, person = told["tables"]
+    assert (knows["table_key"], knows["changed"]) == ("edge:Knows", False)
+    assert (person["fragments_before"], person["fragments_after"]) == (3, 1)
+    assert person["bytes_after"] < person["bytes_before"]
+    assert (person["indexes_built"], person["indexes_pending"]) == (["id"], [])
+
+
+def test_it_prints_lines_for_people_and_does_nothing_twice(uri: str, run: Run) -> None:
+    add(run, uri, "ada", "bo")
+    first, second = run("optimize", uri).splitlines()
+    assert first.startswith("node:Person: 2 fragments of ")
+    assert first.endswith(" bytes, indexes on id")
+    assert second.startswith("commit ")
+    assert run("optimize", uri) == "nothing to do on branch 'main'\n"
+
+
+def test_a_branch_can_be_named(uri: str, run: Run) -> None:
+    add(run, uri, "ada")
+    run("branch", "create", "work", "--uri", uri)
+    add(run, uri, "bo", branch="work")
+    told = json.loads(run("optimize", uri, "--branch", "work", "--json"))
+    assert [one["table_key"] for one in told["tables"]] == ["node:Person"]
+    with graph.open(uri) as opened:
+        assert opened.commits.list()[0].id != told["commit"]["graph_commit_id"]
+        assert opened.ensure_indices("work").commit is None
+
+
+def test_a_branch_that_is_not_there_is_an_error(uri: str) -> None:
+    assert main(["optimize", uri, "--branch", "nowhere"]) == 1

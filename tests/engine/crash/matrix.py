@@ -1,0 +1,260 @@
+"""A write to break off, and what must hold afterwards: the graph is as before it or as after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+
+from omnigraph.engine.branches import create_branch, delete_branch
+from omnigraph.engine.lineage import RECOVERY_ACTOR, Commit
+from omnigraph.engine.open import open_graph
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.recovery import audit
+from omnigraph.engine.root import Root
+from omnigraph.errors import OmnigraphError, RecoveryRequired
+from omnigraph.storage.location import Location
+from omnigraph.storage.objects import Call, Recorder
+from tests.engine.crash.places import copied, root_at
+from tests.engine.crash.world import (
+    MEMBER,
+    PERSON,
+    TEAM,
+    Rows,
+    View,
+    change,
+    look,
+    pending,
+    reached,
+    require_settled,
+    rows_of,
+    stray_forks,
+)
+from tests.engine.crash.writes import BRANCH, WRITES, Write, next_write
+
+Contents = dict[str, dict[str, Rows]]
+"""Rows by branch and table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A write, a graph to try it on, and what is visible before and after it."""
+
+    name: str
+    template: Location
+    before: View
+    after: View
+    calls: tuple[Call, ...]
+    known: frozenset[str]
+    """The commits before the write."""
+
+    seconds: float
+    """How long the write took."""
+
+    @property
+    def write(self) -> Write:
+        return WRITES[self.name]
+
+    @property
+    def about_a_branch(self) -> bool:
+        """Whether it makes or deletes one."""
+        return self.name.startswith("branch")
+
+    @property
+    def outcomes(self) -> list[Contents]:
+        """What may be there afterwards."""
+        return [rows_of(self.before), rows_of(self.after)]
+
+    def cell(self, number: int) -> str:
+        """What a fault at a call means."""
+        call = self.calls[number]
+        return f"{self.name}: call {number}, {call.op} of {call.uri.rpartition('undisturbed')[2]}"
+
+
+def make_scene(name: str, base: Location, folder: Location) -> Scene:
+    """A write on a copy of a graph, and how it goes when it is left alone."""
+    write, template = WRITES[name], copied(base, folder / "template")
+    graph = reached(template)
+    write.prepare(graph)
+    before = look(graph)
+    recorder = Recorder()
+    undisturbed = OpenGraph.open(root_at(copied(template, folder / "undisturbed"), recorder))
+    recorder.clear()
+    started = perf_counter()
+    write.run(undisturbed)
+    seconds, calls = perf_counter() - started, recorder.calls
+    known = frozenset(commit.id for view in before.values() for commit in view.chain)
+    return Scene(name, template, before, look(undisturbed), calls, known, seconds)
+
+
+@contextmanager
+def explained(cell: str) -> Iterator[None]:
+    """Says in which cell something was wrong."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(cell)
+        raise
+
+
+# --- what must hold afterwards -------------------------------------------------------------------
+
+
+def outcome(scene: Scene, graph: OpenGraph) -> OmnigraphError | None:
+    """Run the write; the error it ended with."""
+    try:
+        scene.write.run(graph)
+    except OmnigraphError as error:
+        return error
+    return None
+
+
+def require_told_right(scene: Scene, graph: OpenGraph, error: OmnigraphError | None) -> None:
+    """Who was told of success sees it; who was told of anything but an open end sees nothing."""
+    seen = rows_of(look(graph))
+    if error is None:
+        assert seen == rows_of(scene.after)
+    elif scene.write.recovers or scene.about_a_branch:
+        assert seen in (rows_of(scene.before), rows_of(scene.after))
+    elif isinstance(error, RecoveryRequired):
+        assert pending(graph) == [error.operation_id]
+        assert seen == rows_of(scene.before), "the end was open, and something was visible"
+    else:
+        assert seen == rows_of(scene.before), f"told of '{error}', and it happened"
+        assert pending(graph) == [], "nothing had happened, and a record is left"
+
+
+def require_whole(scene: Scene, at: Location, opened: Callable[[Root], OpenGraph]) -> None:
+    """A newcomer sees all or nothing; then the next write works, and nothing is left to do."""
+    interrupted = pending(reached(at))
+    branch, newcomer, last = _next(scene, at, opened, scene.outcomes)
+    require_settled(newcomer)
+    _require_audit(scene, newcomer, interrupted, last, branch)
+
+
+def _next(
+    scene: Scene, at: Location, opened: Callable[[Root], OpenGraph], outcomes: Sequence[Contents]
+) -> tuple[str, OpenGraph, View]:
+    """One of the outcomes is there, and the next write works; its branch, and what is seen after it."""
+    assert look(reached(at)).keys() in [found.keys() for found in outcomes]
+    graph = opened(root_at(at))
+    assert rows_of(look(graph)) in outcomes, "what is visible is neither of the outcomes"
+    branch = _branch_to_write(scene, graph)
+    next_write(graph, branch)
+    newcomer = open_graph(root_at(at))
+    last = look(newcomer)
+    _require_next(rows_of(last), scene, branch, outcomes)
+    if not scene.about_a_branch and "orphan" not in scene.name:
+        assert stray_forks(newcomer) == []
+    return branch, newcomer, last
+
+
+def _branch_to_write(scene: Scene, graph: OpenGraph) -> str:
+    """The branch for the next write; for writes that are about a branch, one made anew."""
+    if not scene.about_a_branch:
+        return scene.write.branch
+    if BRANCH in graph.branch_names():
+        delete_branch(graph, BRANCH)
+    create_branch(graph, BRANCH)
+    return BRANCH
+
+
+def _require_next(rows: Contents, scene: Scene, branch: str, outcomes: Sequence[Contents]) -> None:
+    """Everything is as in one of the outcomes, but for what the next write changed."""
+    for found in outcomes:
+        expected = {name: dict(tables) for name, tables in found.items()}
+        if scene.about_a_branch:
+            expected[BRANCH] = dict(expected["main"])
+        if branch not in expected:
+            continue
+        tables = expected[branch]
+        tables[PERSON] = [row | {"age": 77} if row["id"] == "bo" else row for row in tables[PERSON]]
+        tables[TEAM] = [row | {"title": "next"} if row["id"] == "core" else row for row in tables[TEAM]]
+        if _sorted(rows) == _sorted(expected):
+            return
+    raise AssertionError(f"the next write did not simply add to what was there: {rows}")
+
+
+def _sorted(rows: Contents) -> object:
+    return {b: {k: sorted(map(repr, found)) for k, found in t.items()} for b, t in rows.items()}
+
+
+def _require_audit(scene: Scene, graph: OpenGraph, interrupted: list[str], last: View, branch: str) -> None:
+    """Each interrupted write is noted once, with the commits that it really ended in."""
+    notes = audit.read_all(graph.root)
+    new = [commit for commit in _commits(last) if commit.id not in scene.known]
+    written, made = new[0], new[1:]
+    assert written.actor != RECOVERY_ACTOR, "the next write is the newest"
+    assert len({note.operation_id for note in notes}) == len(notes)
+    if not scene.write.recovers:
+        assert [note.operation_id for note in notes] == interrupted
+    else:
+        assert len(notes) == 1
+    if not notes:
+        assert all(commit.actor != RECOVERY_ACTOR for commit in made)
+        return
+    (note,) = notes
+    assert note.commit_id in {commit.id for commit in made}
+    if note.kind == "RolledBack":
+        assert all(commit.actor == RECOVERY_ACTOR for commit in made)
+        assert len(made) <= 2
+    elif note.kind == "RolledForward":
+        assert len(made) == 1
+
+
+def _commits(view: View) -> list[Commit]:
+    found = {commit.id: commit for one in view.values() for commit in one.chain}
+    return sorted(found.values(), key=lambda commit: commit.created_at, reverse=True)
+
+
+# --- somebody else acts in between ---------------------------------------------------------------
+
+_ALL_TABLES = """
+insert Person { name: "zed" }  insert Knows { from: "zed", to: "bo" }
+insert Team { name: "last" }  insert MemberOf { from: "zed", to: "last" }
+"""
+_LATE = {"id": "(new)", "src": "bo", "dst": "core"}
+
+
+def write_beside(scene: Scene, at: Location) -> OmnigraphError | None:
+    """Another write to the same branch, whose rows no write of the matrix touches; why it was refused."""
+    try:
+        change(reached(at), 'insert MemberOf { from: "bo", to: "core" }', _branch_beside(scene))
+    except OmnigraphError as error:
+        return error
+    return None
+
+
+def _branch_beside(scene: Scene) -> str:
+    return "main" if scene.about_a_branch else scene.write.branch
+
+
+def require_both(
+    scene: Scene, at: Location, told: str, beside: OmnigraphError | None, opened: Callable[[Root], OpenGraph]
+) -> None:
+    """Both writes are there or not, as their writers were told; then the next write works."""
+    before, after = rows_of(scene.before), rows_of(scene.after)
+    possible = {"done": [after], RecoveryRequired.code: [before, after]}.get(told, [before])
+    if scene.write.recovers or scene.about_a_branch:
+        possible = [before, after]
+    outcomes = possible if beside else [late for one in possible for late in _with_late(scene, one)]
+    branch, newcomer, _ = _next(scene, at, opened, outcomes)
+    # A recovery that was overtaken may restore a table once more; whoever writes to that table settles it.
+    change(newcomer, _ALL_TABLES, branch)
+    require_settled(newcomer)
+    notes = audit.read_all(newcomer.root)
+    assert len({note.operation_id for note in notes}) == len(notes), "an operation was recovered twice"
+
+
+def _with_late(scene: Scene, contents: Contents) -> Iterator[Contents]:
+    """Contents with the row of the write beside; a branch made meanwhile may have it or not."""
+    branch = _branch_beside(scene)
+    found = {**contents, branch: _plus(contents[branch])}
+    yield found
+    if scene.name == "branch-create" and BRANCH in contents:
+        yield {**found, BRANCH: _plus(contents[BRANCH])}
+
+
+def _plus(tables: dict[str, Rows]) -> dict[str, Rows]:
+    return {**tables, MEMBER: sorted([*tables[MEMBER], _LATE], key=repr)}

@@ -1,0 +1,72 @@
+"""Which fragments are put together: seldom, in proportion to what came, and enough to keep them few."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from omnigraph.engine.tiers import FEWEST, TIERS, crowded
+from omnigraph.storage.upkeep import TARGET_ROWS
+
+
+class Fragments:
+    """A table's fragments as writes and upkeep leave them, and how many rows were written again."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.written = 0
+        self.rewritten = 0
+        self.most = 0
+
+    def write(self, rows: int) -> None:
+        self.rows.append(rows)
+        self.written += rows
+        for run in reversed(crowded(self.rows)):
+            merged = sum(self.rows[run.start : run.stop])
+            self.rows[run.start : run.stop] = [merged]
+            self.rewritten += merged
+        self.most = max(self.most, len(self.rows))
+
+
+@pytest.mark.parametrize("rows", [1, 20, 300, 5_000])
+def test_writes_of_one_size_keep_fragments_few_at_a_cost_that_follows_them(rows: int) -> None:
+    table = Fragments()
+    for _ in range(20_000):
+        table.write(rows)
+    whole = table.written // TARGET_ROWS
+    assert table.most <= TIERS[-1].spare + 1 + whole
+    assert table.rewritten <= 15 * table.written
+
+
+def test_writes_of_any_size_keep_fragments_few_at_a_cost_that_follows_them() -> None:
+    random, table = Random(7), Fragments()
+    for _ in range(20_000):
+        table.write(int(10 ** random.uniform(0, 5)))
+    whole = sum(rows >= TARGET_ROWS for rows in table.rows)
+    assert len(table.rows) <= TIERS[-1].spare + 2 * whole + 1
+    assert table.rewritten <= 15 * table.written
+
+
+@pytest.mark.parametrize("large", [1_000, 100_000, TARGET_ROWS - 1])
+def test_a_large_fragment_is_not_written_again_because_small_ones_came(large: int) -> None:
+    table = Fragments()
+    table.write(large)
+    for _ in range(200):
+        table.write(1)
+    assert table.rows[0] == large
+    assert table.rewritten < 200 * FEWEST
+
+
+def test_small_fragments_between_large_ones_are_put_together_too() -> None:
+    rows = [*[1] * 15, TARGET_ROWS, *[1] * 15]
+    assert crowded(rows) == [range(15), range(16, 31)]
+
+
+def test_few_fragments_are_left_alone() -> None:
+    assert crowded([1] * FEWEST) == []
+    assert crowded([1] * (FEWEST + 1)) == [range(FEWEST + 1)]
+
+
+def test_fragments_without_small_neighbours_are_left_alone() -> None:
+    assert crowded([1, TARGET_ROWS] * 100) == []

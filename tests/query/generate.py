@@ -1,0 +1,544 @@
+"""Graphs of one rich schema, and reads of it that nearly always type-check, as Hypothesis strategies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from omnigraph.lang.schema import compile_schema
+from omnigraph.lang.types import FLOATS, INTEGERS, Scalar, Type
+from tests.query.pools import EDITABLE_WORDS, POOLS, VECTORS, constant, parameter_value
+
+SCHEMA = """
+node Thing {
+  k: String @key  s: String?  t: String? @index  b: Bool?  kind: enum(red, green, blue)?
+  i: I32? @index  j: I64?  u: U32?  w: U64?  f: F32?  d: F64?  x: F64?
+  day: Date?  at: DateTime?  tags: [String]?  nums: [I64]?  reals: [F32]?  v: Vector(2)? @index
+}
+node Place { name: String  i: I32?  w: U64?  d: F64? }
+node Item { code: I64 @key  f: F32?  on: Bool  at: DateTime? @index }
+edge Knows: Thing -> Thing { i: I32?  s: String?  f: F32?  at: DateTime? }
+edge Likes: Thing -> Thing
+edge Visits: Thing -> Place { j: I64?  b: Bool? }
+edge Near: Place -> Place { d: F64? }
+edge Holds: Item -> Thing { w: U64?  tags: [String]? }
+"""
+CATALOG = compile_schema(SCHEMA)
+SUMMABLE = {"i", "u", "x"}
+"""Properties whose sums are exact in any order."""
+RELATIONS = ("!=", "<=", ">=", "<", ">", "=", "!=", "<=", ">=")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Query:
+    """A text, its parameters as JSON, and how its rows can be compared."""
+
+    text: str
+    params: dict[str, Any]
+    approximate: frozenset[int] = frozenset()
+    """Columns whose floats may differ in their last digits."""
+    scored: frozenset[int] = frozenset()
+    """Columns of which only null and not null can be compared."""
+    loose: bool = False
+    """The query has an order, but not one that settles all ties."""
+
+
+# --- graphs --------------------------------------------------------------------------------------
+
+
+@st.composite
+def graphs(draw: DrawFn) -> list[str]:
+    """The lines of a load."""
+    lines: list[str] = []
+    ids: dict[str, list[str]] = {}
+    for name, node in CATALOG.nodes.items():
+        count = draw(st.sampled_from([3, 4, 5, 6, 7, 8, 9, 12, 2, 1, 0]))
+        ids[name] = [str(at) if name == "Item" else f"{name[0].lower()}{at}" for at in range(count)]
+        for at, id_ in enumerate(ids[name]):
+            data = draw(_record(name, node.properties))
+            identity = {"k": id_} if name == "Thing" else {"code": at} if name == "Item" else {"id": id_}
+            lines.append(json.dumps({"type": name, "data": data | identity}, ensure_ascii=False))
+    for name, edge in CATALOG.edges.items():
+        sources, targets = ids[edge.source], ids[edge.target]
+        if not sources or not targets:
+            continue
+        for at in range(draw(st.sampled_from([6, 4, 8, 12, 2, 0]))):
+            ends = {"from": draw(st.sampled_from(sources)), "to": draw(st.sampled_from(targets))}
+            data = draw(_record(name, edge.properties)) | {"id": f"{name[0].lower()}{at}"}
+            lines.append(json.dumps({"edge": name, **ends, "data": data}, ensure_ascii=False))
+    return lines
+
+
+def _record(owner: str, properties: Any) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries(
+        {
+            name: st.sampled_from(stored_values(name, prop.type))
+            for name, prop in properties.items()
+            if (owner, name) not in (("Thing", "k"), ("Item", "code"))
+        }
+    )
+
+
+def stored_values(name: str, type_: Type) -> list[Any]:
+    """What a property may hold, as a load writes it."""
+    if name in ("x", "t"):
+        pool = POOLS[name]
+    elif type_.scalar is Scalar.VECTOR:
+        pool = [list(vector) for vector in VECTORS]
+    elif type_.enum_values:
+        pool = list(type_.enum_values)
+    else:
+        pool = POOLS[type_.scalar]
+    if type_.is_list:
+        pool = [[], pool[:1], pool[:3], pool[-2:], [pool[0], pool[0]]]
+    return [*pool, None, None] if type_.nullable else list(pool)
+
+
+# --- queries -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Scope:
+    """The variables a clause may use."""
+
+    nodes: dict[str, str] = field(default_factory=dict)
+    edges: dict[str, str] = field(default_factory=dict)
+
+    def inner(self) -> Scope:
+        return Scope(dict(self.nodes), dict(self.edges))
+
+    def properties(self) -> list[tuple[str, Type, str]]:
+        """`$x.p`, its type and its name, of every variable."""
+        types = [(var, CATALOG.nodes[name].properties) for var, name in self.nodes.items()]
+        types += [(var, CATALOG.edges[name].properties) for var, name in self.edges.items()]
+        return [(f"${var}.{name}", prop.type, name) for var, props in types for name, prop in props.items()]
+
+
+class Author:
+    """Writes one query; each choice is one of Hypothesis's."""
+
+    def __init__(self, draw: DrawFn) -> None:
+        self._draw = draw
+        self.params: dict[str, tuple[str, Any]] = {}
+        self._names = 0
+        self._bindings = 0
+
+    # --- choices ---------------------------------------------------------------------------------
+
+    def pick(self, options: Sequence[T]) -> T:
+        return self._draw(st.sampled_from(options))
+
+    def number(self, low: int, high: int) -> int:
+        return self._draw(st.integers(low, high))
+
+    def one_in(self, times: int) -> bool:
+        return self.number(1, times) == times
+
+    def fresh(self, letter: str) -> str:
+        self._names += 1
+        return f"{letter}{self._names}"
+
+    def parameter(self, type_text: str, value: Any) -> str:
+        name = self.fresh("q")
+        self.params[name] = (type_text, value)
+        return f"${name}"
+
+    # --- clauses ---------------------------------------------------------------------------------
+
+    def match(self, scope: Scope) -> list[str]:
+        clauses = [self.binding(scope)] if not self.one_in(12) else [self.free_traversal(scope)]
+        return clauses + [self.clause(scope, 0) for _ in range(self.pick([1, 2, 2, 3, 0, 4]))]
+
+    def clause(self, scope: Scope, depth: int) -> str:
+        kinds = ["walk"] * 6 + ["filter"] * 4 + ["binding"] + (["not", "optional"] * 2 if depth < 2 else [])
+        kind = self.pick(kinds)
+        if kind == "walk":
+            return self.traversal(scope)
+        if kind == "binding" and self._bindings < 3:
+            return self.binding(scope)
+        if kind in ("not", "optional"):
+            return self.block(kind, scope, depth)
+        return self.filter(scope)
+
+    def block(self, kind: str, scope: Scope, depth: int) -> str:
+        inner = scope.inner()
+        first = self.traversal(inner) if self.one_in(2) else self.filter(inner)
+        rest = [self.clause(inner, depth + 1) for _ in range(self.number(0, 2))]
+        if kind == "optional":
+            scope.nodes.update(inner.nodes)
+            scope.edges.update(inner.edges)
+        return f"{kind} {{ {'  '.join([first, *rest])} }}"
+
+    def binding(self, scope: Scope) -> str:
+        if scope.nodes and self.one_in(3):
+            var, type_name = self.pick(list(scope.nodes.items()))
+        else:
+            var, type_name = self.fresh("n"), self.pick(["Thing", "Thing", "Thing", "Place", "Item"])
+            self._bindings += 1
+        scope.nodes[var] = type_name
+        matches = [self.property_match(type_name) for _ in range(self.pick([0] * 10 + [1, 1, 2]))]
+        return f"${var}: {type_name}" + (f" {{ {', '.join(matches)} }}" if matches else "")
+
+    def property_match(self, type_name: str) -> str:
+        name, prop = self.pick(list(CATALOG.nodes[type_name].properties.items()))
+        type_ = prop.type
+        if type_.scalar is Scalar.VECTOR:
+            return f"{name}: [{', '.join(map(str, self.pick(VECTORS)))}]"
+        if type_.enum_values:
+            return f'{name}: "{self.pick(type_.enum_values)}"'
+        return f"{name}: {self.constant(type_)}"
+
+    def free_traversal(self, scope: Scope) -> str:
+        """A group of variables without a binding: it starts at the left of the edge."""
+        edge = self.pick(list(CATALOG.edges.values()))
+        left, right = self.fresh("n"), self.fresh("n")
+        scope.nodes.update({left: edge.source, right: edge.target})
+        return f"${left} {_spelled(edge.name)} ${right}"
+
+    def traversal(self, scope: Scope) -> str:
+        near, near_type = self.pick(list(scope.nodes.items()))
+        touching = CATALOG.incident_edges(near_type)
+        edge = self.pick(touching)
+        same = edge.source == edge.target
+        far_type = edge.target if edge.source == near_type else edge.source
+        far = self._far_end(scope, near, far_type)
+        word = _spelled(edge.name)
+        if same and self.one_in(4):
+            word = f"<{word}>"
+        middle = self._hops(scope, edge.name, word)
+        left, right = (near, far) if self.one_in(2) else (far, near)
+        return f"${left} {middle} ${right}"
+
+    def _far_end(self, scope: Scope, near: str, far_type: str) -> str:
+        known = [var for var, type_name in scope.nodes.items() if type_name == far_type]
+        choice = self.number(1, 10)
+        if choice == 1:
+            return "_"
+        if known and choice <= 3:
+            return self.pick(known)
+        far = self.fresh("n")
+        scope.nodes[far] = far_type
+        return far
+
+    def _hops(self, scope: Scope, edge_type: str, word: str) -> str:
+        choice = self.number(1, 10)
+        if choice <= 3:
+            var = self.fresh("e")
+            scope.edges[var] = edge_type
+            return f"${var}:{word}"
+        if choice <= 6:
+            low = self.pick([1, 1, 1, 2, 2, 3])
+            return f"{word}{{{low},{low + self.number(0, 3)}}}"
+        return word
+
+    # --- filters ---------------------------------------------------------------------------------
+
+    def filter(self, scope: Scope) -> str:
+        kind = self.pick(_FILTERS)
+        written: str | None = getattr(self, f"_{kind}_filter")(scope)
+        return written or self._compare_filter(scope) or self._null_filter(scope)
+
+    def _of(self, scope: Scope, wanted: Any) -> tuple[str, Type, str] | None:
+        found = [each for each in scope.properties() if wanted(each[1])]
+        return self.pick(found) if found else None
+
+    def _compare_filter(self, scope: Scope) -> str | None:
+        chosen = self._of(scope, lambda type_: not type_.is_list and type_.scalar is not Scalar.VECTOR)
+        if chosen is None:
+            return None
+        sides = [chosen[0], self.constant(chosen[1])]
+        if self.one_in(5):
+            # A clause that begins with a minus would continue the one before it.
+            sides = [f"({sides[1]})" if sides[1].startswith("-") else sides[1], sides[0]]
+        return f"{sides[0]} {self.pick(RELATIONS)} {sides[1]}"
+
+    def _pair_filter(self, scope: Scope) -> str | None:
+        one = self._of(scope, lambda type_: not type_.is_list and type_.scalar is not Scalar.VECTOR)
+        if one is None:
+            return None
+        other = self._of(scope, lambda type_: not type_.is_list and _comparable(one[1], type_))
+        assert other is not None
+        return f"{one[0]} {self.pick(RELATIONS)} {other[0]}"
+
+    def _number_filter(self, scope: Scope) -> str | None:
+        one = self.calculation(scope)
+        if one is None:
+            return None
+        other = self.calculation(scope) if self.one_in(2) else self.constant(Type(self.pick(_NUMERIC)))
+        return f"{one} {self.pick(RELATIONS)} {other}"
+
+    def _text_filter(self, scope: Scope) -> str | None:
+        chosen = self._of(scope, lambda type_: type_.is_text)
+        if chosen is None:
+            return None
+        text = chosen[0] if self.one_in(2) else f"{self.pick(['lower', 'upper'])}({chosen[0]})"
+        other = self._of(scope, lambda type_: type_.is_text) if self.one_in(4) else None
+        part = other[0] if other else self.constant(Type(Scalar.STRING))
+        # In parentheses, because `$q contains $n` would be a traversal.
+        sides = [text, part] if not self.one_in(4) else [f"({part})", text]
+        return f"{sides[0]} {self.pick(['contains', 'starts_with', '=', '<'])} {sides[1]}"
+
+    def _list_filter(self, scope: Scope) -> str | None:
+        chosen = self._of(scope, lambda type_: type_.is_list)
+        if chosen is None:
+            return None
+        item = self._of(scope, lambda type_: not type_.is_list and _comparable(chosen[1], type_))
+        needle = item[0] if item and self.one_in(2) else self.constant(chosen[1].item)
+        return f"{chosen[0]} contains {needle}"
+
+    def _null_filter(self, scope: Scope) -> str:
+        choices = [written for written, _, _ in scope.properties()] + [f"${var}" for var in scope.nodes]
+        number = self.calculation(scope) if self.one_in(3) else None
+        argument = f"({number})" if number else self.pick(choices)
+        return f"{argument} is {'not ' if self.one_in(2) else ''}null"
+
+    def _in_filter(self, scope: Scope) -> str | None:
+        chosen = self._of(scope, lambda type_: not type_.is_list and type_.scalar is not Scalar.VECTOR)
+        if chosen is None:
+            return None
+        written, type_, _ = chosen
+        number = self.calculation(scope) if self.one_in(4) else None
+        left, scalar = (number, Scalar.I64) if number else (written, type_.scalar)
+        if scalar in INTEGERS | FLOATS:
+            scalar = self.pick(_NUMERIC)
+        count = self.number(0, 3)
+        if self.one_in(3):
+            values = [parameter_value(scalar, self.pick) for _ in range(count)]
+            return f"{left} in {self.parameter(f'[{scalar}]?', None if self.one_in(8) else values)}"
+        if scalar in INTEGERS | FLOATS:
+            scalar = self.pick([Scalar.I64, Scalar.F64])
+        return f"{left} in [{', '.join(constant(scalar, self.pick) for _ in range(count))}]"
+
+    def _search_filter(self, scope: Scope) -> str | None:
+        call = self.search(scope)
+        return call and call + self.pick(["", "", " = true", " = false", " != true"])
+
+    def search(self, scope: Scope) -> str | None:
+        things = [var for var, type_name in scope.nodes.items() if type_name == "Thing"]
+        if not things:
+            return None
+        words = " ".join(self.pick(EDITABLE_WORDS) for _ in range(self.number(1, 2)))
+        return f'{self.pick(["search", "match_text"])}(${self.pick(things)}.t, "{words}")'
+
+    # --- values ----------------------------------------------------------------------------------
+
+    def constant(self, type_: Type) -> str:
+        """A literal or parameter that compares with values of the type."""
+        scalar = self.pick(_NUMERIC) if type_.scalar in INTEGERS | FLOATS else type_.scalar
+        if scalar is Scalar.DATETIME and self.one_in(6):
+            return "now()"
+        if self.one_in(3):
+            value = None if self.one_in(10) else parameter_value(scalar, self.pick)
+            return self.parameter(f"{scalar}?", value)
+        if scalar in INTEGERS | FLOATS:
+            scalar = Scalar.F64 if scalar in FLOATS else Scalar.I64
+        return constant(scalar, self.pick)
+
+    def calculation(self, scope: Scope, depth: int = 0) -> str | None:
+        """Arithmetic on a number of the scope."""
+        chosen = self._of(scope, lambda type_: type_.is_numeric)
+        if chosen is None:
+            return None
+        if depth == 2 or (depth and self.one_in(2)):
+            return chosen[0] if not self.one_in(4) else self.constant(Type(self.pick(_NUMERIC)))
+        left, right = self.calculation(scope, depth + 1), self.calculation(scope, depth + 1)
+        if self.one_in(6):
+            return f"(-{left})"
+        return f"({left} {self.pick(['+', '-', '*', '/'])} {right})"
+
+
+@dataclass
+class Returned:
+    """The columns of a query on their way into its text."""
+
+    columns: list[str] = field(default_factory=list)
+    approximate: set[int] = field(default_factory=set)
+    scored: set[int] = field(default_factory=set)
+    sortable: list[str] = field(default_factory=list)
+    has_lists: bool = False
+
+    def add(
+        self, written: str, *, sortable: bool = True, approximate: bool = False, scored: bool = False
+    ) -> None:
+        at = len(self.columns)
+        self.columns.append(f"{written} as c{at}")
+        if sortable and not scored:
+            self.sortable.append(f"c{at}")
+        self.has_lists = self.has_lists or not sortable
+        self.approximate |= {at} if approximate else set()
+        self.scored |= {at} if scored else set()
+
+
+def _value(author: Author, scope: Scope, returned: Returned) -> None:
+    """One returned value that every row has by itself."""
+    choice = author.number(1, 12)
+    properties = scope.properties()
+    number = author.calculation(scope) if choice == 1 else None
+    things = [var for var, type_name in scope.nodes.items() if type_name == "Thing"]
+    call = author.search(scope) if choice == 2 else None
+    if number:
+        returned.add(number)
+    elif call:
+        returned.add(call)
+    elif choice == 3 and things:
+        distance = f"nearest(${author.pick(things)}.v, [{', '.join(map(str, author.pick(VECTORS)))}])"
+        # By itself it would be a ranking as an order term; inside an expression it is a value.
+        is_value = author.one_in(2)
+        returned.add(f"{distance} * 1" if is_value else distance, sortable=is_value, approximate=True)
+    elif choice == 4 and things:
+        returned.add(f'bm25(${author.pick(things)}.t, "{author.pick(EDITABLE_WORDS)}")', scored=True)
+    elif choice == 5:
+        returned.add(f"${author.pick(list(scope.nodes))}")
+    elif choice == 6:
+        returned.add(author.pick(["null", "-3", '"é"', "true", author.constant(Type(Scalar.U32))]))
+    else:
+        _property(author, properties, returned)
+
+
+def _property(author: Author, properties: list[tuple[str, Type, str]], returned: Returned) -> None:
+    written, type_, _ = author.pick(properties)
+    if type_.is_text and author.one_in(4):
+        written = f"{author.pick(['lower', 'upper'])}({written})"
+    returned.add(written, sortable=not type_.is_list and type_.scalar is not Scalar.VECTOR)
+
+
+def _key(author: Author, scope: Scope, returned: Returned) -> None:
+    """One column to group by."""
+    number = author.calculation(scope) if author.one_in(5) else None
+    if number and "$n" in number:
+        returned.add(number)
+    elif author.one_in(4):
+        returned.add(f"${author.pick(list(scope.nodes))}")
+    else:
+        _property(author, scope.properties(), returned)
+
+
+def _total(author: Author, scope: Scope, returned: Returned) -> None:
+    """One aggregate, perhaps in arithmetic."""
+    fn = author.pick(["count", "count", "distinct", "sum", "avg", "min", "max"])
+    written = _aggregate(author, scope, fn)
+    if fn in ("count", "distinct", "sum") and author.one_in(3):
+        other = _aggregate(author, scope, "count") if author.one_in(2) else author.pick(["2", "-1", "0.5"])
+        returned.add(f"{written} {author.pick(['+', '-', '*', '/'])} {other}", approximate=True)
+    else:
+        returned.add(written, approximate=fn == "avg")
+
+
+def _aggregate(author: Author, scope: Scope, fn: str) -> str:
+    scalars = [
+        each for each in scope.properties() if not each[1].is_list and each[1].scalar is not Scalar.VECTOR
+    ]
+    node = f"${author.pick(list(scope.nodes))}"
+    if fn == "count":
+        return f"count({author.pick([node, node, *(written for written, _, _ in scope.properties())])})"
+    if fn == "distinct":
+        return f"count(distinct {author.pick([node, *(written for written, _, _ in scalars)])})"
+    if fn in ("sum", "avg"):
+        summable = [written for written, _, name in scalars if name in SUMMABLE]
+        return f"{fn}({author.pick(summable)})" if summable else f"count({node})"
+    ordered = [written for written, type_, _ in scalars if type_.is_numeric or type_.is_text]
+    return f"{fn}({author.pick([node, *ordered])})"
+
+
+@st.composite
+def queries(draw: DrawFn) -> Query:
+    """A read of a generated graph."""
+    author, scope = Author(draw), Scope()
+    if author.one_in(8):
+        return _ranked(author, scope)
+    clauses = author.match(scope)
+    returned = Returned()
+    grouped = author.one_in(3)
+    distinct = author.one_in(5)
+    for _ in range(author.number(0, 2) if grouped else author.number(1, 4)):
+        (_key if grouped else _value)(author, scope, returned)
+    for _ in range(author.number(1, 3) if grouped else 0):
+        _total(author, scope, returned)
+    order, loose = _order(author, scope, returned, grouped or distinct)
+    cut = _cut(author) if order and not loose else ""
+    head = "return distinct" if distinct else "return"
+    tail = f"{order} {cut}".strip()
+    return _query(author, clauses, head, returned, tail, loose=loose)
+
+
+def _order(author: Author, scope: Scope, returned: Returned, by_columns: bool) -> tuple[str, bool]:
+    """An order clause or nothing, and whether it leaves ties open."""
+    terms = list(returned.sortable)
+    if not by_columns:
+        scalars = [each for each in scope.properties() if not each[1].is_list]
+        terms += [written for written, type_, _ in scalars if type_.scalar is not Scalar.VECTOR]
+    if not terms or author.one_in(3):
+        return "", False
+    chosen = [author.pick(terms) + author.pick(["", " asc", " desc"]) for _ in range(author.number(1, 2))]
+    # Scores are not comparable, and lists take no part in settling ties among result rows.
+    loose = bool(by_columns and (returned.has_lists or returned.scored))
+    return f"order {{ {', '.join(chosen)} }}", loose
+
+
+def _cut(author: Author) -> str:
+    limit = author.pick(
+        ["", "", "", "limit 3", "limit 5", "limit 8", "limit $", "limit $", "limit 1", "limit 0"]
+    )
+    offset = author.pick(["", "", "", "", "offset 1", "offset 0", "offset $"])
+    words = [limit, offset]
+    for at, word in enumerate(words):
+        if word.endswith("$"):
+            name = author.parameter(
+                author.pick(["I32", "I64", "U32", "U64"]), author.pick([2, 4, 3, 1, 0, 9])
+            )
+            words[at] = word[:-1] + name
+    return " ".join(word for word in words if word)
+
+
+def _ranked(author: Author, scope: Scope) -> Query:
+    """A read whose first variable is ranked."""
+    scope.nodes["n0"] = "Thing"
+    clauses = ["$n0: Thing"] + [author.clause(scope, 0) for _ in range(author.number(0, 3))]
+    returned = Returned()
+    returned.add("$n0")
+    for _ in range(author.number(0, 2)):
+        _value(author, scope, returned)
+    near = [f"nearest($n0.v, [{', '.join(map(str, author.pick(VECTORS)))}])" for _ in range(2)]
+    cut = f"limit {author.pick([3, 2, 4, 6, 1, 0])}" + author.pick(["", " offset 1", " offset 3"])
+    kind = author.number(1, 5)
+    if kind == 1:  # no limit: the order of relevance is not compared
+        call = f'bm25($n0.t, "{author.pick(EDITABLE_WORDS)}")'
+        return _query(author, clauses, "return", returned, f"order {{ {call} }}", loose=True)
+    call = near[0] if kind != 2 else f"rrf({near[0]}, {near[1]})"
+    if kind == 3:
+        returned.add(call, approximate=True)
+        call = f"c{len(returned.columns) - 1}"
+    head = "return distinct" if author.one_in(5) else "return"
+    return _query(author, clauses, head, returned, f"order {{ {call} }} {cut}", loose=False)
+
+
+def _query(
+    author: Author, clauses: list[str], head: str, returned: Returned, tail: str, *, loose: bool
+) -> Query:
+    params = ", ".join(f"${name}: {type_text}" for name, (type_text, _) in author.params.items())
+    body = "\n    ".join(clauses)
+    text = (
+        f"query q({params}) {{\n  match {{\n    {body}\n  }}\n"
+        f"  {head} {{ {', '.join(returned.columns)} }}\n  {tail}\n}}"
+    )
+    values = {name: value for name, (_, value) in author.params.items()}
+    return Query(text, values, frozenset(returned.approximate), frozenset(returned.scored), loose)
+
+
+_NUMERIC = sorted(INTEGERS | FLOATS)
+_FILTERS = ["compare"] * 6 + ["pair"] * 3 + ["number", "text", "list", "null", "in"] * 2 + ["search"]
+
+
+def _spelled(edge: str) -> str:
+    return edge[0].lower() + edge[1:]
+
+
+def _comparable(one: Type, other: Type) -> bool:
+    return one.scalar is other.scalar or (one.scalar in _NUMERIC and other.scalar in _NUMERIC)

@@ -1,0 +1,221 @@
+"""What terms are worth and whether predicates hold, for one row of bound variables."""
+
+from __future__ import annotations
+
+import math
+import operator
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow.compute as pc
+
+from omnigraph.lang import dates
+from omnigraph.lang.query.terms import (
+    Calc,
+    CaseFold,
+    Compare,
+    Const,
+    Distance,
+    EntityId,
+    Fusion,
+    Has,
+    Holds,
+    InList,
+    Instant,
+    Minus,
+    NullCheck,
+    ParamRef,
+    Predicate,
+    Prop,
+    Relevance,
+    Term,
+    TextMatch,
+    TextTest,
+    Total,
+)
+from omnigraph.lang.types import FLOATS, Scalar, Type
+from omnigraph.lang.values import Stored
+from tests.query.oracle.graph import Entity, Graph
+from tests.query.oracle.text import bm25_scores, matches
+
+Row = Mapping[str, Entity | None]
+SMALLEST, LARGEST = -(2**63), 2**63 - 1
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+CALCULATE: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+}
+
+
+@dataclass
+class Values:
+    """Everything besides the row that a value may depend on."""
+
+    graph: Graph
+    params: Mapping[str, Stored]
+    now: int
+    types: Mapping[str, str]
+    """The node type of each variable: relevance depends on all texts of the type."""
+    fused: dict[str, float] = field(default_factory=dict)
+    """The score of a fused ranking by the id of its first variable, once the rows are ranked."""
+
+    # --- predicates ------------------------------------------------------------------------------
+
+    def holds(self, test: Predicate, row: Row) -> bool:
+        match test:
+            case Compare(op, left, right):
+                return self._compare(op, left, right, row)
+            case TextTest(op, text, part):
+                whole, piece = self.value(text, row), self.value(part, row)
+                if whole is None or piece is None:
+                    return False
+                return piece in whole if op == "contains" else whole.startswith(piece)
+            case Has(items, item):
+                return self._among(items, self.value(items, row), item, self.value(item, row))
+            case InList(argument, items):
+                return self._among(items, self.value(items, row), argument, self.value(argument, row))
+            case NullCheck(argument, negated):
+                return (self.value(argument, row) is None) != negated
+            case Holds(call):
+                return self.value(call, row) is True
+        raise TypeError(test)
+
+    def _compare(self, op: str, left: Term, right: Term, row: Row) -> bool:
+        one, other = self.value(left, row), self.value(right, row)
+        if one is None or other is None:
+            return False
+        return COMPARE[op](narrowed(one, left, right.type), narrowed(other, right, left.type))
+
+    def _among(self, list_term: Term, items: Any, item_term: Term, item: Any) -> bool:
+        if items is None or item is None:
+            return False
+        wanted = narrowed(item, item_term, list_term.type)
+        return any(narrowed(each, list_term, item_term.type) == wanted for each in items if each is not None)
+
+    # --- terms -----------------------------------------------------------------------------------
+
+    def value(self, term: Term, row: Row, totals: Mapping[Total, Stored] | None = None) -> Any:
+        match term:
+            case Const(value, type_):
+                return constant(value, type_)
+            case ParamRef(name):
+                return self.params[name]
+            case Instant():
+                return self.now
+            case Prop(var, name):
+                entity = row[var]
+                return None if entity is None else entity.props[name]
+            case EntityId(var):
+                entity = row[var]
+                return None if entity is None else entity.id
+            case Calc(op, left, right, type_):
+                return calculated(op, self.value(left, row, totals), self.value(right, row, totals), type_)
+            case Minus(argument, type_):
+                return calculated("*", self.value(argument, row, totals), -1, type_)
+            case CaseFold(fn, argument):
+                return folded(fn, self.value(argument, row, totals))
+            case Total():
+                assert totals is not None, "an aggregate has no value in one row"
+                return totals[term]
+        return self._score(term, row)
+
+    def _score(self, term: Term, row: Row) -> Any:
+        match term:
+            case Distance(target, query):
+                return distance(self.value(target, row), self.value(query, row))
+            case Relevance(field, query):
+                return self._relevance(field, self.value(query, row), row)
+            case Fusion(first=arm):
+                entity = row[ranked_variable(arm)]
+                assert entity is not None
+                return self.fused[entity.id]
+            case TextMatch(fn, field, query, max_edits):
+                edits = 0 if fn != "fuzzy" or max_edits is None else self.value(max_edits, row)
+                return matches(self.value(field, row), self.value(query, row), edits)
+        raise TypeError(term)
+
+    def _relevance(self, field: Prop, query: str | None, row: Row) -> float | None:
+        entity = row[field.var]
+        if entity is None or query is None:
+            return None
+        texts: dict[str, Any] = {
+            each.id: each.props[field.name] for each in self.graph.all_of(self.types[field.var])
+        }
+        return bm25_scores(texts, query).get(entity.id)
+
+
+def ranked_variable(by: Distance | Relevance) -> str:
+    return by.target.var if isinstance(by, Distance) else by.field.var
+
+
+# --- constants and numbers -----------------------------------------------------------------------
+
+
+def constant(value: Any, type_: Type) -> Any:
+    """A constant as it would be stored: moments as numbers, the numbers of a vector in 32 bits."""
+    if isinstance(value, tuple):
+        item = Type(type_.scalar)
+        return tuple(constant(each, item) for each in value)
+    if value is None:
+        return None
+    if type_.scalar is Scalar.DATE:
+        return dates.parse_date(value)
+    if type_.scalar is Scalar.DATETIME:
+        return dates.parse_datetime(value)
+    if type_.scalar is Scalar.VECTOR:
+        return as_f32(value)
+    return float(value) if type_.scalar in FLOATS else value
+
+
+def narrowed(value: Any, term: Term, opposite: Type) -> Any:
+    """A constant float meets a 32-bit float as the 32-bit float nearest to it."""
+    is_constant = isinstance(term, Const | ParamRef)
+    if is_constant and opposite.scalar is Scalar.F32 and isinstance(value, float):
+        return as_f32(value)
+    return value
+
+
+def as_f32(value: float) -> float:
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def calculated(op: str, left: Any, right: Any, type_: Type) -> int | float | None:
+    """Arithmetic that never fails: what has no value in 64 bits is null."""
+    if left is None or right is None:
+        return None
+    if type_.scalar not in FLOATS:
+        whole = CALCULATE[op](left, right)
+        return whole if SMALLEST <= whole <= LARGEST else None
+    try:
+        found = CALCULATE[op](float(left), float(right))
+    except (ZeroDivisionError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def folded(fn: str, text: str | None) -> str | None:
+    """Letter by letter, as Arrow maps single code points."""
+    if text is None:
+        return None
+    change = pc.utf8_lower if fn == "lower" else pc.utf8_upper
+    return "".join(change(letter).as_py() for letter in text)
+
+
+def distance(vector: tuple[float, ...] | None, query: tuple[float, ...] | None) -> float | None:
+    if vector is None or query is None:
+        return None
+    return math.dist(vector, [as_f32(number) for number in query])

@@ -1,0 +1,173 @@
+"""The engine and the oracle give the same rows for any read of any graph."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import omnigraph as og
+from omnigraph.engine.manifest import MAIN
+from omnigraph.errors import OmnigraphError
+from omnigraph.graph import Graph
+from omnigraph.lang.query.checker import check_query
+from omnigraph.lang.query.compile import compile_query, select_query
+from omnigraph.lang.query.parameters import decode_parameters
+from omnigraph.lang.query.parser import parse_queries
+from omnigraph.lang.query.resolved import ResolvedRead
+from omnigraph.lang.source import Source
+from omnigraph.lang.values import arrow_type
+from tests.query import oracle
+from tests.query.generate import CATALOG, SCHEMA, Query, graphs, queries
+
+pytestmark = pytest.mark.fuzz
+EXAMPLES = settings.default.max_examples if settings.default else 100
+# An example is a stored graph and several reads of it, a thousand times the cost of a broken text: there are
+# fewer of them, and only the long form spends minutes on making a failing one small.
+PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
+stored = settings(
+    max_examples=max(30, EXAMPLES // 50),
+    phases=PHASES if EXAMPLES <= 1000 else [*PHASES, Phase.shrink],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+)
+NOW = 1_900_000_000_000
+
+
+def foretold(query: Query, graph: oracle.Graph) -> oracle.Answer | None:
+    """What the oracle says, or None for the few texts that do not compile."""
+    source = Source(query.text)
+    try:
+        compile_query(source, CATALOG)
+    except OmnigraphError:
+        return None
+    parsed = select_query(parse_queries(source))
+    read = check_query(parsed, CATALOG, source)
+    assert isinstance(read, ResolvedRead)
+    return oracle.answer(read, graph, decode_parameters(parsed.parameters, query.params), NOW)
+
+
+# --- comparing -----------------------------------------------------------------------------------
+
+
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    """Rows of stored values: moments as numbers, lists as tuples."""
+    columns = [_stored(column) for column in table.columns]
+    return list(zip(*columns, strict=True)) if columns else []
+
+
+def _stored(column: pa.ChunkedArray) -> list[Any]:
+    if pa.types.is_date32(column.type):
+        return column.cast(pa.int32()).to_pylist()  # type: ignore[no-any-return]
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
+    return [tuple(value) if isinstance(value, list) else value for value in column.to_pylist()]
+
+
+def disagreement(query: Query, wanted: oracle.Answer, table: pa.Table) -> str | None:
+    """What is wrong with an engine's result, or None."""
+    types = [arrow_type(type_) for type_ in wanted.types]
+    if table.column_names != wanted.columns or table.schema.types != types:
+        return f"columns {table.schema} instead of {list(zip(wanted.columns, types, strict=True))}"
+    shape = _comparable(query)
+    found, hoped = (list(map(shape, rows)) for rows in (rows_of(table), wanted.rows))
+    same = found == hoped if wanted.in_order and not query.loose else Counter(found) == Counter(hoped)
+    return None if same else f"rows\n  {found}\ninstead of\n  {hoped}"
+
+
+def _comparable(query: Query) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    def rounded(value: Any) -> Any:
+        if not isinstance(value, float) or value == 0 or not math.isfinite(value):
+            return value
+        return float(f"{value:.5e}")
+
+    def shape(row: tuple[Any, ...]) -> tuple[Any, ...]:
+        cells = list(row)
+        for at in query.approximate:
+            cells[at] = rounded(cells[at])
+        for at in query.scored:
+            cells[at] = cells[at] is not None
+        return tuple(cells)
+
+    return shape
+
+
+# --- the tests -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def stored_graph(lines: list[str]) -> Iterator[Graph]:
+    with tempfile.TemporaryDirectory() as folder, og.init(Path(folder) / "g", schema=SCHEMA) as graph:
+        load(graph, lines, "append")
+        yield graph
+
+
+def load(graph: Graph, lines: list[str], mode: Literal["append", "merge"]) -> None:
+    if lines:
+        with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as file:
+            file.write("\n".join(lines))
+            file.flush()
+            graph.load(file.name, mode=mode)
+
+
+def check_all(graph: Graph, model: oracle.Graph, asked: list[Query], branch: str = MAIN) -> None:
+    for query in asked:
+        wanted = foretold(query, model)
+        if wanted is None:
+            continue
+        result = graph.query(query.text, query.params, branch=branch)
+        wrong = disagreement(query, wanted, result.to_arrow())
+        assert wrong is None, f"{query.text}\nwith {query.params}\ngave {wrong}"
+
+
+@stored
+@given(graphs(), st.lists(queries(), min_size=8, max_size=14))
+def test_the_engine_agrees_with_the_oracle(lines: list[str], asked: list[Query]) -> None:
+    with stored_graph(lines) as graph:
+        check_all(graph, oracle.graph_of(CATALOG, lines), asked)
+
+
+@settings(stored, max_examples=max(6, EXAMPLES // 250))
+@given(graphs(), graphs(), st.lists(queries(), min_size=4, max_size=8))
+def test_a_warm_reader_follows_every_write(lines: list[str], more: list[str], asked: list[Query]) -> None:
+    """What is kept from the state before must not show in the next one, nor on another branch."""
+    model = oracle.graph_of(CATALOG, lines)
+    with stored_graph(lines) as graph:
+        check_all(graph, model, asked)
+        graph.branches.create("before")
+        load(graph, more, "merge")
+        merged = oracle.graph_of(CATALOG, [*lines, *more])
+        check_all(graph, merged, asked)
+        graph.mutate('query q() { delete Thing where k = "t1" delete Item where code = 0 }')
+        merged.delete_node(CATALOG, "Thing", "t1")
+        merged.delete_node(CATALOG, "Item", "0")
+        check_all(graph, merged, asked)
+        check_all(graph, model, asked, branch="before")
+
+
+@settings(stored, max_examples=max(5, EXAMPLES // 500))
+@given(graphs(), st.lists(queries(), min_size=8, max_size=14))
+def test_indexes_and_compaction_change_no_answer(lines: list[str], asked: list[Query]) -> None:
+    model = oracle.graph_of(CATALOG, lines)
+    with stored_graph(lines) as graph:
+        graph.ensure_indices()
+        check_all(graph, model, asked)
+        graph.optimize()
+        check_all(graph, model, asked)
+
+
+@settings(max_examples=30)
+@given(graphs(), st.lists(queries(), min_size=5, max_size=5))
+def test_generated_reads_are_worth_asking(lines: list[str], asked: list[Query]) -> None:
+    """Nearly all compile; a generator that only writes refused texts would prove nothing."""
+    model = oracle.graph_of(CATALOG, lines)
+    answers = [foretold(query, model) for query in asked]
+    assert answers.count(None) <= 1, asked[answers.index(None)].text

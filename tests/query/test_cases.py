@@ -1,0 +1,211 @@
+"""Every case of `tests/query/cases/*.gqt`, by the oracle and by the engine in each condition of a graph."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omnigraph.engine.manifest import MAIN
+from omnigraph.errors import OmnigraphError
+from omnigraph.lang.query.checker import check_query
+from omnigraph.lang.query.compile import compile_query, select_query
+from omnigraph.lang.query.parameters import check_count, decode_parameters
+from omnigraph.lang.query.parser import parse_queries
+from omnigraph.lang.query.resolved import ResolvedRead
+from omnigraph.lang.query.terms import ParamRef
+from omnigraph.lang.schema import compile_schema
+from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.source import Source
+from omnigraph.lang.values import arrow_type, result_value
+from tests.lang.casefile import CASES as LANGUAGE_CASES
+from tests.lang.casefile import Case, read_cases
+from tests.query.conftest import BRANCH, CONDITIONS, Shelf
+from tests.query.oracle import Answer, answer, graph_of
+
+FOLDER = Path(__file__).parent / "cases"
+CASES = [case for path in sorted(FOLDER.glob("*.gqt")) for case in read_cases(path)]
+ANSWERED = [case for case in CASES if case.section("error") is None]
+REFUSED = [case for case in CASES if case.section("error") is not None]
+GIVEN = {"schema", "data", "query", "params"}
+EXPECTED = {"columns", "rows", "ordered rows", "objects", "error"}
+NOW = 1_900_000_000_000
+
+F_SCHEMA = (LANGUAGE_CASES / "F.pg").read_text(encoding="utf-8")
+F_DATA = (LANGUAGE_CASES.parent.parent / "engine" / "cases" / "F.jsonl").read_text(encoding="utf-8")
+
+
+@cache
+def catalog_of(schema: str) -> Catalog:
+    return compile_schema(schema)
+
+
+def schema_of(case: Case) -> str:
+    found = case.section("schema")
+    return F_SCHEMA if found is None else found
+
+
+def data_of(case: Case) -> str:
+    found = case.section("data")
+    if found is None:
+        assert case.section("schema") is None, f"{case}: a schema of its own needs data of its own"
+        return F_DATA
+    return found
+
+
+def query_of(case: Case) -> str:
+    found = case.section("query")
+    assert found, f"{case}: no query"
+    return found
+
+
+def params_of(case: Case) -> Any:
+    return json.loads(case.section("params") or "{}")
+
+
+# --- the oracle ----------------------------------------------------------------------------------
+
+
+def foretold(case: Case) -> Answer:
+    """What the oracle says, or the error of a query that cannot run."""
+    catalog = catalog_of(schema_of(case))
+    source = Source(query_of(case))
+    compile_query(source, catalog)  # refuses what cannot be planned, too
+    query = select_query(parse_queries(source))
+    read = check_query(query, catalog, source)
+    assert isinstance(read, ResolvedRead)
+    params = decode_parameters(query.parameters, params_of(case))
+    for count in (read.limit, read.offset):
+        if isinstance(count, ParamRef):
+            check_count(count.name, params[count.name])  # type: ignore[arg-type]
+    return answer(read, graph_of(catalog, data_of(case).splitlines()), params, NOW)
+
+
+def objects(found: Answer) -> list[dict[str, Any]]:
+    """Rows as a result gives them: JSON values by column name."""
+    values = [
+        [result_value(value, type_) for value, type_ in zip(row, found.types, strict=True)]
+        for row in found.rows
+    ]
+    return [dict(zip(found.columns, row, strict=True)) for row in values]
+
+
+# --- expectations --------------------------------------------------------------------------------
+
+
+def expect(case: Case, columns: list[str], rows: list[dict[str, Any]]) -> None:
+    """Compare a result with what the case says of it."""
+    sections = {name for name, _ in case.sections}
+    if "columns" in sections:
+        assert columns == json.loads(case.section("columns") or "")
+    if "objects" in sections:
+        expect_rows(rows, lines(case, "objects"), ordered=False)
+    for name in ("rows", "ordered rows"):
+        if name in sections:
+            wanted = [dict(zip(columns, row, strict=True)) for row in lines(case, name)]
+            expect_rows(rows, wanted, ordered=name == "ordered rows")
+
+
+def lines(case: Case, section: str) -> list[Any]:
+    return [json.loads(line) for line in (case.section(section) or "").splitlines()]
+
+
+def expect_rows(found: list[dict[str, Any]], wanted: list[dict[str, Any]], *, ordered: bool) -> None:
+    assert len(found) == len(wanted), found
+    if ordered:
+        before: dict[str, Any] = {}
+        for row, hope in zip(found, wanted, strict=True):
+            assert fits(row, hope, before), f"found {found}"
+            before = row
+        return
+    missing = list(found)
+    for hope in wanted:
+        fitting = [row for row in missing if fits(row, hope, {})]
+        assert fitting, f"no row fits {hope}: {found}"
+        missing.remove(fitting[0])
+
+
+def fits(row: dict[str, Any], hope: dict[str, Any], before: dict[str, Any]) -> bool:
+    return row.keys() == hope.keys() and all(
+        value_fits(row[name], hope[name], before.get(name)) for name in hope
+    )
+
+
+def value_fits(value: Any, hope: Any, before: Any) -> bool:
+    """Scores have no exact value: `<positive>` is any, `<smaller>` one below that of the row before."""
+    if hope in ("<positive>", "<smaller>"):
+        return isinstance(value, float) and value > 0 and (hope == "<positive>" or value < before)
+    # JSON has one kind of number; results have two.
+    return type(value) is type(hope) and value == hope
+
+
+# --- the tests -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_case_is_well_formed(case: Case) -> None:
+    sections = [name for name, _ in case.sections]
+    assert len(set(sections)) == len(sections), f"{case}: a section is repeated"
+    assert set(sections) <= GIVEN | EXPECTED, sections
+    assert set(sections) & EXPECTED, f"{case}: nothing is expected"
+    is_ordered = re.search(r"^  order ", query_of(case), re.MULTILINE) is not None
+    assert ("ordered rows" in sections) <= is_ordered, f"{case}: the query leaves the order open"
+    assert ("rows" in sections) <= (not is_ordered), f"{case}: the query settles the order"
+
+
+@pytest.mark.parametrize("case", ANSWERED, ids=str)
+def test_the_oracle_gives_the_rows_of_each_case(case: Case) -> None:
+    found = foretold(case)
+    expect(case, found.columns, objects(found))
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=str)
+def test_the_oracle_is_asked_nothing_that_is_refused(case: Case) -> None:
+    with pytest.raises(OmnigraphError) as caught:
+        foretold(case)
+    expect_error(case, caught.value)
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("case", ANSWERED, ids=str)
+def test_a_read_gives_the_rows_of_its_case(case: Case, condition: str, shelf: Shelf) -> None:
+    oracle = foretold(case)
+    branch = BRANCH if condition == "branch" else MAIN
+    with shelf.reading(schema_of(case), data_of(case), condition) as graph:
+        if condition == "warm":
+            graph.query(query_of(case), params_of(case))
+        result = graph.query(query_of(case), params_of(case), branch=branch)
+    assert list(result.columns) == oracle.columns
+    assert result.to_arrow().schema.types == [arrow_type(type_) for type_ in oracle.types]
+    assert result.to_arrow().num_rows == len(result.rows())
+    expect(case, list(result.columns), result.rows())
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=str)
+def test_a_refused_read_says_why(case: Case, shelf: Shelf) -> None:
+    with (
+        shelf.reading(schema_of(case), data_of(case), "warm") as graph,
+        pytest.raises(OmnigraphError) as caught,
+    ):
+        graph.query(query_of(case), params_of(case))
+    expect_error(case, caught.value)
+
+
+def expect_error(case: Case, error: OmnigraphError) -> None:
+    kind, part = (case.section("error") or "").split("\n")
+    assert type(error).__name__ == kind
+    assert part
+    assert part in str(error.message)
+
+
+@pytest.mark.parametrize(
+    ("letter", "numbers"),
+    [("E", range(1, 36)), ("X", [*range(1, 5), *range(7, 32)]), ("V", range(1, 6))],
+)
+def test_every_conformance_case_is_told(letter: str, numbers: list[int]) -> None:
+    told = {case.name.split()[0] for case in CASES}
+    assert {f"{letter}{number}" for number in numbers} <= told

@@ -1,0 +1,91 @@
+"""Hops and look-ups through indexes on disk find what the adjacency in memory finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import omnigraph as og
+from omnigraph.query import cold, rows, scan
+from omnigraph.query.memory import shared_memory
+
+SCHEMA = """
+node P { k: String @key  n: I32? @index }
+node T { k: String @key }
+edge E: P -> P { w: I32? }
+edge In: P -> T
+"""
+QUERIES = {
+    "out": "$a: P { k: $k }  $a e $b",
+    "in": "$a: P { k: $k }  $b e $a",
+    "both": "$a: P { k: $k }  $a <e> $b",
+    "edges": "$a: P { k: $k }  $a $e:e $b  $e.w > 2",
+    "edges of some": "$a: P { k: $k }  $a $e:e $b  $b.n > 3",
+    "two hops": "$a: P { k: $k }  $a e $c  $c e $b",
+    "other type": "$a: P { k: $k }  $a in $t  $b in $t",
+    "filtered": "$a: P  $a.n = 7  $a e $b  $b.n < 10",
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Parallel edges, self-loops and a table that was changed after its indexes were built."""
+    random = np.random.default_rng(7)
+    at = tmp_path_factory.mktemp("cold") / "g"
+    lines = [f'{{"type":"P","data":{{"k":"p{i}","n":{i % 12}}}}}' for i in range(60)]
+    lines += [f'{{"type":"T","data":{{"k":"t{i}"}}}}' for i in range(5)]
+    for i, (a, b) in enumerate(random.integers(0, 60, (400, 2)).tolist()):
+        lines.append(f'{{"edge":"E","from":"p{a}","to":"p{b}","data":{{"id":"e{i}","w":{i % 5}}}}}')
+    lines += [f'{{"edge":"In","from":"p{i}","to":"t{i % 5}","data":{{"id":"i{i}"}}}}' for i in range(60)]
+    data = at.parent / "data.jsonl"
+    data.write_text("\n".join(lines))
+    with og.init(at, schema=SCHEMA) as graph:
+        graph.load(data, mode="append")
+        graph.ensure_indices()
+        graph.mutate('query q() { delete P where k = "p5" }')
+        graph.mutate('query q() { insert E { from: "p1", to: "p1", w: 4 } }')
+    return at
+
+
+@pytest.fixture
+def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(cold, "LARGE", 1)
+    monkeypatch.setattr(scan, "LARGE", 1)
+    monkeypatch.setattr(rows, "SMALL", 0)
+    monkeypatch.setattr(rows, "COLD_SHARE", 1)
+    shared_memory().forget()
+    yield
+    shared_memory().forget()
+
+
+def answer(place: Path, match: str) -> list[dict[str, object]]:
+    parameter = "$k: String" if "$k" in match else ""
+    edge = ", $e.w as w" if "$e:" in match else ""
+    wanted = f"return {{ $a.k as a, $b.k as b{edge} }} order {{ a, b }}"
+    text = f"query q({parameter}) {{ match {{ {match} }} {wanted} }}"
+    found: list[dict[str, object]] = []
+    with og.open(place) as graph:
+        for k in ("p1", "p2", "p17", "p5", "nobody"):
+            found += graph.query(text, {"k": k} if parameter else {}).rows()
+    return found
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_cold_walk_gives_the_same_rows(place: Path, name: str, request: pytest.FixtureRequest) -> None:
+    shared_memory().forget()
+    warm = answer(place, QUERIES[name])
+    request.getfixturevalue("everything_is_large")
+    assert answer(place, QUERIES[name]) == warm
+    assert warm
+
+
+@pytest.mark.usefixtures("everything_is_large")
+def test_few_walks_go_through_indexes_and_more_build_the_adjacency(place: Path) -> None:
+    text = 'query q() { match { $a: P { k: "p1" }  $a e $b } return { count($b.n) as n } }'
+    with og.open(place) as graph:
+        told = [graph.explain(text).text() for _ in range(30)]
+    assert "indexes of its ends" in told[0]
+    assert "adjacency in memory" in told[-1]

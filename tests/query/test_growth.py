@@ -1,0 +1,105 @@
+"""A handle that stays warm while the graph moves gives the answers of one that was just opened."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from contextlib import nullcontext
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from omnigraph.query.memory import shared_memory
+from omnigraph.query.rows import Rows
+from tests.query.generate import CATALOG, Query, queries
+from tests.query.moving import QUERIES, STEPS, Moving, moving, node_line, other_ways
+
+EXAMPLES = settings.default.max_examples if settings.default else 100
+PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
+walks = settings(
+    max_examples=max(2, EXAMPLES // 100),
+    phases=PHASES if EXAMPLES <= 1000 else [*PHASES, Phase.shrink],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+)
+STEP = st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 2**16), st.booleans())
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("ways", ["few rows", "as for many rows"])
+@walks
+@given(st.lists(STEP, min_size=10, max_size=16), st.lists(queries(), min_size=2, max_size=4))
+def test_a_warm_handle_shows_every_state(
+    ways: str, steps: list[tuple[str, int, bool]], drawn: list[Query]
+) -> None:
+    shared_memory().forget()
+    with nullcontext() if ways == "few rows" else other_ways(), moving() as graph:
+        asked = [*QUERIES, *drawn]
+        graph.check(asked)
+        for kind, seed, reads in steps:
+            graph.step(kind, seed)
+            if reads:  # else several versions are skipped
+                graph.check(asked)
+                graph.check_past(QUERIES, seed)
+        graph.check(asked)
+        graph.check_cold(QUERIES)
+
+
+def edge(name: str, source: str, target: str, number: int) -> str:
+    ends = {"from": source, "to": target}
+    return json.dumps({"edge": name, **ends, "data": {"id": f"back{number}"}})
+
+
+def numbered(graph: Moving, key: str) -> Rows:
+    """The rows of a table as the warm handle knows them."""
+    version = graph.graph.snapshot().tables[key].version
+    kept = [entry.value for entry in shared_memory()._entries.values() if isinstance(entry.value, Rows)]
+    found = [rows for rows in kept if (rows.key, rows.table.version) == (key, version)]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_rows_grow_by_small_changes_until_too_many_positions_are_dead() -> None:
+    """Both happen here, and neither shows in an answer."""
+    shared_memory().forget()
+    ways = Counter[str]()
+    with moving() as graph:
+        graph.check(QUERIES[::2])
+        for seed in range(12):
+            graph.touch(f"t{seed % 5}", Random(seed))
+            graph.check(QUERIES[::2])
+            rows = numbered(graph, "node:Thing")
+            assert rows.live_count == len(graph.states["main"].nodes["Thing"])
+            ways["grown" if rows.growth else "anew"] += 1
+    assert ways["grown"] > 5
+    assert ways["anew"] >= 1
+
+
+@pytest.mark.parametrize("unread", [0, 3])
+def test_a_node_that_comes_back_has_its_new_edges_and_none_of_the_old(unread: int) -> None:
+    shared_memory().forget()
+    with moving() as graph:
+        for seed in range(2):
+            graph.check(QUERIES)
+            graph.graph.mutate('query q() { delete Thing where k = "t2" }')
+            graph.states["main"].delete_node(CATALOG, "Thing", "t2")
+            for more in range(unread):
+                graph.touch("t5", Random(more))
+            if not unread:
+                graph.check(QUERIES)
+            graph._merge([node_line("Thing", "t2", Random(seed))], "main")
+            graph._merge([edge("Knows", "t2", f"t{seed}", seed), edge("Likes", "t7", "t2", seed)], "main")
+        graph.check(QUERIES)
+        graph.check_cold(QUERIES)
+
+
+def test_versions_that_are_read_backwards_keep_their_rows() -> None:
+    shared_memory().forget()
+    with moving() as graph:
+        for seed in range(3):
+            graph.step("update nodes", seed)
+            graph.step("merge edges", seed)
+        for commit, state in [*graph.past[::-1], *graph.past, *graph.past[::2]]:
+            for query in QUERIES[:9]:
+                graph.require(query, state, commit=commit)

@@ -1,0 +1,170 @@
+"""Reads answer the same however little memory they may keep, and never keep more."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import omnigraph as og
+from omnigraph.errors import InvalidValue
+from omnigraph.query.memory import CACHE_BYTES, Memory, shared_memory
+from tests.query.moving import QUERIES, moving, other_ways
+
+
+@contextmanager
+def kept(monkeypatch: pytest.MonkeyPatch, given: str) -> Iterator[Memory]:
+    """The memory of a process with this setting."""
+    monkeypatch.setenv(CACHE_BYTES, given)
+    shared_memory.cache_clear()
+    try:
+        yield shared_memory()
+    finally:
+        shared_memory.cache_clear()
+
+
+@pytest.mark.parametrize("ways", ["few rows", "as for many rows"])
+@pytest.mark.parametrize("limit", [0, 9_000, 30_000, 1_000_000])
+def test_a_small_memory_changes_no_answer(limit: int, ways: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is forgotten in whatever order, what stays must still fit together."""
+    random = Random(limit)
+    with (
+        kept(monkeypatch, str(limit)) as memory,
+        nullcontext() if ways == "few rows" else other_ways(),
+        moving() as graph,
+    ):
+        for _ in range(3):
+            graph.step(
+                random.choice(["update nodes", "merge edges", "delete edges", "fork"]),
+                random.randrange(2**16),
+            )
+            for query in random.sample(QUERIES, 8):
+                graph.check([query])
+                assert memory.used <= limit
+
+
+def test_whatever_is_forgotten_the_rest_still_fits_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that grew may be forgotten before their columns, and are then numbered anew."""
+    asked = [query for query in QUERIES if any(part in query.text for part in ("$e:knows", "$a.day"))]
+    with kept(monkeypatch, "1000000") as memory, moving() as graph:
+        for kind, seed in (("update nodes", 1), ("delete edges", 5), ("merge edges", 6)):
+            graph.step(kind, seed)
+        (old, _), (newest, state) = graph.past[0], graph.past[-1]
+
+        def warm() -> None:
+            memory.forget()
+            for commit in (old, newest):
+                for query in asked:
+                    graph.graph.query(query.text, commit=commit)
+
+        warm()
+        sizes = [entry.nbytes for entry in memory._entries.values()]
+        for forgotten in range(len(sizes)):
+            warm()
+            memory.keep("filler", b"", memory.limit - memory.used + sum(sizes[:forgotten]))
+            for query in asked:
+                graph.require(query, state, commit=newest)
+
+
+def test_readers_side_by_side_keep_the_account_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    with kept(monkeypatch, "25000") as memory, moving() as graph:
+        graph.step("update nodes", 1)
+        state = graph.states["main"]
+
+        def read(seed: int) -> int:
+            most = 0
+            for query in Random(seed).sample(QUERIES, 10):
+                graph.require(query, state)
+                most = max(most, memory.used)
+            return most
+
+        with ThreadPoolExecutor(4) as threads:
+            assert max(threads.map(read, range(8))) <= memory.limit
+        assert memory.used == sum(entry.nbytes for entry in memory._entries.values())
+
+
+# --- the memory by itself ------------------------------------------------------------------------
+
+
+def test_the_least_recently_used_goes_first() -> None:
+    memory = Memory(100)
+    for name in "abc":
+        memory.keep(name, name, 30)
+    assert memory.get("a") == "a"
+    memory.keep("d", "d", 30)
+    assert [memory.get(name) for name in "abcd"] == ["a", None, "c", "d"]
+    assert memory.used == 90
+
+
+def test_what_grew_beyond_the_budget_is_let_go() -> None:
+    """Adjacencies grow with use: a value that was small enough once may not be any more."""
+    memory = Memory(100)
+    memory.keep("links", "small", 10)
+    assert memory.keep("links", "large", 101) == "large"
+    assert memory.get("links") is None
+    assert memory.used == 0
+
+
+def test_without_a_budget_nothing_is_kept_not_even_what_takes_no_room() -> None:
+    memory = Memory(0)
+    memory.keep("empty", "value", 0)
+    assert memory.get("empty") is None
+
+
+def test_threads_that_keep_and_forget_at_once_agree_on_what_is_used() -> None:
+    memory = Memory(1_000)
+
+    def work(seed: int) -> None:
+        random = Random(seed)
+        for _ in range(2_000):
+            key, size = random.randrange(50), random.randrange(1, 120)
+            memory.get_or_make(key, lambda size=size: size, lambda made: made)  # type: ignore[misc]
+            memory.keep(key, size, size)
+            assert memory.used <= memory.limit
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))
+    assert memory.used == sum(entry.nbytes for entry in memory._entries.values())
+    memory.forget()
+    assert memory.used == 0
+
+
+@pytest.mark.parametrize("given", ["", "-1", "1.5", "2GB", "lots", " 5", "\u0665", "9" * 5000])
+def test_a_setting_that_is_no_number_of_bytes_is_told(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        pytest.raises(InvalidValue, match=f"{CACHE_BYTES} must be a number of bytes"),
+        kept(monkeypatch, given),
+    ):
+        pass
+
+
+def test_a_wrong_setting_is_told_by_a_query_and_the_handle_works_once_it_is_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with moving() as graph:
+        monkeypatch.setenv(CACHE_BYTES, "much")
+        shared_memory.cache_clear()
+        with pytest.raises(InvalidValue, match="got 'much'"):
+            graph.graph.query(QUERIES[0].text)
+        with kept(monkeypatch, "1000000"):
+            graph.check(QUERIES[:3])
+
+
+def test_a_refresh_forgets_what_another_graph_in_this_place_had(tmp_path: Path) -> None:
+    place, other = tmp_path / "g", tmp_path / "other"
+    question = "query q() { match { $p: P } return { $p.k as k } }"
+    with og.init(place, schema="node P { k: String @key }") as graph:
+        with graph.write() as tx:
+            tx.insert("P", k="old")
+        assert graph.query(question).rows() == [{"k": "old"}]
+        with og.init(other, schema="node P { k: String @key }") as copy, copy.write() as tx:
+            tx.insert("P", k="new")
+        shutil.rmtree(place)
+        shutil.copytree(other, place)
+        graph.refresh()
+        assert graph.query(question).rows() == [{"k": "new"}]

@@ -1,0 +1,471 @@
+"""Searches by position: exact distances, the nearest of a choice, text matches and relevance."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from lance.query import MatchQuery
+
+from omnigraph.query.memory import Memory
+from omnigraph.query.rows import Rows
+from omnigraph.query.search.edits import within_edits
+from omnigraph.query.search.searches import Searches
+from omnigraph.query.search.text import TextIndex
+from omnigraph.query.search.vectors import Vectors, distances_to, nearest_of, smallest
+from omnigraph.storage.indexes import IndexSpec, stage_indexes
+from omnigraph.storage.location import Location
+from omnigraph.storage.search import ANALYSER, PARTITION_ROWS, analyse, stored_text_index
+from omnigraph.storage.staging import commit_staged, stage_append, stage_delete, stage_upsert
+from omnigraph.storage.tables import Table, Tables
+from omnigraph.storage.upkeep import compact
+
+NUMBERS = count()
+ROOMY = 1 << 30
+
+
+def schema(width: int = 2) -> pa.Schema:
+    return pa.schema(
+        [
+            pa.field("id", pa.string(), nullable=False),
+            pa.field("text", pa.string()),
+            pa.field("at", pa.list_(pa.float32(), width)),
+        ]
+    )
+
+
+def docs(
+    ids: Sequence[str], texts: Sequence[str | None] | None = None, at: Any = None, width: int = 2
+) -> pa.Table:
+    columns = {"id": list(ids), "text": texts or [None] * len(ids), "at": at or [None] * len(ids)}
+    return pa.table(columns, schema=schema(width))
+
+
+def stored(place: Path, rows: pa.Table) -> Table:
+    width = rows.schema.field("at").type.list_size
+    root = Location.parse(place / f"docs{next(NUMBERS)}")
+    return commit_staged(stage_append(Tables().create(root, schema(width), primary_key="id"), rows))
+
+
+def numbered(table: Table, memory: Memory | None = None) -> Rows:
+    return Rows("node:Doc", (next(NUMBERS),), table, memory or Memory(ROOMY))
+
+
+def searches(memory: Memory | None = None, **options: Any) -> Searches:
+    return Searches(memory or Memory(ROOMY), **options)
+
+
+def text_index(table: Table) -> Table:
+    spec = IndexSpec("text", "INVERTED", "by_text", ANALYSER)
+    return commit_staged(stage_indexes(table, [spec]))
+
+
+def vector(*numbers: float) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.array(numbers, dtype=np.float32)
+
+
+def named(rows: Rows, positions: Any) -> list[str]:
+    names: list[str] = rows.take("id", np.asarray(positions)).to_pylist()
+    return names
+
+
+# --- distances -------------------------------------------------------------------------------------
+
+
+def test_distances_are_euclidean_exact_and_null_without_a_vector(tmp_path: Path) -> None:
+    rows = numbered(stored(tmp_path, docs("abc", at=[[0.1, 0.2], [3.1, 4.2], None])))
+    found = searches().distances(rows, "at", vector(0.1, 0.2))
+    assert found[0].as_py() == 0.0
+    assert found[1].as_py() == pytest.approx(5.0)
+    assert found[2].as_py() is None
+    assert searches().distances(rows, "at", vector(0, 0), np.array([2, -1])).to_pylist() == [None, None]
+    assert distances_to(vector(0, 0), np.array([[3, 4]], np.float32)).tolist() == [5.0]
+
+
+def test_close_vectors_far_from_zero_keep_their_distances() -> None:
+    far = np.float32(2**20)
+    stored_vectors = np.array([[far, far], [far + 1, far], [far, far + 2]], np.float32)
+    assert distances_to(vector(far, far), stored_vectors).tolist() == [0.0, 1.0, 2.0]
+
+
+@given(
+    st.lists(st.lists(st.floats(width=32, min_value=-1e6, max_value=1e6), min_size=3, max_size=3), min_size=2)
+)
+def test_distances_equal_those_of_exact_arithmetic(rows: list[list[float]]) -> None:
+    query, *others = rows
+    for other, found in zip(
+        others, distances_to(vector(*query), np.array(others, np.float32)).tolist(), strict=True
+    ):
+        square = sum((Fraction(a) - Fraction(b)) ** 2 for a, b in zip(query, other, strict=True))
+        assert found == pytest.approx(math.sqrt(square), rel=1e-14, abs=0)
+
+
+# --- nearest ---------------------------------------------------------------------------------------
+
+
+def test_the_nearest_come_first_and_equal_ones_in_the_order_of_ids(tmp_path: Path) -> None:
+    at = [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], None, [5.0, 0.0], [-1.0, 0.0]]
+    rows = numbered(stored(tmp_path, docs("fedcba", at=at)))
+    positions, distances = searches().nearest(rows, "at", vector(0, 0), 3)
+    assert named(rows, positions) == ["d", "a", "e"]
+    assert distances.tolist() == [0.0, 1.0, 1.0]
+    assert named(rows, searches().nearest(rows, "at", vector(0, 0), 99)[0]) == ["d", "a", "e", "f", "b"]
+    assert len(searches().nearest(rows, "at", vector(0, 0), 0)[0]) == 0
+
+
+@pytest.mark.parametrize("as_mask", [True, False])
+def test_only_the_choice_is_ranked(tmp_path: Path, as_mask: bool) -> None:
+    rows = numbered(stored(tmp_path, docs("abcd", at=[[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], None])))
+    among = np.array([False, True, True, True]) if as_mask else np.array([3, 2, 1])
+    positions, _ = searches().nearest(rows, "at", vector(0, 0), 2, among)
+    assert named(rows, positions) == ["b", "c"]
+    nothing = np.zeros(4, np.bool_) if as_mask else np.empty(0, np.int64)
+    assert len(searches().nearest(rows, "at", vector(0, 0), 2, nothing)[0]) == 0
+
+
+def test_vectors_beyond_32_bits_and_not_numbers_come_last(tmp_path: Path) -> None:
+    at = [[math.nan, 0.0], [3e38, 3e38], [math.inf, 0.0], [1.0, 0.0]]
+    rows = numbered(stored(tmp_path, docs("abcd", at=at)))
+    assert named(rows, searches().nearest(rows, "at", vector(0, 0), 4)[0]) == ["d", "b", "c", "a"]
+    assert len(searches().nearest(rows, "at", vector(math.inf, 0), 2)[0]) == 2
+
+
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+@pytest.mark.parametrize("share", [None, 0.6])
+def test_the_short_cut_misses_nothing(offset: float, share: float | None) -> None:
+    random_numbers = np.random.default_rng(7)
+    values = (random_numbers.normal(size=(20_000, 8)) + offset).astype(np.float32)
+    values[::3] = values[0]  # very many are equally near
+    known = random_numbers.random(len(values)) < 0.9
+    column = pa.array(list(values), pa.list_(pa.float32(), 8), mask=~known)
+    vectors = Vectors.of(column)
+    among = None if share is None else np.flatnonzero(random_numbers.random(len(values)) < share)
+    for query in (values[0], values[1] + np.float32(0.01), np.zeros(8, np.float32)):
+        for wanted in (1, 10, 5000):
+            fast = nearest_of(vectors, vectors.squares(), query, wanted, among)
+            slow = nearest_of(vectors, None, query, wanted, among)
+            assert sorted(fast[0]) == sorted(slow[0])
+            assert len(slow[0]) >= wanted
+
+
+@given(st.lists(st.sampled_from([*map(float, range(9)), math.inf, math.nan]), min_size=1), st.data())
+@settings(suppress_health_check=[HealthCheck.too_slow])
+def test_the_nth_smallest_is_that_of_a_sort(numbers: list[float], data: st.DataObject) -> None:
+    values = np.array(numbers * 200)
+    wanted = data.draw(st.integers(1, len(values)))
+    found, right = smallest(values, wanted), np.sort(values)[wanted - 1]
+    assert found == right or (math.isnan(found) and math.isnan(right))
+
+
+# --- the vector index ------------------------------------------------------------------------------
+
+
+def clustered(seed: int, many: int, width: int = 16) -> np.ndarray[Any, np.dtype[np.float32]]:
+    centres = np.random.default_rng(1).normal(size=(50, width))
+    numbers = np.random.default_rng(seed)
+    return (centres[numbers.integers(0, 50, many)] + 0.5 * numbers.normal(size=(many, width))).astype(
+        np.float32
+    )
+
+
+def test_an_index_gives_the_nearest_of_a_large_table_of_any_choice_and_after_changes(tmp_path: Path) -> None:
+    many, width = 3 * PARTITION_ROWS, 16
+    values = clustered(2, many)
+    ids = [f"d{number}" for number in range(many)]
+    table = stored(tmp_path, docs(ids, at=list(values), width=width))
+    spec = IndexSpec("at", "IVF_FLAT", "by_at", {"num_partitions": many // PARTITION_ROWS, "metric": "L2"})
+    table = commit_staged(stage_indexes(table, [spec]))
+    changed = list(clustered(3, 200))
+    table = commit_staged(stage_upsert(table, docs(ids[:200], at=changed, width=width)))
+    table = commit_staged(stage_append(table, docs(["n1", "n2"], at=[values[5], None], width=width)))
+    table = commit_staged(stage_delete(table, pa.array(ids[300:400])))
+    rows = numbered(table)
+    calls: list[str] = []
+    table.access.observe = lambda operation, _: calls.append(operation)
+    among = np.flatnonzero(np.random.default_rng(4).random(rows.count) < 0.4)
+    right = total = 0
+    for choice in (None, among):
+        for query in (values[5], *clustered(5, 20)):
+            exact = searches().nearest(rows, "at", query, 10, choice)
+            indexed = searches(exact_bytes=0).nearest(rows, "at", query, 10, choice)
+            right += len(np.intersect1d(exact[0], indexed[0]))
+            total += 10
+            assert indexed[1].tolist() == sorted(indexed[1].tolist())
+            assert len(indexed[0]) == 10
+    assert right / total >= 0.98
+    assert "search" in calls
+
+
+def test_a_choice_of_few_rows_is_compared_though_there_is_an_index(tmp_path: Path) -> None:
+    table = stored(tmp_path, docs([f"d{n}" for n in range(5000)], at=list(clustered(2, 5000)), width=16))
+    spec = IndexSpec("at", "IVF_FLAT", "by_at", {"num_partitions": 1, "metric": "L2"})
+    rows = numbered(commit_staged(stage_indexes(table, [spec])))
+    far = searches().nearest(rows, "at", np.zeros(16, np.float32), 5000)[0][-3:]
+    found = searches(exact_bytes=0).nearest(rows, "at", np.zeros(16, np.float32), 3, far)
+    assert sorted(found[0]) == sorted(far)
+
+
+# --- texts -----------------------------------------------------------------------------------------
+
+
+def matching(
+    rows: Rows, text: str, fn: Any = "search", edits: int = 2, memory: Memory | None = None
+) -> set[str]:
+    hits, _ = searches(memory).matches(rows, "text", text, fn, edits)
+    return set(named(rows, np.flatnonzero(hits)))
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_any_common_token_matches_and_null_texts_are_unknown(tmp_path: Path, indexed: bool) -> None:
+    table = stored(tmp_path, docs("abcde", ["Running DOGS", "a café", None, "", "the dog's bed"]))
+    rows = numbered(text_index(table) if indexed else table)
+    assert matching(rows, "dog cafe") == {"a", "b", "e"}
+    assert matching(rows, "ran Dogs!", "match_text") == {"a", "e"}
+    assert matching(rows, "the of") == set()
+    assert matching(rows, "") == set()
+    assert searches().matches(rows, "text", "dog", "search")[1].tolist() == [False, False, True, False, False]
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_relevance_is_best_first_and_has_matches_only(tmp_path: Path, indexed: bool) -> None:
+    table = stored(tmp_path, docs("cbad", ["graph graph", "graph", "graph", "table"]))
+    rows = numbered(text_index(table) if indexed else table)
+    positions, scores = searches().relevance(rows, "text", "graph")
+    assert named(rows, positions) == ["c", "a", "b"]
+    assert scores[0] > scores[1] == scores[2] > 0
+    assert named(rows, searches().relevance(rows, "text", "graph", 2)[0]) == ["c", "a"]
+    assert named(rows, searches().relevance(rows, "text", "graph", 1, np.array([1, 2, 3]))[0]) == ["a"]
+    assert named(rows, searches().relevance(rows, "text", "graph", None, np.array([3]))[0]) == []
+    assert named(rows, searches().relevance(rows, "text", "graph", 0)[0]) == []
+
+
+def test_the_best_few_of_very_many_equal_texts_are_those_with_the_least_ids(tmp_path: Path) -> None:
+    ids = [f"{number:04}" for number in range(500)]
+    random.Random(3).shuffle(ids)
+    rows = numbered(text_index(stored(tmp_path, docs(ids, ["red"] * 500))))
+    assert named(rows, searches().relevance(rows, "text", "red", 3)[0]) == ["0000", "0001", "0002"]
+
+
+def test_a_stored_index_and_one_in_memory_rank_alike(tmp_path: Path) -> None:
+    words, colours = random.Random(5), ["red", "green", "blue", "pink", "grey"]
+    texts = [" ".join(words.choices(colours, k=words.randint(0, 30))) for _ in range(300)]
+    table = stored(tmp_path, docs([f"d{n}" for n in range(300)], texts))
+    memory = Memory(ROOMY)
+    plain, indexed = numbered(table), numbered(text_index(table), memory)
+    for query in ("red", "red red blue", "pink grey green"):
+        want = searches().relevance(plain, "text", query)
+        found = searches(memory).relevance(indexed, "text", query)
+        assert memory.get((*indexed.identity, "text", "text")) is None, "the stored index answered"
+        assert named(indexed, found[0]) == named(plain, want[0])
+        assert found[1] == pytest.approx(want[1], rel=1e-5)
+
+
+def test_many_searches_of_one_version_are_answered_from_memory(tmp_path: Path) -> None:
+    table = text_index(stored(tmp_path, docs("ab", ["red", "blue"])))
+    memory = Memory(ROOMY)
+    rows = numbered(table, memory)
+    calls: list[str] = []
+    table.access.observe = lambda operation, _: calls.append(operation)
+    for _ in range(30):
+        assert matching(rows, "red", memory=memory) == {"a"}
+    assert 0 < calls.count("search") < 10
+
+
+def test_an_index_in_memory_grows_with_the_table(tmp_path: Path) -> None:
+    memory = Memory(ROOMY)
+    table = stored(tmp_path, docs("abcdefgh", ["red", "red", "blue", None, "red", "red", "red", "red"]))
+    rows = numbered(table, memory)
+    assert matching(rows, "red", memory=memory) == set("abefgh")
+    table = commit_staged(stage_upsert(table, docs("ai", ["blue", "blue red"])))
+    table = commit_staged(stage_delete(table, pa.array(["b"])))
+    grown = rows.grown((next(NUMBERS),), table)
+    assert grown is not None
+    assert matching(grown, "red", memory=memory) == set("iefgh")
+    assert matching(grown, "blue", memory=memory) == set("aic")
+    assert matching(grown, "blau", "fuzzy", memory=memory) == set("aic")
+    fresh, grew = numbered(table), searches(memory).relevance(grown, "text", "blue red")
+    want = searches().relevance(fresh, "text", "blue red")
+    assert named(grown, grew[0]) == named(fresh, want[0])
+    assert grew[1].tolist() == want[1].tolist(), "dead texts count for nothing"
+
+
+WORDS = ["Red", "reds", "blue", "graphs", "the", "café", "cafe", "idée", "ideas", "naïve—x", "漢字", "x" * 45]
+TEXTS = st.none() | st.lists(st.sampled_from(WORDS), max_size=4).map(" ".join)
+STEPS = st.lists(
+    st.tuples(st.just("put"), st.dictionaries(st.sampled_from("abcdefghij"), TEXTS, min_size=1, max_size=4))
+    | st.tuples(st.just("delete"), st.sampled_from("abcdefghij"))
+    | st.tuples(st.sampled_from(["compact", "index", "extend", "split"]), st.none()),
+    min_size=1,
+    max_size=8,
+)
+
+
+def changed(table: Table, step: str, argument: Any) -> Table:
+    match step:
+        case "put":
+            return commit_staged(stage_upsert(table, docs(list(argument), list(argument.values()))))
+        case "delete":
+            return commit_staged(stage_delete(table, pa.array([argument])))
+        case "compact":
+            return compact(table).table
+        case "index":
+            return text_index(table)
+    merging = {} if step == "extend" else {"num_indices_to_merge": 0}
+    table.native.optimize.optimize_indices(**merging)
+    return table.latest()
+
+
+def fresh_matches(table: Table, queries: Sequence[str]) -> list[set[str]]:
+    """What a new index over a copy of the rows finds."""
+    rows = table.scan(["id", "text"])
+    if len(rows) == 0:
+        return [set() for _ in queries]
+    copy = lance.write_dataset(rows, f"memory://copy{next(NUMBERS)}")
+    copy.create_scalar_index("text", "INVERTED", **ANALYSER)
+    hits = [
+        copy.scanner(columns=["id", "_score"], full_text_query=MatchQuery(query, "text")).to_table()
+        for query in queries
+    ]
+    return [set(found.column("id").to_pylist()) for found in hits]
+
+
+QUERIES = ["red", "Graphs cafe", "naïve 漢字", "idea the"]
+
+
+@given(st.dictionaries(st.sampled_from("abcdefghij"), TEXTS, min_size=1), STEPS)
+@settings(
+    max_examples=max(1, settings.default.max_examples // 5),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_the_same_rows_match_however_the_table_came_about(
+    tmp_path: Path, first: dict[str, str | None], steps: list[tuple[str, Any]]
+) -> None:
+    table = stored(tmp_path, docs(list(first), list(first.values())))
+    memory = Memory(ROOMY)
+    rows: Rows | None = numbered(table, memory)
+    for step, argument in steps:
+        table = changed(table, step, argument)
+        rows = (rows and rows.grown((next(NUMBERS),), table)) or numbered(table, memory)
+        cold = numbered(table)
+        for query, want in zip(QUERIES, fresh_matches(table, QUERIES), strict=True):
+            assert matching(cold, query) == want
+            assert set(named(cold, searches().relevance(cold, "text", query)[0])) == want
+            assert matching(rows, query, memory=memory) == want
+            assert matching(cold, query, "fuzzy", 0) == want
+
+
+def test_an_index_that_finds_old_texts_is_not_asked(tmp_path: Path) -> None:
+    table = text_index(stored(tmp_path, docs("ab", ["red", "red"])))
+    table = changed(commit_staged(stage_upsert(table, docs("a", ["blue"]))), "split", None)
+    assert stored_text_index(table, "text") is None
+    assert matching(numbered(table), "red") == {"b"}
+
+
+# --- fuzzy -----------------------------------------------------------------------------------------
+
+
+def plain_distance(left: str, right: str) -> int:
+    row = list(range(len(right) + 1))
+    for number, letter in enumerate(left, 1):
+        above, row[0] = row[0], number
+        for place, other in enumerate(right, 1):
+            above, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, above + (letter != other))
+    return row[-1]
+
+
+LETTERS = st.text("abé漢", max_size=6)
+
+
+@given(LETTERS, st.lists(LETTERS), st.integers(-1, 7))
+def test_edits_are_counted_as_the_textbook_does(word: str, others: list[str], edits: int) -> None:
+    found = within_edits(word, pa.array(others, pa.string()), edits)
+    assert found.tolist() == [plain_distance(word, other) <= edits for other in others]
+
+
+@given(st.lists(st.lists(LETTERS, max_size=3).map(" ".join), max_size=8), LETTERS, st.integers(0, 3))
+def test_fuzzy_compares_the_tokens_of_both_sides(texts: list[str], query: str, edits: int) -> None:
+    wanted = analyse(query)
+    found = TextIndex.of(pa.array(texts, pa.string())).having_similar(wanted, edits)
+    assert found.tolist() == [
+        any(plain_distance(a, b) <= edits for a in wanted for b in analyse(text)) for text in texts
+    ]
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_fuzzy_finds_what_is_misspelt_also_outside_of_the_index(tmp_path: Path, indexed: bool) -> None:
+    table = stored(tmp_path, docs("ab", ["database", "idéal"]))
+    table = text_index(table) if indexed else table
+    rows = numbered(commit_staged(stage_append(table, docs("cd", ["a datbase", None]))))
+    assert matching(rows, "databse", "fuzzy") == {"a", "c"}
+    assert matching(rows, "ideel", "fuzzy", 1) == {"b"}
+    assert matching(rows, "databse", "fuzzy", 0) == matching(rows, "databse") == set()
+    assert matching(rows, "database", "fuzzy", -1) == set()
+
+
+# --- the index in memory ---------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.none() | st.text(max_size=12) | st.sampled_from(["The dogs", "a-b", "É_é", "\u0661\u0662"]))
+)
+def test_the_index_in_memory_holds_the_tokens_of_each_text(texts: list[str | None]) -> None:
+    index = TextIndex.of(pa.array(texts, pa.string()))
+    held: list[list[str]] = [[] for _ in texts]
+    for run in index.runs:
+        for place, token in enumerate(run.tokens.to_pylist()):
+            entries = run.entries(place)
+            for position, times in zip(run.positions[entries], run.counts[entries], strict=True):
+                held[run.start + position] += [token] * int(times)
+        assert run.lengths.tolist() == [len(tokens) for tokens in held]
+    assert [sorted(tokens) for tokens in held] == [sorted(analyse(text or "")) for text in texts]
+
+
+def test_a_slice_and_the_wide_kind_of_texts_are_read_alike() -> None:
+    texts = pa.array(["one", None, "two three", "three"])
+    for column in (texts.slice(1), texts.slice(1).cast(pa.large_string())):
+        assert TextIndex.of(column).having_any(["three"]).tolist() == [False, True, True]
+
+
+def test_long_queries_find_the_same_as_short_ones() -> None:
+    index = TextIndex.of(pa.array(["apple", "pear", "plum"]))
+    many = [*(f"none{number}" for number in range(500)), *analyse("plum apple")]
+    assert index.having_any(many).tolist() == [True, False, True]
+    assert index.relevance(many, None)[0].tolist() == [0, 2]
+
+
+def test_an_index_in_many_runs_is_that_of_all_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = random.Random(9)
+    texts = [" ".join(words.choices(["aa", "bb", "cc", "dd"], k=words.randint(0, 3))) for _ in range(40_000)]
+    whole = TextIndex.of(pa.array(texts))
+    assert whole.having_any(["aa"]).tolist() == ["aa" in text for text in texts]
+    monkeypatch.setattr("omnigraph.query.search.text._RUN", 1000)
+    cut = TextIndex.of(pa.array(texts[:10_500])).extended(pa.array(texts))
+    assert len(cut.runs) > 30
+    for tokens in (["aa"], ["bb", "aa", "bb"], ["ee"]):
+        assert (cut.having_any(tokens) == whole.having_any(tokens)).all()
+        assert (cut.having_similar(tokens, 1) == whole.having_similar(tokens, 1)).all()
+        alive = np.arange(len(texts)) % 3 > 0
+        for mask in (None, alive):
+            for found, want in zip(cut.relevance(tokens, mask), whole.relevance(tokens, mask), strict=True):
+                assert found.tolist() == want.tolist()
+    assert cut.nbytes > 0
+
+
+def test_an_index_that_grew_very_often_is_made_anew() -> None:
+    texts = pa.array([f"word{number}" for number in range(60)])
+    index = TextIndex.of(texts.slice(0, 1))
+    for length in range(2, 61):
+        index = index.extended(texts.slice(0, length))
+    assert len(index.runs) < 20
+    assert index.having_any(["word7"]).tolist() == [number == 7 for number in range(60)]

@@ -1,0 +1,182 @@
+"""What stored indexes answer, and what Lance does that the rest of the search code leans on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from lance.query import MatchQuery
+
+from omnigraph.storage.indexes import IndexSpec, stage_indexes
+from omnigraph.storage.location import Location
+from omnigraph.storage.search import (
+    ANALYSER,
+    analyse,
+    analyse_words,
+    stored_text_index,
+    stored_vector_index,
+    text_hits,
+    vector_hits,
+)
+from omnigraph.storage.staging import commit_staged, stage_append, stage_delete, stage_upsert
+from omnigraph.storage.tables import Table, Tables
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string()),
+        pa.field("text", pa.string()),
+        pa.field("at", pa.list_(pa.float32(), 2)),
+    ]
+)
+
+
+def docs(**texts: str | None) -> pa.Table:
+    at = [[float(number), 0.0] for number in range(len(texts))]
+    return pa.table({"id": list(texts), "text": list(texts.values()), "at": at}, schema=SCHEMA)
+
+
+def stored(tmp_path: Path, rows: pa.Table) -> Table:
+    table = Tables().create(Location.parse(tmp_path / "docs"), SCHEMA, primary_key="id")
+    return commit_staged(stage_append(table, rows))
+
+
+def with_text_index(table: Table, **options: Any) -> Table:
+    return commit_staged(
+        stage_indexes(table, [IndexSpec("text", "INVERTED", "by_text", {**ANALYSER, **options})])
+    )
+
+
+def with_vector_index(table: Table, **options: Any) -> Table:
+    spec = IndexSpec("at", "IVF_FLAT", "by_at", {"num_partitions": 1, "metric": "L2", **options})
+    return commit_staged(stage_indexes(table, [spec]))
+
+
+def ids(table: Table, row_ids: Any) -> set[str]:
+    return set(table.take(pa.array(row_ids), ["id"]).column("id").to_pylist())
+
+
+def found(table: Table, text: str) -> set[str]:
+    return ids(table, text_hits(table, "text", text)[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("The Running DOGS", ["run", "dog"]),
+        ("Crème brûlée", ["creme", "brulee"]),
+        ("rock-and-roll, rock_n_roll", ["rock", "roll", "rock", "n", "roll"]),
+        ("x" * 39 + " " + "x" * 40, ["x" * 39]),
+        ("", []),
+        ("and the of", []),
+    ],
+)
+def test_texts_become_folded_english_stems_without_stop_words(text: str, tokens: list[str]) -> None:
+    assert analyse(text) == tokens
+
+
+def test_words_keep_their_places_among_words_that_give_no_token() -> None:
+    places, tokens = analyse_words(["the", "dogs", "and", "x" * 41, "x", "2nd", "the"])
+    assert list(zip(places.tolist(), tokens, strict=True)) == [(1, "dog"), (4, "x"), (5, "2nd")]
+    assert analyse_words([])[1] == []
+
+
+def test_an_index_made_with_the_analyser_is_trusted(tmp_path: Path) -> None:
+    table = with_text_index(stored(tmp_path, docs(a="running dogs", b="a cat")))
+    index = stored_text_index(table, "text")
+    assert index is not None
+    assert (index.indexed_rows, index.unindexed_rows) == (2, 0)
+    assert found(table, "run") == {"a"}
+
+
+@pytest.mark.parametrize(
+    "other", [{"stem": False}, {"remove_stop_words": False}, {"lower_case": False}, {"base_tokenizer": "raw"}]
+)
+def test_an_index_made_with_another_analyser_is_not(tmp_path: Path, other: dict[str, Any]) -> None:
+    table = with_text_index(stored(tmp_path, docs(a="running dogs")), **other)
+    assert stored_text_index(table, "text") is None
+
+
+def test_there_is_no_index_to_trust_without_one(tmp_path: Path) -> None:
+    table = stored(tmp_path, docs(a="running dogs"))
+    assert stored_text_index(table, "text") is None
+    assert stored_vector_index(table, "at") is None
+
+
+def test_lance_finds_nothing_without_an_index(tmp_path: Path) -> None:
+    """Neither rows nor an error: the reason why a text without an index is never asked for in Lance."""
+    assert found(stored(tmp_path, docs(a="running dogs")), "run") == set()
+
+
+def test_rows_outside_the_index_are_found_with_the_same_analyser(tmp_path: Path) -> None:
+    table = with_text_index(stored(tmp_path, docs(a="running dogs", b="cats", e="", n=None)))
+    table = commit_staged(stage_append(table, docs(c="The DOG runs", d="dóg", m=None)))
+    index = stored_text_index(table, "text")
+    assert index is not None
+    assert (index.indexed_rows, index.unindexed_rows) == (4, 3)
+    assert found(table, "dogs") == {"a", "c", "d"}
+    assert found(table, "the") == set()
+
+
+def test_updated_and_deleted_rows_are_found_as_they_are_now(tmp_path: Path) -> None:
+    table = with_text_index(stored(tmp_path, docs(a="red", b="red", c="red")))
+    table = commit_staged(stage_upsert(table, docs(a="blue")))
+    table = commit_staged(stage_delete(table, pa.array(["b"])))
+    assert found(table, "red") == {"c"}
+    assert found(table, "blue") == {"a"}
+
+
+def test_an_index_of_several_segments_finds_texts_that_are_gone_and_is_not_trusted(tmp_path: Path) -> None:
+    """When this fails because nothing stale is found, Lance was repaired: several segments may be trusted."""
+    table = with_text_index(stored(tmp_path, docs(a="red", b="red")))
+    table = commit_staged(stage_upsert(table, docs(a="blue")))
+    table.native.optimize.optimize_indices(num_indices_to_merge=0)
+    table = table.latest()
+    assert found(table, "red") == {"a", "b"}, "the old text of `a` is found"
+    assert stored_text_index(table, "text") is None
+
+
+def test_the_fuzzy_search_of_lance_misses_rows_outside_of_the_index_and_words_with_accents(
+    tmp_path: Path,
+) -> None:
+    """When this fails, Lance was repaired, and `fuzzy` may use stored indexes."""
+    table = with_text_index(stored(tmp_path, docs(a="ede", b="eda")))
+    table = commit_staged(stage_append(table, docs(c="edo")))
+
+    def fuzzy(text: str) -> set[str]:
+        query = MatchQuery(text, "text", fuzziness=1, max_expansions=1000)
+        hits = table.native.scanner(columns=["_rowid", "_score"], full_text_query=query).to_table()
+        return ids(table, hits.column("_rowid"))
+
+    assert fuzzy("ede") == {"a", "b"}, "and not `c`, which is as near as `b`"
+    assert analyse("édé") == ["ede"]
+    assert fuzzy("édé") == set()
+
+
+def test_hits_come_with_scores_and_no_more_than_asked_for(tmp_path: Path) -> None:
+    table = with_text_index(stored(tmp_path, docs(a="graph graph", b="graph of things", c="table")))
+    row_ids, scores = text_hits(table, "text", "graph", 1)
+    assert ids(table, row_ids) == {"a"}
+    assert (scores > 0).all()
+    assert len(text_hits(table, "text", "graph table")[0]) == 3
+
+
+def test_the_nearest_rows_include_those_outside_of_the_index(tmp_path: Path) -> None:
+    table = with_vector_index(stored(tmp_path, docs(a="x", b="x", c="x")))
+    near = pa.table({"id": ["n"], "text": ["x"], "at": [[0.25, 0.0]]}, schema=SCHEMA)
+    moved = pa.table({"id": ["a"], "text": ["x"], "at": [[9.0, 0.0]]}, schema=SCHEMA)
+    table = commit_staged(stage_upsert(commit_staged(stage_append(table, near)), moved))
+    table = commit_staged(stage_delete(table, pa.array(["b"])))
+    index = stored_vector_index(table, "at")
+    assert index is not None
+    assert (index.kind, index.indexed_rows, index.unindexed_rows) == ("IVF_FLAT", 1, 2)
+    row_ids, vectors = vector_hits(table, index, "at", np.zeros(2, np.float32), 2)
+    assert ids(table, row_ids) == {"n", "c"}
+    assert sorted(vectors.to_pylist()) == [[0.25, 0.0], [2.0, 0.0]]
+
+
+def test_an_index_that_compares_by_angle_is_not_trusted(tmp_path: Path) -> None:
+    table = with_vector_index(stored(tmp_path, docs(a="x", b="x", c="x")), metric="cosine")
+    assert stored_vector_index(table, "at") is None
