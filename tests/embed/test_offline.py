@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
 
 from omnigraph.embed.offline import DIMENSIONS, OfflineEmbedder
 from omnigraph.errors import EmbeddingDimensionMismatch, EmbeddingTextRejected
-
-with_model = pytest.mark.skipif(
-    find_spec("wordllama") is None, reason="the extra offline-embeddings is missing"
-)
 
 KNOWN = [-0.0111630, 0.0379563, -0.0287198, -0.1254382]
 
@@ -33,7 +28,6 @@ print(vector.shape, "wordllama" in sys.modules, "requests" in sys.modules)
 """
 
 
-@with_model
 def test_nothing_is_asked_of_the_network() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_NETWORK], capture_output=True, text=True, check=False
@@ -41,7 +35,6 @@ def test_nothing_is_asked_of_the_network() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "(64,) False False\n", "")
 
 
-@with_model
 @pytest.mark.parametrize("dimension", DIMENSIONS)
 def test_texts_of_like_meaning_are_near(dimension: int) -> None:
     texts = ["a database of nodes and edges", "graph database", "banana bread with walnuts"]
@@ -51,7 +44,6 @@ def test_texts_of_like_meaning_are_near(dimension: int) -> None:
     assert np.linalg.norm(one - like) < 0.95 < np.linalg.norm(one - unlike)
 
 
-@with_model
 def test_a_text_has_the_same_vector_whatever_stands_beside_it() -> None:
     texts = ["short", "a much longer text than the others, with many words " * 20, "日本語 🙂"]
     together = OfflineEmbedder().embed(texts * 700, 128, "document")
@@ -59,13 +51,11 @@ def test_a_text_has_the_same_vector_whatever_stands_beside_it() -> None:
     assert np.array_equal(together, alone * 700)
 
 
-@with_model
 def test_the_model_is_the_one_the_vectors_were_written_down_from() -> None:
     (vector,) = OfflineEmbedder().embed(["graph database"], 256, "query")
     np.testing.assert_allclose(vector[:4], KNOWN, atol=1e-6)
 
 
-@with_model
 @pytest.mark.parametrize("text", ["", "\t"])
 def test_an_empty_text_is_refused(text: str) -> None:
     with pytest.raises(EmbeddingTextRejected):

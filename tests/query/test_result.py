@@ -186,7 +186,6 @@ def test_a_package_that_is_broken_is_not_called_missing(
 
 
 def test_pandas_keeps_whole_numbers_exact_beside_nulls() -> None:
-    pytest.importorskip("pandas")
     huge = 2**53 + 1
     columns = [
         ("n", I64, [huge, None]),
@@ -201,7 +200,6 @@ def test_pandas_keeps_whole_numbers_exact_beside_nulls() -> None:
 
 
 def test_polars_gets_the_same_values() -> None:
-    pytest.importorskip("polars")
     columns = [
         (name, type_, [given, None]) for name, (type_, given, _) in EVERY_KIND.items() if name != "nan"
     ]
@@ -210,7 +208,6 @@ def test_polars_gets_the_same_values() -> None:
 
 
 def test_polars_takes_no_two_columns_of_one_name() -> None:
-    pytest.importorskip("polars")
     with pytest.raises(BadRequest, match="2 columns are called 'x', which polars does not allow"):
         result([("x", I64, [1]), ("y", I64, [1]), ("x", I64, [2])]).to_polars()
 

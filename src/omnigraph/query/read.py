@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from omnigraph.embed.embedder import Embedder
 from omnigraph.embed.query import EmbeddedProperty, embed_query
 from omnigraph.engine.opened import AtBranch, OpenGraph, Target
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.errors import ResourceLimitExceeded, StorageFailure
+from omnigraph.errors import OmnigraphError, ResourceLimitExceeded, StorageFailure
 from omnigraph.lang.query.compile import CompiledRead
 from omnigraph.lang.values import Stored, arrow_type
 from omnigraph.query.explain import Explained
@@ -25,6 +26,8 @@ from omnigraph.query.run import Columns, Runner, outputs_of
 from omnigraph.query.search.scores import Scores
 from omnigraph.query.search.searches import Searches
 from omnigraph.query.sources import Sources
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +124,13 @@ class Reader:
 
 def keep_topologies(graph: OpenGraph, branch: str) -> None:
     """Prepare the files that make the first walk of a new process fast."""
-    snapshot = graph.snapshot(AtBranch(branch))
-    # What this process has in memory may be numbered in its own way: nothing of it is used.
-    Sources(graph, snapshot, graph.catalog_at(snapshot), Memory(0)).keep_topologies()
+    try:
+        snapshot = graph.snapshot(AtBranch(branch))
+        # What this process has in memory may be numbered in its own way: nothing of it is used.
+        Sources(graph, snapshot, graph.catalog_at(snapshot), Memory(0)).keep_topologies()
+    except OmnigraphError as failure:
+        # What it was asked for is done; a derived file must not make that a failure.
+        _log.warning("the sorted edges of branch '%s' were not kept: %s", branch, failure)
 
 
 def _limited(

@@ -15,12 +15,13 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import OmnigraphError, StorageFailure
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.query.frame import NO_ROW, Positions
-from omnigraph.query.memory import Memory
+from omnigraph.query.memory import Memory, shared_memory
 from omnigraph.query.rows import Identity, Rows
 from omnigraph.query.topology.saved import is_worth_saving, save_topology, saved_topology
 from omnigraph.query.topology.topology import Linked, Topology, build, extended
 from omnigraph.storage.tables import Table
 
+_BYTES_TO_SORT = 128  # of an edge while its table is sorted, about
 _NEAR = 64  # versions that a table may have moved and still be worth reading what changed
 _SMALL_ENTRY = 256  # bytes, about
 
@@ -167,10 +168,11 @@ class Sources:
         return failure
 
     def keep_topologies(self) -> None:
-        """Have the file of every edge type that is large enough for one."""
+        """Have the file of every edge type that is large enough for one and can be sorted in memory."""
+        most = shared_memory().limit // _BYTES_TO_SORT
         for edge in self.catalog.edges.values():
             edges = self.edges(edge.name)
-            if is_worth_saving(edges):
+            if is_worth_saving(edges) and edges.count <= most:
                 self._topology(edges, edge.source == edge.target)
 
     def settle(self) -> None:

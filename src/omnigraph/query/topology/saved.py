@@ -6,6 +6,8 @@ built last. Nothing depends on it: a file that is missing, damaged or of another
 
 from __future__ import annotations
 
+import logging
+
 from omnigraph.engine.layout import fnv1a64
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.errors import StorageFailure
@@ -13,6 +15,8 @@ from omnigraph.query.rows import Rows
 from omnigraph.query.topology.files import from_bytes, to_bytes
 from omnigraph.query.topology.topology import Topology
 from omnigraph.storage.location import Location
+
+_log = logging.getLogger(__name__)
 
 WORTH_SAVING = 200_000
 """Edges below which building is as fast as reading."""
@@ -37,8 +41,9 @@ def save_topology(graph: OpenGraph, edges: Rows, topology: Topology) -> None:
         topology.adjacency(direction)
     try:
         graph.root.objects.write_bytes(_place(graph, edges), to_bytes(topology, _about(edges)))
-    except StorageFailure:
-        return
+    except StorageFailure as failure:
+        # Only the next process is slower for it.
+        _log.warning("the sorted edges of '%s' were not kept: %s", edges.key, failure)
 
 
 def is_worth_saving(edges: Rows) -> bool:
