@@ -82,6 +82,16 @@ def test_one_read_finds_a_fork_and_the_listing_agrees(graph: Graph) -> None:
     assert graph.forks.identity(graph.at, "nobody") is None
 
 
+def test_notes_about_a_fork_are_found_with_it_and_replace_earlier_ones(graph: Graph) -> None:
+    fork = graph.forks.create(graph.main, "work")
+    for notes in ({"owner": "ann", "since": "1"}, {"owner": "bob"}):
+        graph.forks.note(fork, notes)
+        found = graph.forks.find(graph.at, "work")
+        assert found is not None
+        assert found.notes == graph.forks.list(graph.at)["work"].notes == notes
+    assert ids(fork.latest()) == ["ann", "bob"]
+
+
 def test_a_name_created_again_has_another_identity(graph: Graph) -> None:
     graph.forks.create(graph.main, "work")
     first = graph.forks.identity(graph.at, "work")

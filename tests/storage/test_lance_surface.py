@@ -14,7 +14,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from lance import LanceDataset, Transaction
+from lance import Index, LanceDataset, Transaction
 from lance import LanceOperation as Op
 from lance.commit import CommitConflictError
 from lance.dataset import Session
@@ -406,6 +406,64 @@ def test_versions_are_stored_under_these_names(tmp_path: Path) -> None:
     assert names == {f"{2**64 - 1 - version:020}.manifest" for version in (1, 2)}, "manifest_path is computed"
 
 
+def noted(at: Path) -> int:
+    return int(json.loads((at / "_versions/latest_version_hint.json").read_text())["version"])
+
+
+MOVES: dict[str, Callable[[LanceDataset], object]] = {
+    "commit": lambda ds: commit(ds, append(ds, "new")),
+    "merge": lambda ds: swap(ds, rows("new")),
+    "compaction": lambda ds: ds.optimize.compact_files(),
+    "restore": lambda ds: commit(ds, Transaction(ds.version, Op.Restore(version=2))),
+    "fork": lambda ds: ds.create_branch("b", (None, ds.version)),
+}
+
+
+@pytest.mark.parametrize("kind", MOVES)
+def test_every_version_in_a_folder_is_noted_before_the_call_returns(tmp_path: Path, kind: str) -> None:
+    ds = created(tmp_path / "t", rows("a"), rows("b"))
+    MOVES[kind](ds)
+    assert noted(tmp_path / "t") == lance.dataset(ds.uri).version, "version_files.py reads the note"
+    if kind == "fork":
+        assert noted(tmp_path / "t/tree/b") == ds.version
+
+
+def test_a_commit_in_a_folder_goes_up_from_the_note_and_lists_nothing(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    (tmp_path / f"t/_versions/{2**64 - 1 - 9:020}.manifest").touch()
+    assert ds.latest_version == 9, "this one lists; if it does not any more, tables.py need not spare it"
+    assert commit(ds, append(ds, "b")).version == 3, "if commits list, they cost more with every version kept"
+
+
+def test_a_note_that_lags_behind_collected_versions_lets_a_stale_commit_fill_the_gap(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    staged = append(ds, "stale")
+    newest = commit(commit(ds, append(ds, "b")), append(ds, "c"))
+    newest.cleanup_old_versions(versions=[3])
+    (tmp_path / "t/_versions/latest_version_hint.json").write_text('{"version": 2}')
+    assert commit(ds, staged).version == 3, (
+        "Lance itself rests on the note being right once versions are collected, as version_files.py does"
+    )
+
+
+def test_a_strict_overwrite_takes_the_number_of_a_collected_version(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"))
+    staged = overwrite(ds, "stale")
+    newest = commit(commit(ds, append(ds, "b")), append(ds, "c"))
+    with pytest.raises(CommitConflictError):
+        commit(ds, staged)
+    newest.cleanup_old_versions(versions=[3])
+    assert commit(ds, staged).version == 3 < lance.dataset(ds.uri).version, (
+        "Lance may look above the next number now; then commit_staged need not list for an overwrite"
+    )
+
+
+def test_tables_of_old_releases_count_their_versions_up(tmp_path: Path) -> None:
+    lance.write_dataset(rows("a"), str(tmp_path / "t"), enable_v2_manifest_paths=False)
+    names = {path.name for path in (tmp_path / "t/_versions").glob("*.manifest")}
+    assert names == {"1.manifest"}, "version_files.py looks for both names"
+
+
 def test_rows_are_taken_by_row_id_in_order(tmp_path: Path) -> None:
     ds = created(tmp_path / "t", rows("a", "b"), rows("c"))
     assert ds._take_rows([2, 9, 0], columns=["id"])["id"].to_pylist() == ["c", "a"], "Table.take relies on it"
@@ -453,6 +511,72 @@ def test_cleanup_keeps_only_versions_that_branches_stand_on(tmp_path: Path) -> N
         "versions only our manifest pins must be kept from cleanup by us; those under a fork Lance keeps"
     )
     assert ids(lance.dataset(f"{ds.uri}/tree/b")) == ["a", "b"]
+
+
+def fork_with_index(at: Path, kind: str = "BTREE") -> LanceDataset:
+    ds = created(at, rows("a", "b", "c", "d"))
+    transaction = index(ds, kind=kind)
+    if kind == "INVERTED":
+        transaction.operation.new_indices = [
+            ds.merge_existing_index_segments(transaction.operation.new_indices)
+        ]
+    ds = commit(ds, transaction)
+    ds.create_branch("b", (None, ds.version))
+    fork = lance.dataset(f"{ds.uri}/tree/b")
+    return commit(fork, delete(fork, "a"))
+
+
+def only_segment(ds: LanceDataset) -> Any:
+    ((found,),) = (found.segments for found in ds.describe_indices())
+    return found
+
+
+def test_compacting_a_fork_leaves_its_b_trees_where_nobody_looks(tmp_path: Path) -> None:
+    fork = fork_with_index(tmp_path / "t")
+    before = only_segment(fork)
+    fork.optimize.compact_files()
+    after = only_segment(fork)
+    assert (before.base_id, after.base_id) == (0, 0)
+    assert fork.base_paths()[0].path == str(tmp_path / "t")
+    assert [path.name for path in (tmp_path / "t/tree/b/_indices").iterdir()] == [after.uuid]
+    assert after.uuid != before.uuid
+    with pytest.raises(ValueError, match=r"Not found: \S+/t/_indices/"):
+        fork.to_table(filter="id = 'b'")
+    with pytest.raises(OSError, match=r"Not found: \S+/t/_indices/"):
+        upsert(fork, "b")
+    without = fork.merge_insert("id").when_matched_update_all().use_index(False)
+    assert without.execute_uncommitted(rows("b"))[1]["num_updated_rows"] == 1, (
+        "when this turns red because Lance looks in the right place, `find_astray` after a compaction can go"
+    )
+
+
+def test_compacting_a_fork_leaves_text_indexes_in_place(tmp_path: Path) -> None:
+    fork = fork_with_index(tmp_path / "t", "INVERTED")
+    before = only_segment(fork)
+    fork.optimize.compact_files()
+    assert only_segment(fork).uuid == before.uuid
+    assert fork.to_table(full_text_query="b").num_rows == 1
+
+
+def test_an_index_can_be_told_where_it_is(tmp_path: Path) -> None:
+    fork = fork_with_index(tmp_path / "t")
+    fork.optimize.compact_files()
+    (stored,), segment = fork.describe_indices(), only_segment(fork)
+    facts = {
+        "uuid": segment.uuid,
+        "name": stored.name,
+        "fields": stored.fields,
+        "dataset_version": segment.dataset_version_at_last_update,
+        "fragment_ids": segment.fragment_ids,
+        "index_version": segment.index_version,
+    }
+    here = Index(**facts, index_details=(stored.type_url, b""))
+    mend = Op.CreateIndex(new_indices=[here], removed_indices=[Index(**facts, base_id=segment.base_id)])
+    mended = commit(fork, Transaction(fork.version, mend))
+    assert only_segment(mended).base_id is None
+    assert "ScalarIndexQuery" in mended.scanner(filter="id = 'b'").explain_plan(verbose=True)
+    assert mended.count_rows(filter="id = 'b'") == 1
+    assert mended.count_rows(filter="id = 'a'") == 0
 
 
 def test_deleting_unverified_files_breaks_a_staged_change(tmp_path: Path) -> None:

@@ -137,6 +137,22 @@ def test_listing_is_direct_files_of_exactly_this_folder(place):
 
 def test_listing_where_nothing_is_gives_an_empty_list(place):
     assert place.store.list_dir(place.root / "nothing") == []
+    assert place.store.list_sizes(place.root / "nothing") == {}
+    assert place.store.list_folders(place.root / "nothing") == []
+
+
+def test_sizes_are_those_of_direct_files_and_folders_those_that_hold_something(place):
+    place.store.write_text(place.root / "top" / "a.json", "12345")
+    place.store.write_text(place.root / "top" / "empty.json", "")
+    place.store.write_text(place.root / "top" / "below" / "deep" / "b.json", "123")
+    place.store.write_text(place.root / "top.json", "no")
+    assert place.store.list_sizes(place.root / "top") == {
+        place.root / "top" / "a.json": 5,
+        place.root / "top" / "empty.json": 0,
+    }
+    assert place.store.list_folders(place.root / "top") == ["below"]
+    place.store.delete_prefix(place.root / "top" / "below")
+    assert place.store.list_folders(place.root / "top") == []
 
 
 def test_rename_replaces_the_target(place):

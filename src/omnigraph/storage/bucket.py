@@ -46,20 +46,8 @@ class BucketStore(ObjectStore):
     @classmethod
     def connect(cls, root: Location, observe: Observer | None = None) -> BucketStore:
         """The bucket of `root`, reached as the AWS environment says."""
-        settings = dict(root.storage_options())
-        allow_http = settings.pop("allow_http", "false") == "true"
-        with _typed("connect to", root):
-            client = S3Store(
-                root.bucket,
-                config=settings,  # type: ignore[arg-type]  # the keys are checked by obstore at run time
-                client_options={
-                    "allow_http": allow_http,
-                    "connect_timeout": _CONNECT_TIMEOUT,
-                    "timeout": _REQUEST_TIMEOUT,
-                },
-                retry_config={"max_retries": _MAX_RETRIES, "retry_timeout": _RETRY_TIMEOUT},
-            )
-        return cls(root.bucket, client, settings.get("aws_endpoint", "aws"), observe)
+        endpoint = root.storage_options().get("aws_endpoint", "aws")
+        return cls(root.bucket, s3_client(root), endpoint, observe)
 
     @classmethod
     def in_memory(cls, bucket: str, observe: Observer | None = None) -> BucketStore:
@@ -68,12 +56,12 @@ class BucketStore(ObjectStore):
 
     def _check(self, at: Location) -> None:
         super()._check(at)
-        _require_own_client(at)
+        require_own_client(at)
         if at.bucket != self._bucket:
             raise errors.InvalidName(at.uri, f"'{at.uri}' is not in bucket '{self._bucket}'")
 
     def _get(self, at: Location) -> Stored | None:
-        with _typed("read", at):
+        with typed("read", at):
             try:
                 answer = obstore.get(self._client, at.key)
                 body = bytes(answer.bytes())
@@ -84,11 +72,11 @@ class BucketStore(ObjectStore):
         return Stored(body, _tag(answer.meta["e_tag"], at), answer.meta["last_modified"].timestamp())
 
     def _put(self, at: Location, body: bytes) -> None:
-        with _typed("write", at):
+        with typed("write", at):
             obstore.put(self._client, at.key, body, use_multipart=False)
 
     def _create(self, at: Location, body: bytes) -> str | None:
-        with _typed("create", at):
+        with typed("create", at):
             try:
                 answer = obstore.put(self._client, at.key, body, mode="create", use_multipart=False)
             except BaseError as failure:
@@ -98,7 +86,7 @@ class BucketStore(ObjectStore):
         return _tag(answer["e_tag"], at)
 
     def _swap(self, at: Location, body: bytes, token: str) -> str | None:
-        with _typed("replace", at):
+        with typed("replace", at):
             try:
                 answer = obstore.put(self._client, at.key, body, mode={"e_tag": token}, use_multipart=False)
             except BaseError as failure:
@@ -109,7 +97,7 @@ class BucketStore(ObjectStore):
         return _tag(answer["e_tag"], at)
 
     def _exists(self, at: Location) -> bool:
-        with _typed("look for", at):
+        with typed("look for", at):
             if at.key:
                 try:
                     obstore.head(self._client, at.key)
@@ -122,14 +110,22 @@ class BucketStore(ObjectStore):
             return any(len(batch) > 0 for batch in batches)
 
     def _names(self, at: Location) -> list[str]:
-        with _typed("list", at):
+        return list(self._sizes(at))
+
+    def _sizes(self, at: Location) -> dict[str, int]:
+        with typed("list", at):
             found = obstore.list_with_delimiter(self._client, at.key or None)
         start = len(at.key) + 1 if at.key else 0
-        names = (entry["path"][start:] for entry in found["objects"])
-        return [name for name in names if name]
+        sizes = ((entry["path"][start:], entry["size"]) for entry in found["objects"])
+        return {name: size for name, size in sizes if name}
+
+    def _folders(self, at: Location) -> list[str]:
+        with typed("list", at):
+            found = obstore.list_with_delimiter(self._client, at.key or None)
+        return [prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"]]
 
     def _rename(self, source: Location, target: Location) -> bool:
-        with _typed("rename", source):
+        with typed("rename", source):
             try:
                 obstore.copy(self._client, source.key, target.key)
             except FileNotFoundError as failure:
@@ -140,11 +136,11 @@ class BucketStore(ObjectStore):
         return True
 
     def _delete(self, at: Location) -> None:
-        with _typed("delete", at):
+        with typed("delete", at):
             self._remove([at.key])
 
     def _delete_prefix(self, at: Location) -> None:
-        with _typed("delete everything below", at):
+        with typed("delete everything below", at):
             for batch in obstore.list(self._client, at.key or None, chunk_size=1000):
                 self._remove([entry["path"] for entry in batch])
 
@@ -156,7 +152,24 @@ class BucketStore(ObjectStore):
                 raise
 
 
-def _require_own_client(at: Location) -> None:
+def s3_client(root: Location) -> S3Store:
+    """A client for the bucket of `root`, set up as the AWS environment says."""
+    settings = dict(root.storage_options())
+    allow_http = settings.pop("allow_http", "false") == "true"
+    with typed("connect to", root):
+        return S3Store(
+            root.bucket,
+            config=settings,  # type: ignore[arg-type]  # the keys are checked by obstore at run time
+            client_options={
+                "allow_http": allow_http,
+                "connect_timeout": _CONNECT_TIMEOUT,
+                "timeout": _REQUEST_TIMEOUT,
+            },
+            retry_config={"max_retries": _MAX_RETRIES, "retry_timeout": _RETRY_TIMEOUT},
+        )
+
+
+def require_own_client(at: Location) -> None:
     """The threads of the S3 client do not survive a fork; a call in the child would never return."""
     global _client_process  # noqa: PLW0603
     if _client_process is None:
@@ -171,7 +184,8 @@ def _require_own_client(at: Location) -> None:
 
 
 @contextmanager
-def _typed(doing: str, at: Location) -> Iterator[None]:
+def typed(doing: str, at: Location) -> Iterator[None]:
+    """Errors of the S3 client become ours."""
     try:
         yield
     except _CLIENT_ERRORS as failure:

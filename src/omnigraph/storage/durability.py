@@ -17,10 +17,10 @@ from urllib.parse import quote
 from omnigraph import errors
 from omnigraph.storage.failures import guarded
 from omnigraph.storage.location import Location
+from omnigraph.storage.version_files import hint_file, version_file
 
 SETTING = "OMNIGRAPH_DURABILITY"
 _CHOICES = ("none", "fsync")
-_U64 = (1 << 64) - 1
 
 Sync = Callable[[Path], None]
 """Returns when a file, or the names in a folder, are on disk."""
@@ -89,9 +89,8 @@ def _descriptions(own: Path, after: Any, before: Any | None) -> Iterator[Path]:
     """The files in which Lance describes the versions, and the transactions that made them."""
     last = int(after.version)
     first = last if before is None else int(before.version) + 1
-    versions = own / "_versions"
-    named = [versions / f"{_U64 - version:020d}.manifest" for version in range(first, last + 1)]
-    yield from (path for path in (*named, versions / "latest_version_hint.json") if path.exists())
+    named = [own / version_file(version) for version in range(first, last + 1)]
+    yield from (path for path in (*named, own / hint_file()) if path.exists())
     for path in _below(own / "_transactions"):
         based_on = path.name.partition("-")[0]
         if based_on.isdecimal() and first - 1 <= int(based_on) <= last:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -80,6 +81,45 @@ class FolderStore(ObjectStore):
                     return [entry.name for entry in entries if entry.is_file()]
             except _NOT_THERE:
                 return []
+
+    def _sizes(self, at: Location) -> dict[str, int]:
+        found = {}
+        with guarded("list", at.uri):
+            try:
+                with os.scandir(at.path) as entries:
+                    for entry in entries:
+                        # What somebody else removes meanwhile is not there.
+                        with suppress(FileNotFoundError):
+                            if entry.is_file():
+                                found[entry.name] = entry.stat().st_size
+            except _NOT_THERE:
+                return {}
+        return found
+
+    def _folders(self, at: Location) -> list[str]:
+        with guarded("list", at.uri):
+            try:
+                with os.scandir(at.path) as entries:
+                    names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+            except _NOT_THERE:
+                return []
+            return [name for name in names if _has_objects_now(at.path / name)]
+
+    def _discard_partial(self, at: Location, seconds: float) -> int:
+        latest, removed = time.time() - seconds, 0
+        with guarded("clean up", at.uri):
+            try:
+                with os.scandir(at.path) as entries:
+                    found = [entry for entry in entries if is_residue(entry.name)]
+            except _NOT_THERE:
+                return 0
+            for entry in found:
+                # Its writer may be alive after all, and just have moved it into place.
+                with suppress(FileNotFoundError):
+                    if entry.is_file(follow_symlinks=False) and entry.stat().st_mtime < latest:
+                        Path(entry.path).unlink()
+                        removed += 1
+        return removed
 
     def _rename(self, source: Location, target: Location) -> bool:
         with guarded("rename", source.uri):

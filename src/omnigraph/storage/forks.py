@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -24,6 +25,8 @@ class Fork:
     """The branch it was made from, None for main."""
     parent_version: int
     identity: Identity
+    notes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """What its maker wrote about it."""
 
 
 class Forks:
@@ -56,6 +59,12 @@ class Forks:
             reason = f"it starts at version {newest} instead of {source.version}"
             raise failure(Trouble.CONFLICT, "create_fork", uri, reason)
         return made.settled()
+
+    def note(self, fork: Table, notes: Mapping[str, str]) -> None:
+        """Write something about a fork into its reference, in the place of what was there."""
+        assert fork.branch is not None
+        with fork.access.call("note_fork", fork.uri):
+            fork.native.branches.replace_metadata(fork.branch, dict(notes))
 
     def _is_residue(self, location: Location, name: str) -> bool:
         """Whether there are files of a fork without the fork; over older ones Lance misses the source."""
@@ -129,12 +138,14 @@ def _parsed(location: Location, name: str, text: str) -> Fork:
         facts: Any = json.loads(text)
         mapping = facts["identifier"]["version_mapping"]
         identity = tuple((int(version), str(mark)) for version, mark in mapping)
-        return Fork(name, facts["parentBranch"], int(facts["parentVersion"]), identity)
-    except (ValueError, KeyError, TypeError) as error:
+        notes = {str(key): str(value) for key, value in (facts.get("metadata") or {}).items()}
+        return Fork(name, facts["parentBranch"], int(facts["parentVersion"]), identity, notes)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         uri = _reference(location, name).uri
         raise failure(Trouble.UNKNOWN, "read_fork", uri, "its reference cannot be understood") from error
 
 
 def _described(name: str, facts: Any) -> Fork:
     identity = tuple((int(version), str(mark)) for version, mark in facts["branch_identifier"])
-    return Fork(name, facts["parent_branch"], int(facts["parent_version"]), identity)
+    notes = dict(facts.get("metadata") or {})
+    return Fork(name, facts["parent_branch"], int(facts["parent_version"]), identity, notes)

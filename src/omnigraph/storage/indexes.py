@@ -77,7 +77,7 @@ def stage_indexes(table: Table, specs: Sequence[IndexSpec]) -> Staged:
         stored = {found.name: found for found in table.native.describe_indices()}
         built = [_built(table, spec, every, spec.name in stored) for spec in specs]
         replaced = [
-            segment for spec in specs if spec.name in stored for segment in _segments(stored[spec.name])
+            segment for spec in specs if spec.name in stored for segment in entries(stored[spec.name])
         ]
         operation = LanceOperation.CreateIndex(new_indices=built, removed_indices=replaced)
         return Staged(table, unfenced(table, operation))
@@ -104,7 +104,7 @@ def stage_extensions(table: Table, extensions: Sequence[Extension]) -> Staged:
         for one in extensions:
             found = stored.get(one.spec.name)
             built.append(_built(table, one.spec, sorted(one.fragments), found is not None))
-            gone += [old for old in _segments(found) if old.uuid in one.replaced] if found else []
+            gone += [old for old in entries(found) if old.uuid in one.replaced] if found else []
         operation = LanceOperation.CreateIndex(new_indices=built, removed_indices=gone)
         return Staged(table, unfenced(table, operation))
 
@@ -129,7 +129,8 @@ def _built(table: Table, spec: IndexSpec, fragments: Collection[int], replace: b
     return table.native.merge_existing_index_segments([built]) if spec.type == INVERTED else built
 
 
-def _segments(stored: Any) -> list[Index]:
+def entries(stored: Any) -> list[Index]:
+    """The segments of an index that Lance describes, in the form in which it takes them."""
     return [
         Index(
             uuid=str(segment.uuid),
@@ -138,6 +139,8 @@ def _segments(stored: Any) -> list[Index]:
             dataset_version=segment.dataset_version_at_last_update,
             fragment_ids=segment.fragment_ids,
             index_version=segment.index_version,
+            created_at=segment.created_at,
+            base_id=segment.base_id,
         )
         for segment in stored.segments
     ]

@@ -35,6 +35,8 @@ class Trouble(StrEnum):
     """The table, version or fork is not there."""
     RECLAIMED = "Reclaimed"
     """An open version lost a file: it was collected, or the graph is damaged."""
+    INDEX_LOST = "IndexLost"
+    """The files of an index are missing; the rows are whole, and can be read without it."""
     EXISTS = "AlreadyExists"
     """The table or fork is there already."""
     RESIDUE = "Residue"
@@ -96,6 +98,7 @@ _REMEDIES: dict[Trouble, str] = {
     Trouble.MOVED: "read again and retry the write",
     Trouble.UNDECIDED: "make the store reachable, then look whether the write is there before trying again",
     Trouble.RECLAIMED: "read the newest version; if that fails too, the graph is damaged",
+    Trouble.INDEX_LOST: "optimize the branch: it builds the index anew",
     Trouble.RESIDUE: "retry; the next writer of the branch removes what is left",
     Trouble.IN_USE: "delete the dependent branches first",
     Trouble.CONFIGURATION: "check the credentials and permissions for this place",
@@ -108,11 +111,17 @@ _REASONS: dict[Trouble, str] = {
     Trouble.EXISTS: "it exists already",
 }
 
+_INDEX_FILE = re.compile(r"/_indices/[0-9a-f]{8}-[0-9a-f-]{27}/")
 _SOURCE_PLACE = re.compile(r",?\s+\S+\.rs:\d+:\d+")
 
 
 def classify(error: BaseException) -> Trouble:
     """Which trouble an exception of Lance stands for."""
+    trouble, text = _told(error), str(error)
+    return Trouble.INDEX_LOST if trouble == Trouble.RECLAIMED and _INDEX_FILE.search(text) else trouble
+
+
+def _told(error: BaseException) -> Trouble:
     text = str(error)
     if text.startswith("Invalid user input"):
         # What follows quotes the user and may hold any of the texts below.

@@ -172,11 +172,34 @@ class ObjectStore(ABC):
         self._begin("list_dir", at)
         return [at / name for name in self._names(at) if not is_residue(name) and _addressable(at, name)]
 
+    def list_sizes(self, at: Location) -> dict[Location, int]:
+        """The objects directly below `at`, each with its bytes, in no order."""
+        self._begin("list_sizes", at)
+        sizes = self._sizes(at).items()
+        return {at / name: size for name, size in sizes if not is_residue(name) and _addressable(at, name)}
+
+    def list_folders(self, at: Location) -> list[str]:
+        """The names of folders directly below `at` that hold anything, in no order."""
+        self._begin("list_folders", at)
+        return [name for name in self._folders(at) if _addressable(at, name)]
+
+    def discard_partial(self, at: Location, seconds: float) -> int:
+        """Remove what writes that were cut short left directly below `at` so long ago; how much that was."""
+        self._begin("discard_partial", at)
+        return self._discard_partial(at, seconds)
+
     def rename_text(self, source: Location, target: Location) -> None:
         """Move an object over another; in a bucket both exist for a moment."""
         self._check(target)
         self._begin("rename_text", source)
         if not self._rename(source, target):
+            raise not_found(source.uri)
+
+    def move(self, source: Location, target: Location) -> None:
+        """Move an object of any size; one that is gone and at its target was moved before."""
+        self._check(target)
+        self._begin("move", source)
+        if not self._rename(source, target) and not self._exists(target):
             raise not_found(source.uri)
 
     def delete(self, at: Location) -> None:
@@ -220,6 +243,15 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def _names(self, at: Location) -> list[str]: ...
+
+    @abstractmethod
+    def _sizes(self, at: Location) -> dict[str, int]: ...
+
+    @abstractmethod
+    def _folders(self, at: Location) -> list[str]: ...
+
+    def _discard_partial(self, at: Location, seconds: float) -> int:
+        return 0  # in a bucket a put that was cut short leaves nothing
 
     @abstractmethod
     def _rename(self, source: Location, target: Location) -> bool: ...

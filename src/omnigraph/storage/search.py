@@ -96,14 +96,15 @@ def stored_text_index(table: Table, column: str) -> StoredIndex | None:
 
 def text_hits(
     table: Table, column: str, text: str, limit: int | None = None
-) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
-    """Row ids and relevance of the rows that share a token with the text, the most relevant ones first."""
-    with table.access.call("search", table.uri):
-        found = table.native.scanner(
-            columns=["_rowid", "_score"],
-            full_text_query=MatchQuery(text, column),
-            limit=limit,
-        ).to_table()
+) -> tuple[NDArray[np.uint64], NDArray[np.float64]] | None:
+    """Row ids and relevance of the rows that share a token with the text, the most relevant ones first.
+
+    None when the files of an index are missing.
+    """
+    asked = {"columns": ["_rowid", "_score"], "full_text_query": MatchQuery(text, column), "limit": limit}
+    found = table.asked("search", lambda indexed: _found(table, asked) if indexed else None)
+    if found is None:
+        return None
     return found.column("_rowid").to_numpy(), found.column("_score").to_numpy().astype(np.float64)
 
 
@@ -125,10 +126,11 @@ def stored_vector_index(table: Table, column: str) -> StoredIndex | None:
 
 def vector_hits(
     table: Table, index: StoredIndex, column: str, query: NDArray[np.float32], count: int
-) -> tuple[NDArray[np.uint64], pa.Array]:
+) -> tuple[NDArray[np.uint64], pa.Array] | None:
     """Row ids and vectors of the nearest `count` rows or more, in no order, as far as the index finds them.
 
-    Rows that the index does not know are compared as well; rows without a vector are left out.
+    Rows that the index does not know are compared as well; rows without a vector are left out. None when the
+    files of an index are missing.
     """
     reach = count if index.kind == "IVF_FLAT" else count * _COMPRESSED_REACH
     partitions = index.indexed_rows // PARTITION_ROWS
@@ -139,9 +141,15 @@ def vector_hits(
         "nprobes": max(_FEWEST_PROBES, partitions // _PROBED_SHARE),
         "metric": "L2",
     }
-    with table.access.call("search", table.uri):
-        found = table.native.scanner(columns=["_rowid", "_distance", column], nearest=wanted).to_table()
+    asked = {"columns": ["_rowid", "_distance", column], "nearest": wanted}
+    found = table.asked("search", lambda indexed: _found(table, asked) if indexed else None)
+    if found is None:
+        return None
     return found.column("_rowid").to_numpy(), found.column(column).combine_chunks()
+
+
+def _found(table: Table, asked: Mapping[str, Any]) -> pa.Table:
+    return table.native.scanner(**asked).to_table()
 
 
 def _described(table: Table, column: str) -> list[Any]:

@@ -63,6 +63,8 @@ class Access:
         self.observe = observe
         self.sync = sync
         """How new versions are brought to the disk; None when they are left to the operating system."""
+        self.unindexed: set[tuple[str, int]] = set()
+        """The tables and versions that lost files of an index: they are read without any."""
 
     def announce(self, operation: str, uri: str) -> None:
         """Tell the observer of a call that is about to be made."""

@@ -10,9 +10,9 @@ check of the landed version does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
 from uuid import uuid4
 
 import lance
@@ -24,12 +24,17 @@ from lance.fragment import write_fragments
 
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.lance_errors import Trouble, failure
-from omnigraph.storage.tables import PRIMARY_KEY, STORAGE_FORMAT, Table, options, with_primary_key
+from omnigraph.storage.tables import (
+    PRIMARY_KEY,
+    STORAGE_FORMAT,
+    Rows,
+    Table,
+    options,
+    under,
+    with_primary_key,
+)
 from omnigraph.storage.transactions import authorship
 from omnigraph.storage.whole import require_whole
-
-Rows: TypeAlias = pa.Table | pa.RecordBatchReader
-
 
 BINDING = lance.__version__
 """The release of Lance's Python package in use; the form of its transactions may differ in the next."""
@@ -129,23 +134,37 @@ def stage_append(table: Table, rows: Rows) -> Staged:
         return Staged(table, _fenced(table, written), Counts(inserted=inserted))
 
 
-def stage_upsert(table: Table, rows: pa.Table, key: str = "id") -> Staged:
-    """Rows to be added, or to replace the stored row with the same key, which keeps its row id."""
-    _refuse_duplicates(table, rows.column(key), "stage_upsert")
-    with table.access.call("stage_upsert", table.uri):
+def stage_upsert(table: Table, rows: Rows, key: str = "id") -> Staged:
+    """Rows to be added, or to replace the stored row with the same key, which keeps its row id.
+
+    Of rows that are read on the way the caller knows that no key is in them twice.
+    """
+    if isinstance(rows, pa.Table):
+        _refuse_duplicates(table, rows.column(key), "stage_upsert")
+    else:
+        # They can be read only once: an index that lost its files has to be noticed before.
+        table.count(f"{key} = ''")
+
+    def staged(indexed: bool) -> Staged:
         builder = table.native.merge_insert(key).when_matched_update_all().when_not_matched_insert_all()
-        transaction, stats = builder.execute_uncommitted(rows)
+        transaction, stats = builder.use_index(indexed).execute_uncommitted(rows)
         require_whole("stage_upsert", table.location, table.uri, transaction.operation)
         counts = Counts(inserted=stats["num_inserted_rows"], updated=stats["num_updated_rows"])
         return Staged(table, _fenced(table, transaction), counts)
 
+    return table.asked("stage_upsert", staged)
+
 
 def stage_delete(table: Table, keys: pa.Array | pa.ChunkedArray, key: str = "id") -> Staged:
     """The rows with these keys to be removed; keys that are not stored count for nothing."""
-    with table.access.call("stage_delete", table.uri):
+
+    def staged(indexed: bool) -> Staged:
         doomed = pa.table([pc.unique(keys)], schema=pa.schema([table.schema.field(key)]))
-        transaction, stats = table.native.merge_insert(key).when_matched_delete().execute_uncommitted(doomed)
+        builder = table.native.merge_insert(key).when_matched_delete().use_index(indexed)
+        transaction, stats = builder.execute_uncommitted(doomed)
         return Staged(table, _fenced(table, transaction), Counts(deleted=stats["num_deleted_rows"]))
+
+    return table.asked("stage_delete", staged)
 
 
 def stage_overwrite(table: Table, rows: Rows) -> Staged:
@@ -153,7 +172,7 @@ def stage_overwrite(table: Table, rows: Rows) -> Staged:
     with table.access.call("stage_overwrite", table.uri):
         schema = with_primary_key(rows.schema, *table.primary_key)
         written = write_fragments(
-            _under(rows, schema),
+            under(rows, schema),
             table.native,
             mode="overwrite",
             return_transaction=True,
@@ -206,12 +225,12 @@ def commit_staged(staged: Staged) -> Table:
     """
     table, base = staged.table, staged.transaction.read_version
     restores = isinstance(staged.transaction.operation, Op.Restore)
-    head = table.latest_version()
-    if head != base:
+    if not _stands_still(staged):
+        head = table.latest_version()
         landed = _landed_before(staged, head)
         if landed is not None:
             return landed
-        if not restores:
+        if head != base and not restores:
             raise _moved(staged, head)
     try:
         with table.access.call("commit", table.uri):
@@ -221,6 +240,14 @@ def commit_staged(staged: Staged) -> Table:
     if native.version != base + 1 and not restores:
         raise _displaced(staged, native.version)
     return table.moved(native).settled(table)
+
+
+def _stands_still(staged: Staged) -> bool:
+    """Whether the table is still at the version the change was staged on."""
+    if isinstance(staged.transaction.operation, Op.Overwrite):
+        # It takes the next number whatever is above, and so must not find that one collected.
+        return staged.table.latest_version() == staged.table.version
+    return staged.table.stands_still()
 
 
 def find_landed(staged: Staged, until: int) -> int | None:
@@ -277,6 +304,11 @@ def unfenced(table: Table, operation: Op.BaseOperation) -> Transaction:
     return Transaction(table.version, operation, new_mark(), {})
 
 
+def fenced_append(table: Table, fragments: Sequence[Any]) -> Transaction:
+    """A transaction of ours that adds fragments which are written already."""
+    return _fenced(table, unfenced(table, Op.Append(list(fragments))))
+
+
 def _fenced(table: Table, written: Transaction) -> Transaction:
     """The transaction in a form that conflicts with every other fenced one."""
     operation: Any = written.operation
@@ -314,12 +346,6 @@ def _rows_in(operation: Any) -> int:
 def _place(table: Table) -> dict[str, Any]:
     found = options(table.location)
     return {"storage_options": found} if found else {}
-
-
-def _under(rows: Rows, schema: pa.Schema) -> Rows:
-    if isinstance(rows, pa.Table):
-        return rows.cast(schema)
-    return pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in rows))
 
 
 def _refuse_duplicates(table: Table, keys: pa.ChunkedArray, operation: str) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeAlias, TypeVar
 
 import lance
 import numpy as np
@@ -19,11 +21,14 @@ from numpy.typing import NDArray
 
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.durability import Sync, settle
-from omnigraph.storage.lance_errors import Trouble
+from omnigraph.storage.lance_errors import LANCE_RAISES, Trouble, classify, misses_transaction
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Observer
 from omnigraph.storage.session import Access, pinned_session, tip_session
+from omnigraph.storage.version_files import is_last
 from omnigraph.storage.whole import require_whole
+
+Rows: TypeAlias = pa.Table | pa.RecordBatchReader
 
 PRIMARY_KEY = b"lance-schema:unenforced-primary-key"
 STORAGE_FORMAT: Final = "2.2"
@@ -32,6 +37,10 @@ Identity = tuple[tuple[int, str], ...]
 """Which life of a fork this is: a name deleted and created again has another one. Main has `()`."""
 
 _CACHED_HANDLES = 512
+
+_Answer = TypeVar("_Answer")
+
+_log = logging.getLogger(__name__)
 
 
 def fork_uri(location: Location, branch: str | None) -> str:
@@ -95,17 +104,23 @@ class Table:
         ordered: bool = True,
         row_ids: bool = False,
         batch_size: int | None = None,
+        blob_bytes: bool = False,
+        fragments: Sequence[int] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows that satisfy `where`, as they are read."""
-        with self.access.call("scan", self.uri):
-            reader = self._scanner(columns, where, limit, ordered, row_ids, batch_size).to_reader()
-        while True:
-            try:
-                with self.access.rest("scan", self.uri):
-                    batch = reader.read_next_batch()
-            except StopIteration:
-                return
+        """The rows that satisfy `where`, as they are read; see `scan`."""
+
+        def begun(indexed: bool) -> tuple[pa.RecordBatch | None, pa.RecordBatchReader]:
+            # An index is asked before the first rows come: when its files are missing, no row is read yet.
+            reader = self._scanner(
+                columns, where, limit, ordered, row_ids, batch_size, blob_bytes, fragments, indexed=indexed
+            ).to_reader()
+            return next(reader, None), reader
+
+        batch, reader = self.asked("scan", begun)
+        while batch is not None:
             yield batch
+            with self.access.rest("scan", self.uri):
+                batch = next(reader, None)
 
     def scan(
         self,
@@ -116,14 +131,38 @@ class Table:
         ordered: bool = True,
         row_ids: bool = False,
         blob_bytes: bool = False,
+        fragments: Sequence[int] | None = None,
     ) -> pa.Table:
-        """The rows that satisfy `where`, at once.
+        """The rows that satisfy `where`, at once; of some fragments where these are named.
 
         `columns` may name `_rowid`, `_row_created_at_version` and `_row_last_updated_at_version`. Blobs come
         as descriptions of where their bytes are, unless `blob_bytes` asks for the bytes.
         """
-        with self.access.call("scan", self.uri):
-            return self._scanner(columns, where, limit, ordered, row_ids, None, blob_bytes).to_table()
+
+        def found(indexed: bool) -> pa.Table:
+            return self._scanner(
+                columns, where, limit, ordered, row_ids, None, blob_bytes, fragments, indexed=indexed
+            ).to_table()
+
+        return self.asked("scan", found)
+
+    def asked(self, operation: str, ask: Callable[[bool], _Answer]) -> _Answer:
+        """What `ask` answers with the help of indexes, or without it when the files of one are missing.
+
+        Indexes are derived from rows: to lose one must not cost anything but time.
+        """
+        this = (self.uri, self.version)
+        if this not in self.access.unindexed:
+            try:
+                with self.access.call(operation, self.uri):
+                    return ask(True)
+            except StorageFailure as failure:
+                if failure.kind != Trouble.INDEX_LOST:
+                    raise
+                self.access.unindexed.add(this)
+                _log.warning("going on without indexes until they are built anew: %s", failure)
+        with self.access.call(operation, self.uri):
+            return ask(False)
 
     def _scanner(
         self,
@@ -134,8 +173,12 @@ class Table:
         row_ids: bool,
         batch_size: int | None,
         blob_bytes: bool = False,
+        fragments: Sequence[int] | None = None,
+        *,
+        indexed: bool,
     ) -> Any:
         return self.native.scanner(
+            fragments=None if fragments is None else self._fragments(fragments),
             columns=None if columns is None else list(columns),
             filter=where,
             limit=limit,
@@ -143,7 +186,12 @@ class Table:
             with_row_id=row_ids,
             batch_size=batch_size,
             blob_handling="all_binary" if blob_bytes else None,
+            use_scalar_index=indexed,
         )
+
+    def _fragments(self, numbers: Sequence[int]) -> list[Any]:
+        wanted = set(numbers)
+        return [one for one in self.native.get_fragments() if one.fragment_id in wanted]
 
     def take(self, row_ids: Sequence[int] | pa.Array, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows with these row ids, in this order; ids that are not stored are left out."""
@@ -159,22 +207,43 @@ class Table:
 
     def count(self, where: str | None = None) -> int:
         """How many rows satisfy `where`; without it, the answer is in memory already."""
-        with self.access.call("count", self.uri):
-            return int(self.native.count_rows(filter=where))
+        return self.asked(
+            "count",
+            lambda indexed: int(
+                self.native.count_rows(filter=where)
+                if indexed
+                else self.native.scanner(filter=where, use_scalar_index=False).count_rows()
+            ),
+        )
 
     def latest_version(self) -> int:
         """The newest version of this branch of the table at this moment."""
         with self.access.call("probe", self.uri):
-            return int(self.native.latest_version)
+            return self.version if self._is_surely_last() else int(self.native.latest_version)
 
     def latest(self) -> Table:
         """This branch of the table at its newest version; itself when nothing moved."""
         with self.access.call("probe", self.uri):
             # Asking alone is several times faster than opening the answer, and mostly nothing moved.
-            if self.native.latest_version == self.version:
+            if self._is_surely_last() or self.native.latest_version == self.version:
                 return self
             moved = newest(self.native)
         return self.moved(moved)
+
+    def stands_still(self) -> bool:
+        """Whether this is the newest version, for whoever is about to write on it; mostly without a listing.
+
+        In a bucket the next version is looked for by its name. That is enough while nobody can have
+        collected it: with the branch's lock held, and this version the one that the branch is at. A fork
+        may have been made anew, with versions that have nothing to do with this one, so it is listed.
+        """
+        if self.location.is_local or self.branch is not None:
+            return self.latest_version() == self.version
+        with self.access.call("probe", self.uri):
+            return not _finds(self.native, self.version + 1)
+
+    def _is_surely_last(self) -> bool:
+        return self.location.is_local and is_last(Path(self.uri), self.version)
 
     def versions(self) -> tuple[int, ...]:
         """Every version of this branch that is still stored, oldest first."""
@@ -230,13 +299,13 @@ class Tables:
         return self._open(location, branch, None)
 
     def create(
-        self, location: Location, schema: pa.Schema, *, primary_key: str, rows: pa.Table | None = None
+        self, location: Location, schema: pa.Schema, *, primary_key: str, rows: Rows | None = None
     ) -> Table:
         """A new table, empty unless `rows` are given; fails with `AlreadyExists` when there is one."""
         uri = location.uri
         annotated = with_primary_key(schema, primary_key)
         with self.access.call("create", uri):
-            first = annotated.empty_table() if rows is None else rows.cast(annotated)
+            first = annotated.empty_table() if rows is None else under(rows, annotated)
             place = options(location)
             written = write_fragments(
                 first,
@@ -284,6 +353,19 @@ class Tables:
             return kept
 
 
+def _finds(native: LanceDataset, version: int) -> bool:
+    """Whether Lance finds a version in a bucket by its name; only the store's own not-found means no."""
+    try:
+        native.read_transaction(version)
+    except LANCE_RAISES as error:
+        if misses_transaction(error):
+            return True
+        if classify(error) == Trouble.NOT_FOUND:
+            return False
+        raise
+    return True
+
+
 def newest(native: LanceDataset) -> LanceDataset:
     """Another handle of the same branch, at its newest version; the given one stays where it is."""
     moved = copy.copy(native)
@@ -294,6 +376,13 @@ def newest(native: LanceDataset) -> LanceDataset:
 def options(location: Location) -> dict[str, str] | None:
     """What Lance needs to reach this place, none for a folder."""
     return dict(location.storage_options()) or None
+
+
+def under(rows: Rows, schema: pa.Schema) -> Rows:
+    """The same rows with the columns of a schema."""
+    if isinstance(rows, pa.Table):
+        return rows.cast(schema)
+    return pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in rows))
 
 
 def with_primary_key(schema: pa.Schema, *columns: str) -> pa.Schema:

@@ -10,7 +10,8 @@ from typing import Any
 from lance import LanceOperation
 from lance.optimize import Compaction, CompactionOptions
 
-from omnigraph.storage.staging import Staged, unfenced
+from omnigraph.storage.index_files import find_astray
+from omnigraph.storage.staging import Staged, commit_staged, unfenced
 from omnigraph.storage.tables import Table, newest
 from omnigraph.storage.whole import require_whole
 
@@ -69,6 +70,11 @@ class Collected:
     versions: int
     bytes: int
     files: int
+    failed: int = 0
+    """Files that could not be removed."""
+
+
+NOTHING = Collected(0, 0, 0)
 
 
 def fragments(table: Table) -> tuple[Fragment, ...]:
@@ -108,15 +114,21 @@ def rewrite(plan: CompactionPlan) -> Rewritten:
 def commit_compaction(rewritten: Rewritten) -> Compacted:
     """Put the new files in place: the table moves by two versions and keeps rows, row ids and indexes.
 
-    Fails with `Conflict` when a commit touched those fragments since; even then the table has moved by one
-    version, with the rows it had.
+    A fork moves by one more when a B-tree that it inherited became its own. Fails with `Conflict` when a
+    commit touched those fragments since; even then the table has moved by one version, with the rows it had.
     """
     table = rewritten.table
     with table.access.call("commit_compaction", table.uri):
         native = copy.copy(table.native)
         metrics = Compaction.commit(native, list(rewritten.results))
         moved = table.moved(newest(native))
-    return Compacted(moved.settled(table), metrics.fragments_removed, metrics.fragments_added)
+    moved = _mended(moved.settled(table))
+    return Compacted(moved, metrics.fragments_removed, metrics.fragments_added)
+
+
+def _mended(table: Table) -> Table:
+    astray = None if table.branch is None else find_astray(table)
+    return table if astray is None else commit_staged(astray.stage_mended())
 
 
 def compact(table: Table, *, target_rows: int = TARGET_ROWS) -> Compacted:
@@ -141,17 +153,34 @@ def collect_versions(table: Table, versions: Sequence[int]) -> Collected:
     """Remove exactly these versions and the files only they need; it reads every version that is stored.
 
     The newest version and what a fork stands on stay. Files no version names yet stay too: they may
-    belong to a change that is staged and not committed. Whoever still may write on one of these versions
-    has to be kept out first, see `stage_barrier`.
+    belong to a change that is staged and not committed. Only after seven days they count as left behind, and
+    go with whatever else goes; to remove these alone, name the newest version. Whoever still may write on one
+    of these versions has to be kept out first, see `stage_barrier`.
     """
     if not versions:
-        return Collected(0, 0, 0)
+        return NOTHING
     with table.access.call("collect", table.uri):
         done = copy.copy(table.native).cleanup_old_versions(
             versions=sorted(versions), delete_unverified=False, error_if_tagged_old_versions=False
         )
+    return _collected(done)
+
+
+def preview_collection(table: Table, versions: Sequence[int]) -> Collected:
+    """What `collect_versions` would remove; it reads as much and removes nothing."""
+    if not versions:
+        return NOTHING
+    with table.access.call("preview_collection", table.uri):
+        done = copy.copy(table.native).explain_cleanup_old_versions(
+            versions=sorted(versions), delete_unverified=False, error_if_tagged_old_versions=False
+        )
+    return _collected(done.stats)
+
+
+def _collected(done: Any) -> Collected:
     files = done.data_files_removed + done.deletion_files_removed + done.index_files_removed
-    return Collected(done.old_versions, done.bytes_removed, files + done.transaction_files_removed)
+    files += done.transaction_files_removed
+    return Collected(done.old_versions, done.bytes_removed, files, done.failed_deletes)
 
 
 def _choices(target_rows: int, left_out: Sequence[int]) -> CompactionOptions:

@@ -1,0 +1,190 @@
+"""Parts of a table that are written before anybody knows whether they will ever belong to it.
+
+Pieces lie in a folder of their own, so that whoever gives up removes that folder and nothing is left. To
+become rows of a table their files are moved to those of the table, which costs nothing in a folder and a
+copy inside the store in a bucket; then one commit names them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pyarrow as pa
+from lance import LanceDataset
+from lance import LanceOperation as Op
+from lance.file import LanceFileReader
+from lance.fragment import FragmentMetadata, write_fragments
+
+from omnigraph.errors import StorageFailure
+from omnigraph.storage.blobs import as_stored, is_blob
+from omnigraph.storage.lance_errors import Trouble
+from omnigraph.storage.location import Location
+from omnigraph.storage.objects import ObjectStore
+from omnigraph.storage.session import Access
+from omnigraph.storage.staging import (
+    Counts,
+    Staged,
+    fenced_append,
+    stage_append,
+    stage_overwrite,
+    unfenced,
+)
+from omnigraph.storage.tables import STORAGE_FORMAT, Table, fork_uri, options
+from omnigraph.storage.whole import require_whole
+
+ROWS_AT_ONCE = 65_536
+_ROWS_PER_PIECE = 1 << 20
+_MOVED_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One fragment that belongs to no table yet; it travels between processes."""
+
+    fragment: str
+    """Lance's own description of it."""
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """The rows of a table-to-be, or those to be added to one."""
+
+    place: Location
+    """The folder that holds them."""
+    schema: pa.Schema = field(repr=False)
+    pieces: tuple[Piece, ...] = field(repr=False)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return sum(piece.rows for piece in self.pieces)
+
+    @property
+    def bytes(self) -> int:
+        """What their files take."""
+        return sum(piece.bytes for piece in self.pieces)
+
+
+def write_pieces(access: Access, place: Location, rows: pa.Table) -> tuple[Piece, ...]:
+    """Write rows to a folder of pieces."""
+    try:
+        written = _written(access, place, rows, "create")
+    except StorageFailure as failure:
+        if failure.kind != Trouble.EXISTS:
+            raise
+        # A folder that was read as a table is one. Nothing is overwritten: no version comes of it.
+        written = _written(access, place, rows, "overwrite")
+    return tuple(_piece(fragment) for fragment in written if fragment.physical_rows)
+
+
+def _written(
+    access: Access, place: Location, rows: pa.Table, mode: Literal["create", "overwrite"]
+) -> list[FragmentMetadata]:
+    with access.call("write_pieces", place.uri):
+        written: list[FragmentMetadata] = write_fragments(
+            rows,
+            place.uri,
+            mode=mode,
+            max_rows_per_file=_ROWS_PER_PIECE,
+            enable_stable_row_ids=True,
+            data_storage_version=STORAGE_FORMAT,
+            storage_options=options(place),
+        )
+        require_whole("write_pieces", place, place.uri, Op.Append(written))
+    return written
+
+
+def _piece(fragment: FragmentMetadata) -> Piece:
+    size = sum(file.file_size_bytes or 0 for file in fragment.files)
+    return Piece(json.dumps(fragment.to_json()), fragment.physical_rows, size)
+
+
+def read_piece(
+    access: Access, place: Location, piece: Piece, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Some columns of a piece, in the order of its rows; none of them may be a Blob."""
+    for file in _fragment(piece).files:
+        with access.call("read_piece", place.uri):
+            reader = LanceFileReader(
+                f"{place.uri}/data/{file.path}", storage_options=options(place), columns=list(columns)
+            )
+            yield from reader.read_all(batch_size=ROWS_AT_ONCE).to_batches()
+
+
+def _fragment(piece: Piece) -> FragmentMetadata:
+    return FragmentMetadata.from_json(piece.fragment)
+
+
+def piece_rows(access: Access, pieces: Pieces) -> pa.RecordBatchReader:
+    """All rows of pieces, Blobs included; read on the way."""
+    with access.call("open_pieces", pieces.place.uri):
+        found = _gathered(pieces).scanner(batch_size=ROWS_AT_ONCE, blob_handling="all_binary").to_reader()
+    return pa.RecordBatchReader.from_batches(pieces.schema, _stored_batches(found, pieces.schema))
+
+
+def gather_pieces(access: Access, pieces: Pieces) -> None:
+    """Make a table of pieces where they are, for others to read."""
+    with access.call("open_pieces", pieces.place.uri):
+        _gathered(pieces)
+
+
+def _gathered(pieces: Pieces) -> LanceDataset:
+    return LanceDataset.commit(
+        pieces.place.uri,
+        Op.Overwrite(pieces.schema, [_fragment(piece) for piece in pieces.pieces]),
+        storage_options=options(pieces.place),
+        enable_stable_row_ids=True,
+    )
+
+
+def _stored_batches(found: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in found:
+        yield from as_stored(pa.Table.from_batches([batch]), schema).to_batches()
+
+
+# --- into a table --------------------------------------------------------------------------------
+
+
+def stage_pieces(objects: ObjectStore, table: Table, pieces: Pieces, *, replace: bool) -> Staged:
+    """Pieces to be added to a table, or to be all there is in it.
+
+    Staged again, after another commit was faster, it finds its files moved already.
+    """
+    fragments = [_fragment(piece) for piece in pieces.pieces]
+    if not _has_the_fields_of(table, fragments):
+        # A table whose columns came one after another numbers them otherwise: write the rows once more.
+        whole = piece_rows(table.access, pieces)
+        return stage_overwrite(table, whole) if replace else stage_append(table, whole)
+    _move(objects, table, pieces, fragments)
+    if not replace:
+        return Staged(table, fenced_append(table, fragments), Counts(inserted=pieces.rows))
+    operation = Op.Overwrite(table.native.lance_schema, fragments)
+    return Staged(table, unfenced(table, operation), Counts(inserted=pieces.rows, deleted=table.count()))
+
+
+def _has_the_fields_of(table: Table, fragments: Sequence[FragmentMetadata]) -> bool:
+    stored = [field.id() for field in table.native.lance_schema.fields()]
+    return all(list(file.fields) == stored for fragment in fragments for file in fragment.files)
+
+
+def _move(objects: ObjectStore, table: Table, pieces: Pieces, fragments: Sequence[FragmentMetadata]) -> None:
+    source, target = pieces.place / "data", Location(fork_uri(table.location, table.branch)) / "data"
+    with_blobs = any(is_blob(column) for column in pieces.schema)
+
+    def one(name: str) -> None:
+        if with_blobs:
+            stem = name.removesuffix(".lance")
+            for blob in objects.list_dir(source / stem):
+                objects.move(blob, target / f"{stem}/{blob.name}")
+        # Last, so that a file that is there has all its Blobs with it.
+        objects.move(source / name, target / name)
+
+    names = [file.path for fragment in fragments for file in fragment.files]
+    with ThreadPoolExecutor(_MOVED_AT_ONCE) as pool:
+        list(pool.map(one, names))
