@@ -44,6 +44,17 @@ MUTATION_POST_FORK_PRE_COMMIT: Final = "mutation.post_fork_pre_commit"
 MUTATION_POST_TABLE_COMMIT: Final = "mutation.post_table_commit"
 MUTATION_POST_FINALIZE_PRE_PUBLISHER: Final = "mutation.post_finalize_pre_publisher"
 
+BRANCH_MERGE_POST_AUTHORITY_CAPTURE: Final = "branch_merge.post_authority_capture"
+BRANCH_MERGE_POST_CANDIDATE_VALIDATION: Final = "branch_merge.post_candidate_validation"
+BRANCH_MERGE_ADOPT_AFTER_UPSERT_PRE_DELETE: Final = "branch_merge.adopt_after_upsert_pre_delete"
+BRANCH_MERGE_POST_EFFECTS_PRE_CONFIRM: Final = "branch_merge.post_effects_pre_confirm"
+BRANCH_MERGE_POST_PHASE_B_PRE_MANIFEST_COMMIT: Final = "branch_merge.post_phase_b_pre_manifest_commit"
+
+SCHEMA_APPLY_POST_SIDECAR_PRE_EFFECT: Final = "schema_apply.post_sidecar_pre_effect"
+SCHEMA_APPLY_BEFORE_STAGING_WRITE: Final = "schema_apply.before_staging_write"
+SCHEMA_APPLY_AFTER_STAGING_WRITE: Final = "schema_apply.after_staging_write"
+SCHEMA_APPLY_AFTER_MANIFEST_COMMIT: Final = "schema_apply.after_manifest_commit"
+
 ENSURE_INDICES_POST_STAGE_PRE_COMMIT_BTREE: Final = "ensure_indices.post_stage_pre_commit_btree"
 ENSURE_INDICES_POST_EFFECTS_PRE_CONFIRM: Final = "ensure_indices.post_effects_pre_confirm"
 ENSURE_INDICES_POST_PHASE_B_PRE_MANIFEST_COMMIT: Final = "ensure_indices.post_phase_b_pre_manifest_commit"
@@ -51,6 +62,10 @@ ENSURE_INDICES_POST_PHASE_B_PRE_MANIFEST_COMMIT: Final = "ensure_indices.post_ph
 OPTIMIZE_BEFORE_COMPACT: Final = "optimize.before_compact"
 OPTIMIZE_INJECT_REINDEX_CONFLICT: Final = "optimize.inject_reindex_conflict"
 OPTIMIZE_POST_PHASE_B_PRE_MANIFEST_COMMIT: Final = "optimize.post_phase_b_pre_manifest_commit"
+
+CLEANUP_RESOLVE_BRANCH_SNAPSHOT: Final = "cleanup.resolve_branch_snapshot"
+CLEANUP_RECONCILE_FORK: Final = "cleanup.reconcile_fork"
+CLEANUP_TABLE_GC: Final = "cleanup.table_gc"
 
 RECOVERY_SIDECAR_WRITE: Final = "recovery.sidecar_write"
 RECOVERY_SIDECAR_CONFIRM: Final = "recovery.sidecar_confirm"

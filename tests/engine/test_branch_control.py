@@ -128,12 +128,30 @@ def test_a_graph_open_for_reading_lists_and_refuses_the_rest(graph: OpenGraph) -
 
 def test_the_mark_of_a_schema_apply_is_hidden_and_blocks_both(graph: OpenGraph) -> None:
     create_branch(graph, "work")
-    graph.root.forks.create(graph.load("main").table, SCHEMA_APPLY_LOCK)
-    assert names(graph) == ["main", "work"]
-    for act in (lambda: create_branch(graph, "new"), lambda: delete_branch(graph, "work")):
-        with pytest.raises(errors.SchemaApplyBlocked, match="unavailable while schema apply is in progress"):
-            act()
-    assert names(graph) == ["main", "work"]
+    with graph.root.locks.hold(["main"]):
+        graph.root.forks.create(graph.load("main").table, SCHEMA_APPLY_LOCK)
+        assert names(graph) == ["main", "work"]
+        for act in (
+            lambda: create_branch(graph, "new", from_branch="work"),
+            lambda: delete_branch(graph, "work"),
+        ):
+            with pytest.raises(
+                errors.SchemaApplyBlocked, match="unavailable while schema apply is in progress"
+            ):
+                act()
+        assert names(graph) == ["main", "work"]
+
+
+def test_the_mark_of_a_schema_apply_that_died_blocks_nobody(graph: OpenGraph) -> None:
+    create_branch(graph, "work")
+    for act in (
+        lambda: create_branch(graph, "new", from_branch="work"),
+        lambda: delete_branch(graph, "new"),
+        lambda: create_branch(graph, "new"),
+    ):
+        graph.root.forks.create(graph.load("main").table, SCHEMA_APPLY_LOCK)
+        act()
+        assert graph.root.forks.find(graph.root.layout.manifest, SCHEMA_APPLY_LOCK) is None
 
 
 @pytest.mark.parametrize("attempts", [2, 3])

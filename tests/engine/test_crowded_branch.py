@@ -12,11 +12,12 @@ import pytest
 from omnigraph import failpoints
 from omnigraph.engine.initialise import initialise
 from omnigraph.engine.lineage import first_parents
+from omnigraph.engine.load.request import LoadRequest
+from omnigraph.engine.load.run import load
 from omnigraph.engine.opened import AtBranch, OpenGraph
 from omnigraph.engine.pinned import open_table
 from omnigraph.engine.root import Root
 from omnigraph.engine.write.duplicates import Mode
-from omnigraph.engine.write.load import LoadRequest, load
 from omnigraph.engine.write.mutate import mutate
 from omnigraph.engine.write.transaction import Author, Prepared, Transaction, write
 from omnigraph.lang.query.compile import CompiledMutation, compile_query

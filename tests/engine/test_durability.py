@@ -13,12 +13,13 @@ import pytest
 from omnigraph import errors, failpoints
 from omnigraph.engine.branches import create_branch
 from omnigraph.engine.initialise import initialise
+from omnigraph.engine.load.request import LoadRequest
+from omnigraph.engine.load.run import load
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.recovery.sweep import sweep
 from omnigraph.engine.root import Root
 from omnigraph.engine.upkeep import FRAGMENT_LIMIT
 from omnigraph.engine.write.duplicates import Mode
-from omnigraph.engine.write.load import LoadRequest, load
 from omnigraph.engine.write.mutate import mutate
 from omnigraph.engine.write.transaction import Author
 from omnigraph.lang.query.compile import compile_query

@@ -18,6 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from omnigraph import failpoints
 from omnigraph.engine.branches import create_branch, delete_branch
 from omnigraph.engine.initialise import initialise
+from omnigraph.engine.load.request import LoadRequest
+from omnigraph.engine.load.run import load
 from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.opened import AtBranch, AtCommit, OpenGraph, Target
 from omnigraph.engine.pinned import open_table
@@ -25,7 +27,6 @@ from omnigraph.engine.recovery import sidecar
 from omnigraph.engine.recovery.sweep import sweep
 from omnigraph.engine.root import Root
 from omnigraph.engine.write.duplicates import Mode
-from omnigraph.engine.write.load import LoadRequest, load
 from omnigraph.engine.write.mutate import mutate
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import ConstraintViolation, KeyConflict, LoadRejected, OmnigraphError

@@ -161,6 +161,7 @@ def test_a_write_in_a_bucket_puts_few_objects_deletes_one_and_lists_no_data(
     assert found["LIST __recovery"] == 2
     lists = {what for what in found if what.startswith("LIST")}
     assert lists == {"LIST __recovery", "LIST __manifest/_versions", "LIST table/_versions"}
+    assert found["LIST table/_versions"] == tables, "one in each commit of Lance; nothing else lists a table"
     require_golden(f"s3-{request.node.callspec.id}", found)
 
 

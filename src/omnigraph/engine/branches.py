@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -20,6 +20,7 @@ from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.migrations import current_manifest
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.root import Root
+from omnigraph.engine.schema_apply import lock as schema_lock
 from omnigraph.errors import (
     BadRequest,
     BranchExists,
@@ -31,13 +32,14 @@ from omnigraph.errors import (
     OmnigraphError,
     SchemaApplyBlocked,
     StorageFailure,
+    WriterBusy,
 )
 from omnigraph.storage.forks import Fork
 from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.locks import Held
 from omnigraph.storage.tables import Identity, Table
 
-SCHEMA_APPLY_LOCK = "__schema_apply_lock__"
+SCHEMA_APPLY_LOCK = schema_lock.LOCK_BRANCH
 """There while a schema apply runs; it is nobody's branch."""
 LONGEST_NAME = 200
 """Bytes, `/` counting as three: a whole name becomes the name of one file, with an ending."""
@@ -112,7 +114,7 @@ def _new_branch_name(text: str) -> str:
     return name
 
 
-def _with_those_above(name: str) -> list[str]:
+def with_those_above(name: str) -> list[str]:
     """A name and those above it, all of which a create or delete locks.
 
     The files of `a/b` are in the folder of `a`: nobody may tidy up there while `a/b` is being made.
@@ -152,9 +154,8 @@ def create_branch(graph: OpenGraph, name: str, *, from_branch: str = MAIN) -> Br
     """Make a branch that begins where another one is now."""
     root, new, source = graph.root, _new_branch_name(name), branch_name(from_branch)
     _refuse_read_only(graph)
-    with root.locks.hold([source, *_with_those_above(new)], creating=[new]) as held:
-        live = _references(root)
-        _refuse_during_schema_apply("branch create", live)
+    with _locked(root, "branch create", [source, *with_those_above(new)], creating=[new]) as held:
+        live = _live(graph, "branch create", held)
         _refuse_taken(new, live)
         life = _life(source, live)
         table = current_manifest(root, source, held)
@@ -164,6 +165,7 @@ def create_branch(graph: OpenGraph, name: str, *, from_branch: str = MAIN) -> Br
             root.forks.remove_residue(root.layout.manifest, new)
         made = _make(root, held, table, life, new)
         graph.forget(new)
+        _take_back_during_schema_apply(root, new)
         failpoints.reach(failpoints.BRANCH_CREATE_AFTER_MANIFEST_BRANCH_CREATE)
     return _info(made)
 
@@ -234,9 +236,8 @@ def delete_branch(graph: OpenGraph, name: str, *, active: str | None = None) -> 
             f"branch '{name}' cannot be deleted: it is the active branch",
             remedy="switch to another one first",
         )
-    with root.locks.hold(_with_those_above(name)) as held:
-        live = _references(root)
-        _refuse_during_schema_apply("branch delete", live)
+    with _locked(root, "branch delete", with_those_above(name)) as held:
+        live = _live(graph, "branch delete", held)
         if name not in live:
             raise BranchNotFound(name)
         _refuse_depended_on(graph, name, live)
@@ -321,9 +322,36 @@ def _refuse_read_only(graph: OpenGraph) -> None:
         raise BadRequest(f"'{graph.root.uri}' is open read-only", remedy="open it for writing")
 
 
-def _refuse_during_schema_apply(operation: str, live: Mapping[str, Fork]) -> None:
-    if SCHEMA_APPLY_LOCK in live:
-        raise SchemaApplyBlocked(
-            f"{operation} is unavailable while schema apply is in progress",
-            remedy="try again when it is done",
-        )
+def _locked(root: Root, operation: str, branches: list[str], creating: Sequence[str] = ()) -> Held:
+    try:
+        return root.locks.hold(branches, creating=creating)
+    except WriterBusy as busy:
+        if schema_lock.find_lock(root) is None:
+            raise
+        raise _blocked(operation) from busy
+
+
+def _live(graph: OpenGraph, operation: str, held: Held) -> dict[str, Fork]:
+    """The references of all branches but main; refused while a schema apply runs."""
+    live = _references(graph.root)
+    if SCHEMA_APPLY_LOCK not in live:
+        return live
+    if MAIN in held.branches:
+        schema_lock.clear_stale(graph, held)
+    elif not schema_lock.clear_if_free(graph):
+        raise _blocked(operation)
+    return _references(graph.root)
+
+
+def _take_back_during_schema_apply(root: Root, made: str) -> None:
+    """A lease can be lost: a schema apply may have looked for branches just before this one was made."""
+    if schema_lock.find_lock(root) is not None:
+        remove_fork(root, root.layout.manifest, made)
+        raise _blocked("branch create")
+
+
+def _blocked(operation: str) -> SchemaApplyBlocked:
+    return SchemaApplyBlocked(
+        f"{operation} is unavailable while schema apply is in progress",
+        remedy="try again when it is done",
+    )

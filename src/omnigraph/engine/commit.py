@@ -22,13 +22,15 @@ import msgspec
 
 from omnigraph import failpoints
 from omnigraph.engine.coordinator import Loaded
+from omnigraph.engine.created import create_table, path_of, stage_over
+from omnigraph.engine.effects import Step, moving, stage, steps_of, together
 from omnigraph.engine.forks import fork_table
 from omnigraph.engine.gates import BaseMoved, is_first_touch, pass_gates
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.plan import Append, BuildIndexes, CommitPlan, Effect, Rearrange, Remove, Replace, Upsert
-from omnigraph.engine.publish import Changes, ExactHead, Lineage, Publication, publish
+from omnigraph.engine.plan import Adopt, BuildIndexes, CommitPlan, Create, Drop, Effect, Rearrange
+from omnigraph.engine.publish import ExactHead, Lineage, Publication, publish
 from omnigraph.engine.rearrange import rearrange
 from omnigraph.engine.recovery import sidecar
 from omnigraph.engine.recovery.sidecar import (
@@ -37,34 +39,26 @@ from omnigraph.engine.recovery.sidecar import (
     LineageIntent,
     OwnerMark,
     Pin,
+    Registration,
+    SchemaTarget,
     Sidecar,
+    Tombstone,
     Update,
 )
+from omnigraph.engine.schema_staging import Succession, promote_schema, stage_schema
 from omnigraph.engine.tidy import tidy_tables
 from omnigraph.engine.upkeep import FRAGMENT_LIMIT, compact_manifest
 from omnigraph.errors import (
     Conflict,
-    InternalError,
     LockLost,
     OmnigraphError,
     RecoveryRequired,
     StorageFailure,
 )
-from omnigraph.storage.indexes import stage_indexes
 from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.lock_table import THIS_PROCESS
 from omnigraph.storage.locks import Held
-from omnigraph.storage.staging import (
-    BINDING,
-    Counts,
-    Staged,
-    commit_staged,
-    new_mark,
-    stage_append,
-    stage_delete,
-    stage_overwrite,
-    stage_upsert,
-)
+from omnigraph.storage.staging import BINDING, Counts, Staged, commit_staged, new_mark
 from omnigraph.storage.tables import Table
 
 _PARALLEL_TABLES = 8
@@ -101,7 +95,7 @@ def _through(graph: OpenGraph, plan: CommitPlan, staged: dict[str, Staged], held
         raise BaseMoved(lost) from lost
     passage = _Passage(graph, plan, held, base)
     published = passage.run(staged)
-    receipt = Receipt(published.commit, {key: one.counts for key, one in staged.items()})
+    receipt = Receipt(published.commit, {key: together(found) for key, found in passage.counts.items()})
     if held.still_held():
         _tidy(graph, receipt, passage, published)
     return receipt
@@ -121,14 +115,14 @@ def _tidy(graph: OpenGraph, receipt: Receipt, passage: _Passage, published: Publ
 
 
 def _stage_owned(graph: OpenGraph, plan: CommitPlan) -> dict[str, Staged]:
-    """Stage the changes of all tables the branch owns, side by side; forks have to wait for the lock."""
-    ready = [key for key, effect in plan.effects.items() if _is_staged_early(plan, key, effect)]
+    """Stage the first change of all tables the branch owns, side by side; forks have to wait for the lock."""
+    ready = {key: steps for key, effect in plan.effects.items() if (steps := _ready(plan, key, effect))}
 
     def one(key: str) -> Staged:
         entry = plan.base.entries[key]
         place = graph.root.layout.table(entry.path)
         table = graph.root.tables.open(place, entry.version, branch=entry.owner)
-        return stage(table, plan.effects[key])
+        return stage(graph.root.objects, table, ready[key][0])
 
     if len(ready) < 2:
         return {key: one(key) for key in ready}
@@ -136,25 +130,9 @@ def _stage_owned(graph: OpenGraph, plan: CommitPlan) -> dict[str, Staged]:
         return dict(zip(ready, pool.map(one, ready), strict=True))
 
 
-def _is_staged_early(plan: CommitPlan, key: str, effect: Effect) -> bool:
-    return not isinstance(effect, Rearrange) and not is_first_touch(plan, plan.base.entries[key])
-
-
-def stage(table: Table, effect: Effect) -> Staged:
-    """Write the files of one table's change; the table does not move."""
-    match effect:
-        case Append(rows=rows):
-            return stage_append(table, rows)
-        case Upsert(rows=rows):
-            return stage_upsert(table, rows)
-        case Remove(ids=ids):
-            return stage_delete(table, ids)
-        case Replace(rows=rows):
-            return stage_overwrite(table, rows)
-        case BuildIndexes(indexes=indexes):
-            return stage_indexes(table, indexes)
-        case Rearrange():
-            raise InternalError("a table is rearranged in several steps, none of which can be staged alone")
+def _ready(plan: CommitPlan, key: str, effect: Effect) -> tuple[Step, ...]:
+    steps = steps_of(effect)
+    return steps if steps and not is_first_touch(plan, plan.base.entries[key]) else ()
 
 
 # --- phases --------------------------------------------------------------------------------------
@@ -171,10 +149,16 @@ class _Passage:
         self.base = base
         """The branch as the gates found it."""
         self.landed: dict[str, Table] = {}
-        """The tables that have moved, as the write left them."""
+        """The tables that have moved or were made, as the write left them."""
+        self.counts: dict[str, list[Counts]] = {}
+        """What each change did."""
+        self.succession: Succession | None = None
+        """The new schema, once its files wait."""
+        self.begun = False
+        """Whether anything may have happened that somebody has to know of."""
 
-    def run(self, staged: dict[str, Staged]) -> Publication:
-        """All phases; `staged` gets what is staged on the way."""
+    def run(self, staged: Mapping[str, Staged]) -> Publication:
+        """All phases; `staged` is what was staged before the lock was taken."""
         record = self._armed(staged)
         self._store(record)
         try:
@@ -210,7 +194,14 @@ class _Passage:
             writer_kind=plan.kind,
             branch=None if plan.branch == MAIN else plan.branch,
             actor_id=plan.actor,
-            tables=tuple(self._pin(key, staged.get(key)) for key in plan.effects),
+            tables=tuple(self._pin(key, staged.get(key)) for key in moving(plan.effects)),
+            additional_registrations=tuple(
+                Registration(table_key=key, table_path=path_of(key)) for key in self._of(Create)
+            ),
+            tombstones=tuple(
+                Tombstone(table_key=key, tombstone_version=base.entries[key].version + 1)
+                for key in self._of(Drop)
+            ),
             phase="Armed" if plan.is_confirmed else None,
             lineage=LineageIntent(graph_commit_id=plan.commit_id, merged_parent_commit_id=plan.merged_parent),
             merge_source_commit_id=plan.merged_parent,
@@ -221,87 +212,138 @@ class _Passage:
             authority=Authority(
                 branch_identifier=base.identity, graph_head=base.head, schema_ir_hash=base.schema_hash
             ),
+            schema_target=SchemaTarget(schema_ir_hash=plan.schema.hash) if plan.schema else None,
         )
 
+    def _of(self, kind: type[Effect]) -> list[str]:
+        return [key for key, effect in self.plan.effects.items() if isinstance(effect, kind)]
+
     def _pin(self, key: str, staged: Staged | None) -> Pin:
-        entry = self.plan.base.entries[key]
-        touch, marks = None, () if staged is None else (staged.uuid,)
+        entry, steps = self.plan.base.entries[key], steps_of(self.plan.effects[key])
+        touch, marks = None, [new_mark() for _ in steps]
         if is_first_touch(self.plan, entry):
             touch = FirstTouch(source_branch=entry.owner, source_version=entry.version)
-            marks = (new_mark(),)
+        if staged is not None:
+            marks[0] = staged.uuid
         return Pin(
             table_key=key,
             table_path=self.root.layout.table(entry.path).uri,
             expected_version=entry.version,
-            post_commit_pin=entry.version + 1,
+            post_commit_pin=entry.version + max(1, len(steps)),
             table_branch=None if self.plan.branch == MAIN else self.plan.branch,
-            transaction_uuids=marks,
+            transaction_uuids=tuple(marks),
             first_touch=touch,
         )
 
     # --- phase B ---------------------------------------------------------------------------------
 
-    def _effects(self, record: Sidecar, staged: dict[str, Staged]) -> Publication:
+    def _effects(self, record: Sidecar, staged: Mapping[str, Staged]) -> Publication:
         """Everything after the record is written; raises `_NoEffect` while nothing has happened yet."""
-        begun = False
         try:
+            self._reach_the_effects()
+            self._make_tables()
+            first = {**staged, **self._fork_tables(record)}
             for pin in record.tables:
-                if pin.first_touch is not None:
-                    staged[pin.table_key] = self._fork_and_stage(pin)
-                    begun = True
-            for key, effect in self.plan.effects.items():
-                self.held.require()
-                begun = begun or isinstance(effect, Rearrange)
-                self.landed[key] = self._land(effect, staged.get(key))
+                self.landed[pin.table_key] = self._land(pin, first.get(pin.table_key))
                 failpoints.reach(failpoints.MUTATION_POST_TABLE_COMMIT)
+            self._stage_schema()
         except OmnigraphError as error:
-            if self.landed or begun or not _left_nothing(error):
+            if self.begun or not _left_nothing(error):
                 raise
             raise _NoEffect(error) from error
-        if self.plan.kind == "EnsureIndices":
-            failpoints.reach(failpoints.ENSURE_INDICES_POST_EFFECTS_PRE_CONFIRM)
+        self._reach_the_confirmation()
         confirmed = self._confirm(self._achieved(record))
         self._reach_the_publish()
-        return self._publish(confirmed)
+        published = self._publish(confirmed)
+        if self.succession is not None:
+            failpoints.reach(failpoints.SCHEMA_APPLY_AFTER_MANIFEST_COMMIT)
+            promote_schema(self.root, self.held, self.succession)
+        return published
 
-    def _reach_the_publish(self) -> None:
-        match self.plan.kind:
-            case "EnsureIndices":
-                failpoints.reach(failpoints.ENSURE_INDICES_POST_PHASE_B_PRE_MANIFEST_COMMIT)
-            case "Optimize":
-                failpoints.reach(failpoints.OPTIMIZE_POST_PHASE_B_PRE_MANIFEST_COMMIT)
-            case _:
-                failpoints.reach(failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER)
+    def _make_tables(self) -> None:
+        for key, effect in self.plan.effects.items():
+            if isinstance(effect, Create):
+                self.begun = True
+                self.landed[key] = self._make_table(key, effect)
+                self.counts[key] = [Counts(inserted=self.landed[key].count())]
 
-    def _land(self, effect: Effect, staged: Staged | None) -> Table:
-        if isinstance(effect, Rearrange):
-            return rearrange(effect, self.held)
-        if isinstance(effect, BuildIndexes):
-            failpoints.reach(failpoints.ENSURE_INDICES_POST_STAGE_PRE_COMMIT_BTREE)
-        assert staged is not None
-        return commit_staged(staged)
+    def _make_table(self, key: str, effect: Create) -> Table:
+        made = create_table(self.root, self.held, key, effect, self.base.state)
+        if made is not None:
+            return made
+        coordinator = self.graph.coordinator(self.plan.branch)
+        return commit_staged(stage_over(self.root, self.held, key, effect, lambda: coordinator.load().state))
+
+    def _fork_tables(self, record: Sidecar) -> dict[str, Staged]:
+        """The first change of every table that the branch does not have of its own yet."""
+        found = {}
+        for pin in record.tables:
+            if pin.first_touch is not None:
+                found[pin.table_key] = self._fork_and_stage(pin)
+                self.begun = True
+        return found
 
     def _fork_and_stage(self, pin: Pin) -> Staged:
         entry = self.plan.base.entries[pin.table_key]
         failpoints.reach(failpoints.MUTATION_POST_SIDECAR_PRE_FORK)
         table = fork_table(self.root, self.held, entry, self.plan.branch, operation_id=self.plan.operation_id)
         failpoints.reach(failpoints.MUTATION_POST_FORK_PRE_COMMIT)
-        (uuid,) = pin.transaction_uuids
-        return stage(table, self.plan.effects[pin.table_key]).marked(uuid)
+        first, *_ = steps_of(self.plan.effects[pin.table_key])
+        return stage(self.root.objects, table, first).marked(pin.transaction_uuids[0])
+
+    def _land(self, pin: Pin, first: Staged | None) -> Table:
+        """Carry out the effect on one table, whose first change is staged."""
+        effect = self.plan.effects[pin.table_key]
+        self.held.require()
+        if isinstance(effect, Rearrange):
+            self.begun = True
+            return rearrange(effect, self.held)
+        if isinstance(effect, BuildIndexes):
+            failpoints.reach(failpoints.ENSURE_INDICES_POST_STAGE_PRE_COMMIT_BTREE)
+        assert first is not None
+        table = self._commit(pin.table_key, first)
+        for step, mark in zip(steps_of(effect)[1:], pin.transaction_uuids[1:], strict=True):
+            failpoints.reach(failpoints.BRANCH_MERGE_ADOPT_AFTER_UPSERT_PRE_DELETE)
+            self.held.require()
+            table = self._commit(pin.table_key, stage(self.root.objects, table, step).marked(mark))
+        return table
+
+    def _commit(self, key: str, staged: Staged) -> Table:
+        table = commit_staged(staged)
+        self.begun = True
+        self.counts.setdefault(key, []).append(staged.counts)
+        return table
+
+    def _stage_schema(self) -> None:
+        """The files of a new schema, and its text for whoever reads the past; nobody looks at them yet."""
+        schema = self.plan.schema
+        if schema is None:
+            return
+        failpoints.reach(failpoints.SCHEMA_APPLY_BEFORE_STAGING_WRITE)
+        self.begun = True
+        self.held.require()
+        self.succession = stage_schema(self.root, schema.files)
+        self.root.objects.write_text(self.root.layout.past_schema(self.plan.commit_id), schema.files.source)
+        failpoints.reach(failpoints.SCHEMA_APPLY_AFTER_STAGING_WRITE)
 
     def _achieved(self, record: Sidecar) -> Sidecar:
         """The record with the versions that the tables have reached."""
-        updates = tuple(
+        reached = [
             Update(
                 table_key=key, table_version=table.version, table_branch=table.branch, row_count=table.count()
             )
             for key, table in self.landed.items()
-        )
+        ]
+        adopted = [
+            Update(table_key=key, table_version=effect.version, row_count=effect.row_count)
+            for key, effect in self.plan.effects.items()
+            if isinstance(effect, Adopt)
+        ]
         pins = tuple(
             msgspec.structs.replace(pin, confirmed_version=self.landed[pin.table_key].version)
             for pin in record.tables
         )
-        return msgspec.structs.replace(record, tables=pins, updates=updates)
+        return msgspec.structs.replace(record, tables=pins, updates=(*reached, *adopted))
 
     def _confirm(self, achieved: Sidecar) -> Sidecar:
         """The commit point of the record: from here on the write is finished, before it is undone."""
@@ -313,16 +355,40 @@ class _Passage:
         sidecar.rewrite(self.root, confirmed)
         return confirmed
 
+    # --- points where tests step in --------------------------------------------------------------
+
+    def _reach_the_effects(self) -> None:
+        if self.plan.kind == "SchemaApply":
+            failpoints.reach(failpoints.SCHEMA_APPLY_POST_SIDECAR_PRE_EFFECT)
+
+    def _reach_the_confirmation(self) -> None:
+        match self.plan.kind:
+            case "EnsureIndices":
+                failpoints.reach(failpoints.ENSURE_INDICES_POST_EFFECTS_PRE_CONFIRM)
+            case "BranchMerge":
+                failpoints.reach(failpoints.BRANCH_MERGE_POST_EFFECTS_PRE_CONFIRM)
+
+    def _reach_the_publish(self) -> None:
+        match self.plan.kind:
+            case "EnsureIndices":
+                failpoints.reach(failpoints.ENSURE_INDICES_POST_PHASE_B_PRE_MANIFEST_COMMIT)
+            case "Optimize":
+                failpoints.reach(failpoints.OPTIMIZE_POST_PHASE_B_PRE_MANIFEST_COMMIT)
+            case "BranchMerge":
+                failpoints.reach(failpoints.BRANCH_MERGE_POST_PHASE_B_PRE_MANIFEST_COMMIT)
+            case _:
+                failpoints.reach(failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER)
+
     # --- phases C and D --------------------------------------------------------------------------
 
     def _publish(self, record: Sidecar) -> Publication:
-        plan = self.plan
+        plan, entries = self.plan, self.plan.base.entries
         self.held.require()
         return publish(
             self.graph.coordinator(plan.branch),
-            Changes(versions=tuple(update.published() for update in record.updates)),
+            record.published,
             Lineage(plan.commit_id, plan.actor, plan.merged_parent, rival=plan.rollback_id),
-            expected={key: plan.base.entries[key].version for key in plan.effects},
+            expected={key: entries[key].version if key in entries else 0 for key in plan.effects},
             precondition=ExactHead(plan.base.identity, plan.base.head),
             base=self.base,
         )

@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from omnigraph.engine.cleanup.collect import old_versions
+from omnigraph.engine.cleanup.needed import needed_versions
+from omnigraph.engine.cleanup.policy import Policy
+from omnigraph.engine.coordinator import Loaded
 from omnigraph.engine.manifest import MAIN, Entry, State
 from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.recovery.classify import is_restore_of
+from omnigraph.engine.recovery.drift import judge_drift
 from omnigraph.engine.recovery.sweep import Prospect, prospects
-from omnigraph.errors import BranchNotFound
+from omnigraph.errors import BranchNotFound, StorageFailure
 from omnigraph.storage.indexes import IndexCoverage, coverage
 from omnigraph.storage.tables import Table
-from omnigraph.storage.transactions import history
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,25 @@ class Indexed:
 
 
 @dataclass(frozen=True, slots=True)
+class Past:
+    """The versions of a table that are stored, and those that only the past needs."""
+
+    key: str
+    branch: str
+    versions: int
+    past: int
+    """What a cleanup could remove that keeps one commit of each branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """What reads keep to be fast; it may be deleted at any time."""
+
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Health:
     """Everything that was found."""
 
@@ -64,6 +86,8 @@ class Health:
     forks: tuple[StrayFork, ...]
     writers: tuple[LastWriter, ...]
     indexes: tuple[Indexed, ...]
+    history: tuple[Past, ...]
+    derived: Derived
 
     @property
     def ok(self) -> bool:
@@ -74,23 +98,41 @@ class Health:
 def examine(graph: OpenGraph) -> Health:
     """Look at every branch and table of a graph."""
     records = tuple(prospects(graph))
-    states = _states(graph)
+    branches = _branches(graph)
+    states = {branch: loaded.state for branch, loaded in branches.items()}
     return Health(
         records,
         tuple(found for branch, state in states.items() for found in _drift(graph, branch, state, records)),
         tuple(_stray_forks(graph, states)),
         tuple(_writers(graph, states)),
         tuple(_indexes(graph, states[MAIN])),
+        tuple(_history(graph, branches)),
+        _derived(graph),
     )
 
 
-def _states(graph: OpenGraph) -> dict[str, State]:
-    states = {}
+def _branches(graph: OpenGraph) -> dict[str, Loaded]:
+    branches = {}
     for branch in graph.branch_names():
         # It may be deleted while the others are looked at.
         with suppress(BranchNotFound):
-            states[branch] = graph.load(branch).state
-    return states
+            branches[branch] = graph.load(branch)
+    return branches
+
+
+def _history(graph: OpenGraph, branches: Mapping[str, Loaded]) -> list[Past]:
+    """Told by lists alone: how many bytes would go is only known to whoever reads every version."""
+    needed = needed_versions(branches, {}, Policy(1, None, 0.0), graph.root.clock())
+    try:
+        olds = old_versions(graph, branches, needed)
+    except StorageFailure:
+        return []  # a table that cannot be read is told of as drift
+    return [Past(old.key, old.place.branch, old.stored, len(old.versions)) for old in olds]
+
+
+def _derived(graph: OpenGraph) -> Derived:
+    sizes = graph.root.objects.list_sizes(graph.root.layout.derived)
+    return Derived(len(sizes), sum(sizes.values()))
 
 
 def _tip(graph: OpenGraph, entry: Entry) -> Table:
@@ -106,18 +148,9 @@ def _drift(graph: OpenGraph, branch: str, state: State, records: tuple[Prospect,
             continue
         tip = _tip(graph, entry)
         if tip.version != entry.version:
-            cause = "a write on record" if entry.key in recorded else _cause(tip, entry.version)
+            cause = "a write on record" if entry.key in recorded else judge_drift(tip, entry.version).cause
             found.append(Drift(entry.key, branch, entry.version, tip.version, cause))
     return found
-
-
-def _cause(tip: Table, pinned: int) -> str:
-    if tip.version < pinned:
-        return "versions are missing"
-    made = history(tip, pinned, tip.version)
-    if all(is_restore_of(one) for one in made):
-        return "a late recovery"
-    return "maintenance" if all(one.is_maintenance for one in made) else "a change outside of a commit"
 
 
 def _stray_forks(graph: OpenGraph, states: Mapping[str, State]) -> list[StrayFork]:

@@ -5,11 +5,18 @@ from __future__ import annotations
 from omnigraph.engine.coordinator import Loaded
 from omnigraph.engine.manifest import MAIN, Entry
 from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.plan import Base, CommitPlan
+from omnigraph.engine.plan import Adopt, Base, CommitPlan, Create
 from omnigraph.engine.recovery.drift import settle_drift
 from omnigraph.engine.recovery.sweep import recover_branch
 from omnigraph.engine.schema_files import schema_hash
-from omnigraph.errors import Conflict, OmnigraphError, ReadSetChanged, TableVersionConflict
+from omnigraph.errors import (
+    Conflict,
+    OmnigraphError,
+    ReadSetChanged,
+    StorageFailure,
+    TableVersionConflict,
+)
+from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.locks import Held
 from omnigraph.storage.transactions import authorship
 
@@ -97,14 +104,20 @@ def _is_tidied(graph: OpenGraph, before: Entry, after: Entry) -> bool:
         return False
     root = graph.root
     table = root.tables.open(root.layout.table(after.path), after.version, branch=after.owner)
-    return all(
-        authorship(table, version).is_maintenance for version in range(before.version + 1, after.version + 1)
-    )
+    between = range(before.version + 1, after.version + 1)
+    try:
+        return all(authorship(table, version).is_maintenance for version in between)
+    except StorageFailure as failure:
+        if failure.kind != Trouble.NOT_FOUND:
+            raise
+        return False  # cleaned up meanwhile: nobody can tell any more
 
 
 def _check_heads(graph: OpenGraph, plan: CommitPlan, held: Held) -> None:
     """A table must stand where the manifest says; what recovery left above that is settled first."""
-    owned = [entry for key in plan.effects if not is_first_touch(plan, entry := plan.base.entries[key])]
+    moved_or_dropped = [key for key, effect in plan.effects.items() if not isinstance(effect, Adopt | Create)]
+    entries = [plan.base.entries[key] for key in moved_or_dropped]
+    owned = [entry for entry in entries if not is_first_touch(plan, entry)]
     try:
         settled = settle_drift(graph, plan.branch, held, owned)
     except Conflict:

@@ -8,9 +8,12 @@ from typing import Literal
 
 from omnigraph.errors import InvalidName
 from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.storage import version_files
 from omnigraph.storage.location import Location
 
 EntityKind = Literal["node", "edge"]
+
+STAGING = "__staging"
 
 _FOLDERS: dict[EntityKind, str] = {"node": "nodes", "edge": "edges"}
 _FNV_OFFSET = 0xCBF29CE484222325
@@ -49,7 +52,7 @@ def table_path(kind: EntityKind, type_name: str) -> str:
 def version_file(path: str, branch: str | None, version: int) -> str:
     """The file in which Lance describes a version of a table, relative to the root."""
     fork = f"/tree/{branch}" if branch is not None else ""
-    return f"{path}{fork}/_versions/{_U64 - version:020d}.manifest"
+    return f"{path}{fork}/{version_files.version_file(version)}"
 
 
 def table_keys(catalog: Catalog) -> list[str]:
@@ -105,6 +108,10 @@ class Layout:
         """The hash that binds source and compiled schema."""
         return self.root / "__schema_state.json"
 
+    def staged(self, live: Location) -> Location:
+        """The successor of a schema file, until the write that accepts it is published."""
+        return self.root / f"{live.name}.staging"
+
     @property
     def init_claim(self) -> Location:
         """Present while an initialisation runs, or when nobody knows how it ended."""
@@ -128,6 +135,11 @@ class Layout:
     def past_schema(self, commit_id: str) -> Location:
         """The schema that a commit accepted."""
         return self.past_schemas / f"{commit_id}.pg"
+
+    @property
+    def staging(self) -> Location:
+        """Where the files of large loads wait, a folder for each load, named by when it began."""
+        return self.root / STAGING
 
     @property
     def derived(self) -> Location:

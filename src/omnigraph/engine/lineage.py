@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 RECOVERY_ACTOR = "omnigraph:recovery"
+REPAIR_ACTOR = "omnigraph:repair"
+FORCED_REPAIR_ACTOR = "omnigraph:repair:force"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -6,13 +6,16 @@ from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.recovery import sidecar
 from omnigraph.engine.recovery.sweep import heal, sweep
 from omnigraph.engine.root import Root
+from omnigraph.engine.schema_apply.lock import clear_if_free
 
 
 def open_graph(root: Root, *, read_only: bool = False) -> OpenGraph:
     """Open a graph; read-write finishes or undoes every interrupted write whose branch is free."""
     opened = OpenGraph.open(root, read_only=read_only)
-    if not read_only and sidecar.operations(root):
-        sweep(opened, only_forward=False)
+    if not read_only:
+        if sidecar.operations(root):
+            sweep(opened, only_forward=False)
+        clear_if_free(opened)
     return opened
 
 

@@ -21,6 +21,7 @@ from omnigraph.engine.plan import Effect, Rearrange
 from omnigraph.engine.upkeep import compact_manifest
 from omnigraph.engine.write.transaction import Author, Prepared, Transaction, write
 from omnigraph.errors import BadRequest, OmnigraphError
+from omnigraph.storage.index_files import find_astray
 from omnigraph.storage.indexes import IndexCoverage, IndexSpec, coverage
 from omnigraph.storage.tables import Table
 from omnigraph.storage.upkeep import fragments, plan_compaction, rewrite
@@ -125,9 +126,14 @@ def _look(transaction: Transaction, keys: list[str], workers: int) -> dict[str, 
 def _work(transaction: Transaction, key: str) -> _Work:
     table = transaction.table(key)
     size = _size(table)
-    stored = coverage(table)
+    astray = find_astray(table)
+    lost = astray.lost if astray else frozenset()
+    stored = {name: index for name, index in coverage(table).items() if name not in lost}
     lacks = lacking(transaction, key, table, stored)
     specs = (*_stale(wishes(transaction.schema.catalog, key), table, stored), *lacks.build)
+    if astray:
+        # Mending them comes first, and moves the table: what is rewritten before would not fit any more.
+        return _Work(size, Rearrange(table, None, specs), lacks.pending)
     plan = plan_compaction(table)
     if plan.is_empty and not specs:
         return _Work(size, None, lacks.pending)

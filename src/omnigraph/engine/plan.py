@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -11,23 +12,28 @@ from omnigraph.engine.coordinator import Loaded
 from omnigraph.engine.manifest import Entry
 from omnigraph.engine.recovery.sidecar import WriterKind
 from omnigraph.engine.root import Root
+from omnigraph.engine.schema_files import SchemaFiles
 from omnigraph.storage.indexes import IndexSpec
+from omnigraph.storage.pieces import Pieces
 from omnigraph.storage.tables import Identity, Table
 from omnigraph.storage.upkeep import Rewritten
+
+Rows: TypeAlias = pa.Table | Callable[[], pa.RecordBatchReader]
+"""Rows at hand, or made on the way when there may be too many of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
     """Rows whose ids are known to be new."""
 
-    rows: pa.Table = field(repr=False)
+    rows: pa.Table | Pieces = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Upsert:
-    """Rows that are added, or replace the stored row with their id."""
+    """Rows that are added, or replace the stored row with their id; no id is in them twice."""
 
-    rows: pa.Table = field(repr=False)
+    rows: pa.Table | Pieces = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +45,9 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Rows that are all the table is to hold."""
+    """Rows, and columns, that are all the table is to hold."""
 
-    rows: pa.Table = field(repr=False)
+    rows: Rows | Pieces = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,42 @@ class Rearrange:
     indexes: tuple[IndexSpec, ...] = ()
 
 
-Effect = Append | Upsert | Remove | Replace | BuildIndexes | Rearrange
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Changes of rows that one table goes through one after another, a version each."""
+
+    steps: tuple[Append | Upsert | Remove, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """A version that main's table has already: the branch points at it, and no table moves."""
+
+    version: int
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """A new table with these rows, mostly none."""
+
+    rows: Rows = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A table that the graph has no longer; its past stays readable."""
+
+
+Effect = Append | Upsert | Remove | Replace | BuildIndexes | Rearrange | Steps | Adopt | Create | Drop
+
+
+@dataclass(frozen=True, slots=True)
+class NewSchema:
+    """The schema that a write makes the accepted one."""
+
+    hash: str
+    files: SchemaFiles = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +132,8 @@ class CommitPlan:
     rollback_id: str
     restore_id: str
     merged_parent: str | None = None
+    """The other branch's commit that a merge takes in."""
+    schema: NewSchema | None = None
 
     @property
     def is_confirmed(self) -> bool:
@@ -117,6 +160,8 @@ def new_plan(
     effects: Mapping[str, Effect],
     strict: bool,
     operation_id: str | None = None,
+    merged_parent: str | None = None,
+    schema: NewSchema | None = None,
 ) -> CommitPlan:
     """A plan with the ids of everything it can end in fixed from the start."""
     return CommitPlan(
@@ -130,4 +175,6 @@ def new_plan(
         commit_id=root.new_id(),
         rollback_id=root.new_id(),
         restore_id=root.new_id(),
+        merged_parent=merged_parent,
+        schema=schema,
     )

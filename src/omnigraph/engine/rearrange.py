@@ -5,6 +5,7 @@ from __future__ import annotations
 from omnigraph import failpoints
 from omnigraph.engine.plan import Rearrange
 from omnigraph.errors import StorageFailure
+from omnigraph.storage.index_files import find_astray
 from omnigraph.storage.indexes import stage_indexes
 from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.locks import Held
@@ -25,16 +26,34 @@ def put_in_place(rewritten: Rewritten, held: Held) -> Table:
         return rewritten.table.latest()
 
 
+def mend(table: Table, held: Held) -> Table:
+    """The table without indexes whose files are missing; callers hold the branch's lock."""
+    astray = find_astray(table)
+    if astray is None:
+        return table
+    staged = astray.stage_mended()
+    held.require()
+    return commit_staged(staged)
+
+
 def rearrange(effect: Rearrange, held: Held) -> Table:
     """Carry out all steps on one table; each leaves the rows as they are, so it may end after any of them."""
     failpoints.reach(failpoints.OPTIMIZE_BEFORE_COMPACT)
-    table = effect.table if effect.rewritten is None else put_in_place(effect.rewritten, held)
-    if not effect.indexes:
+    table = mend(effect.table, held)
+    mended = table is not effect.table
+    if effect.rewritten is not None and not mended:
+        table = put_in_place(effect.rewritten, held)
+    if effect.indexes:
+        table = _indexed(table, effect, held)
+    elif not mended:
         return table
-    staged = stage_indexes(table, effect.indexes)
-    failpoints.reach(failpoints.OPTIMIZE_INJECT_REINDEX_CONFLICT)
-    held.require()
-    table = commit_staged(staged)
     # Only fragments that the same indexes cover go together: now more of them do.
     again = plan_compaction(table)
     return table if again.is_empty else put_in_place(rewrite(again), held)
+
+
+def _indexed(table: Table, effect: Rearrange, held: Held) -> Table:
+    staged = stage_indexes(table, effect.indexes)
+    failpoints.reach(failpoints.OPTIMIZE_INJECT_REINDEX_CONFLICT)
+    held.require()
+    return commit_staged(staged)

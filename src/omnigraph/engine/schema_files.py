@@ -18,6 +18,7 @@ from omnigraph.storage.location import Location
 
 _STATE_FORMAT = 1
 _IDENTITY_VERSION = 1
+_READS = 4
 _REMEDY = "restore the schema files from a backup; the data is not affected"
 
 
@@ -65,10 +66,32 @@ def files_of(schema: LiveSchema) -> SchemaFiles:
 
 def read_schema(root: Root) -> LiveSchema:
     """The accepted schema; its three files must agree."""
+    files = SchemaFiles(*(_present(root, at) for at in live_places(root)))
+    for _ in range(_READS):
+        try:
+            return bound(files)
+        except SchemaContractBroken:
+            # Its successor may be taking its place at this moment, file by file, the source first.
+            newest = newest_files(root)
+            if newest == files or newest.source != _present(root, root.layout.schema_source):
+                raise
+            files = newest
+    return bound(files)
+
+
+def live_places(root: Root) -> tuple[Location, Location, Location]:
+    """Where the files of the accepted schema are, in the order in which they are replaced."""
     layout = root.layout
-    places = (layout.schema_source, layout.schema_ir, layout.schema_state)
-    source, ir, state = (_present(root, at) for at in places)
-    return _bound(SchemaFiles(source, ir, state))
+    return layout.schema_source, layout.schema_ir, layout.schema_state
+
+
+def newest_files(root: Root) -> SchemaFiles:
+    """The schema files, each in the form of a schema on its way where there is one."""
+    texts = []
+    for at in live_places(root):
+        staged = root.objects.read_text_if_exists(root.layout.staged(at))
+        texts.append(_present(root, at) if staged is None else staged)
+    return SchemaFiles(*texts)
 
 
 def schema_hash(root: Root) -> str:
@@ -86,7 +109,8 @@ def _present(root: Root, at: Location) -> str:
 
 # A schema is read once for every operation and changes almost never.
 @lru_cache(maxsize=64)
-def _bound(files: SchemaFiles) -> LiveSchema:
+def bound(files: SchemaFiles) -> LiveSchema:
+    """The schema that three files describe, if they agree."""
     value = _json(files.ir, "_schema.ir.json")
     state = _json(files.state, "__schema_state.json")
     if state.get("format_version") != _STATE_FORMAT:

@@ -15,7 +15,7 @@ from omnigraph.engine.coordinator import Coordinator
 from omnigraph.engine.manifest import TableVersion
 from omnigraph.engine.publish import repin
 from omnigraph.engine.reach import EXTEND_ROWS, extensions
-from omnigraph.engine.rearrange import put_in_place
+from omnigraph.engine.rearrange import mend, put_in_place
 from omnigraph.engine.tiers import FEWEST, crowded
 from omnigraph.errors import BadRequest, OmnigraphError
 from omnigraph.storage.indexes import coverage, stage_extensions
@@ -68,7 +68,7 @@ def _tidy(coordinator: Coordinator, held: Held, due: Mapping[str, Table]) -> Non
     expected = {key: table.version for key, table in due.items()}
     moved = []
     for key, table in due.items():
-        after = _extended(_compacted(table, held), held)
+        after = _extended(_compacted(mend(table, held), held), held)
         if after.version != table.version:
             moved.append(TableVersion(key, after.version, table.branch, table.count()))
     if moved:

@@ -18,7 +18,14 @@ from omnigraph.errors import BadRequest, OmnigraphError
 from omnigraph.storage.locks import Held
 from omnigraph.storage.staging import commit_staged
 from omnigraph.storage.tables import Table
-from omnigraph.storage.upkeep import collect_versions, compact, stage_barrier
+from omnigraph.storage.upkeep import (
+    NOTHING,
+    Collected,
+    collect_versions,
+    compact,
+    preview_collection,
+    stage_barrier,
+)
 
 FRAGMENT_LIMIT = 30
 """Every publish adds a fragment, and a write costs as much as there are fragments."""
@@ -68,7 +75,23 @@ def compact_manifest(coordinator: Coordinator, *, thorough: bool = False) -> boo
     return True
 
 
-def _collect(coordinator: Coordinator, loaded: Loaded, table: Table, *, thorough: bool) -> None:
+def collect_manifest(coordinator: Coordinator, *, dry_run: bool = False) -> Collected:
+    """Collect the old versions of a branch's manifest however few they are; callers hold the branch lock.
+
+    A dry run tells what that would remove, and needs no lock.
+    """
+    loaded = coordinator.load()
+    table = loaded.table
+    old = _outdated(coordinator, loaded, table.versions()) if table.has_stable_row_ids else []
+    old = _free(coordinator, loaded, old) if old else []
+    if dry_run or not old:
+        return preview_collection(table, old)
+    if table.fragment_count > 1:
+        table = compact(table).table
+    return _collect(coordinator, loaded, table, thorough=True)
+
+
+def _collect(coordinator: Coordinator, loaded: Loaded, table: Table, *, thorough: bool) -> Collected:
     """Collect the versions before a compaction that have been out of date for long enough.
 
     A publisher may have been asleep since before that, its lease lost. What it still writes must run into
@@ -76,14 +99,15 @@ def _collect(coordinator: Coordinator, loaded: Loaded, table: Table, *, thorough
     which left none of them, took away.
     """
     if not table.has_stable_row_ids or table.fragment_count != 1:
-        return
+        return NOTHING
     stored = table.versions()
     enough = 1 if thorough else _enough(len(stored))
     old = _outdated(coordinator, loaded, stored) if len(stored) > enough else []
     if len(old) >= enough:
         old = _free(coordinator, loaded, old)
-    if len(old) >= enough:
-        collect_versions(commit_staged(stage_barrier(table)), old)
+    if len(old) < enough:
+        return NOTHING
+    return collect_versions(commit_staged(stage_barrier(table)), old)
 
 
 def _enough(stored: int) -> int:

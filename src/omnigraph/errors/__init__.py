@@ -8,10 +8,11 @@
     ├── SchemaIdentityError           a migration hint names something that is not there
     ├── BadRequest                    the request cannot be carried out as asked
     │   ├── ParameterError, InvalidValue, InvalidName, ConstraintViolation, LoadRejected
-    │   ├── UnsupportedSchemaChange, WrongQueryKind, QueryError, MissingExtra
+    │   ├── UnsupportedSchemaChange, SchemaDataViolation, WrongQueryKind, QueryError, MissingExtra
     │   ├── GraphClosed, ReadOnlyGraph, ChangeCursorRejected
-    │   └── EmbeddingNotConfigured, EmbeddingModelMismatch, EmbeddingTextRejected
-    ├── Unauthorized, PolicyDenied, TooManyRequests, QueryCancelled
+    │   ├── EmbeddingNotConfigured, EmbeddingModelMismatch, EmbeddingTextRejected
+    │   └── JavaNotFound, SparkSessionActive
+    ├── Unauthorized, PolicyDenied, TooManyRequests, QueryCancelled, PipelineCancelled
     ├── NotFound
     │   ├── GraphNotFound, BranchNotFound, CommitNotFound, VersionNotFound
     │   └── QueryNotFound, EntityNotFound
@@ -19,19 +20,22 @@
     │   ├── AlreadyInitialized, InitializationClaimed
     │   ├── BranchExists, BranchInUse, SchemaApplyBlocked, SchemaContractBroken
     │   ├── TableVersionConflict, ReadSetChanged, PublishContention, Decided
-    │   └── KeyConflict, MergeConflicts, ChangeDiffRefused
+    │   ├── MergeConflicts, NoCommonCommit, StaleResolutions
+    │   └── KeyConflict, ChangeDiffRefused
     ├── ChangeFeedGap
     ├── HistoricalVersionReclaimed    the snapshot is known, its data was cleaned up
     ├── PreconditionFailed, ResourceLimitExceeded, UnsatisfiableRange, ExternalBlobUnavailable
     ├── Unavailable                   try again, or heal first
     │   ├── RecoveryRequired
     │   ├── WriterBusy, LockLost
-    │   └── EmbeddingUnavailable
+    │   └── EmbeddingUnavailable, SparkUnavailable
     ├── EmbeddingFailed               an embedding provider refused or answered nonsense
     │   └── EmbeddingKeyRejected, EmbeddingAnswerRejected, EmbeddingDimensionMismatch
     └── InternalError                 the store or an invariant failed
         ├── StorageFailure
         ├── UnsupportedFormat, CorruptGraph
+        ├── PipelineFailed            a task of the data pipeline failed
+        │   └── PipelineWorkerLost
         └── InitializationCommitted, InitializationIndeterminate
 
 Each class has a stable `code`, the HTTP `status` a server answers with and whether a plain retry
@@ -58,6 +62,7 @@ from omnigraph.errors.conflict import (
     KeyConflict,
     LockLost,
     MergeConflicts,
+    NoCommonCommit,
     PreconditionFailed,
     PublishContention,
     ReadSetChanged,
@@ -65,6 +70,7 @@ from omnigraph.errors.conflict import (
     ResourceLimitExceeded,
     SchemaApplyBlocked,
     SchemaContractBroken,
+    StaleResolutions,
     TableVersionConflict,
     Unavailable,
     UnsatisfiableRange,
@@ -115,11 +121,20 @@ from omnigraph.errors.request import (
     QueryError,
     QueryNotFound,
     ReadOnlyGraph,
+    SchemaDataViolation,
     TooManyRequests,
     Unauthorized,
     UnsupportedSchemaChange,
     VersionNotFound,
     WrongQueryKind,
+)
+from omnigraph.errors.spark import (
+    JavaNotFound,
+    PipelineCancelled,
+    PipelineFailed,
+    PipelineWorkerLost,
+    SparkSessionActive,
+    SparkUnavailable,
 )
 
 __all__ = [
@@ -157,15 +172,20 @@ __all__ = [
     "InternalError",
     "InvalidName",
     "InvalidValue",
+    "JavaNotFound",
     "KeyConflict",
     "LoadRejected",
     "LockLost",
     "MergeConflicts",
     "MissingExtra",
+    "NoCommonCommit",
     "NotFound",
     "OmnigraphError",
     "ParameterError",
     "ParseError",
+    "PipelineCancelled",
+    "PipelineFailed",
+    "PipelineWorkerLost",
     "PolicyDenied",
     "PreconditionFailed",
     "PublishContention",
@@ -178,7 +198,11 @@ __all__ = [
     "ResourceLimitExceeded",
     "SchemaApplyBlocked",
     "SchemaContractBroken",
+    "SchemaDataViolation",
     "SchemaIdentityError",
+    "SparkSessionActive",
+    "SparkUnavailable",
+    "StaleResolutions",
     "StorageFailure",
     "TableVersionConflict",
     "TooManyRequests",

@@ -178,13 +178,41 @@ class MergeConflicts(Conflict):
     def __init__(self, source: str, target: str, conflicts: Sequence[Any]) -> None:
         preview = "; ".join(str(conflict) for conflict in conflicts[:3])
         rest = f"; and {len(conflicts) - 3} more" if len(conflicts) > 3 else ""
+        counted = "1 conflict" if len(conflicts) == 1 else f"{len(conflicts)} conflicts"
         super().__init__(
-            f"merging '{source}' into '{target}' has {len(conflicts)} conflicts: {preview}{rest}",
-            remedy="change one of the branches so that they agree, then merge again",
+            f"merging '{source}' into '{target}' has {counted}: {preview}{rest}",
+            remedy="preview the merge with --dry-run, then decide with --strategy or --resolutions, "
+            "or change one of the branches",
         )
         self.source = source
         self.target = target
         self.conflicts = tuple(conflicts)
+
+
+class NoCommonCommit(Conflict):
+    """Two branches share no history, so nobody can tell what either of them changed."""
+
+    code = "no_common_commit"
+
+    def __init__(self, source: str, target: str) -> None:
+        super().__init__(f"branches '{source}' and '{target}' have no commit in common")
+        self.source = source
+        self.target = target
+
+
+class StaleResolutions(Conflict):
+    """Decisions about conflicts of a merge are about a state that is no more."""
+
+    code = "stale_resolutions"
+
+    def __init__(self, entities: Sequence[str], *, changed: bool) -> None:
+        names = ", ".join(entities[:3]) + (f" and {len(entities) - 3} more" if len(entities) > 3 else "")
+        why = "what is in conflict has changed since" if changed else "there is no such conflict"
+        super().__init__(
+            f"the resolutions decide on {names}, but {why}",
+            remedy="preview the merge again with --write-resolutions and decide anew",
+        )
+        self.entities = tuple(entities)
 
 
 class ChangeDiffRefused(Conflict):

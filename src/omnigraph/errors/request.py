@@ -83,6 +83,26 @@ class UnsupportedSchemaChange(BadRequest):
         self.change_code = change_code
 
 
+class SchemaDataViolation(BadRequest):
+    """Stored rows break what a schema change adds; `breaches` has each constraint, counted, with examples."""
+
+    code = "schema_data_violation"
+
+    def __init__(self, breaches: Sequence[Any]) -> None:
+        first = breaches[0]
+        what = "source" if first.constraint.startswith("@card") else "row"
+        many = f"{first.count} {what}{'' if first.count == 1 else 's'} of {first.type_kind} {first.type_name}"
+        others = len(breaches) - 1
+        are = "constraint is" if others == 1 else "constraints are"
+        more = f"; and {others} more {are} broken" if others else ""
+        super().__init__(
+            f"the stored data does not fit the schema: {many} "
+            f"break{'s' if first.count == 1 else ''} {first.constraint}, {first.examples[0].reason}{more}",
+            remedy="change or delete the rows that are told, or ask for less, then apply the schema again",
+        )
+        self.breaches = tuple(breaches)
+
+
 class WrongQueryKind(BadRequest):
     """A mutation was sent to a read entry point, or a read to a mutation one."""
 

@@ -94,6 +94,11 @@ class _Answering(ObjectStore):
         self._answered("get", at)
         return found
 
+    def _body(self, at: Location) -> bytes | None:
+        found = super()._body(at)
+        self._answered("get", at)
+        return found
+
     def _exists(self, at: Location) -> bool:
         found = super()._exists(at)
         self._answered("exists", at)
@@ -102,6 +107,26 @@ class _Answering(ObjectStore):
     def _names(self, at: Location) -> list[str]:
         found = super()._names(at)
         self._answered("list", at)
+        return found
+
+    def _sizes(self, at: Location) -> dict[str, int]:
+        found = super()._sizes(at)
+        self._answered("list", at)
+        return found
+
+    def _folders(self, at: Location) -> list[str]:
+        found = super()._folders(at)
+        self._answered("list", at)
+        return found
+
+    def _discard_partial(self, at: Location, seconds: float) -> int:
+        removed = super()._discard_partial(at, seconds)
+        self._answered("discard_partial", at)
+        return removed
+
+    def _rename(self, source: Location, target: Location) -> bool:
+        found = super()._rename(source, target)
+        self._answered("rename", source)
         return found
 
     def _put(self, at: Location, body: bytes) -> None:

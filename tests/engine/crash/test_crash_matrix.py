@@ -1,7 +1,8 @@
 """Every kind of write, disturbed at every storage call it makes: the graph is as before it or as after it.
 
 The cells are the calls that a recorder hears in a run that is left alone. `make test` takes some of them,
-others each day, and in a bucket only of some kinds; `make torture` takes all.
+others each day, of kinds that resemble each other one, and in a bucket only some kinds; `make torture` takes
+all.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tests.engine.crash.matrix import (
 )
 from tests.engine.crash.places import ENDLESS, copied, dropped, root_at
 from tests.engine.crash.world import make_graph
-from tests.engine.crash.writes import WRITES
+from tests.engine.crash.writes import IN_TURN, WRITES
 from tests.storage.conftest import s3_server, use_s3
 
 pytestmark = pytest.mark.crash
@@ -43,18 +44,27 @@ pytestmark = pytest.mark.crash
 PROJECT = Path(__file__).parents[3]
 ALL = bool(os.environ.get("OMNIGRAPH_TORTURE"))
 SEED = int(os.environ.get("OMNIGRAPH_SEED") or datetime.now(UTC).toordinal())
-SHARE = {"killed": 20, "failed": 40, "unanswered": 40, "held": 40}
+SHARE = {"killed": 40, "failed": 80, "unanswered": 80, "held": 80}
 """In the short form one of so many cells is tried, and in a bucket one of three times as many."""
 
-IN_BUCKET = ("insert-two-tables", "first-touch-two-tables", "load-overwrite", "branch-delete", "recover-back")
+IN_BUCKET = (
+    "insert-two-tables",
+    "first-touch-two-tables",
+    "load-overwrite",
+    "branch-delete",
+    "recover-back",
+    "schema-apply",
+)
 """The kinds that the short form tries in a bucket, where everything takes longer."""
 
 Property = Callable[[str, object], None]
 
 
 def kinds() -> list[ParameterSet]:
+    alike = {name for group in IN_TURN.values() for name in group}
+    short = [*(name for name in WRITES if name not in alike), *IN_TURN]
     return [
-        *(pytest.param("folder", name, id=name) for name in WRITES),
+        *(pytest.param("folder", name, id=name) for name in (WRITES if ALL else short)),
         *(
             pytest.param("s3", name, id=f"{name}-s3", marks=pytest.mark.s3)
             for name in (WRITES if ALL else IN_BUCKET)
@@ -100,12 +110,14 @@ Scenes = Callable[[str], Scene]
 
 @pytest.fixture(scope="module")
 def scenes(place: Callable[[], Location]) -> Scenes:
-    """Scenes by name, each made once."""
+    """Scenes by name, each made once; of a group, the one whose turn it is."""
     made: dict[str, Scene] = {}
     base = place() / "base"
     make_graph(base)
 
     def scene(name: str) -> Scene:
+        if name in IN_TURN:
+            name = IN_TURN[name][SEED % len(IN_TURN[name])]
         if name not in made:
             made[name] = make_scene(name, base, place())
         return made[name]
@@ -142,7 +154,7 @@ def test_a_write_killed_at_any_call_happened_or_did_not(
     scene = scenes(name)
     for number in cells(scene, "killed", record_property):
         at = copy_of(scene)
-        assert disturb(killer, f"{name} {number} {at.uri}") == "killed"
+        assert disturb(killer, f"{scene.name} {number} {at.uri}") == "killed"
         with explained(scene.cell(number)):
             # Half of the newcomers deal with it as they open the graph, the others as they write.
             require_whole(scene, at, open_graph if number % 2 else OpenGraph.open)
@@ -198,7 +210,7 @@ def test_a_write_held_at_any_call_and_one_that_acts_meanwhile_are_both_told_the_
     for number in cells(scene, "held", record_property):
         at = copy_of(scene)
         with explained(scene.cell(number)):
-            assert disturb(killer, f"{name} ={number} {at.uri}") == "held"
+            assert disturb(killer, f"{scene.name} ={number} {at.uri}") == "held"
             with monkeypatch.context() as patch:
                 if at.is_local:
                     patch.setenv("OMNIGRAPH_LOCK_WAIT", "0")

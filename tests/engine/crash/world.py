@@ -9,17 +9,25 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
+from omnigraph.engine.branches import list_branches
 from omnigraph.engine.initialise import initialise
+from omnigraph.engine.layout import table_keys
 from omnigraph.engine.lineage import Commit, first_parents
+from omnigraph.engine.load.request import LoadRequest, LoadResult
+from omnigraph.engine.load.run import ChooseEngine, load
 from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.opened import AtBranch, OpenGraph
+from omnigraph.engine.pinned import open_table
 from omnigraph.engine.recovery import sidecar
 from omnigraph.engine.root import Root
+from omnigraph.engine.schema_apply.lock import find_lock
 from omnigraph.engine.write.duplicates import Mode
-from omnigraph.engine.write.load import LoadRequest, LoadResult, load
-from omnigraph.engine.write.mutate import MutationResult, mutate
+from omnigraph.engine.write.mutate import MutationResult, mutate_by
+from omnigraph.engine.write.target import targets_of
 from omnigraph.engine.write.transaction import Author
 from omnigraph.lang.query.compile import CompiledMutation, compile_query
+from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.values import Stored
 from omnigraph.storage.location import Location
 from tests.engine.crash.places import root_at
 
@@ -42,6 +50,8 @@ FIRST = (
     {"edge": "MemberOf", "from": "bo", "to": "core", "data": {"id": "m2"}},
 )
 ACTOR = "act-ivy"
+SCHEMA_ROW = "schema"
+"""Where a look tells which schema holds, beside the rows of every table."""
 
 _GENERATED = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 
@@ -63,20 +73,28 @@ def reached(at: Path | Location) -> OpenGraph:
 
 
 def load_rows(
-    graph: OpenGraph, rows: tuple[dict[str, Any], ...], mode: Mode, branch: str = MAIN
+    graph: OpenGraph,
+    rows: tuple[dict[str, Any], ...],
+    mode: Mode,
+    branch: str = MAIN,
+    engine: ChooseEngine | None = None,
 ) -> LoadResult:
     """Load rows through a file."""
     with NamedTemporaryFile("w", suffix=".jsonl") as file:
         file.write("\n".join(json.dumps(row) for row in rows))
         file.flush()
-        return load(graph, LoadRequest((Path(file.name),), mode), Author(branch, ACTOR))
+        return load(graph, LoadRequest((Path(file.name),), mode), Author(branch, ACTOR), engine=engine)
 
 
 def change(graph: OpenGraph, text: str, branch: str = MAIN, if_commit: str | None = None) -> MutationResult:
     """Carry out the statements of a mutation."""
-    compiled = compile_query(f"query change() {{ {text} }}", graph.schema().catalog)
-    assert isinstance(compiled, CompiledMutation)
-    return mutate(graph, compiled, {}, Author(branch, ACTOR, if_commit))
+
+    def compiled(catalog: Catalog) -> tuple[CompiledMutation, dict[str, Stored]]:
+        found = compile_query(f"query change() {{ {text} }}", catalog)
+        assert isinstance(found, CompiledMutation)
+        return found, {}
+
+    return mutate_by(graph, compiled, Author(branch, ACTOR, if_commit))
 
 
 # --- looking -------------------------------------------------------------------------------------
@@ -95,9 +113,14 @@ class BranchView:
 View = dict[str, BranchView]
 
 
+def branches(graph: OpenGraph) -> list[str]:
+    """The branches that people have."""
+    return [one.name for one in list_branches(graph)]
+
+
 def look(graph: OpenGraph) -> View:
     """Everything that is visible, by branch; fails where what is visible does not add up."""
-    return {branch: _branch_view(graph, branch) for branch in graph.branch_names()}
+    return {branch: _branch_view(graph, branch) for branch in branches(graph)}
 
 
 def _branch_view(graph: OpenGraph, branch: str) -> BranchView:
@@ -110,6 +133,9 @@ def _branch_view(graph: OpenGraph, branch: str) -> BranchView:
         assert len(found) == entry.row_count, f"{key} has {len(found)} rows, not {entry.row_count}"
         assert len({row["id"] for row in found}) == len(found), f"{key} has an id twice"
         rows[key] = sorted((_comparable(row) for row in found), key=repr)
+    known = graph.catalog_at(graph.snapshot(AtBranch(branch)))
+    assert table_keys(known) == sorted(rows), "the tables are not those of the schema"
+    rows[SCHEMA_ROW] = [{"schema": known.fingerprint}]
     assert state.head is not None
     chain = tuple(first_parents(state.commits, state.head.id))
     assert {commit.id for commit in chain} == set(state.commits), "the commits are not one chain"
@@ -132,9 +158,12 @@ def pending(graph: OpenGraph) -> list[str]:
 
 
 def require_settled(graph: OpenGraph) -> None:
-    """No operation is on record, and every table stands where its branch's manifest says."""
+    """No operation is on record, no schema is on its way, and tables stand where their branch says."""
     assert graph.root.objects.list_dir(graph.root.layout.recovery) == []
-    for branch in graph.branch_names():
+    assert find_lock(graph.root) is None
+    assert [at for at in graph.root.objects.list_dir(graph.root.layout.root) if "staging" in at.name] == []
+    _require_schema(graph)
+    for branch in branches(graph):
         own = None if branch == MAIN else branch
         for key, entry in graph.load(branch).state.entries().items():
             if entry.owner == own:
@@ -142,11 +171,20 @@ def require_settled(graph: OpenGraph) -> None:
                 assert tip.version == entry.version, f"{key} of {branch} is at {tip.version}, pin {entry}"
 
 
+def _require_schema(graph: OpenGraph) -> None:
+    """The schema files, the newest commit and the columns of the tables are of one schema."""
+    live = graph.schema()
+    newest = graph.snapshot(AtBranch())
+    assert live.catalog.fingerprint == graph.catalog_at(newest).fingerprint
+    for key, target in targets_of(live.accepted).items():
+        assert open_table(graph, newest, key).schema.names == target.schema.names
+
+
 def stray_forks(graph: OpenGraph) -> list[str]:
     """Forks of tables that no branch shows."""
     shown = {
         (entry.path, entry.owner)
-        for branch in graph.branch_names()
+        for branch in branches(graph)
         for entry in graph.load(branch).state.entries().values()
     }
     paths = {entry.path for entry in graph.load(MAIN).state.entries().values()}

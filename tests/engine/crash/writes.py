@@ -5,68 +5,41 @@ A new kind of write joins the matrix by a line in `WRITES`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from unittest.mock import patch
 
 from omnigraph import failpoints
 from omnigraph.engine import upkeep
 from omnigraph.engine.branches import create_branch, delete_branch
+from omnigraph.engine.cleanup.policy import Policy
+from omnigraph.engine.cleanup.run import cleanup
 from omnigraph.engine.indexing import ensure_indices
-from omnigraph.engine.open import open_graph
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.optimize import optimize
 from omnigraph.engine.publish import Changes, Lineage, publish
+from omnigraph.engine.repair import repair
 from omnigraph.engine.tiers import FEWEST
 from omnigraph.engine.upkeep import FRAGMENT_LIMIT
 from omnigraph.engine.write.duplicates import Mode
 from omnigraph.engine.write.transaction import Author
-from omnigraph.errors import OmnigraphError, RecoveryRequired
-from tests.engine.crash.world import change, load_rows
-
-BRANCH = "draft"
-
-Step = Callable[[OpenGraph], object]
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """A write, the graph it starts from, and where it is."""
-
-    run: Step
-    prepare: Step = lambda graph: None
-    branch: str = "main"
-    recovers: bool = False
-    """It is a recovery: `prepare` leaves an interrupted write, and `run` deals with it."""
-
-
-def _branched(graph: OpenGraph) -> None:
-    create_branch(graph, BRANCH)
-
-
-def _touched(graph: OpenGraph) -> None:
-    create_branch(graph, BRANCH)
-    change(graph, 'insert Person { name: "fay" }  insert Knows { from: "fay", to: "ada" }', BRANCH)
-
-
-def _interrupted(point: str, text: str, branch: str = "main", before: Step = lambda graph: None) -> Step:
-    """A step that leaves the record of a mutation that came as far as a failpoint."""
-    return _left_at(point, _changes(text, branch), before)
-
-
-def _left_at(point: str, run: Step, before: Step = lambda graph: None) -> Step:
-    """A step that leaves the record of a write that came as far as a failpoint."""
-
-    def step(graph: OpenGraph) -> None:
-        before(graph)
-        with failpoints.armed(point, failpoints.error(point)):
-            try:
-                run(graph)
-            except RecoveryRequired:
-                return
-        raise AssertionError(f"the write did not come to '{point}'")
-
-    return step
+from omnigraph.errors import OmnigraphError
+from omnigraph.storage.indexes import IndexSpec, stage_indexes
+from omnigraph.storage.staging import commit_staged
+from tests.engine.crash.large_loads import LARGE_LOADS
+from tests.engine.crash.merges import MERGES, RECOVERED_MERGES
+from tests.engine.crash.schemas import ALL_AT_ONCE, RECOVERED_SCHEMA_CHANGES, SCHEMA_CHANGES
+from tests.engine.crash.steps import (
+    BRANCH,
+    Step,
+    Write,
+    branched,
+    changes,
+    interrupted,
+    left_at,
+    recovery,
+    rows_to_load,
+    touched,
+)
+from tests.engine.crash.world import PERSON, change, load_rows
 
 
 def _scattered(graph: OpenGraph, branch: str = "main") -> None:
@@ -96,7 +69,7 @@ def _about_to_be_collected(graph: OpenGraph, branch: str = "main") -> None:
 
 def _branch_about_to_be_collected(graph: OpenGraph) -> None:
     """The same on a branch that has a branch of its own."""
-    _touched(graph)
+    touched(graph)
     create_branch(graph, f"{BRANCH}-of-{BRANCH}", from_branch=BRANCH)
     _about_to_be_collected(graph, BRANCH)
 
@@ -114,6 +87,37 @@ def _collects(text: str, branch: str = "main") -> Step:
     return step
 
 
+def _aged(graph: OpenGraph) -> None:
+    """Old versions of tables, on main and on a branch."""
+    touched(graph)
+    change(graph, 'insert Person { name: "gus" }  insert Team { name: "old" }')
+    change(graph, 'update Person set { age: 1 } where name = "gus"')
+    change(graph, 'insert Person { name: "hal" }', BRANCH)
+
+
+def _with_orphans(graph: OpenGraph) -> None:
+    """The same, and forks of a branch that is gone."""
+    _aged(graph)
+    create_branch(graph, "gone", from_branch=BRANCH)
+    change(graph, ONE, "gone")
+    point = failpoints.BRANCH_DELETE_BEFORE_TABLE_CLEANUP
+    with failpoints.armed(point, failpoints.error(point)):
+        delete_branch(graph, "gone")
+
+
+def _cleans_up(graph: OpenGraph) -> object:
+    """A cleanup of everything that is past, however young it is."""
+    with patch.dict("os.environ", {upkeep.SETTING: "0"}):
+        return cleanup(graph, Policy.of(1, None, 0.0))
+
+
+def _indexed_past_the_door(graph: OpenGraph) -> None:
+    """A table that stands above its branch, with the same rows."""
+    entry = graph.load("main").state.entries()[PERSON]
+    tip = graph.root.tables.tip(graph.root.layout.table(entry.path))
+    commit_staged(stage_indexes(tip, [IndexSpec("age", "BTREE", "by_age")]))
+
+
 def _optimizes(branch: str = "main") -> Step:
     return lambda graph: optimize(graph, Author(branch))
 
@@ -124,31 +128,12 @@ def _builds_indexes(branch: str = "main") -> Step:
 
 def _abandoned(graph: OpenGraph) -> None:
     """A record whose branch is gone."""
-    _interrupted(failpoints.MUTATION_POST_FORK_PRE_COMMIT, ONE, BRANCH, _branched)(graph)
+    interrupted(failpoints.MUTATION_POST_FORK_PRE_COMMIT, ONE, BRANCH, branched)(graph)
     delete_branch(graph, BRANCH)
 
 
-def _changes(text: str, branch: str = "main") -> Step:
-    return lambda graph: change(graph, text, branch)
-
-
 def _loads(mode: Mode, branch: str = "main") -> Step:
-    rows = (
-        {"type": "Person", "data": {"name": "bo" if mode is not Mode.APPEND else "gil", "age": 21}},
-        {"type": "Person", "data": {"name": "hal"}},
-        {"edge": "Knows", "from": "hal", "to": "hal", "data": {"id": "k9"}},
-    )
-    if mode is Mode.OVERWRITE:
-        # The persons whom other rows need stay.
-        rows += (
-            {"type": "Person", "data": {"name": "ada"}},
-            {"type": "Team", "data": {"name": "core", "title": "Anew"}},
-        )
-    return lambda graph: load_rows(graph, rows, mode, branch)
-
-
-def _recovery(graph: OpenGraph) -> None:
-    open_graph(graph.root)
+    return lambda graph: load_rows(graph, rows_to_load(mode), mode, branch)
 
 
 ONE = 'insert Person { name: "eve", age: 5 }'
@@ -167,49 +152,61 @@ REINDEXING = failpoints.OPTIMIZE_INJECT_REINDEX_CONFLICT
 OPTIMIZED = failpoints.OPTIMIZE_POST_PHASE_B_PRE_MANIFEST_COMMIT
 
 WRITES: dict[str, Write] = {
-    "insert": Write(_changes(ONE)),
-    "insert-two-tables": Write(_changes(TWO)),
-    "update": Write(_changes(UPDATE)),
-    "delete-cascade": Write(_changes(CASCADE)),
-    "first-touch": Write(_changes(ONE, BRANCH), _branched, BRANCH),
-    "first-touch-two-tables": Write(_changes(TWO, BRANCH), _branched, BRANCH),
-    "second-touch": Write(_changes(TWO, BRANCH), _touched, BRANCH),
-    "first-touch-delete-cascade": Write(_changes(CASCADE, BRANCH), _branched, BRANCH),
+    "insert": Write(changes(ONE)),
+    "insert-two-tables": Write(changes(TWO)),
+    "update": Write(changes(UPDATE)),
+    "delete-cascade": Write(changes(CASCADE)),
+    "first-touch": Write(changes(ONE, BRANCH), branched, BRANCH),
+    "first-touch-two-tables": Write(changes(TWO, BRANCH), branched, BRANCH),
+    "second-touch": Write(changes(TWO, BRANCH), touched, BRANCH),
+    "first-touch-delete-cascade": Write(changes(CASCADE, BRANCH), branched, BRANCH),
     "load-append": Write(_loads(Mode.APPEND)),
     "load-merge": Write(_loads(Mode.MERGE)),
     "load-overwrite": Write(_loads(Mode.OVERWRITE)),
-    "load-append-first-touch": Write(_loads(Mode.APPEND, BRANCH), _branched, BRANCH),
+    "load-append-first-touch": Write(_loads(Mode.APPEND, BRANCH), branched, BRANCH),
     "branch-create": Write(lambda graph: create_branch(graph, BRANCH)),
-    "branch-delete": Write(lambda graph: delete_branch(graph, BRANCH), _touched),
-    "recover-back": Write(_recovery, _interrupted(COMMITTED, TWO), recovers=True),
-    "recover-forward": Write(_recovery, _interrupted(CONFIRMED, TWO), recovers=True),
-    "recover-first-touch": Write(_recovery, _interrupted(FORKED, TWO, BRANCH, _branched), BRANCH, True),
-    "recover-first-touch-moved": Write(
-        _recovery, _interrupted(COMMITTED, TWO, BRANCH, _branched), BRANCH, True
-    ),
-    "recover-orphan": Write(_recovery, _abandoned, recovers=True),
+    "branch-delete": Write(lambda graph: delete_branch(graph, BRANCH), touched),
+    "recover-back": Write(recovery, interrupted(COMMITTED, TWO), recovers=True),
+    "recover-forward": Write(recovery, interrupted(CONFIRMED, TWO), recovers=True),
+    "recover-first-touch": Write(recovery, interrupted(FORKED, TWO, BRANCH, branched), BRANCH, True),
+    "recover-first-touch-moved": Write(recovery, interrupted(COMMITTED, TWO, BRANCH, branched), BRANCH, True),
+    "recover-orphan": Write(recovery, _abandoned, recovers=True),
     "ensure-indices": Write(_builds_indexes()),
-    "ensure-indices-first-touch": Write(_builds_indexes(BRANCH), _branched, BRANCH),
+    "ensure-indices-first-touch": Write(_builds_indexes(BRANCH), branched, BRANCH),
     "optimize": Write(_optimizes(), _scattered),
     "optimize-branch": Write(_optimizes(BRANCH), _scattered_branch, BRANCH),
-    "automatic-upkeep": Write(_changes(TWO), _about_to_be_tidied),
+    "automatic-upkeep": Write(changes(TWO), _about_to_be_tidied),
     "collecting": Write(_collects(ONE), _about_to_be_collected),
     "collecting-branch": Write(_collects(ONE, BRANCH), _branch_about_to_be_collected, BRANCH),
-    "recover-indices-back": Write(_recovery, _left_at(COMMITTED, _builds_indexes()), recovers=True),
-    "recover-indices-staged": Write(_recovery, _left_at(INDEXES_STAGED, _builds_indexes()), recovers=True),
-    "recover-indices-unconfirmed": Write(_recovery, _left_at(INDEXED, _builds_indexes()), recovers=True),
-    "recover-indices-forward": Write(
-        _recovery, _left_at(INDEXES_CONFIRMED, _builds_indexes()), recovers=True
-    ),
-    "recover-optimize-back": Write(_recovery, _left_at(COMMITTED, _optimizes(), _scattered), recovers=True),
-    "recover-optimize-begun": Write(_recovery, _left_at(OPTIMIZING, _optimizes(), _scattered), recovers=True),
+    "cleanup": Write(_cleans_up, _aged),
+    "cleanup-orphan-forks": Write(_cleans_up, _with_orphans),
+    "schema-apply": ALL_AT_ONCE,
+    "repair": Write(lambda graph: repair(graph, confirm=True), _indexed_past_the_door),
+    "recover-indices-back": Write(recovery, left_at(COMMITTED, _builds_indexes()), recovers=True),
+    "recover-indices-staged": Write(recovery, left_at(INDEXES_STAGED, _builds_indexes()), recovers=True),
+    "recover-indices-unconfirmed": Write(recovery, left_at(INDEXED, _builds_indexes()), recovers=True),
+    "recover-indices-forward": Write(recovery, left_at(INDEXES_CONFIRMED, _builds_indexes()), recovers=True),
+    "recover-optimize-back": Write(recovery, left_at(COMMITTED, _optimizes(), _scattered), recovers=True),
+    "recover-optimize-begun": Write(recovery, left_at(OPTIMIZING, _optimizes(), _scattered), recovers=True),
     "recover-optimize-compacted": Write(
-        _recovery, _left_at(REINDEXING, _optimizes(), _scattered), recovers=True
+        recovery, left_at(REINDEXING, _optimizes(), _scattered), recovers=True
     ),
-    "recover-optimize-forward": Write(
-        _recovery, _left_at(OPTIMIZED, _optimizes(), _scattered), recovers=True
-    ),
+    "recover-optimize-forward": Write(recovery, left_at(OPTIMIZED, _optimizes(), _scattered), recovers=True),
+    **MERGES,
+    **RECOVERED_MERGES,
+    **SCHEMA_CHANGES,
+    **RECOVERED_SCHEMA_CHANGES,
+    **LARGE_LOADS,
 }
+
+IN_TURN: dict[str, tuple[str, ...]] = {
+    "merge": tuple(MERGES),
+    "recover-merge": tuple(RECOVERED_MERGES),
+    "schema-change": tuple(SCHEMA_CHANGES),
+    "recover-schema": tuple(RECOVERED_SCHEMA_CHANGES),
+    "load-large": tuple(LARGE_LOADS),
+}
+"""Kinds that resemble each other: the short form takes one of each of these groups."""
 
 
 def next_write(graph: OpenGraph, branch: str) -> None:

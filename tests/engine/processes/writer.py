@@ -23,16 +23,24 @@ from typing import Any, NoReturn
 
 from omnigraph import failpoints
 from omnigraph.engine.branches import create_branch, delete_branch
-from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.cleanup.policy import Policy
+from omnigraph.engine.cleanup.run import cleanup
+from omnigraph.engine.merge.merge import MergeRequest, merge
+from omnigraph.engine.opened import AtBranch, OpenGraph
 from omnigraph.engine.optimize import optimize
+from omnigraph.engine.pinned import read_rows
 from omnigraph.engine.publish import Changes, Lineage, publish
 from omnigraph.engine.recovery.sweep import sweep
 from omnigraph.engine.root import Root
-from omnigraph.engine.write.mutate import mutate
+from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.write.mutate import mutate_by
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import OmnigraphError
 from omnigraph.lang.query.compile import CompiledMutation, compile_query
-from omnigraph.lang.query.parameters import decode_parameters
+from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.source import Source
+from omnigraph.lang.values import Stored
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import BranchLocks, elapsed
 
@@ -119,7 +127,8 @@ class Writer:
         self.clock = Clock()
         self.trap = Trap(self.clock, tell)
         self.graph: OpenGraph
-        self._compiled: dict[str, CompiledMutation] = {}
+        self.pinned: Snapshot
+        self._compiled: dict[tuple[str, str], CompiledMutation] = {}
         for name in failpoints.NAMES:
             # For as long as this process lives.
             ALWAYS.enter_context(failpoints.armed(name, partial(self.trap.reach, name)))
@@ -158,17 +167,47 @@ class Writer:
         return {"seen": self.trap.seen()}
 
     def mutate(self, text: str, branch: str = "main", actor: str | None = None) -> Answer:
-        if text not in self._compiled:
-            compiled = compile_query(f"query q() {{ {text} }}", self.graph.schema().catalog)
-            assert isinstance(compiled, CompiledMutation)
-            self._compiled[text] = compiled
-        compiled = self._compiled[text]
-        done = mutate(self.graph, compiled, decode_parameters(compiled.parameters, {}), Author(branch, actor))
+        done = mutate_by(self.graph, partial(self._mutation, text), Author(branch, actor))
         commit = done.commit.id if done.commit else None
         return {"commit": commit, "nodes": done.affected_nodes, "edges": done.affected_edges}
 
+    def _mutation(self, text: str, catalog: Catalog) -> tuple[CompiledMutation, dict[str, Stored]]:
+        known = (text, catalog.fingerprint)
+        if known not in self._compiled:
+            compiled = compile_query(f"query q() {{ {text} }}", catalog)
+            assert isinstance(compiled, CompiledMutation)
+            self._compiled[known] = compiled
+        return self._compiled[known], {}
+
     def mutations(self, texts: list[str], branch: str = "main") -> Answer:
         return {"answers": [self.answer({"do": "mutate", "text": text, "branch": branch}) for text in texts]}
+
+    def merge(self, source: str, into: str = "main") -> Answer:
+        done = merge(self.graph, MergeRequest(source), Author(into))
+        return {"commit": done.commit.id if done.commit else None, "outcome": done.outcome.value}
+
+    def take_in(self, source: str, texts: list[str]) -> Answer:
+        """Write to a branch and merge it into main, again and again."""
+        answers = []
+        for text in texts:
+            answers.append(self.answer({"do": "mutate", "text": text, "branch": source}))
+            answers.append(self.answer({"do": "merge", "source": source}))
+        return {"answers": answers}
+
+    def apply_schema(self, schema: str) -> Answer:
+        done = apply_schema(self.graph, SchemaRequest(Source(schema)))
+        return {"commit": done.commit.id if done.commit else None, "applied": done.applied}
+
+    def apply_schemas(self, schemas: list[str]) -> Answer:
+        """One schema after the other."""
+        return {"answers": [self.answer({"do": "apply_schema", "schema": schema}) for schema in schemas]}
+
+    def read(self) -> Answer:
+        """The properties and the keys of all persons, as a reader sees them who keeps the graph open."""
+        now = self.graph.snapshot(AtBranch())
+        properties = self.graph.catalog_at(now).nodes["Person"].properties
+        found = read_rows(self.graph, now, "Person", list(properties), None)
+        return {"properties": list(properties), "names": sorted(found.column("name").to_pylist())}
 
     def optimize(self, times: int, branch: str = "main") -> Answer:
         """Upkeep, again and again."""
@@ -177,6 +216,27 @@ class Writer:
     def optimize_once(self, branch: str) -> Answer:
         done = optimize(self.graph, Author(branch))
         return {"commit": done.commit.id if done.commit else None}
+
+    def cleanup(self, times: int, keep: int = 1, age: float = 0.0) -> Answer:
+        """Remove what is past, again and again."""
+        return {
+            "answers": [self.answer({"do": "cleanup_once", "keep": keep, "age": age}) for _ in range(times)]
+        }
+
+    def cleanup_once(self, keep: int, age: float) -> Answer:
+        done = cleanup(self.graph, Policy.of(keep, None, age))
+        assert done.ok, done
+        return {"removed": sum(one.versions_removed for one in done.tables)}
+
+    def pin(self) -> Answer:
+        """Keep in mind what main is now."""
+        self.pinned = self.graph.snapshot(AtBranch())
+        return {"version": self.pinned.version}
+
+    def read_pinned(self) -> Answer:
+        """The persons of what was kept in mind."""
+        found = read_rows(self.graph, self.pinned, "Person", ["name"], None)
+        return {"names": sorted(found.column("name").to_pylist())}
 
     def sweep(self) -> Answer:
         """What opening a graph for writing does about interrupted writes."""

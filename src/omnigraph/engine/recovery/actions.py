@@ -16,6 +16,7 @@ from ulid import ULID
 
 from omnigraph import failpoints
 from omnigraph.engine.coordinator import Coordinator
+from omnigraph.engine.created import remove_created
 from omnigraph.engine.forks import remove_fork
 from omnigraph.engine.lineage import RECOVERY_ACTOR
 from omnigraph.engine.manifest import State, TableVersion
@@ -34,8 +35,9 @@ from omnigraph.engine.recovery.classify import (
     judge,
     mode_of,
 )
-from omnigraph.engine.recovery.sidecar import FirstTouch, Pin, Sidecar, remove
+from omnigraph.engine.recovery.sidecar import FirstTouch, Pin, Registration, Sidecar, remove
 from omnigraph.engine.root import Root
+from omnigraph.engine.schema_staging import discard_schema, is_staged, promote_schema, staged_schema
 from omnigraph.errors import Decided, ReadSetChanged, RecoveryRequired, StorageFailure, TableVersionConflict
 from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.location import Location
@@ -125,6 +127,7 @@ def finish_forward(scene: Scene) -> None:
     outcomes = [
         Outcome(pin.table_key, pin.expected_version, _pinned(state, pin)) for pin in scene.sidecar.tables
     ]
+    _accept_schema(scene)
     _close(scene, "RolledForward", scene.forward, outcomes)
 
 
@@ -154,7 +157,8 @@ def roll_forward(scene: Scene, judged: Sequence[Judged]) -> bool:
     """Publish what the write had completed; False when the branch moved on and it must be undone instead."""
     failpoints.reach(failpoints.RECOVERY_BEFORE_ROLL_FORWARD_PUBLISH)
     sidecar = scene.sidecar
-    updates = tuple(update.published() for update in sidecar.updates) or _observed_updates(scene, judged)
+    if sidecar.writer_kind == "SchemaApply" and not is_staged(scene.root, _target(sidecar)):
+        return False
     lineage = Lineage(
         scene.forward,
         actor=RECOVERY_ACTOR,
@@ -166,24 +170,35 @@ def roll_forward(scene: Scene, judged: Sequence[Judged]) -> bool:
     try:
         done = publish(
             scene.coordinator,
-            Changes(versions=updates),
+            _published(scene, judged),
             lineage,
             expected=expected,
             precondition=_authority(sidecar),
         )
     except (ReadSetChanged, TableVersionConflict, Decided):
         return False
+    _accept_schema(scene)
     outcomes = [Outcome(one.pin.table_key, one.pin.expected_version, one.observed.head) for one in judged]
     _close(scene, "RolledForward", done.commit.id, outcomes)
     return True
 
 
-def _observed_updates(scene: Scene, judged: Iterable[Judged]) -> tuple[TableVersion, ...]:
-    """For records of older forms: what was seen when they were judged, never a newer head."""
-    return tuple(
+def _published(scene: Scene, judged: Iterable[Judged]) -> Changes:
+    """What the write makes visible, of which an older form of the record tells only a part."""
+    told = scene.sidecar.published
+    if scene.sidecar.schema_version >= 3 and told.versions:
+        return told
+    observed = [
         TableVersion(one.pin.table_key, one.observed.head, one.pin.table_branch, _row_count(scene, one))
-        for one in judged
-    )
+        for one in judged  # as it was when they were judged, never a newer head
+    ]
+    made = [_first_version(scene, one) for one in scene.sidecar.additional_registrations]
+    return replace(told, versions=(*observed, *made))
+
+
+def _first_version(scene: Scene, made: Registration) -> TableVersion:
+    table = scene.root.tables.tip(scene.root.layout.table(made.table_path), branch=made.table_branch)
+    return TableVersion(made.table_key, table.version, made.table_branch, table.count())
 
 
 def _row_count(scene: Scene, one: Judged) -> int:
@@ -195,6 +210,16 @@ def _authority(sidecar: Sidecar) -> ExactHead | None:
     if sidecar.authority is None:
         return None
     return ExactHead(sidecar.authority.branch_identifier, sidecar.authority.graph_head)
+
+
+def _target(sidecar: Sidecar) -> str | None:
+    return sidecar.schema_target.schema_ir_hash if sidecar.schema_target else None
+
+
+def _accept_schema(scene: Scene) -> None:
+    """The write is visible: the schema that came with it holds from now on."""
+    if scene.sidecar.writer_kind == "SchemaApply":
+        promote_schema(scene.root, scene.held, staged_schema(scene.root, _target(scene.sidecar)))
 
 
 # --- back ----------------------------------------------------------------------------------------
@@ -221,6 +246,7 @@ def roll_back(scene: Scene) -> None:
 def finish_back(scene: Scene) -> None:
     """The decision to undo is visible; do what it asks for."""
     state = scene.coordinator.load().state
+    _take_back(scene, state)
     if not _is_repinned(scene, state):
         restored = _restore_all(scene, state)
         failpoints.reach(failpoints.RECOVERY_POST_TABLE_RESTORE_PRE_PUBLISH)
@@ -229,9 +255,20 @@ def finish_back(scene: Scene) -> None:
     _close(scene, "RolledBack", scene.back, _undone(scene))
 
 
+def _take_back(scene: Scene, state: State) -> None:
+    """Remove what the write made and nobody will ever know: new tables, and the files of a new schema."""
+    for made in scene.sidecar.additional_registrations:
+        remove_created(scene.root, scene.held, made.table_key, made.table_path, state)
+    if scene.sidecar.writer_kind == "SchemaApply":
+        scene.held.require()
+        discard_schema(scene.root)
+        scene.root.objects.delete(scene.root.layout.past_schema(scene.forward))
+
+
 def _roll_back_old(scene: Scene) -> None:
     """Records of older forms know one commit for both steps: restore, then publish."""
     state = scene.coordinator.load().state
+    _take_back(scene, state)
     restored = _restore_all(scene, state)
     failpoints.reach(failpoints.RECOVERY_POST_TABLE_RESTORE_PRE_PUBLISH)
     scene.held.require()

@@ -8,6 +8,8 @@ its lock changes how rows are stored, never which. Anything else is for a person
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
 from omnigraph.engine.lineage import RECOVERY_ACTOR
 from omnigraph.engine.manifest import Entry, TableVersion
@@ -18,7 +20,46 @@ from omnigraph.errors import Conflict, CorruptGraph
 from omnigraph.storage.locks import Held
 from omnigraph.storage.staging import commit_staged, stage_restore
 from omnigraph.storage.tables import Table
-from omnigraph.storage.transactions import Authorship, history
+from omnigraph.storage.transactions import UNKNOWN, Authorship, history
+
+
+class DriftKind(StrEnum):
+    """Whether the versions above the published one are known to hold its rows."""
+
+    VERIFIED_MAINTENANCE = "verified_maintenance"
+    SUSPICIOUS = "suspicious"
+    """Something changed rows."""
+    UNVERIFIABLE = "unverifiable"
+    """Nobody can tell what happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What made a table stand elsewhere than its branch says."""
+
+    kind: DriftKind
+    cause: str
+    made: tuple[Authorship, ...] = ()
+    """Who made the versions above the published one."""
+
+    @property
+    def is_late_recovery(self) -> bool:
+        """Whether recovery restored the table once more: its rows are those of a pin, maybe an older one."""
+        return bool(self.made) and all(is_restore_of(one) for one in self.made)
+
+
+def judge_drift(tip: Table, pinned: int) -> Judgement:
+    """What lies between the published version of a table and its newest one."""
+    if tip.version < pinned:
+        return Judgement(DriftKind.UNVERIFIABLE, "versions are missing")
+    made = history(tip, pinned, tip.version)
+    if all(is_restore_of(one) for one in made):
+        return Judgement(DriftKind.VERIFIED_MAINTENANCE, "a late recovery", made)
+    if all(one.is_maintenance for one in made):
+        return Judgement(DriftKind.VERIFIED_MAINTENANCE, "maintenance", made)
+    if any(one.operation == UNKNOWN for one in made):
+        return Judgement(DriftKind.UNVERIFIABLE, "a change that cannot be read", made)
+    return Judgement(DriftKind.SUSPICIOUS, "a change outside of a commit", made)
 
 
 def settle_drift(graph: OpenGraph, branch: str, held: Held, entries: Sequence[Entry]) -> bool:
@@ -59,37 +100,38 @@ def _settled_by_kind(
             )
         if tip.version == entry.version:
             continue
-        made = history(tip, entry.version, tip.version)
-        if all(one.is_maintenance for one in made):
+        judged = judge_drift(tip, entry.version)
+        if judged.is_late_recovery:
+            restored.append(restored_again(entry, tip, judged, held))
+        elif judged.kind is DriftKind.VERIFIED_MAINTENANCE:
             kept.append(TableVersion(entry.key, tip.version, entry.owner, entry.row_count))
         else:
-            restored.append(_restored(entry, tip, made, held))
+            raise _refused(entry, tip)
     return restored, kept
 
 
 def _stands_still(graph: OpenGraph, entry: Entry) -> bool:
-    """Whether a table of main has no newer version, asked through the handle that a write has open anyway.
+    """Whether a table has no newer version than the published one; callers hold the branch's lock.
 
-    Opening the newest version to see the same costs more with every version there is.
+    What is published is never collected, nor what is above it, so the next version is there as soon as any
+    newer one is. Opening the newest to see the same costs more with every version that is kept.
     """
-    if entry.owner is not None:
-        return False
     root = graph.root
-    return root.tables.open(root.layout.table(entry.path), entry.version).latest_version() == entry.version
+    table = root.tables.open(root.layout.table(entry.path), entry.version, branch=entry.owner)
+    return table.stands_still()
 
 
-def _restored(entry: Entry, tip: Table, made: Sequence[Authorship], held: Held) -> TableVersion:
-    if all(is_restore_of(one) for one in made):
-        held.require()
-        marks = {OPERATION: _operation(made), RESTORED: str(entry.version)}
-        table = commit_staged(stage_restore(tip, entry.version).signed(marks))
-        return TableVersion(entry.key, table.version, entry.owner, entry.row_count)
-    raise Conflict(
+def restored_again(entry: Entry, tip: Table, judged: Judgement, held: Held) -> TableVersion:
+    """The version that holds the published rows again after a recovery that came too late."""
+    held.require()
+    marks = {OPERATION: judged.made[-1].properties[OPERATION], RESTORED: str(entry.version)}
+    table = commit_staged(stage_restore(tip, entry.version).signed(marks))
+    return TableVersion(entry.key, table.version, entry.owner, entry.row_count)
+
+
+def _refused(entry: Entry, tip: Table) -> Conflict:
+    return Conflict(
         f"table '{entry.key}' was changed outside of a commit: it is at version {tip.version}, "
         f"the graph publishes version {entry.version}",
-        remedy="see `omnigraph doctor`, and restore the table from a backup if nobody knows the change",
+        remedy="look at it with `omnigraph repair`, which can also publish the change as it is",
     )
-
-
-def _operation(made: Sequence[Authorship]) -> str:
-    return made[-1].properties[OPERATION]

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from omnigraph.engine.manifest import MAIN, TableVersion
+from omnigraph.engine.publish import Changes
 from omnigraph.engine.root import Root
 from omnigraph.errors import CorruptGraph, StorageFailure
 from omnigraph.storage.location import Location
@@ -86,6 +87,28 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return TableVersion(self.table_key, self.table_version, self.table_branch, self.row_count)
 
 
+class Registration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A table the write makes."""
+
+    table_key: str
+    table_path: str
+    """Relative to the root."""
+    table_branch: str | None = None
+
+
+class Tombstone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A table that is gone after the write."""
+
+    table_key: str
+    tombstone_version: int
+
+
+class SchemaTarget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The schema that is accepted with the write; its files wait beside those of the present one."""
+
+    schema_ir_hash: str
+
+
 class Sidecar(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The whole record, of this form or an older one."""
 
@@ -96,6 +119,8 @@ class Sidecar(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     branch: str | None = None
     actor_id: str | None = None
     tables: tuple[Pin, ...] = ()
+    additional_registrations: tuple[Registration, ...] = ()
+    tombstones: tuple[Tombstone, ...] = ()
     merge_source_commit_id: str | None = None
     phase: Phase | None = None
     lineage: LineageIntent | None = None
@@ -104,6 +129,7 @@ class Sidecar(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     owner: OwnerMark | None = None
     lance_version: str | None = None
     authority: Authority | None = None
+    schema_target: SchemaTarget | None = None
     updates: tuple[Update, ...] = ()
     checksum: str | None = None
 
@@ -111,6 +137,15 @@ class Sidecar(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def graph_branch(self) -> str:
         """The branch the write is on."""
         return self.branch or MAIN
+
+    @property
+    def published(self) -> Changes:
+        """What the write makes visible, once it is confirmed."""
+        return Changes(
+            registered={one.table_key: one.table_path for one in self.additional_registrations},
+            versions=tuple(update.published() for update in self.updates),
+            dropped={one.table_key: one.tombstone_version for one in self.tombstones},
+        )
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):

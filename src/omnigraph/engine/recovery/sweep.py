@@ -181,6 +181,8 @@ class Prospect:
     writer_kind: str | None
     would: str
     classes: dict[str, str]
+    stuck: bool = False
+    """Whether it needs a person: nobody can finish or undo it."""
 
 
 def prospects(graph: OpenGraph) -> list[Prospect]:
@@ -190,7 +192,7 @@ def prospects(graph: OpenGraph) -> list[Prospect]:
 
 def _prospect(graph: OpenGraph, record: Sidecar | Unreadable) -> Prospect:
     if isinstance(record, Unreadable):
-        return Prospect(record.operation_id, record.branch, None, f"refuse writes: {record.reason}", {})
+        return Prospect(record.operation_id, record.branch, None, f"refuse writes: {record.reason}", {}, True)
     branch = record.graph_branch
     if _is_orphan(graph, record):
         return Prospect(record.operation_id, branch, record.writer_kind, "discard: its branch is gone", {})
@@ -201,4 +203,5 @@ def _prospect(graph: OpenGraph, record: Sidecar | Unreadable) -> Prospect:
     if outcome is not None:
         return Prospect(record.operation_id, branch, record.writer_kind, f"finish {outcome}", classes)
     decision: Decision = decide(record, judged)
-    return Prospect(record.operation_id, branch, record.writer_kind, decision.value, classes)
+    stuck = decision is Decision.ABORT
+    return Prospect(record.operation_id, branch, record.writer_kind, decision.value, classes, stuck)

@@ -1,0 +1,1 @@
+"""Removing what nobody asks for any more: versions, forks, tables and files."""

@@ -1,0 +1,86 @@
+"""How much of the past a cleanup keeps: so many commits of each branch, or so much time, or both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from omnigraph.engine.lineage import Commit
+from omnigraph.errors import BadRequest, InvalidValue
+
+_DURATION = re.compile("([0-9]{1,9})([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What stays readable. With both limits a commit goes only when it is past both."""
+
+    keep: int | None
+    """The newest so many commits of every branch."""
+    older_than: float | None
+    """Every moment of the last so many seconds."""
+    minimum_age: float
+    """Nothing goes that was current so few seconds ago: somebody may be reading it."""
+
+    @classmethod
+    def of(cls, keep: int | None, older_than: timedelta | str | None, minimum_age: float) -> Policy:
+        """What a user asked for; refuses what does not say how much to keep."""
+        if keep is None and older_than is None:
+            raise BadRequest(
+                "a cleanup needs to know how much of the past to keep",
+                remedy="name a number of commits (keep), an age (older_than) or both",
+            )
+        if keep is not None and keep < 1:
+            raise InvalidValue(f"keep must be at least 1, got {keep}")
+        return cls(keep, None if older_than is None else seconds_of(older_than), minimum_age)
+
+    def kept(self, chain: Sequence[Commit], now: int) -> list[bool]:
+        """For each commit of a branch, oldest first, whether it stays; `now` in microseconds.
+
+        A commit is as old as the one that replaced it is. So every moment of the time that is asked for can
+        be read, and not only the commits that were made in it.
+        """
+        cutoff = now - int(max(self.older_than or 0.0, self.minimum_age) * 1_000_000)
+        newest = len(chain) - (1 if self.keep is None else self.keep)
+        replaced = [commit.created_at for commit in chain[1:]]
+        recent = [moment > cutoff for moment in replaced]
+        return [at >= newest or recent[at] for at in range(len(chain))]
+
+    def __str__(self) -> str:
+        commits = (
+            f"the newest {_counted(self.keep, 'commit')} of each branch" if self.keep is not None else ""
+        )
+        time = (
+            f"what was current in the last {_spelled(self.older_than)}" if self.older_than is not None else ""
+        )
+        return " and ".join(filter(None, [commits, time]))
+
+
+def seconds_of(duration: timedelta | str) -> float:
+    """A duration in seconds: a `timedelta`, or a text such as `90s`, `30m`, `12h`, `7d` or `2w`."""
+    if isinstance(duration, timedelta):
+        seconds = duration.total_seconds()
+        if seconds < 0:
+            raise InvalidValue(f"an age must not be negative, got {duration}")
+        return seconds
+    found = _DURATION.fullmatch(duration.strip())
+    if found is None:
+        raise InvalidValue(
+            f"'{duration}' is not a duration",
+            remedy="write a whole number and s, m, h, d or w, such as `7d`",
+        )
+    return float(int(found[1]) * _SECONDS[found[2]])
+
+
+def _counted(number: int, noun: str) -> str:
+    return noun if number == 1 else f"{number} {noun}s"
+
+
+def _spelled(seconds: float) -> str:
+    for unit in ("w", "d", "h", "m"):
+        if seconds >= _SECONDS[unit] and seconds % _SECONDS[unit] == 0:
+            return f"{int(seconds // _SECONDS[unit])}{unit}"
+    return f"{seconds:g}s"

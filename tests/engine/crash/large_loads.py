@@ -1,0 +1,33 @@
+"""Loads for the crash matrix whose rows wait in files of their own, as those of a load of any size do."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+from omnigraph.engine.load import job
+from omnigraph.engine.load.run import Engine
+from omnigraph.engine.load.runner import LocalRunner
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.write.duplicates import Mode
+from tests.engine.crash.steps import BRANCH, Step, Write, branched, rows_to_load, touched
+from tests.engine.crash.world import load_rows
+
+
+def _loads(mode: Mode, branch: str = "main") -> Step:
+    def step(graph: OpenGraph) -> object:
+        # Tasks reach the graph by themselves. Here they do so in a way that is observed.
+        with patch.object(job, "_root", lambda _: graph.root):
+            engine = Engine(LocalRunner(), "asked for")
+            return load_rows(graph, rows_to_load(mode), mode, branch, engine=lambda _: engine)
+
+    return step
+
+
+LARGE_LOADS: dict[str, Write] = {
+    "load-large-append": Write(_loads(Mode.APPEND)),
+    "load-large-merge": Write(_loads(Mode.MERGE)),
+    "load-large-overwrite": Write(_loads(Mode.OVERWRITE)),
+    "load-large-append-first-touch": Write(_loads(Mode.APPEND, BRANCH), branched, BRANCH),
+    "load-large-merge-first-touch": Write(_loads(Mode.MERGE, BRANCH), branched, BRANCH),
+    "load-large-overwrite-branch": Write(_loads(Mode.OVERWRITE, BRANCH), touched, BRANCH),
+}

@@ -1,0 +1,83 @@
+"""Merges for the crash matrix: tables that move once or twice, are forked, are pointed at, or stay."""
+
+from __future__ import annotations
+
+from omnigraph import failpoints
+from omnigraph.engine.branches import create_branch
+from omnigraph.engine.merge.merge import MergeRequest, merge
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.write.transaction import Author
+from tests.engine.crash.steps import BRANCH, Step, Write, branched, left_at, recovery, touched
+from tests.engine.crash.world import ACTOR, change
+
+OTHER = "other"
+
+
+def _merges(source: str = BRANCH, into: str = "main") -> Step:
+    return lambda graph: merge(graph, MergeRequest(source), Author(into, ACTOR))
+
+
+def _ahead(graph: OpenGraph) -> None:
+    """A branch with new, changed and deleted people, and edges that came and went with them."""
+    touched(graph)
+    change(graph, 'update Person set { age: 50 } where name = "ada"', BRANCH)
+    change(graph, 'delete Person where name = "cy"', BRANCH)
+
+
+def _main_goes_on(graph: OpenGraph) -> None:
+    change(graph, 'insert Person { name: "eve" }  insert Team { name: "night" }')
+
+
+def _parted(graph: OpenGraph) -> None:
+    """The same, and main has other people by now."""
+    _ahead(graph)
+    _main_goes_on(graph)
+
+
+def _behind(graph: OpenGraph) -> None:
+    """A branch without tables of its own, and main has gone on."""
+    branched(graph)
+    _main_goes_on(graph)
+
+
+def _behind_in_part(graph: OpenGraph) -> None:
+    """A branch with people of its own and without teams of its own, and main has gone on with both."""
+    touched(graph)
+    _main_goes_on(graph)
+
+
+def _beside(graph: OpenGraph) -> None:
+    """A third branch without tables of its own."""
+    _ahead(graph)
+    create_branch(graph, OTHER)
+
+
+def _undone_by_itself(graph: OpenGraph) -> None:
+    """A branch whose changes cancel each other out."""
+    create_branch(graph, BRANCH)
+    change(graph, 'insert Person { name: "fay" }', BRANCH)
+    change(graph, 'delete Person where name = "fay"', BRANCH)
+
+
+HALF = failpoints.BRANCH_MERGE_ADOPT_AFTER_UPSERT_PRE_DELETE
+MOVED = failpoints.BRANCH_MERGE_POST_EFFECTS_PRE_CONFIRM
+CONFIRMED = failpoints.BRANCH_MERGE_POST_PHASE_B_PRE_MANIFEST_COMMIT
+
+MERGES: dict[str, Write] = {
+    "merge-fast-forward": Write(_merges(), touched, again=True),
+    "merge-three-way": Write(_merges(), _parted, again=True),
+    "merge-adopt": Write(_merges("main", BRANCH), _behind, BRANCH, again=True),
+    "merge-adopt-and-replay": Write(_merges("main", BRANCH), _behind_in_part, BRANCH, again=True),
+    "merge-first-touch": Write(_merges(BRANCH, OTHER), _beside, OTHER, again=True),
+    "merge-net-zero": Write(_merges(), _undone_by_itself, again=True),
+}
+RECOVERED_MERGES: dict[str, Write] = {
+    "recover-merge-back": Write(recovery, left_at(HALF, _merges(), _parted), recovers=True),
+    "recover-merge-first-touch": Write(
+        recovery, left_at(MOVED, _merges(BRANCH, OTHER), _beside), OTHER, recovers=True
+    ),
+    "recover-merge-forward": Write(recovery, left_at(CONFIRMED, _merges(), _parted), recovers=True),
+    "recover-merge-adopt": Write(
+        recovery, left_at(CONFIRMED, _merges("main", BRANCH), _behind_in_part), BRANCH, recovers=True
+    ),
+}

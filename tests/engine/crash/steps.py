@@ -1,0 +1,90 @@
+"""What writes of the crash matrix are made of: the graph they start from, and where they are left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph import failpoints
+from omnigraph.engine.branches import create_branch
+from omnigraph.engine.open import open_graph
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.write.duplicates import Mode
+from omnigraph.errors import RecoveryRequired
+from tests.engine.crash.world import change
+
+BRANCH = "draft"
+
+Step = Callable[[OpenGraph], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A write, the graph it starts from, and where it is."""
+
+    run: Step
+    prepare: Step = lambda graph: None
+    branch: str = "main"
+    recovers: bool = False
+    """It is a recovery: `prepare` leaves an interrupted write, and `run` deals with it."""
+    again: bool = False
+    """Whether it may be asked for once more, and then does what is left to do."""
+
+
+def branched(graph: OpenGraph) -> None:
+    """A branch on which nothing happened yet."""
+    create_branch(graph, BRANCH)
+
+
+def touched(graph: OpenGraph) -> None:
+    """A branch with tables of its own."""
+    create_branch(graph, BRANCH)
+    change(graph, 'insert Person { name: "fay" }  insert Knows { from: "fay", to: "ada" }', BRANCH)
+
+
+def interrupted(point: str, text: str, branch: str = "main", before: Step = lambda graph: None) -> Step:
+    """A step that leaves the record of a mutation that came as far as a failpoint."""
+    return left_at(point, changes(text, branch), before)
+
+
+def left_at(point: str, run: Step, before: Step = lambda graph: None) -> Step:
+    """A step that leaves the record of a write that came as far as a failpoint."""
+
+    def step(graph: OpenGraph) -> None:
+        before(graph)
+        with failpoints.armed(point, failpoints.error(point)):
+            try:
+                run(graph)
+            except RecoveryRequired:
+                return
+        raise AssertionError(f"the write did not come to '{point}'")
+
+    return step
+
+
+def changes(text: str, branch: str = "main") -> Step:
+    """A step that is a mutation."""
+    return lambda graph: change(graph, text, branch)
+
+
+def recovery(graph: OpenGraph) -> None:
+    """Deal with what is left, as opening a graph does."""
+    open_graph(graph.root)
+
+
+def rows_to_load(mode: Mode) -> tuple[dict[str, Any], ...]:
+    """Rows of two tables, or of three."""
+    rows: tuple[dict[str, Any], ...] = (
+        {"type": "Person", "data": {"name": "bo" if mode is not Mode.APPEND else "gil", "age": 21}},
+        {"type": "Person", "data": {"name": "hal"}},
+        {"edge": "Knows", "from": "hal", "to": "hal", "data": {"id": "k9"}},
+    )
+    if mode is not Mode.OVERWRITE:
+        return rows
+    # The persons whom other rows need stay.
+    return (
+        *rows,
+        {"type": "Person", "data": {"name": "ada"}},
+        {"type": "Team", "data": {"name": "core", "title": "Anew"}},
+    )
