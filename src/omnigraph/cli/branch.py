@@ -1,4 +1,4 @@
-"""`omnigraph branch`: create, list and delete branches."""
+"""`omnigraph branch`: create, list, merge and delete branches."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 from omnigraph import graph
 from omnigraph.cli.addressing import Quiet, Store, Uri, Yes, addressed, echo_write, require_consent
 from omnigraph.cli.lazy import new_app
+from omnigraph.cli.merge import merge
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
 
@@ -19,7 +20,7 @@ app = new_app()
 
 @app.callback()
 def branch() -> None:
-    """Create, list and delete branches."""
+    """Create, list, merge and delete branches."""
 
 
 @app.command()
@@ -66,3 +67,6 @@ def delete(
         report = {"uri": opened.uri, "name": name, "actor_id": None}
         print_result(report, f"deleted branch {name}", as_json=as_json)
         echo_write("branch delete", opened.uri, quiet=quiet)
+
+
+app.command()(merge)

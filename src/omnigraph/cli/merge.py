@@ -1,0 +1,165 @@
+"""`omnigraph branch merge`: take what a branch changed into another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from omnigraph import graph
+from omnigraph.cli.addressing import Quiet, Store, Uri, addressed, echo_write
+from omnigraph.cli.change_options import stat_lines
+from omnigraph.cli.options import Actor, AsJson
+from omnigraph.cli.output import print_json, print_note, print_result, print_text
+from omnigraph.engine.changes.change import Image
+from omnigraph.engine.merge.conflict import MergeConflict
+from omnigraph.engine.merge.result import MergePreview, MergeResult
+from omnigraph.errors import MergeConflicts
+from omnigraph.query.display import value_line, visible
+
+CONFLICTS = 1
+SHOWN = 20
+
+Source = Annotated[str, typer.Argument(help="The branch to take in.", metavar="SOURCE")]
+Into = Annotated[str, typer.Option("--into", help="The branch that gets the changes.", metavar="BRANCH")]
+DeleteBranch = Annotated[bool, typer.Option("--delete-branch", help="Delete SOURCE once it is merged.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would happen, with all conflicts.")]
+Strategy = Annotated[
+    Literal["ours", "theirs"] | None,
+    typer.Option(
+        "--strategy",
+        help="Whose version stands where both branches changed an entity: ours (that of --into) or theirs.",
+    ),
+]
+Resolutions = Annotated[
+    Path | None,
+    typer.Option("--resolutions", help="A JSON file with decisions about conflicts.", metavar="FILE"),
+]
+WriteResolutions = Annotated[
+    Path | None,
+    typer.Option(
+        "--write-resolutions",
+        help="Only preview, and write all conflicts to a file in which to decide on them.",
+        metavar="FILE",
+    ),
+]
+ByGranularity = Annotated[
+    Literal["row", "property"],
+    typer.Option(
+        "--granularity",
+        help="What contradicts: two changes of one entity (row), or only of one property of it (property).",
+    ),
+]
+
+
+def merge(
+    source: Source,
+    into: Into = "main",
+    delete_branch: DeleteBranch = False,
+    dry_run: DryRun = False,
+    strategy: Strategy = None,
+    resolutions: Resolutions = None,
+    write_resolutions: WriteResolutions = None,
+    granularity: ByGranularity = "row",
+    uri: Uri = None,
+    store: Store = None,
+    actor: Actor = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take what SOURCE changed into another branch, in one commit; on conflicts nothing, and exit code 1."""
+    previewing = dry_run or write_resolutions is not None
+    with graph.open(addressed(uri=uri, store=store), read_only=previewing) as opened:
+        if previewing:
+            found = opened.merge(
+                source,
+                into,
+                dry_run=True,
+                strategy=strategy,
+                resolutions=resolutions,
+                granularity=granularity,
+            )
+            _tell_preview(found, resolutions, write_resolutions, as_json=as_json)
+            return
+        try:
+            done = opened.merge(
+                source,
+                into,
+                actor=actor,
+                strategy=strategy,
+                resolutions=resolutions,
+                granularity=granularity,
+                delete_branch=delete_branch,
+            )
+        except MergeConflicts as error:
+            if as_json:
+                raise
+            print_note("\n".join(_refusal(error)))
+            raise typer.Exit(CONFLICTS) from error
+        _tell_result(done, as_json=as_json)
+        echo_write("branch merge", opened.uri, quiet=quiet)
+
+
+def _tell_result(done: MergeResult, *, as_json: bool) -> None:
+    text = f"merged {done.source} into {done.target}: {done.outcome.value}"
+    print_result(done.to_json(), text, as_json=as_json)
+    if done.branch_delete_error is not None:
+        print_note(f"warning: branch '{done.source}' was not deleted: {visible(done.branch_delete_error)}")
+
+
+def _tell_preview(
+    found: MergePreview, resolutions: Path | None, wanted: Path | None, *, as_json: bool
+) -> None:
+    if wanted is not None:
+        # Decisions that were read are written again, so their own file may be replaced.
+        same = resolutions is not None and wanted.exists() and wanted.samefile(resolutions)
+        found.write_resolutions(wanted, replaces=same)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        print_text("\n".join(_preview(found)))
+    if wanted is not None:
+        print_note(f"wrote {_counted(found.met)} to {wanted}")
+    if found.conflicts:
+        raise typer.Exit(CONFLICTS)
+
+
+def _preview(found: MergePreview) -> Iterator[str]:
+    yield f"merging {found.source} into {found.target} would be: {found.outcome.value}"
+    yield from stat_lines(dict(found.changes))
+    if found.resolved:
+        yield f"{found.resolved} decided"
+    if found.conflicts:
+        yield _counted(found.conflicts)
+        yield from _told(found.conflicts)
+
+
+def _refusal(error: MergeConflicts) -> Iterator[str]:
+    counted = _counted(error.conflicts)
+    yield f"error[{error.code}]: merging '{error.source}' into '{error.target}' has {counted}"
+    yield from _told(error.conflicts)
+    yield f"  help: {error.remedy}"
+
+
+def _counted(conflicts: Sequence[MergeConflict]) -> str:
+    return "1 conflict" if len(conflicts) == 1 else f"{len(conflicts)} conflicts"
+
+
+def _told(conflicts: Sequence[MergeConflict]) -> Iterator[str]:
+    for conflict in conflicts[:SHOWN]:
+        yield f"  {conflict.kind.value}: {visible(conflict.message)}"
+        for name in conflict.properties:
+            base, ours, theirs = (
+                value_line(_value(image, name)) for image in (conflict.base, conflict.target, conflict.source)
+            )
+            yield f"      {visible(name)}: base {base}, ours {ours}, theirs {theirs}"
+    if len(conflicts) > SHOWN:
+        yield f"  and {len(conflicts) - SHOWN} more"
+
+
+def _value(image: Image | None, name: str) -> Any:
+    if image is None:
+        return None
+    return {"src": image.source, "dst": image.target, **image.properties}.get(name)

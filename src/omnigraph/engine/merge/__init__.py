@@ -1,0 +1,1 @@
+"""One branch taken into another: what both changed, who wins, and what cannot be decided."""

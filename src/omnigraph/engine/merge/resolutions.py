@@ -1,0 +1,233 @@
+"""The file in which a person decides about conflicts: a preview writes it, a merge reads it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from omnigraph.engine.changes.change import Image
+from omnigraph.engine.layout import split_key, table_key
+from omnigraph.engine.merge.choices import Choices, EntityChoice, GivenValue, Granularity, Take, TypeChoice
+from omnigraph.engine.merge.conflict import ConflictKind, MergeConflict
+from omnigraph.errors import BadRequest
+
+Given = str | os.PathLike[str] | Mapping[str, Any]
+"""A path, or what such a file has."""
+
+
+class _Property(msgspec.Struct, forbid_unknown_fields=True):
+    take: Take | None = None
+    value: Any | UnsetType = UNSET
+    base: Any = None
+    ours: Any = None
+    theirs: Any = None
+
+
+class _Conflict(msgspec.Struct, forbid_unknown_fields=True):
+    type: str
+    id: str | None
+    kind: ConflictKind | None = None
+    message: str | None = None
+    digest: str | None = None
+    base: Any = None
+    ours: Any = None
+    theirs: Any = None
+    take: Take | None = None
+    properties: dict[str, _Property] = {}
+
+
+class _Type(msgspec.Struct, forbid_unknown_fields=True):
+    take: Take | None = None
+    properties: dict[str, Take | None] = {}
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    source: str | None = None
+    into: str | None = None
+    granularity: Granularity | None = None
+    default: Take | None = None
+    types: dict[str, Take | _Type | None] = {}
+    conflicts: list[_Conflict] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Resolutions:
+    """Decisions as they were given."""
+
+    choices: Choices
+    source: str | None = None
+    into: str | None = None
+    granularity: Granularity | None = None
+
+    def require_for(self, source: str, into: str, granularity: Granularity) -> None:
+        """Fail when they were written for another merge."""
+        for what, meant, asked in (("source", self.source, source), ("target", self.into, into)):
+            if meant is not None and meant != asked:
+                raise BadRequest(
+                    f"the resolutions are for the {what} '{meant}', and '{asked}' is to be merged",
+                    remedy="preview this merge and decide on its conflicts",
+                )
+        if self.granularity is not None and self.granularity != granularity:
+            raise BadRequest(
+                f"the resolutions are for a merge by {self.granularity}, and this one is by {granularity}",
+                remedy=f"merge with granularity `{self.granularity}`",
+            )
+
+
+def read_resolutions(given: Given, keys: Collection[str]) -> Resolutions:
+    """Decisions from a file or a mapping; `keys` are the tables there are."""
+    plain = given if isinstance(given, Mapping) else _read(Path(given))
+    try:
+        found = msgspec.convert(plain, _File)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"the resolutions are not as they should be: {error}") from None
+    types = {_key(name, keys): _type_choice(one) for name, one in found.types.items()}
+    entities = [_entity_choice(one, keys) for one in found.conflicts if one.id is not None]
+    _refuse_repeated(entities)
+    choices = Choices(default=found.default, types=types, entities=entities)
+    return Resolutions(choices, found.source, found.into, found.granularity)
+
+
+def with_strategy(choices: Choices, strategy: Take | None) -> Choices:
+    """The decisions, and what stands where none was made."""
+    return replace(choices, strategy=strategy)
+
+
+def _read(path: Path) -> Any:
+    try:
+        return msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise BadRequest(f"the resolutions '{path}' cannot be read: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"the resolutions '{path}' are not JSON: {error}") from None
+
+
+def _key(name: str, keys: Collection[str]) -> str:
+    for key in (name, table_key("node", name), table_key("edge", name)):
+        if key in keys:
+            return key
+    known = ", ".join(split_key(key)[1] for key in sorted(keys))
+    raise BadRequest(f"the resolutions name the type '{name}', which is not there", remedy=f"it has: {known}")
+
+
+def _type_choice(given: Take | _Type | None) -> TypeChoice:
+    if not isinstance(given, _Type):
+        return TypeChoice(given)
+    return TypeChoice(given.take, {name: take for name, take in given.properties.items() if take is not None})
+
+
+def _entity_choice(given: _Conflict, keys: Collection[str]) -> EntityChoice:
+    assert given.id is not None
+    chosen: dict[str, Take | GivenValue] = {}
+    for name, one in given.properties.items():
+        if one.value is not UNSET and one.take is not None:
+            raise BadRequest(
+                f"'{name}' of {given.type} '{given.id}' has both a side to take and a value",
+                remedy="leave one of them out",
+            )
+        if one.value is not UNSET:
+            chosen[name] = GivenValue(one.value)
+        elif one.take is not None:
+            chosen[name] = one.take
+    return EntityChoice(_key(given.type, keys), given.id, given.take, chosen, given.kind, given.digest)
+
+
+def _refuse_repeated(entities: Sequence[EntityChoice]) -> None:
+    seen: set[tuple[str, str, ConflictKind | None]] = set()
+    for one in entities:
+        if (one.table_key, one.entity_id, one.kind) in seen:
+            raise BadRequest(f"the resolutions decide twice on {one.name}", remedy="keep one of both")
+        seen.add((one.table_key, one.entity_id, one.kind))
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+def resolution_file(
+    source: str, into: str, granularity: Granularity, choices: Choices, conflicts: Sequence[MergeConflict]
+) -> dict[str, Any]:
+    """What a preview writes: every conflict with room for a decision, and the decisions there are already."""
+    types = dict.fromkeys(one.table_key for one in conflicts)
+    made = _by_conflict(choices)
+    return {
+        "source": source,
+        "into": into,
+        "granularity": granularity.value,
+        "default": choices.default,
+        "types": {key: _told_type(choices.types.get(key)) for key in dict.fromkeys([*types, *choices.types])},
+        "conflicts": [
+            _told(one, made.get(one.mark) or made.get((one.table_key, one.entity_id, None)))
+            for one in conflicts
+        ],
+    }
+
+
+def _by_conflict(choices: Choices) -> dict[tuple[str, str | None, ConflictKind | None], EntityChoice]:
+    return {(one.table_key, one.entity_id, one.kind): one for one in choices.entities}
+
+
+def _told_type(choice: TypeChoice | None) -> Any:
+    if choice is None or not choice.properties:
+        return choice and choice.take
+    return {"take": choice.take, "properties": dict(choice.properties)}
+
+
+def _told(conflict: MergeConflict, choice: EntityChoice | None) -> dict[str, Any]:
+    take = choice.take if choice else None
+    about = {
+        "type": conflict.table_key,
+        "id": conflict.entity_id,
+        "kind": conflict.kind.value,
+        "message": conflict.message,
+        "digest": conflict.digest,
+        "take": take,
+    }
+    sides = {"base": conflict.base, "ours": conflict.target, "theirs": conflict.source}
+    chosen = dict(choice.properties) if choice else {}
+    if conflict.kind in (ConflictKind.DIVERGENT_INSERT, ConflictKind.DIVERGENT_UPDATE):
+        names = dict.fromkeys([*conflict.properties, *chosen])
+        return {
+            **about,
+            "properties": {
+                name: {
+                    **{side: _value(image, name) for side, image in sides.items()},
+                    **_decision(chosen.get(name)),
+                }
+                for name in names
+            },
+        }
+    images = {side: None if image is None else image.to_json() for side, image in sides.items()}
+    made = {name: _decision(one) for name, one in chosen.items()}
+    return {**about, **images, **({"properties": made} if made else {})}
+
+
+def _decision(chosen: Take | GivenValue | None) -> dict[str, Any]:
+    return {"value": chosen.value} if isinstance(chosen, GivenValue) else {"take": chosen}
+
+
+def _value(image: Image | None, name: str) -> Any:
+    if image is None:
+        return None
+    ends = {"src": image.source, "dst": image.target} if image.source is not None else {}
+    return {**image.properties, **ends}.get(name)
+
+
+def write_file(path: str | os.PathLike[str], content: Mapping[str, Any], *, replaces: bool) -> None:
+    """Write decisions for a person to complete; a file that is there is replaced only on request."""
+    at = Path(path)
+    encoded = msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
+    try:
+        with at.open("wb" if replaces else "xb") as file:
+            file.write(encoded)
+    except FileExistsError as error:
+        raise BadRequest(
+            f"'{at}' exists already, and decisions in it would be lost", remedy="choose another name"
+        ) from error
+    except OSError as error:
+        raise BadRequest(f"the resolutions cannot be written to '{at}': {error.strerror}") from error

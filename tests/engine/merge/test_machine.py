@@ -1,0 +1,486 @@
+"""Merges against plain dictionaries: random branches, merges of merges, crossing ones, upkeep and crashes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from omnigraph import failpoints
+from omnigraph.engine.branches import create_branch, delete_branch
+from omnigraph.engine.initialise import initialise
+from omnigraph.engine.lineage import Commit
+from omnigraph.engine.load.request import LoadRequest
+from omnigraph.engine.load.run import load
+from omnigraph.engine.manifest import MAIN
+from omnigraph.engine.merge.merge import MergeRequest, MergeResult, merge
+from omnigraph.engine.opened import AtBranch, OpenGraph
+from omnigraph.engine.optimize import optimize
+from omnigraph.engine.pinned import open_table
+from omnigraph.engine.plan import Remove
+from omnigraph.engine.recovery import sidecar
+from omnigraph.engine.recovery.sweep import sweep
+from omnigraph.engine.root import Root
+from omnigraph.engine.write.duplicates import Mode
+from omnigraph.engine.write.transaction import Author, Prepared, write
+from omnigraph.errors import MergeConflicts
+from omnigraph.storage.location import Location
+from tests.engine.crash.world import change
+from tests.engine.test_model import Crash, crash_at
+
+SCHEMA = """
+node Person { name: String @key  age: I32?  nick: String? @unique }
+edge Knows: Person -> Person { since: I32? }
+"""
+PERSON, KNOWS = "node:Person", "edge:Knows"
+ROW_KINDS = {"divergent_insert", "divergent_update", "delete_vs_update"}
+
+NAMES, NICKS, EDGES = (
+    st.sampled_from("abcd"),
+    st.none() | st.sampled_from("xy"),
+    st.sampled_from(["k1", "k2"]),
+)
+AGES = st.integers(0, 2)
+BRANCHES = ("left", "right", "third")
+ANY = st.integers(0, 11)
+"""Which of the branches that there are."""
+
+POINTS = (
+    failpoints.BRANCH_MERGE_POST_CANDIDATE_VALIDATION,
+    failpoints.RECOVERY_SIDECAR_WRITE,
+    failpoints.MUTATION_POST_FORK_PRE_COMMIT,
+    failpoints.MUTATION_POST_TABLE_COMMIT,
+    failpoints.BRANCH_MERGE_ADOPT_AFTER_UPSERT_PRE_DELETE,
+    failpoints.BRANCH_MERGE_POST_EFFECTS_PRE_CONFIRM,
+    failpoints.BRANCH_MERGE_POST_PHASE_B_PRE_MANIFEST_COMMIT,
+    failpoints.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT,
+    failpoints.RECOVERY_SIDECAR_DELETE,
+)
+LATER_POINTS = (failpoints.RECOVERY_POST_TABLE_RESTORE_PRE_PUBLISH, failpoints.RECOVERY_RECORD_AUDIT)
+CRASHES = st.none() | st.tuples(st.sampled_from(POINTS), st.none() | st.sampled_from(LATER_POINTS))
+
+Row = tuple[object, ...]
+Conflict = tuple[str, str, str]
+
+
+# --- the naive model -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class World:
+    """All there is on a branch, by id: people as (age, nick), edges as (from, to, since)."""
+
+    people: Mapping[str, Row] = field(default_factory=dict)
+    edges: Mapping[str, Row] = field(default_factory=dict)
+
+    def without(self, name: str) -> World:
+        """Without somebody and every edge at them."""
+        edges = {one: row for one, row in self.edges.items() if name not in row[:2]}
+        return World({one: row for one, row in self.people.items() if one != name}, edges)
+
+    def broken(self) -> set[Conflict]:
+        """What no branch may ever be."""
+        lost = {one for one, row in self.edges.items() if not {row[0], row[1]} <= self.people.keys()}
+        nicks = [row[1] for row in self.people.values() if row[1] is not None]
+        twice = {("", "", "unique_violation")} if len(nicks) > len(set(nicks)) else set()
+        return {(KNOWS, one, "orphan_edge") for one in lost} | twice
+
+
+def merged_rows(
+    key: str, base: Mapping[str, Row], source: Mapping[str, Row], target: Mapping[str, Row]
+) -> tuple[dict[str, Row], set[Conflict]]:
+    """Row by row: who alone changed something is right, and who both changed it must agree."""
+    rows, conflicts = {}, set()
+    for one in base.keys() | source.keys() | target.keys():
+        was, theirs, ours = base.get(one), source.get(one), target.get(one)
+        if theirs in (ours, was):
+            result = ours
+        elif ours == was:
+            result = theirs
+        else:
+            gone = theirs is None or ours is None
+            kind = "delete_vs_update" if gone else "divergent_insert" if was is None else "divergent_update"
+            conflicts.add((key, one, kind))
+            continue
+        if result is not None:
+            rows[one] = result
+    return rows, conflicts
+
+
+def merged_worlds(base: World, source: World, target: World) -> tuple[World, set[Conflict]]:
+    people, first = merged_rows(PERSON, base.people, source.people, target.people)
+    edges, second = merged_rows(KNOWS, base.edges, source.edges, target.edges)
+    after = World(people, edges)
+    return after, first | second or after.broken()
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A commit: what there was, where it came from, and how it sorts among others."""
+
+    world: World
+    parents: tuple[str, ...]
+    order: tuple[int, int, str]
+
+
+def steps_back(history: Mapping[str, Moment], start: str) -> dict[str, int]:
+    """How far each ancestor is away."""
+    far, queue = {start: 0}, deque([start])
+    while queue:
+        here = queue.popleft()
+        for parent in history[here].parents:
+            if parent not in far:
+                far[parent] = far[here] + 1
+                queue.append(parent)
+    return far
+
+
+def parting(history: Mapping[str, Moment], source: str, target: str) -> str:
+    """The nearest common ancestor; of several as near, the last one."""
+    theirs, ours = steps_back(history, source), steps_back(history, target)
+    common = theirs.keys() & ours.keys()
+    nearest = min(theirs[one] + ours[one] for one in common)
+    return max(
+        (one for one in common if theirs[one] + ours[one] == nearest), key=lambda one: history[one].order
+    )
+
+
+# --- a graph ---------------------------------------------------------------------------------------
+
+
+def put(graph: OpenGraph, folder: Path, world: World, branch: str) -> None:
+    """Insert or replace what is named, in one commit."""
+    records: list[dict[str, object]] = [
+        {"type": "Person", "data": {"name": one, "age": age, "nick": nick}}
+        for one, (age, nick) in world.people.items()
+    ]
+    records += [
+        {"edge": "Knows", "from": source, "to": end, "data": {"id": one, "since": since}}
+        for one, (source, end, since) in world.edges.items()
+    ]
+    file = folder / "rows.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    load(graph, LoadRequest((file,), Mode.MERGE), Author(branch))
+
+
+def seen(graph: OpenGraph, branch: str) -> World:
+    snapshot = graph.snapshot(AtBranch(branch))
+    people, knows = (open_table(graph, snapshot, key).scan().to_pylist() for key in (PERSON, KNOWS))
+    found = World(
+        {row["id"]: (row["age"], row["nick"]) for row in people},
+        {row["id"]: (row["src"], row["dst"], row["since"]) for row in knows},
+    )
+    assert (len(found.people), len(found.edges)) == (len(people), len(knows)), "an id is there twice"
+    return found
+
+
+def take_in(graph: OpenGraph, source: str, into: str) -> MergeResult:
+    return merge(graph, MergeRequest(source), Author(into))
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty graph; each life begins with a copy of it."""
+    at = tmp_path_factory.mktemp("merges") / "template"
+    initialise(Root.at(Location.parse(at)), SCHEMA)
+    return at
+
+
+class MergeMachine(RuleBasedStateMachine):
+    """Does the same to a graph and to dictionaries."""
+
+    template: Path
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(dir=self.template.parent))
+        shutil.copytree(self.template, self.folder / "graph")
+        self.graph = self.reopened()
+        self.history: dict[str, Moment] = {}
+        self.heads: dict[str, str] = {}
+        self.note(MAIN, World())
+        self.written(MAIN, World(people={"a": (0, None), "b": (0, None)}, edges={"k1": ("a", "b", 0)}))
+        self.branch("left", MAIN)
+        self.branch("right", MAIN)
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.folder)
+
+    def reopened(self) -> OpenGraph:
+        return OpenGraph.open(Root.at(Location.parse(self.folder / "graph")))
+
+    # --- writes ----------------------------------------------------------------------------------
+
+    @rule(branch=ANY, name=NAMES, age=AGES, nick=NICKS)
+    def put_person(self, branch: int, name: str, age: int, nick: str | None) -> None:
+        at = self.chosen(branch)
+        taken = {row[1] for one, row in self.world(at).people.items() if one != name}
+        self.written(at, World(people={name: (age, None if nick in taken else nick)}))
+
+    @rule(branch=ANY, edge=EDGES, source=NAMES, end=NAMES, since=AGES)
+    def put_edge(self, branch: int, edge: str, source: str, end: str, since: int) -> None:
+        at = self.chosen(branch)
+        missing = {one: (0, None) for one in (source, end) if one not in self.world(at).people}
+        self.written(at, World(missing, {edge: (source, end, since)}))
+
+    @rule(branch=ANY, name=NAMES)
+    def delete_person(self, branch: int, name: str) -> None:
+        at = self.chosen(branch)
+        change(self.graph, f'delete Person where name = "{name}"', at)
+        self.note(at, self.world(at).without(name))
+
+    @rule(branch=ANY, edge=EDGES)
+    def delete_edge(self, branch: int, edge: str) -> None:
+        at = self.chosen(branch)
+        world = self.world(at)
+        if edge in world.edges:
+            gone = {KNOWS: Remove(pa.array([edge]))}
+            write(self.graph, Author(at), lambda _: Prepared("Mutation", gone, strict=True))
+            self.note(at, replace(world, edges={k: row for k, row in world.edges.items() if k != edge}))
+
+    @precondition(lambda self: set(BRANCHES) - self.heads.keys())
+    @rule(source=ANY)
+    def make_branch(self, source: int) -> None:
+        self.branch(min(set(BRANCHES) - self.heads.keys()), self.chosen(source))
+
+    @rule(branch=ANY)
+    def tidy_up(self, branch: int) -> None:
+        at = self.chosen(branch)
+        optimize(self.graph, Author(at))
+        self.note(at, self.world(at))
+
+    @rule()
+    def reopen(self) -> None:
+        self.graph = self.reopened()
+
+    # --- merges ----------------------------------------------------------------------------------
+
+    @rule(source=ANY, into=ANY, crash=CRASHES)
+    def merge_branches(self, source: int, into: int, crash: tuple[str, str | None] | None) -> None:
+        self.merged(*self.two(source, into), crash)
+
+    @rule(source=ANY, into=ANY, names=st.lists(NAMES, min_size=2, max_size=2), age=AGES, crash=CRASHES)
+    def part_and_merge(
+        self, source: int, into: int, names: list[str], age: int, crash: tuple[str, str | None] | None
+    ) -> None:
+        """Both change somebody, mostly somebody else; then one takes the other in, and so the other way."""
+        theirs, ours = self.two(source, into)
+        for at, name in zip((theirs, ours), names, strict=True):
+            self.written(at, World(people={name: (age, None)}))
+        self.merged(theirs, ours, crash)
+        self.merged(ours, theirs, None)
+
+    @rule(which=ANY, names=st.lists(NAMES, min_size=2, max_size=2, unique=True), later=ANY, crash=CRASHES)
+    def cross(self, which: int, names: list[str], later: int, crash: tuple[str, str | None] | None) -> None:
+        """Each of two branches takes in what the other one was: after that two ancestors are as near."""
+        first, second = self.two(which, which // 3)
+        for at, name in zip((first, second), names, strict=True):
+            self.written(at, World(people={name: (3, None)}))
+        self.branch("kept", first)
+        self.merged(second, first, crash)
+        self.merged("kept", second, None)
+        delete_branch(self.graph, "kept")
+        del self.heads["kept"]
+        self.written(first, World(people={names[later % 2]: (4, None)}))
+        self.merged(first, second, None)
+
+    @precondition(lambda self: len(self.heads) > 2)
+    @rule(which=ANY, name=NAMES, crash=CRASHES)
+    def spread(self, which: int, name: str, crash: tuple[str, str | None] | None) -> None:
+        """Two branches take in a third one, and one of them goes on from there."""
+        known = sorted(self.heads)
+        origin, first, second = (known[(which + step) % len(known)] for step in range(3))
+        self.written(origin, World(people={name: (5, None)}))
+        self.merged(origin, first, crash)
+        self.merged(origin, second, None)
+        self.written(first, World(people={name: (6, None)}))
+        self.merged(first, second, None)
+
+    def merged(self, source: str, target: str, crash: tuple[str, str | None] | None) -> None:
+        """Merge two branches, of which the model knows what must come of it."""
+        theirs, ours = self.heads[source], self.heads[target]
+        base = parting(self.history, theirs, ours)
+        before = self.world(target)
+        after, conflicts = merged_worlds(self.history[base].world, self.world(source), before)
+        if base != theirs and conflicts:
+            self.refused(source, target, conflicts)
+            return
+        point, again = crash or (None, None)
+        if point is not None and self.crashes(lambda: take_in(self.graph, source, target), point):
+            self.recover(again)
+            found = seen(self.graph, target)
+            assert found in (before, after), f"half a merge after {crash}"
+            self.note(target, found, merged=theirs)
+            self.require_made(source, target)
+            return
+        if point is None:
+            done = take_in(self.graph, source, target)
+            wanted = "already_up_to_date" if base == theirs else "fast_forward" if base == ours else "merged"
+            assert done.outcome.value == wanted
+            assert (done.commit is None) == (base == theirs)
+        self.note(target, before if base == theirs else after, merged=theirs)
+        assert take_in(self.graph, source, target).outcome.value == "already_up_to_date"
+        if base == ours:
+            assert self.world(target) == self.world(source)
+
+    def refused(self, source: str, target: str, conflicts: set[Conflict]) -> None:
+        with pytest.raises(MergeConflicts) as error:
+            take_in(self.graph, source, target)
+        found = {
+            (one.table_key, one.entity_id or "", one.kind.value)
+            for one in error.value.conflicts
+            if not (conflicts_of_rows(conflicts) and one.kind.value not in ROW_KINDS)
+        }
+        uniques = {one for one in found if one[2] == "unique_violation"}
+        told = (found - uniques) | ({("", "", "unique_violation")} if uniques else set())
+        assert told == conflicts
+        assert self.head(target).id == self.heads[target]
+
+    def require_made(self, source: str, target: str) -> None:
+        """After a crash: what was finished is known to be, and what was undone can be merged."""
+        theirs, ours = self.heads[source], self.heads[target]
+        base = parting(self.history, theirs, ours)
+        after, _ = merged_worlds(self.history[base].world, self.world(source), self.world(target))
+        done = take_in(self.graph, source, target)
+        assert (done.commit is None) == (base == theirs)
+        self.note(target, self.world(target) if base == theirs else after, merged=theirs)
+
+    # --- looking ---------------------------------------------------------------------------------
+
+    @invariant()
+    def every_branch_is_as_it_should_be(self) -> None:
+        for branch, head in self.heads.items():
+            assert seen(self.graph, branch) == self.world(branch), branch
+            assert self.head(branch).id == head
+            assert not self.world(branch).broken()
+        assert sidecar.operations(self.graph.root) == []
+
+    # --- how -------------------------------------------------------------------------------------
+
+    def chosen(self, number: int) -> str:
+        known = sorted(self.heads)
+        return known[number % len(known)]
+
+    def two(self, source: int, into: int) -> tuple[str, str]:
+        target = self.chosen(into)
+        others = sorted(self.heads.keys() - {target})
+        return others[source % len(others)], target
+
+    def branch(self, name: str, origin: str) -> None:
+        create_branch(self.graph, name, from_branch=origin)
+        self.heads[name] = self.heads[origin]
+
+    def world(self, branch: str) -> World:
+        return self.history[self.heads[branch]].world
+
+    def head(self, branch: str) -> Commit:
+        found = self.graph.load(branch).state.head
+        assert found is not None
+        return found
+
+    def written(self, branch: str, rows: World) -> None:
+        put(self.graph, self.folder, rows, branch)
+        now = self.world(branch)
+        self.note(branch, World({**now.people, **rows.people}, {**now.edges, **rows.edges}))
+
+    def note(self, branch: str, world: World, merged: str | None = None) -> None:
+        """Remember the commits that a branch got; all of them leave it as it is now, but for undone ones."""
+        known = self.graph.load(branch).state.commits
+        head, old = self.head(branch), self.heads.get(branch)
+        assert old is not None or head.parent is None
+        was = self.history[old].world if old is not None else world
+        new: list[Commit] = []
+        step: str | None = head.id
+        while step is not None and step != old:
+            new.append(known[step])
+            step = known[step].parent
+        assert step == old, "the branch does not go on from where it was"
+        if world != was:
+            assert new, "nothing was committed"
+        taken = [commit.merged_parent for commit in new if commit.merged_parent is not None]
+        assert taken in ([], [merged])
+        assert taken or merged is None or world == was, "a merge does not tell what it took in"
+        for commit in reversed(new):
+            parents = tuple(one for one in (commit.parent, commit.merged_parent) if one is not None)
+            self.history[commit.id] = Moment(world, parents, commit.order)
+        self.heads[branch] = head.id
+
+    def crashes(self, act: Callable[[], object], point: str) -> bool:
+        """Whether it came to the point; if not, it did what it should."""
+        with failpoints.armed(point, crash_at(1)):
+            try:
+                act()
+            except Crash:
+                return True
+        return False
+
+    def recover(self, again: str | None) -> None:
+        """Whoever opens the graph for writing brings it in order, the second time at the latest."""
+        self.graph = self.reopened()
+        if again is not None and self.crashes(lambda: sweep(self.graph, only_forward=False), again):
+            self.graph = self.reopened()
+        sweep(self.graph, only_forward=False)
+
+
+def conflicts_of_rows(conflicts: Iterable[Conflict]) -> bool:
+    return any(kind in ROW_KINDS for _, _, kind in conflicts)
+
+
+@pytest.mark.fuzz
+class TestMerges(MergeMachine.TestCase):
+    """Random histories."""
+
+    settings = settings(
+        max_examples=max(1, settings.default.max_examples // 12), stateful_step_count=12, deadline=None
+    )
+
+    @pytest.fixture(autouse=True, scope="class")
+    @classmethod
+    def _template(cls, template: Path) -> None:
+        MergeMachine.template = template
+
+
+# --- two branches that have nothing to do with each other --------------------------------------------
+
+
+def deltas(names: str, edge: str) -> st.SearchStrategy[tuple[World, frozenset[str]]]:
+    """New and changed people with an edge between them, and people who go."""
+    rows = st.tuples(AGES, st.none())
+    people = st.dictionaries(st.sampled_from(names), rows, min_size=1, max_size=2)
+    linked = people.map(lambda found: World(found, {edge: (min(found), max(found), 1)}))
+    return st.tuples(linked, st.frozensets(st.sampled_from(names), max_size=1))
+
+
+@pytest.mark.fuzz
+@settings(max_examples=max(1, settings.default.max_examples // 30))
+@given(left=deltas("abc", "k1"), right=deltas("xyz", "k2"))
+def test_branches_without_anything_in_common_can_be_merged_in_any_order(
+    template: Path, left: tuple[World, frozenset[str]], right: tuple[World, frozenset[str]]
+) -> None:
+    with tempfile.TemporaryDirectory(dir=template.parent) as name:
+        shutil.copytree(template, Path(name) / "graph")
+        graph = OpenGraph.open(Root.at(Location.parse(Path(name) / "graph")))
+        put(graph, Path(name), World(dict.fromkeys("abcxyz", (0, None))), MAIN)
+        expected = seen(graph, MAIN)
+        for branch, (rows, gone) in {"left": left, "right": right}.items():
+            create_branch(graph, branch)
+            put(graph, Path(name), rows, branch)
+            expected = World({**expected.people, **rows.people}, {**expected.edges, **rows.edges})
+            for one in gone:
+                change(graph, f'delete Person where name = "{one}"', branch)
+                expected = expected.without(one)
+        for target, order in {"first": ("left", "right"), "second": ("right", "left")}.items():
+            create_branch(graph, target)
+            for source in order:
+                take_in(graph, source, target)
+        assert seen(graph, "first") == seen(graph, "second") == expected
