@@ -1,4 +1,4 @@
-"""`omnigraph schema`: what changing a schema would do."""
+"""`omnigraph schema`: show the schema of a graph, plan a change of it, and carry it out."""
 
 from __future__ import annotations
 
@@ -7,43 +7,95 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli.addressing import Place, Quiet, Store, addressed, echo_write
 from omnigraph.cli.files import read_source
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import AsJson
+from omnigraph.cli.options import Actor, AsJson
 from omnigraph.cli.output import print_result
-from omnigraph.lang.schema import MigrationPlan, compile_schema, describe_plan, plan_files
+from omnigraph.errors import BadRequest
+from omnigraph.lang.schema import MigrationPlan, compile_schema, describe, describe_plan, plan_files
 
 if TYPE_CHECKING:
+    from omnigraph.engine.schema_apply.apply import SchemaApplied
     from omnigraph.graph import Graph
 
 app = new_app()
 
+Wanted = Annotated[Path, typer.Option("--schema", "-s", help="The schema that is wanted.", metavar="FILE.pg")]
+AllowDataLoss = Annotated[
+    bool, typer.Option("--allow-data-loss", help="Let drops remove older versions too.")
+]
+
 
 @app.callback()
 def schema() -> None:
-    """Plan changes of a schema."""
+    """Show and change the schema of a graph."""
+
+
+@app.command()
+def show(place: Place = None, store: Store = None, as_json: AsJson = False) -> None:
+    """Print the accepted schema as its author wrote it."""
+    with _opened(addressed(place=place, store=store), read_only=True) as graph:
+        source = graph.schema_source
+        report = {"uri": graph.uri, "schema_source": source}
+    print_result(report, source, as_json=as_json)
+
+
+app.command(name="get", hidden=True)(show)
 
 
 @app.command()
 def plan(
-    old: Annotated[str, typer.Argument(help="The schema that holds now: a file, or a graph.", metavar="OLD")],
-    new: Annotated[Path, typer.Argument(help="The schema wanted instead.", metavar="NEW.pg")],
-    allow_data_loss: Annotated[
-        bool, typer.Option("--allow-data-loss", help="Let drops remove older versions too.")
-    ] = False,
+    old: Annotated[
+        str | None, typer.Argument(help="The schema that holds now: a graph, or a file.", metavar="OLD")
+    ] = None,
+    new: Annotated[Path | None, typer.Argument(help="The schema wanted instead.", metavar="NEW.pg")] = None,
+    wanted: Annotated[
+        Path | None, typer.Option("--schema", "-s", help="The same as NEW.pg.", metavar="FILE.pg")
+    ] = None,
+    allow_data_loss: AllowDataLoss = False,
+    store: Store = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the steps from one schema to another; exits with 1 when a step is not possible."""
-    if _is_graph(old):
-        with _opened(old) as graph:
-            found, place = graph.plan_schema(new, allow_data_loss=allow_data_loss), {"uri": graph.uri}
+    before, after = addressed(place=old, store=store), _wanted(new, wanted)
+    if store is not None or _is_graph(before):
+        with _opened(before, read_only=True) as graph:
+            found, place = graph.plan_schema(after, allow_data_loss=allow_data_loss), {"uri": graph.uri}
     else:
-        before, after = (compile_schema(read_source(path)) for path in (Path(old), new))
-        found, place = plan_files(before, after, allow_data_loss), {"old": old}
-    report = {**place, "new": str(new), "step_count": len(found.steps), **found.to_json()}
+        one, other = (compile_schema(read_source(path)) for path in (Path(before), after))
+        found, place = plan_files(one, other, allow_data_loss), {"old": before}
+    report = {**place, "new": str(after), "step_count": len(found.steps), **found.to_json()}
     print_result(report, _text(found), as_json=as_json)
     if not found.supported:
         raise typer.Exit(1)
+
+
+@app.command()
+def apply(
+    wanted: Wanted,
+    place: Place = None,
+    allow_data_loss: AllowDataLoss = False,
+    actor: Actor = None,
+    store: Store = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a schema the accepted one, in one commit that carries all rows over, or change nothing."""
+    with _opened(addressed(place=place, store=store), read_only=False) as graph:
+        done = graph.apply_schema(wanted, allow_data_loss=allow_data_loss, actor=actor)
+        uri = graph.uri
+    echo_write("schema apply", uri, quiet=quiet)
+    print_result({"uri": uri, **done.to_json()}, _applied(done), as_json=as_json)
+
+
+def _wanted(new: Path | None, wanted: Path | None) -> Path:
+    if new is not None and wanted is not None:
+        raise BadRequest("NEW.pg and --schema are mutually exclusive")
+    found = new or wanted
+    if found is None:
+        raise BadRequest("no schema to compare with", remedy="name one with --schema FILE.pg")
+    return found
 
 
 def _is_graph(text: str) -> bool:
@@ -51,15 +103,25 @@ def _is_graph(text: str) -> bool:
     return "://" in text or Path(text).is_dir()
 
 
-def _opened(uri: str) -> Graph:
+def _opened(uri: str, *, read_only: bool) -> Graph:
     from omnigraph import graph  # not above: comparing two files needs no storage
 
-    return graph.open(uri, read_only=True)
+    return graph.open(uri, read_only=read_only)
 
 
 def _text(found: MigrationPlan) -> str:
     if not found.steps:
         return "no changes"
-    steps = f"{len(found.steps)} step{'s' if len(found.steps) > 1 else ''}"
     verdict = "can be applied" if found.supported else "cannot be applied as it is"
-    return "\n".join([*describe_plan(found), f"{steps}; {verdict}"])
+    return "\n".join([*describe_plan(found), f"{_steps(len(found.steps))}; {verdict}"])
+
+
+def _applied(done: SchemaApplied) -> str:
+    if not done.applied:
+        return "no changes"
+    commit = f"; commit {done.commit.id}" if done.commit else ""
+    return "\n".join([*map(describe, done.steps), f"{_steps(len(done.steps))} applied{commit}"])
+
+
+def _steps(count: int) -> str:
+    return f"{count} step{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""`docs/schema.md` tells everything, and its examples are true."""
+"""`docs/schema.md` and `docs/schema-evolution.md` tell everything, and their examples are true."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pytest
 from omnigraph.lang.schema import CHANGE_CODES, STEP_KINDS, compile_schema, describe_plan, plan_files
 from omnigraph.lang.schema.annotations import ANNOTATIONS
 from omnigraph.lang.schema.parser import CONSTRAINTS, STORAGE_COLUMNS
+from omnigraph.lang.schema.widening import WIDER
 from omnigraph.lang.types import Scalar
 
-GUIDE = (Path(__file__).parents[3] / "docs" / "schema.md").read_text("utf-8")
+DOCS = Path(__file__).parents[3] / "docs"
+GUIDE = (DOCS / "schema.md").read_text("utf-8") + (DOCS / "schema-evolution.md").read_text("utf-8")
 EXAMPLES = re.findall(r"```pg\n(.*?)```", GUIDE, re.DOTALL)
 
 
@@ -34,6 +36,11 @@ def test_every_code_has_a_row_with_its_title(found: object) -> None:
 @pytest.mark.parametrize("name", [*Scalar, *STORAGE_COLUMNS])
 def test_every_type_and_reserved_name_is_told(name: str) -> None:
     assert re.search(rf"`{name}[`(]", GUIDE)
+
+
+@pytest.mark.parametrize(("narrow", "wider"), WIDER.items())
+def test_every_wider_number_is_told(narrow: Scalar, wider: tuple[Scalar, ...]) -> None:
+    assert f"| `{narrow}` | {', '.join(f'`{each}`' for each in wider)} |" in GUIDE
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

@@ -36,6 +36,8 @@ class CompiledMutation:
     parameters: tuple[ast.Parameter, ...]
     statements: tuple[Statement, ...]
     operation: Operation
+    schema: str
+    """The fingerprint of the schema it was compiled with."""
 
 
 CompiledQuery = CompiledRead | CompiledMutation
@@ -52,7 +54,9 @@ def compile_parsed(query: ast.Query, catalog: Catalog, source: Source) -> Compil
     resolved = check_query(query, catalog, source)
     operation = describe_operation(resolved, catalog)
     if isinstance(resolved, ResolvedMutation):
-        return CompiledMutation(query.name, query.parameters, resolved.statements, operation)
+        return CompiledMutation(
+            query.name, query.parameters, resolved.statements, operation, catalog.fingerprint
+        )
     return CompiledRead(query.name, query.parameters, plan_read(resolved), operation)
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from omnigraph.errors import InvalidValue
 from omnigraph.lang.schema import ast
 from omnigraph.lang.schema.catalog import TypeKind
+from omnigraph.lang.schema.defaults import read_default
 from omnigraph.lang.schema.interfaces import MARKS, Member, Members
 from omnigraph.lang.source import Problems
 from omnigraph.lang.types import Scalar
 
-ANNOTATIONS = ("description", "instruction", "rename_from", "embed")
+ANNOTATIONS = ("description", "instruction", "rename_from", "embed", "default")
 """The annotations that mean something; any other is kept as metadata."""
 
 _ON_PROPERTIES = (*MARKS, "embed")
@@ -49,7 +51,9 @@ def check_property_annotations(
             problems.add(reason, found.at)
         elif found.name == "embed":
             _check_embed_shape(found, path, problems)
-    for repeated in _repeated(declared.annotations, _ON_PROPERTIES):
+        elif found.name == "default":
+            _check_default(found, declared, path, problems)
+    for repeated in _repeated(declared.annotations, (*_ON_PROPERTIES, "default")):
         problems.add(f"property {path} declares @{repeated.name} multiple times", repeated.at)
     _check_texts(f"property {path}", declared.annotations, ("description",), problems)
     _check_rename(f"property {path}", declared.annotations, problems)
@@ -122,6 +126,18 @@ def _check_embed_shape(found: ast.Annotation, path: str, problems: Problems) -> 
         elif option in seen:
             problems.add(f"@embed on {path} has argument '{option}=' multiple times", value.at)
         seen.add(option)
+
+
+def _check_default(found: ast.Annotation, declared: ast.Property, path: str, problems: Problems) -> None:
+    if found.value is None:
+        problems.add(f"@default on {path} requires a value", found.at)
+        return
+    if found.options:
+        problems.add(f"@default on {path} does not accept keyword arguments", found.at)
+    try:
+        read_default(found.value.text, declared.type)
+    except InvalidValue as wrong:
+        problems.add(f"@default on {path} is no value of {declared.type}: {wrong.message}", found.value.at)
 
 
 def check_embed_source(owner: str, member: Member, members: Members, problems: Problems) -> None:

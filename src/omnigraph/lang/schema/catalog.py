@@ -44,6 +44,11 @@ class Property:
     marks: tuple[str, ...] = ()
     """Which of `key`, `unique` and `index` are written on the property instead of in the body, sorted."""
 
+    @property
+    def default(self) -> str | None:
+        """The text of its `@default`: what rows get that exist before it does, or before it is required."""
+        return next((each.value for each in self.annotations if each.name == "default"), None)
+
 
 @dataclass(frozen=True, slots=True)
 class Unique:

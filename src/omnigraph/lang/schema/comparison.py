@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from omnigraph.lang.schema.catalog import Annotation, EdgeType, Interface, NodeType, Property
+from omnigraph.lang.schema.shape import Value, constraint_values
 from omnigraph.lang.tokens import escape
 
 Owner = Interface | NodeType | EdgeType
@@ -24,39 +26,49 @@ class Rule:
     """The bounds or pattern, as written in a schema."""
 
 
-def rules(owner: Owner, ids: Mapping[str, int]) -> frozenset[Rule]:
-    """All constraints of a type; of an interface, those written on its properties."""
+def rules(owner: Owner, ids: Mapping[str, int]) -> dict[Rule, Value]:
+    """All constraints of a type with their plain values; of an interface, those written on its properties."""
 
-    def stable(columns: tuple[str, ...]) -> tuple[str, ...]:
+    def stable(*columns: str) -> tuple[str, ...]:
         return tuple(str(ids.get(column, column)) for column in columns)
 
+    found: dict[Rule, Value] = {}
     if isinstance(owner, Interface):
-        marked = owner.properties.values()
-        return frozenset(Rule(mark, stable((each.name,))) for each in marked for mark in each.marks)
-    found = [Rule("unique", tuple(sorted(stable(each.columns)))) for each in owner.uniques]
-    found += [Rule("index", stable(each.columns)) for each in owner.indexes]
-    if isinstance(owner, NodeType):
-        found += [Rule("key", tuple(sorted(stable(owner.key))))] if owner.key else []
-        found += [Rule("range", stable((r.column,)), _bounds(r.minimum, r.maximum)) for r in owner.ranges]
-        found += [Rule("check", stable((each.column,)), escape(each.pattern)) for each in owner.checks]
-    return frozenset(found)
+        for each in owner.properties.values():
+            found |= {Rule(mark, stable(each.name)): {mark.title(): [each.name]} for mark in each.marks}
+        return found
+    for value in constraint_values(owner):
+        ((kind, facts),) = value.items()
+        match kind:
+            case "Index":
+                rule = Rule("index", stable(*facts))
+            case "Range":
+                rule = Rule("range", stable(facts["column"]), _bounds(facts["min"], facts["max"]))
+            case "Check":
+                rule = Rule("check", stable(facts["column"]), escape(facts["pattern"]))
+            case _:
+                rule = Rule(kind.lower(), tuple(sorted(stable(*facts))))
+        found[rule] = value
+    return found
 
 
 def _bounds(minimum: float | None, maximum: float | None) -> str:
     return f"{'' if minimum is None else minimum}..{'' if maximum is None else maximum}"
 
 
-def rule_columns(rule: Rule, ids: Mapping[str, int]) -> list[str]:
-    """The names of a rule's columns."""
-    names = {str(number): name for name, number in ids.items()}
-    found = [names.get(column, column) for column in rule.columns]
-    return found if rule.name == "index" else sorted(found)
-
-
-def rule_text(rule: Rule, columns: list[str]) -> str:
-    """The rule as it is written in a schema."""
-    arguments = [*columns, rule.detail] if rule.detail else columns
-    return f"@{rule.name}({', '.join(arguments)})"
+def constraint_text(value: Mapping[str, Any]) -> str:
+    """A constraint, given as its plain value, the way it is written in a schema."""
+    ((kind, facts),) = value.items()
+    match kind:
+        case "Index":
+            arguments = list(facts)
+        case "Range":
+            arguments = [facts["column"], _bounds(facts["min"], facts["max"])]
+        case "Check":
+            arguments = [facts["column"], escape(facts["pattern"])]
+        case _:
+            arguments = sorted(facts)
+    return f"@{kind.lower()}({', '.join(arguments)})"
 
 
 def documentation(annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
@@ -64,9 +76,11 @@ def documentation(annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]
     return _sorted(each for each in annotations if each.name in DOCUMENTATION)
 
 
-def other_annotations(annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
-    """Every annotation that is not documentation, sorted."""
-    return _sorted(each for each in annotations if each.name not in DOCUMENTATION)
+def other_annotations(
+    annotations: tuple[Annotation, ...], *, besides: tuple[str, ...] = ()
+) -> tuple[Annotation, ...]:
+    """Every annotation that is not documentation, nor named, sorted."""
+    return _sorted(each for each in annotations if each.name not in (*DOCUMENTATION, *besides))
 
 
 def _sorted(annotations: Iterable[Annotation]) -> tuple[Annotation, ...]:

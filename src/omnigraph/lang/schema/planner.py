@@ -17,20 +17,23 @@ from omnigraph.lang.schema.catalog import (
 from omnigraph.lang.schema.comparison import (
     Owner,
     Rule,
+    constraint_text,
     documentation,
     embedding,
     other_annotations,
-    rule_columns,
-    rule_text,
     rules,
 )
+from omnigraph.lang.schema.defaults import default_json
 from omnigraph.lang.schema.identity import AcceptedSchema, Resolution, first_identities, resolve
+from omnigraph.lang.schema.shape import cardinality_value
 from omnigraph.lang.schema.steps import (
     ADD_REQUIRED,
     CHANGE_TYPE,
     AddConstraint,
     AddProperty,
     AddType,
+    ChangeCardinality,
+    ChangeDefault,
     DropMode,
     DropProperty,
     DropType,
@@ -38,13 +41,17 @@ from omnigraph.lang.schema.steps import (
     MigrationPlan,
     RenameProperty,
     RenameType,
+    RequireProperty,
     Step,
     UnsupportedChange,
     UpdatePropertyMetadata,
     UpdateTypeMetadata,
+    WidenProperty,
 )
+from omnigraph.lang.schema.widening import added_values, is_wider_number, keeps_ids
 
-_REFUSED = "is not supported in schema migration v1"
+REFUSED = "is not supported in schema migration v1"
+"""How every reason ends, except for advice."""
 
 
 def plan_migration(
@@ -89,7 +96,7 @@ class _Planner:
             _Comparison(self, kind, before[old_name], after[name]).run()
         for name in sorted(set(before) - kept):
             if kind == "interface":
-                self.refuse(f"interface:{name}", f"removing interface '{name}' {_REFUSED}")
+                self.refuse(f"interface:{name}", f"removing interface '{name}' {REFUSED}")
             else:
                 self.steps.append(DropType(kind, name, self.mode))
 
@@ -116,8 +123,8 @@ class _Comparison:
         self.new_ids = {
             name: planner.resolution.identities.properties[kind, new.name, name] for name in new.properties
         }
-        before, after = rules(old, self.old_ids), rules(new, self.new_ids)
-        self.removed, self.added = before - after, after - before
+        before, self.rules = rules(old, self.old_ids), rules(new, self.new_ids)
+        self.removed, self.added = before.keys() - self.rules.keys(), self.rules.keys() - before.keys()
 
     def run(self) -> None:
         self.rename()
@@ -138,7 +145,7 @@ class _Comparison:
     # --- the type itself -----------------------------------------------------------------------
 
     def refuse(self, change: str) -> None:
-        self.planner.refuse(f"{self.kind}:{self.name}", f"{change} {_REFUSED}")
+        self.planner.refuse(f"{self.kind}:{self.name}", f"{change} {REFUSED}")
 
     def rename(self) -> None:
         if self.old.name == self.name:
@@ -159,7 +166,8 @@ class _Comparison:
         if old_ends != (after["node", new.source], after["node", new.target]):
             self.refuse(f"changing edge endpoints on '{self.name}'")
         if old.cardinality != new.cardinality:
-            self.refuse(f"changing cardinality on edge '{self.name}'")
+            bounds = cardinality_value(old.cardinality), cardinality_value(new.cardinality)
+            self.steps.append(ChangeCardinality(self.kind, self.name, *bounds))
 
     def type_metadata(self, old: tuple[Annotation, ...], new: tuple[Annotation, ...]) -> None:
         if documentation(old) != documentation(new):
@@ -196,11 +204,11 @@ class _Comparison:
         self, found: Property, change: str, advice: str = "", code: str | None = None
     ) -> None:
         path = f"{self.name}.{found.name}"
-        self.planner.refuse(f"{self.kind}:{path}", f"{change.format(path)} {_REFUSED}{advice}", code)
+        self.planner.refuse(f"{self.kind}:{path}", f"{change.format(path)} {REFUSED}{advice}", code)
 
     def new_property(self, new: Property) -> None:
-        if new.type.nullable:
-            self.steps.append(AddProperty(self.kind, self.name, new.name, new.type))
+        if new.type.nullable or new.default is not None:
+            self.steps.append(AddProperty(self.kind, self.name, new.name, new.type, default_json(new)))
         else:
             change = "adding required property '{}' requires a backfill and"
             self.refuse_property(new, change, code=ADD_REQUIRED)
@@ -208,12 +216,25 @@ class _Comparison:
     def property_type(self, old: Property, new: Property) -> None:
         if old.type == new.type:
             return
-        before, after = set(old.type.enum_values), set(new.type.enum_values)
-        if before and before < after and old.type.nullable == new.type.nullable:
-            added = tuple(sorted(after - before))
-            self.steps.append(ExtendEnum(self.kind, self.name, new.name, added))
-        else:
+        tightened = old.type.nullable and not new.type.nullable
+        fits_null = old.type.nullable == new.type.nullable or (tightened and new.default is not None)
+        wider = self.wider(old, new)
+        same = old.type.with_nullable() == new.type.with_nullable()
+        if not fits_null or not (same or wider):
             self.refuse_property(new, "changing property type for '{}'", code=CHANGE_TYPE)
+            return
+        self.steps += [wider] if wider else []
+        if tightened:
+            self.steps.append(RequireProperty(self.kind, self.name, new.name, default_json(new)))
+
+    def wider(self, old: Property, new: Property) -> ExtendEnum | WidenProperty | None:
+        if added := added_values(old.type, new.type):
+            return ExtendEnum(self.kind, self.name, new.name, added)
+        in_key = isinstance(self.new, NodeType) and new.name in self.new.key
+        if not is_wider_number(old.type, new.type) or (in_key and not keeps_ids(old.type)):
+            return None
+        types = (each.type.with_nullable(new.type.nullable) for each in (old, new))
+        return WidenProperty(self.kind, self.name, new.name, *types)
 
     def marks(self, old: Property | None, new: Property) -> None:
         """Constraints written on the property; those dealt with here are not reported for the type again."""
@@ -222,15 +243,19 @@ class _Comparison:
             self.refuse_property(new, "removing property constraints from '{}'")
             self.removed -= lost
         for rule in sorted(rule for rule in self.added if _is_mark(rule, new, self.new_ids)):
-            if rule.name != "index":
-                self.refuse_property(new, f"adding a property-level @{rule.name} constraint to '{{}}'")
+            if rule.name == "key":
+                self.refuse_property(new, "adding a property-level @key constraint to '{}'")
                 self.added -= {rule}
 
     def property_metadata(self, old: Property, new: Property) -> None:
+        required = old.type.nullable and not new.type.nullable
+        if old.default != new.default and not required:
+            self.steps.append(ChangeDefault(self.kind, self.name, new.name, default_json(new)))
         if documentation(old.annotations) != documentation(new.annotations):
             annotations = documentation(new.annotations)
             self.steps.append(UpdatePropertyMetadata(self.kind, self.name, new.name, annotations))
-        if other_annotations(old.annotations) != other_annotations(new.annotations):
+        before, after = (other_annotations(it.annotations, besides=("default",)) for it in (old, new))
+        if before != after:
             self.refuse_property(new, "changing annotations beyond @description/@instruction on '{}'")
 
     # --- its constraints -----------------------------------------------------------------------
@@ -239,11 +264,11 @@ class _Comparison:
         if self.removed:
             self.refuse(f"removing constraints from '{self.name}'")
         for rule in sorted(self.added):
-            columns = rule_columns(rule, self.new_ids)
-            if rule.name == "index":
-                self.steps.append(AddConstraint(self.kind, self.name, {"Index": columns}))
+            value = self.rules[rule]
+            if rule.name == "key":
+                self.refuse(f"adding constraint '{constraint_text(value)}' to '{self.name}'")
             else:
-                self.refuse(f"adding constraint '{rule_text(rule, columns)}' to '{self.name}'")
+                self.steps.append(AddConstraint(self.kind, self.name, value))
 
 
 def _is_mark(rule: Rule, found: Property, ids: Mapping[str, int]) -> bool:

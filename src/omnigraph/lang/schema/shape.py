@@ -7,7 +7,18 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from omnigraph.lang.schema.catalog import Annotation, EdgeType, Interface, NodeType, Property
+from omnigraph.lang.schema.catalog import (
+    Annotation,
+    Cardinality,
+    Check,
+    EdgeType,
+    Index,
+    Interface,
+    NodeType,
+    Property,
+    Range,
+    Unique,
+)
 from omnigraph.lang.types import Scalar, Type
 
 Value = dict[str, Any]
@@ -115,11 +126,16 @@ def edge_value(found: EdgeType) -> Value:
         "name": found.name,
         "from": found.source,
         "to": found.target,
-        "cardinality": {"min": found.cardinality.minimum, "max": found.cardinality.maximum},
+        "cardinality": cardinality_value(found.cardinality),
         "annotations": annotation_values(found.annotations),
         "properties": _properties(found.properties),
         "constraints": constraint_values(found),
     }
+
+
+def cardinality_value(found: Cardinality) -> Value:
+    """The value of a number of edges."""
+    return {"min": found.minimum, "max": found.maximum}
 
 
 def _properties(found: Mapping[str, Property]) -> list[Value]:
@@ -131,9 +147,22 @@ def constraint_values(found: NodeType | EdgeType) -> list[Value]:
     values: list[Value] = []
     if isinstance(found, NodeType) and found.key:
         values.append({"Key": list(found.key)})
-    values += [{"Unique": list(each.columns)} for each in found.uniques]
-    values += [{"Index": list(each.columns)} for each in found.indexes]
+    values += map(constraint_value, found.uniques)
+    values += map(constraint_value, found.indexes)
     if isinstance(found, NodeType):
-        values += [{"Range": {"column": r.column, "min": r.minimum, "max": r.maximum}} for r in found.ranges]
-        values += [{"Check": {"column": c.column, "pattern": c.pattern}} for c in found.checks]
+        values += map(constraint_value, found.ranges)
+        values += map(constraint_value, found.checks)
     return values
+
+
+def constraint_value(found: Unique | Index | Range | Check) -> Value:
+    """The value of one constraint."""
+    match found:
+        case Unique():
+            return {"Unique": list(found.columns)}
+        case Index():
+            return {"Index": list(found.columns)}
+        case Range():
+            return {"Range": {"column": found.column, "min": found.minimum, "max": found.maximum}}
+        case Check():
+            return {"Check": {"column": found.column, "pattern": found.pattern}}

@@ -10,6 +10,7 @@ from omnigraph.errors import UnsupportedSchemaChange
 from omnigraph.lang.schema.catalog import Annotation, TypeKind
 from omnigraph.lang.schema.shape import annotation_values, type_value
 from omnigraph.lang.types import Type
+from omnigraph.lang.values import Json
 
 DropMode = Literal["soft", "hard"]
 
@@ -84,13 +85,14 @@ class RenameType(_Step):
 
 @dataclass(frozen=True, slots=True)
 class AddProperty(_Step):
-    """A new nullable property, null in the rows that exist."""
+    """A new property; the rows that exist get its default, or null."""
 
     kind = "add_property"
     type_kind: TypeKind
     type_name: str
     property_name: str
     property_type: Type
+    default: Json = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +107,54 @@ class RenameProperty(_Step):
 
 
 @dataclass(frozen=True, slots=True)
+class WidenProperty(_Step):
+    """A property gets a number type that holds all it can hold so far."""
+
+    kind = "widen_property"
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    old: Type
+    new: Type
+
+
+@dataclass(frozen=True, slots=True)
+class RequireProperty(_Step):
+    """A property needs a value from now on; rows without one get its default."""
+
+    kind = "require_property"
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    default: Json
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeDefault(_Step):
+    """A property has another default; no stored row gets it."""
+
+    kind = "change_default"
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    default: Json = None
+    """None when it has none any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeCardinality(_Step):
+    """Sources of an edge type may have another number of edges."""
+
+    kind = "change_cardinality"
+    type_kind: TypeKind
+    type_name: str
+    old: Mapping[str, int | None]
+    new: Mapping[str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
 class AddConstraint(_Step):
-    """A new index."""
+    """A new constraint, which all rows must satisfy that are stored already, or a new index."""
 
     kind = "add_constraint"
     type_kind: TypeKind
@@ -182,6 +230,10 @@ Step = (
     | RenameType
     | AddProperty
     | RenameProperty
+    | WidenProperty
+    | RequireProperty
+    | ChangeDefault
+    | ChangeCardinality
     | AddConstraint
     | ExtendEnum
     | UpdateTypeMetadata
@@ -196,6 +248,10 @@ STEP_KINDS = (
     RenameType.kind,
     AddProperty.kind,
     RenameProperty.kind,
+    WidenProperty.kind,
+    RequireProperty.kind,
+    ChangeDefault.kind,
+    ChangeCardinality.kind,
     AddConstraint.kind,
     ExtendEnum.kind,
     UpdateTypeMetadata.kind,

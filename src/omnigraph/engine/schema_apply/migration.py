@@ -1,0 +1,197 @@
+"""What a change of the schema asks of the table of each type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.engine.columns import table_schema
+from omnigraph.engine.layout import refuse_colliding_paths, split_key, table_key, table_keys, table_path
+from omnigraph.engine.schema_files import LiveSchema
+from omnigraph.engine.write.cells import column_of
+from omnigraph.engine.write.target import Target, target_of
+from omnigraph.lang.schema import AcceptedSchema, Resolution, compile_schema, plan_resolved, resolve
+from omnigraph.lang.schema.catalog import Check, EdgeType, NodeType, Property, Range, Unique
+from omnigraph.lang.schema.defaults import default_of
+from omnigraph.lang.schema.ir import ir_hash, to_json
+from omnigraph.lang.schema.planner import REFUSED
+from omnigraph.lang.schema.shape import constraint_value
+from omnigraph.lang.schema.steps import (
+    AddConstraint,
+    ChangeCardinality,
+    DropProperty,
+    DropType,
+    MigrationPlan,
+    UnsupportedChange,
+)
+from omnigraph.lang.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as it is to be, and where its values come from."""
+
+    field: pa.Field
+    source: str | None
+    """The stored column; None when the property is new."""
+    fill: pa.Array | None = field(default=None, repr=False, compare=False)
+    """One value, for rows that have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """The table of a type, before and after."""
+
+    target: Target
+    """The type as it is to be."""
+    columns: tuple[Column, ...]
+    before: str | None
+    """The table that holds its rows so far; None when the type is new."""
+    is_rewritten: bool
+    """Whether its columns become others."""
+    unproven: NodeType | EdgeType
+    """The type with only those constraints that stored rows may break."""
+    is_recounted: bool = False
+    """Whether another number of edges is allowed for each source."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it needs a table that is not there yet."""
+        return self.before != self.target.key
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """The way from the accepted schema to another one."""
+
+    schema: LiveSchema
+    """The schema that is wanted."""
+    plan: MigrationPlan
+    tables: tuple[TableChange, ...]
+    dropped: tuple[str, ...]
+    """The tables that go, those of renamed types included."""
+    reclaimed: tuple[str, ...]
+    """The tables whose past goes too: data loss is allowed, and they lose a property or all they have."""
+
+
+def migration(
+    live: LiveSchema, source: Source, locations: Mapping[str, str], *, allow_data_loss: bool = False
+) -> Migration:
+    """How to get to a schema; `locations` are the tables that the graph has or had, and their folders."""
+    desired = compile_schema(source)
+    refuse_colliding_paths(table_keys(desired))
+    resolution = resolve(live.accepted, desired)
+    accepted = AcceptedSchema(desired, resolution.identities)
+    plan = plan_resolved(live.accepted, desired, resolution, allow_data_loss)
+    changes = _Changes(live.accepted, accepted, resolution, plan)
+    nodes_first = sorted(table_keys(desired), key=lambda key: (split_key(key)[0] == "edge", key))
+    tables = tuple(changes.table(key) for key in nodes_first)
+    kept = {change.before for change in tables if not change.is_new}
+    retired = _retired((change.target.key for change in tables if change.is_new), locations)
+    return Migration(
+        schema=LiveSchema(source.text, accepted, ir_hash(to_json(accepted))),
+        plan=MigrationPlan((*plan.steps, *retired)),
+        tables=tables,
+        dropped=tuple(key for key in table_keys(live.catalog) if key not in kept),
+        reclaimed=tuple(sorted(_reclaimed(plan, tables))),
+    )
+
+
+def _retired(keys: Iterable[str], locations: Mapping[str, str]) -> Iterator[UnsupportedChange]:
+    """New types in the place of one that the graph had before: its past is still there."""
+    for key in keys:
+        kind, name = split_key(key)
+        if key in locations or table_path(kind, name) in locations.values():
+            reason = f"reusing the name of {kind} type '{name}', which the graph had before,"
+            yield UnsupportedChange(f"{kind}:{name}", f"{reason} {REFUSED}; choose another name")
+
+
+def _reclaimed(plan: MigrationPlan, tables: Iterable[TableChange]) -> Iterator[str]:
+    before = {(it.target.kind, it.target.name): it.before for it in tables if it.before is not None}
+    for step in plan.steps:
+        match step:
+            case DropType(type_kind="node" | "edge" as kind, name=name, mode="hard"):
+                yield table_key(kind, name)
+            case DropProperty(type_kind="node" | "edge" as kind, type_name=name, mode="hard"):
+                yield before[kind, name]
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    accepted: AcceptedSchema
+    desired: AcceptedSchema
+    resolution: Resolution
+    plan: MigrationPlan
+
+    def table(self, key: str) -> TableChange:
+        kind, name = split_key(key)
+        target = target_of(self.desired, key)
+        origin = self.resolution.type_origins.get((kind, name))
+        before = None if origin is None else table_key(kind, origin)
+        columns = tuple(self._column(target, before, column) for column in target.schema)
+        filled = {column.field.name for column in columns if column.fill is not None}
+        return TableChange(
+            target,
+            columns,
+            before,
+            is_rewritten=before is not None and self._differs(before, columns),
+            unproven=self._unproven(target, filled),
+            is_recounted=self._is_recounted(target),
+        )
+
+    def _column(self, target: Target, before: str | None, column: pa.Field) -> Column:
+        declared = target.owner.properties.get(column.name)
+        if declared is None:
+            return Column(column, column.name)
+        source = self.resolution.property_origins.get((target.kind, target.name, declared.name))
+        if before is None:
+            return Column(column, None)
+        if source is None:
+            return Column(column, None, _one(declared))
+        old = self._owner(before).properties[source]
+        required = old.type.nullable and not declared.type.nullable
+        return Column(column, source, _one(declared) if required else None)
+
+    def _owner(self, key: str) -> NodeType | EdgeType:
+        kind, name = split_key(key)
+        catalog = self.accepted.catalog
+        return catalog.nodes[name] if kind == "node" else catalog.edges[name]
+
+    def _differs(self, before: str, columns: Iterable[Column]) -> bool:
+        """Whether stored columns have other names, types or rules about null; their order means nothing."""
+        stored = {column.name: column for column in table_schema(self.accepted.catalog, before)}
+        wanted = {column.field.name: column.field for column in columns}
+        return stored != wanted or any(column.source != column.field.name for column in columns)
+
+    def _unproven(self, target: Target, filled: set[str]) -> NodeType | EdgeType:
+        """What is new, and what is about values that only this change stores."""
+        owner, added = target.owner, self._added(target)
+
+        def is_open(rule: Unique | Range | Check) -> bool:
+            columns = rule.columns if isinstance(rule, Unique) else (rule.column,)
+            return constraint_value(rule) in added or not filled.isdisjoint(columns)
+
+        uniques = tuple(filter(is_open, owner.uniques))
+        if isinstance(owner, EdgeType):
+            return replace(owner, uniques=uniques)
+        ranges, checks = tuple(filter(is_open, owner.ranges)), tuple(filter(is_open, owner.checks))
+        return replace(owner, uniques=uniques, ranges=ranges, checks=checks)
+
+    def _added(self, target: Target) -> list[Mapping[str, Any]]:
+        """The constraints that the type does not have so far."""
+        steps = [step for step in self.plan.steps if isinstance(step, AddConstraint)]
+        own = (target.kind, target.name)
+        return [step.constraint for step in steps if (step.type_kind, step.type_name) == own]
+
+    def _is_recounted(self, target: Target) -> bool:
+        steps = [step for step in self.plan.steps if isinstance(step, ChangeCardinality)]
+        return target.kind == "edge" and any(step.type_name == target.name for step in steps)
+
+
+def _one(declared: Property) -> pa.Array | None:
+    """The default of a property as a column of one row."""
+    value = default_of(declared)
+    return None if value is None else column_of([value], declared.type)

@@ -1,0 +1,128 @@
+"""A schema change that breaks off leaves the old schema or the new one, and can be repeated."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import omnigraph as og
+from omnigraph import errors, failpoints
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.root import Root
+from omnigraph.engine.schema_apply.lock import find_lock
+from omnigraph.graph import Graph
+from omnigraph.lang.schema import compile_schema
+from omnigraph.storage.location import Location
+from tests.engine.graphs import require_linear, run
+
+OLD = "node P { k: String @key  a: I32? }\nnode Q { k: String @key }\nedge E: P -> P"
+NEW = (
+    "node P { k: String @key  a: I64 @default(0) }\nnode R { k: String @key }\n"
+    'edge F: P -> P @rename_from("E") { w: I32? }'
+)
+POINTS = [
+    failpoints.RECOVERY_SIDECAR_WRITE,
+    failpoints.SCHEMA_APPLY_POST_SIDECAR_PRE_EFFECT,
+    failpoints.MUTATION_POST_TABLE_COMMIT,
+    failpoints.SCHEMA_APPLY_BEFORE_STAGING_WRITE,
+    failpoints.SCHEMA_APPLY_AFTER_STAGING_WRITE,
+    failpoints.RECOVERY_SIDECAR_CONFIRM,
+    failpoints.GRAPH_PUBLISH_BEFORE_COMMIT_APPEND,
+    failpoints.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT,
+    failpoints.SCHEMA_APPLY_AFTER_MANIFEST_COMMIT,
+    failpoints.RECOVERY_SIDECAR_DELETE,
+]
+DYING = """
+import sys
+import omnigraph as og
+og.open(sys.argv[1]).apply_schema(sys.argv[2])
+"""
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A graph to break off changes of."""
+    place = tmp_path_factory.mktemp("interrupted") / "g.omni"
+    with og.init(place, schema=OLD) as graph:
+        graph.mutate(
+            'query q() { insert P { k: "x", a: 1 } insert P { k: "y" } insert Q { k: "q" } '
+            'insert E { from: "x", to: "y" } }'
+        )
+    return place
+
+
+@pytest.fixture
+def place(template: Path, tmp_path: Path) -> Path:
+    """A graph of one's own."""
+    return Path(shutil.copytree(template, tmp_path / "g.omni"))
+
+
+def require_whole(graph: Graph) -> str:
+    """What is visible is of one schema, and queries are asked of it; says which."""
+    tables = set(graph.snapshot().tables)
+    rows = {row["k"]: row["a"] for row in graph.snapshot().rows("P").to_pylist()}
+    fingerprint = graph.snapshot().schema.fingerprint
+    if fingerprint == compile_schema(OLD).fingerprint:
+        assert (tables, rows) == ({"node:P", "node:Q", "edge:E"}, {"x": 1, "y": None})
+        found = "old"
+    else:
+        assert fingerprint == compile_schema(NEW).fingerprint
+        assert (tables, rows) == ({"node:P", "node:R", "edge:F"}, {"x": 1, "y": 0})
+        assert [(e["src"], e["dst"], e["w"]) for e in graph.snapshot().rows("F").to_pylist()] == [
+            ("x", "y", None)
+        ]
+        found = "new"
+    assert graph.query("query q() { match { $p: P } return { count($p) as n } }").rows() == [{"n": 2}]
+    return found
+
+
+def require_tidy(place: Path) -> None:
+    """Nothing is left of a change that is over."""
+    assert [at.name for at in place.rglob("*.staging")] == []
+    assert list((place / "__recovery").glob("*")) == []
+    opened = OpenGraph.open(Root.at(Location.parse(place)))
+    assert find_lock(opened.root) is None
+    commits = opened.load("main").state.commits
+    chain = require_linear(commits.values(), list(commits)[1:])
+    assert len(chain) == len(commits)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_killed_change_is_undone_or_finished_by_the_next_open(place: Path, point: str) -> None:
+    died = run(DYING, str(place), NEW, OMNIGRAPH_FAILPOINTS=f"{point}=exit")
+    assert died.returncode == failpoints.EXIT_STATUS, died.stderr
+    with og.open(place, read_only=True) as reader:
+        require_whole(reader)
+    with og.open(place) as graph:
+        found = require_whole(graph)
+        assert graph.schema_source == {"old": OLD, "new": NEW}[found]
+        require_tidy(place)
+        assert graph.apply_schema(NEW).applied == (found == "old")
+        assert require_whole(graph) == "new"
+    require_tidy(place)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_failed_change_can_be_repeated_without_opening_anew(place: Path, point: str) -> None:
+    with og.open(place) as graph:
+        failing = failpoints.armed(point, failpoints.once(failpoints.error(point)))
+        with failing, suppress(errors.RecoveryRequired, errors.InternalError):
+            graph.apply_schema(NEW)
+        found = require_whole(graph)
+        done = graph.apply_schema(NEW)
+        assert (require_whole(graph), graph.schema_source) == ("new", NEW)
+        assert found == "old" or not done.applied
+    require_tidy(place)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_writer_behind_a_killed_change_writes_to_one_schema(place: Path, point: str) -> None:
+    with og.open(place) as graph:
+        assert run(DYING, str(place), NEW, OMNIGRAPH_FAILPOINTS=f"{point}=exit").returncode
+        graph.mutate('query q() { insert P { k: "z", a: 3 } }')
+        assert sorted(row["k"] for row in graph.snapshot().rows("P").to_pylist()) == ["x", "y", "z"]
+        graph.mutate('query q() { delete P where k = "z" }')
+        require_whole(graph)

@@ -1,0 +1,162 @@
+"""A schema changes alone: no other branch, no other change, and no lock that outlives its owner for long."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+import omnigraph as og
+from omnigraph import errors, failpoints
+from omnigraph.engine.branches import SCHEMA_APPLY_LOCK, create_branch
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.root import Root
+from omnigraph.engine.schema_apply.lock import exclusively, find_lock
+from omnigraph.graph import Graph
+from omnigraph.storage.location import Location
+
+SCHEMA = "node P { k: String @key }"
+WANTED = "node P { k: String @key  a: I32? }"
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    return og.init(tmp_path / "g.omni", schema=SCHEMA)
+
+
+@pytest.fixture
+def opened(graph: Graph) -> OpenGraph:
+    """The same graph, as another handle sees it."""
+    return OpenGraph.open(Root.at(Location.parse(graph.uri)))
+
+
+def abandoned(opened: OpenGraph) -> None:
+    """Leave a lock behind as a process does that is killed."""
+    opened.root.forks.create(opened.load("main").table, SCHEMA_APPLY_LOCK)
+
+
+def test_other_branches_are_named_and_stop_it(graph: Graph) -> None:
+    for name in ("work", "b/c"):
+        graph.branches.create(name)
+    with pytest.raises(errors.SchemaApplyBlocked) as refused:
+        graph.apply_schema(WANTED)
+    assert refused.value.message == (
+        "schema apply requires a graph with only main; found non-main branches: b/c, work"
+    )
+    assert refused.value.branches == ("b/c", "work")
+    for name in ("work", "b/c"):
+        graph.branches.delete(name)
+    assert graph.apply_schema(WANTED).applied
+
+
+def test_a_branch_that_appears_behind_the_first_look_stops_it_too(
+    graph: Graph, opened: OpenGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = opened.root.locks.hold
+
+    def late(*arguments: object, **more: object) -> object:
+        held = take(*arguments, **more)
+        # A lease can be lost without a sign: somebody made a branch with a lock that was his before.
+        opened.root.forks.create(opened.load("main").table, "late")
+        return held
+
+    monkeypatch.setattr(graph._opened.root.locks, "hold", late)
+    with pytest.raises(errors.SchemaApplyBlocked, match="found non-main branches: late"):
+        graph.apply_schema(WANTED)
+    assert find_lock(opened.root) is None
+    assert graph.schema_source == SCHEMA
+
+
+def test_the_lock_names_its_owner_and_goes_in_the_end(graph: Graph, opened: OpenGraph) -> None:
+    with exclusively(opened, "op"):
+        lock = find_lock(opened.root)
+        assert lock is not None
+        assert lock.notes["operation_id"] == "op"
+        assert {"host", "pid", "started_at"} <= lock.notes.keys()
+        assert graph.branches.list() == ["main"]
+    assert find_lock(opened.root) is None
+
+
+def test_a_second_change_is_told_of_the_first(graph: Graph, opened: OpenGraph) -> None:
+    with exclusively(opened, "op"), pytest.raises(errors.SchemaApplyBlocked) as refused:
+        graph.apply_schema(WANTED)
+    assert refused.value.message.startswith("schema apply is already in progress by process ")
+    assert graph.apply_schema(WANTED).applied
+
+
+def test_branches_wait_for_a_living_change_and_are_told(
+    graph: Graph, opened: OpenGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_LOCK_WAIT", "0")
+    with (
+        exclusively(opened, "op"),
+        pytest.raises(errors.SchemaApplyBlocked, match="branch create is unavailable while schema apply"),
+    ):
+        graph.branches.create("work")
+    graph.branches.create("work")
+
+
+def test_a_branch_made_under_a_lost_lease_is_taken_back(
+    graph: Graph, opened: OpenGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = opened.root.forks.create
+
+    def overtaken(source: object, name: str) -> object:
+        made = make(source, name)
+        if name == "work":
+            abandoned(OpenGraph(Root.at(Location.parse(graph.uri)), read_only=False))
+        return made
+
+    monkeypatch.setattr(opened.root.forks, "create", overtaken)
+    with pytest.raises(errors.SchemaApplyBlocked, match="branch create is unavailable while schema apply"):
+        create_branch(opened, "work")
+    assert graph.branches.list() == ["main"]
+
+
+@pytest.mark.parametrize("next_one", ["apply", "create", "open"])
+def test_a_lock_whose_owner_died_is_removed_by_whoever_comes_next(
+    graph: Graph, opened: OpenGraph, next_one: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    abandoned(opened)
+    with caplog.at_level(logging.WARNING):
+        match next_one:
+            case "apply":
+                assert graph.apply_schema(WANTED).applied
+            case "create":
+                graph.branches.create("work")
+            case "open":
+                og.open(graph.uri).close()
+    assert find_lock(opened.root) is None
+    assert "the lock of a schema change that died is removed" in caplog.text
+
+
+def test_reading_removes_no_lock_and_does_not_mind_it(graph: Graph, opened: OpenGraph) -> None:
+    abandoned(opened)
+    with og.open(graph.uri, read_only=True) as reader:
+        assert reader.branches.list() == ["main"]
+        assert reader.snapshot().rows("P").num_rows == 0
+    assert find_lock(opened.root) is not None
+
+
+def test_the_lock_stays_while_nobody_knows_how_the_change_ends(graph: Graph, opened: OpenGraph) -> None:
+    """A branch made before it is recovered would have old tables and, in the end, the new schema."""
+    point = failpoints.SCHEMA_APPLY_AFTER_STAGING_WRITE
+    with failpoints.armed(point, failpoints.error(point)), pytest.raises(errors.RecoveryRequired):
+        graph.apply_schema(WANTED)
+    assert find_lock(opened.root) is not None
+    graph.branches.create("work")
+    assert find_lock(opened.root) is None
+    sources = {graph.schema_source}
+    graph.mutate('query q() { insert P { k: "a" } }', branch="work")
+    graph.mutate('query q() { insert P { k: "a" } }')
+    assert sources == {graph.schema_source}
+    columns = {tuple(graph.snapshot(branch).rows("P").column_names) for branch in ("main", "work")}
+    assert len(columns) == 1
+
+
+def test_a_read_only_graph_plans_and_does_not_apply(graph: Graph) -> None:
+    with og.open(graph.uri, read_only=True) as reader:
+        assert [step.kind for step in reader.plan_schema(WANTED).steps] == ["add_property"]
+        with pytest.raises(errors.ReadOnlyGraph):
+            reader.apply_schema(WANTED)
