@@ -109,11 +109,11 @@ def test_edge_names_are_found_in_any_case_and_data_may_be_left_out() -> None:
     parsed = read_split(
         Split("f", lines({"edge": "mEnToRs", "from": "a", "to": "b"}, {"type": "Log"})), CATALOG
     )
-    assert [(found.key, list(found.data)) for found in parsed.records] == [
-        ("edge:Mentors", [{}]),
-        ("node:Log", [{}]),
+    assert [(found.key, found.said.columns, found.said.ids) for found in parsed.records] == [
+        ("edge:Mentors", {"since": [None], "note": [None]}, None),
+        ("node:Log", {"msg": [None]}, None),
     ]
-    assert (parsed.records[0].sources, parsed.records[0].targets) == (["a"], ["b"])
+    assert (parsed.records[0].said.sources, parsed.records[0].said.targets) == (["a"], ["b"])
 
 
 def test_colons_quotes_and_escapes_in_texts_are_data() -> None:
@@ -122,7 +122,7 @@ def test_colons_quotes_and_escapes_in_texts_are_data() -> None:
     spaced = "\n".join(json.dumps(record, separators=(" , ", " : ")) for record in records).encode()
     for data in (lines(*records), spaced):
         (found,) = read_split(Split("f", data), CATALOG).records
-        assert [members["msg"] for members in found.data] == texts
+        assert list(found.said.columns["msg"]) == texts
 
 
 def test_lines_beyond_the_limits_stop_the_load() -> None:

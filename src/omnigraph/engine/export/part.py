@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.pinned import explained, open_table
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.blobs import is_blob
+from omnigraph.engine.write.sql import literal, quoted
 from omnigraph.errors import BadRequest, CorruptGraph, StorageFailure
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.types import Scalar, Type
@@ -39,6 +40,22 @@ _FIRST_TAKE, _LARGEST_TAKE = 4096, 262_144
 _TAKE_BYTES = 64 * 2**20
 """About so much of a type is fetched at once, Blobs aside; few large fetches of scattered rows cost less."""
 _TEXT = Type(Scalar.STRING)
+_SAMPLES_PER_SPAN = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A range of ids, the first included and the end not; None where it has no bound."""
+
+    first: str | None = None
+    end: str | None = None
+
+    @property
+    def filter(self) -> str | None:
+        """As Lance reads it."""
+        bounds = {">=": self.first, "<": self.end}
+        tests = [f"{quoted(ID)} {op} {literal(at, _TEXT)}" for op, at in bounds.items() if at is not None]
+        return " AND ".join(tests) or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +80,29 @@ class Part:
         """`node:Name` or `edge:Name`."""
         return table_key(self.kind, self.name)
 
-    def batches(self, size: int) -> Iterator[pa.RecordBatch]:
-        """All rows by id, in batches of about `size` bytes, or of one row where that is larger."""
+    def batches(self, size: int, span: Span | None = None) -> Iterator[pa.RecordBatch]:
+        """All rows by id, in batches of about `size` bytes, or of one row where that is larger.
+
+        With a span, only the rows whose ids lie in it.
+        """
         try:
-            yield from _batches(self._table, self, size)
+            yield from _batches(self._table, self, size, None if span is None else span.filter)
         except StorageFailure as failure:
             raise explained(self._graph, self._snapshot, self.key, failure) from failure
+
+    def spans(self, rows: int) -> list[Span]:
+        """Spans of ids that hold about so many rows each, in order; together they hold all ids.
+
+        Their ends are taken from a sample: for any number of rows it needs little memory.
+        """
+        count = -(-self.rows // rows)
+        if count <= 1:
+            return [Span()]
+        step = max(1, self.rows // (_SAMPLES_PER_SPAN * count))
+        found = [batch.column(ID)[::step].to_pylist() for batch in self._table.batches([ID])]
+        sample = sorted(chain.from_iterable(found))
+        ends = sorted({sample[len(sample) * number // count] for number in range(1, count)})
+        return [Span(*pair) for pair in pairwise([None, *ends, None])]
 
 
 def parts_of(graph: OpenGraph, snapshot: Snapshot, chosen: Sequence[str] | None) -> list[Part]:
@@ -118,8 +152,8 @@ def _outer(column: pa.Field) -> pa.Field:
     return pa.field(_OUTER_NAMES.get(column.name, column.name), kind, nullable=column.nullable)
 
 
-def _batches(table: Table, part: Part, size: int) -> Iterator[pa.RecordBatch]:
-    row_ids = _row_ids_by_id(table)
+def _batches(table: Table, part: Part, size: int, where: str | None) -> Iterator[pa.RecordBatch]:
+    row_ids = _row_ids_by_id(table, where)
     done, step = 0, _FIRST_TAKE
     while done < len(row_ids):
         wanted = row_ids[done : done + step]
@@ -133,9 +167,9 @@ def _batches(table: Table, part: Part, size: int) -> Iterator[pa.RecordBatch]:
         step = max(1, min(fitting, 8 * step, _LARGEST_TAKE))
 
 
-def _row_ids_by_id(table: Table) -> NDArray[np.uint64]:
+def _row_ids_by_id(table: Table, where: str | None) -> NDArray[np.uint64]:
     ids, rows = [], []
-    for batch in table.batches([ID], row_ids=True):
+    for batch in table.batches([ID], where=where, row_ids=True):
         ids.append(batch.column(ID))
         rows.append(batch.column(_ROW_ID).to_numpy())
     if not ids:

@@ -14,6 +14,8 @@ from omnigraph.errors import BadRequest, OmnigraphError
 FOLDERS = {"node": "nodes", "edge": "edges"}
 """Below an exported folder; in each a file for every type."""
 ENDINGS = (".ndjson", ".parquet", ".csv")
+LANCE, PART = ".lance", "part-"
+"""How the folder of a table ends, and how the files of a type begin that is written in parts."""
 
 
 @contextmanager
@@ -81,8 +83,17 @@ def _require_export(at: Path) -> None:
         if found.name not in expected or not found.is_dir():
             _refuse_foreign(at, found)
         for file in found.iterdir():
-            if file.suffix not in ENDINGS or not file.is_file():
+            if not _is_exported(file):
                 _refuse_foreign(at, file)
+
+
+def _is_exported(found: Path) -> bool:
+    """Whether an export may have written it: a file, a folder of parts, or a Lance table."""
+    if not found.is_dir():
+        return found.suffix in ENDINGS
+    if found.suffix == LANCE:
+        return (found / "_versions").is_dir()
+    return all(one.name.startswith(PART) and one.suffix in ENDINGS for one in found.iterdir())
 
 
 def _refuse_foreign(at: Path, found: Path) -> None:

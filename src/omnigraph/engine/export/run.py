@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from omnigraph.engine.export.part import Part, parts_of
 from omnigraph.engine.export.place import FOLDERS, new_file, new_folder
 from omnigraph.engine.export.sheets import csv, parquet, require_distinct
 from omnigraph.engine.layout import EntityKind
+from omnigraph.engine.load.run import Engine
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequest, StorageFailure
@@ -38,6 +39,10 @@ class ExportFormat(StrEnum):
     NDJSON = "ndjson"
     PARQUET = "parquet"
     CSV = "csv"
+    LANCE = "lance"
+
+
+FormatName = Literal["ndjson", "parquet", "csv", "lance"]
 
 
 class Stream(Protocol):
@@ -61,6 +66,9 @@ class ExportRequest:
     """Names such as `Person` or `node:Person`; None for all."""
     overwrite: bool = False
     progress: Progress | None = field(default=None, repr=False, compare=False)
+    engine: Callable[[], Engine | None] | None = field(default=None, repr=False, compare=False)
+    """Who writes it in parts, each type in several files; asked for only when all else is known to be right.
+    None for this process, and each type in one file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,31 +109,37 @@ class ExportResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Encoding:
+class Encoding:
+    """How rows become bytes, and how many bytes of them at a time."""
+
     encode: Callable[[Part, Iterator[pa.RecordBatch]], Iterator[bytes]]
     batch_bytes: int
 
 
-_ENCODINGS = {
-    ExportFormat.NDJSON: _Encoding(ndjson, _TEXT_BYTES),
-    ExportFormat.CSV: _Encoding(csv, _TEXT_BYTES),
-    ExportFormat.PARQUET: _Encoding(parquet, _GROUP_BYTES),
+ENCODINGS = {
+    ExportFormat.NDJSON: Encoding(ndjson, _TEXT_BYTES),
+    ExportFormat.CSV: Encoding(csv, _TEXT_BYTES),
+    ExportFormat.PARQUET: Encoding(parquet, _GROUP_BYTES),
 }
 
 
 def export(graph: OpenGraph, snapshot: Snapshot, request: ExportRequest) -> ExportResult:
     """Write the types of a snapshot: a file or folder is complete under its name, or not there at all."""
-    place = _place(graph, request)
+    if request.engine is not None or request.format is ExportFormat.LANCE:
+        from omnigraph.engine.export.job import export_in_parts
+
+        return export_in_parts(graph, snapshot, request)
+    place = place_of(graph, request)
     parts = parts_of(graph, snapshot, request.types)
     writer = _Writer(request, sum(part.rows for part in parts))
     if not isinstance(place, Path):
         with _told("the output"):
             done = writer.into(place, parts, None)
             place.flush()
-    elif _is_file(request):
+    elif is_file(request):
         with (
             new_file(place, overwrite=request.overwrite) as temporary,
-            _opened(temporary, compressed=place.suffix == ".gz") as stream,
+            opened_file(temporary, compressed=place.suffix == ".gz") as stream,
         ):
             done = writer.into(stream, parts, place)
     else:
@@ -140,7 +154,7 @@ class _Writer:
 
     def __init__(self, request: ExportRequest, total: int) -> None:
         self._format = request.format
-        self._encoding = _ENCODINGS[request.format]
+        self._encoding = ENCODINGS[request.format]
         self._progress = request.progress
         self._total = total
         self._rows = self._bytes = 0
@@ -155,7 +169,7 @@ class _Writer:
                 require_distinct(part)
             inner = Path(FOLDERS[part.kind], f"{part.name}.{self._format}")
             (folder / inner).parent.mkdir(exist_ok=True)
-            with _opened(folder / inner, compressed=False) as stream:
+            with opened_file(folder / inner, compressed=False) as stream:
                 done.append(self._write(stream, part, named / inner))
         return done
 
@@ -174,7 +188,7 @@ class _Writer:
             yield batch
 
 
-def _place(graph: OpenGraph, request: ExportRequest) -> Path | Stream:
+def place_of(graph: OpenGraph, request: ExportRequest) -> Path | Stream:
     """The path or stream that is meant; what cannot be meant is refused before anything is read."""
     output = request.output
     if not isinstance(output, str | os.PathLike):
@@ -203,13 +217,15 @@ def _is_inside(place: Path, root: Location) -> bool:
     return root.path.resolve() in (real, *real.parents)
 
 
-def _is_file(request: ExportRequest) -> bool:
+def is_file(request: ExportRequest) -> bool:
+    """Whether all types go to one file."""
     named = os.fspath(request.output) if isinstance(request.output, str | os.PathLike) else ""
     return request.format is ExportFormat.NDJSON and named.endswith(FILE_ENDINGS)
 
 
 @contextmanager
-def _opened(path: Path, *, compressed: bool) -> Iterator[Stream]:
+def opened_file(path: Path, *, compressed: bool) -> Iterator[Stream]:
+    """A new file to write to."""
     with path.open("xb") as file:
         if not compressed:
             yield file

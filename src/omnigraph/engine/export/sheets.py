@@ -16,11 +16,11 @@ from omnigraph.errors import BadRequest
 from omnigraph.lang.types import INTEGERS, Scalar, Type
 from omnigraph.lang.values import Json, json_column
 
-_NULL = "null"
+_NULL = ""
 _PLAIN = INTEGERS | {Scalar.STRING, Scalar.BOOL}
 """Single values whose text in Arrow is their text in JSON."""
-_NEEDS_QUOTES = f'[",\\r\\n]|^({_NULL})?$'
-"""Also a text that would read as null or make an empty line."""
+_NEEDS_QUOTES = '[",\\r\\n]|^$'
+"""Also the empty text, which would read as null."""
 
 
 def require_distinct(part: Part) -> None:
@@ -37,7 +37,7 @@ def require_distinct(part: Part) -> None:
 
 
 def csv(part: Part, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
-    """A line of names and one for each row; null is `null`, a list is JSON, and quotes stand where needed."""
+    """A line of names and one for each row; null is nothing at all, a list is JSON, quotes where needed."""
     yield _lines([_quoted(pa.array([name])) for name in part.schema.names])
     for batch in batches:
         yield _lines([*map(_cells, batch.columns, part.types)])

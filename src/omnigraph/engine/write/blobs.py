@@ -11,6 +11,9 @@ import pyarrow.compute as pc
 from omnigraph.engine.write.cells import Cells
 from omnigraph.errors import InternalError, InvalidValue, ResourceLimitExceeded
 from omnigraph.lang.values import legible
+from omnigraph.storage.blobs import as_stored, is_blob
+
+__all__ = ["as_stored", "is_blob", "no_external", "read_blobs", "refuse_hollow"]
 
 MANAGED = "base64:"
 LONGEST_URI = 64 * 1024
@@ -37,38 +40,6 @@ def read_blobs(values: Sequence[object], name: str, field: pa.Field, refusal: Re
     return Cells(
         pa.ExtensionArray.from_storage(field.type, pa.array(stored, field.type.storage_type)), faults
     )
-
-
-def as_stored(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows read from a table in the columns they are written with.
-
-    Blobs must have been read as bytes. An ordinary scan gives only where they lie, which Arrow would cast
-    without a word to blobs that have no bytes.
-    """
-    fields = [schema.field(name) for name in rows.column_names]
-    columns = [_cast(rows.column(field.name), field) for field in fields]
-    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
-
-
-def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    if not is_blob(field) or column.type.equals(field.type):
-        return column.cast(field.type)
-    if not pa.types.is_large_binary(column.type):
-        raise InternalError(f"Blob property '{field.name}' was read without its bytes")
-    parts = [_of_bytes(chunk, field) for chunk in column.chunks]
-    return pa.chunked_array(parts, field.type)
-
-
-def _of_bytes(data: pa.Array, field: pa.Field) -> pa.Array:
-    layout = field.type.storage_type
-    others = [pa.nulls(len(data), part.type) for part in list(layout)[1:]]
-    stored = pa.StructArray.from_arrays([data, *others], fields=list(layout), mask=data.is_null())
-    return pa.ExtensionArray.from_storage(field.type, stored)
-
-
-def is_blob(field: pa.Field) -> bool:
-    """Whether a column holds Blobs; they are the only columns with a type of their own."""
-    return isinstance(field.type, pa.BaseExtensionType)
 
 
 def refuse_hollow(rows: pa.Table) -> None:

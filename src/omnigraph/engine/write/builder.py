@@ -81,8 +81,9 @@ class Write:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._over = True
-        if kind is None:
-            self._result = carry_out(self._writing(), self._statements, {}, self._author)
+        if kind is None and self._catalog is not None:
+            schema = self._catalog.fingerprint
+            self._result = carry_out(self._writing(), self._statements, {}, self._author, schema=schema)
 
     def __repr__(self) -> str:
         return f"<Write to '{self._author.branch}' with {len(self)} statements>"

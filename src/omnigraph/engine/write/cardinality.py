@@ -17,6 +17,7 @@ from omnigraph.engine.layout import table_key
 from omnigraph.engine.write.change import Change, Changes, distinct, within
 from omnigraph.engine.write.faults import NO_ROW, Faults, joined
 from omnigraph.engine.write.stored import Stored
+from omnigraph.engine.write.target import Target
 from omnigraph.engine.write.violations import Numbers
 from omnigraph.lang.schema.catalog import Cardinality, EdgeType
 
@@ -31,7 +32,19 @@ def cardinality_faults(change: Change, changes: Changes, stored: Stored) -> Iter
     if high is not None and (counts > high).any():
         yield _too_many(change, sources, counts, high)
     if (counts < low).any():
-        yield _too_few(change, sources.filter(pa.array(counts < low)), counts[counts < low], low)
+        few = counts < low
+        yield _without_row(change.target, sources.filter(pa.array(few)), counts[few], f"min {low}")
+
+
+def count_faults(target: Target, sources: pa.Array, counts: Numbers) -> Iterator[Faults]:
+    """Of sources with so many edges each, those that have too many or too few."""
+    bounds = cast(EdgeType, target.owner).cardinality
+    if bounds.maximum is not None and (counts > bounds.maximum).any():
+        over = counts > bounds.maximum
+        yield _without_row(target, sources.filter(pa.array(over)), counts[over], f"max {bounds.maximum}")
+    if (counts < bounds.minimum).any():
+        under = counts < bounds.minimum
+        yield _without_row(target, sources.filter(pa.array(under)), counts[under], f"min {bounds.minimum}")
 
 
 def _counts(change: Change, nodes: Change | None, stored: Stored) -> tuple[pa.Array, Numbers]:
@@ -67,10 +80,10 @@ def _too_many(change: Change, sources: pa.Array, counts: Numbers, high: int) -> 
     found = np.flatnonzero(excess > _later_edges(place))
     if not len(found):  # stored edges alone are too many
         over = counts > high
-        return _without_row(change, sources.filter(pa.array(over)), counts[over], f"max {high}")
+        return _without_row(change.target, sources.filter(pa.array(over)), counts[over], f"max {high}")
     at = pa.array(found)
     totals = pa.array(counts[place[found]]).cast(pa.string())
-    reasons = _reasons(change, column.take(at), totals, f"max {high}")
+    reasons = _reasons(change.target, column.take(at), totals, f"max {high}")
     return Faults("cardinality", change.target, found, change.ids.take(at).combine_chunks(), reasons)
 
 
@@ -84,18 +97,12 @@ def _later_edges(place: Numbers) -> Numbers:
     return later
 
 
-def _too_few(change: Change, sources: pa.Array, counts: Numbers, low: int) -> Faults:
-    return _without_row(change, sources, counts, f"min {low}")
-
-
-def _without_row(change: Change, sources: pa.Array, counts: Numbers, bound: str) -> Faults:
+def _without_row(target: Target, sources: pa.Array, counts: Numbers, bound: str) -> Faults:
     rows = np.full(len(sources), NO_ROW, np.int64)
     totals = pa.array(counts).cast(pa.string())
-    return Faults(
-        "cardinality", change.target, rows, sources, _reasons(change, sources, totals, bound), final=True
-    )
+    return Faults("cardinality", target, rows, sources, _reasons(target, sources, totals, bound), final=True)
 
 
-def _reasons(change: Change, sources: pa.Array, totals: pa.Array, bound: str) -> pa.Array:
-    where = f"@card violation on edge {change.target.name}: source '"
+def _reasons(target: Target, sources: pa.Array, totals: pa.Array, bound: str) -> pa.Array:
+    where = f"@card violation on edge {target.name}: source '"
     return joined(where, sources, "' has ", totals, f" edges ({bound})")

@@ -32,8 +32,12 @@ from omnigraph.lang.values import (
     storable_text,
 )
 
-_DAY_TEXT = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-_MOMENT_TEXT = "^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,3})?Z$"
+_DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIME = "[T ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?"
+_ZONED = f"^{_DAY}{_TIME}(Z|[+-][0-9]{{2}}:[0-9]{{2}})$"
+_UNZONED = f"^{_DAY}({_TIME})?$"
+_IN_UTC = {20, 22, 23, 24}
+"""How long a moment is that ends in Z: without a fraction, and with one to three digits of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +64,29 @@ def _quick(values: Sequence[Any], type_: Type) -> pa.Array | None:
         if type_.scalar is Scalar.VECTOR:
             return _quick_vectors(values, type_)
         return _quick_lists(values, type_) if type_.is_list else _quick_atoms(values, type_.scalar)
-    except (ValueError, OverflowError):  # Arrow's errors are ValueErrors
+    except (ValueError, OverflowError, pa.ArrowTypeError):  # Arrow's other errors are ValueErrors
         return None
 
 
 def _quick_atoms(values: Sequence[Any], scalar: Scalar) -> pa.Array | None:
-    kinds = set(map(type, values)) - {NoneType}
     target = arrow_type(Type(scalar))
+    if scalar in (Scalar.STRING, Scalar.BOOL):
+        return pa.array(values, target)  # Arrow takes no other kind for these
+    if scalar in (Scalar.DATE, Scalar.DATETIME) and isinstance(_first(values), str):
+        texts = pa.array(values, pa.string())
+        return _quick_days(texts) if scalar is Scalar.DATE else _quick_moments(texts)
+    kinds = set(map(type, values)) - {NoneType}
     if not kinds:
         return pa.nulls(len(values), target)
     if scalar in FLOATS:
         return _quick_floats(values, target) if kinds <= {int, float} else None
-    if kinds == {str}:
-        return _quick_texts(pa.array(values, pa.string()), scalar)
-    if scalar in (Scalar.DATE, Scalar.DATETIME) and kinds == {int}:
-        return pa.array(values, _counted(scalar)).view(target)
-    wanted = bool if scalar is Scalar.BOOL else int
-    return pa.array(values, target) if kinds == {wanted} and scalar is not Scalar.STRING else None
+    if kinds != {int}:
+        return None
+    return pa.array(values, target if scalar in INTEGERS else _counted(scalar)).view(target)
+
+
+def _first(values: Sequence[Any]) -> object:
+    return next((value for value in values if value is not None), None)
 
 
 def _quick_floats(values: Sequence[Any], target: pa.DataType) -> pa.Array | None:
@@ -84,43 +94,60 @@ def _quick_floats(values: Sequence[Any], target: pa.DataType) -> pa.Array | None
     return found if pc.all(pc.is_finite(found)).as_py() is not False else None
 
 
-def _quick_texts(texts: pa.Array, scalar: Scalar) -> pa.Array | None:
-    if scalar is Scalar.STRING:
-        return texts
-    pattern = {Scalar.DATE: _DAY_TEXT, Scalar.DATETIME: _MOMENT_TEXT}.get(scalar)
-    if pattern is None or pc.all(pc.match_substring_regex(texts, pattern)).as_py() is False:
+def _quick_days(texts: pa.Array) -> pa.Array | None:
+    # Of ten characters Arrow takes nothing but YYYY-MM-DD.
+    return texts.cast(pa.date32()) if _lengths(texts) <= {10} else None
+
+
+def _quick_moments(texts: pa.Array) -> pa.Array | None:
+    target = arrow_type(Type(Scalar.DATETIME))
+    if _lengths(texts) <= _IN_UTC and pc.all(pc.ends_with(texts, "Z")).as_py():
+        return texts.cast(target)
+    if pc.all(pc.match_substring_regex(texts, _ZONED)).as_py():
+        found = texts.cast(pa.timestamp("us", "UTC"))
+    elif pc.all(pc.match_substring_regex(texts, _UNZONED)).as_py():
+        found = texts.cast(pa.timestamp("us"))
+    else:
         return None
-    return texts.cast(arrow_type(Type(scalar)))
+    cut = pc.floor_temporal(found.view(pa.timestamp("us")), unit="millisecond")
+    return cut.cast(pa.timestamp("ms")).view(target)
+
+
+def _lengths(texts: pa.Array) -> set[int]:
+    return set(pc.unique(pc.binary_length(texts)).to_pylist()) - {None}
 
 
 def _quick_lists(values: Sequence[Any], type_: Type) -> pa.Array | None:
-    if not set(map(type, values)) <= {list, tuple, NoneType}:
+    kinds = set(map(type, values))
+    if not kinds <= {list, tuple, NoneType}:
         return None
     items = _quick_atoms(list(chain.from_iterable(filter(None, values))), type_.scalar)
     if items is None or items.null_count:
         return None
-    lengths = np.fromiter((0 if value is None else len(value) for value in values), np.int64, len(values))
-    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), items, mask=_missing(values))
+    present = [() if value is None else value for value in values] if NoneType in kinds else values
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, present), np.int32, len(values)), out=offsets[1:])
+    return pa.ListArray.from_arrays(pa.array(offsets), items, mask=_missing(values, kinds))
 
 
 def _quick_vectors(values: Sequence[Any], type_: Type) -> pa.Array | None:
-    if not set(map(type, values)) <= {list, tuple, NoneType}:
+    kinds = set(map(type, values))
+    if not kinds <= {list, tuple, NoneType}:
         return None
-    size = type_.dimension
-    if any(value is not None and len(value) != size for value in values):
+    present = values
+    if NoneType in kinds:
+        zeros = (0.0,) * type_.dimension
+        present = [zeros if value is None else value for value in values]
+    if not set(map(len, present)) <= {type_.dimension}:
         return None
-    zeros = (0.0,) * size if None in values else ()
-    items = _quick_atoms(
-        list(chain.from_iterable(zeros if value is None else value for value in values)), Scalar.F32
-    )
+    items = _quick_atoms(list(chain.from_iterable(present)), Scalar.F32)
     if items is None or items.null_count:
         return None
-    return pa.FixedSizeListArray.from_arrays(items, type=arrow_type(type_), mask=_missing(values))
+    return pa.FixedSizeListArray.from_arrays(items, type=arrow_type(type_), mask=_missing(values, kinds))
 
 
-def _missing(values: Sequence[Any]) -> pa.Array:
-    return pa.array([value is None for value in values], pa.bool_())
+def _missing(values: Sequence[Any], kinds: set[type]) -> pa.Array | None:
+    return pa.array([value is None for value in values], pa.bool_()) if NoneType in kinds else None
 
 
 def _counted(scalar: Scalar) -> pa.DataType:

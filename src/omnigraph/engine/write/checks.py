@@ -67,7 +67,7 @@ def _enum_faults(column: pa.Array, type_name: str, declared: Property) -> Iterat
 
 def _range_faults(column: pa.Array, type_name: str, rule: Range) -> Iterator[ValueFault]:
     numbers = column.cast(pa.float64(), safe=False)
-    for row in _rows(_outside(numbers, rule)):
+    for row in _rows(breaks_range(column, rule)):
         exact, value = column[row].as_py(), numbers[row].as_py()
         if np.isnan(value):
             what = "value is NaN"
@@ -78,7 +78,9 @@ def _range_faults(column: pa.Array, type_name: str, rule: Range) -> Iterator[Val
         yield ValueFault(row, rule.column, "range", f"@range violation on {type_name}.{rule.column}: {what}")
 
 
-def _outside(numbers: pa.Array, rule: Range) -> pa.Array:
+def breaks_range(column: pa.Array, rule: Range) -> pa.Array:
+    """For each value whether it is outside of a range; null for null."""
+    numbers = column.cast(pa.float64(), safe=False)
     outside = pc.is_nan(numbers)
     if rule.minimum is not None:
         outside = pc.or_(outside, pc.less(numbers, float(rule.minimum)))
@@ -88,28 +90,32 @@ def _outside(numbers: pa.Array, rule: Range) -> pa.Array:
 
 
 def _check_faults(column: pa.Array, type_name: str, rule: Check) -> Iterator[ValueFault]:
-    place = f"{type_name}.{rule.column}"
-    if len(column) == column.null_count:
-        return
-    try:
-        # Arrow's regular expressions are RE2's: no look-around, no references back, linear time.
-        matches = pc.match_substring_regex(column, rule.pattern)
-    except pa.ArrowInvalid as error:
-        reason = str(error).removeprefix("Invalid regular expression: ")
-        raise ConstraintViolation(
-            f"@check on {place} has invalid regex '{legible(rule.pattern)}': {reason}",
-            constraint="check",
-            type_name=type_name,
-            remedy="write the pattern without look-around and references back, as RE2 has it",
-        ) from None
-    for row in _rows(pc.invert(matches)):
+    for row in _rows(breaks_check(column, type_name, rule)):
         value = legible(column[row].as_py())
         yield ValueFault(
             row,
             rule.column,
             "check",
-            f"@check violation on {place}: value '{value}' does not match pattern '{legible(rule.pattern)}'",
+            f"@check violation on {type_name}.{rule.column}: value '{value}' "
+            f"does not match pattern '{legible(rule.pattern)}'",
         )
+
+
+def breaks_check(column: pa.Array, type_name: str, rule: Check) -> pa.Array:
+    """For each text whether a pattern is nowhere in it; null for null."""
+    if len(column) == column.null_count:
+        return pa.nulls(len(column), pa.bool_())
+    try:
+        # Arrow's regular expressions are RE2's: no look-around, no references back, linear time.
+        return pc.invert(pc.match_substring_regex(column, rule.pattern))
+    except pa.ArrowInvalid as error:
+        reason = str(error).removeprefix("Invalid regular expression: ")
+        raise ConstraintViolation(
+            f"@check on {type_name}.{rule.column} has invalid regex '{legible(rule.pattern)}': {reason}",
+            constraint="check",
+            type_name=type_name,
+            remedy="write the pattern without look-around and references back, as RE2 has it",
+        ) from None
 
 
 def _rows(flags: pa.Array) -> list[int]:

@@ -17,23 +17,23 @@ from omnigraph.engine.write.stored import End, Stored
 from omnigraph.engine.write.target import Target
 from omnigraph.lang.schema.catalog import EdgeType
 
-_ENDS: tuple[End, ...] = (cast(End, SOURCE), cast(End, TARGET))
+ENDS: tuple[End, ...] = (cast(End, SOURCE), cast(End, TARGET))
 
 
 def missing_ends(change: Change, changes: Changes, stored: Stored) -> Iterator[Faults]:
     """Edges of a change with an end that is not there afterwards."""
-    ends = {end: change.rows.column(end) for end in _ENDS}
-    types = {end: _node_type(change.target, end) for end in _ENDS}
+    ends = {end: change.rows.column(end) for end in ENDS}
+    types = {end: node_type(change.target, end) for end in ENDS}
     there = {
-        node: _there(distinct(ends[end] for end in _ENDS if types[end] == node), node, changes, stored)
+        node: present(distinct(ends[end] for end in ENDS if types[end] == node), node, changes, stored)
         for node in sorted(set(types.values()))
     }
-    for end in _ENDS:
+    for end in ENDS:
         found = np.flatnonzero(~within(ends[end], there[types[end]]))
         if not len(found):
             continue
         at = pa.array(found)
-        reasons = _reasons(end, ends[end].take(at), types[end])
+        reasons = reasons_of(end, ends[end].take(at), types[end])
         yield Faults("endpoint", change.target, found, change.ids.take(at).combine_chunks(), reasons)
 
 
@@ -42,8 +42,8 @@ def stranded_edges(target: Target, changes: Changes, stored: Stored) -> Iterator
     own = changes.get(target.key)
     if own is not None and own.replaces:
         return
-    for end in _ENDS:
-        node = _node_type(target, end)
+    for end in ENDS:
+        node = node_type(target, end)
         nodes = changes.get(table_key("node", node))
         if nodes is None or not len(nodes.deleted):
             continue
@@ -52,17 +52,18 @@ def stranded_edges(target: Target, changes: Changes, stored: Stored) -> Iterator
             kept = kept.filter(pa.array(~within(kept.column(ID), own.gone)))
         if kept.num_rows:
             rows = np.full(kept.num_rows, NO_ROW, np.int64)
-            reasons = _reasons(end, kept.column(end), node)
+            reasons = reasons_of(end, kept.column(end), node)
             ids = kept.column(ID).combine_chunks()
             yield Faults("endpoint", target, rows, ids, reasons, final=True)
 
 
-def _node_type(target: Target, end: End) -> str:
+def node_type(target: Target, end: End) -> str:
+    """The type of the nodes at one end of an edge."""
     edge = cast(EdgeType, target.owner)
     return edge.source if end == SOURCE else edge.target
 
 
-def _there(ids: pa.Array, node: str, changes: Changes, stored: Stored) -> pa.ChunkedArray:
+def present(ids: pa.Array, node: str, changes: Changes, stored: Stored) -> pa.ChunkedArray:
     """Those of the ids whose node exists after the change."""
     key = table_key("node", node)
     change = changes.get(key)
@@ -76,5 +77,6 @@ def _there(ids: pa.Array, node: str, changes: Changes, stored: Stored) -> pa.Chu
     return pa.chunked_array([*written.chunks, *kept.chunks], pa.string())
 
 
-def _reasons(end: End, ids: pa.ChunkedArray, node: str) -> pa.Array:
+def reasons_of(end: End, ids: pa.ChunkedArray, node: str) -> pa.Array:
+    """What is wrong with edges whose ends are these ids."""
     return joined(f"{end} '", ids.combine_chunks(), f"' not found in {node}")

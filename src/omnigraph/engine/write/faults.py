@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
@@ -16,6 +16,9 @@ from omnigraph.engine.write.violations import Numbers, Origins, Violation, entit
 from omnigraph.errors import BadRequest, ConstraintViolation, KeyConflict, LoadRejected
 
 Rule = Literal["key_conflict", "unique", "endpoint", "cardinality"]
+
+Placed = Callable[[Iterable[Violation]], Iterator[Violation]]
+"""Tells the places of violations as their files have them."""
 
 _LONGEST = 60
 NO_ROW = -1
@@ -84,12 +87,12 @@ def violations_of(found: Sequence[Faults], origins: Mapping[str, Origins]) -> It
 
 
 def rejection(
-    found: Sequence[Faults], origins: Mapping[str, Origins], limit: int
+    found: Sequence[Faults], origins: Mapping[str, Origins], limit: int, placed: Placed = iter
 ) -> LoadRejected | KeyConflict:
     """A load that cannot be: a conflict when the first fault is a stored id, else a list of violations."""
     first = min(found, key=lambda faults: _rank(faults, origins))
     total = sum(map(len, found))
-    violations = tuple(islice(violations_of(found, origins), limit))
+    violations = tuple(islice(placed(violations_of(found, origins)), limit))
     if first.rule == "key_conflict":
         target, entity = first.target, first.ids[0].as_py()
         return KeyConflict(target.kind, target.name, entity, violations=violations, total=total)

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,8 @@ from omnigraph.lang.schema.keys import render_scalar
 from omnigraph.lang.types import FLOATS, Scalar, Type
 
 _ALPHABET = np.frombuffer(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ", np.uint8)
+_PAIRS = np.stack([np.repeat(_ALPHABET, 32), np.tile(_ALPHABET, 32)], axis=1).view(np.uint16).ravel()
+"""Two digits at a time, as they stand in memory."""
 _ULID_LENGTH = 26
 _NEEDS_ESCAPE = r'[\x00-\x1f"\\]'
 _EVERY_INTEGER = {Scalar.F32: 2.0**24, Scalar.F64: 2.0**53}
@@ -93,8 +96,7 @@ class LoadIds:
             raise InvalidValue(f"file number {file_number} is beyond {MAX_FILES - 1}")
         if positions.size and not 0 <= int(positions.min()) <= int(positions.max()) <= MAX_POSITION:
             raise InvalidValue(f"position {int(positions.max())} in a file is beyond {MAX_POSITION}")
-        time = np.full(positions.size, self.milliseconds, np.uint64)
-        return _ulids(time, (self.salt << 16) | file_number, positions)
+        return _ulids(self.milliseconds, (self.salt << 16) | file_number, positions)
 
 
 def fresh_ids(count: int, milliseconds: int, entropy: bytes | None = None) -> pa.Array:
@@ -103,23 +105,27 @@ def fresh_ids(count: int, milliseconds: int, entropy: bytes | None = None) -> pa
     halves = bits.reshape(count, 2, 5).astype(np.uint64)
     weights = np.uint64(1) << np.arange(32, -1, -8, dtype=np.uint64)
     numbers = (halves * weights).sum(axis=2, dtype=np.uint64)
-    return _ulids(np.full(count, milliseconds, np.uint64), numbers[:, 0], numbers[:, 1])
+    return _ulids(milliseconds, numbers[:, 0], numbers[:, 1])
 
 
 def _ulids(
-    time: NDArray[np.uint64], middle: NDArray[np.uint64] | int, low: Numbers | NDArray[np.uint64]
+    time: NDArray[np.uint64] | int,
+    middle: NDArray[np.uint64] | int,
+    low: Numbers | NDArray[np.uint64],
 ) -> pa.Array:
     """48 bits of time and twice 40 bits, as 10, 8 and 8 characters."""
-    count = time.size
-    letters = np.empty((count, _ULID_LENGTH), np.uint8)
-    letters[:, :10] = _base32(time, 10)
-    letters[:, 10:18] = _base32(np.broadcast_to(np.asarray(middle, np.uint64), (count,)), 8)
-    letters[:, 18:] = _base32(low.astype(np.uint64), 8)
+    count = low.size
+    letters = np.empty((count, _ULID_LENGTH // 2), np.uint16)
+    letters[:, :5] = _base32(time, 5)
+    letters[:, 5:9] = _base32(middle, 4)
+    letters[:, 9:] = _base32(low, 4)
     offsets = np.arange(count + 1, dtype=np.int32) * _ULID_LENGTH
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(letters))
 
 
-def _base32(numbers: NDArray[np.uint64], length: int) -> NDArray[np.uint8]:
-    shifts = np.arange(5 * (length - 1), -1, -5, dtype=np.uint64)
-    digits: NDArray[np.uint64] = (numbers[:, None] >> shifts) & np.uint64(31)
-    return _ALPHABET[digits]
+def _base32(numbers: NDArray[Any] | int, pairs: int) -> NDArray[np.uint16]:
+    """The last digits of numbers, two at a time."""
+    shifts = np.arange(10 * (pairs - 1), -1, -10, dtype=np.uint64)
+    digits = (np.asarray(numbers).astype(np.uint64)[..., None] >> shifts) & np.uint64(1023)
+    found: NDArray[np.uint16] = _PAIRS[digits]
+    return found

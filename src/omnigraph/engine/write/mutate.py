@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -14,6 +14,7 @@ from omnigraph.engine.layout import table_key
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.plan import Append, Effect, Remove, Upsert
+from omnigraph.engine.schema_apply.lock import clear_if_free, find_lock
 from omnigraph.engine.write.change import Change
 from omnigraph.engine.write.ids import fresh_ids
 from omnigraph.engine.write.pending import Pending, PendingLimits
@@ -22,7 +23,7 @@ from omnigraph.engine.write.rows import Values, assigned, inserted_edges, insert
 from omnigraph.engine.write.sets import check_mutation
 from omnigraph.engine.write.sql import filter_of
 from omnigraph.engine.write.transaction import Author, Prepared, Transaction, write
-from omnigraph.errors import InvalidValue
+from omnigraph.errors import CompileError, InvalidValue, ReadSetChanged
 from omnigraph.lang.query.compile import CompiledMutation
 from omnigraph.lang.query.resolved import (
     DeleteEdges,
@@ -33,8 +34,13 @@ from omnigraph.lang.query.resolved import (
     UpdateNodes,
 )
 from omnigraph.lang.query.terms import Const, Instant, ParamRef, Predicate, Term
+from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.types import STRING, Type
 from omnigraph.lang.values import Stored, convert
+
+SCHEMA = "schema"
+_SCHEMAS = 4
+"""How often the schema may be another one before a mutation gives up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +63,30 @@ def mutate(
     limits: PendingLimits | None = None,
 ) -> MutationResult:
     """Carry out a mutation on a branch: all of it, in one commit, or nothing."""
-    done = carry_out(graph, compiled.statements, parameters, author, limits)
+    done = carry_out(graph, compiled.statements, parameters, author, limits, compiled.schema)
     return replace(done, query=compiled.name)
+
+
+Compile = Callable[[Catalog], tuple[CompiledMutation, Mapping[str, Stored]]]
+"""A mutation and its parameters under a schema."""
+
+
+def mutate_by(graph: OpenGraph, compiled: Compile, author: Author) -> MutationResult:
+    """Carry out a mutation as the schema has it that holds at that moment.
+
+    When the schema changes under it, it is compiled anew: it may mean something else, or nothing any more.
+    """
+    for _ in range(_SCHEMAS - 1):
+        try:
+            return mutate(graph, *compiled(graph.schema().catalog), author)
+        except ReadSetChanged as changed:
+            if changed.member != SCHEMA:
+                raise
+        except CompileError:
+            # A change of the schema that died may be visible, and its files not in place yet.
+            if find_lock(graph.root) is None or not clear_if_free(graph):
+                raise
+    return mutate(graph, *compiled(graph.schema().catalog), author)
 
 
 def carry_out(
@@ -67,8 +95,13 @@ def carry_out(
     parameters: Mapping[str, Stored],
     author: Author,
     limits: PendingLimits | None = None,
+    schema: str | None = None,
 ) -> MutationResult:
-    """Carry out statements on a branch: all of them, in one commit, or none."""
+    """Carry out statements on a branch: all of them, in one commit, or none.
+
+    `schema` is the fingerprint of the one that they were checked against: under another one they may mean
+    something else.
+    """
     milliseconds = graph.root.clock() // 1000
     # Drawn once: a write that is prepared again stores the same ids and the same moment.
     new_ids = fresh_ids(len(statements), milliseconds)
@@ -76,6 +109,7 @@ def carry_out(
     done: list[_Execution] = []
 
     def prepare(transaction: Transaction) -> Prepared:
+        _require_schema(transaction, schema)
         execution = _Execution(transaction, bindings, limits)
         execution.run(statements, new_ids)
         done.append(execution)
@@ -84,6 +118,12 @@ def carry_out(
     receipt: Receipt | None = write(graph, author, prepare)
     last = done[-1]
     return MutationResult(last.nodes, last.edges, receipt.commit if receipt else None)
+
+
+def _require_schema(transaction: Transaction, expected: str | None) -> None:
+    found = transaction.schema.catalog.fingerprint
+    if expected is not None and found != expected:
+        raise ReadSetChanged(SCHEMA, expected=expected, actual=found)
 
 
 class _Execution:

@@ -1,16 +1,17 @@
 """Strict NDJSON: the lines of a split -> records by type, and what is wrong with the others.
 
-Almost every line of a real file is well-formed, so each is first decoded in one typed step, and only a
-line that fails is looked at closely. Decoders keep the last of two members with one name without a word;
-an object without repeats has as many members as the line has colons outside of texts, which is quick to
-count.
+Almost every line of a real file is well-formed and begins like many others, so lines of one type are first
+decoded together (`decoders.py`). What is left is decoded line by line in one typed step, and only a line
+that fails there is looked at closely: that alone decides what is wrong, and says it. Decoders keep the last
+of two members with one name without a word; an object without repeats has as many members as the line has
+colons outside of texts, which is quick to count.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -19,10 +20,13 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from omnigraph.engine.columns import SOURCE, TARGET
+from omnigraph.engine.write.decoders import UNDECODABLE, type_decoder
+from omnigraph.engine.write.lines import Lines
+from omnigraph.engine.write.records import Records, Said, in_order, said_by
 from omnigraph.engine.write.splits import Limits, Split
 from omnigraph.engine.write.violations import Numbers, Violation
 from omnigraph.errors import ResourceLimitExceeded
-from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.lang.values import legible
 
 RESERVED = frozenset(
@@ -38,27 +42,14 @@ RESERVED = frozenset(
 """Names of the storage, never of the user."""
 
 _TEXTS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_HEAD = re.compile(rb'\{[ \t\r]*"(type|edge)"[ \t\r]*:[ \t\r]*"([!#-\[\]-~]+)"')
+"""How a record begins that says first of which type it is."""
+_SHORTEST = len('{"type":"T"}')
+_FIRST_TRIES = 16
 _BLANK = b" \t\r"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ALLOWED = {"type": ("type", "data"), "edge": ("edge", "from", "to", "data")}
 _NO_DATA: dict[str, Any] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class Records:
-    """The records of one type in one split, in input order."""
-
-    key: str
-    """The table of the type."""
-    data: Sequence[Mapping[str, Any]]
-    sources: Sequence[str]
-    """Where each edge starts; empty for nodes."""
-    targets: Sequence[str]
-    lines: Numbers
-    offsets: Numbers
-    """Where each record's line begins in its file."""
-    file: str
-    file_number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +76,9 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True, rename={"source": "from"
 class _Group:
     key: str
     is_edge: bool
+    properties: tuple[str, ...]
+    said: list[Said] = field(default_factory=list)
+    """What was decoded together; the rest is of single lines."""
     numbers: list[int] = field(default_factory=list)
     data: list[Mapping[str, Any]] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
@@ -101,23 +95,19 @@ class _Repeated(Exception):
 
 def read_split(split: Split, catalog: Catalog, limits: Limits | None = None) -> Parsed:
     """The records of a split."""
-    lines = split.data.split(b"\n")
-    if not lines[-1]:
-        lines.pop()
-    sizes = np.fromiter(map(len, lines), np.int64, len(lines))
-    _check_limits(lines, sizes, limits or Limits())
-    starts = split.offset + np.concatenate(([0], np.cumsum(sizes + 1)[:-1])) if lines else sizes
-    reader = _Reader(catalog, split)
-    reader.read(lines)
-    return Parsed(reader.records(starts), tuple(reader.violations), len(lines))
+    lines = Lines(split.data)
+    _check_limits(lines, limits or Limits())
+    reader = LineReader(split, catalog)
+    reader.read_singly(lines, reader.read_together(lines))
+    return reader.parsed(lines)
 
 
-def _check_limits(lines: Sequence[bytes], sizes: Numbers, limits: Limits) -> None:
-    longest = int(sizes.max(initial=0))
+def _check_limits(lines: Lines, limits: Limits) -> None:
+    longest = int(lines.sizes.max(initial=0))
     if longest > limits.line_bytes:
         raise ResourceLimitExceeded("graph_batch_line_bytes", limit=limits.line_bytes, actual=longest)
-    for number in np.flatnonzero(sizes > limits.structural_slots).tolist():
-        bare = _TEXTS.sub(b"", lines[number])
+    for number in np.flatnonzero(lines.sizes > limits.structural_slots).tolist():
+        bare = _TEXTS.sub(b"", lines.line(number))
         slots = sum(bare.count(char) for char in (b"{", b"}", b"[", b"]", b":", b","))
         if slots > limits.structural_slots:
             raise ResourceLimitExceeded(
@@ -125,48 +115,71 @@ def _check_limits(lines: Sequence[bytes], sizes: Numbers, limits: Limits) -> Non
             )
 
 
-class _Reader:
+class LineReader:
     """Sorts lines into groups by type."""
 
-    def __init__(self, catalog: Catalog, split: Split) -> None:
+    def __init__(self, split: Split, catalog: Catalog) -> None:
         self.split = split
         self.violations: list[Violation] = []
         self._catalog = catalog
         self._groups: dict[str, _Group] = {}
-        self._nodes = {name: self._group(f"node:{name}") for name in catalog.nodes}
+        self._nodes = {name: self._group(f"node:{name}", node) for name, node in catalog.nodes.items()}
         self._edges: dict[str, _Group | None] = {}
 
-    def read(self, lines: Sequence[bytes]) -> None:
+    def read_together(self, lines: Lines) -> Numbers:
+        """Take all lines that are beyond doubt; the numbers of the others."""
+        short = lines.sizes < _SHORTEST
+        rest, left = [np.flatnonzero(short)], np.flatnonzero(~short)
+        # Every line that begins like no other costs a look at all that are left.
+        for _ in range(_FIRST_TRIES + 2 * (len(self._nodes) + len(self._catalog.edges))):
+            if not left.size:
+                break
+            first = int(left[0])
+            head = _HEAD.match(lines.data, int(lines.starts[first]), int(lines.ends[first]))
+            group = None if head is None else self._named(head[1].decode(), head[2].decode())
+            if head is None or group is None:
+                rest.append(left[:1])
+                left = left[1:]
+                continue
+            same = lines.beginning_with(head[0], left)
+            decoder = type_decoder(group.properties, is_edge=group.is_edge)
+            said, doubtful = decoder.read(lines, left[same])
+            group.said += said
+            rest += doubtful
+            left = left[~same]
+        return np.sort(np.concatenate([*rest, left]))
+
+    def read_singly(self, lines: Lines, numbers: Numbers) -> None:
+        """Take or refuse lines one by one."""
         decode = msgspec.json.Decoder(_Line).decode
-        for number, line in enumerate(lines):
+        for number in numbers.tolist():
+            line = lines.line(number)
             try:
                 record = decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            except UNDECODABLE:
                 self._closely(number, line)
                 continue
             if not self._took(number, line, record):
                 self._closely(number, line)
 
-    def records(self, starts: Numbers) -> tuple[Records, ...]:
-        found = []
+    def parsed(self, lines: Lines) -> Parsed:
+        """What all lines said."""
+        return Parsed(tuple(self._records(lines)), tuple(self.violations), len(lines))
+
+    def _records(self, lines: Lines) -> Iterator[Records]:
+        split = self.split
         for key in sorted(self._groups):
             group = self._groups[key]
-            if not group.numbers:
+            parts = group.said
+            if group.numbers:
+                numbers = np.array(group.numbers, np.int64)
+                single = said_by(group.data, group.properties, numbers, group.sources, group.targets)
+                parts = [*parts, single]
+            if not parts:
                 continue
-            numbers = np.array(group.numbers, np.int64)
-            found.append(
-                Records(
-                    key,
-                    group.data,
-                    group.sources,
-                    group.targets,
-                    numbers + self.split.first_line,
-                    starts[numbers],
-                    self.split.file,
-                    self.split.file_number,
-                )
-            )
-        return tuple(found)
+            said = in_order(parts)
+            place = said.numbers + split.first_line, lines.starts[said.numbers] + split.offset
+            yield Records(key, said, *place, split.file, split.file_number)
 
     def _took(self, number: int, line: bytes, record: _Line) -> bool:
         """Whether a decoded line is a record without any flaw; it is then in its group."""
@@ -228,7 +241,7 @@ class _Reader:
         for name in _ALLOWED[kind]:
             _check_member(record, name, place)
         name = record[kind]
-        group = self._nodes.get(name) if kind == "type" else self._edge_group(name)
+        group = self._named(kind, name)
         if group is None:
             _refuse(place, f"unknown {'node' if kind == 'type' else 'edge'} type '{legible(name)}'")
         for reserved in (SOURCE, TARGET):
@@ -236,16 +249,20 @@ class _Reader:
                 _refuse(place, f"edge data field '{reserved}' is reserved structural state")
         return group, kind
 
+    def _named(self, kind: str, name: str) -> _Group | None:
+        return self._nodes.get(name) if kind == "type" else self._edge_group(name)
+
     def _edge_group(self, name: str) -> _Group | None:
         try:
             return self._edges[name]
         except KeyError:
             edge = self._catalog.find_edge(name)
-            found = self._edges[name] = None if edge is None else self._group(f"edge:{edge.name}")
+            found = self._edges[name] = None if edge is None else self._group(f"edge:{edge.name}", edge)
             return found
 
-    def _group(self, key: str) -> _Group:
-        return self._groups.setdefault(key, _Group(key, key.startswith("edge:")))
+    def _group(self, key: str, owner: NodeType | EdgeType) -> _Group:
+        new = _Group(key, isinstance(owner, EdgeType), tuple(owner.properties))
+        return self._groups.setdefault(key, new)
 
 
 def json_text(value: object) -> str:

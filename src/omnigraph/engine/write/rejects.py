@@ -4,41 +4,22 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from omnigraph.engine.write.splits import Split
 from omnigraph.engine.write.violations import Violation
 from omnigraph.errors import BadRequest
 
 VIOLATIONS_TOLD = 100
 """So many violations are told one by one."""
 
+LinesOf = Callable[[str], Iterator[bytes] | None]
+"""The lines of a file; None when it has none."""
+
 _NOT_UTF8 = "replace"
-
-
-@dataclass(slots=True)
-class Tally:
-    """Violations: the first ones, and how many there are of each kind."""
-
-    told: list[Violation] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def total(self) -> int:
-        """How many there are in all."""
-        return self.counts.total()
-
-    def add(self, found: Sequence[Violation]) -> None:
-        """Violations of single records, in input order."""
-        self.told += found[: VIOLATIONS_TOLD - len(self.told)]
-        # What has no entity is not even a record.
-        self.counts.update("record" if one.entity is None else "value" for one in found)
 
 
 @contextmanager
@@ -69,33 +50,15 @@ class RejectsFile:
     def __init__(self, at: Path) -> None:
         self._at = at
         self._temporary: Path | None = at.with_name(f".{at.name}-{secrets.token_hex(8)}")
-        self._begin = 0
         with self._written():
             self._file = self._temporary.open("xb")
 
-    def restart(self) -> None:
-        """Forget everything: the files are read again."""
+    def write(self, found: Iterable[Violation], lines: LinesOf) -> None:
+        """All that is left out, in place of what an earlier try would have left out."""
         with self._written():
             self._file.seek(0)
             self._file.truncate()
-            self._begin = 0
-
-    def add_lines(self, found: Sequence[Violation], split: Split) -> None:
-        """Violations of single records of a split."""
-        if not found:
-            return
-        lines = split.data.split(b"\n")
-        with self._written():
-            for one in found:
-                self._file.write(_entry(one, lines[(one.line or 0) - split.first_line]))
-            self._begin = self._file.tell()
-
-    def set_rest(self, found: Iterable[Violation], files: Mapping[str, Path]) -> None:
-        """The violations of rules about several records, in input order; those of an earlier try are gone."""
-        with self._written():
-            self._file.seek(self._begin)
-            self._file.truncate()
-            for one, line in _with_lines(found, files):
+            for one, line in _with_lines(found, lines):
                 self._file.write(_entry(one, line))
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -130,7 +93,7 @@ class RejectsFile:
 
 
 def _entry(violation: Violation, line: bytes | None) -> bytes:
-    return msgspec.json.encode({**asdict(violation), "record": _record(line)}) + b"\n"
+    return msgspec.json.encode({**violation.to_json(), "record": _record(line)}) + b"\n"
 
 
 def _record(line: bytes | None) -> msgspec.Raw | str | None:
@@ -144,34 +107,21 @@ def _record(line: bytes | None) -> msgspec.Raw | str | None:
     return msgspec.Raw(line.strip())
 
 
-def _with_lines(
-    found: Iterable[Violation], files: Mapping[str, Path]
-) -> Iterator[tuple[Violation, bytes | None]]:
+def _with_lines(found: Iterable[Violation], lines_of: LinesOf) -> Iterator[tuple[Violation, bytes | None]]:
     """Violations with the lines they are about, which are read again: only their numbers are in memory."""
     name: str | None = None
-    lines: Iterator[bytes] = iter(())
+    lines: Iterator[bytes] | None = None
     number, line = 0, b""
     for one in found:
-        if one.file is None or one.line is None:
+        if one.file is None or one.line is None or one.row_group is not None:
             yield one, None
             continue
         if one.file != name or one.line < number:
             name, number = one.file, 0
-            lines = _lines(files[name])
+            lines = lines_of(name)
+        if lines is None:
+            yield one, None
+            continue
         while number < one.line:
             number, line = number + 1, next(lines, b"")
         yield one, line
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    try:
-        with path.open("rb") as stream:
-            for line in stream:
-                yield line.rstrip(b"\n")
-    except OSError as failure:
-        raise unreadable(path, failure) from failure
-
-
-def unreadable(path: Path, failure: OSError) -> BadRequest:
-    """A file of a load that cannot be read."""
-    return BadRequest(f"cannot read '{path}': {failure.strerror}", remedy="check the path")

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import UNSET
 
 from omnigraph.engine.columns import ID, SOURCE, TARGET
 from omnigraph.engine.write.blobs import Refusal, no_external, read_blobs
 from omnigraph.engine.write.cells import Cells, read_cells
 from omnigraph.engine.write.checks import value_faults
 from omnigraph.engine.write.ids import LoadIds, composed, rendered
-from omnigraph.engine.write.ndjson import RESERVED, Records, json_text
+from omnigraph.engine.write.ndjson import RESERVED, json_text
+from omnigraph.engine.write.records import Records, Said
 from omnigraph.engine.write.target import Target
 from omnigraph.engine.write.violations import Flags, Numbers, Violation, entity_name
 from omnigraph.lang.schema.catalog import Property
 from omnigraph.lang.types import Scalar
 from omnigraph.lang.values import legible
 
-_Fault = tuple[int, int, str]
+Fault = tuple[int, int, str]
 """Row, place of the column in its table, reason: in the order in which they are told."""
 
-_FIELDS, _OWN_ID = -2, -1
+FIELDS, OWN_ID = -2, -1
+"""Places of faults that are not about a property."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,70 +54,94 @@ class Shaped:
 
 def shape(records: Records, target: Target, ids: LoadIds, *, external: Refusal = no_external) -> Shaped:
     """The rows that records say, with everything checked that needs no other row."""
-    faults: list[_Fault] = _field_faults(records.data, target)
-    columns: dict[str, pa.Array] = {}
+    said = records.said
+    cells = {
+        declared.name: _cells(said.columns[declared.name], target, declared, external)
+        for declared in target.owner.properties.values()
+    }
+    ends = {}
+    if target.kind == "edge":
+        ends = {SOURCE: pa.array(said.sources, pa.string()), TARGET: pa.array(said.targets, pa.string())}
+    given, wrong = _given_ids(said.ids, target)
+    origin = Origin(records.file, records.file_number, records.lines, records.offsets)
+    return shape_cells(cells, ends, given, origin, target, ids, _field_faults(said, target) + wrong)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the rows of a block stand in their file."""
+
+    file: str
+    file_number: int
+    lines: Numbers
+    """Lines, or rows where a file has no lines; counted from 1."""
+    positions: Numbers
+    """What generated ids are made from: the byte at which a line begins, or the number of the row."""
+
+
+def shape_cells(
+    cells: Mapping[str, Cells],
+    ends: Mapping[str, pa.Array],
+    given: pa.Array | None,
+    origin: Origin,
+    target: Target,
+    ids: LoadIds,
+    faults: Sequence[Fault] = (),
+) -> Shaped:
+    """Rows from the cells of every property, the ends of edges and given ids; `faults` are known already."""
+    found = list(faults)
+    columns = {name: one.array for name, one in cells.items()}
     for place, declared in enumerate(target.owner.properties.values()):
-        cells = _cells(records.data, target, declared, external)
-        columns[declared.name] = cells.array
-        faults += ((row, place, reason) for row, reason in cells.faults.items())
-        faults += ((row, place, reason) for row, reason in _missing(cells, declared))
+        own = cells[declared.name]
+        found += ((row, place, reason) for row, reason in own.faults.items())
+        found += ((row, place, reason) for row, reason in _missing(own, declared))
     places = {name: place for place, name in enumerate(target.owner.properties)}
-    faults += ((it.row, places[it.column], it.reason) for it in value_faults(columns, target))
-    own = _Ids.read(records, target, ids, columns)
-    faults += own.faults
-    for column, ends in ((SOURCE, records.sources), (TARGET, records.targets)):
-        if target.kind == "edge":
-            columns[column] = pa.array(ends, pa.string())
-    columns[ID] = own.array
-    return _clean(records, target, columns, own.generated, faults)
+    found += ((it.row, places[it.column], it.reason) for it in value_faults(columns, target))
+    array, generated, wrong = _ids(given, origin, target, ids, columns)
+    return _clean(origin, target, {**columns, **ends, ID: array}, generated, found + wrong)
 
 
 def _clean(
-    records: Records, target: Target, columns: Mapping[str, pa.Array], generated: Flags, faults: list[_Fault]
+    origin: Origin, target: Target, columns: Mapping[str, pa.Array], generated: Flags, faults: list[Fault]
 ) -> Shaped:
     arrays = [columns[name] for name in target.schema.names]
     rows = pa.RecordBatch.from_arrays(arrays, schema=target.schema)
     if not faults:
-        return Shaped(records.key, rows, generated, records.lines, records.file, records.file_number)
-    good = np.ones(len(records.data), np.bool_)
+        return Shaped(target.key, rows, generated, origin.lines, origin.file, origin.file_number)
+    good = np.ones(rows.num_rows, np.bool_)
     good[[row for row, _, _ in faults]] = False
     ids = columns[ID]
     violations = [
-        Violation(records.file, int(records.lines[row]), entity_name(target.key, ids[row].as_py()), reason)
+        Violation(origin.file, int(origin.lines[row]), entity_name(target.key, ids[row].as_py()), reason)
         for row, _, reason in sorted(faults)
     ]
     return Shaped(
-        records.key,
+        target.key,
         rows.filter(pa.array(good)),
         generated[good],
-        records.lines[good],
-        records.file,
-        records.file_number,
+        origin.lines[good],
+        origin.file,
+        origin.file_number,
         tuple(violations),
     )
 
 
-def _field_faults(data: Sequence[Mapping[str, Any]], target: Target) -> list[_Fault]:
+def _field_faults(said: Said, target: Target) -> list[Fault]:
     """Members that are no properties."""
-    known = {*target.owner.properties, ID}
-    if set(chain.from_iterable(data)) <= known:
-        return []
-    faults = []
-    for row, members in enumerate(data):
-        for name in members:
-            if name in known:
-                continue
-            if name in RESERVED:
-                reason = f"input field '{name}' is reserved physical state"
-            else:
-                reason = f"unknown input field '{legible(name)}' for '{target.key}'"
-            faults.append((row, _FIELDS, reason))
-    return faults
+    return [
+        (
+            row,
+            FIELDS,
+            f"input field '{name}' is reserved physical state"
+            if name in RESERVED
+            else f"unknown input field '{legible(name)}' for '{target.key}'",
+        )
+        for row, name in said.strangers
+    ]
 
 
-def _cells(data: Sequence[Mapping[str, Any]], target: Target, declared: Property, external: Refusal) -> Cells:
+def _cells(values: Sequence[Any], target: Target, declared: Property, external: Refusal) -> Cells:
     name = declared.name
-    values = [members.get(name) for members in data]
     if declared.type.scalar is Scalar.BLOB:
         return read_blobs(values, name, target.schema.field(name), external)
     return read_cells(values, name, declared.type)
@@ -134,53 +160,47 @@ def _missing(cells: Cells, declared: Property) -> list[tuple[int, str]]:
     return [(row, reason) for row in rows if row not in cells.faults]
 
 
-@dataclass(frozen=True, slots=True)
-class _Ids:
-    """The ids of rows, and what is wrong with the given ones."""
-
-    array: pa.Array
-    generated: Flags
-    faults: list[_Fault]
-
-    @classmethod
-    def read(cls, records: Records, target: Target, ids: LoadIds, columns: Mapping[str, pa.Array]) -> _Ids:
-        given, faults = _given_ids(records.data, target)
-        if target.identity:
-            types = target.owner.properties
-            array = composed([rendered(columns[name], types[name].type) for name in target.identity])
-            return cls(array, np.zeros(len(array), np.bool_), faults + _mismatches(given, array, target))
-        new = ids.ids(records.file_number, records.offsets)
-        if given is None:
-            return cls(new, np.ones(len(new), np.bool_), faults)
-        generated = given.is_null().to_numpy(zero_copy_only=False)
-        return cls(pc.coalesce(given, new), generated, faults)
+def _ids(
+    given: pa.Array | None, origin: Origin, target: Target, ids: LoadIds, columns: Mapping[str, pa.Array]
+) -> tuple[pa.Array, Flags, list[Fault]]:
+    """The ids of rows, which of them are new ones, and what is wrong with the given ones."""
+    if target.identity:
+        types = target.owner.properties
+        array = composed([rendered(columns[name], types[name].type) for name in target.identity])
+        return array, np.zeros(len(array), np.bool_), _mismatches(given, array, target)
+    if given is not None and not given.null_count:
+        return given, np.zeros(len(given), np.bool_), []
+    new = ids.ids(origin.file_number, origin.positions)
+    if given is None:
+        return new, np.ones(len(new), np.bool_), []
+    generated = given.is_null().to_numpy(zero_copy_only=False)
+    return pc.coalesce(given, new), generated, []
 
 
-def _given_ids(data: Sequence[Mapping[str, Any]], target: Target) -> tuple[pa.Array | None, list[_Fault]]:
+def _given_ids(given: Sequence[Any] | None, target: Target) -> tuple[pa.Array | None, list[Fault]]:
     """The ids that records bring along; None when none does."""
-    given = [members.get(ID) for members in data]
+    if given is None:
+        return None, []
     if set(map(type, given)) <= {str}:
         return pa.array(given, pa.string()), []
-    faults: list[_Fault] = []
-    for row, members in enumerate(data):
-        if ID in members and not isinstance(given[row], str):
-            shown = json_text(given[row])
-            reason = f"input entity of type '{target.name}' field 'id' must be a string, got {shown}"
-            faults.append((row, _OWN_ID, reason))
-            given[row] = None
-    if all(value is None for value in given):
-        return None, faults
-    return pa.array(given, pa.string()), faults
+    told = f"input entity of type '{target.name}' field 'id' must be a string, got "
+    faults = [
+        (row, OWN_ID, told + json_text(value))
+        for row, value in enumerate(given)
+        if value is not UNSET and not isinstance(value, str)
+    ]
+    texts = [value if isinstance(value, str) else None for value in given]
+    return None if all(text is None for text in texts) else pa.array(texts, pa.string()), faults
 
 
-def _mismatches(given: pa.Array | None, keyed: pa.Array, target: Target) -> list[_Fault]:
+def _mismatches(given: pa.Array | None, keyed: pa.Array, target: Target) -> list[Fault]:
     if given is None:
         return []
     other = pc.fill_null(pc.not_equal(given, keyed), False)
     return [
         (
             row,
-            _OWN_ID,
+            OWN_ID,
             _mismatch(target, given[row].as_py(), keyed[row].as_py()),
         )
         for row in np.flatnonzero(other.to_numpy(zero_copy_only=False)).tolist()

@@ -8,7 +8,8 @@ from typing import Protocol
 
 from omnigraph.errors import ResourceLimitExceeded
 
-DEFAULT_SIZE = 4 * 2**20
+DEFAULT_SIZE = 2**20
+"""Small enough that what is made of a piece stays close to the processor."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,20 @@ from dataclasses import dataclass
 from omnigraph.engine.commit import Receipt, commit
 from omnigraph.engine.gates import BaseMoved
 from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.plan import Base, CommitPlan, Effect, base_of, new_plan
+from omnigraph.engine.plan import Base, CommitPlan, Effect, NewSchema, base_of, new_plan
 from omnigraph.engine.recovery.sidecar import WriterKind
-from omnigraph.engine.recovery.sweep import heal
-from omnigraph.engine.schema_files import LiveSchema
+from omnigraph.engine.recovery.sweep import heal, recover_branch
+from omnigraph.engine.schema_apply.lock import find_lock
+from omnigraph.engine.schema_files import LiveSchema, schema_hash
 from omnigraph.engine.write.stored import StoredTables
 from omnigraph.engine.write.target import Target, targets_of
-from omnigraph.errors import PreconditionFailed, PublishContention
+from omnigraph.errors import (
+    OmnigraphError,
+    PreconditionFailed,
+    PublishContention,
+    ReadSetChanged,
+    RecoveryRequired,
+)
 from omnigraph.storage.locks import Held
 from omnigraph.storage.tables import Table
 
@@ -59,11 +66,20 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The effects of a write, by table; none at all is a write that changes nothing."""
+    """The effects of a write, by table."""
 
     kind: WriterKind
     effects: Mapping[str, Effect]
     strict: bool
+    merged_parent: str | None = None
+    """The commit that a merge takes in; a merge makes a commit even when no row is another."""
+    schema: NewSchema | None = None
+    """The schema to be accepted with it; then, too, there is a commit in any case."""
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether there is nothing to commit."""
+        return not self.effects and self.merged_parent is None and self.schema is None
 
 
 def write(graph: OpenGraph, author: Author, prepare: Callable[[Transaction], Prepared]) -> Receipt | None:
@@ -77,7 +93,7 @@ def write(graph: OpenGraph, author: Author, prepare: Callable[[Transaction], Pre
             # Somebody is faster, or is about to be, and what is prepared beside him would be in vain:
             # queue, and prepare with the branch's lock in hand, so that nobody can be.
             with graph.root.locks.hold([author.branch], operation_id=operation_id) as held:
-                heal(graph)
+                recover_branch(graph, author.branch, held)
                 return _attempt(graph, author, prepare, operation_id, held)
         except BaseMoved:
             continue
@@ -91,10 +107,24 @@ def _attempt(
     operation_id: str,
     held: Held | None = None,
 ) -> Receipt | None:
-    transaction = begin(graph, author)
-    prepared = prepare(transaction)
-    if not prepared.effects:
+    transaction = None
+    try:
+        transaction = begin(graph, author)
+        return _carried_out(transaction, author, prepare(transaction), operation_id, held)
+    except RecoveryRequired:
+        raise
+    except OmnigraphError as error:
+        if held is None and _schema_is_changing(graph, transaction, error):
+            raise BaseMoved(error, by_rival=False) from error
+        raise
+
+
+def _carried_out(
+    transaction: Transaction, author: Author, prepared: Prepared, operation_id: str, held: Held | None
+) -> Receipt | None:
+    if prepared.is_nothing:
         return None
+    graph = transaction.graph
     try:
         return commit(graph, _plan(transaction, author, prepared, operation_id), held)
     except BaseMoved as moved:
@@ -105,12 +135,29 @@ def _attempt(
         raise
 
 
+def _schema_is_changing(graph: OpenGraph, transaction: Transaction | None, error: OmnigraphError) -> bool:
+    """Whether a write may have had the schema of one moment and the tables of another.
+
+    A new schema is visible a little before its files are in place, and nothing keeps both together for
+    whoever looks without the lock.
+    """
+    if isinstance(error, ReadSetChanged) and error.member == "schema":
+        return True
+    if find_lock(graph.root) is not None:
+        return True
+    return transaction is not None and schema_hash(graph.root) != transaction.schema.hash
+
+
 def begin(graph: OpenGraph, author: Author) -> Transaction:
     """The branch as it is now."""
     schema = graph.schema()
     base = base_of(graph.load(author.branch), schema.hash)
     _check_condition(base, author)
-    return Transaction(graph, schema, base, targets_of(schema.accepted))
+    targets = targets_of(schema.accepted)
+    if missing := targets.keys() - base.entries.keys():
+        # A schema is visible a little before its files are in place.
+        raise ReadSetChanged("schema", expected=min(missing), actual=None)
+    return Transaction(graph, schema, base, targets)
 
 
 def _check_condition(base: Base, author: Author) -> None:
@@ -128,4 +175,6 @@ def _plan(transaction: Transaction, author: Author, prepared: Prepared, operatio
         effects=prepared.effects,
         strict=prepared.strict,
         operation_id=operation_id,
+        merged_parent=prepared.merged_parent,
+        schema=prepared.schema,
     )

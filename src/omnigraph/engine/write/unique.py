@@ -21,7 +21,7 @@ from omnigraph.lang.types import STRING
 def unique_faults(change: Change, stored: Stored) -> Iterator[Faults]:
     """Rows that share the values of a `@unique` with an earlier row, or with a stored one that stays."""
     for rule in change.target.owner.uniques:
-        found = _shared(change, stored, rule)
+        found = shared_values(change, stored, rule)
         if found is not None:
             yield found
 
@@ -37,15 +37,16 @@ def shown_tuples(rows: pa.Table, target: Target, columns: Sequence[str]) -> pa.A
     return parts[0] if len(parts) == 1 else joined("(", pc.binary_join_element_wise(*parts, ", "), ")")
 
 
-def _shared(change: Change, stored: Stored, rule: Unique) -> Faults | None:
+def shared_values(change: Change, stored: Stored, rule: Unique) -> Faults | None:
+    """The breaches of one rule."""
     target, rows = change.target, change.rows
-    tuples = _tuples(rows, target, rule.columns)
+    tuples = tuple_texts(rows, target, rule.columns)
     ids = change.ids.combine_chunks()
     first = first_rows(tuples)
     holders = ids.take(pa.array(first))
     again = first != np.arange(len(first))
     if not change.replaces:
-        others = _stored_holders(change, stored, rule, tuples)
+        others = stored_holders(change, stored, rule, tuples)
         holders = pc.if_else(others.is_valid(), others, holders)
         again |= others.is_valid().to_numpy(zero_copy_only=False)
     found = np.flatnonzero(again)
@@ -59,7 +60,7 @@ def _shared(change: Change, stored: Stored, rule: Unique) -> Faults | None:
     return Faults("unique", target, found, own, reasons)
 
 
-def _stored_holders(change: Change, stored: Stored, rule: Unique, tuples: pa.Array) -> pa.Array:
+def stored_holders(change: Change, stored: Stored, rule: Unique, tuples: pa.Array) -> pa.Array:
     """For each row the id of a stored row that has its values and stays; null when there is none."""
     complete = pa.array(np.flatnonzero(tuples.is_valid().to_numpy(zero_copy_only=False)))
     nobody = pa.nulls(len(tuples), pa.string())
@@ -70,12 +71,12 @@ def _stored_holders(change: Change, stored: Stored, rule: Unique, tuples: pa.Arr
     found = found.filter(pa.array(~within(found.column(ID), change.gone)))
     if not found.num_rows:
         return nobody
-    theirs = _tuples(found, change.target, rule.columns)
+    theirs = tuple_texts(found, change.target, rule.columns)
     place = pc.index_in(tuples, value_set=theirs)
     return pc.if_else(tuples.is_valid(), found.column(ID).combine_chunks().take(place), nobody)
 
 
-def _tuples(rows: pa.Table, target: Target, columns: Sequence[str]) -> pa.Array:
+def tuple_texts(rows: pa.Table, target: Target, columns: Sequence[str]) -> pa.Array:
     """One text per row that is equal for equal values; null when a value is null."""
     return composed(_parts(rows, target, columns))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import re
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,22 +13,49 @@ Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
+_LINE = re.compile("^(invalid (?:strict JSON|CSV) at line |line )[0-9]+(?=: )")
+
+
 @dataclass(frozen=True, slots=True)
 class Violation:
     """One reason why a load is refused; file and line are None when it is about a stored row."""
 
     file: str | None
     line: int | None
+    """The line, or the row of a file without lines, counted from 1; None when it is about the whole file."""
     entity: str | None
     """The table and, once it is known, the id: `node:Person 'ada'`."""
     reason: str
+    row_group: int | None = None
+    """The row group of a Parquet file in which the row is counted, from 1."""
 
     def __str__(self) -> str:
-        return self.reason if self.file is None else f"{self.file}:{self.line}: {self.reason}"
+        if self.file is None:
+            return self.reason
+        if self.line is None:
+            return f"{self.file}: {self.reason}"
+        if self.row_group is not None:
+            return f"{self.file}: row group {self.row_group}, row {self.line}: {self.reason}"
+        return f"{self.file}:{self.line}: {self.reason}"
 
     def to_json(self) -> dict[str, Any]:
-        """The violation as plain JSON values."""
-        return asdict(self)
+        """The violation as plain JSON values; with a row group it has a row instead of a line."""
+        told = asdict(self)
+        group = told.pop("row_group")
+        if group is None:
+            return told
+        place = {"row_group": group, "row": told.pop("line")}
+        return {"file": told.pop("file"), **place, **told}
+
+    def moved(self, lines: int) -> Violation:
+        """The same, so many lines further down: what a reader says that did not see the lines before.
+
+        A row of a row group stays where it is.
+        """
+        if not lines or self.line is None or self.row_group is not None:
+            return self
+        line = self.line + lines
+        return replace(self, line=line, reason=_LINE.sub(rf"\g<1>{line}", self.reason, count=1))
 
 
 @dataclass(frozen=True, slots=True)

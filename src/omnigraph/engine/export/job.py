@@ -1,0 +1,244 @@
+"""An export in parts: each task writes the rows of a span of ids, so that any number of them can be at work.
+
+The parts of a type, one after another, have the rows of the type in the order of their ids, whoever wrote
+them. Where one file is asked for, the parts are put together at the end.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from omnigraph.engine.export.part import Part, Span, parts_of
+from omnigraph.engine.export.place import FOLDERS, LANCE, PART, new_file, new_folder
+from omnigraph.engine.export.run import (
+    ENCODINGS,
+    ExportedType,
+    ExportFormat,
+    ExportRequest,
+    ExportResult,
+    is_file,
+    opened_file,
+    place_of,
+)
+from omnigraph.engine.export.sheets import require_distinct
+from omnigraph.engine.load.runner import LocalRunner, Runner
+from omnigraph.engine.opened import AtVersion, OpenGraph
+from omnigraph.engine.root import Root
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.errors import BadRequest
+from omnigraph.storage.location import Location
+from omnigraph.storage.pieces import Piece, Pieces, gather_pieces, write_pieces
+
+ROWS_PER_PART = 500_000
+_PIECE_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class ExportJob:
+    """What the tasks of one export have in common; it travels to other processes."""
+
+    uri: str
+    branch: str
+    version: int
+    format: ExportFormat
+    folder: str
+    """Where the parts are written."""
+
+    def part(self, key: str) -> Part:
+        """A type at the moment that is exported."""
+        graph = _graph_at(self.uri)
+        return parts_of(graph, graph.snapshot(AtVersion(self.branch, self.version)), [key])[0]
+
+    def table(self, part: Part) -> Location:
+        """Where a type is written as a table of Lance."""
+        return Location(f"{self.folder}/{FOLDERS[part.kind]}/{part.name}{LANCE}")
+
+    def folder_of(self, part: Part) -> Path:
+        """Where the parts of a type are written."""
+        return Path(self.folder, FOLDERS[part.kind], part.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What one task writes."""
+
+    key: str
+    number: int
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a task wrote."""
+
+    slice: Slice
+    rows: int
+    bytes: int
+    file: str = ""
+    """Its name, which no other run of the task has."""
+    pieces: tuple[Piece, ...] = ()
+
+
+def export_in_parts(graph: OpenGraph, snapshot: Snapshot, request: ExportRequest) -> ExportResult:
+    """Write the types of a snapshot by tasks; complete under its name, or not there at all."""
+    place = place_of(graph, request)
+    if not isinstance(place, Path):
+        raise BadRequest("an export in parts cannot be one stream", remedy="name a file or a folder")
+    parts = parts_of(graph, snapshot, request.types)
+    export = _Export(graph, snapshot, request, parts)
+    if is_file(request):
+        with new_file(place, overwrite=request.overwrite) as temporary:
+            types = export.into_file(temporary, place)
+    else:
+        with new_folder(place, overwrite=request.overwrite) as temporary:
+            types = export.into_folder(temporary, place)
+    return ExportResult(snapshot.id, snapshot.branch, request.format, place, types)
+
+
+class _Export:
+    """One export on its way."""
+
+    def __init__(
+        self, graph: OpenGraph, snapshot: Snapshot, request: ExportRequest, parts: Sequence[Part]
+    ) -> None:
+        self._graph = graph
+        self._snapshot = snapshot
+        self._request = request
+        self._parts = parts
+
+    def into_file(self, temporary: Path, named: Path) -> tuple[ExportedType, ...]:
+        """All types in one file."""
+        with (
+            # Beside the file, because whoever runs the tasks must reach it, too.
+            tempfile.TemporaryDirectory(prefix=f".{named.name}-", dir=named.parent) as folder,
+            opened_file(temporary, compressed=named.suffix == ".gz") as stream,
+        ):
+            job = self._job(Path(folder))
+            done = self._written(job)
+            for part in self._parts:
+                for one in done[part.key]:
+                    with (job.folder_of(part) / one.file).open("rb") as file:
+                        shutil.copyfileobj(file, stream)
+        return tuple(_told(part, done[part.key], named) for part in self._parts)
+
+    def into_folder(self, temporary: Path, named: Path) -> tuple[ExportedType, ...]:
+        """Each type as a folder of parts, or as a table of Lance."""
+        if self._request.format is not ExportFormat.NDJSON:
+            for part in self._parts:
+                require_distinct(part)
+        job = self._job(temporary)
+        done = self._written(job)
+        is_lance = self._request.format is ExportFormat.LANCE
+        for part in self._parts:
+            if is_lance:
+                pieces = tuple(piece for one in done[part.key] for piece in one.pieces)
+                gather_pieces(self._graph.root.tables.access, Pieces(job.table(part), part.schema, pieces))
+            else:
+                _numbered(job.folder_of(part), job.format, done[part.key])
+        ending = LANCE if is_lance else ""
+        return tuple(
+            _told(part, done[part.key], named / FOLDERS[part.kind] / f"{part.name}{ending}")
+            for part in self._parts
+        )
+
+    def _job(self, folder: Path) -> ExportJob:
+        for kind in {part.kind for part in self._parts}:
+            (folder / FOLDERS[kind]).mkdir()
+        snapshot = self._snapshot
+        return ExportJob(
+            self._graph.root.uri,
+            snapshot.branch,
+            snapshot.version,
+            self._request.format,
+            str(folder.absolute()),
+        )
+
+    def _written(self, job: ExportJob) -> dict[str, list[Done]]:
+        """What the tasks wrote of each type, in the order of the ids."""
+        slices = [
+            Slice(part.key, number, span)
+            for part in self._parts
+            for number, span in enumerate(part.spans(ROWS_PER_PART))
+        ]
+        total = sum(part.rows for part in self._parts)
+        found: dict[str, list[Done]] = defaultdict(list)
+        rows = size = 0
+        engine = self._request.engine() if self._request.engine is not None else None
+        runner: Runner = LocalRunner() if engine is None else engine.runner
+        for done in runner.each("export", slices, partial(write_slice, job)):
+            found[done.slice.key].append(done)
+            rows, size = rows + done.rows, size + done.bytes
+            if self._request.progress is not None:
+                self._request.progress(rows, total, size)
+        return {key: sorted(parts, key=lambda one: one.slice.number) for key, parts in found.items()}
+
+
+def _numbered(folder: Path, form: ExportFormat, done: Sequence[Done]) -> None:
+    """Name the files of a type by their order, and remove what tasks left that ran more than once."""
+    names = {one.file: f"{PART}{one.slice.number:05}.{form}" for one in done}
+    for file in list(folder.iterdir()):
+        if file.name in names:
+            file.rename(folder / names[file.name])
+        else:
+            file.unlink()
+
+
+def _told(part: Part, done: Sequence[Done], file: Path) -> ExportedType:
+    rows, size = sum(one.rows for one in done), sum(one.bytes for one in done)
+    return ExportedType(part.kind, part.name, rows, size, file)
+
+
+# --- the tasks -----------------------------------------------------------------------------------
+
+
+def write_slice(job: ExportJob, chosen: Slice) -> Done:
+    """Write the rows of one span of ids."""
+    part = job.part(chosen.key)
+    return _as_pieces(job, chosen, part) if job.format is ExportFormat.LANCE else _as_file(job, chosen, part)
+
+
+def _as_file(job: ExportJob, chosen: Slice, part: Part) -> Done:
+    encoding = ENCODINGS[job.format]
+    counted = _Counted(part.batches(encoding.batch_bytes, chosen.span))
+    folder, name = job.folder_of(part), uuid.uuid4().hex
+    folder.mkdir(exist_ok=True)
+    with (folder / name).open("xb") as stream:
+        size = sum(stream.write(piece) for piece in encoding.encode(part, counted))
+    return Done(chosen, counted.rows, size, name)
+
+
+def _as_pieces(job: ExportJob, chosen: Slice, part: Part) -> Done:
+    access, place = _graph_at(job.uri).root.tables.access, job.table(part)
+    written: list[Piece] = []
+    for batch in part.batches(_PIECE_BYTES, chosen.span):
+        written += write_pieces(access, place, pa.Table.from_batches([batch]))
+    return Done(
+        chosen, sum(one.rows for one in written), sum(one.bytes for one in written), pieces=tuple(written)
+    )
+
+
+class _Counted(Iterator[pa.RecordBatch]):
+    """Batches, and how many rows they had so far."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self.rows = 0
+
+    def __next__(self) -> pa.RecordBatch:
+        batch = next(self._batches)
+        self.rows += batch.num_rows
+        return batch
+
+
+@lru_cache(maxsize=4)
+def _graph_at(uri: str) -> OpenGraph:
+    return OpenGraph.open(Root.at(Location(uri)), read_only=True)

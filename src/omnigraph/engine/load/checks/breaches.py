@@ -1,0 +1,71 @@
+"""Breaches of a rule as they come back from the tasks of a load: by position, and no more than are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.engine.write.faults import NO_ROW, Faults, Rule
+from omnigraph.engine.write.violations import Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Breaches:
+    """Rows of one type that break one rule, or stored rows that would."""
+
+    rule: Rule
+    key: str
+    positions: Numbers
+    """In order; `NO_ROW` for a stored row."""
+    ids: pa.Array
+    reasons: pa.Array
+    total: int
+    """How many there are in all: those beyond a limit are only counted."""
+    final: bool = False
+    """Leaving out the rows would not help."""
+    place: int = 0
+    """Of several breaches of one row, those with lower numbers are told first."""
+
+
+def breaches_of(faults: Faults, positions: Numbers, told: int | None, place: int = 0) -> Breaches:
+    """Faults of rows that are at these positions of the load."""
+    known = faults.rows != NO_ROW
+    at = np.full(len(faults), NO_ROW, np.int64)
+    at[known] = positions[faults.rows[known]]
+    order = np.argsort(at, kind="stable")[:told]
+    chosen = pa.array(order)
+    return Breaches(
+        faults.rule,
+        faults.target.key,
+        at[order],
+        faults.ids.take(chosen),
+        faults.reasons.take(chosen),
+        len(faults),
+        faults.final,
+        place,
+    )
+
+
+def joined_breaches(parts: Iterable[Breaches]) -> list[Breaches]:
+    """What all tasks found, one value for each type and rule."""
+    groups: dict[tuple[str, Rule, bool, int], list[Breaches]] = {}
+    for part in parts:
+        groups.setdefault((part.key, part.rule, part.final, part.place), []).append(part)
+    return [_joined(groups[group]) for group in sorted(groups)]
+
+
+def _joined(parts: list[Breaches]) -> Breaches:
+    first = parts[0]
+    return Breaches(
+        first.rule,
+        first.key,
+        np.concatenate([part.positions for part in parts]),
+        pa.concat_arrays([part.ids for part in parts]),
+        pa.concat_arrays([part.reasons for part in parts]),
+        sum(part.total for part in parts),
+        first.final,
+        first.place,
+    )

@@ -1,0 +1,102 @@
+"""What the checks of a load look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import cast
+from uuid import uuid4
+
+import pyarrow as pa
+
+from omnigraph.engine.load.buckets import MOST
+from omnigraph.engine.load.job import LoadJob
+from omnigraph.engine.load.runner import Runner
+from omnigraph.engine.load.stage import StagedItem
+from omnigraph.engine.load.views import NewRows, OldRows, View, new_rows, old_rows
+from omnigraph.engine.manifest import Entry
+from omnigraph.engine.write.duplicates import Mode
+from omnigraph.engine.write.target import Target
+from omnigraph.lang.schema.catalog import Cardinality, EdgeType
+
+_ROWS_PER_BUCKET = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What travels to the tasks of the checks."""
+
+    job: LoadJob
+    mode: Mode
+    targets: Mapping[str, Target] = field(repr=False)
+
+    def releases(self, key: str) -> bool:
+        """Whether edges of a type are counted that the load may move from one source to another."""
+        return self.mode is Mode.MERGE and self.counts(key)
+
+    def counts(self, key: str) -> bool:
+        """Whether it matters how many edges of a type a node has."""
+        owner = self.targets[key].owner
+        return isinstance(owner, EdgeType) and owner.cardinality != Cardinality()
+
+    def note_released(self, key: str, edges: pa.Table) -> str:
+        """Keep stored edges for a later check; the name by which it finds them."""
+        name = uuid4().hex
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, edges.schema) as writer:
+            writer.write_table(edges)
+        self.job.root.objects.write_bytes(self.job.released(key, name), sink.getvalue().to_pybytes())
+        return name
+
+    def released(self, key: str, name: str) -> pa.Table:
+        """Edges that were kept."""
+        stored = self.job.root.objects.read_bytes_if_exists(self.job.released(key, name))
+        return pa.ipc.open_stream(stored).read_all()
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A load and the state of the branch it is checked against."""
+
+    runner: Runner
+    task: Task
+    items: Sequence[StagedItem]
+    entries: Mapping[str, Entry]
+
+    @property
+    def mode(self) -> Mode:
+        """What happens to rows that are stored already."""
+        return self.task.mode
+
+    @cached_property
+    def keys(self) -> list[str]:
+        """The types of the load, nodes first."""
+        found = {staged.key for one in self.items for staged in one.types}
+        return sorted(found, key=lambda key: (key.startswith("edge:"), key))
+
+    def new(self, key: str) -> list[NewRows]:
+        """The load's rows of a type."""
+        return new_rows(self.items, key)
+
+    def old(self, key: str) -> list[OldRows]:
+        """The stored rows of a type."""
+        return old_rows(self.task.job, self.entries[key])
+
+    def releases(self, key: str) -> bool:
+        """As `Task.releases`."""
+        return self.task.releases(key)
+
+    def edge(self, key: str) -> EdgeType:
+        """The declaration of an edge type."""
+        return cast(EdgeType, self.task.targets[key].owner)
+
+    def buckets(self, views: Sequence[View]) -> int:
+        """Into how many parts the keys of these rows go: each is small, and there is one for every core.
+
+        No more than that, because a part is a task, and beginning one costs as much as many rows.
+        """
+        rows = sum(
+            view.staged.rows if isinstance(view, NewRows) else view.entry.row_count or 0 for view in views
+        )
+        return min(MOST, max(self.runner.cores, -(-rows // _ROWS_PER_BUCKET)))

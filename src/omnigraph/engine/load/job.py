@@ -1,0 +1,57 @@
+"""What the tasks of one load have in common; it travels to other processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from omnigraph.engine.layout import fnv1a64
+from omnigraph.engine.root import Root
+from omnigraph.engine.write.ids import LoadIds
+from omnigraph.engine.write.read import LoadReader
+from omnigraph.lang.schema.identity import AcceptedSchema
+from omnigraph.storage.location import Location
+
+
+@dataclass(frozen=True, slots=True)
+class LoadJob:
+    """One load: which graph, by which schema, with which ids, and where its files wait."""
+
+    uri: str
+    accepted: AcceptedSchema
+    ids: LoadIds
+    scratch: str
+    """Below the root; everything in it belongs to this load."""
+    told: int | None
+    """How many violations a task tells; None for all of them."""
+
+    @property
+    def root(self) -> Root:
+        """The graph, as the process that runs a task reaches it."""
+        return _root(self.uri)
+
+    def reader(self) -> LoadReader:
+        """What reads the records; made anew for each task."""
+        return LoadReader(self.accepted, self.ids)
+
+    @property
+    def place(self) -> Location:
+        """Where the files of the load wait."""
+        return self.root.layout.root / self.scratch
+
+    def pieces(self, key: str) -> Location:
+        """Where the rows of a type wait."""
+        return self.place / f"rows/{fnv1a64(key)}"
+
+    def lines(self, item: int, key: str) -> Location:
+        """Where it is kept which line each row of a type came from."""
+        return self.place / f"lines/{item}-{fnv1a64(key)}"
+
+    def released(self, key: str, bucket: str) -> Location:
+        """Where stored edges wait that the load replaces."""
+        return self.place / f"released/{fnv1a64(key)}-{bucket}"
+
+
+@lru_cache(maxsize=4)
+def _root(uri: str) -> Root:
+    return Root.at(Location(uri))

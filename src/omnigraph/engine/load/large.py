@@ -1,0 +1,261 @@
+"""A load of any size: its rows wait in files while they are checked, and then become parts of tables.
+
+Memory follows the size of a task, never that of the load. The tasks are those of a runner; what comes back
+from them are counts, places and what is wrong.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from omnigraph.engine.layout import split_key
+from omnigraph.engine.load.checks.breaches import Breaches, joined_breaches
+from omnigraph.engine.load.checks.ends import check_ends
+from omnigraph.engine.load.checks.ids import check_ids
+from omnigraph.engine.load.checks.scope import Scope, Task
+from omnigraph.engine.load.checks.uniques import check_uniques
+from omnigraph.engine.load.job import LoadJob
+from omnigraph.engine.load.request import StageReport
+from omnigraph.engine.load.runner import Runner
+from omnigraph.engine.load.sources.item import Item
+from omnigraph.engine.load.stage import StagedType, lines_before, lines_of, stage_item
+from omnigraph.engine.load.views import Dropped, split_positions
+from omnigraph.engine.plan import Append, Effect, Replace, Upsert
+from omnigraph.engine.write.duplicates import Mode
+from omnigraph.engine.write.faults import NO_ROW
+from omnigraph.engine.write.transaction import Prepared, Transaction
+from omnigraph.engine.write.violations import Violation, entity_name
+from omnigraph.errors import KeyConflict, LoadRejected, OmnigraphError
+from omnigraph.storage.pieces import Piece, Pieces, piece_rows, write_pieces
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What the checks of a load against one state of a branch show."""
+
+    breaches: tuple[Breaches, ...]
+    """All breaches of the first rule that is broken."""
+    losers: Dropped
+    """Rows that do not count, because a later one has their id."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """One breach, and where it stands among the others."""
+
+    order: tuple[bool, int, int, str, int, str]
+    violation: Violation
+    breaches: Breaches
+    entity: str
+
+
+class LargeLoad:
+    """The rows of a load in files, read by one schema, to be checked against any state of the branch."""
+
+    def __init__(
+        self, job: LoadJob, runner: Runner, items: Sequence[Item], mode: Mode, *, skip_bad: bool
+    ) -> None:
+        self.job = job
+        self.runner = runner
+        self.mode = mode
+        self.skip_bad = skip_bad
+        self.reports: list[StageReport] = []
+        self._dropped: Dropped = {}
+        self._left_out: list[Breaches] = []
+        with self._timed("read", len(items)) as counted:
+            answers = runner.each("read", items, partial(stage_item, job=job))
+            self._items = sorted(answers, key=lambda one: one.item.number)
+            counted.update(rows=self._rows().total(), bytes=sum(item.size for item in items))
+        self._before = lines_before(self._items)
+
+    def _rows(self) -> Counter[str]:
+        """How many rows of each type are fine by themselves."""
+        counts: Counter[str] = Counter()
+        for one in self._items:
+            counts.update({staged.key: staged.rows for staged in one.types})
+        return counts
+
+    def counts(self) -> dict[str, int]:
+        """The input rows of each type that are loaded."""
+        return {key: rows - len(self._dropped.get(key, ())) for key, rows in sorted(self._rows().items())}
+
+    @property
+    def wrong(self) -> Counter[str]:
+        """How many violations single rows have, by kind."""
+        return sum((one.wrong for one in self._items), Counter())
+
+    def unread(self) -> Iterator[Violation]:
+        """What is wrong with single rows, in input order, as far as it is told."""
+        for one in self._items:
+            for violation in one.violations:
+                yield violation.moved(self._before[one.item.number])
+
+    @property
+    def left_out(self) -> Counter[str]:
+        """How many violations the rules about several rows have, by kind."""
+        counts: Counter[str] = Counter()
+        for one in self._left_out:
+            counts[one.rule] += one.total
+        return counts
+
+    def skipped(self) -> Iterator[Violation]:
+        """What is wrong with rows that were left out by those rules, in input order."""
+        return (one.violation for one in self._placed(self._left_out))
+
+    # --- against a state of the branch -----------------------------------------------------------
+
+    def prepared(self, transaction: Transaction) -> Prepared:
+        """The effects of the load on a branch as it is, or why it must not be."""
+        task = Task(self.job, self.mode, transaction.targets)
+        scope = Scope(self.runner, task, self._items, transaction.base.entries)
+        self._dropped, self._left_out = {}, []
+        while True:
+            with self._timed("check", len(self._items)):
+                checked = self._checked(scope)
+            if not checked.breaches:
+                break
+            if not self.skip_bad or any(one.final for one in checked.breaches):
+                raise self._rejection(checked.breaches)
+            # Without these rows stored ones may count again that others relied on to go: start over.
+            self._drop(checked.breaches)
+        gone = _together(self._dropped, checked.losers)
+        with self._timed("arrange", len(gone)):
+            effects = dict(self._effects(transaction, scope.keys, gone))
+        return Prepared("Load", effects, strict=self.mode is Mode.OVERWRITE)
+
+    def _checked(self, scope: Scope) -> Checked:
+        shared = check_ids(scope, self._dropped)
+        found = joined_breaches(breaches for one in shared for breaches in one.breaches)
+        if found:
+            return Checked(tuple(found), {})
+        losers = _together(*(one.losers for one in shared))
+        counted = _together(self._dropped, losers)
+        found = joined_breaches(check_uniques(scope, counted))
+        if found:
+            return Checked(tuple(found), losers)
+        released = [(key, name) for one in shared for key, name in sorted(one.released.items())]
+        ends = check_ends(scope, counted, released)
+        return Checked(tuple(joined_breaches(ends.missing) or joined_breaches(ends.counts)), losers)
+
+    def _drop(self, breaches: Iterable[Breaches]) -> None:
+        for one in breaches:
+            self._left_out.append(one)
+            positions = one.positions[one.positions != NO_ROW]
+            self._dropped = _together(self._dropped, {one.key: positions})
+
+    # --- what is written -------------------------------------------------------------------------
+
+    def _effects(
+        self, transaction: Transaction, keys: Sequence[str], gone: Dropped
+    ) -> Iterator[tuple[str, Effect]]:
+        for key in keys:
+            schema = transaction.targets[key].schema
+            kept = Pieces(self.job.pieces(key), schema, self._pieces(key, schema, gone.get(key)))
+            if self.mode is Mode.OVERWRITE:
+                yield key, Replace(kept)
+            elif kept.rows:
+                yield key, Append(kept) if self.mode is Mode.APPEND else Upsert(kept)
+
+    def _pieces(self, key: str, schema: pa.Schema, gone: NDArray[np.int64] | None) -> tuple[Piece, ...]:
+        """The pieces of a type in input order; those with rows that do not count are written anew."""
+        staged = [(one.item.number, found) for one in self._items for found in one.types if found.key == key]
+        if gone is None or not len(gone):
+            return tuple(piece for _, found in staged for piece in found.pieces)
+        touched = [(number, found) for number, found in staged if _has_any(gone, number)]
+        task = partial(_without, self.job, schema, gone)
+        rewritten = dict(self.runner.each("leave out", touched, task))
+        return tuple(piece for number, found in staged for piece in rewritten.get(number, found.pieces))
+
+    # --- what is wrong ---------------------------------------------------------------------------
+
+    def _rejection(self, breaches: Sequence[Breaches]) -> OmnigraphError:
+        """A load that cannot be: a conflict when the first thing wrong is a stored id, else a list."""
+        placed = self._placed(breaches)
+        told = tuple(one.violation for one in placed[: self.job.told])
+        total = sum(one.total for one in breaches)
+        first = placed[0]
+        if first.breaches.rule == "key_conflict":
+            kind, name = split_key(first.breaches.key)
+            return KeyConflict(kind, name, first.entity, violations=told, total=total)
+        return LoadRejected(told, total=total)
+
+    def _placed(self, breaches: Iterable[Breaches]) -> list[_Placed]:
+        """Breaches in input order, each with its place; those about stored rows come last."""
+        found = [placed for one in breaches for placed in self._told(one)]
+        return sorted(found, key=lambda one: one.order)
+
+    def _told(self, one: Breaches) -> Iterator[_Placed]:
+        """The breaches of one rule, each with its place."""
+        known = one.positions != NO_ROW
+        items, rows = split_positions(one.positions)
+        lines = np.zeros(len(rows), np.int64)
+        for number in np.unique(items[known]).tolist():
+            chosen = np.flatnonzero(known & (items == number))
+            staged = next(found for found in self._items[number].types if found.key == one.key)
+            lines[chosen] = lines_of(self.job, number, staged, rows[chosen])
+        told = zip(
+            known, items.tolist(), lines.tolist(), one.ids.to_pylist(), one.reasons.to_pylist(), strict=True
+        )
+        for is_new, number, line, entity, reason in told:
+            name = entity_name(one.key, entity)
+            if not is_new:
+                order = (True, 0, 0, one.key, one.place, entity)
+                yield _Placed(order, Violation(None, None, name, reason), one, entity)
+                continue
+            item, before = self._items[number].item, self._before[number]
+            group, at = item.place(line, before)
+            order = (False, item.file_number, before + line, one.key, one.place, "")
+            yield _Placed(order, Violation(item.file, at, name, reason, group), one, entity)
+
+    @contextmanager
+    def _timed(self, name: str, tasks: int) -> Iterator[dict[str, int]]:
+        begun = time.monotonic()
+        counted: dict[str, int] = {}
+        yield counted
+        self.reports.append(StageReport(name, tasks, time.monotonic() - begun, **counted))
+
+    def close(self) -> None:
+        """Remove every file of the load that did not become part of a table; the load is over by now."""
+        try:
+            self.job.root.objects.delete_prefix(self.job.place)
+        except OmnigraphError as failure:
+            _log.warning("the files of a load are left in '%s' for cleanup: %s", self.job.place, failure)
+
+
+def _together(*parts: Mapping[str, NDArray[np.int64]]) -> Dropped:
+    keys = sorted({key for part in parts for key in part})
+    return {key: np.unique(np.concatenate([part[key] for part in parts if key in part])) for key in keys}
+
+
+def _has_any(gone: NDArray[np.int64], item: int) -> bool:
+    first, last = np.searchsorted(gone, [item << 32, (item + 1) << 32])
+    return bool(last > first)
+
+
+def _without(
+    job: LoadJob, schema: pa.Schema, gone: NDArray[np.int64], one: tuple[int, StagedType]
+) -> tuple[int, tuple[Piece, ...]]:
+    """The pieces of one item without some of its rows."""
+    number, staged = one
+    access, place = job.root.tables.access, job.pieces(staged.key)
+    written: list[Piece] = []
+    position = number << 32
+    for piece in staged.pieces:
+        rows = piece_rows(access, Pieces(place, schema, (piece,))).read_all()
+        kept = ~np.isin(position + np.arange(rows.num_rows), gone)
+        position += rows.num_rows
+        if kept.any():
+            written += write_pieces(access, place, rows.filter(pa.array(kept)))
+    return number, tuple(written)

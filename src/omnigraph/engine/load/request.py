@@ -1,0 +1,89 @@
+"""What is asked of a load, and what it did."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from omnigraph.engine.lineage import Commit
+from omnigraph.engine.load.sources.mapping import InputMapping
+from omnigraph.engine.write.duplicates import Mode
+from omnigraph.engine.write.violations import Violation
+
+Progress = Callable[[int, int], None]
+"""Hears how many bytes and lines were read so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageReport:
+    """One step of a load."""
+
+    name: str
+    tasks: int
+    seconds: float
+    rows: int = 0
+    bytes: int = 0
+
+    @property
+    def rows_per_second(self) -> int:
+        """How fast it went; 0 where rows were not counted."""
+        return round(self.rows / self.seconds) if self.seconds > 0 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineReport:
+    """What carried out a load, and why."""
+
+    name: str
+    why: str
+    stages: tuple[StageReport, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """What a load did; counts are input rows by type."""
+
+    nodes: Mapping[str, int]
+    edges: Mapping[str, int]
+    commit: Commit | None
+    skipped: tuple[Violation, ...] = ()
+    """The first of what is wrong with rows that were left out, when that was asked for."""
+    skipped_counts: Mapping[str, int] = field(default_factory=dict)
+    """How many violations there are in all, by kind: `record`, `value`, `key_conflict`, `unique`,
+    `endpoint`, `cardinality`."""
+    branch_created: bool = False
+    """Whether the load made its branch first."""
+    engine: EngineReport | None = None
+    """What did the work."""
+
+    @property
+    def total(self) -> int:
+        """All rows that were loaded."""
+        return sum(self.nodes.values()) + sum(self.edges.values())
+
+    @property
+    def skipped_total(self) -> int:
+        """How many violations there are in all."""
+        return sum(self.skipped_counts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """Files and what to do with them."""
+
+    inputs: tuple[str | os.PathLike[str], ...]
+    """Files, folders and patterns, here or in buckets."""
+    mode: Mode
+    skip_bad: bool = False
+    rejects: Path | None = None
+    """Where all that is left out goes, with the reasons."""
+    progress: Progress | None = field(default=None, repr=False, compare=False)
+    mapping: InputMapping | None = None
+    """How columns become properties, where names alone do not tell."""
+
+
+def kinds_of(found: Iterable[Violation]) -> Iterator[str]:
+    """The kinds of violations of single rows; what has no entity is not even a record."""
+    return ("record" if one.entity is None else "value" for one in found)

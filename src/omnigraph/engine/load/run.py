@@ -1,0 +1,212 @@
+"""Loads: all types and files in one commit, or nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Protocol
+
+from omnigraph.engine.branches import branch_name
+from omnigraph.engine.layout import split_key
+from omnigraph.engine.lineage import Commit
+from omnigraph.engine.load.job import LoadJob
+from omnigraph.engine.load.large import LargeLoad
+from omnigraph.engine.load.request import EngineReport, LoadRequest, LoadResult, StageReport
+from omnigraph.engine.load.runner import LocalRunner, Runner
+from omnigraph.engine.load.small import SmallLoad
+from omnigraph.engine.load.sources.item import Item
+from omnigraph.engine.load.sources.plan import plan_items
+from omnigraph.engine.load.sources.ranges import line_blocks
+from omnigraph.engine.manifest import Entry
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.schema_files import LiveSchema
+from omnigraph.engine.write.ids import LoadIds
+from omnigraph.engine.write.new_branch import new_branch
+from omnigraph.engine.write.read import LoadReader
+from omnigraph.engine.write.rejects import VIOLATIONS_TOLD, RejectsFile, rejects_file
+from omnigraph.engine.write.splits import Limits
+from omnigraph.engine.write.transaction import Author, Prepared, Transaction, begin, write
+from omnigraph.engine.write.violations import Violation
+from omnigraph.errors import BadRequest, LoadRejected
+
+IN_MEMORY = 64 * 2**20
+"""Up to so many bytes of input are checked in memory, and no file is written before."""
+
+_WHOLE = 1 << 62
+_REMEDY = "mend the records named, or leave them out with --skip-bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Who carries out a load, and why."""
+
+    runner: Runner
+    why: str
+
+
+ChooseEngine = Callable[[int], Engine | None]
+"""The engine for so many bytes of input; None means this process."""
+
+
+class Loading(Protocol):
+    """The rows of a load, read by one schema; they can be checked against any state of the branch."""
+
+    reports: list[StageReport]
+
+    @property
+    def wrong(self) -> Counter[str]: ...
+    def unread(self) -> Iterator[Violation]: ...
+    @property
+    def left_out(self) -> Counter[str]: ...
+    def skipped(self) -> Iterator[Violation]: ...
+    def counts(self) -> Mapping[str, int]: ...
+    def prepared(self, transaction: Transaction, /) -> Prepared: ...
+    def close(self) -> None: ...
+
+
+def load(
+    graph: OpenGraph,
+    request: LoadRequest,
+    author: Author,
+    *,
+    from_: str | None = None,
+    engine: ChooseEngine | None = None,
+) -> LoadResult:
+    """Load files on a branch; where nobody chooses another engine, in this process.
+
+    A branch that is missing is made from `from_`, once the load is known to be right there.
+    """
+    if request.rejects is not None and not request.skip_bad:
+        raise BadRequest(
+            "a file for rejects needs a load that leaves records out", remedy="add --skip-bad (`skip_bad`)"
+        )
+    local = [Path(name) for name in request.inputs if not str(name).startswith("s3://")]
+    with rejects_file(request.rejects, local) as rejects, ExitStack() as open_loads:
+        done = _Load(graph, request, author, engine, rejects, open_loads).run(from_)
+        if rejects is not None:
+            rejects.keep()
+    return done
+
+
+class _Load:
+    """One load from its inputs to its commit."""
+
+    def __init__(
+        self,
+        graph: OpenGraph,
+        request: LoadRequest,
+        author: Author,
+        engine: ChooseEngine | None,
+        rejects: RejectsFile | None,
+        open_loads: ExitStack,
+    ) -> None:
+        self.graph = graph
+        self.request = request
+        self.author = author
+        self.choose = engine
+        self.rejects = rejects
+        self.open_loads = open_loads
+        self.ids = LoadIds(graph.root.clock() // 1000)
+        self.report = EngineReport("local", "")
+        self.items: Sequence[Item] = ()
+
+    def run(self, from_: str | None) -> LoadResult:
+        graph, author = self.graph, self.author
+        source = None
+        if from_ is not None and author.branch not in graph.branch_names():
+            source = branch_name(from_)
+        first = begin(graph, author if source is None else replace(author, branch=source))
+        # Files are read once, and before the branch's lock may be needed: others can write meanwhile.
+        seen = [(first.schema, self._read(first.schema))]
+        ready: list[tuple[LiveSchema, Mapping[str, Entry], Prepared]] = []
+
+        def prepare(transaction: Transaction) -> Prepared:
+            on = transaction.schema, transaction.base.entries
+            if ready and ready[-1][:2] == on:
+                # A new branch has the very tables of its source, and the load was checked on these.
+                return ready[-1][2]
+            if seen[-1][0] != transaction.schema:
+                seen.append((transaction.schema, self._read(transaction.schema)))
+            ready.append((*on, seen[-1][1].prepared(transaction)))
+            self._keep_rejects(seen[-1][1])
+            return ready[-1][2]
+
+        if source is None:
+            making: AbstractContextManager[bool] = nullcontext(False)
+        else:
+            # Checked on what the branch begins with: one that is refused makes no branch.
+            prepare(first)
+            making = new_branch(graph, author.branch, source)
+        with making as created:
+            receipt = write(graph, author, prepare)
+        return replace(self._result(seen[-1][1], receipt.commit if receipt else None), branch_created=created)
+
+    def _read(self, schema: LiveSchema) -> Loading:
+        request = self.request
+        whole = plan_items(request.inputs, schema.catalog, request.mapping, cores=1, split=_WHOLE)
+        self.items = whole
+        told = None if request.rejects is not None else VIOLATIONS_TOLD
+        loading = self._loading(schema, whole, told)
+        self.open_loads.enter_context(closing(loading))
+        if loading.wrong and not request.skip_bad:
+            unread = tuple(islice(loading.unread(), VIOLATIONS_TOLD))
+            raise LoadRejected(unread, total=loading.wrong.total(), remedy=_REMEDY)
+        return loading
+
+    def _loading(self, schema: LiveSchema, whole: Sequence[Item], told: int | None) -> Loading:
+        request = self.request
+        size = sum(item.size for item in whole)
+        engine = self.choose(size) if self.choose is not None else None
+        if engine is None and size <= IN_MEMORY:
+            self.report = EngineReport("local", f"{size} bytes of input fit into memory")
+            return SmallLoad(
+                LoadReader(schema.accepted, self.ids),
+                whole,
+                request.mode,
+                skip_bad=request.skip_bad,
+                told=told,
+                progress=request.progress,
+            )
+        engine = engine or Engine(LocalRunner(), f"{size} bytes of input, and no other engine")
+        self.report = EngineReport(engine.runner.name, engine.why)
+        items = plan_items(request.inputs, schema.catalog, request.mapping, cores=engine.runner.cores)
+        scratch = f"{self.graph.root.layout.staging.name}/{self.graph.root.new_id()}"
+        # All that is left out must be known to be left out.
+        job = LoadJob(
+            self.graph.root.uri, schema.accepted, self.ids, scratch, None if request.skip_bad else told
+        )
+        return LargeLoad(job, engine.runner, items, request.mode, skip_bad=request.skip_bad)
+
+    def _keep_rejects(self, loading: Loading) -> None:
+        if self.rejects is not None:
+            by_name = {item.file: item for item in self.items}
+            told = chain(loading.unread(), loading.skipped())
+            self.rejects.write(told, lambda file: _lines(by_name[file]))
+
+    def _result(self, loading: Loading, commit: Commit | None) -> LoadResult:
+        told = chain(loading.unread(), loading.skipped())
+        counts = loading.wrong + loading.left_out
+        return LoadResult(
+            nodes=_of_kind("node", loading.counts()),
+            edges=_of_kind("edge", loading.counts()),
+            commit=commit,
+            skipped=tuple(islice(told, VIOLATIONS_TOLD)),
+            skipped_counts=dict(counts),
+            engine=replace(self.report, stages=tuple(loading.reports)),
+        )
+
+
+def _lines(item: Item) -> Iterator[bytes] | None:
+    """The lines of a file that has any."""
+    if not (item.format.is_records or item.format.is_csv):
+        return None
+    blocks = (block.data.removesuffix(b"\n") for block in line_blocks(item, Limits()))
+    return (line for data in blocks for line in data.split(b"\n"))
+
+
+def _of_kind(kind: str, counts: Mapping[str, int]) -> dict[str, int]:
+    return {split_key(key)[1]: rows for key, rows in counts.items() if split_key(key)[0] == kind}

@@ -1,0 +1,194 @@
+"""The columns of a file against the type they are meant for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyarrow import types as kinds
+
+from omnigraph.engine.columns import ID, SOURCE, TARGET
+from omnigraph.engine.load.sources.blocks import END_NAMES
+from omnigraph.engine.load.sources.convert import is_taken, plain_type
+from omnigraph.engine.load.sources.item import Columns, Dialect
+from omnigraph.engine.load.sources.mapping import EVERYTHING, Entry
+from omnigraph.engine.write.ndjson import RESERVED
+from omnigraph.engine.write.violations import Violation
+from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType
+from omnigraph.lang.types import INTEGERS, Scalar, Type
+from omnigraph.lang.values import legible, stored_name
+
+_ENDS = {name: end for end, name in END_NAMES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What came of it."""
+
+    columns: Columns
+    problems: tuple[Violation, ...] = ()
+    """Everything that is wrong with the file as a whole."""
+
+
+def bind(
+    file: str,
+    key: str,
+    names: Sequence[str],
+    types: Sequence[pa.DataType] | None,
+    entry: Entry,
+    catalog: Catalog,
+) -> Bound:
+    """Which column becomes what; `types` is None where columns are texts, read as their property wants."""
+    binding = _Binding(file, key, catalog, entry)
+    binding.refuse_repeats(names)
+    binding.take(names)
+    binding.require()
+    if types is not None:
+        binding.check_types(dict(zip(names, types, strict=True)))
+    columns = Columns(
+        key,
+        tuple(names),
+        tuple(binding.taken.items()),
+        tuple((binding.inner(name), value) for name, value in entry.constants),
+        tuple((binding.inner(name), text) for name, text in entry.expressions),
+        Dialect(entry.delimiter, entry.nulls, entry.multiline),
+    )
+    return Bound(columns, tuple(binding.problems))
+
+
+@dataclass(slots=True)
+class _Binding:
+    file: str
+    key: str
+    catalog: Catalog
+    entry: Entry
+    taken: dict[str, str] = field(default_factory=dict)
+    problems: list[Violation] = field(default_factory=list)
+
+    @property
+    def is_edge(self) -> bool:
+        return self.key.startswith("edge:")
+
+    @property
+    def owner(self) -> NodeType | EdgeType:
+        name = self.key.partition(":")[2]
+        return self.catalog.edges[name] if self.is_edge else self.catalog.nodes[name]
+
+    def inner(self, name: str) -> str:
+        """What an end is called inside of the graph; any other name stays."""
+        return _ENDS.get(name, name) if self.is_edge else name
+
+    def wrong(self, reason: str) -> None:
+        self.problems.append(Violation(self.file, None, self.key, reason))
+
+    def refuse_repeats(self, names: Sequence[str]) -> None:
+        for name, times in Counter(names).items():
+            if times > 1:
+                self.wrong(f"column '{legible(name)}' appears {times} times")
+
+    def take(self, names: Sequence[str]) -> None:
+        """Give each column its meaning: by the mapping first, then by its name."""
+        meant = self._meant()
+        for name in meant:
+            if name not in names:
+                self.wrong(f"the mapping names a column '{legible(name)}' that the file does not have")
+        elsewhere = {*meant.values(), *self._other_sources()}
+        for name in dict.fromkeys(names):
+            if name in meant:
+                self.taken[meant[name]] = name
+            elif self._is_dropped(name):
+                continue
+            elif (becomes := self._by_name(name)) is not None and becomes not in elsewhere:
+                self.taken[becomes] = name
+            elif not self._may_be_left(name):
+                self.wrong(self._why_unknown(name))
+
+    def _meant(self) -> dict[str, str]:
+        """What the mapping says about columns."""
+        meant = dict(self.entry.columns)
+        if self.entry.key is not None and isinstance(self.owner, NodeType):
+            meant[self.entry.key] = self.owner.key[0]
+        others = ((self.entry.id, ID), (self.entry.source, SOURCE), (self.entry.target, TARGET))
+        meant.update({column: becomes for column, becomes in others if column is not None})
+        return meant
+
+    def _other_sources(self) -> set[str]:
+        return {self.inner(name) for name in (*dict(self.entry.constants), *dict(self.entry.expressions))}
+
+    def _is_dropped(self, name: str) -> bool:
+        return name in self.entry.drop
+
+    def _by_name(self, name: str) -> str | None:
+        if name == ID:
+            return ID
+        if self.is_edge and name in _ENDS:
+            return _ENDS[name]
+        return name if name in self.owner.properties else None
+
+    def _may_be_left(self, name: str) -> bool:
+        # An expression may be about any column, and which ones only Spark can tell.
+        return self.entry.drop == EVERYTHING or bool(self.entry.expressions)
+
+    def _why_unknown(self, name: str) -> str:
+        if name in RESERVED:
+            return f"input field '{name}' is reserved physical state"
+        if self.is_edge and name in (SOURCE, TARGET):
+            return f"edge data field '{name}' is reserved structural state"
+        if self._by_name(name) is not None:
+            return f"column '{legible(name)}' has a value from elsewhere in the mapping; drop it there"
+        return f"unknown input field '{legible(name)}' for '{self.key}'"
+
+    def require(self) -> None:
+        """Every row would lack what has no column."""
+        known = {*self.taken, *self._other_sources()}
+        if self.is_edge:
+            for end, name in END_NAMES.items():
+                if end not in known:
+                    self.wrong(f"graph batch record requires field '{name}'")
+        for declared in self.owner.properties.values():
+            if declared.name in known or declared.type.nullable:
+                continue
+            kind = ""
+            if declared.type.scalar in (Scalar.VECTOR, Scalar.BLOB):
+                kind = f"{declared.type.scalar.value.lower()} "
+            self.wrong(f"non-nullable {kind}property '{declared.name}' has no column")
+
+    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
+        """Refuse columns of which no value fits."""
+        for becomes, column in self.taken.items():
+            found = types[column]
+            if becomes == ID or (self.is_edge and becomes in END_NAMES):
+                self._check_id(becomes, found)
+            elif not is_taken(found, type_ := self.owner.properties[becomes].type):
+                self.wrong(f"strict property '{becomes}' expects {_expected(type_)}, got {found}")
+
+    def _check_id(self, becomes: str, found: pa.DataType) -> None:
+        plain = plain_type(found)
+        if kinds.is_string(plain) or kinds.is_null(plain):
+            return
+        if becomes != ID and kinds.is_integer(plain) and self._ends_at_integers(becomes):
+            return
+        if becomes == ID:
+            self.wrong(f"input entity of type '{self.owner.name}' field 'id' must be a string, got {found}")
+        else:
+            self.wrong(f"graph batch field '{END_NAMES[becomes]}' must be a string, got {found}")
+
+    def _ends_at_integers(self, end: str) -> bool:
+        """Whether an end's ids are integers written out, so that integers say which node is meant."""
+        assert isinstance(self.owner, EdgeType)
+        node = self.catalog.nodes[self.owner.source if end == SOURCE else self.owner.target]
+        return len(node.key) == 1 and node.properties[node.key[0]].type.scalar in INTEGERS
+
+
+def _expected(type_: Type) -> str:
+    return "bytes or text" if type_.scalar is Scalar.BLOB else stored_name(type_)
+
+
+def table_of(catalog: Catalog, name: str, *, kind: str | None = None) -> str | None:
+    """The table of the type of that name; None when there is none, or one of each kind."""
+    edge = None if kind == "node" else catalog.find_edge(name)
+    if name not in catalog.nodes or kind == "edge":
+        return None if edge is None else f"edge:{edge.name}"
+    return None if edge is not None and edge.name == name else f"node:{name}"

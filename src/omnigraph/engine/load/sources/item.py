@@ -1,0 +1,101 @@
+"""What one task of a load reads; a plain value that travels to other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from omnigraph.engine.load.sources.formats import Format
+from omnigraph.engine.write.violations import Violation
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a CSV file is written."""
+
+    delimiter: str = ","
+    nulls: tuple[str, ...] = ()
+    """Texts that mean null where they stand without quotes; an empty field always does."""
+    multiline: bool = True
+    """Whether a field in quotes may hold line ends; only a file without such can be cut into items."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """How the columns of one file become rows of one type."""
+
+    key: str
+    """The table of the type."""
+    header: tuple[str, ...]
+    """All columns of the file, in their order."""
+    taken: tuple[tuple[str, str], ...]
+    """Pairs: what a column becomes (a property, or `id`, `src`, `dst`), and the column."""
+    constants: tuple[tuple[str, Any], ...] = ()
+    """Pairs: property, `src` or `dst`, and the JSON value that all rows have."""
+    expressions: tuple[tuple[str, str], ...] = ()
+    """Pairs: what it becomes, and a Spark SQL expression over the columns of the file."""
+    dialect: Dialect = field(default_factory=Dialect)
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The columns that are read, each once."""
+        return tuple(dict.fromkeys(column for _, column in self.taken))
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A part of one file."""
+
+    file: str
+    """As the user named it: a path or an `s3://` URI."""
+    at: str
+    """The same place, absolute."""
+    file_number: int
+    """Its place among the files of the load."""
+    number: int
+    """The place of the item among all items of the load."""
+    format: Format
+    begin: int
+    """First byte, row group or fragment; lines count where they begin."""
+    end: int
+    """One past the last."""
+    size: int
+    """About how many bytes it has, for progress and balance."""
+    mapping: Columns | None = None
+    """How columns become properties; None where each record says what it is."""
+    first_row: int = 0
+    """How many rows of the file come before the item, where that is known without reading."""
+    rows: tuple[int, ...] = ()
+    """How many rows each row group or fragment of the item has."""
+    fragments: tuple[int, ...] = ()
+    """The numbers of the fragments of a Lance table."""
+    version: int | None = None
+    """The version of a Lance table."""
+
+    def place(self, line: int, before: int = 0) -> tuple[int | None, int]:
+        """Row group and row in it, or None and the line, of a line counted from the beginning of the item.
+
+        `before` is how many lines of the file come before the item. All are counted from 1.
+        """
+        if self.format is not Format.PARQUET:
+            return None, before + line
+        row = line
+        for group, count in enumerate(self.rows):
+            if row <= count:
+                return self.begin + group + 1, row
+            row -= count
+        return self.end, row
+
+    def placed(self, found: Sequence[Violation]) -> tuple[Violation, ...]:
+        """Violations told by lines of the item, with the row group where the file has any."""
+        if self.format is not Format.PARQUET:
+            return tuple(found)
+        return tuple(_placed(self, one) for one in found)
+
+
+def _placed(item: Item, violation: Violation) -> Violation:
+    if violation.line is None:
+        return violation
+    group, row = item.place(violation.line)
+    return Violation(violation.file, row, violation.entity, violation.reason, group)

@@ -1,0 +1,215 @@
+"""Files of a load, cut into items."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from pathlib import PurePosixPath
+
+import pyarrow as pa
+
+from omnigraph.engine.load.sources.binding import Bound, bind, table_of
+from omnigraph.engine.load.sources.columnar import open_arrow, open_parquet
+from omnigraph.engine.load.sources.csv_records import read_header
+from omnigraph.engine.load.sources.formats import Format, format_of, stem_of
+from omnigraph.engine.load.sources.found import Found, find_inputs
+from omnigraph.engine.load.sources.item import Columns, Dialect, Item
+from omnigraph.engine.load.sources.mapping import NO_ENTRY, Entry, InputMapping
+from omnigraph.engine.load.sources.ranges import text_of
+from omnigraph.engine.write.splits import Limits
+from omnigraph.engine.write.violations import Violation
+from omnigraph.errors import BadRequest, LoadRejected
+from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.storage.input_tables import describe_table
+
+SMALLEST, LARGEST = 32 * 2**20, 256 * 2**20
+ITEMS_PER_CORE = 4
+_LEAST_ROW = 64
+"""What a row of columns weighs at least: files hold numbers in a byte or two that become ids as texts."""
+_TOLD = 100
+_AT_ONCE = 16
+"""So many files are looked into at the same time: those of buckets take a while to answer."""
+_KINDS = {"nodes": "node", "edges": "edge"}
+"""Folders of an export, which tell types of one name apart."""
+
+
+def plan_items(
+    inputs: Sequence[str | os.PathLike[str]],
+    catalog: Catalog,
+    mapping: InputMapping | None = None,
+    *,
+    cores: int,
+    split: int | None = None,
+) -> list[Item]:
+    """The items of a load in input order; fails when a file as a whole does not fit its type."""
+    if mapping is not None:
+        mapping.check(catalog)
+    files = find_inputs(inputs, format_of if mapping is None else mapping.format_of)
+    size = split or split_size(sum(file.size for file in files), cores)
+    planner = _Planner(catalog, mapping, size)
+    planned = planner.all(files)
+    problems = [problem for one in planned for problem in one.problems]
+    if problems:
+        raise LoadRejected(
+            problems[:_TOLD],
+            total=len(problems),
+            remedy="rename, fill or drop columns in a mapping, or mend the files",
+        )
+    items = (item for one in planned for item in one.items)
+    return [replace(item, number=number) for number, item in enumerate(items)]
+
+
+def split_size(total: int, cores: int) -> int:
+    """About how many bytes an item has: enough items for all cores, none of them tiny or huge."""
+    return min(max(total // (ITEMS_PER_CORE * cores), SMALLEST), LARGEST)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    items: tuple[Item, ...]
+    problems: tuple[Violation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    catalog: Catalog
+    mapping: InputMapping | None
+    split: int
+
+    def all(self, files: Sequence[Found]) -> list[_Planned]:
+        with ThreadPoolExecutor(min(_AT_ONCE, len(files))) as threads:
+            return list(threads.map(self.one, files, range(len(files))))
+
+    def one(self, file: Found, number: int) -> _Planned:
+        whole = Item(file.file, file.at, number, 0, file.format, 0, file.size, file.size)
+        entry = NO_ENTRY if self.mapping is None else self.mapping.entry(file.file)
+        if file.format.is_records:
+            _refuse_mapping(file, entry)
+            return _Planned(tuple(self._ranges(whole)))
+        key = self._table(file, entry)
+        match file.format:
+            case Format.PARQUET:
+                return self._parquet(whole, key, entry)
+            case Format.ARROW:
+                return self._arrow(whole, key, entry)
+            case Format.LANCE:
+                return self._lance(whole, key, entry)
+        return self._csv(whole, key, entry)
+
+    def _table(self, file: Found, entry: Entry) -> str:
+        """The type that a file is about: by the mapping, its name, or the folders it is in."""
+        named = (("node", entry.type), ("edge", entry.edge))
+        for kind, name in named:
+            if name is not None and (key := table_of(self.catalog, name, kind=kind)) is not None:
+                return key
+        for name, told in _names(file):
+            found = table_of(self.catalog, name, kind=told)
+            if found is not None:
+                self._check(entry, found)
+                return found
+        raise BadRequest(
+            f"'{file.file}' does not tell which type its rows have",
+            remedy="name the file or its folder after the type, or give its `type` or `edge` in a mapping",
+        )
+
+    def _check(self, entry: Entry, key: str) -> None:
+        """An entry that names no type is checked once the type is known."""
+        if self.mapping is not None and entry is not NO_ENTRY:
+            kind, _, name = key.partition(":")
+            known = replace(entry, type=name) if kind == "node" else replace(entry, edge=name)
+            InputMapping(self.mapping.name, (known,)).check(self.catalog)
+
+    def _bound(self, item: Item, key: str, schema: pa.Schema, entry: Entry) -> Bound:
+        return bind(item.file, key, schema.names, schema.types, entry, self.catalog)
+
+    def _ranges(self, item: Item) -> Iterator[Item]:
+        """An item of lines as several of about equal size."""
+        if item.format.packing is not None:
+            yield item
+            return
+        parts = -(-item.size // self.split)
+        bounds = [item.size * part // parts for part in range(parts + 1)] if parts else []
+        for begin, end in pairwise(bounds):
+            yield replace(item, begin=begin, end=end, size=end - begin)
+
+    def _csv(self, item: Item, key: str, entry: Entry) -> _Planned:
+        dialect = Dialect(entry.delimiter, entry.nulls, entry.multiline)
+        with text_of(item) as stream:
+            names = read_header(stream, dialect, item.file, Limits())
+        bound = bind(item.file, key, names, None, entry, self.catalog)
+        item = replace(item, mapping=bound.columns)
+        return _Planned((item,) if entry.multiline else tuple(self._ranges(item)), bound.problems)
+
+    def _arrow(self, item: Item, key: str, entry: Entry) -> _Planned:
+        with open_arrow(item) as (schema, _):
+            bound = self._bound(item, key, schema, entry)
+        return _Planned((replace(item, mapping=bound.columns),), bound.problems)
+
+    def _parquet(self, item: Item, key: str, entry: Entry) -> _Planned:
+        with open_parquet(item) as file:
+            bound = self._bound(item, key, file.schema_arrow, entry)
+            groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+            rows = [group.num_rows for group in groups]
+            sizes = [group.total_byte_size for group in groups]
+        return _Planned(tuple(self._grouped(item, bound.columns, rows, sizes)), bound.problems)
+
+    def _lance(self, item: Item, key: str, entry: Entry) -> _Planned:
+        table = describe_table(item.at)
+        bound = self._bound(item, key, table.schema, entry)
+        item = replace(item, version=table.version)
+        numbers = [piece.number for piece in table.pieces]
+        parts = self._grouped(
+            item,
+            bound.columns,
+            [piece.rows for piece in table.pieces],
+            [piece.size for piece in table.pieces],
+        )
+        return _Planned(
+            tuple(replace(part, fragments=tuple(numbers[part.begin : part.end])) for part in parts),
+            bound.problems,
+        )
+
+    def _grouped(
+        self, item: Item, columns: Columns, rows: Sequence[int], sizes: Sequence[int]
+    ) -> Iterator[Item]:
+        """Row groups or fragments that follow each other, about as many bytes together as an item has."""
+        before = [0, *accumulate(rows)]
+        weights = [max(size, count * _LEAST_ROW) for size, count in zip(sizes, rows, strict=True)]
+        begin = 0
+        for end in range(1, len(rows) + 1):
+            size = sum(sizes[begin:end])
+            if end < len(rows) and sum(weights[begin : end + 1]) <= self.split:
+                continue
+            yield replace(
+                item,
+                begin=begin,
+                end=end,
+                size=size,
+                mapping=columns,
+                first_row=before[begin],
+                rows=tuple(rows[begin:end]),
+            )
+            begin = end
+
+
+def _refuse_mapping(file: Found, entry: Entry) -> None:
+    if replace(entry, files=(), format=None, place=None) != NO_ENTRY:
+        raise BadRequest(
+            f"'{file.file}' has records that say themselves what they are; a mapping is for columns",
+            remedy="take the file out of the mapping",
+        )
+
+
+def _names(file: Found) -> Iterator[tuple[str, str | None]]:
+    """Names that may be a type's, the nearest first, each with the kind where a folder tells it."""
+    path, root = PurePosixPath(file.file), PurePosixPath(file.folder)
+    names = [stem_of(path.name)]
+    folder = path.parent
+    while folder.is_relative_to(root) and folder.name:
+        names.append(folder.name)
+        folder = folder.parent
+    for name in names:
+        yield name, next((_KINDS[each] for each in names if each in _KINDS), None)

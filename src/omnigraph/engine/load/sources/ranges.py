@@ -1,0 +1,127 @@
+"""The lines of a file that begin in a range of its bytes, in blocks of whole lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from omnigraph.engine.load.sources.item import Item
+from omnigraph.engine.write.splits import Limits, Readable
+from omnigraph.errors import BadRequest, ResourceLimitExceeded
+from omnigraph.storage.inputs import open_input
+
+BLOCK = 8 * 2**20
+"""So much text is read at once; the objects made of it take ten times as much for a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextBlock:
+    """Whole lines."""
+
+    offset: int
+    """Where they begin in the file, decompressed."""
+    data: bytes
+
+
+@contextmanager
+def reading(item: Item) -> Iterator[BinaryIO]:
+    """The file of an item; what goes wrong while it is read is told with its name."""
+    try:
+        with open_input(item.at) as stream:
+            yield stream
+    except (OSError, pa.ArrowException) as failure:
+        reason = getattr(failure, "strerror", None) or str(failure).partition("\n")[0]
+        raise BadRequest(f"cannot read '{item.file}': {reason}", remedy="check the file") from failure
+
+
+@contextmanager
+def text_of(item: Item) -> Iterator[Readable]:
+    """The text of a file that is read as a whole, unpacked."""
+    with reading(item) as stream:
+        packing = item.format.packing
+        if packing is None:
+            yield stream
+            return
+        with pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), packing) as unpacked:
+            yield unpacked
+
+
+def line_blocks(item: Item, limits: Limits, *, size: int = BLOCK) -> Iterator[TextBlock]:
+    """The lines that begin in the range of an item."""
+    if item.format.packing is not None:
+        with text_of(item) as stream:
+            yield from _cut(stream, 0, None, limits, size)
+        return
+    with reading(item) as stream:
+        start = _first_line(stream, item, size)
+        if start < item.end:
+            stream.seek(start)
+            yield from _cut(stream, start, item.end, limits, size)
+
+
+def _first_line(stream: BinaryIO, item: Item, size: int) -> int:
+    """Where the first line begins that begins in the range; the end of it when none does."""
+    if not item.begin:
+        return 0
+    # The byte before tells whether a line begins just where the range does.
+    at = item.begin - 1
+    stream.seek(at)
+    while at < item.end:
+        # The rest of a line is short as a rule.
+        piece = stream.read(min(size, 2**16))
+        if not piece:
+            break
+        found = piece.find(b"\n")
+        if found >= 0:
+            return at + found + 1
+        at += len(piece)
+    return item.end
+
+
+def _cut(stream: Readable, offset: int, end: int | None, limits: Limits, size: int) -> Iterator[TextBlock]:
+    """Blocks that end with a line end, the last one perhaps with the file.
+
+    Lines that begin at `end` or later are another's; so the last line may reach beyond it.
+    """
+    rest: list[bytes] = []
+    held = 0
+    while True:
+        begun = offset + held
+        if end is not None and begun >= end and not held:
+            return
+        piece = stream.read(_wanted(size, end, begun))
+        if not piece:
+            break
+        cut = _last_end(piece, begun, end)
+        if not cut:
+            rest.append(piece)
+            held += len(piece)
+            if held > limits.line_bytes:
+                raise ResourceLimitExceeded("graph_batch_line_bytes", limit=limits.line_bytes, actual=held)
+            continue
+        data = b"".join([*rest, piece[:cut]])
+        yield TextBlock(offset, data)
+        offset += len(data)
+        if end is not None and offset >= end:
+            return
+        rest, held = [piece[cut:]], len(piece) - cut
+    if held:
+        yield TextBlock(offset, b"".join(rest))
+
+
+def _wanted(size: int, end: int | None, begun: int) -> int:
+    """How much to read: up to the end of the range, and little more for the rest of a line."""
+    return size if end is None else min(size, max(end - begun, 2**16))
+
+
+def _last_end(piece: bytes, begun: int, end: int | None) -> int:
+    """Where the last whole line of a piece that belongs to the range ends in it; 0 when none does."""
+    if end is None or begun + len(piece) < end:
+        return piece.rfind(b"\n") + 1
+    # The line that holds the last byte of the range is the last one.
+    after = piece.find(b"\n", max(end - 1 - begun, 0)) + 1
+    return after or piece.rfind(b"\n", 0, max(end - begun, 0)) + 1

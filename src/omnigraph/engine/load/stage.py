@@ -1,0 +1,129 @@
+"""The first task of a load: an item of input from its bytes to checked rows in files of their own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.engine.load.job import LoadJob
+from omnigraph.engine.load.request import kinds_of
+from omnigraph.engine.load.sources.item import Item
+from omnigraph.engine.load.sources.read import read_item
+from omnigraph.engine.write.shape import Shaped
+from omnigraph.engine.write.violations import Numbers, Violation
+from omnigraph.storage.pieces import Piece, write_pieces
+from omnigraph.storage.session import Access
+
+PIECE_BYTES = 256 * 2**20
+"""Rows of one type are written once they take so much memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedType:
+    """The rows of one type in one item."""
+
+    key: str
+    pieces: tuple[Piece, ...]
+    given: int
+    """How many of their ids were given, or follow from a key; the others are new."""
+    first_line: int | None
+    """The line of the first row where the rows follow each other line by line; else the lines are on file."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return sum(piece.rows for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedItem:
+    """What became of one item."""
+
+    item: Item
+    lines: int
+    types: tuple[StagedType, ...]
+    violations: tuple[Violation, ...] = ()
+    """What is wrong with single rows, in input order; lines count from the beginning of the item."""
+    wrong: Counter[str] = field(default_factory=Counter)
+    """How many of these there are in all, by kind."""
+
+
+def stage_item(item: Item, job: LoadJob) -> StagedItem:
+    """Read, shape and check the rows of an item, and write those that are fine."""
+    access, reader = job.root.tables.access, job.reader()
+    writers: dict[str, _Writer] = {}
+    told: list[Violation] = []
+    wrong: Counter[str] = Counter()
+    lines = 0
+    for block in read_item(item, reader):
+        for shaped in block.shaped:
+            # A type whose rows are all wrong is part of the load, too.
+            new = _Writer(job, access, reader.targets[shaped.key].schema)
+            writers.setdefault(shaped.key, new).add(shaped)
+        lines += block.lines
+        wrong.update(kinds_of(block.violations))
+        room = None if job.told is None else max(0, job.told - len(told))
+        told += block.violations[:room]
+    types = tuple(writers[key].finished(job, item.number) for key in sorted(writers))
+    return StagedItem(item, lines, types, tuple(told), wrong)
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Collects the rows of a type and writes them in large pieces."""
+
+    job: LoadJob
+    access: Access
+    schema: pa.Schema
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
+    lines: list[Numbers] = field(default_factory=list)
+    bytes: int = 0
+    given: int = 0
+    key: str = ""
+
+    def add(self, shaped: Shaped) -> None:
+        self.key = shaped.key
+        self.batches.append(shaped.rows)
+        self.lines.append(shaped.lines)
+        self.given += int(np.count_nonzero(~shaped.generated))
+        self.bytes += shaped.rows.nbytes
+        if self.bytes > PIECE_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if self.bytes:
+            rows = pa.Table.from_batches(self.batches, self.schema)
+            self.pieces += write_pieces(self.access, self.job.pieces(self.key), rows)
+            self.batches, self.bytes = [], 0
+
+    def finished(self, job: LoadJob, item: int) -> StagedType:
+        self.flush()
+        lines = np.concatenate(self.lines)
+        first = int(lines[0]) if len(lines) else 0
+        if not len(lines) or int(lines[-1]) - first + 1 == len(lines):
+            return StagedType(self.key, tuple(self.pieces), self.given, first)
+        job.root.objects.write_bytes(job.lines(item, self.key), lines.astype("<u4").tobytes())
+        return StagedType(self.key, tuple(self.pieces), self.given, None)
+
+
+def lines_of(job: LoadJob, item: int, staged: StagedType, rows: Numbers) -> Numbers:
+    """The lines, counted from the beginning of the item, of some rows by their place among the type's."""
+    if staged.first_line is not None:
+        return rows + staged.first_line
+    stored = job.root.objects.read_bytes_if_exists(job.lines(item, staged.key))
+    assert stored is not None
+    return np.frombuffer(stored, "<u4").astype(np.int64)[rows]
+
+
+def lines_before(items: Sequence[StagedItem]) -> Mapping[int, int]:
+    """For each item, by number, how many lines of its file come before it."""
+    before, seen = {}, Counter[int]()
+    for staged in sorted(items, key=lambda one: one.item.number):
+        before[staged.item.number] = seen[staged.item.file_number]
+        seen[staged.item.file_number] += staged.lines
+    return before

@@ -1,0 +1,97 @@
+"""Rows as the checks of a whole load see them: those of the load by position, and those stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from omnigraph.engine.load.job import LoadJob
+from omnigraph.engine.load.stage import StagedItem, StagedType
+from omnigraph.engine.manifest import Entry
+from omnigraph.engine.write.violations import Numbers
+from omnigraph.storage.pieces import read_piece
+from omnigraph.storage.upkeep import fragments
+
+POSITION = "position"
+"""Where a row stands in the input: the number of its item, then its place among the rows of its type."""
+
+_ROWS_PER_TASK = 4 << 20
+
+Dropped = Mapping[str, NDArray[np.int64]]
+"""The positions, by table and in order, of rows that do not count."""
+
+
+def split_positions(positions: Numbers) -> tuple[Numbers, Numbers]:
+    """The item and the place in it behind positions."""
+    return positions >> 32, positions & 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class NewRows:
+    """The rows of one type in one item of a load."""
+
+    key: str
+    item: int
+    staged: StagedType = field(repr=False)
+
+    def read(self, job: LoadJob, columns: Sequence[str], dropped: Dropped) -> pa.Table:
+        """Some columns, and the positions, of the rows that count."""
+        access, place = job.root.tables.access, job.pieces(self.key)
+        batches = [
+            batch for piece in self.staged.pieces for batch in read_piece(access, place, piece, columns)
+        ]
+        found = pa.Table.from_batches(batches).select(list(columns))
+        positions = (self.item << 32) + np.arange(found.num_rows, dtype=np.int64)
+        found = found.append_column(POSITION, pa.array(positions))
+        gone = dropped.get(self.key)
+        if gone is None or not len(gone):
+            return found
+        return found.filter(pa.array(~np.isin(positions, gone)))
+
+
+@dataclass(frozen=True, slots=True)
+class OldRows:
+    """A part of the rows that a table has at the version a load was prepared on."""
+
+    key: str
+    entry: Entry
+    fragments: tuple[int, ...] = field(repr=False)
+
+    def read(self, job: LoadJob, columns: Sequence[str]) -> pa.Table:
+        """Some columns of the rows."""
+        root, entry = job.root, self.entry
+        table = root.tables.open(root.layout.table(entry.path), entry.version, branch=entry.owner)
+        return table.scan(list(columns), fragments=self.fragments, ordered=False)
+
+
+View = NewRows | OldRows
+
+
+def new_rows(items: Sequence[StagedItem], key: str) -> list[NewRows]:
+    """The views of a load's rows of one type, in input order."""
+    return [
+        NewRows(key, one.item.number, staged)
+        for one in items
+        for staged in one.types
+        if staged.key == key and staged.pieces
+    ]
+
+
+def old_rows(job: LoadJob, entry: Entry) -> list[OldRows]:
+    """The views of a stored table: together all of its rows."""
+    root = job.root
+    table = root.tables.open(root.layout.table(entry.path), entry.version, branch=entry.owner)
+    views: list[OldRows] = []
+    chosen: list[int] = []
+    rows = 0
+    for fragment in fragments(table):
+        chosen.append(fragment.id)
+        rows += fragment.rows
+        if rows >= _ROWS_PER_TASK:
+            views.append(OldRows(entry.key, entry, tuple(chosen)))
+            chosen, rows = [], 0
+    return [*views, OldRows(entry.key, entry, tuple(chosen))] if chosen else views

@@ -1,0 +1,201 @@
+"""A load checked in memory and one checked through files, in pieces of any size, come out the same."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import omnigraph
+from omnigraph import failpoints
+from omnigraph.engine.load import run
+from omnigraph.engine.load.request import LoadRequest, LoadResult
+from omnigraph.engine.load.run import Engine, load
+from omnigraph.engine.load.runner import LocalRunner
+from omnigraph.engine.load.sources import plan
+from omnigraph.engine.write.duplicates import Mode
+from omnigraph.engine.write.ids import LoadIds
+from omnigraph.engine.write.transaction import Author
+from omnigraph.errors import KeyConflict, LoadRejected
+
+SCHEMA = """
+node Person {
+  slug: String @key
+  email: String? @unique
+  age: I32?
+}
+node City {
+  name: String? @unique
+}
+edge Knows: Person -> Person @card(0..2) { since: I32? }
+edge Lives: Person -> City @card(0..1) { weight: F64? }
+edge Twin: City -> City { }
+"""
+STORED = [
+    *({"type": "Person", "data": {"slug": f"p{at}", "email": f"e{at}"}} for at in range(3)),
+    {"type": "Person", "data": {"slug": "p3"}},
+    *({"type": "City", "data": {"id": f"c{at}", "name": f"n{at}"}} for at in range(3)),
+    {"edge": "Knows", "from": "p0", "to": "p1", "data": {"id": "k0"}},
+    {"edge": "Knows", "from": "p1", "to": "p2", "data": {"id": "k1"}},
+    {"edge": "Lives", "from": "p1", "to": "c2", "data": {"id": "l1"}},
+    {"edge": "Twin", "from": "c0", "to": "c1", "data": {"id": "t0"}},
+]
+TYPES = ("Person", "City", "Knows", "Lives", "Twin")
+
+NEW = [{"type": "Person", "data": {"slug": "p9"}}]
+_HERE = Engine(LocalRunner(), "asked for")
+
+people = st.integers(0, 5).map("p{}".format)
+cities = st.integers(0, 3).map("c{}".format)
+EXAMPLES = settings.default.max_examples if settings.default else 100
+
+
+def _id(letter: str) -> st.SearchStrategy[dict[str, str]]:
+    return st.one_of(st.just({}), st.integers(0, 4).map(lambda at: {"id": f"{letter}{at}"}))
+
+
+@st.composite
+def records(draw: st.DrawFn) -> dict[str, Any]:
+    match draw(st.sampled_from(["person", "person", "city", "knows", "lives", "twin"])):
+        case "person":
+            email = st.sampled_from([{}, {"email": None}, *({"email": f"e{at}"} for at in range(5))])
+            age = st.sampled_from([{}, {}, {}, {"age": 7}, {"age": "old"}])
+            return {"type": "Person", "data": {"slug": draw(people), **draw(email), **draw(age)}}
+        case "city":
+            name = st.sampled_from([{}, *({"name": f"n{at}"} for at in range(4))])
+            return {"type": "City", "data": {**draw(_id("c")), **draw(name)}}
+        case "knows":
+            return {"edge": "Knows", "from": draw(people), "to": draw(people), "data": draw(_id("k"))}
+        case "lives":
+            return {"edge": "Lives", "from": draw(people), "to": draw(cities), "data": draw(_id("l"))}
+        case _:
+            return {"edge": "Twin", "from": draw(cities), "to": draw(cities), "data": draw(_id("t"))}
+
+
+def _written(folder: Path, name: str, rows: Sequence[dict[str, Any]]) -> Path:
+    at = folder / name
+    at.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return at
+
+
+def _rows(uri: str) -> dict[str, list[dict[str, Any]]]:
+    with omnigraph.open(uri) as graph:
+        now = graph.snapshot()
+        return {name: now.rows(name).sort_by("id").to_pylist() for name in TYPES}
+
+
+def _told(done: LoadResult) -> tuple[Any, ...]:
+    # Rows that break several rules at once are told in the order in which the rules are looked at.
+    skipped = sorted(str(one) for one in done.skipped)
+    return dict(done.nodes), dict(done.edges), skipped, dict(done.skipped_counts), done.commit is None
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A graph with some rows, to be copied."""
+    folder = tmp_path_factory.mktemp("stored")
+    with omnigraph.init(folder / "graph", schema=SCHEMA) as graph:
+        graph.load(_written(folder, "first.jsonl", STORED), mode="append")
+    return folder / "graph"
+
+
+def _outcome(stored: Path, uri: Path, request: LoadRequest, engine: Engine | None) -> tuple[Any, Any]:
+    shutil.copytree(stored, uri)
+    with omnigraph.open(uri) as graph:
+        opened = graph._writing()
+        try:
+            outcome: Any = _told(load(opened, request, Author("main"), engine=lambda _: engine))
+        except (LoadRejected, KeyConflict) as refused:
+            outcome = type(refused).__name__, [str(one) for one in refused.violations], refused.total
+        assert not list((uri / "__staging").glob("*")) if (uri / "__staging").exists() else True
+    return outcome, _rows(str(uri))
+
+
+@settings(
+    max_examples=max(25, EXAMPLES // 10),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # a smaller example is found by hand as fast
+)
+@given(
+    parts=st.lists(st.lists(records(), max_size=12), min_size=1, max_size=2),
+    mode=st.sampled_from(list(Mode)),
+    skip_bad=st.booleans(),
+    split=st.sampled_from([1, 100, 1 << 20]),
+    buckets=st.sampled_from([1, 8]),
+)
+def test_a_load_through_files_is_a_load_in_memory(
+    stored: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    parts: list[list[dict[str, Any]]],
+    mode: Mode,
+    skip_bad: bool,
+    split: int,
+    buckets: int,
+) -> None:
+    folder = tmp_path_factory.mktemp("both")
+    files = tuple(_written(folder, f"more-{at}.jsonl", rows) for at, rows in enumerate(parts))
+    request = LoadRequest(files, mode, skip_bad)
+    with (
+        patch.object(run, "LoadIds", lambda _: LoadIds(1_700_000_000_000, 5)),
+        patch.object(plan, "SMALLEST", split),
+        patch.object(plan, "LARGEST", split),
+        # Keys are told apart into as many parts as there are cores.
+        patch.object(LocalRunner, "cores", buckets),
+    ):
+        small = _outcome(stored, folder / "small", request, None)
+        large = _outcome(stored, folder / "large", request, Engine(LocalRunner(), "asked for"))
+    assert large == small
+
+
+def test_a_load_that_makes_its_branch_is_checked_once(stored: Path, tmp_path: Path) -> None:
+    shutil.copytree(stored, tmp_path / "graph")
+    request = LoadRequest((_written(tmp_path, "more.jsonl", NEW),), Mode.APPEND)
+    with omnigraph.open(tmp_path / "graph") as graph:
+        done = load(graph._writing(), request, Author("work"), from_="main", engine=lambda _: _HERE)
+        assert done.branch_created
+        assert done.engine is not None
+        assert [stage.name for stage in done.engine.stages] == ["read", "check", "arrange"]
+        assert "p9" in graph.snapshot("work").rows("Person").column("slug").to_pylist()
+
+
+def test_a_load_that_makes_its_branch_is_checked_again_when_somebody_is_faster(
+    stored: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(stored, tmp_path / "graph")
+    more = _written(tmp_path, "more.jsonl", NEW)
+    request = LoadRequest((more,), Mode.APPEND)
+    gate = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE
+    with omnigraph.open(tmp_path / "graph") as graph, omnigraph.open(tmp_path / "graph") as rival:
+        faster = failpoints.once(lambda: rival.load(more, mode="append", branch="work"))
+        with failpoints.armed(gate, faster), pytest.raises(KeyConflict, match="p9"):
+            load(graph._writing(), request, Author("work"), from_="main", engine=lambda _: _HERE)
+        assert graph.snapshot("work").rows("Person").column("slug").to_pylist().count("p9") == 1
+
+
+def test_the_rows_of_a_bucket_wait_in_files_when_they_are_many(tmp_path: Path) -> None:
+    rows = pa.table({"key": [f"k{at % 50}" for at in range(1000)], "at": list(range(1000))})
+
+    def emitted(item: int) -> Any:
+        from omnigraph.engine.load.runner import Keyed
+
+        yield Keyed("rows", rows.slice(item * 100, 100), "key")
+
+    def reduced(found: Any) -> list[tuple[str, int]]:
+        counted = found["rows"].group_by("key").aggregate([([], "count_all")])
+        return list(zip(counted["key"].to_pylist(), counted["count_all"].to_pylist(), strict=True))
+
+    def run_with(limit: int) -> list[tuple[str, int]]:
+        with patch("omnigraph.engine.load.runner.HELD_IN_MEMORY", limit):
+            found = LocalRunner().grouped("count", range(10), emitted, reduced, 7)
+            return sorted(pair for part in found for pair in part)
+
+    assert run_with(1000) == run_with(1 << 30) == sorted((f"k{at}", 20) for at in range(50))
