@@ -1,0 +1,135 @@
+"""What the data pipeline needs, what of it is here, and what to do about the rest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from omnigraph.errors import JavaNotFound
+from omnigraph.pipeline import server, start_cache
+from omnigraph.pipeline.java import find_java
+from omnigraph.pipeline.places import CACHE_SETTING, cache_folder
+
+SPARK = "4.3.0"
+EXTRA = "pip install 'omnigraph[spark]'"
+# A JVM of 2 GB that is mostly empty, Python here, and a worker for each of two cores.
+LEAST_MEMORY = 2 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    found: str
+    remedy: str | None = None
+
+
+def examine() -> list[Check]:
+    """Look at everything; nothing is started."""
+    return [*_packages(), _java(), _memory(), _cache_folder(), _start_cache(), _server()]
+
+
+def _packages() -> Iterator[Check]:
+    yield _package(
+        "pyspark", lambda found: found == SPARK, f"Spark {SPARK} is what omnigraph is tested with: {EXTRA}"
+    )
+    yield _package(
+        "pandas",
+        lambda found: 2 <= int(found.split(".")[0]) < 3,
+        "Spark 4 needs pandas 2: pip install 'pandas>=2.2,<3'",
+    )
+    yield _package("pyarrow", bool, EXTRA)
+    yield _package("grpcio", bool, f"sc:// masters and the warm server need it: {EXTRA}")
+
+
+def _package(name: str, fits: Callable[[str], bool], remedy: str) -> Check:
+    try:
+        found = version(name)
+    except PackageNotFoundError:
+        return Check(name, False, "not installed", remedy)
+    return Check(name, True, found) if fits(found) else Check(name, False, found, remedy)
+
+
+def _java() -> Check:
+    try:
+        java = find_java()
+    except JavaNotFound as missing:
+        return Check("java", False, missing.message, missing.remedy)
+    return Check("java", True, f"{java.version} at {java.executable} ({java.origin})")
+
+
+def _memory() -> Check:
+    free = available_memory()
+    if free is None:
+        return Check("memory", True, "unknown")
+    found = f"{free / (1 << 30):.1f} GB available"
+    if free < LEAST_MEMORY:
+        return Check(
+            "memory", False, found, "Spark needs about 2 GB; end other programs, or use --engine local"
+        )
+    return Check("memory", True, found)
+
+
+def available_memory() -> int | None:
+    """Bytes that new processes could use, where the system tells: what machine and container have left."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    free = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+    limit, used = (_number(Path("/sys/fs/cgroup") / name) for name in ("memory.max", "memory.current"))
+    if free is None or limit is None or used is None:
+        return free
+    return min(free, max(0, limit - used))
+
+
+def _number(file: Path) -> int | None:
+    try:
+        text = file.read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def _cache_folder() -> Check:
+    try:
+        folder = cache_folder()
+    except OSError as failure:
+        return Check("cache folder", False, str(failure), f"set {CACHE_SETTING} to a folder you may write to")
+    if not os.access(folder, os.W_OK):
+        return Check(
+            "cache folder", False, f"{folder} is read-only", f"set {CACHE_SETTING} to another folder"
+        )
+    return Check("cache folder", True, str(folder))
+
+
+def _start_cache() -> Check:
+    """Never a fault: without the cache Spark only starts more slowly."""
+    try:
+        cache = start_cache.start_cache(find_java(), cache_folder())
+    except (JavaNotFound, OSError):
+        cache = None
+    if cache is None or not start_cache.wanted():
+        return Check(
+            "start-up cache", True, "off" if not start_cache.wanted() else "not possible with this Java"
+        )
+    if cache.ready:
+        return Check("start-up cache", True, f"{cache.file} ({cache.file.stat().st_size >> 20} MB)")
+    if start_cache.being_made(cache):
+        return Check("start-up cache", True, "being made")
+    if cache.failure.exists():
+        return Check("start-up cache", True, f"could not be made, see {cache.failure}")
+    return Check("start-up cache", True, "will be made after the first session")
+
+
+def _server() -> Check:
+    try:
+        found = server.running()
+    except OSError:
+        found = None
+    return Check("warm server", True, f"{found.address} on {found.master}" if found else "not running")

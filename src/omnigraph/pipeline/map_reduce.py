@@ -1,0 +1,116 @@
+"""Rows with equal keys brought together, as Arrow: the JVM shuffles a few blobs per task, never records.
+
+A mapper yields `emit(tag, table, key, buckets)`; the reducer then sees, bucket by bucket, every row of the
+keys that fall into it, as one table for each tag. Equal keys always meet; that unequal ones meet too costs
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.engine.load.buckets import MOST, key_hash
+from omnigraph.errors import InternalError
+from omnigraph.pipeline.fan_out import Item, Task, fan_out, in_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Reducer = Callable[[Mapping[str, pa.Table]], Iterable[pa.RecordBatch]]
+
+# A blob is a value of a binary column, which ends at 2 GiB for a whole batch.
+BLOB_BYTES = 32 << 20
+BATCH_BYTES = 64 << 20
+BLOBS = pa.schema([("bucket", pa.int32()), ("tag", pa.string()), ("blob", pa.binary())])
+
+
+def map_reduce(
+    spark: SparkSession,
+    items: Sequence[Item],
+    mapper: Task[Item],
+    reducer: Reducer,
+    schema: pa.Schema | str,
+    buckets: int,
+) -> DataFrame:
+    """What `reducer({tag: table})` yields for each bucket that any `mapper(item)` emitted rows to."""
+    _check(buckets)
+    blobs = fan_out(spark, items, mapper, BLOBS)
+    # By the number itself and not by its hash: each partition is one bucket, so memory is bounded by that.
+    placed = blobs.repartitionById(buckets, "bucket")
+    return in_tasks(spark, placed, _Reduce(reducer), schema)
+
+
+def emit(tag: str, table: pa.Table, key: str, buckets: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a table on their way to the buckets of their keys; order within a bucket is kept."""
+    _check(buckets)
+    if table.num_rows == 0:
+        return
+    placed = (key_hash(table[key]) % np.uint64(buckets)).astype(np.uint16)
+    order = np.argsort(placed, kind="stable")
+    sorted_rows = table.take(pa.array(order)).combine_chunks()
+    present, starts = np.unique(placed[order], return_index=True)
+    ends = np.append(starts[1:], table.num_rows)
+    step = max(1, BLOB_BYTES * table.num_rows // max(1, sorted_rows.nbytes))
+    yield from _batched(_blobs(tag, sorted_rows, zip(present, starts, ends, strict=True), step))
+
+
+def _blobs(
+    tag: str, rows: pa.Table, ranges: Iterable[tuple[Any, Any, Any]], step: int
+) -> Iterator[tuple[int, str, bytes]]:
+    for bucket, start, end in ranges:
+        for at in range(int(start), int(end), step):
+            yield int(bucket), tag, _packed(rows.slice(at, min(step, int(end) - at)))
+
+
+def _packed(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def _batched(blobs: Iterator[tuple[int, str, bytes]]) -> Iterator[pa.RecordBatch]:
+    """Blobs in batches of some size: with many buckets most of them are tiny."""
+    kept: list[tuple[int, str, bytes]] = []
+    size = 0
+    for blob in blobs:
+        if kept and size + len(blob[2]) > BATCH_BYTES:
+            yield _batch(kept)
+            kept, size = [], 0
+        kept.append(blob)
+        size += len(blob[2])
+    if kept:
+        yield _batch(kept)
+
+
+def _batch(blobs: list[tuple[int, str, bytes]]) -> pa.RecordBatch:
+    columns = zip(*blobs, strict=True)
+    return pa.record_batch(
+        [pa.array(column, field.type) for column, field in zip(columns, BLOBS, strict=True)], schema=BLOBS
+    )
+
+
+class _Reduce:
+    """Unpacks what arrived in a partition and hands it to the reducer, bucket by bucket."""
+
+    def __init__(self, reducer: Reducer) -> None:
+        self.reducer = reducer
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        arrived: dict[int, dict[str, list[pa.Table]]] = {}
+        for batch in batches:
+            for bucket, tag, blob in zip(*batch.select(BLOBS.names).columns, strict=True):
+                tables = arrived.setdefault(bucket.as_py(), {}).setdefault(tag.as_py(), [])
+                tables.append(pa.ipc.open_stream(blob.as_buffer()).read_all())
+        while arrived:
+            _, tables_of = arrived.popitem()
+            yield from self.reducer({tag: pa.concat_tables(parts) for tag, parts in tables_of.items()})
+
+
+def _check(buckets: int) -> None:
+    if not 1 <= buckets <= MOST:
+        raise InternalError(f"rows can be brought together in 1 to {MOST} buckets, not {buckets}")

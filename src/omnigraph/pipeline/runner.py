@@ -1,0 +1,94 @@
+"""The tasks of a load on Spark: one Spark task for each item, and Arrow blobs through its shuffle."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from omnigraph.engine.load.runner import Answer, Emit, Item, Reduce
+from omnigraph.pipeline.connection import is_connect
+from omnigraph.pipeline.fan_out import fan_out
+from omnigraph.pipeline.map_reduce import emit, map_reduce
+from omnigraph.pipeline.progress import OnProgress, watched
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ANSWERS = pa.schema([("answer", pa.binary())])
+
+_CORES_OF_A_SERVER = 4
+"""What a server is taken to have that does not tell."""
+
+
+class SparkRunner:
+    """Runs the tasks of a load in a Spark session."""
+
+    name = "spark"
+
+    def __init__(self, spark: SparkSession, on_progress: OnProgress | None = None) -> None:
+        self._spark = spark
+        self._on_progress = on_progress
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at once."""
+        if is_connect(self._spark):
+            return _CORES_OF_A_SERVER
+        return int(self._spark.sparkContext.defaultParallelism)
+
+    def each(self, stage: str, items: Sequence[Item], task: Callable[[Item], Answer]) -> Iterator[Answer]:
+        """One Spark task for each item."""
+        if not items:
+            return iter(())
+        return self._answers(stage, fan_out(self._spark, items, _Each(task), ANSWERS))
+
+    def grouped(
+        self, stage: str, items: Sequence[Item], emit: Emit[Item], reduce: Reduce[Answer], buckets: int
+    ) -> Iterator[Answer]:
+        """A map-reduce whose rows never become rows of Spark."""
+        frame = map_reduce(self._spark, items, _Emit(emit, buckets), _Reduce(reduce), ANSWERS, buckets)
+        return self._answers(stage, frame)
+
+    def _answers(self, stage: str, frame: DataFrame) -> Iterator[Any]:
+        with watched(self._spark, stage, on_progress=self._on_progress):
+            found = frame.toArrow()
+        return (pickle.loads(answer.as_buffer()) for answer in found.column("answer"))
+
+
+class _Each:
+    """A task whose answer travels pickled."""
+
+    def __init__(self, task: Callable[[Any], Any]) -> None:
+        self._task = task
+
+    def __call__(self, item: Any) -> Iterator[pa.RecordBatch]:
+        yield _packed(self._task(item))
+
+
+class _Emit:
+    """What an item emits, on its way to the buckets."""
+
+    def __init__(self, emit: Emit[Any], buckets: int) -> None:
+        self._emit = emit
+        self._buckets = buckets
+
+    def __call__(self, item: Any) -> Iterator[pa.RecordBatch]:
+        for keyed in self._emit(item):
+            yield from emit(keyed.tag, keyed.rows, keyed.key, self._buckets)
+
+
+class _Reduce:
+    """A reduction whose answer travels pickled."""
+
+    def __init__(self, reduce: Reduce[Any]) -> None:
+        self._reduce = reduce
+
+    def __call__(self, rows: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
+        yield _packed(self._reduce(rows))
+
+
+def _packed(answer: object) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([pickle.dumps(answer)], pa.binary())], schema=ANSWERS)

@@ -1,0 +1,153 @@
+"""The rows of a DataFrame as Arrow files that a load reads; each task writes those it has.
+
+Files wait in the graph's own place for loads under way. Of a task that ran twice only the files of the run
+count that Spark answers with; the others go with the rest of that place.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as kinds
+
+from omnigraph.engine.columns import SOURCE, TARGET
+from omnigraph.engine.export.part import FROM, TO
+from omnigraph.engine.load.engines import OnStage
+from omnigraph.engine.load.frames import Spool
+from omnigraph.engine.load.run import Engine
+from omnigraph.engine.root import Root
+from omnigraph.pipeline.engines import told_of
+from omnigraph.pipeline.fan_out import arrow_schema, in_tasks
+from omnigraph.pipeline.progress import watched
+from omnigraph.pipeline.runner import SparkRunner
+from omnigraph.pipeline.source import root_at
+from omnigraph.storage.location import Location
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PART_BYTES = 64 * 2**20
+"""About so much is one file, which a load reads as one task."""
+PARTS = pa.schema(
+    [("partition", pa.int64()), ("number", pa.int64()), ("file", pa.string()), ("rows", pa.int64())]
+)
+
+_ENDS = {SOURCE: FROM, TARGET: TO}
+_LONG_DIGITS = 18
+"""Decimals of so many digits are 64-bit integers."""
+
+
+@contextmanager
+def spooled(frame: DataFrame, root: Root, key: str, on_stage: OnStage | None = None) -> Iterator[Spool]:
+    """The rows of a DataFrame as files of a type; no row comes to this process."""
+    spark, told = frame.sparkSession, told_of(on_stage)
+    stage = Stage(root.uri, root.new_id(), key)
+    try:
+        with watched(spark, "rows", on_progress=told):
+            parts = in_tasks(spark, frame, stage, PARTS).toArrow()
+        files = stage.files(parts, arrow_schema(frame.schema))
+        yield Spool(files, Engine(SparkRunner(spark, told), "the rows are a DataFrame of Spark"))
+    finally:
+        stage.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where the rows of a type wait as files; a task calls it with the batches of its partition."""
+
+    uri: str
+    load: str
+    """The folder among those of loads under way; everything in it belongs to this one."""
+    key: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        partition = _partition()
+        for number, rows in enumerate(_portions(batches)):
+            file = self._write(rows, f"{partition:05}-{number:05}-{uuid.uuid4().hex}")
+            yield pa.record_batch([[partition], [number], [file], [rows.num_rows]], schema=PARTS)
+
+    def files(self, parts: pa.Table, schema: pa.Schema) -> tuple[str, ...]:
+        """The files of all tasks in the order of the rows; a frame without rows is a file without any."""
+        if not parts.num_rows:
+            return (self._write(schema.empty_table(), "empty"),)
+        ordered = parts.sort_by([("partition", "ascending"), ("number", "ascending")])
+        return tuple(ordered["file"].to_pylist())
+
+    def clear(self) -> None:
+        """Remove all files."""
+        root_at(self.uri).objects.delete_prefix(self._place)
+
+    @property
+    def _place(self) -> Location:
+        return root_at(self.uri).layout.staging / self.load
+
+    def _write(self, rows: pa.Table, folder: str) -> str:
+        """Rows as a file that is named after their type, below a folder that is named after its kind."""
+        kind, _, name = self.key.rpartition(":")
+        stored = loadable(rows, is_edge=kind == "edge")
+        buffer = pa.BufferOutputStream()
+        with pa.ipc.new_file(buffer, stored.schema) as writer:
+            writer.write_table(stored)
+        at = self._place / f"{folder}/{name}.arrow"
+        root_at(self.uri).objects.write_bytes(at, buffer.getvalue().to_pybytes())
+        return at.uri
+
+
+def _partition() -> int:
+    """Which part of the DataFrame a task has."""
+    from pyspark import TaskContext
+
+    found = TaskContext.get()
+    return 0 if found is None else int(found.partitionId())
+
+
+def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches put together to about the size of a file."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+            size += batch.nbytes
+        if size > PART_BYTES:
+            yield pa.Table.from_batches(held)
+            held, size = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def loadable(rows: pa.Table, *, is_edge: bool) -> pa.Table:
+    """Rows as a load takes them: whole decimals as integers, ends under their outer names."""
+    columns = [_column(rows.column(place)) for place in range(rows.num_columns)]
+    names = [_ENDS.get(name, name) if is_edge else name for name in rows.column_names]
+    return pa.Table.from_arrays(columns, names=names)
+
+
+def _column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = column.type
+    if kinds.is_list(kind) and kinds.is_decimal(kind.value_type):
+        return _whole_items(column)
+    return _whole(column) if kinds.is_decimal(kind) else column
+
+
+def _whole_items(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    items = pa.chunked_array([chunk.flatten() for chunk in column.chunks], column.type.value_type)
+    return column.cast(pa.list_(_whole(items).type))
+
+
+def _whole(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Decimals without a fraction as integers where they fit; what does not is told by the load."""
+    if column.type.scale != 0:
+        return column
+    least = pc.min(column).as_py()
+    wide = column.type.precision > _LONG_DIGITS and (least is None or least >= 0)
+    try:
+        return column.cast(pa.uint64() if wide else pa.int64())
+    except pa.ArrowInvalid:
+        return column

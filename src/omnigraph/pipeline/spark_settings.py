@@ -1,0 +1,71 @@
+"""What every Spark of ours is told: quiet logs, Arrow, no web page, times in UTC."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from omnigraph.pipeline.places import write_whole
+
+MEMORY_SETTING = "OMNIGRAPH_SPARK_MEMORY"
+# Records stay out of the JVM, so it needs room for plans and shuffled blobs only.
+DEFAULT_MEMORY = "2g"
+
+# Failures of tasks come back as exceptions, so the log need not tell them a second time.
+_QUIET = {
+    "org.apache.spark.api.python.PythonGatewayServer": "error",
+    "org.apache.spark.executor.Executor": "off",
+    "org.apache.spark.scheduler.TaskSetManager": "off",
+    "org.apache.spark.scheduler.TaskSchedulerImpl": "off",
+    "org.apache.spark.sql.connect.utils.ErrorUtils": "off",
+    "org.apache.spark.util.Utils": "off",
+}
+_LOG_LINES = """\
+status = off
+rootLogger.level = error
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %p %c{1}: %m%n%ex{0}
+"""
+
+
+def java_options(folder: Path, *, fast_start: bool, more: Sequence[str] = ()) -> str:
+    """The options of a JVM of ours as one text, as Spark wants them."""
+    # Compiling little starts sooner and suits many small jobs; large ones want it all.
+    tuned = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"] if fast_start else ["-XX:+UseParallelGC"]
+    log = f"-Dlog4j2.configurationFile={_log_settings(folder).as_uri()}"
+    return " ".join(
+        f'"{option}"' if " " in option else option for option in [log, "-Xlog:disable", *tuned, *more]
+    )
+
+
+def spark_settings(folder: Path, *, master: str, memory: str) -> dict[str, str]:
+    """Spark's settings, without those of the JVM."""
+    settings = {
+        "spark.driver.memory": memory,
+        "spark.executorEnv.LANCE_LOG": "error",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "8",
+        # Otherwise Spark makes a folder of that name wherever it is started.
+        "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if master.startswith("local"):
+        settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    return settings
+
+
+def _log_settings(folder: Path) -> Path:
+    text = _LOG_LINES
+    for number, (name, level) in enumerate(_QUIET.items()):
+        text += f"logger.quiet{number}.name = {name}\nlogger.quiet{number}.level = {level}\n"
+    file = folder / "log4j2.properties"
+    if not file.exists() or file.read_text(encoding="utf-8") != text:
+        write_whole(file, text)
+    return file

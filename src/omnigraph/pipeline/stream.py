@@ -1,0 +1,241 @@
+"""`spark.readStream.format("omnigraph")`: what commit after commit changed of a type, told once each.
+
+An offset is a commit of the branch, and history below a commit never changes. So the same two offsets always
+give the same changes, and with a checkpoint each of them arrives exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from omnigraph.engine.changes.change import Filter, Op
+from omnigraph.engine.changes.diff import Diff
+from omnigraph.engine.changes.feed import History
+from omnigraph.engine.changes.pairs import LEFT, RIGHT, Pairs, changed_columns, pairs_of, pieces, row_ids
+from omnigraph.engine.changes.side import Side
+from omnigraph.engine.columns import ID, table_schema
+from omnigraph.engine.lineage import Commit
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.errors import ChangeFeedGap, HistoricalVersionReclaimed
+from omnigraph.graph import Graph
+from omnigraph.pipeline.fan_out import arrow_schema, conform
+from omnigraph.pipeline.source import root_at, spark_form
+from omnigraph.pipeline.task_settings import taken_along
+from omnigraph.storage.blobs import is_blob
+
+COMMITS_PER_TASK = 32
+"""Most commits are small, and a task costs more than telling one of them."""
+_ROWS_AT_ONCE = 4096
+
+Mask = NDArray[np.bool_]
+Offset = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeScan:
+    """Which changes are read: of a type, on a branch, from a place in its history on."""
+
+    uri: str
+    branch: str
+    key: str
+    since: str
+    until: str | None
+    """The newest commit when it was asked for; a stream goes on beyond it."""
+    images: pa.Schema = field(repr=False)
+    """The columns of an entity before and after a change, as Spark takes them; Blobs are left out."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of a change."""
+        image = pa.struct(list(self.images))
+        return pa.schema(
+            [
+                pa.field("commit", pa.string(), nullable=False),
+                pa.field("version", pa.int64(), nullable=False),
+                pa.field("time", pa.timestamp("us", "UTC"), nullable=False),
+                pa.field("actor", pa.string()),
+                pa.field("op", pa.string(), nullable=False),
+                pa.field(ID, pa.string(), nullable=False),
+                pa.field("changed", pa.list_(pa.string()), nullable=False),
+                pa.field("before", image),
+                pa.field("after", image),
+            ]
+        )
+
+    def history(self) -> History:
+        """The commits of the branch as they are now."""
+        return History(_graph_at(self.uri), self.branch, Filter(types=frozenset({self.key})))
+
+    def start(self) -> str | None:
+        """The commit after which it begins."""
+        return self.history().position(self.since).after
+
+    def steps(self, after: str | None, until: str | None) -> list[Step]:
+        """The commits between two others, some for each task."""
+        commits = self.history().between(after, until)
+        places = range(0, len(commits), COMMITS_PER_TASK)
+        return [Step(tuple(commits[place : place + COMMITS_PER_TASK])) for place in places]
+
+    def read(self, commits: Sequence[Commit]) -> Iterator[pa.RecordBatch]:
+        """The changes of some commits, one after another, each by id."""
+        history = self.history()
+        for commit in commits:
+            try:
+                yield from self._changes(commit, history.changes(commit, self.since))
+            except HistoricalVersionReclaimed as error:
+                raise ChangeFeedGap(self.since, commit.id) from error
+
+    def _changes(self, commit: Commit, diff: Diff) -> Iterator[pa.RecordBatch]:
+        if _place(diff.before, self.key) == _place(diff.after, self.key):
+            return
+        graph = _graph_at(self.uri)
+        # A feed stops where the schema changes, so both sides have that of the commit.
+        catalog = graph.catalog_at(diff.after)
+        before, after = (Side.of(graph, at, self.key, catalog) for at in (diff.before, diff.after))
+        pairs = pairs_of(before, after)
+        for portion in pieces(pairs.table, pairs.sides, _ROWS_AT_ONCE):
+            yield _batch(self, commit, pairs, portion)
+
+
+def change_scan(graph: Graph, branch: str, key: str, since: str) -> ChangeScan:
+    """The changes of a type from a place in the history of a branch up to now."""
+    snapshot = graph.snapshot(branch)
+    stored = [column for column in table_schema(snapshot.schema, key) if not is_blob(column)]
+    images = spark_form(pa.schema([column.with_nullable(True) for column in stored]))
+    until = snapshot.commit.id if snapshot.commit else None
+    return ChangeScan(graph.uri, branch, key, since, until, images)
+
+
+def _place(snapshot: Snapshot, key: str) -> object:
+    """Where a table is: equal places hold equal rows."""
+    entry = snapshot.entries.get(key)
+    return entry and (entry.path, entry.owner, entry.version)
+
+
+@lru_cache(maxsize=4)
+def _graph_at(uri: str) -> OpenGraph:
+    """A graph as this process reaches it; whoever asks it sees the newest state."""
+    return OpenGraph.open(root_at(uri), read_only=True)
+
+
+# --- changes as rows -----------------------------------------------------------------------------
+
+
+def _batch(scan: ChangeScan, commit: Commit, pairs: Pairs, portion: pa.Table) -> pa.RecordBatch:
+    was, now = (portion.column(side).is_valid().to_numpy() for side in (LEFT, RIGHT))
+    before = _rows(pairs.left, portion, LEFT, was)
+    after = _rows(pairs.right, portion, RIGHT, now)
+    ops = np.where(~was, Op.INSERT.value, np.where(~now, Op.DELETE.value, Op.UPDATE.value))
+    count = portion.num_rows
+    columns = [
+        pa.repeat(commit.id, count),
+        pa.repeat(pa.scalar(commit.version, pa.int64()), count),
+        pa.repeat(pa.scalar(commit.created_at, pa.int64()), count).cast(pa.timestamp("us", "UTC")),
+        pa.repeat(pa.scalar(commit.actor, pa.string()), count),
+        pa.array(ops.tolist(), pa.string()),
+        portion.column(ID).combine_chunks(),
+        _changed(pairs, before, after, was, now),
+        _image(scan.images, before, was),
+        _image(scan.images, after, now),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=scan.schema)
+
+
+def _rows(side: Side | None, portion: pa.Table, name: str, present: Mask) -> pa.Table:
+    if side is None:
+        return pa.table({})
+    return side.rows(row_ids(portion.filter(pa.array(present)), name))
+
+
+def _image(images: pa.Schema, rows: pa.Table, present: Mask) -> pa.Array:
+    """Entities as structs, null where there is none."""
+    if not rows.num_rows:
+        return pa.nulls(len(present), pa.struct(list(images)))
+    places = pa.array(np.cumsum(present) - 1, mask=~present)
+    columns = [
+        rows.column(one.name).combine_chunks().take(places).cast(one.type)
+        if one.name in rows.column_names
+        else pa.nulls(len(present), one.type)
+        for one in images
+    ]
+    return pa.StructArray.from_arrays(columns, fields=list(images), mask=pa.array(~present))
+
+
+def _changed(pairs: Pairs, before: pa.Table, after: pa.Table, was: Mask, now: Mask) -> pa.Array:
+    """The names of what an update changed; nothing for other changes."""
+    lengths = np.zeros(len(was), np.int64)
+    names: list[str] = []
+    both = was & now
+    if both.any() and pairs.left is not None and pairs.right is not None:
+        shared = before.filter(pa.array(now[was])), after.filter(pa.array(was[now]))
+        masks = changed_columns(pairs.left, pairs.right, *shared)
+        grid = np.stack(list(masks.values()), axis=1)
+        lengths[both] = grid.sum(axis=1)
+        names = np.array(list(masks))[np.nonzero(grid)[1]].tolist()
+    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(names, pa.string()))
+
+
+# --- for Spark -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Step(InputPartition):
+    """The commits that one task tells."""
+
+    commits: tuple[Commit, ...]
+
+
+class _Told:
+    """What a reader of changes and a stream of them have in common."""
+
+    def __init__(self, scan: ChangeScan, schema: StructType, settings: Mapping[str, str]) -> None:
+        self._scan = scan
+        self._schema = schema
+        self._settings = settings
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The changes of one task, in exactly the types that Spark expects."""
+        taken_along(self._settings)
+        wanted = arrow_schema(self._schema)
+        assert isinstance(partition, Step)
+        for batch in self._scan.read(partition.commits):
+            yield conform(batch, wanted)
+
+
+class PastChanges(_Told, DataSourceReader):
+    """All changes up to the moment that they were asked for."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The commits, some for each task; at least one task, which may have none."""
+        return self._scan.steps(self._scan.start(), self._scan.until) or [Step(())]
+
+
+class ChangeStream(_Told, DataSourceStreamReader):
+    """The changes of one commit after another."""
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        """Where a stream without a checkpoint begins."""
+        taken_along(self._settings)
+        return {"commit": self._scan.start() or ""}
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
+        """The newest commit of the branch."""
+        head = self._scan.history().head
+        return {"commit": head.id if head else ""}
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """The commits after one, up to another."""
+        taken_along(self._settings)
+        return self._scan.steps(start["commit"] or None, end["commit"] or None)

@@ -1,0 +1,54 @@
+"""One Spark session for all tests of the pipeline, and a cache folder of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from omnigraph.pipeline.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever uses the session carries the marker of that, before anybody selects by markers."""
+    for item in items:
+        if HERE in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where launchers and servers of the tests live."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def settings(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the machine: the bundled Java, no start-up cache, no warm server, no master from outside."""
+    _set(monkeypatch, cache)
+
+
+@pytest.fixture(scope="session")
+def spark(cache: Path) -> Iterator[SparkSession]:
+    """A session on two cores with the bundled Java, also where the machine has one."""
+    with pytest.MonkeyPatch.context() as patch:
+        _set(patch, cache)
+        found = session("local[2]", fast_start=True, settings={"spark.sql.shuffle.partitions": "2"})
+    yield found
+    found.stop()
+
+
+def _set(patch: pytest.MonkeyPatch, cache: Path) -> None:
+    patch.setenv("OMNIGRAPH_CACHE_DIR", str(cache))
+    patch.setenv("OMNIGRAPH_JAVA", "bundled")
+    patch.setenv("OMNIGRAPH_SPARK_START_CACHE", "off")
+    for name in ("OMNIGRAPH_SPARK", "OMNIGRAPH_SPARK_MEMORY", "SPARK_HOME", "SPARK_REMOTE"):
+        patch.delenv(name, raising=False)

@@ -1,0 +1,113 @@
+"""`format("omnigraph")` for a session: reading one moment, the changes since, and writing onto a branch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql.types import StructType
+
+from omnigraph.errors import BadRequest, OmnigraphError
+from omnigraph.graph import Graph
+from omnigraph.pipeline import register
+from omnigraph.pipeline.datasource import OmnigraphSource
+from tests.pipeline.graphs import people
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Iterator[Graph]:
+    with people(tmp_path / "graph") as made:
+        yield made
+
+
+@pytest.fixture
+def reading(spark: SparkSession) -> SparkSession:
+    register(spark)
+    return spark
+
+
+def read(spark: SparkSession, graph: Graph, **options: str) -> DataFrame:
+    return spark.read.format("omnigraph").options(uri=graph.uri, **options).load()
+
+
+def test_one_frame_answers_different_filters_about_one_moment(reading: SparkSession, graph: Graph) -> None:
+    frame = read(reading, graph, type="Person", columns="name, age")
+    version = graph.snapshot().version
+    with graph.write() as tx:
+        tx.delete("Person", ("name", "=", "ada"))
+    both = frame.where("name = 'ada'").union(frame.where("age is null"))
+    assert sorted(map(tuple, both.collect())) == [("ada", 36), ("bo", None)]
+    assert frame.count() == 2
+    assert read(reading, graph, type="Person").count() == 1
+    past = read(reading, graph, type="Person", version=str(version), where="age > 1", columns="id")
+    assert [tuple(row) for row in past.collect()] == [("ada",)]
+    assert read(reading, graph, type="Team").collect() == []
+
+
+def test_changes_up_to_now_are_a_frame_of_their_own(reading: SparkSession, graph: Graph) -> None:
+    frame = read(reading, graph, type="Person", since="beginning")
+    with graph.write() as tx:
+        tx.insert("Person", name="late")
+    found = frame.orderBy("version").select("op", "id", "after.score", "before").collect()
+    assert [(row.op, row.id) for row in found] == [("insert", "ada"), ("insert", "bo")]
+    assert found[0].score == 2**64 - 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"type": "Person", "brnch": "draft"}, "there is no option 'brnch' here"),
+        ({"type": "Persn"}, "there is no type 'Persn' in snapshot"),
+        ({"type": "Person", "branch": "draft"}, "branch 'draft' not found"),
+        ({"type": "Person", "version": "two"}, "the option version is a number, not 'two'"),
+        ({"type": "Person", "since": "now", "columns": "id"}, "there is no option 'columns' here"),
+        ({}, "the option type is missing"),
+    ],
+)
+def test_what_is_wrong_with_options_is_told(graph: Graph, options: dict[str, str], message: str) -> None:
+    with pytest.raises(OmnigraphError) as caught:
+        OmnigraphSource({"uri": graph.uri, **options}).schema()
+    assert message in str(caught.value)
+
+
+def test_a_source_without_a_place_asks_for_one() -> None:
+    with pytest.raises(BadRequest, match="which graph is meant"):
+        OmnigraphSource({"type": "Person"}).schema()
+
+
+def test_a_stream_that_does_not_say_where_it_begins_is_refused(graph: Graph) -> None:
+    source = OmnigraphSource({"uri": graph.uri, "type": "Person"})
+    with pytest.raises(BadRequest, match="has to say where it begins"):
+        source.streamReader(source.schema())
+
+
+def test_overwriting_and_merging_exclude_each_other(graph: Graph) -> None:
+    source = OmnigraphSource({"uri": graph.uri, "type": "Person", "mode": "merge"})
+    with pytest.raises(BadRequest, match="Spark is to overwrite"):
+        source.writer(StructType(), overwrite=True)
+
+
+def test_rows_are_written_onto_a_branch_in_one_commit(reading: SparkSession, graph: Graph) -> None:
+    rows = pa.table({"name": ["bo", "cy"], "age": pa.array([7, 8], pa.int32())})
+    options = {"uri": graph.uri, "type": "Person", "mode": "merge", "branch": "draft", "from": "main"}
+    before = graph.snapshot().id
+    frame = reading.createDataFrame(rows).repartition(2)
+    frame.write.format("omnigraph").mode("append").options(**options, actor="ann").save()
+    found = graph.snapshot("draft").rows("Person", columns=["name", "age"]).to_pylist()
+    assert sorted((row["name"], row["age"]) for row in found) == [("ada", 36), ("bo", 7), ("cy", 8)]
+    newest = graph.snapshot("draft").commit
+    assert newest is not None
+    assert (newest.actor, newest.parent, graph.snapshot().id) == ("ann", before, before)
+
+    wrong = frame.withColumnRenamed("age", "agee")
+    with pytest.raises(PySparkException, match="unknown input field 'agee'"):
+        wrong.write.format("omnigraph").mode("append").options(**options).save()
+    assert graph.snapshot("draft").commit == newest
+    assert [path for path in (Path(graph.uri) / "__staging").rglob("*") if path.is_file()] == []

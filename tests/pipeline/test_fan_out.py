@@ -1,0 +1,88 @@
+"""One task per item, and whatever a task says arrives as it said it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from omnigraph.errors import BranchNotFound, InternalError, PipelineFailed, PipelineWorkerLost
+from omnigraph.pipeline.fan_out import conform, fan_out
+from omnigraph.pipeline.progress import watched
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NUMBERS = pa.schema([("item", pa.int64()), ("partition", pa.int64())])
+
+
+def test_each_item_has_a_task_of_its_own(spark: SparkSession) -> None:
+    def task(item: int) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        yield pa.record_batch([[item], [TaskContext.get().partitionId()]], schema=NUMBERS)
+
+    with watched(spark, "numbers"):
+        found = fan_out(spark, [10, 20, 30, 40, 50], task, NUMBERS).toArrow()
+    assert sorted(zip(found["item"].to_pylist(), found["partition"].to_pylist(), strict=True)) == [
+        (10, 0),
+        (20, 1),
+        (30, 2),
+        (40, 3),
+        (50, 4),
+    ]
+
+
+def test_no_items_make_an_empty_frame_of_the_schema(spark: SparkSession) -> None:
+    found = fan_out(spark, [], lambda item: [], NUMBERS).toArrow()
+    assert (found.num_rows, found.schema.names) == (0, ["item", "partition"])
+
+
+def test_other_widths_are_cast_and_columns_put_in_order(spark: SparkSession) -> None:
+    def task(item: str) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"b": pa.array([item], pa.large_string()), "a": pa.array([7], pa.int64())})
+
+    with watched(spark, "casts"):
+        found = fan_out(spark, ["x"], task, "a int, b string").toArrow()
+    assert found.to_pylist() == [{"a": 7, "b": "x"}]
+    assert found.schema.types == [pa.int32(), pa.string()]
+
+
+def test_a_batch_without_a_column_says_which() -> None:
+    with pytest.raises(InternalError, match="no column 'partition', only item"):
+        conform(pa.record_batch({"item": [1]}), NUMBERS)
+
+
+def test_an_error_of_ours_arrives_whole(spark: SparkSession) -> None:
+    def task(item: str) -> Iterator[pa.RecordBatch]:
+        raise BranchNotFound(item)
+        yield
+
+    with pytest.raises(BranchNotFound) as caught, watched(spark, "read"):
+        fan_out(spark, ["work"], task, NUMBERS).toArrow()
+    assert caught.value.to_json() == BranchNotFound("work").to_json()
+
+
+def test_any_other_error_is_told_in_one_line(spark: SparkSession) -> None:
+    def task(item: str) -> Iterator[pa.RecordBatch]:
+        raise ValueError(f"item {item} is odd")
+        yield
+
+    with pytest.raises(PipelineFailed) as caught, watched(spark, "parse"):
+        fan_out(spark, ["seven"], task, NUMBERS).toArrow()
+    assert str(caught.value) == "stage 'parse' failed: ValueError: item seven is odd"
+
+
+def test_a_worker_that_is_killed_is_told_as_that(spark: SparkSession) -> None:
+    def task(item: int) -> Iterator[pa.RecordBatch]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        yield
+
+    with pytest.raises(PipelineWorkerLost) as caught, watched(spark, "parse"):
+        fan_out(spark, [1], task, NUMBERS).toArrow()
+    assert "\n" not in str(caught.value)
+    assert caught.value.remedy is not None

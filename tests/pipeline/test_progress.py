@@ -1,0 +1,105 @@
+"""A job tells how far it is, and stops when it is asked to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from omnigraph.errors import PipelineCancelled
+from omnigraph.pipeline.fan_out import fan_out
+from omnigraph.pipeline.progress import Progress, watched
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DONE = pa.schema([("item", pa.int64())])
+
+
+def finishing() -> Callable[[int], Iterator[pa.RecordBatch]]:
+    # Workers cannot import this module; a function within a function travels by value.
+    def task(item: int) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch([[item]], schema=DONE)
+
+    return task
+
+
+@pytest.fixture
+def door() -> Iterator[socket.socket]:
+    """Where a task announces itself; it then waits for an answer that never comes."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(120)
+        yield listening
+
+
+def waits_at(port: int) -> Callable[[int], Iterator[pa.RecordBatch]]:
+    def task(item: int) -> Iterator[pa.RecordBatch]:
+        import socket
+
+        with socket.create_connection(("127.0.0.1", port)) as line:
+            line.recv(1)
+        yield
+
+    return task
+
+
+def when_the_task_runs(door: socket.socket, act: Callable[[], None]) -> Callable[[], bool]:
+    """Acts as soon as the task has announced itself; gives a question: did the task end?"""
+    ended = threading.Event()
+
+    def wait() -> None:
+        line, _ = door.accept()
+        with line:
+            act()
+            line.settimeout(120)
+            if line.recv(1) == b"":
+                ended.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+
+    def answer() -> bool:
+        thread.join()
+        return ended.is_set()
+
+    return answer
+
+
+def test_the_last_report_has_every_task_done(spark: SparkSession) -> None:
+    told: list[Progress] = []
+    with watched(spark, "stage one", on_progress=told.append):
+        fan_out(spark, range(6), finishing(), DONE).toArrow()
+    assert told[-1] == Progress("stage one", 6, 6)
+    assert [one.tasks_done for one in told] == sorted(one.tasks_done for one in told)
+
+
+def test_a_running_job_is_reported_and_can_be_cancelled(spark: SparkSession, door: socket.socket) -> None:
+    cancel, told = threading.Event(), []
+
+    def note(progress: Progress) -> None:
+        told.append(progress)
+        cancel.set()
+
+    ended = when_the_task_runs(door, lambda: None)
+    with (
+        pytest.raises(PipelineCancelled, match="stage 'wait' was cancelled"),
+        watched(spark, "wait", on_progress=note, cancel=cancel),
+    ):
+        fan_out(spark, [1], waits_at(door.getsockname()[1]), DONE).toArrow()
+    assert told[0] == Progress("wait", 0, 1)
+    assert ended()
+
+
+def test_ctrl_c_stops_the_tasks(spark: SparkSession, door: socket.socket) -> None:
+    ended = when_the_task_runs(door, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt), watched(spark, "wait"):
+        fan_out(spark, [1], waits_at(door.getsockname()[1]), DONE).toArrow()
+    assert ended()
+    with watched(spark, "after"):
+        assert fan_out(spark, [1, 2], finishing(), DONE).toArrow().num_rows == 2

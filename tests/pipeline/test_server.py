@@ -1,0 +1,236 @@
+"""The warm server: found by itself, used by one's own only, and ended without harm to strangers."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omnigraph.errors import SparkUnavailable
+from omnigraph.pipeline import keeper, server
+from omnigraph.pipeline.processes import is_ours
+from omnigraph.pipeline.server import Server, ServerFolder, Wish
+from tests.pipeline.fresh_process import run
+
+WISH = Wish("a" * 32, "token", 1, "local[2]", "1g", 0.001)
+
+
+def omnigraph(*arguments: str) -> Any:
+    """What a command in a process of its own prints as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-m", "omnigraph.cli.main", *arguments, "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    return {**json.loads(done.stdout), "exit": done.returncode}
+
+
+@pytest.fixture
+def other() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has nothing to do with us; it waits until its input ends."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        yield process
+        process.kill()
+
+
+def recorded(pid: int, identity: str = "b" * 32) -> ServerFolder:
+    folder = ServerFolder.of_this_environment()
+    folder.write(Server(**{**asdict(WISH), "identity": identity}, keeper=pid, jvm=pid, started=0.0))
+    return folder
+
+
+# One test, because starting the server costs more than all it shows.
+@pytest.mark.spark
+def test_a_server_is_started_found_used_and_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Here with the machine's own Java, where there is one.
+    monkeypatch.delenv("OMNIGRAPH_JAVA")
+    assert omnigraph("spark", "status") == {"running": False, "exit": 1}
+    started = omnigraph("spark", "start", "--master", "local[2]", "--memory", "1g")
+    try:
+        assert started["started"]
+        shown = omnigraph("spark", "status")
+        assert (shown["running"], shown["url"], shown["pid"]) == (True, started["url"], started["pid"])
+        again = omnigraph("spark", "start")
+        assert (again["started"], again["pid"]) == (False, started["pid"])
+        monkeypatch.setenv("AWS_REGION", "of-the-client")
+        assert run(CLIENT) == {
+            "host": "localhost",
+            "items": [1, 2, 3],
+            "region": "of-the-client",
+            "error": "branch_not_found: branch 'work' not found",
+            "bug": "stage 'bug' failed: ValueError: odd",
+            "cancelled": "stage 'wait' was cancelled",
+            "last_progress": ["items", 3, 3],
+        }
+        assert run(STRANGER, started["url"])["code"] == SparkUnavailable.code
+    finally:
+        stopped = omnigraph("spark", "stop")
+    assert stopped == {"stopped": True, "exit": 0}
+    assert omnigraph("spark", "status") == {"running": False, "exit": 1}
+    assert omnigraph("spark", "stop") == {"stopped": False, "exit": 0}
+    assert Path(started["log"]).read_text() == ""
+
+
+CLIENT = """
+import os, socket, threading
+import pyarrow as pa
+from omnigraph.errors import BranchNotFound, OmnigraphError
+from omnigraph.pipeline.connection import server_host
+from omnigraph.pipeline.fan_out import fan_out
+from omnigraph.pipeline.progress import watched
+from omnigraph.pipeline.session import session
+
+ITEMS = pa.schema([("item", pa.int64()), ("region", pa.string())])
+spark = session()
+door = socket.create_server(("127.0.0.1", 0))
+port = door.getsockname()[1]
+
+def good(item):
+    yield pa.record_batch([[item], [os.environ["AWS_REGION"]]], schema=ITEMS)
+
+def ours(item):
+    raise BranchNotFound("work")
+    yield
+
+def bug(item):
+    raise ValueError("odd")
+    yield
+
+def waits(item):
+    with socket.create_connection(("127.0.0.1", port)) as line:
+        line.recv(1)
+    yield
+
+def failure(stage, task, cancel=None):
+    try:
+        with watched(spark, stage, cancel=cancel):
+            fan_out(spark, [1], task, ITEMS).toArrow()
+    except OmnigraphError as error:
+        return error
+
+told = []
+with watched(spark, "items", on_progress=told.append):
+    found = fan_out(spark, [1, 2, 3], good, ITEMS).toArrow()
+error, wrong = failure("ours", ours), failure("bug", bug)
+
+cancel = threading.Event()
+lines = []
+def accept():
+    lines.append(door.accept()[0])
+    cancel.set()
+threading.Thread(target=accept, daemon=True).start()
+cancelled = failure("wait", waits, cancel)
+answer = {
+    "host": server_host(spark),
+    "items": sorted(found["item"].to_pylist()),
+    "region": found["region"][0].as_py(),
+    "error": f"{error.code}: {error}",
+    "bug": str(wrong),
+    "cancelled": str(cancelled),
+    "last_progress": [told[-1].stage, told[-1].tasks_done, told[-1].tasks] if told else [],
+}
+[line.close() for line in lines]
+door.close()
+spark.stop()
+"""
+
+STRANGER = """
+import sys
+from omnigraph.errors import OmnigraphError
+from omnigraph.pipeline.session import session
+try:
+    session(sys.argv[1] + "/;token=guessed")
+except OmnigraphError as error:
+    answer = {"code": error.code}
+"""
+
+
+def test_a_process_that_took_over_the_number_of_ours_is_left_alone(other: subprocess.Popen[bytes]) -> None:
+    folder = recorded(other.pid)
+    assert server.running() is None
+    assert server.lease() is None
+    assert not server.stop()
+    assert other.poll() is None
+    assert not folder.state.exists()
+
+
+def test_a_state_that_cannot_be_read_counts_as_none() -> None:
+    folder = ServerFolder.of_this_environment()
+    for text in ("", "{", "{}", '{"port": 1}'):
+        folder.state.write_text(text)
+        assert folder.read() is None
+    folder.state.unlink()
+
+
+def test_the_state_is_for_the_owner_alone() -> None:
+    folder = recorded(0)
+    assert (folder.state.stat().st_mode & 0o777, folder.path.stat().st_mode & 0o777) == (0o600, 0o700)
+    folder.state.unlink()
+
+
+def test_a_process_is_known_by_its_identity() -> None:
+    identity = "c" * 32
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; sys.stdout.write('.'); sys.stdout.flush(); input()",
+        identity,
+    ]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)
+        assert is_ours(process.pid, identity)
+        assert not is_ours(process.pid, "d" * 32)
+        assert not is_ours(process.pid, "")
+        process.communicate(b"\n")
+        assert not is_ours(process.pid, identity)
+
+
+def test_a_server_nobody_uses_ends(other: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    folder = ServerFolder(tmp_path)
+    with folder.users.open("a") as users:
+        assert keeper._watch(folder, WISH, users, other) == 0
+        # Whoever comes now is turned away until the server is gone.
+        with folder.users.open("a") as late, pytest.raises(BlockingIOError):
+            fcntl.flock(late, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def test_a_server_in_use_stays(other: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    folder = ServerFolder(tmp_path)
+    answers: list[int] = []
+    looked = threading.Event()
+
+    class Looking:
+        """The process, telling when its keeper has looked a few times."""
+
+        looks = 0
+
+        def wait(self, timeout: float) -> int:
+            self.looks += 1
+            if self.looks == 5:
+                looked.set()
+            return other.wait(timeout=timeout)
+
+    def keep() -> None:
+        with folder.users.open("a") as users:
+            answers.append(keeper._watch(folder, replace(WISH, idle_minutes=0.0), users, Looking()))
+
+    with folder.users.open("a") as client:
+        fcntl.flock(client, fcntl.LOCK_SH)
+        watching = threading.Thread(target=keep)
+        watching.start()
+        assert looked.wait(60)
+        assert answers == []
+        other.kill()
+        watching.join()
+    assert answers == [-9]

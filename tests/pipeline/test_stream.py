@@ -1,0 +1,137 @@
+"""The changes of a type as rows: what happened, before and after, each commit told once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from omnigraph.errors import ChangeCursorRejected, ChangeDiffRefused
+from omnigraph.graph import Graph
+from omnigraph.pipeline import register, stream
+from omnigraph.pipeline.stream import ChangeScan, change_scan
+from tests.pipeline.graphs import SCHEMA, people
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Iterator[Graph]:
+    with people(tmp_path / "graph") as made:
+        yield made
+
+
+def told(scan: ChangeScan) -> list[dict[str, Any]]:
+    """All changes up to now, as the tasks tell them."""
+    steps = scan.steps(scan.start(), scan.until)
+    batches = [batch for step in steps for batch in scan.read(step.commits)]
+    found: list[dict[str, Any]] = pa.Table.from_batches(batches, scan.schema).to_pylist()
+    return found
+
+
+def short(row: dict[str, Any]) -> tuple[Any, ...]:
+    """A change without its commit and all values."""
+    ages = tuple(image and image["age"] for image in (row["before"], row["after"]))
+    return (row["op"], row["id"], row["changed"], *ages)
+
+
+def test_a_commit_with_inserts_updates_and_deletes_tells_all_of_them(graph: Graph) -> None:
+    since = f"after:{graph.snapshot().id}"
+    graph.load(
+        pa.table({"name": ["bo", "cy"], "age": pa.array([7, 8], pa.int32())}),
+        type="Person",
+        mode="merge",
+        actor="ann",
+    )
+    with graph.write() as tx:
+        tx.delete("Person", ("name", "=", "ada"))
+    rows = told(change_scan(graph, "main", "node:Person", since))
+    assert [short(row) for row in rows] == [
+        ("update", "bo", ["age"], None, 7),
+        ("insert", "cy", [], None, 8),
+        ("delete", "ada", [], 36, None),
+    ]
+    first, _, last = rows
+    commits = graph.commits.list()[:2]
+    assert [(row["commit"], row["version"], row["time"], row["actor"]) for row in (last, first)] == [
+        (one.id, one.version, one.time, one.actor) for one in commits
+    ]
+    assert (last["before"]["tags"], last["after"]) == (["x", "y"], None)
+
+
+def test_what_a_merge_and_a_blob_alone_change_is_told(graph: Graph) -> None:
+    graph.branches.create("draft")
+    with graph.write("draft") as tx:
+        tx.update("Person", ("name", "=", "bo"), photo=b"new")
+        tx.insert("Person", name="dee")
+    since = f"after:{graph.snapshot().id}"
+    graph.merge("draft")
+    rows = told(change_scan(graph, "main", "node:Person", since))
+    assert [short(row) for row in rows] == [
+        ("update", "bo", ["photo"], None, None),
+        ("insert", "dee", [], None, None),
+    ]
+
+
+def test_many_commits_are_shared_out_and_stay_in_order(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    scan = change_scan(graph, "main", "edge:Knows", "beginning")
+    monkeypatch.setattr(stream, "COMMITS_PER_TASK", 1)
+    steps = scan.steps(scan.start(), scan.until)
+    assert [len(step.commits) for step in steps] == [1] * len(steps)
+    assert len(steps) > 1
+    assert [(row["after"]["src"], row["after"]["dst"]) for row in told(scan)] == [
+        ("ada", "ada"),
+        ("ada", "bo"),
+    ]
+
+
+def test_now_begins_behind_everything(graph: Graph) -> None:
+    assert told(change_scan(graph, "main", "node:Person", "now")) == []
+
+
+def test_a_commit_of_another_branch_is_no_place_to_begin(graph: Graph) -> None:
+    graph.branches.create("draft")
+    with graph.write("draft") as tx:
+        tx.insert("Person", name="dee")
+    scan = change_scan(graph, "main", "node:Person", f"after:{graph.snapshot('draft').id}")
+    with pytest.raises(ChangeCursorRejected):
+        told(scan)
+
+
+def test_a_schema_change_ends_the_feed_with_the_place_to_go_on(graph: Graph) -> None:
+    graph.apply_schema(SCHEMA.replace("title: String @key", "title: String @key  note: String?"))
+    with pytest.raises(ChangeDiffRefused, match="go on with 'after:"):
+        told(change_scan(graph, "main", "node:Person", "beginning"))
+
+
+def test_a_stream_tells_each_change_once_over_restarts(
+    spark: SparkSession, graph: Graph, tmp_path: Path
+) -> None:
+    register(spark)
+    options = {"uri": graph.uri, "type": "Person", "since": "beginning"}
+
+    def caught_up() -> list[tuple[str, str]]:
+        frame = spark.readStream.format("omnigraph").options(**options).load()
+        told = frame.select("version", "op", "id").writeStream.format("json")
+        query = (
+            told.option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(tmp_path / "out"))
+        )
+        query.awaitTermination()
+        lines = [line for file in (tmp_path / "out").glob("*.json") for line in file.read_text().splitlines()]
+        found = sorted(map(json.loads, lines), key=lambda row: (row["version"], row["id"]))
+        return [(row["op"], row["id"]) for row in found]
+
+    first = caught_up()
+    assert first == [("insert", "ada"), ("insert", "bo")]
+    with graph.write() as tx:
+        tx.update("Person", ("name", "=", "bo"), age=7)
+    with graph.write() as tx:
+        tx.delete("Person", ("name", "=", "ada"))
+    assert caught_up() == [*first, ("update", "bo"), ("delete", "ada")]
