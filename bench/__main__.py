@@ -13,7 +13,12 @@ from bench.measure import Result
 
 BENCHMARKS = {
     "branches": "bench.branches",
+    "bulk": "bench.bulk",
     "compile": "bench.compile",
+    "diffs": "bench.diffs",
+    "forks": "bench.forks",
+    "loads": "bench.loads",
+    "merges": "bench.merges",
     "publish": "bench.publish",
     "reads": "bench.reads",
     "threads": "bench.threads",

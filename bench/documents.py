@@ -138,8 +138,10 @@ class Exact:
         documents = pq.read_table(folder / "Document.parquet")
         flat = documents["embedding"].combine_chunks().flatten()
         self._vectors = flat.to_numpy().reshape(-1, DIMENSION).astype(np.float64)
+        self._lengths = (self._vectors**2).sum(axis=1)
         self._bodies = documents["body"]
         self._nearest: dict[tuple[float, ...], frozenset[int]] = {}
+        self._relevance: dict[Question, NDArray[np.float64]] = {}
 
     @cached_property
     def _postings(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -153,12 +155,17 @@ class Exact:
     def nearest(self, vector: tuple[float, ...]) -> frozenset[int]:
         """The documents whose vectors are nearest."""
         if vector not in self._nearest:
-            distances = ((self._vectors - np.asarray(vector)) ** 2).sum(axis=1)
+            distances = self._lengths - 2 * (self._vectors @ np.asarray(vector))
             self._nearest[vector] = frozenset(np.argpartition(distances, BEST)[:BEST].tolist())
         return self._nearest[vector]
 
     def relevance(self, question: Question) -> NDArray[np.float64]:
         """How relevant every document is."""
+        if question not in self._relevance:
+            self._relevance[question] = self._judged(question)
+        return self._relevance[question]
+
+    def _judged(self, question: Question) -> NDArray[np.float64]:
         words, documents, lengths = self._postings
         scores = np.zeros(len(lengths))
         for word in dict.fromkeys(question.words):

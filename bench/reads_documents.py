@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -35,6 +36,8 @@ ANSWERS = {
 }
 """Who answers what."""
 RECALL = 0.98
+PATIENCE = 6.0
+"""The seconds after which a search has been measured often enough."""
 PROBES = (1, 2, 4, 8, 16, 32, 64, 128)
 WHOLE_TASK = "ours: both, fused, one hop; theirs: both searches only"
 
@@ -72,30 +75,33 @@ class Documents:
     def _times(self, workers: dict[str, Worker], each: Sequence[Parameters]) -> list[Section]:
         wall: dict[str, dict[str, list[float]]] = {}
         processor: dict[str, dict[str, list[float]]] = {}
-        for question, names in ANSWERS.items():
-            answering = {name: workers[name] for name in (*names, AGAIN) if name in workers}
-            for one in answering.values():
-                one.ask(question, each[0])
-            took = in_turns(answering, question, each, ROWS, at_once=10)
-            wall[question], processor[question] = walls(took), processors(took)
-        for times in (wall, processor):
-            if LANCEDB in times["both"]:
-                times[WHOLE_TASK] = {
-                    OURS: times["both, fused, one hop"][OURS],
-                    LANCEDB: times["both"][LANCEDB],
-                }
+        for task, asked in self._tasks().items():
+            answering = {name: workers[name] for name in asked if name in workers}
+            for name, one in answering.items():
+                one.ask(asked[name], each[0])
+            took = in_turns(answering, asked, each, ROWS, at_once=10, patience=PATIENCE)
+            wall[task], processor[task] = walls(took), processors(took)
         return [
             Section("documents, warm", wall),
             Section("documents, warm, processor time of all threads", processor),
         ]
 
+    def _tasks(self) -> dict[str, dict[str, str]]:
+        """What is asked of whom; all that answer a task are measured in turns."""
+        same = {question: dict.fromkeys((*names, AGAIN), question) for question, names in ANSWERS.items()}
+        return {**same, WHOLE_TASK: {OURS: "both, fused, one hop", LANCEDB: "both"}}
+
     def _probes(self, lancedb: Worker) -> int:
-        """The fewest partitions that its vector index has to look into to find enough."""
-        for probes in PROBES:
+        """The fewest partitions that its vector index has to look into to find enough.
+
+        It never finds less in more of them, so that half of the choices are settled by each trial.
+        """
+
+        def finds_enough(probes: int) -> bool:
             each = [_parameters(question, probes) for question in self.asked]
-            if self._recalls({LANCEDB: lancedb}, "vector", each)[LANCEDB] >= RECALL:
-                return probes
-        return PROBES[-1]
+            return self._recalls({LANCEDB: lancedb}, "vector", each)[LANCEDB] >= RECALL
+
+        return PROBES[min(bisect_left(PROBES, True, key=finds_enough), len(PROBES) - 1)]
 
     def _recalls(
         self, workers: dict[str, Worker], question: str, each: Sequence[Parameters]
@@ -103,9 +109,10 @@ class Documents:
         found = {}
         for name in ANSWERS[question]:
             if name in workers:
+                answers = workers[name].answers(question, each)
                 shares = [
-                    self._share(question, asked, workers[name].ask(question, parameters, keep=True).rows)
-                    for asked, parameters in zip(self.asked, each, strict=True)
+                    self._share(question, asked, rows)
+                    for asked, rows in zip(self.asked, answers, strict=True)
                 ]
                 found[name] = round(statistics.fmean(shares), 4)
         return found

@@ -14,7 +14,7 @@ import numpy as np
 from bench import social
 from bench.comparison import AGAIN, OURS, Section, same_answers
 from bench.made import made
-from bench.read_peers.worker import ARROW, ROWS, Parameters, Peer, Took, Worker, worker
+from bench.read_peers.worker import ARROW, ROWS, STREAM, Parameters, Peer, Took, Worker, worker
 from bench.social_queries import PARAMETERS, RANKED, TITLES
 
 PEERS = {
@@ -163,13 +163,14 @@ class Social:
         rows_each = self.size.follows**2 / self.size.persons**2
         wanted = min(self.size.persons, int(MILLIONS / rows_each))
         found = {}
-        for name in (OURS, "ladybug"):
+        for name, method in ((OURS, ARROW), (OURS, STREAM), ("ladybug", ARROW)):
             if name not in self.places:
                 continue
             for question in ("paths", "named paths"):
                 with self._worker(name) as one:
-                    one.ask(question, {"below": 10}, ARROW)
-                    found[f"{name}, {question}"] = one.memory_of(question, {"below": wanted})
+                    one.ask(question, {"below": 10}, method)
+                    how = ", streamed" if method == STREAM else ""
+                    found[f"{name}, {question}{how}"] = one.memory_of(question, {"below": wanted}, method)
         return found
 
     # --- processes ---------------------------------------------------------------------------------
@@ -201,25 +202,28 @@ class Social:
 
 def in_turns(
     workers: Mapping[str, Worker],
-    question: str,
+    question: str | Mapping[str, str],
     each: Sequence[Parameters],
     method: str,
     *,
     at_once: int = 1,
+    patience: float = PATIENCE,
 ) -> dict[str, list[Took]]:
     """Every database in every round, each time another one first; a slow task gets fewer rounds.
 
-    Small tasks are asked several `at_once`: a process that was idle needs a while to be at its fastest.
+    Databases may have a question each, by name. Small tasks are asked several `at_once`: a process that was
+    idle needs a while to be at its fastest.
     """
     found: dict[str, list[Took]] = {name: [] for name in workers}
     names = list(workers)
     begun = time.perf_counter()
     for turn, start in enumerate(range(0, len(each), at_once)):
-        if turn >= LEAST_ROUNDS and time.perf_counter() - begun > PATIENCE:
+        if turn >= LEAST_ROUNDS and time.perf_counter() - begun > patience:
             break
         first = turn % len(names)
         for name in names[first:] + names[:first]:
-            found[name] += workers[name].ask_each(question, each[start : start + at_once], method)
+            asked = question if isinstance(question, str) else question[name]
+            found[name] += workers[name].ask_each(asked, each[start : start + at_once], method)
     return found
 
 

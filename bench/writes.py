@@ -1,15 +1,19 @@
 """What a one-row insert costs over one and two tables, by the number of commits before it.
 
-Beside it are other embedded databases. The yardstick makes the bare calls such a write cannot do without,
-in the same order and through the same layers: stage, record, commit, confirm, publish, remove the record.
+At each depth it takes turns with a new graph, with other embedded databases of the same depth, and with the
+yardstick: the bare calls such a write cannot do without, in the same order and through the same layers:
+stage, record, commit, confirm, publish, remove the record.
 """
 
 from __future__ import annotations
 
+import os
 import platform
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -18,6 +22,7 @@ from typing import Protocol
 import lance
 import pyarrow as pa
 
+from bench.made import made
 from bench.measure import Result, Timing, interleaved
 from bench.peers import NAMES, TABLES, missing, peer
 from omnigraph.engine import manifest
@@ -26,6 +31,7 @@ from omnigraph.engine.manifest import Records, TableVersion
 from omnigraph.engine.opened import AtBranch, OpenGraph
 from omnigraph.engine.pinned import open_table
 from omnigraph.engine.root import Root
+from omnigraph.engine.upkeep import SETTING as COLLECTION
 from omnigraph.engine.write.mutate import mutate
 from omnigraph.engine.write.transaction import Author
 from omnigraph.lang.query.compile import CompiledMutation, compile_query
@@ -39,7 +45,7 @@ DEPTHS = (0, 100, 1000, 5000)
 SHORT_DEPTHS = (0, 5)
 SCHEMA = "node A { text: String }\nnode B { text: String }\n"
 STATEMENTS = {1: 'insert A { text: "x" }', 2: 'insert A { text: "x" }  insert B { text: "x" }'}
-OURS, BARE = "omnigraph", "bare calls"
+OURS, NEW, BARE = "omnigraph", "omnigraph, new graph", "bare calls"
 
 
 class Writer(Protocol):
@@ -52,36 +58,68 @@ class Writer(Protocol):
 
 
 def run(*, short: bool = False) -> Result:
-    """Inserts into databases that grow together; at each depth all take turns, next to the bare calls."""
-    depths, rounds = (SHORT_DEPTHS, 3) if short else (DEPTHS, 40)
-    timings: dict[int, tuple[Timing, ...]] = {}
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        absent = missing()
-        writers: list[Writer] = [Graph(Path(folder) / "graph")]
-        writers += [
-            stack.enter_context(peer(name, Path(folder) / name)) for name in NAMES if name not in absent
-        ]
-        for depth in depths:
-            for writer in writers:
-                _grow(writer, depth)
-            timings[depth] = interleaved(_tasks(writers, Path(folder), depth), rounds=rounds, calls=1)
-        stored = {writer.name: writer.rows() for writer in writers}
-    assert len(set(stored.values())) == 1, f"all must have stored the same: {stored}"
+    """Inserts into databases of each depth; all of a depth take turns, next to the bare calls."""
+    depths, rounds = (SHORT_DEPTHS, 3) if short else (DEPTHS, 30)
+    # Old versions of the manifest would go after a while; here every commit of the past is left to weigh.
+    os.environ[COLLECTION] = "1e9"
+    absent = missing()
+    peers = [name for name in NAMES if name not in absent]
+    blocks = {depth: _measured(depth, peers, rounds, keep=not short) for depth in depths}
     return Result(
         name="writes",
-        timings=tuple(timing for block in timings.values() for timing in block),
+        timings=tuple(timing for block in blocks.values() for timing in block.timings),
         yardsticks=tuple(_name(BARE, tables, depths[0]) for tables in STATEMENTS),
         targets={},
         facts={
-            "rows each": list(stored[OURS]),
+            "rows each at last": list(blocks[depths[-1]].rows),
             "lance": lance.__version__,
             "python": platform.python_version(),
         },
         notes=(
             *(f"{name} is not installed, and so not measured" for name in absent),
-            *_ratios(timings, [writer.name for writer in writers]),
+            *_ratios(blocks),
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What was measured at one depth."""
+
+    timings: tuple[Timing, ...]
+    writers: tuple[str, ...]
+    rows: tuple[int, ...]
+
+
+def _measured(depth: int, peers: Sequence[str], rounds: int, *, keep: bool) -> Block:
+    """Databases with so many commits behind them, and what one more costs in each."""
+    with tempfile.TemporaryDirectory() as created, ExitStack() as stack:
+        folder = Path(created)
+        if keep and depth:
+            shutil.copytree(_aged(depth), folder / "graph")
+        writers: list[Writer] = [Graph(folder / "graph")]
+        writers += [stack.enter_context(peer(name, folder / name)) for name in peers]
+        for writer in writers:
+            _grow(writer, depth)
+        timings = interleaved(_tasks(writers, folder, depth), rounds=rounds, calls=1)
+        stored = {writer.name: writer.rows() for writer in writers}
+    assert len(set(stored.values())) == 1, f"all must have stored the same: {stored}"
+    return Block(timings, tuple(stored), stored[OURS])
+
+
+def _aged(depth: int) -> Path:
+    """A graph with so many commits, kept from the first run on: to make one takes minutes.
+
+    It goes on from the one of the depth before. Delete the folder to have it made by another release.
+    """
+
+    def make(at: Path) -> None:
+        before = DEPTHS[DEPTHS.index(depth) - 1]
+        if before:
+            shutil.copytree(_aged(before), at)
+        _grow(Graph(at), depth)
+
+    return made(f"writes-lance-{lance.__version__}-{depth}", make)
 
 
 def _name(who: str, tables: int, depth: int) -> str:
@@ -89,10 +127,12 @@ def _name(who: str, tables: int, depth: int) -> str:
 
 
 def _tasks(writers: Sequence[Writer], folder: Path, depth: int) -> dict[str, Callable[[], object]]:
-    """One insert of every kind; the bare calls start anew, so that they never slow down."""
+    """One insert of every kind; the bare calls and a graph start anew, so that they never slow down."""
     tasks: dict[str, Callable[[], object]] = {}
+    new = Graph(folder / f"new-{depth}")
     for tables in STATEMENTS:
         tasks[_name(BARE, tables, depth)] = _bare_writer(folder / f"bare-{depth}-{tables}", tables)
+        tasks[_name(NEW, tables, depth)] = partial(new.insert, tables)
         for writer in writers:
             tasks[_name(writer.name, tables, depth)] = partial(writer.insert, tables)
     return tasks
@@ -104,23 +144,22 @@ def _grow(writer: Writer, depth: int) -> None:
         writer.insert(2)
 
 
-def _ratios(timings: Mapping[int, tuple[Timing, ...]], names: Sequence[str]) -> Iterator[str]:
-    """Each insert against the bare calls of its own turns, and ours against itself at the first depth."""
-    medians = {timing.name: timing.median for block in timings.values() for timing in block}
+def _ratios(blocks: Mapping[int, Block]) -> Iterator[str]:
+    """Each insert against the bare calls and, ours, against a new graph: always those of the same turns."""
+    medians = {timing.name: timing.median for block in blocks.values() for timing in block.timings}
 
-    def against_bare(who: str, tables: int) -> dict[int, float]:
-        return {
-            depth: medians[_name(who, tables, depth)] / medians[_name(BARE, tables, depth)]
-            for depth in timings
-        }
+    def against(other: str, who: str, tables: int) -> str:
+        return _shown(
+            {
+                depth: medians[_name(who, tables, depth)] / medians[_name(other, tables, depth)]
+                for depth in blocks
+            }
+        )
 
     for tables in STATEMENTS:
-        for name in names:
-            yield f"{name} / {BARE}, {tables} table(s): {_shown(against_bare(name, tables))}"
-        ours = against_bare(OURS, tables)
-        first = next(iter(ours.values()))
-        grown = {depth: ratio / first for depth, ratio in ours.items()}
-        yield f"{OURS} / {BARE} / the same on a new graph, {tables} table(s): {_shown(grown)}"
+        yield f"{OURS} / the same on a new graph, {tables} table(s): {against(NEW, OURS, tables)}"
+        for name in next(iter(blocks.values())).writers:
+            yield f"{name} / {BARE}, {tables} table(s): {against(BARE, name, tables)}"
 
 
 def _shown(ratios: Mapping[int, float]) -> str:
@@ -128,13 +167,14 @@ def _shown(ratios: Mapping[int, float]) -> str:
 
 
 class Graph:
-    """A graph of ours."""
+    """A graph of ours, made when there is none yet."""
 
     name = OURS
 
     def __init__(self, at: Path) -> None:
         root = Root.at(Location.parse(at))
-        initialise(root, SCHEMA)
+        if not at.exists():
+            initialise(root, SCHEMA)
         self._graph = OpenGraph.open(root)
         self._compiled = {tables: self._compile(text) for tables, text in STATEMENTS.items()}
 

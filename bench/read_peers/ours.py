@@ -8,6 +8,7 @@ from typing import Any
 
 import omnigraph
 from bench import social
+from bench.read_peers.worker import Drained
 from bench.social_queries import OMNIGRAPH, Followed
 
 VERSION = omnigraph.__version__
@@ -39,6 +40,16 @@ class Engine:
         text = OMNIGRAPH[question]
         assert not isinstance(text, Followed)
         return self._graph.query(text, parameters).to_arrow()
+
+    def ask_stream(self, question: str, parameters: Mapping[str, Any]) -> Drained:
+        """The size of a result that is read batch by batch."""
+        text = OMNIGRAPH[question]
+        assert not isinstance(text, Followed)
+        rows = nbytes = 0
+        with self._graph.stream(text, parameters) as reader:
+            for batch in reader:
+                rows, nbytes = rows + batch.num_rows, nbytes + batch.nbytes
+        return Drained(rows, nbytes)
 
     def explain(self, question: str, parameters: Mapping[str, Any]) -> str:
         """How a question is answered."""

@@ -18,8 +18,8 @@ from typing import Any
 from bench.made import made
 
 Parameters = Mapping[str, Any]
-ROWS, ARROW = "ask", "ask_arrow"
-"""The methods of an engine: all rows as tuples, or the result as Arrow table."""
+ROWS, ARROW, STREAM = "ask", "ask_arrow", "ask_stream"
+"""The methods of an engine: all rows as tuples, as Arrow table, or as batches that nobody keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,17 @@ class Took:
     rows: Any = None
 
 
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """A result of which only the size is known, because it was never there as a whole."""
+
+    rows: int
+    nbytes: int
+
+    def __len__(self) -> int:
+        return self.rows
+
+
 class Worker:
     """A process that has a database open and answers questions."""
 
@@ -64,13 +75,17 @@ class Worker:
         """Ask with one set of parameters after the other, without a pause."""
         return self._call("ask_each", question, each, method)  # type: ignore[no-any-return]
 
+    def answers(self, question: str, each: Sequence[Parameters]) -> list[Any]:
+        """The rows for one set of parameters after the other; nothing is measured."""
+        return self._call("answers", question, each)  # type: ignore[no-any-return]
+
     def call(self, method: str, *arguments: Any) -> Any:
         """Whatever a method of the engine gives."""
         return self._call("call", method, *arguments)
 
-    def memory_of(self, question: str, parameters: Parameters) -> dict[str, int]:
+    def memory_of(self, question: str, parameters: Parameters, method: str = ARROW) -> dict[str, int]:
         """Bytes of the process before, at most during and after a question, and of its Arrow result."""
-        return self._call("memory_of", question, parameters)  # type: ignore[no-any-return]
+        return self._call("memory_of", question, parameters, method)  # type: ignore[no-any-return]
 
     def about(self) -> tuple[str, float]:
         """The version of the database, and the seconds that importing and opening took."""
@@ -135,14 +150,17 @@ class _Service:
         with _uncollected():
             return [_timed(run, question, parameters)[0] for parameters in each]
 
+    def answers(self, question: str, each: Sequence[Parameters]) -> list[Any]:
+        return [self._engine.ask(question, parameters) for parameters in each]
+
     def call(self, method: str, *arguments: Any) -> Any:
         return getattr(self._engine, method)(*arguments)
 
-    def memory_of(self, question: str, parameters: Parameters) -> dict[str, int]:
+    def memory_of(self, question: str, parameters: Parameters, method: str) -> dict[str, int]:
         gc.collect()
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak starts anew
         before = _memory("VmRSS")
-        found = self._engine.ask_arrow(question, parameters)
+        found = getattr(self._engine, method)(question, parameters)
         return {
             "before": before,
             "peak": _memory("VmHWM"),

@@ -51,8 +51,9 @@ def test_writes_are_measured_beside_the_peers_that_are_installed_and_the_others_
     for peer in PEERS:
         assert any(name.startswith(f"{peer} ") for name in names) == (peer not in absent)
         assert (f"{peer} is not installed, and so not measured" in done.stdout) == (peer in absent)
-    # The graph, the bare calls and the peers, over one and two tables, at two depths.
-    assert len(names) == (2 + len(PEERS) - len(absent)) * 2 * 2
+    # The graph, a new one, the bare calls and the peers, over one and two tables, at two depths.
+    assert len(names) == (3 + len(PEERS) - len(absent)) * 2 * 2
+    assert "omnigraph / the same on a new graph, 2 table(s): " in done.stdout
 
 
 def test_threads_all_insert_what_they_were_told(tmp_path: Path) -> None:

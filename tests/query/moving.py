@@ -72,7 +72,7 @@ def other_ways() -> Iterator[None]:
         changed.setattr(topology, "_MUCH", 0)
         changed.setattr(scan, "LARGE", 2)
         changed.setattr(cold_hops, "LARGE", 2)
-        changed.setattr(cold_hops, "_COLD_HOPS", 3)
+        changed.setattr(cold_hops, "_SORT", 0.7)
         changed.setattr(weigh, "_WORTH_MERGING", 0)
         changed.setattr(order, "_WORTH_SELECTING", 2)
         yield

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.frame import NO_ROW, Positions
-from omnigraph.query.topology.topology import Linked, Topology, build
+from omnigraph.query.topology.linked import Linked
+from omnigraph.query.topology.topology import Topology, build
 
 Edge = tuple[int, int]
 """The numbers of the two nodes; -1 stands for an edge that is dead."""

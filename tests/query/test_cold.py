@@ -53,6 +53,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(cold, "LARGE", 1)
+    monkeypatch.setattr(cold, "_SORT", 0.25)
     monkeypatch.setattr(scan, "LARGE", 1)
     monkeypatch.setattr(rows, "SMALL", 0)
     monkeypatch.setattr(rows, "COLD_SHARE", 1)
@@ -89,3 +90,30 @@ def test_few_walks_go_through_indexes_and_more_build_the_adjacency(place: Path) 
         told = [graph.explain(text).text() for _ in range(30)]
     assert "indexes of its ends" in told[0]
     assert "adjacency in memory" in told[-1]
+
+
+def test_every_look_up_is_told_with_its_rows_where_it_was_done(place: Path) -> None:
+    """Also those that only served to find out where to begin."""
+    shared_memory().forget()
+    text = "query q() { match { $a: P { n: 7 }  $a e $b  $b.n < 10 } return { $a.k as a, $b.k as b } }"
+    with og.open(place) as graph:
+        told = graph.explain(text)
+        alone = [
+            len(graph.query(f"query q() {{ match {{ $p: P  $p.n {test} }} return {{ $p.k as k }} }}"))
+            for test in ("= 7", "< 10")
+        ]
+    scans = [(step.detail, step.rows) for step in told.steps if step.name == "Scan"]
+    assert scans == [("$a: node:P", alone[0]), ("$b: node:P", alone[1])]
+    assert sum(step.milliseconds for step in told.steps) <= told.milliseconds
+
+
+def test_explain_tells_where_the_adjacency_came_from(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("omnigraph.query.topology.saved.WORTH_SAVING", 1)
+    shared_memory().forget()
+    text = "query q() { match { $a: P  $a e $b } return { $a.k as a, $b.k as b } }"
+    with og.open(place) as graph:
+        told = [step.how for _ in range(2) for step in graph.explain(text).steps if step.name == "Expand"]
+        shared_memory().forget()
+        told += [step.how for step in graph.explain(text).steps if step.name == "Expand"]
+    shared_memory().forget()
+    assert told == ["edges sorted first", "adjacency in memory", "adjacency read from its file"]

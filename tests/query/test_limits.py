@@ -125,6 +125,18 @@ def test_more_rows_in_flight_than_memory_holds_are_refused_before_they_are_made(
     assert taken < 400_000, f"{taken} kB were taken to find out"
 
 
+def test_rows_are_counted_by_what_they_take(crowd: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are few enough by number are refused where the machine has no memory for them."""
+    wide = "$a: Person  $a knows $b  $b knows $c  $c knows $d"
+    query = f"query q() {{ match {{ {wide} }} return {{ $a.name, $b.name, $c.name, $d.name }} }}"
+    text = query.replace("return", "return distinct")
+    monkeypatch.setattr("omnigraph.query.request.memory_of_machine", lambda: 64_000_000)
+    with pytest.raises(errors.ResourceLimitExceeded, match="bytes of rows in flight") as caught:
+        crowd.query(text)
+    assert caught.value.limit == 32_000_000
+    assert caught.value.actual == RING**3 * 3 * 8, "refused before the last walk was begun"
+
+
 def test_what_a_filter_leaves_of_very_many_is_not_refused(crowd: Graph) -> None:
     """Half of a hop's rows would be too many; the few that pass are not."""
     text = f"query q() {{ match {{ {TWO_HOPS}  $b.age < 3  $a.age >= 0 }} return {{ $a.name, $b.name }} }}"

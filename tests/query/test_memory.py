@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -168,3 +170,55 @@ def test_a_refresh_forgets_what_another_graph_in_this_place_had(tmp_path: Path) 
         shutil.copytree(other, place)
         graph.refresh()
         assert graph.query(question).rows() == [{"k": "new"}]
+
+
+def test_what_holds_on_to_a_forgotten_value_goes_with_it() -> None:
+    memory = Memory(100)
+    memory.keep("base", "b", 50)
+    memory.keep("user", "u", 20, goes_with="base")
+    memory.keep("user of the user", "v", 10, goes_with="user")
+    memory.keep("other", "o", 30)
+    assert memory.used == 30
+    assert [memory.get(key) for key in ("base", "user", "user of the user", "other")] == [
+        None,
+        None,
+        None,
+        "o",
+    ]
+
+
+def test_what_holds_on_to_a_value_that_is_not_kept_is_not_kept_either() -> None:
+    memory = Memory(100)
+    memory.keep("base", "b", 101)
+    memory.keep("user", "u", 20, goes_with="base")
+    assert (memory.get("user"), memory.used) == (None, 0)
+
+
+def test_a_value_that_is_kept_anew_keeps_what_goes_with_it() -> None:
+    memory = Memory(100)
+    memory.keep("base", "b", 10)
+    memory.keep("user", "u", 20, goes_with="base")
+    memory.keep("base", "b", 60)
+    assert (memory.get("user"), memory.used) == ("u", 80)
+    memory.keep("base", "b", 101)
+    assert (memory.get("user"), memory.used) == (None, 0)
+
+
+def test_a_topology_that_is_forgotten_is_held_by_no_link(tmp_path: Path) -> None:
+    schema = "node P { k: String @key }\nedge E: P -> P"
+    text = "query q() { match { $a: P  $a e $b } return { $a.k as a, $b.k as b } }"
+    shared_memory().forget()
+    with og.init(tmp_path / "g", schema=schema) as graph:
+        with graph.write() as tx:
+            tx.insert("P", k="a")
+            tx.insert_edge("E", "a", "a")
+        graph.query(text)
+        (topology,) = [
+            key for key in shared_memory()._entries if isinstance(key, tuple) and key[-1] == "topology"
+        ]
+        kept = weakref.ref(shared_memory().get(topology))
+        shared_memory().keep(topology, None, shared_memory().limit + 1)
+        gc.collect()
+        assert kept() is None
+        assert len(graph.query(text)) == 1
+    shared_memory().forget()

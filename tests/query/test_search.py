@@ -257,6 +257,22 @@ def test_the_best_few_of_very_many_equal_texts_are_those_with_the_least_ids(tmp_
     assert named(rows, searches().relevance(rows, "text", "red", 3)[0]) == ["0000", "0001", "0002"]
 
 
+def test_the_best_few_are_found_when_better_ones_were_deleted_and_put_out_of_the_table(
+    tmp_path: Path,
+) -> None:
+    """A stored index goes on finding rows that were deleted, once the fragments they were in are gone."""
+    ids = [f"{number:04}" for number in range(500)]
+    gone = ["red " * (number % 40 + 2) for number in range(400)]
+    texts = [*gone, *(f"red {'blue ' * (1 + number % 5)}" for number in range(100))]
+    table = text_index(stored(tmp_path, docs(ids, texts)))
+    table = compact(commit_staged(stage_delete(table, pa.array(ids[:400])))).table
+    memory = Memory(ROOMY)
+    rows = numbered(table, memory)
+    positions, _ = searches(memory).relevance(rows, "text", "red", 3)
+    assert memory.get((*rows.identity, "text", "text")) is None, "the stored index answered"
+    assert named(rows, positions) == ["0400", "0405", "0410"]
+
+
 def test_a_stored_index_and_one_in_memory_rank_alike(tmp_path: Path) -> None:
     words, colours = random.Random(5), ["red", "green", "blue", "pink", "grey"]
     texts = [" ".join(words.choices(colours, k=words.randint(0, 30))) for _ in range(300)]

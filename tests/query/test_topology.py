@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.frame import NO_ROW
 from omnigraph.query.topology.adjacency import Pairs, arranged
-from omnigraph.query.topology.topology import Linked, Topology, build, extended
+from omnigraph.query.topology.linked import Linked
+from omnigraph.query.topology.topology import Topology, build, extended
 from tests.query.naive_walks import DIRECTIONS, Drawn, Edge, directions, drawn
 
 Triple = tuple[str, str, int]
@@ -270,7 +271,11 @@ def test_memory_is_counted_and_grows_with_what_is_built() -> None:
     unused = linked.nbytes
     linked.steps("out", distinct=True)
     linked.steps("out", distinct=False)
-    assert linked.nbytes - unused == 2 * 1001 * 8 + 1000 * 4
+    assert linked.nbytes - unused == 2 * 1001 * 8, "codes that are positions share their neighbours"
+    other = Linked(topology, np.arange(1000)[::-1].copy(), 1000)
+    unused = other.nbytes
+    other.steps("out", distinct=True)
+    assert other.nbytes - unused == 2 * 1001 * 8 + 1000 * 4
 
 
 def test_threads_that_want_the_same_neighbours_get_the_same_arrays() -> None:
@@ -279,3 +284,19 @@ def test_threads_that_want_the_same_neighbours_get_the_same_arrays() -> None:
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda _: linked.steps("both", distinct=True), range(32)))
     assert all(each is made[0] for each in made)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_codes_are_positions_where_the_nodes_are_known(shared: bool) -> None:
+    nodes = pa.array(["z", "a", "b", "alone"])
+    topology = build(pa.array(["a", "b", "gone"]), pa.array(["b", "z", "a"]), shared, None, (nodes, nodes))
+    assert topology.sources.to_pylist() == ["z", "a", "b", "alone", "gone"]
+    assert topology.src.tolist() == [1, 2, 4]
+    assert topology.dst.tolist() == [2, 0, 1]
+    assert sorted(_triples(topology, "out")) == [("a", "b", 0), ("b", "z", 1), ("gone", "a", 2)]
+
+
+def test_nodes_get_no_codes_where_few_of_them_have_edges() -> None:
+    nodes = pa.array([str(number) for number in range(100)])
+    topology = build(pa.array(["7"]), pa.array(["9"]), True, None, (nodes, None))
+    assert topology.sources.to_pylist() == ["7", "9"]

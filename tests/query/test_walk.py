@@ -12,7 +12,8 @@ from omnigraph.errors import QueryError
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.frame import NO_ROW, Positions
 from omnigraph.query.topology import walk
-from omnigraph.query.topology.topology import Linked, build
+from omnigraph.query.topology.linked import Linked
+from omnigraph.query.topology.topology import build
 from tests.query.naive_walks import DIRECTIONS, Drawn, directions, drawn, far_count, near_count
 
 _chunks = st.sampled_from([1, 3, 1 << 20])

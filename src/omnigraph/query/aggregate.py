@@ -14,8 +14,9 @@ from omnigraph.lang.query.terms import EntityId, Prop, Term, Total
 from omnigraph.lang.types import Scalar
 from omnigraph.lang.values import arrow_type
 from omnigraph.query.codes import Groups, codes_of, grouped
+from omnigraph.query.counting import sums
 from omnigraph.query.expressions.evaluate import Replaced, value
-from omnigraph.query.frame import NO_ROW, Frame, Positions, require_countable
+from omnigraph.query.frame import NO_ROW, Frame, Positions
 from omnigraph.query.order import sort_keys
 from omnigraph.query.reading import Reading
 
@@ -129,13 +130,15 @@ def _counted(
     if weights is None:
         return np.bincount(of_row, minlength=groups.count).astype(np.int64)
     weighed = weights if valid is None else weights[valid]
-    total = float(weighed.sum(dtype=np.float64))
-    require_countable(total)
-    if total < _EXACT_FLOAT:
+    if float(weighed.sum(dtype=np.float64)) < _EXACT_FLOAT:
         return np.bincount(of_row, weights=weighed, minlength=groups.count).astype(np.int64)
-    sums = np.zeros(groups.count, dtype=np.int64)
-    np.add.at(sums, of_row, weighed)
-    return sums
+
+    def by_group(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        added = np.zeros(groups.count, dtype=np.int64)
+        np.add.at(added, of_row, numbers)
+        return added
+
+    return sums(weighed, by_group)
 
 
 def _added(
@@ -150,10 +153,10 @@ def _added(
     if weights is not None:
         numbers = numbers * weights
     counts = _counted(groups, weights, valid)
-    sums = np.bincount(groups.of_row, weights=numbers, minlength=groups.count).astype(np.float64)
+    added = np.bincount(groups.of_row, weights=numbers, minlength=groups.count).astype(np.float64)
     if mean:
-        sums = np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)
-    return pa.array(sums, mask=counts == 0)
+        added = np.divide(added, counts, out=np.zeros_like(added), where=counts > 0)
+    return pa.array(added, mask=counts == 0)
 
 
 def _extreme(groups: Groups, values: pa.Array, valid: NDArray[np.bool_] | None, *, largest: bool) -> pa.Array:

@@ -13,7 +13,13 @@ from omnigraph.embed.embedder import Embedder
 from omnigraph.embed.providers import configured_embedder
 from omnigraph.engine.opened import AtBranch, OpenGraph, Target
 from omnigraph.errors import BadRequest, HistoricalVersionReclaimed, WrongQueryKind
-from omnigraph.lang.query.compile import CompiledQuery, CompiledRead, QueryCache, compile_query
+from omnigraph.lang.query.compile import (
+    CompiledMutation,
+    CompiledQuery,
+    CompiledRead,
+    QueryCache,
+    compile_query,
+)
 from omnigraph.lang.query.parameters import decode_parameters
 from omnigraph.lang.query.statements import plain_value
 from omnigraph.lang.schema.catalog import Catalog
@@ -50,6 +56,18 @@ class Questions:
         if isinstance(query, str):
             return self._cache.compile(query, catalog, name)
         return compile_query(file_source(Path(query)), catalog, name)
+
+    def mutation(
+        self, query: QueryText, params: Mapping[str, object] | None, name: str | None, catalog: Catalog
+    ) -> tuple[CompiledMutation, dict[str, Stored]]:
+        """A mutation and the values of its parameters, ready to be carried out."""
+        compiled = self.compiled(query, name, catalog)
+        if not isinstance(compiled, CompiledMutation):
+            raise WrongQueryKind(
+                f"query '{compiled.name}' only reads; a mutation inserts, updates or deletes",
+                query=compiled.name,
+            )
+        return compiled, decoded(compiled, params)
 
     def ask(self, target: Target, question: Question, run: Run[Answer]) -> Answer:
         """The answer to a question about a branch or about the past."""

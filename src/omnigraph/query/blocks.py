@@ -26,12 +26,13 @@ Solve = Callable[[Frame], Frame]
 
 def crossed(reading: Reading, left: Frame, right: Frame, tests: tuple[Predicate, ...]) -> Frame:
     """Every row of one side with every row of the other that passes the tests."""
+    width = len(left.variables) + len(right.variables)
     equality = next((test for test in tests if _joins(test, left, right)), None)
     if equality is not None:
         rest = tuple(test for test in tests if test is not equality)
         return reading.passing(_paired(left, right, *_equal_pairs(reading, equality, left, right)), rest)
     if not tests:
-        reading.request.check(left.length * right.length)
+        reading.request.check(left.length * right.length, width)
     parts, kept = [], 0
     for chunk in _chunks(left, right.length):
         pairs = _paired(
@@ -39,7 +40,7 @@ def crossed(reading: Reading, left: Frame, right: Frame, tests: tuple[Predicate,
         )
         parts.append(reading.passing(pairs, tests))
         kept += parts[-1].length
-        reading.request.check(kept)
+        reading.request.check(kept, width)
     return concatenated(parts)
 
 
@@ -83,7 +84,7 @@ def _equal_pairs(reading: Reading, test: Predicate, left: Frame, right: Frame) -
     order = np.argsort(rights, kind="stable")
     begin = np.searchsorted(rights[order], lefts, "left")
     counts = np.where(lefts >= 0, np.searchsorted(rights[order], lefts, "right") - begin, 0)
-    reading.request.check(int(counts.sum()))
+    reading.request.check(int(counts.sum()), len(left.variables) + len(right.variables))
     rows, places = spread(begin, counts)
     return rows, order[places]
 

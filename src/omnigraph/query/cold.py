@@ -1,7 +1,7 @@
 """A hop from few nodes over a large edge table that is not in memory: through the indexes of its ends.
 
-Sorting all edges pays when many walks follow. The first few ask the B-trees on `src` and `dst` instead;
-when they keep coming, the adjacency is built after all.
+Reading or sorting all edges pays when many walks follow. The first few ask the B-trees on `src` and `dst`
+instead; as soon as they cost together what the adjacency costs, that is read or sorted after all.
 """
 
 from __future__ import annotations
@@ -25,7 +25,16 @@ from omnigraph.storage.indexes import coverage
 LARGE = 500_000
 """Edges from which on a hop may go through an index."""
 _FEW_NODES = 256
-_COLD_HOPS = 16
+
+# Milliseconds, about; only how they compare matters.
+_LOOKUP = 10.0  # of an index, however little it finds
+_LOOKUP_NODE = 0.02
+_LOOKUP_EDGE = 0.005
+_READ = 1 / 1_000_000  # of a byte of the saved adjacency, checked
+_LINK = 0.00004  # of a node, before the first walk
+_FIND = 0.0004  # of the position of an id, where nodes were changed since
+_SORT = 0.0004  # of an edge, with reading it
+
 _NEAR = {"out": SOURCE, "in": TARGET}
 _FAR = {"out": TARGET, "in": SOURCE}
 _SMALL_ENTRY = 256  # bytes, about
@@ -46,17 +55,43 @@ class Hop:
         return Hop(self.rows[first], self.targets[first], self.edges[first])
 
 
-def goes_cold(reading: Reading, edge_type: str, sources: Positions) -> bool:
-    """Whether a hop from these nodes should ask the indexes on disk."""
+def goes_cold(
+    reading: Reading, edge_type: str, sources: Positions, direction: EdgeDirection, *, named: bool
+) -> bool:
+    """Whether a hop from these nodes should ask the indexes on disk; `named` ones need edge positions."""
     edges = reading.sources.edges(edge_type)
-    if edges.live_count < LARGE or len(sources) > _FEW_NODES or reading.sources.is_linked(edge_type):
+    if edges.live_count < LARGE or len(sources) > _FEW_NODES or not _has_indexes(reading, edges):
         return False
-    if not _has_indexes(reading, edges):
+    key = (*edges.identity, "cold hops", direction)
+    spent = (reading.sources.memory.get(key) or 0.0) + _index_cost(reading, edge_type, sources, direction)
+    if spent > _adjacency_cost(reading, edge_type, direction, named):
         return False
-    key = (*edges.identity, "cold hops")
-    hops = (reading.sources.memory.get(key) or 0) + 1
-    reading.sources.memory.keep(key, hops, _SMALL_ENTRY)
-    return bool(hops <= _COLD_HOPS)
+    reading.sources.memory.keep(key, spent, _SMALL_ENTRY)
+    return True
+
+
+def _index_cost(reading: Reading, edge_type: str, sources: Positions, direction: EdgeDirection) -> float:
+    declared = reading.sources.catalog.edges[edge_type]
+    edges = reading.sources.edges(edge_type).live_count
+    near = reading.sources.nodes(declared.target if direction == "in" else declared.source)
+    met = len(sources) * edges / max(1, near.live_count)
+    return (_LOOKUP + len(sources) * _LOOKUP_NODE + met * _LOOKUP_EDGE) * (2 if direction == "both" else 1)
+
+
+def _adjacency_cost(reading: Reading, edge_type: str, direction: EdgeDirection, named: bool) -> float:
+    """What is left to do before a hop in this direction is a matter of memory."""
+    topology = reading.sources.topology(edge_type)
+    if topology is None:
+        return reading.sources.edges(edge_type).live_count * _SORT
+    state = topology.state(direction, distinct=not named)
+    if state == "in memory":
+        return 0.0
+    if state == "to be sorted":
+        return topology.edge_count * _SORT
+    stored = topology.shape.stored[direction, not named]
+    linking = _LINK if reading.sources.is_numbered_by_nodes(edge_type) else _FIND
+    read = stored.neighbours + (stored.edges if named else 0)
+    return read * _READ + topology.shape.sources * linking
 
 
 def _has_indexes(reading: Reading, edges: Rows) -> bool:

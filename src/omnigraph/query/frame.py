@@ -9,15 +9,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from omnigraph.errors import QueryError
 from omnigraph.lang.query.terms import Term
+from omnigraph.query.counting import products, total
 
 NO_ROW = -1
 """The position of an optional variable that has no match."""
 
 Positions = NDArray[np.int64]
-
-_MOST_COUNTED = float(2**63) * (1 - 1e-6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,27 +65,14 @@ class Frame:
         """The same rows, or a single one with the weight of all when no variable is wanted of them."""
         if not self.variables.keys().isdisjoint(names) or self.ranks is not None or self.length < 2:
             return self
-        total = self.length
-        if self.weights is not None:
-            require_countable(float(self.weights.sum(dtype=np.float64)))
-            total = int(self.weights.sum())
-        return Frame(1, {}, {}, None, np.array([total], dtype=np.int64))
+        rows = self.length if self.weights is None else total(self.weights)
+        return Frame(1, {}, {}, None, np.array([rows], dtype=np.int64))
 
     def weighted(self, weights: NDArray[np.int64]) -> Frame:
         """The same rows, each standing for that many times as many."""
         if self.weights is None:
             return replace(self, weights=weights)
-        require_countable(float(self.weights.max(initial=0)) * float(weights.max(initial=0)))
-        return replace(self, weights=self.weights * weights)
-
-
-def require_countable(rows: float) -> None:
-    """Refuse a count that 64 bits cannot hold; the margin is that of the estimate."""
-    if rows > _MOST_COUNTED:
-        raise QueryError(
-            "the number of matches does not fit 64 bits",
-            remedy="bind fewer variables, or filter them more narrowly",
-        )
+        return replace(self, weights=products(self.weights, weights))
 
 
 def all_rows(name: str, positions: Positions) -> Frame:

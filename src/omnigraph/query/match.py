@@ -16,15 +16,24 @@ from omnigraph.lang.query.explain import show_predicate
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.lang.query.terms import variables
 from omnigraph.query.cold import cold_hop, goes_cold
-from omnigraph.query.frame import Frame, Positions, all_rows
+from omnigraph.query.frame import Frame, Positions, all_rows, concatenated
 from omnigraph.query.pattern import Pattern
 from omnigraph.query.reading import Reading
 from omnigraph.query.scan import Candidates, candidates, is_point
 from omnigraph.query.topology import walk
+from omnigraph.query.topology.linked import Linked
 from omnigraph.query.topology.spread import pieces
-from omnigraph.query.topology.topology import Linked
-from omnigraph.query.turns import STEPS_AT_ONCE, turns
+from omnigraph.query.topology.topology import State
+from omnigraph.query.turns import turns
 from omnigraph.query.weigh import REVERSED, Branch, branches_of, merged, weighed
+
+ROWS_AT_ONCE = 1_000_000
+"""About so many rows a hop makes at a time: what they need on the way is small beside a large result."""
+_ADJACENT: dict[State, str] = {
+    "in memory": "adjacency in memory",
+    "stored": "adjacency read from its file",
+    "to be sorted": "edges sorted first",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +69,36 @@ class Matcher:
 
     def run(self, base: Frame | None) -> Frame:
         """The rows of the pattern; `base` is given when it does not begin with a scan."""
-        frame = self._started(self._root()) if base is None else base
-        self._cut_branches(frame)
-        frame = self._settled(frame)
+        frame = self._begun(base)
         while self._walks:
             frame = self._settled(self._walked(frame, self._next_walk(frame)))
         return frame
+
+    def parts(self, base: Frame | None, *, piled: bool) -> Iterator[Frame]:
+        """The same rows one part after the other, at least one part: those of the last walk are made
+        when they are asked for. Unless they are `piled` up, there may be any number of them.
+        """
+        frame = self._begun(base)
+        while len(self._walks) > 1:
+            frame = self._settled(self._walked(frame, self._next_walk(frame)))
+        if not self._walks:
+            yield frame
+            return
+        step = self._next_walk(frame)
+        ends = self._ends_of(step, frame)
+        if ends.far in frame.variables or self._reading.request.steps is not None:
+            yield self._settled(self._walked(frame, step))  # a step that is noted is done at once
+            return
+        cold = self._cold(frame, step, ends)
+        tests = self._tests
+        for part in self._grown(frame, step, ends, piled=piled) if cold is None else [cold]:
+            yield self._settled(part)
+            self._tests = tests
+
+    def _begun(self, base: Frame | None) -> Frame:
+        frame = self._started(self._root()) if base is None else base
+        self._cut_branches(frame)
+        return self._settled(frame)
 
     # --- where to start ----------------------------------------------------------------------------
 
@@ -80,7 +113,8 @@ class Matcher:
             if is_point(self._reading, var, self._pattern.own_tests(var)):
                 return var
         filtered = [var for var in nodes if self._pattern.own_tests(var)]
-        self._known = {var: self._candidates(var) for var in filtered}
+        for var in filtered:
+            self._known[var] = self._looked_up(var)
         best = min(self._known, key=lambda var: self._known[var].count, default=None)
         if best is not None and 4 * self._known[best].count <= self._reading.rows(best).live_count:
             return best
@@ -97,14 +131,15 @@ class Matcher:
         return [end for step in self._pattern.walks for end in (step.source, step.target)]
 
     def _started(self, var: str) -> Frame:
-        with self._reading.request.step("Scan", f"${var}: {self._reading.tables[var]}") as step:
-            found = self._known.get(var) or self._candidates(var)
-            step.rows, step.how = found.count, found.how
+        found = self._known.get(var) or self._looked_up(var)
         self._drop_own_tests(var)
         return all_rows(var, found.positions)
 
-    def _candidates(self, var: str) -> Candidates:
-        return candidates(self._reading, var, self._pattern.own_tests(var))
+    def _looked_up(self, var: str) -> Candidates:
+        with self._reading.request.step("Scan", f"${var}: {self._reading.tables[var]}") as step:
+            found = candidates(self._reading, var, self._pattern.own_tests(var))
+            step.rows, step.how = found.count, found.how
+        return found
 
     def _drop_own_tests(self, var: str) -> None:
         self._tests = [test for test in self._tests if variables(test) != {var}]
@@ -148,8 +183,8 @@ class Matcher:
                 grown = self._closed(frame, step, ends)
             else:
                 cold = self._cold(frame, step, ends)
-                noted.how = "adjacency in memory" if cold is None else "indexes of its ends"
-                grown = self._grown(frame, step, ends) if cold is None else cold
+                noted.how = self._adjacent(step, ends) if cold is None else "indexes of its ends"
+                grown = concatenated(list(self._grown(frame, step, ends))) if cold is None else cold
             noted.rows = grown.length
         return grown
 
@@ -173,7 +208,10 @@ class Matcher:
     def _cold(self, frame: Frame, step: p.Expand, ends: _Ends) -> Frame | None:
         """A hop through the indexes on disk, where that is less work than reading all edges."""
         near = frame.variables[ends.near]
-        if step.maximum > 1 or not goes_cold(self._reading, step.edge_type, near):
+        named = step.edge_var is not None
+        if step.maximum > 1 or not goes_cold(
+            self._reading, step.edge_type, near, ends.direction, named=named
+        ):
             return None
         found = cold_hop(self._reading, step.edge_type, ends.near, ends.far, near, ends.direction)
         if step.edge_var is None:
@@ -185,22 +223,31 @@ class Matcher:
         rows, targets, edges = self._among(ends.far, found.rows, found.targets, edges)
         return self._taken(frame, rows).binding(ends.far, targets).binding(step.edge_var, edges)
 
-    def _grown(self, frame: Frame, step: p.Expand, ends: _Ends) -> Frame:
-        """A row for each end that is reached."""
+    def _adjacent(self, step: p.Expand, ends: _Ends) -> str:
+        """Where the adjacency comes from that a walk is about to use."""
+        topology = self._reading.sources.topology(step.edge_type)
+        distinct = step.edge_var is None
+        state: State = (
+            "to be sorted" if topology is None else topology.state(ends.direction, distinct=distinct)
+        )
+        return _ADJACENT[state]
+
+    def _grown(self, frame: Frame, step: p.Expand, ends: _Ends, *, piled: bool = True) -> Iterator[Frame]:
+        """A row for each end that is reached, in parts, at least one."""
         linked = self._reading.sources.linked(step.edge_type)
-        parts, kept = [], 0
-        for part in self._steps(linked, frame.variables[ends.near], step, ends):
-            parts.append(self._among(ends.far, *part))
-            kept += len(parts[-1][0])
-            self._reading.request.check(kept)
-        rows, targets, *edges = (_joined(columns) for columns in zip(*parts, strict=True))
-        grown = frame.take(rows).binding(ends.far, targets)
-        return grown if step.edge_var is None else grown.binding(step.edge_var, edges[0])
+        kept, width = 0, _width(frame, step)
+        for part in self._steps(linked, frame, step, ends, piled=piled):
+            rows, targets, *edges = self._among(ends.far, *part)
+            kept = kept + len(rows) if piled else len(rows)
+            self._reading.request.check(kept, width)
+            grown = frame.take(rows).binding(ends.far, targets)
+            yield grown if step.edge_var is None else grown.binding(step.edge_var, edges[0])
 
     def _steps(
-        self, linked: Linked, near: Positions, step: p.Expand, ends: _Ends
+        self, linked: Linked, frame: Frame, step: p.Expand, ends: _Ends, *, piled: bool
     ) -> Iterator[tuple[Positions, ...]]:
         """Incoming row, node reached and, where it has a name, edge of a walk; in parts, at least one."""
+        near = frame.variables[ends.near]
         if step.maximum > 1:
             for rows in turns(linked, near, ends.direction, step.maximum):
                 found, targets = walk.reach(linked, near[rows], ends.direction, step.minimum, step.maximum)
@@ -209,11 +256,12 @@ class Matcher:
         named = step.edge_var is not None
         hop = walk.hop_edges if named else walk.hop
         fanout = walk.fanout(linked, near, ends.direction, distinct=not named)
-        if int(fanout.sum()) > self._reading.request.limits.in_flight:
-            self._reading.request.check(self._reached(linked, near, fanout, ends, not named))
-        for begin, end in list(pieces(fanout, STEPS_AT_ONCE)) or [(0, 0)]:
-            found, *reached = hop(linked, near[begin:end], ends.direction)
-            yield found + begin if begin else found, *reached
+        if piled and self._reading.request.is_too_much(int(fanout.sum()), _width(frame, step)):
+            reached = self._reached(linked, near, fanout, ends, not named)
+            self._reading.request.check(reached, _width(frame, step))
+        for begin, end in list(pieces(fanout, ROWS_AT_ONCE)) or [(0, 0)]:
+            found, *columns = hop(linked, near[begin:end], ends.direction)
+            yield found + begin if begin else found, *columns
 
     def _reached(
         self, linked: Linked, near: Positions, fanout: Positions, ends: _Ends, distinct: bool
@@ -227,7 +275,7 @@ class Matcher:
         return int(per_node[near[near >= 0]].sum())
 
     def _taken(self, frame: Frame, rows: Positions) -> Frame:
-        self._reading.request.check(len(rows))
+        self._reading.request.check(len(rows), len(frame.variables))
         return frame.take(rows)
 
     def _among(self, var: str, *columns: Positions) -> tuple[Positions, ...]:
@@ -289,8 +337,9 @@ class Matcher:
         return merged(frame, needed) if self._wanted.counted else frame.keeping(needed)
 
 
-def _joined(columns: tuple[Positions, ...]) -> Positions:
-    return columns[0] if len(columns) == 1 else np.concatenate(columns)
+def _width(frame: Frame, step: p.Expand) -> int:
+    """How many variables a row has after a walk."""
+    return len(frame.variables) + (1 if step.edge_var is None else 2)
 
 
 def _walks(branch: Branch) -> list[p.Expand]:

@@ -31,6 +31,7 @@ Kept = TypeVar("Kept")
 class _Entry:
     value: Any
     nbytes: int
+    goes_with: Hashable | None
 
 
 class Memory:
@@ -43,6 +44,8 @@ class Memory:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
+        self._users: dict[Hashable, set[Hashable]] = {}
+        """The keys of what goes when that of a key goes."""
         self._used = 0
         self._lock = threading.Lock()
 
@@ -60,19 +63,40 @@ class Memory:
             self._entries.move_to_end(key)
             return entry.value
 
-    def keep(self, key: Hashable, value: Kept, nbytes: int) -> Kept:
-        """Keep a value if it fits the budget at all, and forget others until it does."""
+    def keep(self, key: Hashable, value: Kept, nbytes: int, goes_with: Hashable | None = None) -> Kept:
+        """Keep a value if it fits the budget at all, and forget others until it does.
+
+        A value that holds on to another one `goes_with` that one: forgetting only the other would
+        free nothing.
+        """
         with self._lock:
-            replaced = self._entries.pop(key, None)
-            self._used -= replaced.nbytes if replaced else 0
+            self._drop(key, alone=True)
             if nbytes > self.limit or self.limit == 0:
+                self._drop_users(key)
                 return value  # what is kept may have grown until it does not fit any more
+            if goes_with is not None and goes_with not in self._entries:
+                return value
             self._used += nbytes
-            self._entries[key] = _Entry(value, nbytes)
+            self._entries[key] = _Entry(value, nbytes, goes_with)
+            if goes_with is not None:
+                self._users.setdefault(goes_with, set()).add(key)
             while self._used > self.limit:
-                _, dropped = self._entries.popitem(last=False)
-                self._used -= dropped.nbytes
+                self._drop(next(iter(self._entries)))
         return value
+
+    def _drop(self, key: Hashable, *, alone: bool = False) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return
+        self._used -= entry.nbytes
+        if entry.goes_with is not None and (users := self._users.get(entry.goes_with)) is not None:
+            users.discard(key)
+        if not alone:
+            self._drop_users(key)
+
+    def _drop_users(self, key: Hashable) -> None:
+        for user in self._users.pop(key, ()):
+            self._drop(user)
 
     def get_or_make(self, key: Hashable, make: Callable[[], Kept], size: Callable[[Kept], int]) -> Kept:
         """The value under a key, made now when it is not kept."""
@@ -86,12 +110,13 @@ class Memory:
         """Drop everything of one graph; keys are tuples that begin with where it is."""
         with self._lock:
             for key in [key for key in self._entries if isinstance(key, tuple) and key[0] == uri]:
-                self._used -= self._entries.pop(key).nbytes
+                self._drop(key)
 
     def forget(self) -> None:
         """Drop everything."""
         with self._lock:
             self._entries.clear()
+            self._users.clear()
             self._used = 0
 
 
@@ -104,7 +129,7 @@ def shared_memory() -> Memory:
 def _limit() -> int:
     given = os.environ.get(CACHE_BYTES)
     if given is None:
-        return _available() // _SHARE
+        return memory_of_machine() // _SHARE
     if not given.isascii() or not given.isdigit() or len(given) > _MOST_DIGITS:
         raise InvalidValue(
             f"{CACHE_BYTES} must be a number of bytes, got '{given}'",
@@ -113,7 +138,8 @@ def _limit() -> int:
     return int(given)
 
 
-def _available() -> int:
+@cache
+def memory_of_machine() -> int:
     """The memory of the container, or of the machine when no container limits it."""
     try:
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

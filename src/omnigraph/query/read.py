@@ -15,17 +15,18 @@ from omnigraph.engine.opened import AtBranch, OpenGraph, Target
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import OmnigraphError, ResourceLimitExceeded, StorageFailure
 from omnigraph.lang.query.compile import CompiledRead
-from omnigraph.lang.values import Stored, arrow_type
+from omnigraph.lang.values import Stored
 from omnigraph.query.explain import Explained
 from omnigraph.query.memory import Memory, shared_memory
 from omnigraph.query.pattern import tables_of
 from omnigraph.query.reading import Reading
 from omnigraph.query.request import Limits, Request
 from omnigraph.query.result import Result
-from omnigraph.query.run import Columns, Runner, outputs_of
+from omnigraph.query.run import Runner, outputs_of, schema_of
 from omnigraph.query.search.scores import Scores
 from omnigraph.query.search.searches import Searches
 from omnigraph.query.sources import Sources
+from omnigraph.query.topology.files import Damaged
 
 _log = logging.getLogger(__name__)
 
@@ -51,12 +52,11 @@ class Reader:
     ) -> Result:
         """The rows of a query."""
         found = self._run(query, Request(parameters, _now(), limits), pinned)
-        _check_rows(found.length, query, limits)
         live = isinstance(pinned.target, AtBranch)
         commit = pinned.snapshot.commit
         return Result(
-            found.table(),
-            found.types,
+            found,
+            tuple(output.term.type for output in outputs_of(query.plan)),
             query.name,
             pinned.snapshot.branch if live else None,
             None if live else pinned.snapshot.id,
@@ -72,19 +72,27 @@ class Reader:
         size: int,
     ) -> pa.RecordBatchReader:
         """The rows of a query in batches, fetched as they are asked for."""
-        sources = self._sources(pinned)
-        runner = self._runner(query, Request(parameters, _now(), limits), sources)
-        outputs = outputs_of(query.plan)
-        fields = [pa.field(output.name, arrow_type(output.term.type)) for output in outputs]
+        request = Request(parameters, _now(), limits)
         return pa.RecordBatchReader.from_batches(
-            pa.schema(fields), _limited(self._streamed(runner, query, sources, size), query, limits)
+            schema_of(query.plan), self._streamed(query, request, pinned, size)
         )
 
     def _streamed(
-        self, runner: Runner, query: CompiledRead, sources: Sources, size: int
+        self, query: CompiledRead, request: Request, pinned: Pinned, size: int
     ) -> Iterator[pa.RecordBatch]:
         try:
-            yield from runner.batches(query.plan, size)
+            yield from self._batches(query, request, self._sources(pinned), size)
+        except Damaged:
+            # All of a file that a query needs is read before the first batch is handed over: none was.
+            yield from self._batches(query, request, self._without_files(pinned), size)
+
+    def _batches(
+        self, query: CompiledRead, request: Request, sources: Sources, size: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from _limited(
+                self._runner(query, request, sources).batches(query.plan, size), query, request
+            )
         except StorageFailure as failure:
             raise sources.explained(failure) from failure
         finally:
@@ -98,20 +106,27 @@ class Reader:
         begun = time.perf_counter()
         found = self._run(query, request, pinned)
         elapsed = (time.perf_counter() - begun) * 1000
-        return Explained(query.name, tuple(request.steps or ()), found.length, elapsed)
+        return Explained(query.name, tuple(request.steps or ()), len(found), elapsed)
 
-    def _run(self, query: CompiledRead, request: Request, pinned: Pinned) -> Columns:
-        sources = self._sources(pinned)
+    def _run(self, query: CompiledRead, request: Request, pinned: Pinned) -> pa.Table:
         try:
-            return self._runner(query, request, sources).columns(query.plan)
-        except StorageFailure as failure:
-            raise sources.explained(failure) from failure
-        finally:
-            sources.settle()
+            batches = list(self._batches(query, request, self._sources(pinned)))
+        except Damaged:
+            if request.steps is not None:
+                request.steps.clear()
+            batches = list(self._batches(query, request, self._without_files(pinned)))
+        # Nothing has a name of its own in a result that says there is nothing.
+        return pa.Table.from_batches(batches, batches[0].schema if batches else schema_of(query.plan))
 
-    def _sources(self, pinned: Pinned) -> Sources:
+    def _sources(self, pinned: Pinned, *, saved: bool = True) -> Sources:
         snapshot = pinned.snapshot
-        return Sources(self.graph, snapshot, self.graph.catalog_at(snapshot), self.memory)
+        catalog = self.graph.catalog_at(snapshot)
+        return Sources(self.graph, snapshot, catalog, self.memory, saved=saved)
+
+    def _without_files(self, pinned: Pinned) -> Sources:
+        """The same tables anew, after a file of sorted edges turned out to be damaged."""
+        self.memory.forget_graph(self.graph.root.uri)
+        return self._sources(pinned, saved=False)
 
     def _runner(self, query: CompiledRead, request: Request, sources: Sources) -> Runner:
         scores = Scores(request, sources.catalog, Searches(self.memory), self._embedded)
@@ -134,12 +149,12 @@ def keep_topologies(graph: OpenGraph, branch: str) -> None:
 
 
 def _limited(
-    batches: Iterator[pa.RecordBatch], query: CompiledRead, limits: Limits
+    batches: Iterator[pa.RecordBatch], query: CompiledRead, request: Request
 ) -> Iterator[pa.RecordBatch]:
     rows = 0
     for batch in batches:
         rows += batch.num_rows
-        _check_rows(rows, query, limits)
+        _check_rows(rows, query, request.limits)
         yield batch
 
 

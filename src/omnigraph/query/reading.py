@@ -42,9 +42,9 @@ class Reading:
         """The rows of a variable's type."""
         return self.sources.rows(self.tables[var])
 
-    def scope(self, frame: Frame) -> FrameScope:
-        """What expressions see of these rows."""
-        return FrameScope(frame, self.rows, self.request, self.scores)
+    def scope(self, frame: Frame, *, passing: bool = False) -> FrameScope:
+        """What expressions see of these rows; of `passing` ones nothing is kept in memory."""
+        return FrameScope(frame, self.rows, self.request, self.scores, passing=passing)
 
     def passing(self, frame: Frame, tests: tuple[Predicate, ...]) -> Frame:
         """The rows that pass all tests."""

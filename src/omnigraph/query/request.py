@@ -12,9 +12,12 @@ from omnigraph.errors import InvalidValue, QueryCancelled, ResourceLimitExceeded
 from omnigraph.lang.query.parameters import check_count
 from omnigraph.lang.query.resolved import Count
 from omnigraph.lang.values import Stored
+from omnigraph.query.memory import memory_of_machine
 
 MOST_ROWS_IN_FLIGHT = 200_000_000
 """Bindings of one query beyond which it is refused instead of taking the machine's memory."""
+_SHARE = 2  # one part in so many of the memory there is may be taken by rows in flight
+_BYTES = 8  # of a variable in a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,7 @@ class Limits:
     cancel: threading.Event | None = None
     """Set it from another thread to end the query."""
     in_flight: int = MOST_ROWS_IN_FLIGHT
+    bytes_in_flight: int = field(default_factory=lambda: memory_of_machine() // _SHARE)
 
     def __post_init__(self) -> None:
         """A limit that means nothing would be one that is not kept."""
@@ -69,20 +73,26 @@ class Request:
         assert isinstance(value, int)
         return check_count(given.name, value)
 
-    def check(self, rows: int = 0) -> None:
-        """Stop here when the caller does not want the rest, or it would take too much."""
+    def check(self, rows: int = 0, width: int = 1) -> None:
+        """Stop here when the caller does not want the rest, or rows of so many variables take too much."""
         limits = self.limits
         if limits.cancel is not None and limits.cancel.is_set():
             raise QueryCancelled("query was cancelled")
         if limits.seconds is not None and time.monotonic() - self._started >= limits.seconds:
             raise QueryCancelled(f"query took longer than {limits.seconds:g} s and was stopped")
-        if rows > limits.in_flight:
+        if self.is_too_much(rows, width):
+            by_rows = rows > limits.in_flight
             raise ResourceLimitExceeded(
-                "rows in flight",
-                limit=limits.in_flight,
-                actual=rows,
+                "rows in flight" if by_rows else "bytes of rows in flight",
+                limit=limits.in_flight if by_rows else limits.bytes_in_flight,
+                actual=rows if by_rows else rows * width * _BYTES,
                 remedy="connect the variables by traversals or filters, or ask for less at a time",
             )
+
+    def is_too_much(self, rows: int, width: int = 1) -> bool:
+        """Whether so many rows of so many variables are more than a query may have at a time."""
+        limits = self.limits
+        return rows > limits.in_flight or rows * width * _BYTES > limits.bytes_in_flight
 
     @contextmanager
     def step(self, name: str, detail: str = "") -> Iterator[Step]:

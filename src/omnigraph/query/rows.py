@@ -29,7 +29,8 @@ SMALL = 200_000
 COLD_SHARE = 64
 """A larger table's column is read whole once one row in so many was wanted."""
 _FEW = 64
-"""So many ids are looked for one pass over the column each; more are looked up in a hash table."""
+"""So many ids are looked for in a dictionary, once there is one."""
+_FEWER = 4  # times; hashing all ids is slower than looking at all of them, by so much
 _MOST_ASKED = 1000
 """So many ids at most are put into one filter."""
 _PASSES = 32
@@ -138,8 +139,13 @@ class Rows:
         """The ids by position."""
         return self.column(ID)
 
-    def take(self, name: str, positions: Positions) -> pa.Array:
-        """The values at these positions; NO_ROW gives null."""
+    def take(self, name: str, positions: Positions, *, passing: bool = False) -> pa.Array:
+        """The values at these positions; NO_ROW gives null.
+
+        Rows that are `passing`, one stretch of the table after the other, leave nothing in memory.
+        """
+        if passing and self.count > SMALL and _is_stretch(positions) and not self.is_hot(name):
+            return self._taken_cold(name, positions)
         if len(positions) == 1 and positions[0] >= 0 and self._reads_whole(name, 1):
             return self.column(name).slice(int(positions[0]), 1)  # a read by key, without any copying
         missing = positions < 0
@@ -195,13 +201,27 @@ class Rows:
         if len(ids) <= _MOST_ASKED and not self._reads_whole(ID, len(ids)):
             return self._found_cold(ids)
         if len(ids) > _FEW:
-            found = pc.index_in(ids, value_set=self._live_ids())
-            return np.asarray(found.fill_null(NO_ROW).to_numpy(zero_copy_only=False), dtype=np.int64)
+            return self._looked_up(ids)
         wanted = ids.to_pylist()
-        by_id = self._dictionary(len(wanted))
+        by_id = self._dictionary()
         if by_id is not None:
             return np.array([by_id.get(each, NO_ROW) for each in wanted], dtype=np.int64)
-        return np.array([pc.index(self._live_ids(), each).as_py() for each in wanted], dtype=np.int64)
+        if len(wanted) == 1:
+            return np.array([pc.index(self._live_ids(), wanted[0]).as_py()], dtype=np.int64)
+        return self._looked_up(ids)
+
+    def _looked_up(self, ids: pa.Array) -> Positions:
+        """Ids looked up in one pass; the fewer of both, these or all, are hashed."""
+        held = self._live_ids()
+        if len(ids) * _FEWER > len(held):
+            found = pc.index_in(ids, value_set=held)
+            return np.asarray(found.fill_null(NO_ROW).to_numpy(zero_copy_only=False), dtype=np.int64)
+        encoded = ids.dictionary_encode()
+        met = pc.index_in(held, value_set=encoded.dictionary)
+        positions = np.flatnonzero(met.is_valid().to_numpy(zero_copy_only=False))
+        places = np.full(len(encoded.dictionary), NO_ROW, dtype=np.int64)
+        places[met.drop_null().to_numpy()] = positions
+        return np.asarray(places[encoded.indices.to_numpy()])
 
     def _found_cold(self, ids: pa.Array) -> Positions:
         """Ids looked up in the table, which has an index on them if it is large and looked after."""
@@ -211,12 +231,12 @@ class Rows:
         positions = np.append(self.positions_of(found.column("_rowid").to_numpy()), NO_ROW)
         return np.asarray(positions[places.to_numpy(zero_copy_only=False)])
 
-    def _dictionary(self, lookups: int) -> dict[str, int] | None:
+    def _dictionary(self) -> dict[str, int] | None:
         key = self._key("dictionary", ID)
         found: dict[str, int] | None = self._memory.get(key)
         if found is not None or self.count > _DICTIONARY_ROWS:
             return found
-        self._passes += lookups
+        self._passes += 1
         if self._passes < _PASSES:
             return None
         with self._lock:
@@ -293,6 +313,13 @@ class Rows:
 
 def _row_ids(rows: pa.Table) -> NDArray[np.uint64]:
     return np.asarray(rows.column("_rowid").to_numpy(), dtype=np.uint64)
+
+
+def _is_stretch(positions: Positions) -> bool:
+    """Whether these are positions one behind the other."""
+    if len(positions) == 0 or positions[-1] - positions[0] != len(positions) - 1:
+        return False
+    return bool((np.diff(positions) == 1).all())
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

@@ -93,25 +93,34 @@ class Runner:
         limit, skipped = (self._reading.request.count(given) for given in (plan.limit, plan.offset))
         return (None if limit is None else limit + (skipped or 0)), skipped or 0
 
-    def batches(self, plan: p.Plan, size: int) -> Iterator[pa.RecordBatch]:
-        """The result of a whole plan, piece by piece: properties are fetched for one piece at a time."""
-        if isinstance(plan, p.Limit) and isinstance(plan.input, p.Project):
-            limit, skipped = self._cut(plan)
-            frame, project = self._projected_rows(plan.input, limit).slice(skipped, limit), plan.input
-        elif isinstance(plan, p.Project):
-            frame, project = self._projected_rows(plan, None), plan
-        else:
+    def batches(self, plan: p.Plan, size: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The result of a whole plan, piece by piece: rows of the last walk are made, and properties are
+        fetched, for one piece at a time. Without a size, the pieces are as they come, to be piled up.
+        """
+        project = plan.input if isinstance(plan, p.Limit) else plan
+        if not isinstance(project, p.Project):
             yield from self.columns(plan).table().to_batches(max_chunksize=size)
             return
-        for start in range(0, frame.length, size):
-            self._reading.request.check()
-            yield from self._returned(project, frame.slice(start, start + size)).table().to_batches()
+        end, skipped = self._cut(plan) if isinstance(plan, p.Limit) else (None, 0)
+        met = 0
+        for frame in self._projected_parts(project, end, piled=size is None):
+            here = frame.slice(max(0, skipped - met), None if end is None else max(0, end - met))
+            met += frame.length
+            for start in range(0, max(1, here.length), size or max(1, here.length)):
+                piece = here if size is None else here.slice(start, start + size)
+                yield from self._noted(project, piece, passing=size is not None).table().to_batches()
+            if end is not None and met >= end:
+                return
 
     def _projected(self, plan: p.Project, top: int | None) -> Columns:
-        frame = self._projected_rows(plan, top)
+        return self._noted(plan, self._projected_rows(plan, top))
+
+    def _noted(self, plan: p.Project, frame: Frame, *, passing: bool = False) -> Columns:
         with self._reading.request.step("Project", _shown(plan.columns)) as step:
             step.rows = frame.length
-            return self._returned(plan, frame)
+            scope = self._reading.scope(frame, passing=passing)
+            arrays = [(column.name, value(column.term, scope)) for column in plan.columns]
+            return _columns(plan.columns, arrays, frame.length)
 
     def _projected_rows(self, plan: p.Project, top: int | None) -> Frame:
         """The rows to be returned, in their order."""
@@ -119,10 +128,14 @@ class Runner:
             return self._ordered(plan.input, top)
         return self.rows(plan.input, Wanted(_returned_variables(plan), counted=False)).slice(0, top)
 
-    def _returned(self, plan: p.Project, frame: Frame) -> Columns:
-        scope = self._reading.scope(frame)
-        arrays = [(column.name, value(column.term, scope)) for column in plan.columns]
-        return _columns(plan.columns, arrays, frame.length)
+    def _projected_parts(self, plan: p.Project, top: int | None, *, piled: bool) -> Iterator[Frame]:
+        """The same rows in parts, at least one."""
+        if isinstance(plan.input, p.Scan | p.Expand | p.Filter):
+            matcher, base = self._matcher(
+                pattern_of(plan.input), Wanted(_returned_variables(plan), counted=False)
+            )
+            return matcher.parts(base, piled=piled)
+        return iter([self._projected_rows(plan, top)])
 
     def _aggregated(self, plan: p.Aggregate) -> Columns:
         frame = self.rows(plan.input, Wanted(_needed(plan)))
@@ -182,8 +195,13 @@ class Runner:
         raise InternalError(f"a {type(plan).__name__} gives no rows in flight")
 
     def _matched(self, pattern: Pattern, wanted: Wanted | None) -> Frame:
+        matcher, base = self._matcher(pattern, wanted)
+        return matcher.run(base)
+
+    def _matcher(self, pattern: Pattern, wanted: Wanted | None) -> tuple[Matcher, Frame | None]:
+        """What matches a pattern, and the rows it begins with, if these come from elsewhere."""
         if isinstance(pattern.base, p.Scan):
-            return Matcher(self._reading, pattern, wanted).run(None)
+            return Matcher(self._reading, pattern, wanted), None
         if isinstance(pattern.base, p.Cross):
             here = tables_of(pattern.base).keys() | (self._outer.variables.keys() if self._outer else set())
             early = tuple(test for test in pattern.tests if variables(test) <= here)
@@ -191,7 +209,7 @@ class Runner:
             pattern = replace(pattern, tests=tuple(test for test in pattern.tests if test not in early))
         else:
             base = self.rows(pattern.base)
-        return Matcher(self._reading, pattern, wanted).run(base)
+        return Matcher(self._reading, pattern, wanted), base
 
     def _crossed(self, plan: p.Cross, tests: tuple[Predicate, ...], wanted: Wanted | None) -> Frame:
         left, right = self.rows(plan.left, wanted), self.rows(plan.right, wanted)
@@ -268,6 +286,11 @@ class Runner:
     def _ids(self, frame: Frame, rows: Positions, ties: tuple[str, ...]) -> list[pa.Array]:
         scope = self._reading.scope(frame.take(rows))
         return [scope.entity_id(var) for var in ties]
+
+
+def schema_of(plan: p.Plan) -> pa.Schema:
+    """The schema of a plan's result."""
+    return pa.schema([pa.field(each.name, arrow_type(each.term.type)) for each in outputs_of(plan)])
 
 
 def outputs_of(plan: p.Plan) -> tuple[p.Output, ...]:

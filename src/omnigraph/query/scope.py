@@ -18,8 +18,17 @@ from omnigraph.query.search.scores import Scores
 class FrameScope:
     """The rows of a frame: each property is taken at the positions of its variable, once."""
 
-    def __init__(self, frame: Frame, rows: Callable[[str], Rows], request: Request, scores: Scores) -> None:
+    def __init__(
+        self,
+        frame: Frame,
+        rows: Callable[[str], Rows],
+        request: Request,
+        scores: Scores,
+        *,
+        passing: bool = False,
+    ) -> None:
         self._frame = frame
+        self._passing = passing
         self._rows = rows
         self._request = request
         self._scores = scores
@@ -36,8 +45,8 @@ class FrameScope:
         if found is None:
             rows, positions = self._rows(var), self._frame.variables[var]
             # All rows of a table in its own order need no taking.
-            whole = positions is rows.positions() and rows.alive is None
-            found = rows.column(name) if whole else rows.take(name, positions)
+            whole = positions is rows.positions() and rows.alive is None and not self._passing
+            found = rows.column(name) if whole else rows.take(name, positions, passing=self._passing)
             self._taken[var, name] = found
         return found
 

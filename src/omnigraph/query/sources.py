@@ -17,8 +17,9 @@ from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.query.frame import NO_ROW, Positions
 from omnigraph.query.memory import Memory, shared_memory
 from omnigraph.query.rows import Identity, Rows
-from omnigraph.query.topology.saved import is_worth_saving, save_topology, saved_topology
-from omnigraph.query.topology.topology import Linked, Topology, build, extended
+from omnigraph.query.topology.linked import Linked
+from omnigraph.query.topology.saved import about, is_saved, is_worth_saving, save_topology, saved_topology
+from omnigraph.query.topology.topology import Topology, build, extended
 from omnigraph.storage.tables import Table
 
 _BYTES_TO_SORT = 128  # of an edge while its table is sorted, about
@@ -27,16 +28,23 @@ _SMALL_ENTRY = 256  # bytes, about
 
 
 class Sources:
-    """Rows and links of the types of one snapshot."""
+    """Rows and links of the types of one snapshot.
 
-    def __init__(self, graph: OpenGraph, snapshot: Snapshot, catalog: Catalog, memory: Memory) -> None:
+    `saved` says whether files of sorted edges may be used.
+    """
+
+    def __init__(
+        self, graph: OpenGraph, snapshot: Snapshot, catalog: Catalog, memory: Memory, *, saved: bool = True
+    ) -> None:
         self.graph = graph
         self.snapshot = snapshot
         self.catalog = catalog
         self.memory = memory
+        self._saved = saved
         self._rows: dict[str, Rows] = {}
         self._linked: dict[str, Linked] = {}
-        self._used: dict[Hashable, Linked | Topology] = {}
+        self._topologies: dict[Hashable, Topology] = {}
+        self._links: dict[Hashable, tuple[Linked, Hashable]] = {}
 
     def nodes(self, type_name: str) -> Rows:
         """The nodes of a type."""
@@ -60,9 +68,15 @@ class Sources:
             found = self._linked[edge_type] = self._joined(edge_type)
         return found
 
-    def is_linked(self, edge_type: str) -> bool:
-        """Whether the adjacency of an edge type is in memory."""
-        return self.memory.get(_part(self.edges(edge_type).identity, "topology")) is not None
+    def topology(self, edge_type: str) -> Topology | None:
+        """Who is joined to whom by the edges of a type, unless all of them had to be sorted for it."""
+        return self._known_topology(self.edges(edge_type))
+
+    def is_numbered_by_nodes(self, edge_type: str) -> bool:
+        """Whether the codes in the file of sorted edges are positions, so that no id has to be found."""
+        topology, declared = self.topology(edge_type), self.catalog.edges[edge_type]
+        nodes = (self.nodes(declared.source), self.nodes(declared.target))
+        return topology is not None and topology.shape.numbered_by == tuple(map(about, nodes))
 
     # --- rows --------------------------------------------------------------------------------------
 
@@ -113,20 +127,30 @@ class Sources:
         declared = self.catalog.edges[edge_type]
         edges = self.edges(edge_type)
         sources, targets = self.nodes(declared.source), self.nodes(declared.target)
+        topology = self._known_topology(edges) or self._built(edges, sources, targets)
         key = (*edges.identity, "linked", sources.identity, targets.identity)
         found: Linked | None = self.memory.get(key)
-        if found is None:
-            shared = declared.source == declared.target
-            topology = self._topology(edges, shared)
-            known = self._older_link(topology, edges, sources, targets)
-            ends = _places(topology.sources, sources, None if known is None else known.source_positions)
-            if shared:
-                found = Linked(topology, ends, sources.count)
-            else:
-                others = _places(topology.targets, targets, None if known is None else known.target_positions)
-                found = Linked(topology, ends, sources.count, others, targets.count)
-        self._used[key] = found
+        if found is None or found.topology is not topology:
+            found = self._made_link(topology, edges, sources, targets)
+        self._links[key] = found, _part(edges.identity, "topology")
         return found
+
+    def _made_link(self, topology: Topology, edges: Rows, sources: Rows, targets: Rows) -> Linked:
+        known = self._older_link(topology, edges, sources, targets)
+        named = topology.shape.numbered_by
+        places = (
+            np.arange(topology.shape.sources)
+            if named[0] and named[0] == about(sources)
+            else _places(topology.sources, sources, None if known is None else known.source_positions)
+        )
+        if topology.shared:
+            return Linked(topology, places, sources.count)
+        others = (
+            np.arange(topology.shape.targets)
+            if named[1] and named[1] == about(targets)
+            else _places(topology.targets, targets, None if known is None else known.target_positions)
+        )
+        return Linked(topology, places, sources.count, others, targets.count)
 
     def _older_link(self, topology: Topology, edges: Rows, sources: Rows, targets: Rows) -> Linked | None:
         """The link of the versions that these rows were grown from, if its codes are still the same."""
@@ -138,17 +162,28 @@ class Sources:
         same = _begins_with(topology.sources, older.sources) and _begins_with(topology.targets, older.targets)
         return found if same else None
 
-    def _topology(self, edges: Rows, shared: bool) -> Topology:
+    def _known_topology(self, edges: Rows) -> Topology | None:
+        """The topology in memory, that of an older version with what changed, or the one in the file."""
         key = _part(edges.identity, "topology")
-        found: Topology | None = self.memory.get(key)
+        found: Topology | None = self._topologies.get(key) or self.memory.get(key)
         if found is None:
-            found = self._extended(edges) or saved_topology(self.graph, edges) or self._built(edges, shared)
-        self._used[key] = found
+            found = self._extended(edges)
+        if found is None and self._saved:
+            found = saved_topology(self.graph, edges)
+        if found is not None:
+            self._topologies[key] = found
         return found
 
-    def _built(self, edges: Rows, shared: bool) -> Topology:
-        made = build(edges.column(SOURCE), edges.column(TARGET), shared, edges.alive)
-        save_topology(self.graph, edges, made)
+    def _built(self, edges: Rows, sources: Rows, targets: Rows) -> Topology:
+        shared = sources is targets
+        nodes = (_numbering(sources), None if shared else _numbering(targets))
+        made = build(edges.column(SOURCE), edges.column(TARGET), shared, edges.alive, nodes)
+        named = (
+            about(sources) if made.sources is nodes[0] else "",
+            about(targets) if made.targets is nodes[0 if shared else 1] else "",
+        )
+        save_topology(self.graph, edges, made, named)
+        self._topologies[_part(edges.identity, "topology")] = made
         return made
 
     def _extended(self, edges: Rows) -> Topology | None:
@@ -171,14 +206,21 @@ class Sources:
         """Have the file of every edge type that is large enough for one and can be sorted in memory."""
         most = shared_memory().limit // _BYTES_TO_SORT
         for edge in self.catalog.edges.values():
-            edges = self.edges(edge.name)
-            if is_worth_saving(edges) and edges.count <= most:
-                self._topology(edges, edge.source == edge.target)
+            edges, nodes = self.edges(edge.name), (self.nodes(edge.source), self.nodes(edge.target))
+            if is_worth_saving(edges) and edges.count <= most and not is_saved(self.graph, edges, nodes):
+                self._built(edges, *nodes)
 
     def settle(self) -> None:
         """Tell the memory what the links that were used take by now; they grow with use."""
-        for key, used in self._used.items():
-            self.memory.keep(key, used, used.nbytes)
+        for key, topology in self._topologies.items():
+            self.memory.keep(key, topology, topology.nbytes)
+        for key, (linked, topology_key) in self._links.items():
+            self.memory.keep(key, linked, linked.nbytes, goes_with=topology_key)
+
+
+def _numbering(nodes: Rows) -> pa.Array | None:
+    """The ids by position, where every position is a node."""
+    return nodes.ids() if nodes.alive is None else None
 
 
 def _begins_with(ids: pa.Array, older: pa.Array) -> bool:
@@ -188,12 +230,20 @@ def _begins_with(ids: pa.Array, older: pa.Array) -> bool:
 def _places(ids: pa.Array, rows: Rows, known: Positions | None) -> Positions:
     """The position of each id; what is known from older rows is looked up only where those died."""
     if known is None:
-        return rows.find(ids)
+        known = _in_order(ids, rows)
     places = np.concatenate([known, np.full(len(ids) - len(known), NO_ROW, dtype=np.int64)])
     gone = places < 0 if rows.alive is None else (places < 0) | ~rows.alive[places]
     missing = np.flatnonzero(gone)
-    places[missing] = rows.find(ids.take(pa.array(missing)))
+    if len(missing):
+        places[missing] = rows.find(ids.take(pa.array(missing)))
     return places
+
+
+def _in_order(ids: pa.Array, rows: Rows) -> Positions:
+    """The positions of ids that are those of the first rows, in the order of the rows."""
+    both = min(len(ids), rows.count)
+    same = rows.ids().slice(0, both).equals(ids.slice(0, both))
+    return np.arange(both if same else 0)
 
 
 def _part(identity: Identity, what: str) -> Hashable:

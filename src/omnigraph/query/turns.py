@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.frame import Positions
 from omnigraph.query.topology import walk
+from omnigraph.query.topology.linked import Linked
 from omnigraph.query.topology.spread import pieces
-from omnigraph.query.topology.topology import Linked
 
 STEPS_AT_ONCE = 4_000_000
 """About so many edges are walked in one turn."""

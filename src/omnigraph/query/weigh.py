@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from omnigraph.lang.query import plan as p
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.lang.query.terms import Predicate, variables
-from omnigraph.query.frame import NO_ROW, Frame, Positions, require_countable
+from omnigraph.query.counting import products, sums
+from omnigraph.query.frame import NO_ROW, Frame, Positions
 from omnigraph.query.pattern import Pattern
 from omnigraph.query.reading import Reading
 from omnigraph.query.topology import walk
@@ -115,19 +116,21 @@ def _of(reading: Reading, branch: Branch, targets: Positions) -> Weights:
 def _at(reading: Reading, branch: Branch, positions: Positions) -> Weights:
     weights = reading.flags(branch.far, positions, branch.tests).astype(np.int64)
     for inner in branch.branches:
-        more = weights_of(reading, inner, positions)
-        require_countable(float(weights.max(initial=0)) * float(more.max(initial=0)))
-        weights = weights * more
+        weights = products(weights, weights_of(reading, inner, positions))
     return weights
 
 
 def _summed(rows: Positions, weights: Weights, length: int) -> Weights:
     """The weights of each row added up; rows come in ascending order."""
-    require_countable(float(weights.sum(dtype=np.float64)))
-    total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(weights)])
     ends = np.searchsorted(rows, np.arange(length + 1))
-    sums: Weights = total[ends[1:]] - total[ends[:-1]]
-    return sums
+
+    def by_row(numbers: Weights) -> Weights:
+        # Where the sum of all wraps around, the difference of two such sums wraps back.
+        upto = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(numbers)])
+        differences: Weights = upto[ends[1:]] - upto[ends[:-1]]
+        return differences
+
+    return sums(weights, by_row)
 
 
 def weighed(reading: Reading, frame: Frame, branch: Branch) -> Frame:
@@ -155,9 +158,8 @@ def merged(frame: Frame, needed: Iterable[str]) -> Frame:
     order = np.argsort(key, kind="stable")
     first = np.flatnonzero(np.diff(key[order], prepend=-1))
     weights = np.ones(frame.length, dtype=np.int64) if frame.weights is None else frame.weights
-    require_countable(float(weights.sum(dtype=np.float64)))
-    total = np.add.reduceat(weights[order], first)
-    return replace(kept.take(order[first]), weights=total)
+    added = sums(weights[order], lambda numbers: np.add.reduceat(numbers, first))
+    return replace(kept.take(order[first]), weights=added)
 
 
 def _keys(frame: Frame) -> Positions | None:

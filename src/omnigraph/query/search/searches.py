@@ -102,7 +102,10 @@ class Searches:
         wanted = count + _SPARE if chosen is None else 2 * count * rows.live_count // size + _SPARE
         if wanted > _MOST_HITS:
             return None
-        row_ids, vectors = vector_hits(rows.table, index, name, vector, wanted)
+        hits = vector_hits(rows.table, index, name, vector, wanted)
+        if hits is None:
+            return None
+        row_ids, vectors = hits
         positions = rows.positions_of(row_ids)
         kept = positions >= 0
         if chosen is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow.compute as pc
@@ -43,8 +44,11 @@ class TextLookup:
         index = self._index(rows, name)
         if index is not None:
             return _alive(rows, index.having_any(tokens))
+        stored = self._stored(rows, name, text, None)
+        if stored is None:
+            return _alive(rows, self._made(rows, name).having_any(tokens))
         found = np.zeros(rows.count, dtype=np.bool_)
-        found[self._stored(rows, name, text, None)[0]] = True
+        found[stored.positions] = True
         return found
 
     def relevance(
@@ -60,7 +64,10 @@ class TextLookup:
         index = self._index(rows, name)
         if index is not None:
             return index.relevance(tokens, rows.alive)
-        return self._stored(rows, name, text, limit)
+        found = self._stored(rows, name, text, limit)
+        if found is None:
+            return self._made(rows, name).relevance(tokens, rows.alive)
+        return found.positions, found.scores
 
     def unknown(self, rows: Rows, name: str) -> Mask:
         """Which positions have no text."""
@@ -117,18 +124,43 @@ class TextLookup:
     def _keep(self, rows: Rows, name: str, index: TextIndex) -> TextIndex:
         return self._memory.keep((*rows.identity, "text", name), index, index.nbytes)
 
-    def _stored(
-        self, rows: Rows, name: str, text: str, limit: int | None
-    ) -> tuple[Positions, NDArray[np.float64]]:
-        reach = None if limit is None else 2 * limit + _SPARE
-        row_ids, scores = text_hits(rows.table, name, text, reach)
-        if reach is not None and limit is not None and len(scores) == reach:
-            first, last = rounded(np.sort(scores)[[-limit, 0]])
-            if first == last:  # the ones as good as the last may go on beyond what was asked for
-                row_ids, scores = text_hits(rows.table, name, text)
+    def _stored(self, rows: Rows, name: str, text: str, limit: int | None) -> _Hits | None:
+        if limit is not None:
+            reach = 2 * limit + _SPARE
+            found = _Hits.of(rows, name, text, reach)
+            if found is None or found.count < reach or found.reaches(limit):
+                return found
+        return _Hits.of(rows, name, text, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Hits:
+    """What a stored index found, without rows that were deleted: it goes on finding those."""
+
+    positions: Positions
+    scores: NDArray[np.float64]
+    count: int
+    """How many it found in all."""
+    last: float
+    """The relevance of the least relevant of all."""
+
+    @classmethod
+    def of(cls, rows: Rows, name: str, text: str, reach: int | None) -> _Hits | None:
+        """The most relevant so many, or all; None when there is no index any more."""
+        hits = text_hits(rows.table, name, text, reach)
+        if hits is None:
+            return None
+        row_ids, scores = hits
         positions = rows.positions_of(row_ids)
         live = positions >= 0
-        return positions[live], scores[live]
+        return cls(positions[live], scores[live], len(scores), float(scores.min(initial=np.inf)))
+
+    def reaches(self, limit: int) -> bool:
+        """Whether the best so many are among them, and all that are as good as the last of those."""
+        if len(self.scores) < limit:
+            return False
+        first, last = rounded(np.array([np.sort(self.scores)[-limit], self.last]))
+        return bool(first != last)
 
 
 def _alive(rows: Rows, found: Mask) -> Mask:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,21 +16,34 @@ Mask = NDArray[np.bool_]
 _KEY_BITS = 64
 
 
-@dataclass(frozen=True, slots=True)
 class Adjacency:
     """The neighbours of code `c` are `neighbours[indptr[c]:indptr[c + 1]]`, in ascending order.
 
-    `edges` holds the edge position of each neighbour, ascending among equal ones.
+    `edges` holds the edge position of each neighbour, ascending among equal ones. Most walks ask for
+    nodes alone, so it may be given as a function that fetches it when it is first wanted.
     """
 
-    indptr: Counts
-    neighbours: NDArray[np.int32]
-    edges: Ints
+    __slots__ = ("_edges", "indptr", "neighbours")
+
+    def __init__(
+        self, indptr: Counts, neighbours: NDArray[np.int32], edges: Ints | Callable[[], Ints]
+    ) -> None:
+        self.indptr: Final = indptr
+        self.neighbours: Final = neighbours
+        self._edges = edges
+
+    @property
+    def edges(self) -> Ints:
+        """The edge position of each neighbour."""
+        if callable(self._edges):
+            self._edges = self._edges()  # threads that meet here fetch the same
+        return self._edges
 
     @property
     def nbytes(self) -> int:
-        """Memory taken."""
-        return self.indptr.nbytes + self.neighbours.nbytes + self.edges.nbytes
+        """Memory taken by what was fetched so far."""
+        edges = 0 if callable(self._edges) else self._edges.nbytes
+        return self.indptr.nbytes + self.neighbours.nbytes + edges
 
     def starts(self) -> Mask:
         """Which places are the first of some code."""

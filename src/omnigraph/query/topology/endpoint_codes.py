@@ -16,6 +16,7 @@ Codes = NDArray[np.int32]
 
 _MOST_DIGITS = 18  # more could leave the range of 64 bits
 _SPREAD = 8  # numbers up to so many times their count are looked up in a table
+_SPARSE = 2  # nodes for each one that has edges, up to which all of them get a code
 _ZERO, _NINE = ord("0"), ord("9")
 
 
@@ -109,6 +110,25 @@ def _number_codes(values: NDArray[np.int64]) -> tuple[pa.Array, Codes]:
     codes = np.cumsum(used, dtype=np.int32)
     codes -= 1
     return pa.array(np.flatnonzero(used) + least).cast(pa.string()), codes[places]
+
+
+# --- codes that are positions -----------------------------------------------------------------------
+
+
+def numbered_as(nodes: pa.Array, found: Encoded) -> Encoded:
+    """The same with places among `nodes` as codes; an id that is not one of them has a code behind.
+
+    Nodes of which few have edges keep no code: arrays by code would be mostly empty.
+    """
+    if len(nodes) > _SPARSE * len(found.ids):
+        return found
+    met = pc.index_in(found.ids, value_set=nodes.cast(found.ids.type)).fill_null(NO_ROW)
+    codes = np.append(met.to_numpy(zero_copy_only=False), NO_ROW).astype(np.int32)
+    strange = np.flatnonzero(codes[:-1] == NO_ROW)
+    codes[strange] = len(nodes) + np.arange(len(strange))
+    others = found.ids.take(pa.array(strange)).cast(nodes.type)
+    ids = pa.concat_arrays([nodes, others]) if len(strange) else nodes
+    return Encoded(ids, tuple(codes[column] for column in found.columns))
 
 
 # --- more ids for a dictionary that exists ----------------------------------------------------------

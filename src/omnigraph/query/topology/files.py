@@ -1,14 +1,16 @@
 """A topology as one file: a derived thing that may be lost or damaged at any time.
 
-The file is a mark, the format number and a checksum of the rest; then a head that lists the arrays, and the
-arrays, each on a boundary that lets them be used where they lie.
+The file is a mark, the format number, length and checksum of a head, the head, and then arrays, each on a
+boundary. The head says where each array is and has its checksum, so that a walk reads only the arrays it
+needs, and never uses one that is not what was written.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -17,15 +19,56 @@ from numpy.typing import NDArray
 
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.topology.adjacency import Adjacency
-from omnigraph.query.topology.endpoint_codes import text_buffers
+from omnigraph.query.topology.endpoint_codes import Codes, text_buffers
+from omnigraph.query.topology.parts import Kind, Shape, Stored
 from omnigraph.query.topology.topology import Topology
 
-FORMAT = 1
+FORMAT = 2
 
 _MARK = b"\x89OGTOPO\n"
-_START = struct.Struct("<8sII")  # mark, format, checksum of all that follows
-_HEAD = struct.Struct("<I")  # length of the head
+_START = struct.Struct("<8sIII")  # mark, format, length of the head, checksum of the head
 _BOUNDARY = 64
+_TYPES = {name: np.dtype(name) for name in ("<i8", "<i4", "|u1")}
+
+
+class Damaged(Exception):
+    """An array of a file is not what was written; whoever uses the topology has to do without the file."""
+
+
+class File(Protocol):
+    """Bytes to read from."""
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+
+    @property
+    def held(self) -> int:
+        """How many of them are in memory, whether anybody wants them or not."""
+
+    def read(self, start: int, length: int) -> bytes | memoryview:
+        """A stretch of them; a shorter one, where they end or cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A file that was read at once."""
+
+    data: memoryview
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return len(self.data)
+
+    @property
+    def held(self) -> int:
+        """All of them are in memory."""
+        return len(self.data)
+
+    def read(self, start: int, length: int) -> memoryview:
+        """A stretch, where it lies."""
+        return self.data[start : start + length]
 
 
 class _Held(msgspec.Struct, frozen=True):
@@ -34,79 +77,92 @@ class _Held(msgspec.Struct, frozen=True):
     type: str
     offset: int
     count: int
+    checksum: int
+
+    @property
+    def nbytes(self) -> int:
+        return _TYPES[self.type].itemsize * self.count
+
+    def is_inside(self, size: int) -> bool:
+        known = self.type in _TYPES and min(self.offset, self.count) >= 0
+        return known and self.offset + self.nbytes <= size
+
+
+class _Adjacent(msgspec.Struct, frozen=True):
+    """An adjacency: its arrays have names that begin with that of the direction."""
+
+    direction: EdgeDirection
+    simple: bool
+    """No edges are parallel: every neighbour is there once anyway."""
+    distinct: bool
+    """There are further arrays, with every neighbour once."""
 
 
 class _Head(msgspec.Struct, frozen=True):
     about: str
+    size: int
+    """Bytes from the first boundary to the end of the file."""
     shared: bool
     wide: bool
     """Whether offsets into texts have 64 bits."""
-    simple: list[EdgeDirection]
-    """The directions in which no edges are parallel."""
-    built: list[EdgeDirection]
+    edges: int
+    dead: int
+    codes: tuple[int, int]
+    numbered_by: tuple[str, str]
+    adjacencies: list[_Adjacent]
     arrays: dict[str, _Held]
 
 
-def to_bytes(topology: Topology, about: str) -> bytes:
-    """The file of a topology with the adjacencies that are built; `about` names the table version."""
+# --- writing -----------------------------------------------------------------------------------------
+
+
+def to_bytes(topology: Topology, about: str, numbered_by: tuple[str, str] = ("", "")) -> bytes:
+    """The file of a topology with the adjacencies that are built.
+
+    `about` names the version of the edge table, `numbered_by` those of the node tables whose positions
+    are the codes.
+    """
     built = topology.built()
-    plain = [direction for direction, distinct in built if not distinct]
-    simple = [each for each in plain if built.get((each, True)) is built[each, False]]
+    listed = [_listed(built, direction) for direction, distinct in built if not distinct]
     ids = {"sources": topology.sources} if topology.shared else _both_ids(topology)
     wide = any(not pa.types.is_string(held.type) for held in ids.values())
-    arrays: dict[str, NDArray[Any]] = {"src": topology.src, "dst": topology.dst}
+    arrays: dict[str, NDArray[Any]] = {"loops": topology.loops()}
+    for each in listed:
+        arrays |= _adjacency_arrays(built, each)
     for name, held in ids.items():
         arrays |= _text_arrays(name, held.cast(pa.large_string()) if wide else held)
-    for direction in plain:
-        adjacency = built[direction, False]
-        arrays |= {f"{direction}.{part}": getattr(adjacency, part) for part in _PARTS}
+    arrays |= {"src": topology.src, "dst": topology.dst}
     places, body = _laid_out(arrays)
-    head = msgspec.json.encode(_Head(about, topology.shared, wide, simple, plain, places))
-    before = _HEAD.pack(len(head)) + head
-    rest = b"".join([before, bytes(_gap(_START.size + len(before))), *body])
-    return _START.pack(_MARK, FORMAT, zlib.crc32(rest)) + rest
+    shape = topology.shape
+    codes = (shape.sources, shape.targets)
+    size = sum(map(len, body))
+    head = msgspec.json.encode(
+        _Head(about, size, shape.shared, wide, shape.edges, shape.dead, codes, numbered_by, listed, places)
+    )
+    start = _START.pack(_MARK, FORMAT, len(head), zlib.crc32(head)) + head
+    return b"".join([start, bytes(_gap(len(start))), *body])
 
 
-def from_bytes(data: bytes | memoryview, about: str) -> Topology | None:
-    """The topology of a file, which must not change while it is used.
+def _listed(built: dict[Kind, Adjacency], direction: EdgeDirection) -> _Adjacent:
+    once = built.get((direction, True))
+    simple = once is built[direction, False]
+    return _Adjacent(direction, simple, once is not None and not simple)
 
-    None when the file is damaged, of another format, or about another table version.
-    """
-    if len(data) < _START.size + _HEAD.size:
-        return None
-    view = memoryview(data)
-    mark, number, checksum = _START.unpack_from(view)
-    if mark != _MARK or number != FORMAT or zlib.crc32(view[_START.size :]) != checksum:
-        return None
-    (length,) = _HEAD.unpack_from(view, _START.size)
-    begin = _START.size + _HEAD.size
-    try:
-        head = msgspec.json.decode(view[begin : begin + length], type=_Head)
-        if head.about != about:
-            return None
-        end = begin + length
-        return _read(head, view[end + _gap(end) :])
-    except (msgspec.MsgspecError, ValueError, KeyError, TypeError):
-        return None  # whole, yet not what this format holds: another program wrote it
+
+def _adjacency_arrays(built: dict[Kind, Adjacency], listed: _Adjacent) -> dict[str, NDArray[Any]]:
+    kinds = [False, True] if listed.distinct else [False]
+    return {
+        _name(listed.direction, distinct, part): getattr(built[listed.direction, distinct], part)
+        for distinct in kinds
+        for part in _PARTS
+    }
 
 
 _PARTS = ("indptr", "neighbours", "edges")
 
 
-def _read(head: _Head, body: memoryview) -> Topology:
-    arrays = {
-        name: np.frombuffer(body, dtype=held.type, count=held.count, offset=held.offset)
-        for name, held in head.arrays.items()
-    }
-    sources = _text("sources", arrays, head.wide)
-    targets = sources if head.shared else _text("targets", arrays, head.wide)
-    built: dict[tuple[EdgeDirection, bool], Adjacency] = {}
-    for direction in head.built:
-        adjacency = Adjacency(*(arrays[f"{direction}.{part}"] for part in _PARTS))
-        built[direction, False] = adjacency
-        if direction in head.simple:
-            built[direction, True] = adjacency
-    return Topology(sources, targets, arrays["src"], arrays["dst"], built)
+def _name(direction: EdgeDirection, distinct: bool, part: str) -> str:
+    return f"{direction}.{'once.' if distinct else ''}{part}"
 
 
 def _both_ids(topology: Topology) -> dict[str, pa.Array]:
@@ -121,23 +177,15 @@ def _text_arrays(name: str, ids: pa.Array) -> dict[str, NDArray[Any]]:
     }
 
 
-def _text(name: str, arrays: dict[str, NDArray[Any]], wide: bool) -> pa.Array:
-    offsets, letters = arrays[f"{name}.offsets"], arrays[f"{name}.letters"]
-    type_ = pa.large_string() if wide else pa.string()
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(letters)]
-    ids = pa.Array.from_buffers(type_, len(offsets) - 1, buffers)
-    ids.validate()
-    return ids
-
-
-def _laid_out(arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, _Held], list[bytes | memoryview]]:
+def _laid_out(arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, _Held], list[memoryview | bytes]]:
     places: dict[str, _Held] = {}
-    body: list[bytes | memoryview] = []
+    body: list[memoryview | bytes] = []
     offset = 0
     for name, array in arrays.items():
         held = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-        places[name] = _Held(held.dtype.str, offset, len(held))
-        body += [held.data, bytes(_gap(held.nbytes))]
+        data = held.view(np.uint8).data
+        places[name] = _Held(held.dtype.str, offset, len(held), zlib.crc32(data))
+        body += [data, bytes(_gap(held.nbytes))]
         offset += held.nbytes + _gap(held.nbytes)
     return places, body
 
@@ -145,3 +193,127 @@ def _laid_out(arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, _Held], list[b
 def _gap(length: int) -> int:
     """What is missing to the next boundary."""
     return -length % _BOUNDARY
+
+
+# --- reading -----------------------------------------------------------------------------------------
+
+
+def opened(file: File, about: str) -> Topology | None:
+    """The topology in a file, of which only the head is read now.
+
+    None when the head is damaged, of another format, or about another table version. When an array turns
+    out to be damaged later, whoever wants it gets `Damaged`.
+    """
+    found = _filed(file, about)
+    return None if found is None else Topology(_shape(found.head, file.held), found)
+
+
+def is_whole(file: File, about: str) -> bool:
+    """Whether all of a file is what was written about this table version; all of it is read."""
+    found = _filed(file, about)
+    try:
+        return found is not None and all(found.array(name) is not None for name in found.head.arrays)
+    except Damaged:
+        return False
+
+
+def _filed(file: File, about: str) -> _Filed | None:
+    found = _head(file)
+    if found is None:
+        return None
+    head, begin = found
+    if head.about != about or file.size != begin + head.size or not _has_arrays(head):
+        return None
+    return _Filed(file, head, begin)
+
+
+def _head(file: File) -> tuple[_Head, int] | None:
+    """The head, and where the arrays begin."""
+    start = file.read(0, _START.size)
+    if len(start) < _START.size:
+        return None
+    mark, number, length, checksum = _START.unpack(start)
+    if mark != _MARK or number != FORMAT or length > file.size:
+        return None
+    text = file.read(_START.size, length)
+    if zlib.crc32(text) != checksum:
+        return None
+    end = _START.size + length
+    try:
+        return msgspec.json.decode(text, type=_Head), end + _gap(end)
+    except msgspec.MsgspecError:
+        return None  # another program wrote it
+
+
+def _has_arrays(head: _Head) -> bool:
+    """Whether everything is there that must be; a head of another program may say anything."""
+    sides = ("sources",) if head.shared else ("sources", "targets")
+    names = {"src", "dst", "loops", *(f"{side}.{part}" for side in sides for part in ("offsets", "letters"))}
+    for each in head.adjacencies:
+        kinds = (False, True) if each.distinct else (False,)
+        names |= {_name(each.direction, distinct, part) for distinct in kinds for part in _PARTS}
+    return names <= head.arrays.keys() and all(held.is_inside(head.size) for held in head.arrays.values())
+
+
+def _shape(head: _Head, held: int) -> Shape:
+    stored: dict[Kind, Stored] = {}
+    for each in head.adjacencies:
+        stored[each.direction, False] = _stored(head, each.direction, distinct=False)
+        if each.simple:
+            stored[each.direction, True] = stored[each.direction, False]
+        elif each.distinct:
+            stored[each.direction, True] = _stored(head, each.direction, distinct=True)
+    return Shape(head.shared, head.edges, head.dead, *head.codes, head.numbered_by, stored, held)
+
+
+def _stored(head: _Head, direction: EdgeDirection, *, distinct: bool) -> Stored:
+    indptr, neighbours, edges = (head.arrays[_name(direction, distinct, part)].nbytes for part in _PARTS)
+    return Stored(indptr + neighbours, edges)
+
+
+class _Filed:
+    """Arrays that are read and checked when they are asked for."""
+
+    def __init__(self, file: File, head: _Head, begin: int) -> None:
+        self._file = file
+        self.head = head
+        self._begin = begin
+
+    def sources(self) -> pa.Array:
+        """The ids at the source ends."""
+        return self._text("sources")
+
+    def targets(self) -> pa.Array:
+        """The ids at the target ends."""
+        return self._text("targets")
+
+    def src(self) -> Codes:
+        """The codes at the source ends."""
+        return self.array("src")
+
+    def dst(self) -> Codes:
+        """The codes at the target ends."""
+        return self.array("dst")
+
+    def loops(self) -> Codes:
+        """The codes of nodes with an edge to themselves."""
+        return self.array("loops")
+
+    def adjacency(self, kind: Kind) -> Adjacency:
+        """An adjacency, whose edge positions are read later."""
+        indptr, neighbours, edges = (_name(*kind, part) for part in _PARTS)
+        return Adjacency(self.array(indptr), self.array(neighbours), lambda: self.array(edges))
+
+    def _text(self, name: str) -> pa.Array:
+        offsets, letters = self.array(f"{name}.offsets"), self.array(f"{name}.letters")
+        type_ = pa.large_string() if self.head.wide else pa.string()
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(letters)]
+        return pa.Array.from_buffers(type_, len(offsets) - 1, buffers)
+
+    def array(self, name: str) -> NDArray[Any]:
+        """An array by its name in the file."""
+        held = self.head.arrays[name]
+        data = self._file.read(self._begin + held.offset, held.nbytes)
+        if len(data) != held.nbytes or zlib.crc32(data) != held.checksum:
+            raise Damaged(name)
+        return np.frombuffer(data, dtype=held.type, count=held.count)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.frame import NO_ROW, Positions
 from omnigraph.query.topology.adjacency import Counts, Mask, offsets
+from omnigraph.query.topology.linked import Linked, Steps
 from omnigraph.query.topology.spread import pieces, places_of, spread
-from omnigraph.query.topology.topology import Linked, Steps
 
 CHUNK = 1 << 20
 """So many steps are held at once while walking; results come on top."""

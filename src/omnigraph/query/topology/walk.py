@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.lang.query.resolved import EdgeDirection
-from omnigraph.query.frame import Positions, require_countable
+from omnigraph.query.counting import sums
+from omnigraph.query.frame import Positions
 from omnigraph.query.topology.adjacency import Counts, Ints, Mask, bisected
+from omnigraph.query.topology.linked import Linked
 from omnigraph.query.topology.reach import CHUNK, reach, reach_distinct, reach_parts
 from omnigraph.query.topology.spread import spread
-from omnigraph.query.topology.topology import Linked, Steps
 
 __all__ = [
     "connected",
@@ -30,8 +31,6 @@ __all__ = [
 ]
 
 Number = TypeVar("Number", np.int64, np.float64)
-
-_LARGEST = np.iinfo(np.int64).max
 
 
 def fanout(linked: Linked, sources: Positions, direction: EdgeDirection, *, distinct: bool = True) -> Counts:
@@ -139,9 +138,13 @@ def weights(
     if values is None:
         return steps.degree[:-1].copy()
     taken = values.take(steps.targets)
-    if values.dtype.kind != "f":
-        _check_range(values, taken, steps)
-    by_code = np.append(_sums(taken, steps.indptr), np.zeros(1, dtype=values.dtype))
+    if values.dtype.kind == "f":
+        added: NDArray[Any] = _sums(taken, steps.indptr)
+    else:
+        largest = max(abs(int(values.max(initial=0))), abs(int(values.min(initial=0))))
+        most = float(largest) * int(steps.degree.max(initial=0))
+        added = sums(taken.astype(np.int64, copy=False), lambda each: _sums(each, steps.indptr), most)
+    by_code = np.append(added, np.zeros(1, dtype=values.dtype))
     return by_code[linked.near_codes(direction)[:-1]]
 
 
@@ -152,13 +155,6 @@ def _sums(taken: NDArray[Number], indptr: Counts) -> NDArray[Number]:
     if len(filled):
         sums[filled] = np.add.reduceat(taken, indptr[filled])
     return sums
-
-
-def _check_range(values: NDArray[Any], taken: NDArray[Any], steps: Steps) -> None:
-    largest = max(abs(int(values.max(initial=0))), abs(int(values.min(initial=0))))
-    if largest * int(steps.degree.max(initial=0)) <= _LARGEST:
-        return
-    require_countable(float(_sums(np.abs(taken.astype(np.float64)), steps.indptr).max(initial=0)))
 
 
 def _positions(held: Ints, places: Positions) -> Positions:

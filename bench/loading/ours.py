@@ -1,0 +1,86 @@
+"""Omnigraph itself, in its own process or on Spark."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Literal
+
+import omnigraph
+from bench.loading.data import SCHEMA
+from bench.loading.memory import watched
+
+VERSION = omnigraph.__version__
+EngineName = Literal["local", "spark"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a load took."""
+
+    seconds: float
+    rows: int
+    stages: dict[str, float]
+    memory: dict[str, int]
+
+
+class Engine:
+    """Makes graphs, one for each load."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._numbers = count()
+
+    def start(self, master: str) -> None:
+        """Start Spark."""
+        from omnigraph.pipeline.session import session
+
+        os.environ["OMNIGRAPH_SPARK"] = master
+        session(master)
+
+    def stop(self) -> None:
+        """End Spark."""
+        from omnigraph.pipeline.session import session
+
+        session().stop()
+
+    def copy(self, folder: Path) -> float:
+        """The seconds in which Spark by itself copies Parquet files as Parquet files."""
+        from omnigraph.pipeline.session import session
+
+        at = self._place / f"copy-{next(self._numbers)}"
+        begun = time.perf_counter()
+        session().read.parquet(str(folder)).write.parquet(str(at))
+        return time.perf_counter() - begun
+
+    def load(self, inputs: list[Path], engine: EngineName) -> Loaded:
+        """Load into a graph that is new."""
+        at = self._place / f"graph-{next(self._numbers)}"
+        with omnigraph.init(at, schema=SCHEMA) as graph:
+            loaded = _load(graph, inputs, engine)
+        shutil.rmtree(at)
+        return loaded
+
+    def load_edges(self, persons: Path, edges: Path, engine: EngineName) -> Loaded:
+        """Load edges on a new branch of a graph that has their persons already; the graph goes afterwards."""
+        at = self._place / f"graph-{next(self._numbers)}"
+        with omnigraph.init(at, schema=SCHEMA) as graph:
+            graph.load(persons, mode="append", engine="local")
+            loaded = _load(graph, [edges], engine, branch="work")
+        shutil.rmtree(at)
+        return loaded
+
+
+def _load(graph: omnigraph.Graph, inputs: list[Path], engine: EngineName, branch: str = "main") -> Loaded:
+    before = None if branch == "main" else "main"
+    begun = time.perf_counter()
+    with watched() as peak:
+        done = graph.load(inputs, mode="append", branch=branch, from_=before, engine=engine)
+    took = time.perf_counter() - begun
+    assert done.engine is not None
+    stages = {stage.name: stage.seconds for stage in done.engine.stages}
+    return Loaded(took, done.total, stages, peak.to_json())
