@@ -4,48 +4,69 @@ from __future__ import annotations
 
 import builtins
 import os
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self, Unpack, overload
 
 import pyarrow as pa
 
 from omnigraph.engine import branches as control
 from omnigraph.engine import lineage
+from omnigraph.engine import repair as mending
 from omnigraph.engine.changes.change import filter_of
 from omnigraph.engine.changes.diff import Diff
 from omnigraph.engine.changes.feed import Feed, History
 from omnigraph.engine.changes.moments import snapshot_named
 from omnigraph.engine.changes.page import DEFAULT_CHANGES, Page, feed_page
-from omnigraph.engine.export.run import ExportFormat, ExportRequest, ExportResult, Output
+from omnigraph.engine.cleanup.policy import Policy
+from omnigraph.engine.cleanup.run import CleanupResult
+from omnigraph.engine.cleanup.run import Progress as CleanupProgress
+from omnigraph.engine.cleanup.run import cleanup as cleaned_up
+from omnigraph.engine.export.run import ExportFormat, ExportRequest, ExportResult, FormatName, Output
 from omnigraph.engine.export.run import Progress as ExportProgress
 from omnigraph.engine.export.run import export as exported
 from omnigraph.engine.indexing import IndexResult
 from omnigraph.engine.indexing import ensure_indices as built_indexes
 from omnigraph.engine.initialise import initialise
 from omnigraph.engine.lineage import Commit
+from omnigraph.engine.load.engines import EngineName, OnStage, engine_for
+from omnigraph.engine.load.frames import Spool, frames
+from omnigraph.engine.load.request import LoadRequest, LoadResult, Progress
+from omnigraph.engine.load.run import load as load_files
+from omnigraph.engine.load.sources.mapping import InputMapping, mapping_of, read_mapping
+from omnigraph.engine.load.sources.tables import is_table
+from omnigraph.engine.load.spool import spooled
 from omnigraph.engine.manifest import MAIN
+from omnigraph.engine.merge.choices import granularity_of, strategy_of
+from omnigraph.engine.merge.merge import MergeOptions, MergeRequest
+from omnigraph.engine.merge.merge import merge as merged
+from omnigraph.engine.merge.merge import preview as preview_merge
+from omnigraph.engine.merge.resolutions import Given
+from omnigraph.engine.merge.result import MergePreview, MergeResult
 from omnigraph.engine.open import open_graph, reopen_graph
 from omnigraph.engine.opened import AtBranch, AtCommit, AtTime, AtVersion, OpenGraph, Target
 from omnigraph.engine.optimize import OptimizeResult
 from omnigraph.engine.optimize import optimize as rearranged
 from omnigraph.engine.pinned import read_rows
+from omnigraph.engine.repair import RepairResult
 from omnigraph.engine.root import Root
+from omnigraph.engine.schema_apply.apply import SchemaApplied, SchemaRequest
+from omnigraph.engine.schema_apply.apply import apply_schema as accept_schema
+from omnigraph.engine.schema_apply.apply import plan_schema as steps_to
 from omnigraph.engine.snapshot import Snapshot as EngineSnapshot
 from omnigraph.engine.stamp import read_stamp
+from omnigraph.engine.targets import microseconds, read_target, target_of
+from omnigraph.engine.upkeep import minimum_age
 from omnigraph.engine.write.builder import Write
 from omnigraph.engine.write.duplicates import Mode
-from omnigraph.engine.write.files import files_of
-from omnigraph.engine.write.load import LoadRequest, LoadResult, Progress
-from omnigraph.engine.write.load import load as load_files
 from omnigraph.engine.write.mutate import MutationResult
-from omnigraph.engine.write.mutate import mutate as carry_out
+from omnigraph.engine.write.mutate import mutate_by as carry_out
 from omnigraph.engine.write.transaction import Author
 from omnigraph.engine.write.violations import Violation
 from omnigraph.errors import (
@@ -53,33 +74,33 @@ from omnigraph.errors import (
     GraphClosed,
     InvalidValue,
     ReadOnlyGraph,
-    WrongQueryKind,
 )
-from omnigraph.lang.dates import parse_datetime
-from omnigraph.lang.query.compile import (
-    CompiledMutation,
-)
-from omnigraph.lang.schema import MigrationPlan, compile_schema, plan_migration
+from omnigraph.lang.schema import MigrationPlan, compile_schema
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
-from omnigraph.query.ask import Question, Questions, decoded, file_source
+from omnigraph.query.ask import Question, Questions, file_source
 from omnigraph.query.explain import Explained
 from omnigraph.query.memory import shared_memory
 from omnigraph.query.read import Pinned, Reader, keep_topologies
 from omnigraph.query.request import Limits
 from omnigraph.query.result import Result
+from omnigraph.query.topology.leftovers import remove_topologies, stray_topologies
 from omnigraph.storage.location import Location
 
 __all__ = [
     "Branches",
+    "CleanupResult",
     "Commit",
     "Commits",
     "ExportResult",
     "Graph",
     "IndexResult",
     "LoadResult",
+    "MergePreview",
+    "MergeResult",
     "MutationResult",
     "OptimizeResult",
+    "SchemaApplied",
     "Snapshot",
     "Table",
     "Violation",
@@ -87,9 +108,6 @@ __all__ = [
     "init",
     "open",
 ]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FRACTION = re.compile(r"[.]([0-9]+)")
 
 
 def init(uri: str | os.PathLike[str], *, schema: str | os.PathLike[str], force: bool = False) -> Graph:
@@ -155,9 +173,22 @@ class Graph:
         return self._reading().schema().source
 
     def plan_schema(self, schema: str | os.PathLike[str], *, allow_data_loss: bool = False) -> MigrationPlan:
-        """What changing to another schema would do; a text, or a `Path` to read it from."""
-        desired = compile_schema(_schema_source(schema))
-        return plan_migration(self._reading().schema().accepted, desired, allow_data_loss)
+        """What changing to another schema would do; a text, or a `Path` to read it from.
+
+        Whether the stored rows fit it, `apply_schema` finds out.
+        """
+        return steps_to(self._reading(), SchemaRequest(_schema_source(schema), allow_data_loss))
+
+    def apply_schema(
+        self, schema: str | os.PathLike[str], *, allow_data_loss: bool = False, actor: str | None = None
+    ) -> SchemaApplied:
+        """Change to another schema, in one commit that carries all rows over, or not at all.
+
+        It needs a graph without other branches than main. What is dropped stays readable in older commits,
+        unless `allow_data_loss` removes it there as well.
+        """
+        request = SchemaRequest(_schema_source(schema), allow_data_loss, actor)
+        return accept_schema(self._writing(), request)
 
     @property
     def branches(self) -> Branches:
@@ -186,7 +217,7 @@ class Graph:
         A time is a `datetime` with a zone or a text like `2030-01-31T12:00:00Z`; a text without a zone
         means UTC. It stands for the newest commit that is not later.
         """
-        return self._pin(_target(commit, version, time, branch))
+        return self._pin(target_of(commit, version, time, branch))
 
     def query(
         self,
@@ -208,7 +239,7 @@ class Graph:
         `commit`, `version` and `time` are those of `at`. A query with more than `max_rows` rows fails, one
         that takes more than `timeout` seconds, or whose `cancel` event is set, is stopped.
         """
-        target = _read_target(commit, version, time, branch)
+        target = read_target(commit, version, time, branch)
         question = Question(query, params, name, Limits(max_rows, timeout, cancel))
         return self._questions.ask(target, question, Reader.read)
 
@@ -230,7 +261,7 @@ class Graph:
         """Like `query`, as a reader of Arrow batches: a large result is never in memory at once."""
         if batch_rows < 1:
             raise InvalidValue(f"batch_rows must be at least 1, got {batch_rows}")
-        target = _read_target(commit, version, time, branch)
+        target = read_target(commit, version, time, branch)
         question = Question(query, params, name, Limits(max_rows, timeout, cancel))
         return self._questions.ask(target, question, partial(Reader.stream, size=batch_rows))
 
@@ -246,25 +277,28 @@ class Graph:
         time: datetime | str | None = None,
     ) -> Explained:
         """Run a read query and tell what was done: each step with its rows and milliseconds."""
-        target = _read_target(commit, version, time, branch)
+        target = read_target(commit, version, time, branch)
         return self._questions.ask(target, Question(query, params, name), Reader.explain)
 
     def export(
         self,
         output: Output,
         *,
-        format: Literal["ndjson", "parquet", "csv"] = "ndjson",
+        format: FormatName = "ndjson",
         types: Iterable[str] | None = None,
         branch: str | None = None,
         commit: str | None = None,
         version: int | None = None,
         time: datetime | str | None = None,
         overwrite: bool = False,
+        engine: EngineName = "local",
         progress: ExportProgress | None = None,
     ) -> ExportResult:
         """Write a branch as it is now, or the graph as it was, to files; see `Snapshot.export`."""
-        pinned = self._pin(_read_target(commit, version, time, branch))
-        return pinned.export(output, format=format, types=types, overwrite=overwrite, progress=progress)
+        pinned = self._pin(read_target(commit, version, time, branch))
+        return pinned.export(
+            output, format=format, types=types, overwrite=overwrite, engine=engine, progress=progress
+        )
 
     def mutate(
         self,
@@ -281,15 +315,9 @@ class Graph:
         `query` is a text, or a `Path` to read it from, and `name` says which of several queries is meant.
         With `if_commit` it takes effect only while that commit is the newest of the branch.
         """
-        opened = self._writing()
-        compiled = self._questions.compiled(query, name, opened.schema().catalog)
-        if not isinstance(compiled, CompiledMutation):
-            raise WrongQueryKind(
-                f"query '{compiled.name}' only reads; a mutation inserts, updates or deletes",
-                query=compiled.name,
-            )
         author = Author(control.branch_name(branch), actor, if_commit)
-        return carry_out(opened, compiled, decoded(compiled, params), author)
+        compiled = partial(self._questions.mutation, query, params, name)
+        return carry_out(self._writing(), compiled, author)
 
     def write(self, branch: str = MAIN, *, actor: str | None = None, if_commit: str | None = None) -> Write:
         """A block that collects changes and commits them once: `with graph.write() as tx: ...`."""
@@ -298,29 +326,91 @@ class Graph:
 
     def load(
         self,
-        files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        data: Any,
         *,
         mode: Literal["append", "merge", "overwrite"],
+        type: str | None = None,
         branch: str = MAIN,
         from_: str | None = None,
         actor: str | None = None,
+        mapping: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+        engine: EngineName = "auto",
         skip_bad: bool = False,
         rejects: str | os.PathLike[str] | None = None,
         progress: Progress | None = None,
+        on_stage: OnStage | None = None,
     ) -> LoadResult:
-        """Load files of NDJSON records on a branch: all of them, in one commit, or nothing.
+        """Load files or rows on a branch: all of them, in one commit, or nothing.
 
-        `files` are paths, folders and patterns such as `data/*.jsonl`. A branch that is missing is made
-        from `from_`, if that is given and the load is right. `skip_bad` leaves wrong records out instead of
-        refusing the load; all of them then go to the file `rejects`, if one is named.
-        `progress` is told how many bytes and lines were read so far.
+        `data` are paths, folders, patterns such as `data/*.parquet` and `s3://` URIs of NDJSON, Parquet,
+        CSV, Arrow and Lance, one or several; or rows of one `type`: an Arrow table or stream, or a DataFrame
+        of pandas, polars or Spark. `mapping` says how columns become properties where their names do not. A
+        branch that is missing is made from `from_`, if that is given and the load is right.
+
+        `skip_bad` leaves wrong records out instead of refusing the load; all of them then go to the file
+        `rejects`, if one is named. `engine` is `local`, `spark`, or chosen by the size of the input.
+        `progress` hears how many bytes and lines were read so far, `on_stage` how many tasks are done.
         """
-        opened = self._writing()
-        chosen = _mode(mode)
-        request = LoadRequest(
-            files_of(files), chosen, skip_bad, None if rejects is None else Path(rejects), progress
+        opened, chosen = self._writing(), _mode(mode)
+        with ExitStack() as spools:
+            if is_table(data):
+                spool = spools.enter_context(spooled(data, type, self.schema, opened.root, on_stage))
+            elif type is not None:
+                raise BadRequest("files tell their types themselves", remedy="leave `type` out")
+            else:
+                spool = Spool((data,) if isinstance(data, str | os.PathLike) else tuple(data))
+            request = LoadRequest(
+                spool.files,
+                chosen,
+                skip_bad,
+                None if rejects is None else Path(rejects),
+                progress,
+                _mapping(mapping),
+            )
+            author = Author(control.branch_name(branch), actor)
+            choose = partial(engine_for, engine, on_stage=on_stage, at_hand=spool.engine)
+            return load_files(opened, request, author, from_=from_, engine=choose)
+
+    @overload
+    def merge(
+        self, source: str, into: str = MAIN, *, dry_run: Literal[False] = ..., **how: Unpack[MergeOptions]
+    ) -> MergeResult: ...
+
+    @overload
+    def merge(
+        self, source: str, into: str = MAIN, *, dry_run: Literal[True], **how: Unpack[MergeOptions]
+    ) -> MergePreview: ...
+
+    def merge(
+        self,
+        source: str,
+        into: str = MAIN,
+        *,
+        actor: str | None = None,
+        dry_run: bool = False,
+        strategy: Literal["ours", "theirs"] | None = None,
+        resolutions: Given | None = None,
+        granularity: Literal["row", "property"] = "row",
+        delete_branch: bool = False,
+    ) -> MergeResult | MergePreview:
+        """Take what a branch changed into another one: all of it, in one commit, or nothing.
+
+        Where the branches contradict each other it fails with `MergeConflicts`, unless `strategy` says whose
+        version stands (`ours` is that of `into`) or `resolutions`, a path or a mapping, decide one by one.
+        With `granularity="property"` two changes of one entity go together when they are about different
+        properties. `dry_run` only tells what would happen. `delete_branch` deletes the source afterwards.
+        """
+        request = MergeRequest(
+            control.branch_name(source),
+            strategy_of(strategy),
+            resolutions,
+            granularity_of(granularity),
+            delete_branch,
         )
-        return load_files(opened, request, Author(control.branch_name(branch), actor), from_=from_)
+        target = control.branch_name(into)
+        if dry_run:
+            return preview_merge(self._reading(), request, target)
+        return merged(self._writing(), request, Author(target, actor))
 
     def diff(
         self,
@@ -374,6 +464,11 @@ class Graph:
         history = self._history(branch, types, kinds, ops)
         return feed_page(history, since=since, token=page_token, limit=limit)
 
+    def spark(self, session: Any = None) -> Any:
+        """The graph as DataFrames of Spark, as in `graph.spark().nodes("Person")`; see its `GraphFrames`."""
+        self._reading()
+        return frames().of(self, session)
+
     def optimize(self, branch: str = MAIN, *, actor: str | None = None) -> OptimizeResult:
         """Put small pieces of a branch's tables together and complete its indexes, in one commit.
 
@@ -388,6 +483,35 @@ class Graph:
     def ensure_indices(self, branch: str = MAIN, *, actor: str | None = None) -> IndexResult:
         """Build the indexes that the schema asks for and a branch does not have, in one commit."""
         return built_indexes(self._writing(), Author(control.branch_name(branch), actor))
+
+    def cleanup(
+        self,
+        keep: int | None = None,
+        older_than: timedelta | str | None = None,
+        *,
+        dry_run: bool = False,
+        progress: CleanupProgress | None = None,
+    ) -> CleanupResult:
+        """Remove old versions of tables and what failed writes and deleted branches left; never a commit.
+
+        The newest `keep` commits of every branch stay readable, and with `older_than`, such as `7d`, all that
+        was current in that time. With both, what is past both goes. Others stay in the history, but reading
+        the graph as they left it fails with `HistoricalVersionReclaimed`. `dry_run` only tells what would go.
+        """
+        opened = self._reading() if dry_run else self._writing()
+        policy = Policy.of(keep, older_than, minimum_age())
+        done = cleaned_up(opened, policy, dry_run=dry_run, progress=progress)
+        files = stray_topologies(opened)
+        if not dry_run:
+            remove_topologies(opened, files)
+        return replace(done, derived_files=len(files), derived_bytes=sum(files.values()))
+
+    def repair(self, *, confirm: bool = False, force: bool = False) -> RepairResult:
+        """Look for tables that were changed past omnigraph; with `confirm` publish what changed no row.
+
+        With `force` every change is published as it is, unchecked. Rows are never moved.
+        """
+        return mending.repair(self._writing() if confirm else self._reading(), confirm=confirm, force=force)
 
     def refresh(self) -> None:
         """Drop all that is kept in memory and open the graph anew.
@@ -443,9 +567,9 @@ class Graph:
             case Commit():
                 return self._reading().snapshot(AtCommit(named.id))
             case datetime():
-                return self._reading().snapshot(AtTime(MAIN, _microseconds(named)))
+                return self._reading().snapshot(AtTime(MAIN, microseconds(named)))
             case str():
-                return snapshot_named(self._reading(), named, _microseconds)
+                return snapshot_named(self._reading(), named, microseconds)
 
     def _pin(self, target: Target) -> Snapshot:
         return _snapshot(self._reading().snapshot(target), self._questions)
@@ -598,20 +722,23 @@ class Snapshot:
         self,
         output: Output,
         *,
-        format: Literal["ndjson", "parquet", "csv"] = "ndjson",
+        format: FormatName = "ndjson",
         types: Iterable[str] | None = None,
         overwrite: bool = False,
+        engine: EngineName = "local",
         progress: ExportProgress | None = None,
     ) -> ExportResult:
         """Write all types, or those named, each ordered by id; loading the NDJSON gives an equal graph.
 
         `output` is a file that ends with `.ndjson`, `.jsonl` or `.gz`, a folder with a file for each type, or
-        a binary stream; Parquet and CSV need a folder. A file or folder appears complete or not at all, and
-        one that exists is refused unless `overwrite` is set. `progress` is told how many rows of how many,
-        and how many bytes, were written so far.
+        a binary stream; all other formats need a folder. A file or folder appears complete or not at all,
+        and one that exists is refused unless `overwrite` is set. With `engine="spark"` tasks write parts, so
+        that a folder has several files for each type. `progress` is told how many rows of how many, and how
+        many bytes, were written so far.
         """
         chosen = None if types is None else tuple(types)
-        request = ExportRequest(output, _format(format), chosen, overwrite, progress)
+        by = None if engine == "local" else partial(engine_for, engine, 0)
+        request = ExportRequest(output, _format(format), chosen, overwrite, progress, by)
         return exported(self._questions.opened(), self._pinned, request)
 
     def __repr__(self) -> str:
@@ -624,44 +751,6 @@ def _snapshot(pinned: EngineSnapshot, questions: Questions) -> Snapshot:
         for key, entry in pinned.entries.items()
     }
     return Snapshot(pinned.id, pinned.branch, pinned.version, pinned.commit, tables, questions, pinned)
-
-
-def _read_target(
-    commit: str | None, version: int | None, time: datetime | str | None, branch: str | None
-) -> Target:
-    """What a query reads: a branch as it is now, unless it names a past."""
-    if commit is None and version is None and time is None:
-        return AtBranch(control.branch_name(MAIN if branch is None else branch))
-    return _target(commit, version, time, branch)
-
-
-def _target(
-    commit: str | None, version: int | None, time: datetime | str | None, branch: str | None
-) -> Target:
-    if commit is not None and version is None and time is None:
-        if branch is not None:
-            raise BadRequest("a commit is looked for on every branch", remedy="leave the branch out")
-        return AtCommit(commit)
-    name = control.branch_name(MAIN if branch is None else branch)
-    if version is not None and commit is None and time is None:
-        return AtVersion(name, version)
-    if time is not None and commit is None and version is None:
-        return AtTime(name, _microseconds(time))
-    named = {"commit": commit, "version": version, "time": time}
-    given = " and ".join(name for name, value in named.items() if value is not None)
-    raise BadRequest(f"name exactly one of commit, version and time, not {given or 'none of them'}")
-
-
-def _microseconds(time: datetime | str) -> int:
-    """Microseconds since 1970."""
-    if isinstance(time, str):
-        fraction = _FRACTION.search(time)
-        return parse_datetime(time) * 1000 + int((fraction[1] if fraction else "")[3:6].ljust(3, "0"))
-    if time.utcoffset() is None:
-        raise InvalidValue(
-            f"the time {time.isoformat()} has no zone", remedy="give it one, such as `tzinfo=UTC`"
-        )
-    return (time - _EPOCH) // timedelta(microseconds=1)
 
 
 def _schema_source(schema: str | os.PathLike[str]) -> Source:
@@ -677,6 +766,12 @@ def _mode(text: str) -> Mode:
     if text not in list(Mode):
         raise BadRequest(f"'{text}' is not a mode of loading", remedy=f"choose one of: {', '.join(Mode)}")
     return Mode(text)
+
+
+def _mapping(given: str | os.PathLike[str] | Mapping[str, Any] | None) -> InputMapping | None:
+    if given is None:
+        return None
+    return mapping_of(given) if isinstance(given, Mapping) else read_mapping(given)
 
 
 def _format(text: str) -> ExportFormat:

@@ -50,12 +50,17 @@ def test_a_healthy_graph_is_in_order(uri: str, run: Callable[..., str], examined
     before = tree(uri)
     status, found = examined()
     (writer,) = found.pop("last_writers")
+    history = {one["table_key"]: (one["versions"], one["past"]) for one in found.pop("history")}
+    assert history == {"edge:Knows": (1, 0), "node:Person": (2, 1)}
+    assert found.pop("derived") == {"files": 0, "bytes": 0}
     assert (writer["branch"], writer["owner"].split()[0]) == ("main", "process")
     assert (status, found) == (
         0,
         {"uri": uri, "ok": True, "operations": [], "drift": [], "forks": [], "indexes": []},
     )
-    assert run("doctor", uri).splitlines()[-1] == "all in order"
+    *_, past, last = run("doctor", uri).splitlines()
+    assert past == "history: 1 of 3 versions of tables are past; see `omnigraph cleanup`"
+    assert last == "all in order"
     assert tree(uri) == before, "the doctor touched something"
 
 

@@ -53,6 +53,9 @@ def test_the_result_as_json(uri: str, data: str, tmp_path: Path, run: Run, run_j
     arguments = ("load", uri, "--data", data, "--data", more, "--mode", "append", *bad)
     found = run_json(*arguments, "--branch", "work", "--from", "main", "--as", "ann", "--quiet")
     newest = json.loads(run("commit", "list", uri, "--branch", "work", "--json"))["commits"][0]
+    engine = found.pop("engine")
+    assert (engine["name"], [stage["name"] for stage in engine["stages"]]) == ("local", ["read", "check"])
+    assert engine["stages"][0].keys() == {"name", "tasks", "seconds", "rows", "bytes", "rows_per_second"}
     (left_out,) = found.pop("skipped")
     assert (left_out["file"], left_out["line"]) == (more, 2)
     assert json.loads(rejects.read_text()) == {**left_out, "record": {"type": "Nope"}}

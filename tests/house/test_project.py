@@ -69,7 +69,8 @@ def test_lock_has_every_declared_dependency(name: str, groups: list[str]) -> Non
     declared = list(project["dependencies"])
     for group in groups:
         declared += project["optional-dependencies"][group]
-    wanted = {re.split(r"[<>=!~;\[ ]", text)[0].lower() for text in declared}
+    names = (re.split(r"[<>=!~;\[ ]", text)[0] for text in declared)
+    wanted = {re.sub(r"[-_.]+", "-", name).lower() for name in names}
     text = (ROOT / "requirements" / name).read_text(encoding="utf-8")
     pinned = set(re.findall(r"^([a-z0-9][a-z0-9._-]*)==", text, re.M))
     assert wanted - pinned == set(), "run `make lock`"

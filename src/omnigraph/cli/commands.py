@@ -19,8 +19,9 @@ class Command:
 
 
 COMMANDS: Mapping[str, Command] = {
-    "branch": Command("omnigraph.cli.branch:app", "Create, list and delete branches."),
+    "branch": Command("omnigraph.cli.branch:app", "Create, list, merge and delete branches."),
     "changes": Command("omnigraph.cli.changes:app", "Show what the commits of a branch changed."),
+    "cleanup": Command("omnigraph.cli.cleanup:app", "Remove old versions, or show what would go."),
     "commit": Command("omnigraph.cli.commit:app", "Look at the history of a graph."),
     "diff": Command("omnigraph.cli.diff:app", "Show what differs between two moments of a graph."),
     "doctor": Command("omnigraph.cli.doctor:app", "Look for what is out of order in a graph."),
@@ -33,10 +34,12 @@ COMMANDS: Mapping[str, Command] = {
     "optimize": Command("omnigraph.cli.optimize:app", "Keep a graph fast: few fragments, whole indexes."),
     "query": Command("omnigraph.cli.query:app", "Read by a query, now or in the past."),
     "recover": Command("omnigraph.cli.recover:app", "Finish or undo interrupted writes, or list them."),
-    "schema": Command("omnigraph.cli.schema:app", "Plan changes of a schema."),
+    "repair": Command("omnigraph.cli.repair:app", "Publish tables that were changed past omnigraph."),
+    "schema": Command("omnigraph.cli.schema:app", "Show and change the schema of a graph."),
     "snapshot": Command(
         "omnigraph.cli.snapshot:app", "Show the version and size of every type, now or in the past."
     ),
+    "spark": Command("omnigraph.cli.spark:app", "Keep a warm Spark, and see what it needs."),
     "version": Command(
         "omnigraph.cli.version:app", "Print the version of omnigraph and of its storage format."
     ),

@@ -43,6 +43,8 @@ def _json(uri: str, found: Health) -> dict[str, Any]:
         "forks": [_keyed(asdict(one)) for one in found.forks],
         "last_writers": [asdict(one) for one in found.writers],
         "indexes": [_index(one) for one in found.indexes],
+        "history": [_keyed(asdict(one)) for one in found.history],
+        "derived": asdict(found.derived),
     }
 
 
@@ -77,4 +79,10 @@ def _lines(found: Health) -> Iterator[str]:
     for one in found.indexes:
         covered = f"{one.index.covered_fragments} of {one.index.total_fragments} fragments"
         yield f"index: {one.index.name} on {one.key} covers {covered}"
+    past = sum(one.past for one in found.history)
+    if past:
+        stored = sum(one.versions for one in found.history)
+        yield f"history: {past:,} of {stored:,} versions of tables are past; see `omnigraph cleanup`"
+    if found.derived.files:
+        yield f"derived: {found.derived.files:,} files of {found.derived.bytes:,} bytes in __derived"
     yield "all in order" if found.ok else "something is out of order; see `omnigraph recover --dry-run`"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +20,14 @@ from omnigraph.engine.export.run import ExportFormat, ExportResult
 from omnigraph.errors import BadRequest
 
 STANDARD_OUTPUT = "-"
+
+
+class EngineChoice(StrEnum):
+    """What carries out an export."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
 
 app = new_app()
 
@@ -37,7 +46,7 @@ def export(
         ),
     ] = STANDARD_OUTPUT,
     form: Annotated[
-        ExportFormat, typer.Option("--format", help="What to write; parquet and csv need a folder.")
+        ExportFormat, typer.Option("--format", help="What to write; all but ndjson need a folder.")
     ] = ExportFormat.NDJSON,
     types: Annotated[
         list[str] | None,
@@ -50,6 +59,9 @@ def export(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the file, or the folder of an earlier export.")
     ] = False,
+    engine: Annotated[
+        EngineChoice, typer.Option("--engine", help="Where the work is done; spark writes types in parts.")
+    ] = EngineChoice.LOCAL,
     as_json: AsJson = False,
 ) -> None:
     """Write a graph or some of its types as files, now or at a commit, version or time."""
@@ -69,6 +81,7 @@ def export(
             version=version,
             time=time,
             overwrite=overwrite,
+            engine=engine.value,
             progress=progress,
         )
         uri = opened.uri

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,18 +17,25 @@ from omnigraph.cli.commit import commit_json
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import Actor, AsJson
 from omnigraph.cli.output import print_note, print_result, violation_lines
+from omnigraph.engine.load.request import EngineReport, LoadResult
 from omnigraph.engine.write.duplicates import Mode
-from omnigraph.engine.write.files import files_of
-from omnigraph.engine.write.load import LoadResult
 
 app = new_app()
+
+
+class EngineChoice(StrEnum):
+    """What carries out a load."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
 
 
 @app.command()
 def load(
     data: Annotated[
         list[str],
-        typer.Option("--data", help="A file, folder or pattern of NDJSON; may be repeated.", metavar="FILE"),
+        typer.Option("--data", help="A file, folder, pattern or s3:// URI; may be repeated.", metavar="FILE"),
     ],
     mode: Annotated[Mode, typer.Option("--mode", help="What to do with what is stored already.")],
     place: Place = None,
@@ -37,6 +45,13 @@ def load(
         str | None,
         typer.Option("--from", help="Make the branch from this one, if missing.", metavar="BRANCH"),
     ] = None,
+    mapping: Annotated[
+        Path | None,
+        typer.Option("--mapping", help="A file that says how columns become properties.", metavar="FILE"),
+    ] = None,
+    engine: Annotated[
+        EngineChoice, typer.Option("--engine", help="Where the work is done; by size, if not said.")
+    ] = EngineChoice.AUTO,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave wrong records out instead of refusing the load.")
     ] = False,
@@ -49,21 +64,23 @@ def load(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Load NDJSON files in one commit: everything, or nothing and all that is wrong with them."""
+    """Load files of NDJSON, Parquet, CSV, Arrow or Lance in one commit: everything, or nothing."""
     uri = addressed(place=place, store=store)
     if mode is Mode.OVERWRITE:
         require_consent(f"overwriting types on branch '{branch}'", uri, yes=yes, as_json=as_json)
-    files = files_of(data)
-    with graph.open(uri) as opened, _progress(files) as progress:
+    with graph.open(uri) as opened, _progress(data) as (progress, on_stage):
         done = opened.load(
-            files,
+            data,
             mode=mode.value,
+            mapping=mapping,
+            engine=engine.value,
             branch=branch,
             from_=source,
             actor=actor,
             skip_bad=skip_bad,
             rejects=rejects,
             progress=progress,
+            on_stage=on_stage,
         )
         place = opened.uri
     text = (
@@ -99,6 +116,7 @@ def _json(
         "skipped_total": done.skipped_total,
         "skipped_counts": dict(sorted(done.skipped_counts.items())),
         "actor_id": actor,
+        "engine": None if done.engine is None else _engine_json(done.engine),
         "commit": None if done.commit is None else commit_json(done.commit),
     }
 
@@ -107,23 +125,50 @@ def _kinds(done: LoadResult) -> dict[str, Mapping[str, int]]:
     return {"node": done.nodes, "edge": done.edges}
 
 
+def _engine_json(engine: EngineReport) -> dict[str, Any]:
+    """Where the work was done, why, and how fast each stage went."""
+    stages = [
+        {
+            "name": stage.name,
+            "tasks": stage.tasks,
+            "seconds": round(stage.seconds, 3),
+            "rows": stage.rows,
+            "bytes": stage.bytes,
+            "rows_per_second": stage.rows_per_second,
+        }
+        for stage in engine.stages
+    ]
+    return {"name": engine.name, "why": engine.why, "stages": stages}
+
+
+_Heard = tuple[Callable[[int, int], None] | None, Callable[[str, int, int], None] | None]
+
+
 @contextmanager
-def _progress(files: tuple[Path, ...]) -> Iterator[Callable[[int, int], None] | None]:
+def _progress(named: Sequence[str]) -> Iterator[_Heard]:
     """A bar on a terminal; in a pipe nothing at all."""
     if sys.stderr is None or not sys.stderr.isatty():
-        yield None
+        yield None, None
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
-        TextColumn("loading"),
+        TextColumn("{task.description}"),
         BarColumn(),
         DownloadColumn(),
-        TextColumn("{task.fields[lines]:,} lines"),
+        TextColumn("{task.fields[told]}"),
         TimeElapsedColumn(),
     )
-    total = sum(path.stat().st_size for path in files if path.is_file())
+    total = sum(path.stat().st_size for path in map(Path, named) if path.is_file()) or None
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("load", total=total, lines=0)
-        yield lambda size, lines: bar.update(task, completed=size, lines=lines)
+        task = bar.add_task("loading", total=total, told="")
+
+        def read(size: int, lines: int) -> None:
+            bar.update(task, completed=size, told=f"{lines:,} lines")
+
+        def stage(name: str, done: int, tasks: int) -> None:
+            share = None if total is None else total * done // max(1, tasks)
+            bar.update(task, description=name, completed=share, told=f"{done} of {tasks} tasks")
+
+        yield read, stage

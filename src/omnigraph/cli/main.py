@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from traceback import format_exception
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ from typer.main import get_command
 
 from omnigraph import __version__
 from omnigraph.cli.lazy import LazyGroup, new_app
-from omnigraph.cli.output import prepare_streams, print_error, print_text
+from omnigraph.cli.output import prepare_streams, print_error, print_note, print_text
 from omnigraph.errors import OmnigraphError
 
 FAILED = 1
@@ -32,6 +33,9 @@ def omnigraph(
     version: Annotated[
         bool,
         typer.Option("--version", "-v", callback=_print_version, is_eager=True, help="Print the version."),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the whole stack of a failure, of Spark's side as well.")
     ] = False,
 ) -> None:
     """A graph database that lives in a folder or a bucket."""
@@ -54,17 +58,19 @@ def _run(arguments: list[str]) -> int:
     try:
         get_command(app).main(args=arguments, prog_name="omnigraph")
     except OmnigraphError as error:
-        print_error(error, as_json=_asks_for_json(arguments))
+        if _asks_for("--debug", arguments):
+            print_note("".join(format_exception(error)))
+        print_error(error, as_json=_asks_for("--json", arguments))
         return FAILED
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else FAILED
     return 0
 
 
-def _asks_for_json(arguments: list[str]) -> bool:
+def _asks_for(option: str, arguments: list[str]) -> bool:
     """Read from the arguments, because a failure may come before they are parsed."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return "--json" in options
+    return option in options
 
 
 def _output_arrived() -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
 
-from omnigraph.errors import CompileError, OmnigraphError, StorageFailure
+from omnigraph.errors import CompileError, OmnigraphError, SchemaDataViolation, StorageFailure
 
 
 def print_text(text: str) -> None:
@@ -46,7 +46,9 @@ def describe(error: OmnigraphError) -> str:
     if isinstance(error, CompileError):
         return error.render()
     violations = getattr(error, "violations", ())
-    if len(violations) > 1:
+    if isinstance(error, SchemaDataViolation):
+        lines = [f"error[{error.code}]: the stored data does not fit the schema", *_breach_lines(error)]
+    elif len(violations) > 1:
         total = vars(error)["total"]
         lines = [f"error[{error.code}]: {total} violations", *violation_lines(violations, total)]
     else:
@@ -54,6 +56,13 @@ def describe(error: OmnigraphError) -> str:
     if error.remedy:
         lines.append(f"  help: {error.remedy}")
     return "\n".join(lines)
+
+
+def _breach_lines(error: SchemaDataViolation) -> Iterator[str]:
+    """Each constraint that stored rows break, and some of the rows."""
+    for breach in error.breaches:
+        yield f"  {breach.type_kind} {breach.type_name} {breach.constraint}: {breach.count} violations"
+        yield from (f"    {example.reason}" for example in breach.examples)
 
 
 def violation_lines(violations: Sequence[object], total: int) -> list[str]:

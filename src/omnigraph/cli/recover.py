@@ -11,8 +11,10 @@ from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
 from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.recovery.abandon import abandon
 from omnigraph.engine.recovery.sweep import Found, Prospect, Report, prospects, sweep
 from omnigraph.engine.root import Root
+from omnigraph.errors import BadRequest
 from omnigraph.storage.location import Location
 
 app = new_app()
@@ -27,6 +29,12 @@ def recover(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only list the writes and say what would happen.")
     ] = False,
+    abandoned: Annotated[
+        str | None,
+        typer.Option(
+            "--abandon", help="Give up this one, which nobody can finish or undo.", metavar="OPERATION"
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Finish or undo interrupted writes; exits with 1 when one of them cannot be dealt with.
@@ -34,6 +42,9 @@ def recover(
     Every write does this by itself for its own branch, and so does opening a graph for writing.
     """
     root = Root.at(Location.parse(addressed(place=place, store=store)))
+    if abandoned is not None:
+        _abandon(root, abandoned, dry_run=dry_run, as_json=as_json)
+        return
     # Not through `graph.open`: that would deal with them before they can be told.
     opened = OpenGraph.open(root, read_only=dry_run)
     if dry_run:
@@ -49,6 +60,15 @@ def recover(
     print_result(report, "\n".join(lines) or "no interrupted writes", as_json=as_json)
     if blocked:
         raise typer.Exit(1)
+
+
+def _abandon(root: Root, operation_id: str, *, dry_run: bool, as_json: bool) -> None:
+    if dry_run:
+        raise BadRequest("--abandon and --dry-run are mutually exclusive")
+    done = abandon(OpenGraph.open(root), operation_id)
+    report = {"uri": root.uri, "abandoned": operation_id, "branch": done.branch}
+    text = f"{operation_id} on {done.branch or '?'} abandoned; see `omnigraph repair` for its tables"
+    print_result(report, text, as_json=as_json)
 
 
 def prospect_json(one: Prospect) -> dict[str, Any]:

@@ -1,0 +1,149 @@
+"""`omnigraph cleanup`: remove what is past."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph import graph
+from omnigraph.cli.addressing import Place, Quiet, Store, Yes, addressed, echo_write, require_consent
+from omnigraph.cli.lazy import new_app
+from omnigraph.cli.options import AsJson
+from omnigraph.cli.output import print_note, print_result
+from omnigraph.engine.cleanup.collect import Cleaned
+from omnigraph.engine.cleanup.policy import Policy
+from omnigraph.engine.cleanup.run import CleanupResult, Progress
+
+app = new_app()
+
+
+@app.command()
+def cleanup(
+    place: Place = None,
+    keep: Annotated[
+        int | None, typer.Option("--keep", help="Keep the newest N commits of each branch.", metavar="N")
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--older-than", help="Keep what was current in this time: 90s, 30m, 12h, 7d, 2w.", metavar="DUR"
+        ),
+    ] = None,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Really do it.")] = False,
+    store: Store = None,
+    yes: Yes = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove versions of tables that no kept commit shows, and what failed writes left behind.
+
+    Without --confirm nothing is changed: it shows what would go. Commits stay in the history; the graph as an
+    old one left it cannot be read any more. Exits with 1 when something that was to go is still there.
+    """
+    uri = addressed(place=place, store=store)
+    if confirm:
+        require_consent("removing old versions", uri, yes=yes, as_json=as_json)
+    with graph.open(uri, read_only=not confirm) as opened, _progress(shown=confirm) as progress:
+        done = opened.cleanup(keep, older_than, dry_run=not confirm, progress=progress)
+        where = opened.uri
+    if not confirm:
+        print_note(_policy(done.policy))
+    print_result(_json(where, done), "\n".join(_lines(done)), as_json=as_json)
+    if confirm:
+        echo_write("cleanup", where, quiet=quiet)
+    if not done.ok and confirm:
+        raise typer.Exit(1)
+
+
+def _policy(policy: Policy) -> str:
+    return (
+        f"keeps {policy}, and whatever was current {policy.minimum_age:g} seconds ago or later; "
+        "nothing is removed without --confirm"
+    )
+
+
+# --- what happened -------------------------------------------------------------------------------
+
+
+def _json(uri: str, done: CleanupResult) -> dict[str, Any]:
+    return {
+        "uri": uri,
+        "dry_run": done.dry_run,
+        "ok": done.ok,
+        "policy": {
+            "keep": done.policy.keep,
+            "older_than_seconds": done.policy.older_than,
+            "minimum_age_seconds": done.policy.minimum_age,
+        },
+        "versions_removed": done.versions_removed,
+        "bytes_removed": done.bytes_removed,
+        "tables": [_table(one) for one in done.tables],
+        "manifests": [_without_key(_table(one)) for one in done.manifests],
+        "forks": [_keyed(asdict(one)) for one in done.forks],
+        "forks_left": [_keyed(asdict(one)) for one in done.forks_left],
+        "dropped": [_keyed(asdict(one)) for one in done.dropped],
+        "derived": {"files": done.derived_files, "bytes": done.derived_bytes},
+        "loads": list(done.loads),
+    }
+
+
+def _table(one: Cleaned) -> dict[str, Any]:
+    return _keyed(asdict(one)) | {"versions_after": one.versions_after}
+
+
+def _keyed(facts: dict[str, Any]) -> dict[str, Any]:
+    return {"table_key": facts.pop("key"), **facts}
+
+
+def _without_key(facts: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if name != "table_key"}
+
+
+def _lines(done: CleanupResult) -> Iterator[str]:
+    for one in (*done.tables, *done.manifests):
+        if one.versions_removed or one.files_removed:
+            yield (
+                f"{one.key} on {one.branch}: {one.versions_before} versions -> {one.versions_after}, "
+                f"{one.bytes_removed:,} bytes"
+            )
+        if one.failure:
+            yield f"{one.key} on {one.branch}: left as it is: {one.failure}"
+    for stray in done.forks:
+        yield f"{stray.key} for branch {stray.branch}: files of a fork: {stray.reason}"
+    for stray in done.forks_left:
+        yield f"{stray.key} for branch {stray.branch}: left as it is: {stray.reason}"
+    for table in done.dropped:
+        yield f"{table.key}: of a type that was dropped, {table.failure or f'{table.bytes:,} bytes'}"
+    if done.loads:
+        yield f"__staging: the files of {len(done.loads)} loads that were cut off"
+    if done.derived_files:
+        yield f"__derived: {done.derived_files} files of {done.derived_bytes:,} bytes"
+    yield _summary(done)
+
+
+def _summary(done: CleanupResult) -> str:
+    if not (done.versions_removed or done.bytes_removed or done.forks):
+        return "nothing to remove"
+    what = f"{done.versions_removed:,} versions, {done.bytes_removed:,} bytes"
+    return f"would remove {what}" if done.dry_run else f"removed {what}"
+
+
+@contextmanager
+def _progress(*, shown: bool) -> Iterator[Progress | None]:
+    """A bar on a terminal; in a pipe nothing at all."""
+    if not shown or sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("cleaning up"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("cleanup", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

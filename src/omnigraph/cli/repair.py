@@ -1,0 +1,82 @@
+"""`omnigraph repair`: tables that were changed past omnigraph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph import graph
+from omnigraph.cli.addressing import Place, Quiet, Store, addressed, echo_write
+from omnigraph.cli.commit import commit_json
+from omnigraph.cli.lazy import new_app
+from omnigraph.cli.options import AsJson
+from omnigraph.cli.output import print_result
+from omnigraph.engine.repair import Action, Repaired, RepairResult
+
+app = new_app()
+
+
+@app.command()
+def repair(
+    place: Place = None,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Publish what is known to have changed no row.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Publish everything as it is, unchecked; needs --confirm.")
+    ] = False,
+    store: Store = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Look for tables with versions that no commit explains; exits with 1 when one of them is refused.
+
+    Nothing is changed without --confirm. Rows are never moved, only what a branch publishes.
+    """
+    uri = addressed(place=place, store=store)
+    with graph.open(uri, read_only=not confirm) as opened:
+        done = opened.repair(confirm=confirm, force=force)
+        where = opened.uri
+    print_result(_json(where, done, confirm), "\n".join(_lines(done)), as_json=as_json)
+    if confirm:
+        echo_write("repair", where, quiet=quiet)
+    if not done.ok:
+        raise typer.Exit(1)
+
+
+def _json(uri: str, done: RepairResult, confirm: bool) -> dict[str, Any]:
+    return {
+        "uri": uri,
+        "confirmed": confirm,
+        "ok": done.ok,
+        "tables": [_table(one) for one in done.tables],
+        "commits": [commit_json(commit) for commit in done.commits],
+    }
+
+
+def _table(one: Repaired) -> dict[str, Any]:
+    return {
+        "table_key": one.key,
+        "branch": one.branch,
+        "pinned": one.pinned,
+        "head": one.head,
+        "classification": one.classification,
+        "action": one.action,
+        "reason": one.reason,
+    }
+
+
+def _lines(done: RepairResult) -> Iterator[str]:
+    found = [one for one in done.tables if one.action is not Action.NO_OP or one.reason]
+    for one in found:
+        kind = f"{one.classification}, " if one.classification else ""
+        yield (
+            f"{one.key} on {one.branch} is at version {one.head}, the branch shows {one.pinned}: "
+            f"{kind}{one.action}: {one.reason}"
+        )
+    for commit in done.commits:
+        yield f"commit {commit.id} on branch '{commit.branch}' by {commit.actor}"
+    if not found:
+        yield "nothing to repair"
