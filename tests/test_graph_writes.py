@@ -345,7 +345,7 @@ def test_a_load_of_nothing_is_told(graph: og.Graph, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for files, message in (
         ([], "at least one file"),
-        (tmp_path / "empty", r"has no files that end with \.jsonl or \.ndjson"),
+        (tmp_path / "empty", r"has no files that end with \.arrow, "),
         (tmp_path / "*.jsonl", "no file matches"),
         (tmp_path / "nowhere.jsonl", "cannot read .*nowhere.jsonl"),
     ):

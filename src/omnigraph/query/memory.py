@@ -52,7 +52,8 @@ class Memory:
     @property
     def used(self) -> int:
         """How many bytes are kept."""
-        return self._used
+        with self._lock:
+            return self._used
 
     def get(self, key: Hashable) -> Any | None:
         """The value kept under a key, which makes it the most recently used."""

@@ -356,7 +356,8 @@ class Tables:
 def _finds(native: LanceDataset, version: int) -> bool:
     """Whether Lance finds a version in a bucket by its name; only the store's own not-found means no."""
     try:
-        native.read_transaction(version)
+        # While it reads, nobody else can use the handle, and others share this one.
+        copy.copy(native).read_transaction(version)
     except LANCE_RAISES as error:
         if misses_transaction(error):
             return True

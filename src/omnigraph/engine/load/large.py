@@ -73,6 +73,7 @@ class LargeLoad:
         self.skip_bad = skip_bad
         self.reports: list[StageReport] = []
         self._dropped: Dropped = {}
+        self._losers: Dropped = {}
         self._left_out: list[Breaches] = []
         with self._timed("read", len(items)) as counted:
             answers = runner.each("read", items, partial(stage_item, job=job))
@@ -120,7 +121,7 @@ class LargeLoad:
         """The effects of the load on a branch as it is, or why it must not be."""
         task = Task(self.job, self.mode, transaction.targets)
         scope = Scope(self.runner, task, self._items, transaction.base.entries)
-        self._dropped, self._left_out = {}, []
+        self._dropped, self._losers, self._left_out = {}, {}, []
         while True:
             with self._timed("check", len(self._items)):
                 checked = self._checked(scope)
@@ -136,11 +137,12 @@ class LargeLoad:
         return Prepared("Load", effects, strict=self.mode is Mode.OVERWRITE)
 
     def _checked(self, scope: Scope) -> Checked:
-        shared = check_ids(scope, self._dropped)
+        shared = check_ids(scope, _together(self._dropped, self._losers))
         found = joined_breaches(breaches for one in shared for breaches in one.breaches)
         if found:
-            return Checked(tuple(found), {})
-        losers = _together(*(one.losers for one in shared))
+            return Checked(tuple(found), self._losers)
+        # Out for good: a row does not come back when the later one with its id is left out.
+        self._losers = losers = _together(self._losers, *(one.losers for one in shared))
         counted = _together(self._dropped, losers)
         found = joined_breaches(check_uniques(scope, counted))
         if found:

@@ -113,7 +113,8 @@ def _local(name: str, formats: FormatOf) -> list[Found]:
             return [_table(name, path.parent)]
         return _some([*_below(path, path, formats)], _nothing_below(name))
     if path.exists():
-        return [_file(path, path.parent, _known(name, formats))]
+        # Somebody who names a file by itself knows what is in it, and mostly it is lines.
+        return [_file(path, path.parent, formats(name) or Format.NDJSON)]
     if not glob.has_magic(name):
         raise _absent(name)
     matched = sorted(Path(at) for at in glob.glob(name, recursive=True))  # noqa: PTH207 - a pattern may be absolute
