@@ -29,17 +29,34 @@ settings.load_profile("fuzz" if os.environ.get("OMNIGRAPH_FUZZ") else "short")
 
 # These share one JVM, so they run in one process: each further JVM costs more than it saves.
 TOGETHER = "tests/pipeline/"
+# What takes longest begins first, so that no worker is left alone with it in the end.
+FIRST = (
+    TOGETHER,
+    "tests/engine/crash/test_crash_matrix.py",
+    "tests/query/test_cases.py",
+    "tests/bench/",
+    "tests/engine/processes/",
+    "tests/engine/test_aged_graph.py",
+)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order tests by how long their file takes."""
+    places = {name: place for place, name in enumerate(FIRST)}
+    items.sort(key=lambda item: next((places[it] for it in FIRST if item.nodeid.startswith(it)), len(FIRST)))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Hand out test by test, but those that need Spark to one worker, and first: they take longest."""
+    """Hand out file by file, because what a file prepares serves all its tests; Spark's to one worker."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return TOGETHER if nodeid.startswith(TOGETHER) else nodeid
+            return TOGETHER if nodeid.startswith(TOGETHER) else nodeid.partition("::")[0]
 
+    config.option.loadscopereorder = False
     return Scheduling(config, log)
 
 
