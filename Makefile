@@ -12,7 +12,8 @@ PEERS := .venv/.peers
 # Name another interpreter with `make install PYTHON=/path/to/python`.
 PYTHON ?=
 # Workers for the tests, and further arguments for pytest: `make test ARGS="-k parser"`.
-JOBS ?= auto
+# One more than there are cores: many tests wait for processes and servers of theirs.
+JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1)
 ARGS ?=
 # How many inputs each property test of `make fuzz` tries.
 OMNIGRAPH_FUZZ ?= 50000

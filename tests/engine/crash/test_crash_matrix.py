@@ -44,7 +44,7 @@ pytestmark = pytest.mark.crash
 PROJECT = Path(__file__).parents[3]
 ALL = bool(os.environ.get("OMNIGRAPH_TORTURE"))
 SEED = int(os.environ.get("OMNIGRAPH_SEED") or datetime.now(UTC).toordinal())
-SHARE = {"killed": 40, "failed": 80, "unanswered": 80, "held": 80}
+SHARE = {"killed": 60, "failed": 120, "unanswered": 120, "held": 120}
 """In the short form one of so many cells is tried, and in a bucket one of three times as many."""
 
 IN_BUCKET = (
@@ -53,7 +53,6 @@ IN_BUCKET = (
     "load-overwrite",
     "branch-delete",
     "recover-back",
-    "schema-apply",
 )
 """The kinds that the short form tries in a bucket, where everything takes longer."""
 
