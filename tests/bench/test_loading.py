@@ -81,7 +81,8 @@ def test_memory_is_that_of_a_process_and_of_those_it_started() -> None:
         peak.look()
         child.stdin.close()
     assert peak.total >= alone.total + 100 * MEGABYTE
-    assert peak.java == 0
+    # A JVM of other tests may be about; what the child holds is not its.
+    assert peak.python >= alone.python + 100 * MEGABYTE
 
 
 @pytest.mark.bench
