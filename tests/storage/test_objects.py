@@ -168,6 +168,20 @@ def test_rename_replaces_the_target(place):
     assert failure.value.kind == FailureKind.NOT_FOUND
 
 
+def test_a_shared_object_has_two_names_and_outlives_either(place):
+    one, other = place.root / "a" / "one.bin", place.root / "b" / "c" / "other.bin"
+    place.store.write_text(one, "x")
+    place.store.share(one, other)
+    place.store.share(one, other)
+    assert place.store.read_text(one) == place.store.read_text(other) == "x"
+    place.store.delete(one)
+    assert place.store.read_text(other) == "x"
+    with pytest.raises(errors.StorageFailure, match="does not exist") as failure:
+        place.store.share(one, place.root / "third.bin")
+    assert failure.value.kind == FailureKind.NOT_FOUND
+    assert not place.store.exists(place.root / "third.bin")
+
+
 def test_delete_twice_is_fine(place):
     place.store.write_text(place.root / "x", "x")
     place.store.delete(place.root / "x")

@@ -125,14 +125,20 @@ class BucketStore(ObjectStore):
         return [prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"]]
 
     def _rename(self, source: Location, target: Location) -> bool:
+        if not self._share(source, target):
+            return False
         with typed("rename", source):
+            obstore.delete(self._client, source.key)
+        return True
+
+    def _share(self, source: Location, target: Location) -> bool:
+        with typed("copy", source):
             try:
                 obstore.copy(self._client, source.key, target.key)
             except FileNotFoundError as failure:
                 if is_absent(failure):
                     return False
                 raise
-            obstore.delete(self._client, source.key)
         return True
 
     def _delete(self, at: Location) -> None:

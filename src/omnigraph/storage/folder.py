@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import secrets
+import shutil
 import stat
 import time
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ LOCK_SUFFIX = ".lock"
 
 # In a bucket `a/b` can exist whatever `a` is; so a file in the place of a folder means only "not there".
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.EXDEV, errno.EMLINK, errno.ENOSYS)
+"""What file systems answer that cannot give a file a second name."""
 
 
 class FolderStore(ObjectStore):
@@ -135,6 +138,22 @@ class FolderStore(ObjectStore):
                 _sync_folder(source.path.parent)
         return True
 
+    def _share(self, source: Location, target: Location) -> bool:
+        with guarded("share", source.uri):
+            if not _is_file(source.path):
+                return False
+            _make_folders(target.path.parent)
+            try:
+                target.path.hardlink_to(source.path)
+            except FileExistsError:
+                return True
+            except OSError as failure:
+                if failure.errno not in _NO_LINKS:
+                    raise
+                _copy(source.path, target.path)
+            _sync_folder(target.path.parent)
+        return True
+
     def _delete(self, at: Location) -> None:
         with guarded("delete", at.uri):
             try:
@@ -152,6 +171,16 @@ class FolderStore(ObjectStore):
             _remove_tree(at.path)
             with suppress(FileNotFoundError):
                 _sync_folder(at.path.parent)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Make a whole copy appear, of a file that may be larger than memory."""
+    partial = target.with_name(f"{target.name}#{secrets.randbits(63)}")
+    try:
+        shutil.copyfile(source, partial)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def create_file(path: Path, body: bytes) -> bool:

@@ -195,11 +195,15 @@ class ObjectStore(ABC):
         if not self._rename(source, target):
             raise not_found(source.uri)
 
-    def move(self, source: Location, target: Location) -> None:
-        """Move an object of any size; one that is gone and at its target was moved before."""
+    def share(self, source: Location, target: Location) -> None:
+        """Give an object of any size a second name; one that has it already is fine.
+
+        Both names stand for the content until they are deleted: in a folder without a second copy where the
+        file system knows links, in a bucket by a copy that the store makes itself.
+        """
         self._check(target)
-        self._begin("move", source)
-        if not self._rename(source, target) and not self._exists(target):
+        self._begin("share", source)
+        if not self._share(source, target):
             raise not_found(source.uri)
 
     def delete(self, at: Location) -> None:
@@ -255,6 +259,9 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def _rename(self, source: Location, target: Location) -> bool: ...
+
+    @abstractmethod
+    def _share(self, source: Location, target: Location) -> bool: ...
 
     @abstractmethod
     def _delete(self, at: Location) -> None: ...

@@ -1,8 +1,8 @@
 """Parts of a table that are written before anybody knows whether they will ever belong to it.
 
-Pieces lie in a folder of their own, so that whoever gives up removes that folder and nothing is left. To
-become rows of a table their files are moved to those of the table, which costs nothing in a folder and a
-copy inside the store in a bucket; then one commit names them.
+Pieces lie in a folder of their own, which whoever is done with them removes. To become rows of a table their
+files get a second name among those of the table, which costs nothing in a folder and a copy inside the store
+in a bucket; then one commit names them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from omnigraph.storage.whole import require_whole
 
 ROWS_AT_ONCE = 65_536
 _ROWS_PER_PIECE = 1 << 20
-_MOVED_AT_ONCE = 8
+_SHARED_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +154,14 @@ def _stored_batches(found: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[
 def stage_pieces(objects: ObjectStore, table: Table, pieces: Pieces, *, replace: bool) -> Staged:
     """Pieces to be added to a table, or to be all there is in it.
 
-    Staged again, after another commit was faster, it finds its files moved already.
+    The pieces stay what they are: after a commit that was faster they are checked and staged once more.
     """
     fragments = [_fragment(piece) for piece in pieces.pieces]
     if not _has_the_fields_of(table, fragments):
         # A table whose columns came one after another numbers them otherwise: write the rows once more.
         whole = piece_rows(table.access, pieces)
         return stage_overwrite(table, whole) if replace else stage_append(table, whole)
-    _move(objects, table, pieces, fragments)
+    _share(objects, table, pieces, fragments)
     if not replace:
         return Staged(table, fenced_append(table, fragments), Counts(inserted=pieces.rows))
     operation = Op.Overwrite(table.native.lance_schema, fragments)
@@ -173,7 +173,7 @@ def _has_the_fields_of(table: Table, fragments: Sequence[FragmentMetadata]) -> b
     return all(list(file.fields) == stored for fragment in fragments for file in fragment.files)
 
 
-def _move(objects: ObjectStore, table: Table, pieces: Pieces, fragments: Sequence[FragmentMetadata]) -> None:
+def _share(objects: ObjectStore, table: Table, pieces: Pieces, fragments: Sequence[FragmentMetadata]) -> None:
     source, target = pieces.place / "data", Location(fork_uri(table.location, table.branch)) / "data"
     with_blobs = any(is_blob(column) for column in pieces.schema)
 
@@ -181,10 +181,10 @@ def _move(objects: ObjectStore, table: Table, pieces: Pieces, fragments: Sequenc
         if with_blobs:
             stem = name.removesuffix(".lance")
             for blob in objects.list_dir(source / stem):
-                objects.move(blob, target / f"{stem}/{blob.name}")
+                objects.share(blob, target / f"{stem}/{blob.name}")
         # Last, so that a file that is there has all its Blobs with it.
-        objects.move(source / name, target / name)
+        objects.share(source / name, target / name)
 
     names = [file.path for fragment in fragments for file in fragment.files]
-    with ThreadPoolExecutor(_MOVED_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_SHARED_AT_ONCE) as pool:
         list(pool.map(one, names))

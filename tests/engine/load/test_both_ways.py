@@ -181,6 +181,22 @@ def test_a_load_that_makes_its_branch_is_checked_again_when_somebody_is_faster(
         assert graph.snapshot("work").rows("Person").column("slug").to_pylist().count("p9") == 1
 
 
+@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.MERGE])
+def test_a_load_that_was_overtaken_is_checked_and_staged_once_more(
+    stored: Path, tmp_path: Path, mode: Mode
+) -> None:
+    shutil.copytree(stored, tmp_path / "graph")
+    request = LoadRequest((_written(tmp_path, "more.jsonl", NEW),), mode)
+    gate = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE
+    with omnigraph.open(tmp_path / "graph") as graph, omnigraph.open(tmp_path / "graph") as rival:
+        faster = failpoints.once(lambda: rival.mutate('query q() { insert Person { slug: "rival" } }'))
+        with failpoints.armed(gate, faster):
+            done = load(graph._writing(), request, Author("main"), engine=lambda _: _HERE)
+        slugs = graph.snapshot().rows("Person").column("slug").to_pylist()
+        assert done.commit is not None
+        assert (slugs.count("p9"), slugs.count("rival")) == (1, 1)
+
+
 def test_the_rows_of_a_bucket_wait_in_files_when_they_are_many(tmp_path: Path) -> None:
     rows = pa.table({"key": [f"k{at % 50}" for at in range(1000)], "at": list(range(1000))})
 

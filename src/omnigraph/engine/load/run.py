@@ -147,6 +147,7 @@ class _Load:
 
     def _read(self, schema: LiveSchema) -> Loading:
         request = self.request
+        # Whole files first: how many bytes there are decides who reads them, and in which parts.
         whole = plan_items(request.inputs, schema.catalog, request.mapping, cores=1, split=_WHOLE)
         self.items = whole
         told = None if request.rejects is not None else VIOLATIONS_TOLD

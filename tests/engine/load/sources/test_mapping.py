@@ -9,9 +9,8 @@ import pytest
 from pyarrow import parquet as pq
 
 from omnigraph.engine.load.sources.mapping import mapping_of, parse_mapping, read_mapping
-from omnigraph.engine.load.sources.read import read_batches, without_expressions
 from omnigraph.errors import BadRequest, OmnigraphError
-from tests.engine.load.sources.support import plan, read, reader
+from tests.engine.load.sources.support import plan, read
 from tests.lang.casefile import Case, read_cases
 
 CASES = read_cases(Path(__file__).with_name("mapping_errors.txt"))
@@ -115,22 +114,3 @@ def test_json_is_a_mapping_too_and_files_are_read(tmp_path: Path) -> None:
 def test_yaml_that_is_more_than_plain_values_is_refused(text: str) -> None:
     with pytest.raises(BadRequest, match=r"map\.yaml:1: "):
         parse_mapping(text, "map.yaml")
-
-
-def test_expressions_are_kept_for_spark_and_refused_here(people: Path) -> None:
-    entry = {
-        "files": "*",
-        "type": "Person",
-        "key": "login",
-        "expressions": {"age": "years + 1", "name": "upper(city)"},
-    }
-    (item,) = plan(people, mapping=mapping_of({"inputs": [entry]}))
-    assert item.mapping is not None
-    assert item.mapping.expressions == (("age", "years + 1"), ("name", "upper(city)"))
-    with pytest.raises(BadRequest, match="has expressions, which only Spark works out"):
-        list(read(people, mapping=mapping_of({"inputs": [entry]})).rows)
-    worked_out = pa.record_batch({"login": ["ada"], "age": [37], "name": ["X"]})
-    (part,) = read_batches([worked_out], without_expressions(item), reader())
-    assert part.violations == ()
-    (row,) = part.shaped[0].rows.select(["handle", "age", "name"]).to_pylist()
-    assert row == {"handle": "ada", "age": 37, "name": "X"}

@@ -128,12 +128,13 @@ def _emit(task: Task, dropped: Dropped, wanted: _Wanted) -> Iterator[Keyed]:
     elif sorts == (_NODE,):
         yield Keyed(f"{_NODE} {view.key}", view.read(task.job, [ID], dropped).select([ID]), ID)
     else:
+        counted = _EDGE in sorts
+        rows = view.read(task.job, [ID, *ENDS] if counted else list(ENDS), dropped)
         for end in ENDS:
             # One row for each end, however many edges share it.
-            ends = pc.unique(view.read(task.job, [end], dropped).column(end))
-            yield Keyed(f"{_END} {end} {view.key}", pa.table({_VALUE: ends}), _VALUE)
-        if _EDGE in sorts:
-            yield Keyed(f"{_EDGE} {view.key}", view.read(task.job, [ID, SOURCE], dropped), SOURCE)
+            yield Keyed(f"{_END} {end} {view.key}", pa.table({_VALUE: pc.unique(rows.column(end))}), _VALUE)
+        if counted:
+            yield Keyed(f"{_EDGE} {view.key}", rows.select([ID, SOURCE, POSITION]), SOURCE)
 
 
 def _emit_old(task: Task, view: OldRows, sort: str) -> Iterator[Keyed]:
@@ -142,8 +143,9 @@ def _emit_old(task: Task, view: OldRows, sort: str) -> Iterator[Keyed]:
     elif sort == _STORED_EDGE:
         yield Keyed(f"{_STORED_EDGE} {view.key}", view.read(task.job, [ID, SOURCE]), SOURCE)
     else:
+        kept = view.read(task.job, [ID, *ENDS])
         for end in ENDS:
-            yield Keyed(f"{_KEPT} {end} {view.key}", view.read(task.job, [ID, end]), end)
+            yield Keyed(f"{_KEPT} {end} {view.key}", kept.select([ID, end]), end)
 
 
 def _reduce(task: Task, loaded: frozenset[str], rows: Mapping[str, pa.Table]) -> _Found:

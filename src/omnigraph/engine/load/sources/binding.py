@@ -52,7 +52,6 @@ def bind(
         tuple(names),
         tuple(binding.taken.items()),
         tuple((binding.inner(name), value) for name, value in entry.constants),
-        tuple((binding.inner(name), text) for name, text in entry.expressions),
         Dialect(entry.delimiter, entry.nulls, entry.multiline),
     )
     return Bound(columns, tuple(binding.problems))
@@ -102,7 +101,7 @@ class _Binding:
                 continue
             elif (becomes := self._by_name(name)) is not None and becomes not in elsewhere:
                 self.taken[becomes] = name
-            elif not self._may_be_left(name):
+            elif self.entry.drop != EVERYTHING:
                 self.wrong(self._why_unknown(name))
 
     def _meant(self) -> dict[str, str]:
@@ -115,7 +114,7 @@ class _Binding:
         return meant
 
     def _other_sources(self) -> set[str]:
-        return {self.inner(name) for name in (*dict(self.entry.constants), *dict(self.entry.expressions))}
+        return {self.inner(name) for name, _ in self.entry.constants}
 
     def _is_dropped(self, name: str) -> bool:
         return name in self.entry.drop
@@ -126,10 +125,6 @@ class _Binding:
         if self.is_edge and name in _ENDS:
             return _ENDS[name]
         return name if name in self.owner.properties else None
-
-    def _may_be_left(self, name: str) -> bool:
-        # An expression may be about any column, and which ones only Spark can tell.
-        return self.entry.drop == EVERYTHING or bool(self.entry.expressions)
 
     def _why_unknown(self, name: str) -> str:
         if name in RESERVED:

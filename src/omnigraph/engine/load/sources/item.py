@@ -33,8 +33,6 @@ class Columns:
     """Pairs: what a column becomes (a property, or `id`, `src`, `dst`), and the column."""
     constants: tuple[tuple[str, Any], ...] = ()
     """Pairs: property, `src` or `dst`, and the JSON value that all rows have."""
-    expressions: tuple[tuple[str, str], ...] = ()
-    """Pairs: what it becomes, and a Spark SQL expression over the columns of the file."""
     dialect: Dialect = field(default_factory=Dialect)
 
     @property

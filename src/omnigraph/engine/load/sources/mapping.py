@@ -41,7 +41,6 @@ class Entry:
     source: str | None = None
     target: str | None = None
     constants: tuple[tuple[str, Any], ...] = ()
-    expressions: tuple[tuple[str, str], ...] = ()
     drop: tuple[str, ...] = ()
     multiline: bool = True
     delimiter: str = ","
@@ -159,7 +158,7 @@ def _refuse_twice(entry: Entry, refuse: Callable[[str], NoReturn]) -> None:
     """What a row gets from two places, and columns that are used for two things."""
     seen: set[str] = set()
     ends = [end for end, column in zip(ENDS, (entry.source, entry.target), strict=True) if column is not None]
-    given = [becomes for pairs in (entry.constants, entry.expressions) for becomes, _ in pairs]
+    given = [becomes for becomes, _ in entry.constants]
     for becomes in (*(becomes for _, becomes in entry.columns), *given, *([ID] if entry.id else []), *ends):
         if becomes in seen:
             refuse(f"'{legible(becomes)}' has a value from two places")
@@ -234,7 +233,6 @@ _READERS: dict[str, Callable[[Told, str, str], Any]] = {
     "from": _text,
     "to": _text,
     "constants": _constants,
-    "expressions": _pairs,
     "drop": _texts,
     "multiline": _flag,
     "delimiter": _delimiter,
@@ -255,7 +253,7 @@ def _check_entry(entry: Entry, catalog: Catalog, refuse: Callable[..., NoReturn]
     for _, becomes in entry.columns:
         if becomes not in owner.properties:
             refuse(f"{label} has no property '{legible(becomes)}'", known)
-    for becomes in (becomes for pairs in (entry.constants, entry.expressions) for becomes, _ in pairs):
+    for becomes, _ in entry.constants:
         if becomes not in owner.properties and becomes not in (*ends, ID):
             refuse(f"{label} has no property '{legible(becomes)}'", known)
     _check_ends(entry, owner, label, refuse)
