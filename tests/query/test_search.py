@@ -27,9 +27,10 @@ from omnigraph.query.search.vectors import Vectors, distances_to, nearest_of, sm
 from omnigraph.storage.indexes import IndexSpec, stage_indexes
 from omnigraph.storage.location import Location
 from omnigraph.storage.search import ANALYSER, PARTITION_ROWS, analyse, stored_text_index
-from omnigraph.storage.staging import commit_staged, stage_append, stage_delete, stage_upsert
+from omnigraph.storage.staging import commit_staged, stage_append, stage_delete
 from omnigraph.storage.tables import Table, Tables
 from omnigraph.storage.upkeep import compact
+from omnigraph.storage.upserting import stage_upsert
 
 NUMBERS = count()
 ROOMY = 1 << 30

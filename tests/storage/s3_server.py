@@ -18,8 +18,8 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from moto.s3.models import s3_backends
-from moto.server import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import make_server
+from moto.server import create_backend_app
+from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
 
 Environ = dict[str, Any]
@@ -119,15 +119,20 @@ def _below(bucket: str, prefix: str) -> list[tuple[str, Any]]:
     return [(name, key) for name, key in keys.items() if name.startswith(prefix + "/")]
 
 
+class KeepsConnections(WSGIRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--ignore", action="append", default=[], help="a request header to ignore")
     parser.add_argument("--lose", help="lose the first answer to a put of these paths, a pattern")
     options = parser.parse_args()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    store = OneWriteAtATime(DomainDispatcherApplication(create_backend_app), options.ignore)
+    # Not through the dispatcher of all services, which looks for them in the file system at each request.
+    store = OneWriteAtATime(create_backend_app("s3"), options.ignore)
     app = Answers(LosesAnswers(store, options.lose))
-    server = make_server("127.0.0.1", 0, app, threaded=True)
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=KeepsConnections)
     print(server.server_port, flush=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     sys.stdin.read()

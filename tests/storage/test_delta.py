@@ -7,9 +7,10 @@ from omnigraph.errors import StorageFailure
 from omnigraph.storage.delta import Delta
 from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.location import Location
-from omnigraph.storage.staging import commit_staged, stage_append, stage_delete, stage_overwrite, stage_upsert
+from omnigraph.storage.staging import commit_staged, stage_append, stage_delete, stage_overwrite
 from omnigraph.storage.tables import Table, Tables
 from omnigraph.storage.upkeep import collect_versions, compact
+from omnigraph.storage.upserting import stage_upsert
 
 SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("age", pa.int64())])
 

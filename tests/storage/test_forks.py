@@ -199,3 +199,22 @@ def test_a_reference_that_cannot_be_understood_is_not_absence(graph: Graph) -> N
     with pytest.raises(StorageFailure) as caught:
         graph.forks.find(graph.at, "a")
     assert kind(caught) == Trouble.UNKNOWN
+
+
+def test_forks_are_listed_while_others_come_and_go(graph: Graph) -> None:
+    graph.forks.create(graph.main, "stays")
+    over = threading.Event()
+
+    def come_and_go() -> None:
+        while not over.is_set():
+            graph.forks.create(graph.main, "work")
+            graph.forks.delete(graph.at, "work")
+
+    with ThreadPoolExecutor(1) as pool:
+        going = pool.submit(come_and_go)
+        try:
+            seen = [set(graph.forks.list(graph.at)) for _ in range(300 if graph.at.is_local else 30)]
+        finally:
+            over.set()
+        going.result()
+    assert all({"stays"} <= names <= {"stays", "work"} for names in seen)

@@ -21,8 +21,9 @@ from omnigraph.storage.search import (
     text_hits,
     vector_hits,
 )
-from omnigraph.storage.staging import commit_staged, stage_append, stage_delete, stage_upsert
+from omnigraph.storage.staging import commit_staged, stage_append, stage_delete
 from omnigraph.storage.tables import Table, Tables
+from omnigraph.storage.upserting import stage_upsert
 
 SCHEMA = pa.schema(
     [

@@ -30,11 +30,11 @@ from omnigraph.storage.staging import (
     stage_primary_key,
     stage_restore,
     stage_schema_metadata,
-    stage_upsert,
 )
 from omnigraph.storage.tables import Table, Tables
 from omnigraph.storage.transactions import authorship, history
 from omnigraph.storage.upkeep import compact
+from omnigraph.storage.upserting import stage_upsert
 
 SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("age", pa.int64())])
 

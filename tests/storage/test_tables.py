@@ -11,9 +11,10 @@ from omnigraph.errors import StorageFailure
 from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
-from omnigraph.storage.staging import commit_staged, stage_append, stage_config, stage_delete, stage_upsert
+from omnigraph.storage.staging import commit_staged, stage_append, stage_config, stage_delete
 from omnigraph.storage.tables import Table, Tables, with_primary_key
 from omnigraph.storage.upkeep import collect_versions
+from omnigraph.storage.upserting import stage_upsert
 
 SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("age", pa.int64())])
 

@@ -15,7 +15,7 @@ from omnigraph.storage.indexes import (
 )
 from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.location import Location
-from omnigraph.storage.staging import commit_staged, stage_append, stage_delete, stage_upsert
+from omnigraph.storage.staging import commit_staged, stage_append, stage_delete
 from omnigraph.storage.tables import Table, Tables
 from omnigraph.storage.upkeep import (
     collect_versions,
@@ -26,6 +26,7 @@ from omnigraph.storage.upkeep import (
     rewrite,
     stage_barrier,
 )
+from omnigraph.storage.upserting import stage_upsert
 
 SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("text", pa.string())])
 SEEN = ["id", "_rowid", "_row_created_at_version", "_row_last_updated_at_version"]

@@ -13,7 +13,8 @@ import json, os, resource, sys
 import pyarrow as pa
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.location import Location
-from omnigraph.storage.staging import commit_staged, stage_append, stage_overwrite, stage_upsert
+from omnigraph.storage.staging import commit_staged, stage_append, stage_overwrite
+from omnigraph.storage.upserting import stage_upsert
 from omnigraph.storage.tables import Tables
 from omnigraph.storage.upkeep import commit_compaction, plan_compaction, rewrite
 

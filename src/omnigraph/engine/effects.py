@@ -22,16 +22,10 @@ from omnigraph.engine.plan import (
 )
 from omnigraph.storage.indexes import stage_indexes
 from omnigraph.storage.objects import ObjectStore
-from omnigraph.storage.pieces import Pieces, piece_rows, stage_pieces
-from omnigraph.storage.staging import (
-    Counts,
-    Staged,
-    stage_append,
-    stage_delete,
-    stage_overwrite,
-    stage_upsert,
-)
+from omnigraph.storage.pieces import Pieces, stage_pieces, upsert_pieces
+from omnigraph.storage.staging import Counts, Staged, stage_append, stage_delete, stage_overwrite
 from omnigraph.storage.tables import Table
+from omnigraph.storage.upserting import stage_upsert
 
 Step = Append | Upsert | Remove | Replace | BuildIndexes
 """A change of one table that can be staged, and makes one version."""
@@ -59,7 +53,7 @@ def stage(objects: ObjectStore, table: Table, step: Step) -> Staged:
         case Append(rows=Pieces() as pieces) | Replace(rows=Pieces() as pieces):
             return stage_pieces(objects, table, pieces, replace=isinstance(step, Replace))
         case Upsert(rows=Pieces() as pieces):
-            return stage_upsert(table, piece_rows(table.access, pieces))
+            return upsert_pieces(objects, table, pieces)
         case Append(rows=rows):
             return stage_append(table, rows)
         case Upsert(rows=rows):

@@ -85,9 +85,7 @@ class Forks:
     def list(self, location: Location) -> dict[str, Fork]:
         """Every fork of a table by name; reads one reference per fork."""
         root = self._tables.tip(location)
-        with root.access.call("list_forks", location.uri):
-            found = root.native.branches.list()
-        return {name: _described(name, facts) for name, facts in sorted(found.items())}
+        return {name: _described(name, facts) for name, facts in sorted(_listed(root).items())}
 
     def delete(self, location: Location, name: str) -> None:
         """Remove a fork and exactly its own files; fails with `NotFound`, or `InUse` when it has forks.
@@ -120,6 +118,19 @@ class Forks:
         if below:
             raise failure(Trouble.IN_USE, "remove_residue", uri, f"'{below[0]}' is stored below it")
         self._objects.delete_prefix(location / f"tree/{name}")
+
+
+def _listed(root: Table, looks: int = 20) -> dict[str, Any]:
+    while True:
+        try:
+            with root.access.call("list_forks", root.location.uri):
+                found: dict[str, Any] = root.native.branches.list()
+                return found
+        except StorageFailure as vanished:
+            # Of a fork that is deleted meanwhile the name is seen, and then no reference.
+            looks -= 1
+            if vanished.kind != Trouble.RECLAIMED or not looks:
+                raise
 
 
 def _built_on(found: dict[str, Fork], name: str) -> list[str]:

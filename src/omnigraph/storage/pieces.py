@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 from lance import LanceDataset
 from lance import LanceOperation as Op
@@ -34,11 +35,21 @@ from omnigraph.storage.staging import (
     unfenced,
 )
 from omnigraph.storage.tables import STORAGE_FORMAT, Table, fork_uri, options
+from omnigraph.storage.upserting import (
+    Met,
+    find_keys,
+    staged_upsert,
+    taking_the_place,
+    together,
+    write_replacing,
+)
 from omnigraph.storage.whole import require_whole
 
 ROWS_AT_ONCE = 65_536
 _ROWS_PER_PIECE = 1 << 20
 _SHARED_AT_ONCE = 8
+_KEYS_AT_ONCE = 4 << 20
+"""Keys that are looked up together, and so in memory together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +177,72 @@ def stage_pieces(objects: ObjectStore, table: Table, pieces: Pieces, *, replace:
         return Staged(table, fenced_append(table, fragments), Counts(inserted=pieces.rows))
     operation = Op.Overwrite(table.native.lance_schema, fragments)
     return Staged(table, unfenced(table, operation), Counts(inserted=pieces.rows, deleted=table.count()))
+
+
+def upsert_pieces(objects: ObjectStore, table: Table, pieces: Pieces, key: str = "id") -> Staged:
+    """Pieces whose rows are added, or replace those with their key; no key is in them twice.
+
+    A piece of which all rows replace one, or none, stays what it is; others are written once more, those that
+    replace one first. Memory is that of the keys of some pieces, and of what is written at a time.
+    """
+    stays = _has_the_fields_of(table, [_fragment(piece) for piece in pieces.pieces])
+    found = list(_met_by_pieces(table, pieces, key))
+    shared, written = [], []
+    with table.access.call("stage_upsert", table.uri):
+        scattered = None
+        for number, (piece, met) in enumerate(zip(pieces.pieces, found, strict=True)):
+            if stays and len(met) in (0, piece.rows):
+                shared += taking_the_place([_fragment(piece)], met)
+                continue
+            scattered = scattered or _gathered(pieces)
+            written += write_replacing(table, _met_first(scattered, number, pieces.schema, met), met)
+    _share(objects, table, pieces, shared)
+    with table.access.call("stage_upsert", table.uri):
+        return staged_upsert(table, [*shared, *written], together(found), pieces.rows)
+
+
+def _met_by_pieces(table: Table, pieces: Pieces, key: str) -> Iterator[Met]:
+    for group in _groups(pieces.pieces):
+        keys = [
+            pa.chunked_array(
+                [batch.column(0) for batch in read_piece(table.access, pieces.place, piece, [key])],
+                pieces.schema.field(key).type,
+            )
+            for piece in group
+        ]
+        met = find_keys(table, pa.chunked_array([part for one in keys for part in one.chunks]), key)
+        start = 0
+        for one in keys:
+            yield met.between(start, start + len(one))
+            start += len(one)
+
+
+def _groups(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
+    group: list[Piece] = []
+    for piece in pieces:
+        if group and sum(one.rows for one in group) + piece.rows > _KEYS_AT_ONCE:
+            yield group
+            group = []
+        group.append(piece)
+    if group:
+        yield group
+
+
+def _met_first(pieces: LanceDataset, number: int, schema: pa.Schema, met: Met) -> pa.RecordBatchReader:
+    """The rows of a piece, those that replace one before the others; each part in its order."""
+    fragment = pieces.get_fragments()[number]
+    replaces = np.zeros(fragment.count_rows(), dtype=bool)
+    replaces[met.places] = True
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for chosen in (replaces, ~replaces):
+            at = 0
+            for batch in fragment.scanner(batch_size=ROWS_AT_ONCE, blob_handling="all_binary").to_batches():
+                part = batch.filter(pa.array(chosen[at : at + len(batch)]))
+                at += len(batch)
+                yield from as_stored(pa.Table.from_batches([part]), schema).to_batches()
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
 
 
 def _has_the_fields_of(table: Table, fragments: Sequence[FragmentMetadata]) -> bool:

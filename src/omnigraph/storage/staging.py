@@ -128,31 +128,12 @@ class Staged:
 def stage_append(table: Table, rows: Rows) -> Staged:
     """Rows to be added; their keys are not looked up."""
     with table.access.call("stage_append", table.uri):
-        written = write_fragments(rows, table.native, mode="append", return_transaction=True, **_place(table))
+        written = write_fragments(
+            rows, table.native, mode="append", return_transaction=True, **writing_to(table)
+        )
         require_whole("stage_append", table.location, table.uri, written.operation)
         inserted = _rows_in(written.operation)
         return Staged(table, _fenced(table, written), Counts(inserted=inserted))
-
-
-def stage_upsert(table: Table, rows: Rows, key: str = "id") -> Staged:
-    """Rows to be added, or to replace the stored row with the same key, which keeps its row id.
-
-    Of rows that are read on the way the caller knows that no key is in them twice.
-    """
-    if isinstance(rows, pa.Table):
-        _refuse_duplicates(table, rows.column(key), "stage_upsert")
-    else:
-        # They can be read only once: an index that lost its files has to be noticed before.
-        table.count(f"{key} = ''")
-
-    def staged(indexed: bool) -> Staged:
-        builder = table.native.merge_insert(key).when_matched_update_all().when_not_matched_insert_all()
-        transaction, stats = builder.use_index(indexed).execute_uncommitted(rows)
-        require_whole("stage_upsert", table.location, table.uri, transaction.operation)
-        counts = Counts(inserted=stats["num_inserted_rows"], updated=stats["num_updated_rows"])
-        return Staged(table, _fenced(table, transaction), counts)
-
-    return table.asked("stage_upsert", staged)
 
 
 def stage_delete(table: Table, keys: pa.Array | pa.ChunkedArray, key: str = "id") -> Staged:
@@ -177,7 +158,7 @@ def stage_overwrite(table: Table, rows: Rows) -> Staged:
             mode="overwrite",
             return_transaction=True,
             data_storage_version=STORAGE_FORMAT,
-            **_place(table),
+            **writing_to(table),
         )
         require_whole("stage_overwrite", table.location, table.uri, written.operation)
         inserted = _rows_in(written.operation)
@@ -309,6 +290,11 @@ def fenced_append(table: Table, fragments: Sequence[Any]) -> Transaction:
     return _fenced(table, unfenced(table, Op.Append(list(fragments))))
 
 
+def fenced_update(table: Table, operation: Op.Update) -> Transaction:
+    """A transaction of ours that replaces rows by those of fragments which are written already."""
+    return _fenced(table, unfenced(table, operation))
+
+
 def _fenced(table: Table, written: Transaction) -> Transaction:
     """The transaction in a form that conflicts with every other fenced one."""
     operation: Any = written.operation
@@ -343,13 +329,14 @@ def _rows_in(operation: Any) -> int:
     return sum(fragment.physical_rows for fragment in operation.fragments)
 
 
-def _place(table: Table) -> dict[str, Any]:
+def writing_to(table: Table) -> dict[str, Any]:
+    """What Lance must be told to write files beside a table."""
     found = options(table.location)
     return {"storage_options": found} if found else {}
 
 
-def _refuse_duplicates(table: Table, keys: pa.ChunkedArray, operation: str) -> None:
-    # Lance inserts both of two new rows with one key, without a word.
+def refuse_duplicates(table: Table, keys: pa.ChunkedArray, operation: str) -> None:
+    """Raise `StorageFailure` when a key is there twice: Lance adds both rows without a word."""
     if pc.count_distinct(keys).as_py() != len(keys):
         raise failure(
             Trouble.DUPLICATE_KEYS, operation, table.uri, "two rows of the change have the same key"
