@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import pytest
+
 from omnigraph import graph
 from omnigraph.cli.main import main
 
@@ -17,15 +19,30 @@ def add(run: Run, uri: str, *names: str, branch: str = "main") -> None:
         run("mutate", "-e", text, "--uri", uri, "--branch", branch)
 
 
-def test_it_tells_what_it_did_to_each_table(uri: str, run: Run) -> None:
+def test_it_tells_what_it_did_to_each_table(uri: str, run: Run, configure: Callable[[str], None]) -> None:
     add(run, uri, "ada", "bo", "cy")
-    told = json.loads(run("optimize", uri, "--json", "--as", "ivy"))
-    assert (told["branch"], told["commit"]["actor_id"]) == ("main", "ivy")
+    configure("operator: {actor: ivy}")
+    told = json.loads(run("optimize", uri, "--json"))
+    assert (told["uri"], told["branch"], told["commit"]["actor_id"]) == (uri, "main", "ivy")
     knows, person = told["tables"]
     assert (knows["table_key"], knows["changed"]) == ("edge:Knows", False)
     assert (person["fragments_before"], person["fragments_after"]) == (3, 1)
     assert person["bytes_after"] < person["bytes_before"]
     assert (person["indexes_built"], person["indexes_pending"]) == (["id"], [])
+    with graph.open(uri) as opened:
+        versions = {key: table.version for key, table in opened.snapshot().tables.items()}
+    assert {one["type_key"]: one["published_dataset_version"] for one in told["datasets"]} == versions
+    assert {one["type_key"]: one["committed"] for one in told["datasets"]} == {
+        "edge:Knows": False,
+        "node:Person": True,
+    }
+
+
+def test_it_says_which_graph_it_changed(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["optimize", uri]) == 0
+    assert capsys.readouterr().err == f"omnigraph optimize → {uri} (direct, local)\n"
+    assert main(["optimize", uri, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_it_prints_lines_for_people_and_does_nothing_twice(uri: str, run: Run) -> None:

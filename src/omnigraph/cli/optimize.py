@@ -3,43 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Place, Store, addressed
+from omnigraph.cli.addressing import Place, addressed, author, echo_write
 from omnigraph.cli.commit import commit_json
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import Actor, AsJson
+from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
 from omnigraph.engine.optimize import Optimized, OptimizeResult, Size
+from omnigraph.graph import Graph
 
 app = new_app()
+
+
+class EngineChoice(StrEnum):
+    """What writes the new files."""
+
+    LOCAL = "local"
+    SPARK = "spark"
 
 
 @app.command()
 def optimize(
     place: Place = None,
     branch: Annotated[str, typer.Option("--branch", help="The branch.", metavar="BRANCH")] = "main",
-    actor: Actor = None,
-    store: Store = None,
+    engine: Annotated[
+        EngineChoice, typer.Option("--engine", help="Where new files are written; indexes are built here.")
+    ] = EngineChoice.LOCAL,
     as_json: AsJson = False,
 ) -> None:
     """Put small pieces of tables together and complete the indexes that the schema asks for, in one commit.
 
     No row changes. Writes do the most urgent part of this by themselves.
     """
-    with graph.open(addressed(place=place, store=store)) as opened:
-        done = opened.optimize(branch, actor=actor)
-    print_result(_json(done), "\n".join(_lines(done)), as_json=as_json)
+    with graph.open(addressed(place=place)) as opened:
+        done = opened.optimize(branch, actor=author(), engine=engine.value)
+        report = _json(opened, done)
+    print_result(report, "\n".join(_lines(done)), as_json=as_json)
+    echo_write("optimize", report["uri"])
 
 
-def _json(done: OptimizeResult) -> dict[str, Any]:
+def _json(opened: Graph, done: OptimizeResult) -> dict[str, Any]:
+    tables = opened.snapshot(done.branch).tables
     return {
+        "uri": opened.uri,
         "branch": done.branch,
         "commit": commit_json(done.commit) if done.commit else None,
+        "datasets": [_dataset(one, tables[one.key].version) for one in done.tables],
         "tables": [_table(one) for one in done.tables],
+    }
+
+
+def _dataset(one: Optimized, version: int) -> dict[str, Any]:
+    return {
+        "type_key": one.key,
+        "committed": one.moved,
+        "published_dataset_version": version,
+        "pending_indexes": [{"property": name, "reason": "no value yet"} for name in one.pending],
     }
 
 

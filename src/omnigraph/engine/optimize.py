@@ -1,30 +1,36 @@
 """`optimize`: every table of a branch in few fragments and under complete indexes, in one commit.
 
-New files are written before the branch's lock is taken; under it they are put in place, and the indexes
-that need it are built over the result.
+New files are written before the branch's lock is taken, by this process or by tasks elsewhere; under it they
+are put in place, and the indexes that need it are built over the result.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from omnigraph.engine.index_intent import Wish, wishes
 from omnigraph.engine.indexing import lacking, vectors_in
 from omnigraph.engine.lineage import Commit
+from omnigraph.engine.load.engines import engine_for
+from omnigraph.engine.load.runner import Runner
 from omnigraph.engine.manifest import MAIN, Entry
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.plan import Effect, Rearrange
+from omnigraph.engine.root import Root
 from omnigraph.engine.upkeep import compact_manifest
 from omnigraph.engine.write.transaction import Author, Prepared, Transaction, write
 from omnigraph.errors import BadRequest, OmnigraphError
 from omnigraph.storage.index_files import find_astray
 from omnigraph.storage.indexes import IndexCoverage, IndexSpec, coverage
+from omnigraph.storage.location import Location
+from omnigraph.storage.rewriting import packed_tasks, rewrite_part, rewritten_parts
 from omnigraph.storage.tables import Table
-from omnigraph.storage.upkeep import fragments, plan_compaction, rewrite
+from omnigraph.storage.upkeep import CompactionPlan, Rewritten, fragments, plan_compaction, rewrite
 
 SETTING = "OMNIGRAPH_MAINTENANCE_CONCURRENCY"
 
@@ -75,17 +81,20 @@ class _Work:
     pending: tuple[str, ...]
 
 
-def optimize(graph: OpenGraph, author: Author) -> OptimizeResult:
+def optimize(graph: OpenGraph, author: Author, engine: str = "local") -> OptimizeResult:
     """Put small fragments together and complete the indexes; no row changes, and readers notice nothing.
 
-    Tables that a branch inherits are looked after where they belong.
+    Tables that a branch inherits are looked after where they belong. With another `engine` the new files of a
+    table are written by its tasks, one table after another.
     """
     found: dict[str, _Work] = {}
-    workers = concurrency()
+    workers, rewriting = concurrency(), rewrite
+    if elsewhere := engine_for(engine, 0):
+        workers, rewriting = 1, partial(_rewritten_by, elsewhere.runner)
 
     def prepare(transaction: Transaction) -> Prepared:
         found.clear()
-        found.update(_look(transaction, _owned(transaction, author.branch), workers))
+        found.update(_look(transaction, _owned(transaction, author.branch), workers, rewriting))
         effects: dict[str, Effect] = {key: work.effect for key, work in found.items() if work.effect}
         return Prepared("Optimize", effects, strict=False)
 
@@ -118,12 +127,41 @@ def _owned(transaction: Transaction, branch: str) -> list[str]:
     return [key for key, entry in transaction.base.entries.items() if entry.owner == owner]
 
 
-def _look(transaction: Transaction, keys: list[str], workers: int) -> dict[str, _Work]:
+Rewriting = Callable[[CompactionPlan], Rewritten]
+"""Writes the new files of a plan."""
+
+
+def _look(transaction: Transaction, keys: list[str], workers: int, rewriting: Rewriting) -> dict[str, _Work]:
     with ThreadPoolExecutor(workers) as pool:
-        return dict(zip(keys, pool.map(lambda key: _work(transaction, key), keys), strict=True))
+        done = pool.map(lambda key: _work(transaction, key, rewriting), keys)
+        return dict(zip(keys, done, strict=True))
 
 
-def _work(transaction: Transaction, key: str) -> _Work:
+def _rewritten_by(runner: Runner, plan: CompactionPlan) -> Rewritten:
+    """A task for each part of a plan; a single one is not worth the way."""
+    if len(plan.tasks) < 2:
+        return rewrite(plan)
+    table = plan.table
+    place = _Place(table.location.uri, table.branch, table.version)
+    return rewritten_parts(plan, runner.each("rewrite", packed_tasks(plan), partial(_rewrite_part, place)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A version of a table, as a task finds it."""
+
+    uri: str
+    branch: str | None
+    version: int
+
+
+def _rewrite_part(place: _Place, packed: bytes) -> bytes:
+    location = Location(place.uri)
+    table = Root.at(location).tables.open(location, place.version, branch=place.branch)
+    return rewrite_part(table, packed)
+
+
+def _work(transaction: Transaction, key: str, rewriting: Rewriting) -> _Work:
     table = transaction.table(key)
     size = _size(table)
     astray = find_astray(table)
@@ -137,7 +175,7 @@ def _work(transaction: Transaction, key: str) -> _Work:
     plan = plan_compaction(table)
     if plan.is_empty and not specs:
         return _Work(size, None, lacks.pending)
-    rewritten = None if plan.is_empty else rewrite(plan)
+    rewritten = None if plan.is_empty else rewriting(plan)
     return _Work(size, Rearrange(table, rewritten, specs), lacks.pending)
 
 

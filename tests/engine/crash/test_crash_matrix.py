@@ -71,7 +71,8 @@ def kinds() -> list[ParameterSet]:
     ]
 
 
-KINDS = pytest.mark.parametrize(("place", "name"), kinds(), indirect=["place"])
+# Without the scope `place`, and all that is made in it, would be made for each name again.
+KINDS = pytest.mark.parametrize(("place", "name"), kinds(), indirect=["place"], scope="module")
 PLACES = pytest.mark.parametrize("place", ["folder", pytest.param("s3", marks=pytest.mark.s3)], indirect=True)
 
 

@@ -24,6 +24,7 @@ from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage.indexes import IndexSpec, stage_indexes
 from omnigraph.storage.staging import commit_staged
+from tests.engine.crash.embeddings import EMBEDDINGS
 from tests.engine.crash.large_loads import LARGE_LOADS
 from tests.engine.crash.merges import MERGES, RECOVERED_MERGES
 from tests.engine.crash.schemas import ALL_AT_ONCE, RECOVERED_SCHEMA_CHANGES, SCHEMA_CHANGES
@@ -197,6 +198,7 @@ WRITES: dict[str, Write] = {
     **SCHEMA_CHANGES,
     **RECOVERED_SCHEMA_CHANGES,
     **LARGE_LOADS,
+    **EMBEDDINGS,
 }
 
 IN_TURN: dict[str, tuple[str, ...]] = {
@@ -205,6 +207,7 @@ IN_TURN: dict[str, tuple[str, ...]] = {
     "schema-change": tuple(SCHEMA_CHANGES),
     "recover-schema": tuple(RECOVERED_SCHEMA_CHANGES),
     "load-large": tuple(LARGE_LOADS),
+    "embed": tuple(EMBEDDINGS),
 }
 """Kinds that resemble each other: the short form takes one of each of these groups."""
 

@@ -1,0 +1,159 @@
+"""`omnigraph embed`: fill the vectors that the schema asks for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph import graph
+from omnigraph.cli.addressing import Place, addressed, author, echo_write
+from omnigraph.cli.commit import commit_json
+from omnigraph.cli.lazy import new_app
+from omnigraph.cli.options import AsJson
+from omnigraph.cli.output import print_note, print_result
+from omnigraph.engine.embedding.result import ROWS_PER_COMMIT, EmbedResult, FilledProperty
+
+app = new_app()
+
+
+class EngineChoice(StrEnum):
+    """What asks the provider."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+@app.command()
+def embed(
+    place: Place = None,
+    branch: Annotated[str, typer.Option("--branch", help="The branch.", metavar="BRANCH")] = "main",
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", help="Only this node type; may be repeated.", metavar="TYPE"),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Replace vectors that the configured model did not make, too.")
+    ] = False,
+    engine: Annotated[
+        EngineChoice, typer.Option("--engine", help="Where the work is done; by size, if not said.")
+    ] = EngineChoice.AUTO,
+    batch: Annotated[
+        int, typer.Option("--batch", help="How many entities land in one commit, at most.", metavar="N")
+    ] = ROWS_PER_COMMIT,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell how many vectors are due.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make the vectors of `@embed` properties that are missing or whose text has changed.
+
+    A run that was stopped is simply run again: what landed stays, and the rest is done.
+    """
+    uri = addressed(place=place)
+    with graph.open(uri, read_only=dry_run) as opened, _progress() as progress:
+        done = opened.embed(
+            branch,
+            types=types or None,
+            everything=everything,
+            engine=engine.value,
+            batch=batch,
+            dry_run=dry_run,
+            actor=author(),
+            progress=progress,
+        )
+        uri = opened.uri
+    print_result(_json(done, uri), "\n".join(_lines(done)), as_json=as_json)
+    told = [line for one in done.properties for line in _refusals(one)]
+    if told:
+        print_note("\n".join(told))
+    if done.commits:
+        echo_write("embed", uri)
+
+
+def _lines(done: EmbedResult) -> Iterator[str]:
+    for one in done.properties:
+        yield f"{one.type}.{one.property}: {', '.join(_words(one, dry_run=done.dry_run))}"
+    if done.commits:
+        commits = f"{len(done.commits)} commit{'' if len(done.commits) == 1 else 's'}"
+        how = f"({done.engine}, model {done.model})"
+        yield f"{commits} on branch '{done.branch}' in {done.seconds:.1f} s {how}"
+    elif not done.dry_run:
+        yield f"nothing was written on branch '{done.branch}'"
+
+
+def _words(one: FilledProperty, *, dry_run: bool) -> Iterator[str]:
+    if dry_run or not one.found:
+        yield f"{one.found} due"
+        return
+    yield f"{one.embedded} embedded"
+    for count, what in (
+        (one.cleared, "cleared"),
+        (one.changed_meanwhile, "changed meanwhile"),
+        (one.refused, "refused"),
+    ):
+        if count:
+            yield f"{count} {what}"
+
+
+def _refusals(one: FilledProperty) -> Iterator[str]:
+    for refused in one.refusals:
+        yield f"{one.type} '{refused.id}' was left out: {refused.reason}"
+    if one.refused > len(one.refusals):
+        yield f"and {one.refused - len(one.refusals)} more of {one.type}.{one.property}"
+
+
+def _json(done: EmbedResult, uri: str) -> dict[str, Any]:
+    """What a run did, as scripts read it."""
+    return {
+        "uri": uri,
+        "branch": done.branch,
+        "model": done.model,
+        "dry_run": done.dry_run,
+        "engine": {"name": done.engine, "why": done.why},
+        "properties": [_property(one) for one in done.properties],
+        "total_embedded": done.embedded,
+        "seconds": round(done.seconds, 3),
+        "commits": [commit_json(commit) for commit in done.commits],
+    }
+
+
+def _property(one: FilledProperty) -> dict[str, Any]:
+    return {
+        "type": one.type,
+        "property": one.property,
+        "due": one.found,
+        "embedded": one.embedded,
+        "cleared": one.cleared,
+        "changed_meanwhile": one.changed_meanwhile,
+        "refused": one.refused,
+        "refusals": [{"id": refused.id, "reason": refused.reason} for refused in one.refusals],
+    }
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
+    """A bar on a terminal; in a pipe nothing at all."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("entities"),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("looking for missing vectors", total=None)
+
+        def tell(what: str, done: int, total: int) -> None:
+            bar.update(task, description=f"embedding {what}", completed=done, total=total)
+
+        yield tell

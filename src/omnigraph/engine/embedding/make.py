@@ -1,0 +1,94 @@
+"""The vectors of some rows, asked of the provider by a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from omnigraph.embed.vectors import Vector
+from omnigraph.engine.columns import ID
+from omnigraph.engine.embedding.digests import Digests
+from omnigraph.engine.embedding.job import EmbedJob, looked_at, owners_of, whole
+from omnigraph.errors import EmbeddingTextRejected
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An entity whose text cannot be embedded."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Vectors for rows, and what the rows held when they were made."""
+
+    row_ids: NDArray[np.uint64] = field(repr=False)
+    ids: pa.Array = field(repr=False)
+    texts: Digests = field(repr=False)
+    before: Digests = field(repr=False)
+    """Digests of the entities with the vectors they had."""
+    after: Digests = field(repr=False)
+    """Digests of the entities with the new ones; 0 where they get none."""
+    vectors: pa.FixedSizeListArray = field(repr=False)
+    refused: tuple[Refused, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def make(job: EmbedJob, row_ids: NDArray[np.uint64]) -> Made:
+    """The vectors of some rows; a text that the provider refuses is left out and told."""
+    rows = job.table.take(pa.array(row_ids), job.columns)
+    look, texts = looked_at(job, rows), whole(rows.column(job.text))
+    asked = np.flatnonzero(look.has_text)
+    answers = list(_answers(job, texts.take(pa.array(asked)).to_pylist()))
+    refused = {int(at): one for at, one in zip(asked, answers, strict=True) if isinstance(one, str)}
+    kept = np.setdiff1d(np.arange(len(texts)), np.fromiter(refused, np.int64, len(refused)))
+    ids = whole(rows.column(ID))
+    vectors = _column(
+        [one for one in answers if not isinstance(one, str)],
+        look.has_text[kept],
+        job.target.schema.field(job.vector).type,
+    )
+    remaining = ids.take(pa.array(kept))
+    return Made(
+        row_ids[kept],
+        remaining,
+        look.texts[kept],
+        look.owners[kept],
+        owners_of(remaining, vectors),
+        vectors,
+        tuple(Refused(str(ids[at].as_py()), reason) for at, reason in refused.items()),
+    )
+
+
+def _answers(job: EmbedJob, texts: Sequence[str]) -> Iterator[Vector | str]:
+    """A vector for each text, or why there is none: halves are tried until the culprit is alone."""
+    if not texts:
+        return
+    try:
+        yield from job.embedder.embed(texts, job.dimension, "document")
+    except EmbeddingTextRejected as refusal:
+        if len(texts) == 1:
+            yield refusal.message
+            return
+        middle = len(texts) // 2
+        yield from _answers(job, texts[:middle])
+        yield from _answers(job, texts[middle:])
+
+
+def _column(
+    vectors: Sequence[Vector], present: NDArray[np.bool_], type_: pa.FixedSizeListType
+) -> pa.FixedSizeListArray:
+    """The vectors as a column, null where a row has none."""
+    numbers = np.zeros((len(present), type_.list_size), np.float32)
+    if vectors:
+        numbers[present] = np.stack(vectors)
+    values = pa.array(numbers.reshape(-1)).cast(type_.value_type)
+    return pa.FixedSizeListArray.from_arrays(values, type=type_, mask=pa.array(~present))
