@@ -27,6 +27,7 @@ from omnigraph.lang.source import Source
 from omnigraph.lang.values import Stored
 from omnigraph.query.read import Pinned, Reader
 from omnigraph.query.request import Limits
+from omnigraph.query.result import Result
 
 QueryText = str | os.PathLike[str]
 Answer = TypeVar("Answer")
@@ -95,6 +96,13 @@ class Questions:
     @cached_property
     def _embedder(self) -> Embedder | None:
         return configured_embedder()
+
+
+def run_by(engine: str, on_spark: Callable[[], Run[Result]]) -> Run[Result]:
+    """What runs a read: this process, or Spark, which is started only for that."""
+    if engine not in ("local", "spark"):
+        raise BadRequest(f"there is no engine '{engine}'", remedy="choose one of: local, spark")
+    return Reader.read if engine == "local" else on_spark()
 
 
 def decoded(compiled: CompiledQuery, params: Mapping[str, object] | None) -> dict[str, Stored]:

@@ -1,0 +1,59 @@
+"""Two rankings combined by the reciprocal of the places that nodes have in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from omnigraph.pipeline.query.flight import RANK, Flight, Held, Slot
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FUSED_RANK, FIRST_PLACE = "fused_rank", "first_place"
+
+
+def unscored(rows: Flight) -> Flight:
+    """Rows with their place alone: once two rankings are combined, neither score is what they rank by."""
+    slots: dict[Held, Slot] = {held: slot for held, slot in rows.slots.items() if isinstance(held, tuple)}
+    kept = rows.frame.select(*(slot.column for slot in slots.values()), RANK)
+    return Flight(kept, slots, ranked=True)
+
+
+def places(rows: Flight, var: str, arm: str) -> DataFrame:
+    """The place of each node among those that are left, counting every node once."""
+    place = F.row_number().over(Window.orderBy(RANK)) - 1
+    nodes = rows.frame.select(rows.id(var), RANK).distinct()
+    return nodes.select(F.col(rows.id(var)).alias(f"{arm}_id"), place.alias(f"{arm}_place"))
+
+
+def combined(first: DataFrame, second: DataFrame, k: int) -> DataFrame:
+    """Nodes of either ranking with the sum of the reciprocals of their places, and their place by that."""
+    both = first.join(second, F.col("first_id") == F.col("second_id"), "full_outer")
+    shares = [
+        F.coalesce(F.lit(1.0) / (F.col(place) + F.lit(float(k)) + F.lit(1.0)), F.lit(0.0))
+        for place in ("second_place", FIRST_PLACE)
+    ]
+    scored = both.select(
+        F.coalesce("first_id", "second_id").alias("fused_id"),
+        FIRST_PLACE,
+        "second_place",
+        (shares[0] + shares[1]).alias("fused_score"),
+    )
+    order = Window.orderBy(
+        F.col("fused_score").desc(),
+        F.col(FIRST_PLACE).asc_nulls_last(),
+        F.col("second_place").asc_nulls_last(),
+    )
+    return scored.withColumn(FUSED_RANK, F.row_number().over(order) - 1)
+
+
+def placed(rows: Flight, var: str, chosen: DataFrame, score: str) -> DataFrame:
+    """The rows of the chosen nodes, with the place and score that the two rankings give them together."""
+    nodes = chosen.select(
+        "fused_id", F.col(FUSED_RANK).cast("bigint").alias(FUSED_RANK), F.col("fused_score").alias(score)
+    )
+    placed = rows.frame.drop(RANK).join(nodes, F.col(rows.id(var)) == F.col("fused_id"))
+    return placed.drop("fused_id").withColumnRenamed(FUSED_RANK, RANK)

@@ -1,0 +1,304 @@
+"""What a plan matches, as DataFrames: bindings of variables, joined by ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from omnigraph.errors import InternalError
+from omnigraph.lang.query import plan as p
+from omnigraph.lang.query.terms import Compare, Distance, Predicate, variables
+from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.values import arrow_type
+from omnigraph.pipeline.fan_out import in_tasks
+from omnigraph.pipeline.query.flight import RANK, Flight, Names, Slot, Slots
+from omnigraph.pipeline.query.fusion import FIRST_PLACE, FUSED_RANK, combined, placed, places, unscored
+from omnigraph.pipeline.query.needs import Part, outer_variables, searches_in, variables_of
+from omnigraph.pipeline.query.scope import Given
+from omnigraph.pipeline.query.searches import Answers, told
+from omnigraph.pipeline.query.tables import Tables, Wish, edge_key, node_key
+from omnigraph.pipeline.query.tasks import FAR, NEAR, Made, Make, Rank, Test
+from omnigraph.pipeline.query.walk import REACHED, START, reached
+from omnigraph.pipeline.source import spark_form
+from omnigraph.query.pattern import tables_of
+from omnigraph.query.rank import ranked_variable
+from omnigraph.query.request import Request
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_SCORE = pa.float64()
+_AROUND = "around_"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What every step of a query on Spark needs to know."""
+
+    spark: SparkSession
+    request: Request
+    catalog: Catalog
+    tables: Tables
+    answers: Answers
+    names: Names
+
+    def given(self, parts: Iterable[Part], keys: Mapping[str, str], but: Slots | None = None) -> Given:
+        """What tasks must know to evaluate expressions; searches in `but` have a column of their own."""
+        asked = [term for term in searches_in(parts) if but is None or term not in but]
+        found = told(self.answers, asked, keys)
+        return Given(dict(self.request.parameters), self.request.now, found)
+
+
+class Matching:
+    """Turns plans of one query into rows in flight; `outer` are the rows around the block that is matched."""
+
+    def __init__(self, query: Query, keys: Mapping[str, str], outer: Flight | None = None) -> None:
+        self._query = query
+        self.keys = keys
+        """The table of each variable."""
+        self._outer = outer
+
+    def rows(self, plan: p.Plan) -> Flight:
+        """The rows a plan matches."""
+        match plan:
+            case p.Scan(var=var, where=tests):
+                return self._query.tables.nodes(self._wish(var, self.keys[var], tests))
+            case p.Outer():
+                assert self._outer is not None, "a block is run from the rows around it"
+                return self._outer
+            case p.Cross(left=left, right=right):
+                return _crossed(self.rows(left), self.rows(right))
+            case p.Filter():
+                return self._filtered(plan)
+            case p.Expand():
+                return self._walked(plan, ())
+            case p.AntiJoin():
+                return self._without(plan)
+            case p.OptionalJoin():
+                return self._optional(plan)
+            case p.Search():
+                return self._searched(plan)
+            case p.Fuse():
+                return self._fused(plan)
+        raise InternalError(f"a {type(plan).__name__} gives no rows in flight")
+
+    def _wish(self, var: str | None, key: str, tests: tuple[Predicate, ...]) -> Wish:
+        return Wish(var, key, tests, self._query.given(tests, self.keys))
+
+    # --- tests -------------------------------------------------------------------------------------
+
+    def _filtered(self, plan: p.Filter) -> Flight:
+        below = plan.input
+        if isinstance(below, p.Expand):
+            own = () if below.closes else tuple(test for test in plan.where if _is_own(test, below))
+            return self._tested(self._walked(below, own), _rest(plan.where, own))
+        if isinstance(below, p.Cross):
+            left, right = self.rows(below.left), self.rows(below.right)
+            equal = tuple(test for test in plan.where if _joins(test, left, right))
+            pairs = self._paired(left, right, equal) if equal else _crossed(left, right)
+            return self._tested(pairs, _rest(plan.where, equal))
+        return self._tested(self.rows(below), plan.where)
+
+    def _tested(self, rows: Flight, tests: tuple[Predicate, ...]) -> Flight:
+        if not tests:
+            return rows
+        work = Test(tests, rows.slots, self._query.given(tests, self.keys, rows.slots))
+        return rows.on(in_tasks(self._query.spark, rows.frame, work, _shape(rows)))
+
+    def _paired(self, left: Flight, right: Flight, tests: tuple[Predicate, ...]) -> Flight:
+        """Rows of two sides where values of the one equal values of the other."""
+        ours, theirs = [], []
+        for test in tests:
+            assert isinstance(test, Compare)
+            swapped = not all(left.has(var) for var in variables(test.left))
+            ours.append(test.right if swapped else test.left)
+            theirs.append(test.left if swapped else test.right)
+        one, other = self._keyed(left, ours, "ours"), self._keyed(right, theirs, "theirs")
+        equal = [F.col(f"ours{at}") == F.col(f"theirs{at}") for at in range(len(tests))]
+        pairs = one.join(other, _all(equal)).select(*left.frame.columns, *right.frame.columns)
+        return _joined(pairs, left, right)
+
+    def _keyed(self, rows: Flight, terms: Sequence[Any], name: str) -> DataFrame:
+        made = tuple(Made(f"{name}{at}", term, arrow_type(term.type)) for at, term in enumerate(terms))
+        work = Make(
+            made, rows.slots, self._query.given(terms, self.keys, rows.slots), tuple(rows.frame.columns)
+        )
+        more = [pa.field(one.name, one.type) for one in made]
+        return in_tasks(self._query.spark, rows.frame, work, _shape(rows, more))
+
+    # --- walks -------------------------------------------------------------------------------------
+
+    def _walked(self, plan: p.Expand, tests: tuple[Predicate, ...]) -> Flight:
+        """Rows with what they reach; `tests` are those of the target or of the edge alone."""
+        rows = self.rows(plan.input)
+        edge = self._query.catalog.edges[plan.edge_type]
+        between_types = edge.source != edge.target
+        of_edge = tuple(test for test in tests if variables(test) == {plan.edge_var})
+        links = self._query.tables.links(
+            self._wish(plan.edge_var, edge_key(plan.edge_type), of_edge), plan.direction
+        )
+        if between_types and plan.minimum > 1:
+            links = links.on(links.frame.where(F.lit(False)))
+        far = plan.maximum > 1 and not between_types
+        steps = self._reached(rows, plan, links.frame) if far else links
+        if plan.closes:
+            return _closed(rows, plan, steps)
+        if plan.edge_var is None and not far:
+            # By one end first, so that Spark need not move them again for the join.
+            steps = links.on(links.frame.repartition(NEAR).distinct())
+        nodes = self._query.tables.nodes(
+            self._wish(plan.target, node_key(plan.target_type), _rest(tests, of_edge))
+        )
+        walked = rows.frame.join(steps.frame, F.col(rows.id(plan.source)) == F.col(NEAR)).drop(NEAR)
+        grown = walked.join(nodes.frame, F.col(FAR) == F.col(nodes.id(plan.target))).drop(FAR)
+        return rows.on(grown, {**steps.slots, **nodes.slots})
+
+    def _reached(self, rows: Flight, plan: p.Expand, links: DataFrame) -> Flight:
+        """Walks of several hops as steps."""
+        there = self._query.tables.ids(node_key(plan.target_type), "there")
+        between = links.join(there, F.col(FAR) == F.col("there"), "left_semi")
+        source = F.col(rows.id(plan.source))
+        sources = rows.frame.select(source).where(source.isNotNull()).distinct()
+        found = reached(sources, between, plan.minimum, plan.maximum)
+        return Flight(found.select(F.col(START).alias(NEAR), F.col(REACHED).alias(FAR)), {})
+
+    # --- blocks ------------------------------------------------------------------------------------
+
+    def _without(self, plan: p.AntiJoin) -> Flight:
+        rows = self.rows(plan.input)
+        solved, same = self._solved(rows, plan.block)
+        some = solved.frame.select(*_around(rows, same)).distinct()
+        return rows.on(rows.frame.join(some, _same(rows, same), "left_anti"))
+
+    def _optional(self, plan: p.OptionalJoin) -> Flight:
+        rows = self.rows(plan.input)
+        solved, same = self._solved(rows, plan.block)
+        added = solved.of(plan.adds)
+        found = solved.frame.select(*_around(rows, same), *(slot.column for slot in added.values()))
+        extended = rows.frame.join(found, _same(rows, same), "left")
+        return rows.on(extended.drop(*(_AROUND + rows.id(var) for var in same)), added)
+
+    def _solved(self, rows: Flight, block: p.Plan) -> tuple[Flight, list[str]]:
+        """The solutions of a block for each different row around it, and what tells these rows apart."""
+        seen = sorted(outer_variables(block))
+        used = variables_of(block)
+        same = [var for var in seen if var in used] or seen
+        held = rows.of(same)
+        around = rows.frame.select(*(slot.column for slot in held.values()))
+        outer = Flight(around.dropDuplicates([rows.id(var) for var in same]), held)
+        keys = {**self.keys, **tables_of(block)}
+        return Matching(self._query, keys, outer).rows(block), same
+
+    # --- rankings ----------------------------------------------------------------------------------
+
+    def _searched(self, plan: p.Search) -> Flight:
+        rows = self.rows(plan.input)
+        var = ranked_variable(plan.by)
+        best = self._best(plan) if isinstance(plan.by, Distance) else None
+        ranks, scores = self._query.answers.ranked(
+            plan.by, self.keys[var], self._candidates(plan.input, var, rows), best
+        )
+        score = Slot(self._query.names.of(plan.by), _SCORE)
+        work = Rank(rows.id(var), ranks, RANK, (score.column, scores))
+        more = [pa.field(RANK, pa.int64()), pa.field(score.column, _SCORE)]
+        ranked = in_tasks(self._query.spark, rows.frame, work, _shape(rows, more))
+        return replace(rows.on(ranked, {plan.by: score}), ranked=True)
+
+    def _candidates(self, plan: p.Plan, var: str, rows: Flight) -> pa.Array | None:
+        """The ids of the nodes that are ranked; None is all of their type."""
+        if isinstance(plan, p.Scan):
+            return self._query.answers.passing(var, self.keys[var], plan.where)
+        ids = rows.frame.select(rows.id(var)).distinct().toArrow()
+        return ids.column(0).combine_chunks().cast(pa.string())
+
+    def _best(self, plan: p.Search | p.Fuse) -> int | None:
+        """How many of the best are kept: those that are skipped count too."""
+        limit = self._query.request.count(plan.limit)
+        return None if limit is None else limit + (self._query.request.count(plan.offset) or 0)
+
+    def _fused(self, plan: p.Fuse) -> Flight:
+        first, second = (unscored(self.rows(arm)) for arm in (plan.first, plan.second))
+        var = ranked_variable(plan.by.first)
+        k = self._query.answers.number(plan.by.k)
+        chosen = combined(places(first, var, "first"), places(second, var, "second"), k)
+        best = self._best(plan)
+        if best is not None:
+            chosen = chosen.where(F.col(FUSED_RANK) < best)
+        score = Slot(self._query.names.of(plan.by), _SCORE)
+        parts = [
+            placed(first, var, chosen, score.column),
+            placed(second, var, chosen.where(F.col(FIRST_PLACE).isNull()), score.column),
+        ]
+        return replace(first.on(parts[0].unionByName(parts[1]), {plan.by: score}), ranked=True)
+
+
+# --- joins ---------------------------------------------------------------------------------------
+
+
+def _crossed(left: Flight, right: Flight) -> Flight:
+    return _joined(left.frame.crossJoin(right.frame), left, right)
+
+
+def _joined(frame: DataFrame, left: Flight, right: Flight) -> Flight:
+    return Flight(frame, {**left.slots, **right.slots}, left.ranked or right.ranked)
+
+
+def _closed(rows: Flight, plan: p.Expand, steps: Flight) -> Flight:
+    """The rows whose two ends are linked; with a name for the edge, a row for each."""
+    linked = (F.col(rows.id(plan.source)) == F.col(NEAR)) & (F.col(rows.id(plan.target)) == F.col(FAR))
+    if plan.edge_var is None:
+        return rows.on(rows.frame.join(steps.frame, linked, "left_semi"))
+    return rows.on(rows.frame.join(steps.frame, linked).drop(NEAR, FAR), steps.slots)
+
+
+def _around(rows: Flight, variables_around: Iterable[str]) -> list[Column]:
+    """The ids of the rows around a block under names of their own."""
+    return [F.col(rows.id(var)).alias(_AROUND + rows.id(var)) for var in variables_around]
+
+
+def _same(rows: Flight, variables_around: Iterable[str]) -> Column:
+    """Whether a solution belongs to a row; what has no match there has none here either."""
+    names = [rows.id(var) for var in variables_around]
+    return _all([F.col(name).eqNullSafe(F.col(_AROUND + name)) for name in names])
+
+
+def _all(conditions: Sequence[Column]) -> Column:
+    found = conditions[0]
+    for condition in conditions[1:]:
+        found = found & condition
+    return found
+
+
+def _is_own(test: Predicate, walk: p.Expand) -> bool:
+    """Whether a test is about the target or the edge of a walk alone."""
+    return variables(test) in (frozenset({walk.target}), frozenset({walk.edge_var}))
+
+
+def _rest(tests: tuple[Predicate, ...], done: tuple[Predicate, ...]) -> tuple[Predicate, ...]:
+    return tuple(test for test in tests if test not in done)
+
+
+def _joins(test: Predicate, left: Flight, right: Flight) -> bool:
+    """Whether a test demands that a value of one side equals one of the other, of the same type."""
+    if not isinstance(test, Compare) or test.op != "=" or test.left.type.scalar is not test.right.type.scalar:
+        return False
+    sides = variables(test.left), variables(test.right)
+    if not all(sides):
+        return False
+    return any(
+        all(map(one.has, sides[0])) and all(map(other.has, sides[1]))
+        for one, other in ((left, right), (right, left))
+    )
+
+
+def _shape(rows: Flight, more: Sequence[pa.Field] = ()) -> pa.Schema:
+    """The columns of rows in flight, in the order of their DataFrame."""
+    types = {slot.column: slot.type for slot in rows.slots.values()}
+    if rows.ranked:
+        types[RANK] = pa.int64()
+    fields = [pa.field(name, types[name]) for name in rows.frame.columns]
+    return spark_form(pa.schema([*fields, *more]))

@@ -1,0 +1,130 @@
+"""What expressions see of rows in flight inside a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as kinds
+
+from omnigraph.engine.columns import ID
+from omnigraph.lang.query.terms import Distance, Fusion, Predicate, Relevance, TextMatch
+from omnigraph.lang.values import Stored
+from omnigraph.pipeline.query.flight import Slots
+from omnigraph.query.expressions.evaluate import mask
+
+Search = Distance | Relevance | TextMatch
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """What a search says about nodes, by id."""
+
+    ids: pa.Array
+    values: pa.Array
+    otherwise: bool | None = None
+    """What it says about all others."""
+
+    def of(self, ids: pa.Array) -> pa.Array:
+        """The value for each id; null for null."""
+        places = pc.index_in(ids, value_set=self.ids)
+        found = self.values.take(places)
+        if self.otherwise is None:
+            return found
+        others = pa.scalar(self.otherwise, self.values.type)
+        known = pc.if_else(places.is_valid(), found, others)
+        return pc.if_else(ids.is_valid(), known, pa.scalar(None, self.values.type))
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The values of a request, and what its searches found; it travels with tasks."""
+
+    parameters: Mapping[str, Stored]
+    now: int
+    searches: Mapping[Search, Lookup] = field(default_factory=dict)
+
+
+class BatchScope:
+    """The rows of one Arrow batch."""
+
+    def __init__(self, batch: pa.RecordBatch, slots: Slots, given: Given) -> None:
+        self._batch = batch
+        self._slots = slots
+        self._given = given
+        self._taken: dict[object, pa.Array] = {}
+
+    @property
+    def length(self) -> int:
+        """How many rows there are."""
+        return self._batch.num_rows  # type: ignore[no-any-return]
+
+    def prop(self, var: str, name: str) -> pa.Array:
+        """A property of a variable in every row."""
+        key = (var, name)
+        if key not in self._taken:
+            slot = self._slots[key]
+            self._taken[key] = restored(self._batch.column(slot.column), slot.type)
+        return self._taken[key]
+
+    def entity_id(self, var: str) -> pa.Array:
+        """The id of a variable in every row."""
+        return self.prop(var, ID)
+
+    def parameter(self, name: str) -> Stored:
+        """A parameter of the request."""
+        return self._given.parameters[name]
+
+    def now(self) -> int:
+        """The moment of the request."""
+        return self._given.now
+
+    def score(self, term: Distance | Relevance | Fusion | TextMatch) -> pa.Array:
+        """The value of a search in every row: the one it was ranked by, or that of its node."""
+        if not isinstance(term, TextMatch) and term in self._slots:
+            slot = self._slots[term]
+            return restored(self._batch.column(slot.column), slot.type)
+        assert not isinstance(term, Fusion), "a fusion is returned only where it ranks"
+        searched = term.target if isinstance(term, Distance) else term.field
+        return self._given.searches[term].of(self.entity_id(searched.var))
+
+    def column(self, name: str) -> pa.Array:
+        """Rows in flight have no result columns."""
+        raise KeyError(name)
+
+
+def passing(
+    batch: pa.RecordBatch, tests: tuple[Predicate, ...], slots: Slots, given: Given
+) -> pa.RecordBatch:
+    """The rows of a batch that pass all tests."""
+    for test in tests:
+        if batch.num_rows == 0:
+            break
+        flags = mask(test, BatchScope(batch, slots, given))
+        if not flags.all():
+            batch = batch.take(pa.array(np.flatnonzero(flags)))
+    return batch
+
+
+def restored(column: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Array:
+    """A column in the type that it is stored in, after Spark had it in one of its own."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if column.type.equals(wanted):
+        return column
+    if kinds.is_fixed_size_list(wanted):
+        return _vectors(column, wanted)
+    return column.cast(wanted)
+
+
+def _vectors(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Lists as vectors; a list that is null has no numbers, a vector that is null needs some."""
+    valid = column.is_valid()
+    places = np.cumsum(valid.to_numpy(zero_copy_only=False)) - 1
+    width = wanted.list_size
+    numbers = column.drop_null().flatten().cast(wanted.value_type)
+    whole = pa.FixedSizeListArray.from_arrays(numbers, width).cast(wanted)
+    return whole.take(pa.array(places, mask=~valid.to_numpy(zero_copy_only=False)))

@@ -1,0 +1,121 @@
+"""The tables of a snapshot as DataFrames: only the rows and columns that a query needs, read by tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from omnigraph.engine.columns import ID, SOURCE, TARGET
+from omnigraph.engine.layout import table_key
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.pinned import open_table
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.write.predicate import Bindings
+from omnigraph.lang.query.resolved import EdgeDirection
+from omnigraph.lang.query.terms import Predicate
+from omnigraph.pipeline.fan_out import Task, fan_out
+from omnigraph.pipeline.query.flight import Flight, Held, Names, Slot
+from omnigraph.pipeline.query.scope import Given
+from omnigraph.pipeline.query.tasks import FAR, NEAR, ReadLinks, ReadRows
+from omnigraph.pipeline.source import Fragments, Scan, spark_form
+from omnigraph.query.expressions.pushdown import columns_needed, lance_filter
+from omnigraph.storage.blobs import is_blob
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_NOTHING = Given({}, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Rows of a table that a variable is to stand for, if they pass its tests."""
+
+    var: str | None
+    key: str
+    tests: tuple[Predicate, ...] = ()
+    given: Given = _NOTHING
+
+
+class Tables:
+    """The tables of one snapshot for one query."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        graph: OpenGraph,
+        snapshot: Snapshot,
+        names: Names,
+        needed: Mapping[str, Iterable[str]],
+    ) -> None:
+        self._spark = spark
+        self._graph = graph
+        self._snapshot = snapshot
+        self._names = names
+        self._needed = needed
+
+    def nodes(self, wish: Wish) -> Flight:
+        """The nodes that a variable may stand for."""
+        reading, slots = self._reading(wish, ())
+        return self._flight(reading, reading.scan, slots, [])
+
+    def ids(self, key: str, column: str) -> DataFrame:
+        """The ids of all rows of a table."""
+        stored = open_table(self._graph, self._snapshot, key).schema
+        scan = self._scan(key, stored, [ID])
+        task = ReadRows(scan, (), {}, _NOTHING, {ID: column})
+        return fan_out(self._spark, scan.pieces(), task, pa.schema([(column, pa.string())]))
+
+    def links(self, wish: Wish, direction: EdgeDirection) -> Flight:
+        """The edges of a type as steps from `NEAR` to `FAR`, with what is needed of one that has a name."""
+        reading, slots = self._reading(wish, (SOURCE, TARGET))
+        ends = [pa.field(NEAR, pa.string()), pa.field(FAR, pa.string())]
+        return self._flight(ReadLinks(reading, direction), reading.scan, slots, ends)
+
+    def _flight(
+        self, task: Task[Fragments], scan: Scan, slots: dict[Held, Slot], before: list[pa.Field]
+    ) -> Flight:
+        columns = [pa.field(slot.column, slot.type) for slot in slots.values()]
+        shape = spark_form(pa.schema([*before, *columns]))
+        return Flight(fan_out(self._spark, scan.pieces(), task, shape), slots)
+
+    def _reading(self, wish: Wish, ends: tuple[str, ...]) -> tuple[ReadRows, dict[Held, Slot]]:
+        """A task that reads what a variable needs, and where that is found in its rows."""
+        stored = open_table(self._graph, self._snapshot, wish.key).schema
+        var, given = wish.var or "", wish.given
+        where, rest = lance_filter(var, wish.tests, Bindings(given.parameters, given.now))
+        kept = self._kept(wish.var, stored)
+        read = dict.fromkeys([*kept, *ends, *columns_needed(rest), ID])
+        tested: dict[Held, Slot] = {(var, name): Slot(name, stored.field(name).type) for name in read}
+        names = {name: self._names.of((var, name)) for name in kept}
+        slots: dict[Held, Slot] = {
+            (var, name): Slot(column, stored.field(name).type) for name, column in names.items()
+        }
+        scan = replace(self._scan(wish.key, stored, list(read)), where=where)
+        return ReadRows(scan, rest, tested, given, names), slots
+
+    def _kept(self, var: str | None, stored: pa.Schema) -> list[str]:
+        """The id and the properties that a query needs; a variable of that name elsewhere may need others."""
+        if var is None:
+            return []
+        found = (stored.field(name) for name in sorted(self._needed.get(var, ())) if name in stored.names)
+        return [ID, *(column.name for column in found if not is_blob(column))]
+
+    def _scan(self, key: str, stored: pa.Schema, columns: list[str]) -> Scan:
+        entry = self._snapshot.entries[key]
+        schema = spark_form(pa.schema([stored.field(name) for name in columns]))
+        uri = self._graph.root.uri
+        return Scan(uri, key, entry.path, entry.owner, entry.version, schema, blobs=False)
+
+
+def node_key(type_name: str) -> str:
+    """The table of a type of node."""
+    return table_key("node", type_name)
+
+
+def edge_key(type_name: str) -> str:
+    """The table of a type of edge."""
+    return table_key("edge", type_name)

@@ -1,0 +1,37 @@
+"""Graphs to read, and a session for many small reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.query.conftest import Shelf
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
+    """The graphs of the cases, each made once."""
+    made = Shelf(tmp_path_factory.mktemp("shelf"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="package")
+def frugal(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session for many tiny queries: compiling code for each takes longer than running them."""
+    settings = {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.shuffle.partitions": "1",
+    }
+    before = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in before.items():
+        spark.conf.set(name, str(value))

@@ -1,0 +1,61 @@
+"""The cases of reads on Spark: the rows that this process finds, of the same types.
+
+Each costs Spark about a second of work, so `make test` runs some that have every operator between them, and
+`make fuzz` runs all.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from omnigraph.query.result import Result
+from tests.lang.casefile import Case
+from tests.query.conftest import Shelf
+from tests.query.test_cases import ANSWERED, data_of, expect, params_of, query_of, schema_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SAMPLE = (
+    "E2 an edge binding keeps parallel edges apart, ties by edge id",
+    "a self-loop counts at the hop it is met",
+    "between bound ends an edge binding gives a row for each edge",
+    "E9 and two are none",
+    "columns of different widths compare exactly",
+    "a variable of a not block means nothing outside",
+    "optional inside optional",
+    "E30 the name of an aggregate of nothing",
+    "distinct comes before offset and limit",
+    "aggregates of the nearest",
+    "a variable found by a traversal can be ranked",
+    "rrf with an offset",
+    "a text that does not match is false, no text is null",
+    "V1 a large integer as text",
+)
+CHOSEN = [case for case in ANSWERED if os.environ.get("OMNIGRAPH_FUZZ") or case.name in SAMPLE]
+
+
+def test_the_sample_names_cases_that_exist() -> None:
+    assert set(SAMPLE) <= {case.name for case in ANSWERED}
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("case", CHOSEN, ids=str)
+def test_a_read_on_spark_gives_the_rows_of_its_case(frugal: SparkSession, case: Case, shelf: Shelf) -> None:
+    with shelf.reading(schema_of(case), data_of(case), "warm") as graph:
+        local = graph.query(query_of(case), params_of(case))
+        found = graph.query(query_of(case), params_of(case), engine="spark")
+    assert found.to_arrow().schema == local.to_arrow().schema
+    assert found.envelope().keys() == local.envelope().keys()
+    assert found.about() == local.about()
+    assert in_order(found, case) == in_order(local, case)
+    expect(case, list(found.columns), found.rows())
+
+
+def in_order(found: Result, case: Case) -> list[str]:
+    """The rows, in any order unless the case settles it."""
+    rows = [repr(row) for row in found.tuples()]
+    return rows if case.section("ordered rows") is not None else sorted(rows)

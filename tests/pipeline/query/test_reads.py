@@ -1,0 +1,97 @@
+"""Reads on Spark as users ask for them: of any moment, within limits, as a result or a DataFrame."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from omnigraph.cli.main import main
+from omnigraph.errors import BadRequest, QueryCancelled, ResourceLimitExceeded
+from omnigraph.graph import Graph
+from omnigraph.pipeline.query import walk
+from tests.pipeline.graphs import people
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAMES = "query names() { match { $p: Person } return { $p.name as name } }"
+EVERYTHING = """query all() {
+  match { $p: Person { name: "ada" } }
+  return { $p.counts, $p.place, $p.seen, $p.score }
+}"""
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Iterator[Graph]:
+    with people(tmp_path / "graph") as made:
+        yield made
+
+
+@pytest.mark.usefixtures("frugal")
+def test_a_past_moment_is_read_as_it_was(graph: Graph) -> None:
+    before = graph.snapshot()
+    with graph.write() as tx:
+        tx.delete("Person", ("name", "=", "ada"))
+    found = graph.query(EVERYTHING, version=before.version, engine="spark")
+    local = graph.query(EVERYTHING, version=before.version)
+    assert len(found) == 1
+    assert found.table.equals(local.table)
+    assert found.envelope() == local.envelope()
+
+
+@pytest.mark.usefixtures("frugal")
+def test_a_long_walk_ends_where_there_is_nothing_left_to_meet(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "HOPS_AT_ONCE", 1)
+    # To carry out all of these hops would take hours.
+    text = """query far() {
+      match { $a: Person  $a knows{1,100000} $b }
+      return { $a.name as a, $b.name as b }
+      order { a, b }
+    }"""
+    found = graph.query(text, engine="spark").tuples()
+    assert found == [("ada", "ada"), ("ada", "bo")] == graph.query(text).tuples()
+
+
+@pytest.mark.usefixtures("frugal")
+def test_more_rows_than_allowed_are_refused(graph: Graph) -> None:
+    with pytest.raises(ResourceLimitExceeded, match="rows of query 'names'"):
+        graph.query(NAMES, max_rows=1, engine="spark")
+
+
+@pytest.mark.usefixtures("frugal")
+def test_a_query_that_must_stop_does_not_begin(graph: Graph) -> None:
+    cancelled = threading.Event()
+    cancelled.set()
+    limits: list[tuple[dict[str, Any], str]] = [
+        ({"cancel": cancelled}, "query was cancelled"),
+        ({"timeout": 0}, "longer than 0 s"),
+    ]
+    for limit, said in limits:
+        with pytest.raises(QueryCancelled, match=said):
+            graph.query(NAMES, **limit, engine="spark")
+
+
+def test_a_frame_takes_no_limits(spark: SparkSession, graph: Graph) -> None:
+    with pytest.raises(BadRequest, match="mean nothing for a DataFrame"):
+        graph.spark(spark).query(NAMES, max_rows=1)
+
+
+def test_an_engine_that_does_not_exist_is_told_with_those_that_do(graph: Graph) -> None:
+    other: Any = "flink"
+    with pytest.raises(BadRequest, match="there is no engine 'flink'") as caught:
+        graph.query(NAMES, engine=other)
+    assert caught.value.remedy == "choose one of: local, spark"
+
+
+@pytest.mark.usefixtures("frugal")
+def test_the_command_prints_what_spark_finds(graph: Graph, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "query n() { match { $p: Person } return { count($p) as n } }"
+    assert main(["query", "-e", text, "--engine", "spark", "--json", "--store", graph.uri]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == [{"n": 2}]
