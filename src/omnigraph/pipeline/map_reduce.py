@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from omnigraph.engine.load.buckets import MOST, key_hash
 from omnigraph.errors import InternalError
@@ -39,6 +40,13 @@ def map_reduce(
     """What `reducer({tag: table})` yields for each bucket that any `mapper(item)` emitted rows to."""
     _check(buckets)
     blobs = fan_out(spark, items, mapper, BLOBS)
+    return reduced(spark, blobs, reducer, schema, buckets)
+
+
+def reduced(
+    spark: SparkSession, blobs: DataFrame, reducer: Reducer, schema: pa.Schema | str, buckets: int
+) -> DataFrame:
+    """What `reducer({tag: table})` yields for each bucket, of rows that were emitted before."""
     # By the number itself and not by its hash: each partition is one bucket, so memory is bounded by that.
     placed = blobs.repartitionById(buckets, "bucket")
     return in_tasks(spark, placed, _Reduce(reducer), schema)
@@ -49,7 +57,15 @@ def emit(tag: str, table: pa.Table, key: str, buckets: int) -> Iterator[pa.Recor
     _check(buckets)
     if table.num_rows == 0:
         return
-    placed = (key_hash(table[key]) % np.uint64(buckets)).astype(np.uint16)
+    yield from emit_to(tag, table, key_hash(table[key]) % np.uint64(buckets), buckets)
+
+
+def emit_to(tag: str, table: pa.Table, places: NDArray[Any], buckets: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a table on their way to buckets that were chosen already, one for each row."""
+    _check(buckets)
+    if table.num_rows == 0:
+        return
+    placed = places.astype(np.uint16)
     order = np.argsort(placed, kind="stable")
     sorted_rows = table.take(pa.array(order)).combine_chunks()
     present, starts = np.unique(placed[order], return_index=True)

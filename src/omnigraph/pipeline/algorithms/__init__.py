@@ -1,0 +1,1 @@
+"""Algorithms on Spark: edges stay with the tasks, vectors go to them and come back."""

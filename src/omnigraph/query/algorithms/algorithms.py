@@ -1,0 +1,304 @@
+"""The algorithms: vectors over all nodes here, edges wherever they are.
+
+Each asks edges, round after round, what arrives at the nodes. It knows neither tables nor who does the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from omnigraph.errors import InvalidValue
+from omnigraph.lang.types import F64, I64, Type
+from omnigraph.query.algorithms.block import (
+    Arrangement,
+    Block,
+    Commonest,
+    Edges,
+    Least,
+    Part,
+    Sums,
+    Way,
+    arrivals,
+    departures,
+)
+from omnigraph.query.algorithms.numbering import Numbering, Numbers
+from omnigraph.query.algorithms.triangles import Triangles
+
+WAYS: tuple[Way, ...] = ("out", "in", "both")
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A value for each node by its number, and how many rounds it took."""
+
+    column: pa.Array
+    rounds: int = 1
+    converged: bool = True
+    """Whether another round would have changed nothing, or less than what counts."""
+
+
+class Algorithm(Protocol):
+    """Something to find out about every node."""
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+        ...
+
+    @property
+    def arrangement(self) -> Arrangement:
+        """How it needs the edges."""
+        ...
+
+    @property
+    def type(self) -> Type:
+        """The type of its values."""
+        ...
+
+    def run(self, edges: Edges, nodes: Numbering) -> Values:
+        """The value of each node."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PageRank:
+    """How likely somebody is at a node who follows edges at random and now and then starts anew anywhere.
+
+    From a node without edges one starts anew as well. Parallel edges count each.
+    """
+
+    damping: float = 0.85
+    tolerance: float = 1e-9
+    max_iterations: int = 100
+
+    name = "pagerank"
+    arrangement = Arrangement("out")
+    type = F64
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.damping < 1:
+            raise InvalidValue(f"damping must be at least 0 and less than 1, got {self.damping}")
+        if not self.tolerance > 0:
+            raise InvalidValue(f"tolerance must be more than 0, got {self.tolerance}")
+        _require_rounds(self.max_iterations)
+
+    def run(self, edges: Edges, nodes: Numbering) -> Values:
+        """Round after round, until all changes together are less than the tolerance."""
+        count = edges.count
+        if count == 0:
+            return Values(pa.array([], pa.float64()), 0)
+        leaving = np.zeros(count, dtype=np.int64)
+        for some, counts in edges.parts("counting edges", departures):
+            leaving[some] += counts
+        stuck = leaving == 0
+        share = np.divide(1.0, leaving, out=np.zeros(count), where=~stuck)
+        rank, change, rounds = np.full(count, 1 / count), np.inf, 0
+        while change >= self.tolerance and rounds < self.max_iterations:
+            before, rounds = rank, rounds + 1
+            arrived = _arrived(edges, before * share)
+            rank = (1 - self.damping) / count + self.damping * (arrived + before[stuck].sum() / count)
+            change = float(np.abs(rank - before).sum())
+        return Values(pa.array(rank), rounds, change < self.tolerance)
+
+
+def _arrived(edges: Edges, share: NDArray[np.float64]) -> NDArray[np.float64]:
+    arrived = np.zeros(edges.count)
+    for some, sums in edges.parts("passing on ranks", Sums(share)):
+        arrived[some] = sums
+    return arrived
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedComponents:
+    """Parts of the graph that no edge joins, either way; numbered from 0 by their first node."""
+
+    name = "connected_components"
+    arrangement = Arrangement("both")
+    type = I64
+
+    def run(self, edges: Edges, nodes: Numbering) -> Values:
+        """Every node points to a smaller one of its component, and in the end all to the smallest.
+
+        A node hands what it heard on to where it points, and pointers are followed to their end each round,
+        so that the rounds grow with the logarithm of the longest way.
+        """
+        points, rounds = np.arange(edges.count), 0
+        while True:
+            heard = points.copy()
+            for some, least in edges.parts("joining components", Least(points)):
+                heard[some] = np.minimum(heard[some], least)
+            rounds += 1
+            if np.array_equal(heard, points):
+                return Values(pa.array(_numbered(points)), rounds)
+            np.minimum.at(heard, points, heard.copy())
+            points = _followed(heard)
+
+
+def _followed(points: Numbers) -> Numbers:
+    while True:
+        further = points[points]
+        if np.array_equal(further, points):
+            return points
+        points = further
+
+
+@dataclass(frozen=True, slots=True)
+class LabelPropagation:
+    """Communities: every node takes the label that most of its neighbours have, the smallest of several.
+
+    All nodes change at once, and edges count both ways and each. Communities are numbered from 0 by their
+    first node.
+    """
+
+    max_iterations: int = 10
+
+    name = "label_propagation"
+    arrangement = Arrangement("both")
+    type = I64
+
+    def __post_init__(self) -> None:
+        _require_rounds(self.max_iterations)
+
+    def run(self, edges: Edges, nodes: Numbering) -> Values:
+        """Round after round, until no label changes."""
+        labels, rounds, settled = np.arange(edges.count), 0, False
+        while not settled and rounds < self.max_iterations:
+            before, labels, rounds = labels, labels.copy(), rounds + 1
+            for some, commonest in edges.parts("passing on labels", Commonest(before)):
+                labels[some] = commonest
+            settled = np.array_equal(before, labels)
+        return Values(pa.array(_numbered(labels)), rounds, settled)
+
+
+def _numbered(labels: Numbers) -> Numbers:
+    """Labels as numbers from 0 on, in the order in which they are met."""
+    _, first, places = np.unique(labels, return_index=True, return_inverse=True)
+    number = np.empty(len(first), dtype=np.int64)
+    number[np.argsort(first)] = np.arange(len(first))
+    return np.asarray(number[places])
+
+
+@dataclass(frozen=True, slots=True)
+class ShortestPaths:
+    """How far each node is from the nearest of some nodes: in edges, or in the sum of their weights.
+
+    Against the edges (`in`) it is how far each node is on its way to the nearest of them. What is not
+    reached has no value.
+    """
+
+    sources: tuple[str, ...]
+    way: Way = "out"
+    weight: str | None = None
+
+    name = "shortest_paths"
+
+    def __post_init__(self) -> None:
+        if not self.sources:
+            raise InvalidValue(
+                "shortest paths need a node to begin at", remedy="name one or more by their ids"
+            )
+        require_way(self.way)
+
+    @property
+    def arrangement(self) -> Arrangement:
+        """The edges the way they are walked."""
+        return Arrangement(self.way, weight=self.weight)
+
+    @property
+    def type(self) -> Type:
+        """A number of edges, or a sum of weights."""
+        return (I64 if self.weight is None else F64).with_nullable()
+
+    def run(self, edges: Edges, nodes: Numbering) -> Values:
+        """From the nodes that came nearer in the last round, on to their neighbours."""
+        far = np.full(edges.count, np.inf)
+        changed = np.unique(np.array([nodes.found(source) for source in self.sources], dtype=np.int64))
+        far[changed] = 0.0
+        rounds = 0
+        while len(changed):
+            nearer = [
+                _nearer(far, some, least)
+                for some, least in edges.parts("walking", Least(far, step=1, changed=changed))
+            ]
+            for some, least in nearer:
+                far[some] = least
+            changed = np.concatenate([np.empty(0, dtype=np.int64), *(some for some, _ in nearer)])
+            rounds += 1
+        missing = np.isinf(far)
+        if self.weight is not None:
+            return Values(pa.array(far, mask=missing), rounds)
+        return Values(pa.array(np.where(missing, 0, far).astype(np.int64), mask=missing), rounds)
+
+
+def _nearer(
+    far: NDArray[np.float64], some: Numbers, least: NDArray[np.float64]
+) -> tuple[Numbers, NDArray[np.float64]]:
+    better = np.flatnonzero(least < far[some])
+    return some[better], least[better]
+
+
+@dataclass(frozen=True, slots=True)
+class TriangleCount:
+    """In how many triangles each node is; which way edges lead, parallel edges and loops do not matter."""
+
+    name = "triangle_count"
+    arrangement = Arrangement("both", distinct=True, corners=True)
+    type = I64
+
+    def run(self, edges: Edges, nodes: Numbering) -> Values:
+        """Corner by corner."""
+        return Values(pa.array(_summed(edges, "finding triangles", Triangles(edges.corners))))
+
+
+@dataclass(frozen=True, slots=True)
+class Degree:
+    """How many edges leave each node (`out`), arrive at it (`in`), or either; a loop then counts once."""
+
+    way: Way = "both"
+    distinct: bool = False
+    """Whether neighbours are counted instead of edges."""
+
+    name = "degree"
+    type = I64
+
+    def __post_init__(self) -> None:
+        require_way(self.way)
+
+    @property
+    def arrangement(self) -> Arrangement:
+        """The edges so that those to be counted arrive."""
+        turned: dict[Way, Way] = {"out": "in", "in": "out", "both": "both"}
+        return Arrangement(turned[self.way], self.distinct)
+
+    def run(self, edges: Edges, nodes: Numbering) -> Values:
+        """One look at each edge."""
+        return Values(pa.array(_summed(edges, "counting edges", arrivals)))
+
+
+def _summed(edges: Edges, stage: str, task: Callable[[Block], Part]) -> Numbers:
+    total = np.zeros(edges.count, dtype=np.int64)
+    for some, counts in edges.parts(stage, task):
+        total[some] += counts
+    return total
+
+
+def require_way(way: str) -> None:
+    """Refuse a word that is no direction."""
+    if way not in WAYS:
+        raise InvalidValue(f"'{way}' is not a direction", remedy=f"choose one of: {', '.join(WAYS)}")
+
+
+def _require_rounds(most: int) -> None:
+    if most < 1:
+        raise InvalidValue(f"max_iterations must be at least 1, got {most}")
+
+
+def names_of(given: str | Iterable[str]) -> tuple[str, ...]:
+    """One or several nodes."""
+    return (given,) if isinstance(given, str) else tuple(given)

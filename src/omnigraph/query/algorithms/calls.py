@@ -1,0 +1,130 @@
+"""The algorithms as users call them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar, Unpack
+
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.errors import BadRequest, MissingExtra
+from omnigraph.query.algorithms.algorithms import (
+    Algorithm,
+    ConnectedComponents,
+    Degree,
+    LabelPropagation,
+    PageRank,
+    ShortestPaths,
+    TriangleCount,
+    names_of,
+)
+from omnigraph.query.algorithms.block import Way
+from omnigraph.query.algorithms.local import memory_needed
+from omnigraph.query.algorithms.outcome import Outcome
+from omnigraph.query.algorithms.request import AlgorithmRequest, How
+from omnigraph.query.algorithms.solve import ChooseSolver, LocalSolver, Opened, Solver, run
+from omnigraph.query.memory import shared_memory
+
+Answer = TypeVar("Answer")
+
+
+class AlgorithmCalls(Generic[Answer]):
+    """Every algorithm takes what `How` names.
+
+    `nodes` and `edges` are the types that count; `branch`, `commit`, `version` and `time` the moment;
+    `write_to`, such as `Person.rank`, a property that gets the values, on the branch `onto`, or else on the
+    one that was read; `from_` makes that branch where it is missing.
+    """
+
+    def pagerank(
+        self,
+        *,
+        damping: float = 0.85,
+        tolerance: float = 1e-9,
+        max_iterations: int = 100,
+        **how: Unpack[How],
+    ) -> Answer:
+        """How important each node is by the edges that lead to it; all together are 1."""
+        return self._run(PageRank(damping, tolerance, max_iterations), AlgorithmRequest(**how))
+
+    def connected_components(self, **how: Unpack[How]) -> Answer:
+        """Which nodes hang together, whichever way edges lead: the number of each node's component."""
+        return self._run(ConnectedComponents(), AlgorithmRequest(**how))
+
+    def label_propagation(self, *, max_iterations: int = 10, **how: Unpack[How]) -> Answer:
+        """Which nodes are close to each other: the number of each node's community."""
+        return self._run(LabelPropagation(max_iterations), AlgorithmRequest(**how))
+
+    def shortest_paths(
+        self,
+        sources: str | Iterable[str],
+        *,
+        direction: Way = "out",
+        weight: str | None = None,
+        **how: Unpack[How],
+    ) -> Answer:
+        """How far each node is from the nearest source, in edges or in the sum of their property `weight`.
+
+        With `direction="in"` it is how far each node has to go to the nearest of them. Sources are ids, or
+        `Type:id` where several types have the same.
+        """
+        return self._run(ShortestPaths(names_of(sources), direction, weight), AlgorithmRequest(**how))
+
+    def triangle_count(self, **how: Unpack[How]) -> Answer:
+        """In how many triangles each node is."""
+        return self._run(TriangleCount(), AlgorithmRequest(**how))
+
+    def degree(self, *, direction: Way = "both", distinct: bool = False, **how: Unpack[How]) -> Answer:
+        """How many edges each node has, or with `distinct` how many neighbours."""
+        return self._run(Degree(direction, distinct), AlgorithmRequest(**how))
+
+    def _run(self, algorithm: Algorithm, request: AlgorithmRequest) -> Answer:
+        raise NotImplementedError
+
+
+class Algorithms(AlgorithmCalls[Outcome]):
+    """What `graph.algorithms` gives: results as Arrow, computed in this process or on Spark."""
+
+    def __init__(
+        self, reading: Callable[[], OpenGraph], writing: Callable[[], OpenGraph], spark: Callable[[], Any]
+    ) -> None:
+        self._reading = reading
+        self._writing = writing
+        self._spark = spark
+
+    def __repr__(self) -> str:
+        return f"<Algorithms of '{self._reading().root.uri}'>"
+
+    def run_on(self, choose: ChooseSolver, algorithm: Algorithm, request: AlgorithmRequest) -> Outcome:
+        """The outcome of an algorithm that somebody else is to carry out."""
+        return run(Opened(self._reading, self._writing), algorithm, request, choose)
+
+    def _run(self, algorithm: Algorithm, request: AlgorithmRequest) -> Outcome:
+        return self.run_on(self._solver, algorithm, request)
+
+    def _solver(self, graph: OpenGraph, snapshot: Snapshot, engine: str) -> Solver:
+        size = _size(snapshot)
+        if engine == "local":
+            return LocalSolver(graph, "it was asked for")
+        if engine == "spark":
+            return self._on_spark("it was asked for")
+        if engine != "auto":
+            raise BadRequest(f"there is no engine '{engine}'", remedy="choose one of: auto, local, spark")
+        limit = shared_memory().limit
+        if size <= limit:
+            return LocalSolver(graph, f"about {size} bytes fit into memory")
+        try:
+            return self._on_spark(f"about {size} bytes are more than {limit}")
+        except MissingExtra:
+            return LocalSolver(graph, "Spark is not installed")
+
+    def _on_spark(self, why: str) -> Solver:
+        solver: Solver = self._spark().algorithms.solver(why)
+        return solver
+
+
+def _size(snapshot: Snapshot) -> int:
+    rows = {"node": 0, "edge": 0}
+    for key, entry in snapshot.entries.items():
+        rows[key.partition(":")[0]] += entry.row_count or 0
+    return memory_needed(rows["node"], rows["edge"])

@@ -1,0 +1,70 @@
+"""`omnigraph algorithm`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from omnigraph import graph
+from omnigraph.cli.algorithm import Name
+from omnigraph.cli.main import main
+
+Run = Callable[..., str]
+RunJson = Callable[..., Any]
+Refused = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def filled(uri: str) -> str:
+    """Ada knows Bo, Bo knows Cy; ages are free."""
+    with graph.open(uri) as opened, opened.write() as tx:
+        for name in ("ada", "bo", "cy"):
+            tx.insert("Person", handle=name)
+        tx.insert_edge("Knows", "ada", "bo")
+        tx.insert_edge("Knows", "bo", "cy")
+    return uri
+
+
+def test_values_are_printed_in_any_form(filled: str, run: Run) -> None:
+    shown = run("algorithm", "degree", filled, "--format", "csv", "--direction", "in", "--edge", "Knows")
+    assert shown == "id,type,value\nada,Person,0\nbo,Person,1\ncy,Person,1\n"
+    paths = json.loads(
+        run("algorithm", "shortest-paths", filled, "--source", "bo", "--node", "Person", "--json")
+    )
+    assert [row["value"] for row in paths["rows"]] == [None, 0, 1]
+    assert (paths["query_name"], paths["engine"], paths["converged"]) == ("shortest_paths", "local", True)
+
+
+@pytest.mark.parametrize("name", [name for name in Name if name is not Name.PATHS])
+def test_every_algorithm_has_its_command(filled: str, run: Run, name: Name) -> None:
+    assert len(json.loads(run("algorithm", name, filled, "--json"))["rows"]) == 3
+
+
+def test_values_are_written_to_a_branch_and_told(
+    filled: str, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--write", "Person.age", "--onto", "ages", "--from", "main", "--as", "ann", "--format", "csv"]
+    assert main(["algorithm", "connected-components", filled, *options]) == 0
+    told = capsys.readouterr().err
+    assert "wrote 3 values to Person.age on branch ages in commit " in told
+    assert f"omnigraph algorithm → {filled} (direct, local)" in told
+    with graph.open(filled, read_only=True) as opened:
+        assert opened.snapshot("ages").rows("Person").column("age").to_pylist() == [0, 0, 0]
+        assert opened.commits.list("ages")[0].actor == "ann"
+        assert opened.snapshot().rows("Person").column("age").null_count == 3
+    assert main(["algorithm", "connected-components", filled, *options, "--branch", "ages"]) == 0
+    assert "nothing to write: Person.age on branch ages has these values already" in capsys.readouterr().err
+
+
+def test_options_of_other_algorithms_are_refused(filled: str, refused: Refused) -> None:
+    assert refused("algorithm", "degree", filled, "--damping", "0.5") == (
+        "bad_request",
+        "--damping is not an option of degree",
+    )
+    assert refused("algorithm", "pagerank", filled, "--source", "bo")[1] == (
+        "--source is not an option of pagerank"
+    )
+    assert refused("algorithm", "shortest-paths", filled)[1] == "shortest paths need a node to begin at"
