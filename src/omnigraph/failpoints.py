@@ -77,6 +77,12 @@ RECOVERY_POST_TABLE_RESTORE_PRE_PUBLISH: Final = "recovery.post_table_restore_pr
 RECOVERY_RECORD_AUDIT: Final = "recovery.record_audit"
 RECOVERY_ORPHAN_DISCARD_AUDIT_APPEND: Final = "recovery.orphan_discard_audit_append"
 
+PIPELINE_AFTER_START: Final = "pipeline.after_start"
+PIPELINE_AFTER_STAGE: Final = "pipeline.after_stage"
+PIPELINE_AFTER_MERGE: Final = "pipeline.after_merge"
+PIPELINE_BEFORE_CHECKPOINT: Final = "pipeline.before_checkpoint"
+PIPELINE_AFTER_CHECKPOINT: Final = "pipeline.after_checkpoint"
+
 MIGRATION_V3_TO_V4_LEGACY_OPEN: Final = "migration.v3_to_v4.legacy_open"
 MIGRATION_V4_STAMP_FORCE_INCOMPATIBLE: Final = "migration.v4_stamp.force_incompatible"
 

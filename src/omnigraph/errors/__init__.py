@@ -11,17 +11,24 @@
     │   ├── UnsupportedSchemaChange, SchemaDataViolation, WrongQueryKind, QueryError, MissingExtra
     │   ├── GraphClosed, ReadOnlyGraph, ChangeCursorRejected
     │   ├── EmbeddingNotConfigured, EmbeddingModelMismatch, EmbeddingTextRejected
-    │   └── JavaNotFound, SparkSessionActive
+    │   ├── JavaNotFound, SparkSessionActive
+    │   └── PipelineInvalid           a pipeline file is wrong; carries positions
+    │       ├── FuturePhaseField, PipelineSourceAmbiguous, PipelineSourceKindUnsupported
+    │       ├── SourceSecretInline, SourceSecretMissing, PipelineFileMissing, PipelineTargetMissing
+    │       ├── PipelineTypeUnknown, PipelinePropertyUnknown, PipelinePropertyType, PipelineKeyUnmapped
+    │       ├── PipelineRequiredUnmapped, PipelineEndpointType, PipelineViewUnknown
+    │       └── PipelineSqlInvalid, PipelineColumnUnresolved
     ├── Unauthorized, PolicyDenied, TooManyRequests, QueryCancelled, PipelineCancelled
     ├── NotFound
     │   ├── GraphNotFound, BranchNotFound, CommitNotFound, VersionNotFound
-    │   └── QueryNotFound, EntityNotFound
+    │   └── QueryNotFound, EntityNotFound, PipelineRunNotFound
     ├── Conflict                      someone else changed what this operation relied on
     │   ├── AlreadyInitialized, InitializationClaimed
     │   ├── BranchExists, BranchInUse, SchemaApplyBlocked, SchemaContractBroken
     │   ├── TableVersionConflict, ReadSetChanged, PublishContention, Decided
     │   ├── MergeConflicts, NoCommonCommit, StaleResolutions
-    │   └── KeyConflict, ChangeDiffRefused
+    │   ├── KeyConflict, ChangeDiffRefused
+    │   └── PipelineRunInProgress, PipelineRunLost, PipelineDefinitionMoved
     ├── ChangeFeedGap
     ├── HistoricalVersionReclaimed    the snapshot is known, its data was cleaned up
     ├── PreconditionFailed, ResourceLimitExceeded, UnsatisfiableRange, ExternalBlobUnavailable
@@ -36,7 +43,7 @@
         ├── UnsupportedFormat, CorruptGraph
         ├── PipelineFailed            a task of the data pipeline failed
         │   └── PipelineWorkerLost
-        └── InitializationCommitted, InitializationIndeterminate
+        └── InitializationCommitted, InitializationIndeterminate, PipelineCheckpointInvariant
 
 Each class has a stable `code`, the HTTP `status` a server answers with and whether a plain retry
 can help (`retryable`). Each instance has a one-sentence `message` in the user's own names, a
@@ -101,6 +108,30 @@ from omnigraph.errors.language import (
     SchemaIdentityError,
     TypeCheckError,
 )
+from omnigraph.errors.pipelines import (
+    FuturePhaseField,
+    PipelineCheckpointInvariant,
+    PipelineColumnUnresolved,
+    PipelineDefinitionMoved,
+    PipelineEndpointType,
+    PipelineFileMissing,
+    PipelineInvalid,
+    PipelineKeyUnmapped,
+    PipelinePropertyType,
+    PipelinePropertyUnknown,
+    PipelineRequiredUnmapped,
+    PipelineRunInProgress,
+    PipelineRunLost,
+    PipelineRunNotFound,
+    PipelineSourceAmbiguous,
+    PipelineSourceKindUnsupported,
+    PipelineSqlInvalid,
+    PipelineTargetMissing,
+    PipelineTypeUnknown,
+    PipelineViewUnknown,
+    SourceSecretInline,
+    SourceSecretMissing,
+)
 from omnigraph.errors.request import (
     BadRequest,
     BranchNotFound,
@@ -163,6 +194,7 @@ __all__ = [
     "EmbeddingUnavailable",
     "EntityNotFound",
     "ExternalBlobUnavailable",
+    "FuturePhaseField",
     "GraphClosed",
     "GraphNotFound",
     "HistoricalVersionReclaimed",
@@ -184,7 +216,26 @@ __all__ = [
     "ParameterError",
     "ParseError",
     "PipelineCancelled",
+    "PipelineCheckpointInvariant",
+    "PipelineColumnUnresolved",
+    "PipelineDefinitionMoved",
+    "PipelineEndpointType",
     "PipelineFailed",
+    "PipelineFileMissing",
+    "PipelineInvalid",
+    "PipelineKeyUnmapped",
+    "PipelinePropertyType",
+    "PipelinePropertyUnknown",
+    "PipelineRequiredUnmapped",
+    "PipelineRunInProgress",
+    "PipelineRunLost",
+    "PipelineRunNotFound",
+    "PipelineSourceAmbiguous",
+    "PipelineSourceKindUnsupported",
+    "PipelineSqlInvalid",
+    "PipelineTargetMissing",
+    "PipelineTypeUnknown",
+    "PipelineViewUnknown",
     "PipelineWorkerLost",
     "PolicyDenied",
     "PreconditionFailed",
@@ -200,6 +251,8 @@ __all__ = [
     "SchemaContractBroken",
     "SchemaDataViolation",
     "SchemaIdentityError",
+    "SourceSecretInline",
+    "SourceSecretMissing",
     "SparkSessionActive",
     "SparkUnavailable",
     "StaleResolutions",

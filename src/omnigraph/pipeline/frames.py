@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager
 from typing import Any
 
 from omnigraph.engine.load.engines import OnStage
 from omnigraph.engine.load.frames import Spool
+from omnigraph.engine.load.sources.mapping import InputMapping
 from omnigraph.engine.root import Root
 
 
@@ -27,6 +29,19 @@ class SparkFrames:
         from omnigraph.pipeline.sink import spooled
 
         return spooled(frame, root, key, on_stage)
+
+    def computed(
+        self,
+        files: tuple[str | os.PathLike[str], ...],
+        mapping: InputMapping,
+        root: Root,
+        on_stage: OnStage | None,
+    ) -> AbstractContextManager[Spool]:
+        """Files with the values that a mapping has expressions for, worked out by Spark."""
+        from omnigraph.pipeline.computed import computed
+        from omnigraph.pipeline.session import session
+
+        return computed(session(), files, mapping, root, on_stage)
 
 
 SPARK = SparkFrames()

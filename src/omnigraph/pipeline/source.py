@@ -29,6 +29,9 @@ from omnigraph.storage.upkeep import fragments
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from omnigraph.pipeline.algorithms.frames import FrameAlgorithms
+    from omnigraph.pipeline.query.read import SparkReads
+
 ROWS_PER_TASK, BLOB_ROWS_PER_TASK = 1_000_000, 10_000
 _BATCH_ROWS, _BLOB_BATCH_ROWS = 65_536, 256
 _GONE = (Trouble.NOT_FOUND, Trouble.RECLAIMED)
@@ -83,13 +86,27 @@ class GraphFrames:
     def query(
         self, query: str | os.PathLike[str], params: Mapping[str, object] | None = None, **how: Any
     ) -> DataFrame:
-        """What a read query finds, as a DataFrame; `how` is what `Graph.query` takes."""
-        found = self._graph.query(query, params, **how).table
-        return self.session.createDataFrame(found.cast(spark_form(found.schema)))
+        """What a read query finds, as a DataFrame; `how` is what `Graph.query` takes, but for limits."""
+        found: Any = self._graph.query(query, params, engine=self.reads.frame, **how)
+        return found  # type: ignore[no-any-return]
+
+    @property
+    def reads(self) -> SparkReads:
+        """How queries are run on this session."""
+        from omnigraph.pipeline.query.read import SparkReads
+
+        return SparkReads(self.session)
 
     def write(self, frame: DataFrame, *, type: str, **how: Any) -> LoadResult:
         """Load the rows of a DataFrame; `how` is what `Graph.load` takes."""
         return self._graph.load(frame, type=type, **how)
+
+    @property
+    def algorithms(self) -> FrameAlgorithms:
+        """Algorithms over a whole graph, such as `algorithms.pagerank()`, as DataFrames."""
+        from omnigraph.pipeline.algorithms.frames import FrameAlgorithms
+
+        return FrameAlgorithms(self._graph, self.session)
 
     def _frame(
         self,

@@ -37,8 +37,10 @@ def java_options(folder: Path, *, fast_start: bool, more: Sequence[str] = ()) ->
     # Compiling little starts sooner and suits many small jobs; large ones want it all.
     tuned = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"] if fast_start else ["-XX:+UseParallelGC"]
     log = f"-Dlog4j2.configurationFile={_log_settings(folder).as_uri()}"
+    # Otherwise the database that comes with Spark leaves its log wherever it is started.
+    derby = f"-Dderby.stream.error.file={folder / 'derby.log'}"
     return " ".join(
-        f'"{option}"' if " " in option else option for option in [log, "-Xlog:disable", *tuned, *more]
+        f'"{option}"' if " " in option else option for option in [log, derby, "-Xlog:disable", *tuned, *more]
     )
 
 

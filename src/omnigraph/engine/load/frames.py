@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from omnigraph.engine.load.engines import OnStage
 from omnigraph.engine.load.run import Engine
+from omnigraph.engine.load.sources.mapping import InputMapping
 from omnigraph.engine.root import Root
 from omnigraph.errors import MissingExtra
 
@@ -29,6 +30,8 @@ class Spool:
     files: tuple[str | os.PathLike[str], ...]
     engine: Engine | None = None
     """What made the files and is at hand to load them, too."""
+    mapping: InputMapping | None = None
+    """How their columns become properties."""
 
 
 class Frames(Protocol):
@@ -42,6 +45,16 @@ class Frames(Protocol):
         self, frame: Any, root: Root, key: str, on_stage: OnStage | None
     ) -> AbstractContextManager[Spool]:
         """The rows of a DataFrame as files, written by those who have them; there while the block lasts."""
+        ...
+
+    def computed(
+        self,
+        files: tuple[str | os.PathLike[str], ...],
+        mapping: InputMapping,
+        root: Root,
+        on_stage: OnStage | None,
+    ) -> AbstractContextManager[Spool]:
+        """Files with the values that a mapping has expressions for; there while the block lasts."""
         ...
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,45 @@ import pyarrow as pa
 from omnigraph.engine.load.engines import OnStage
 from omnigraph.engine.load.frames import Spool, frames, is_frame
 from omnigraph.engine.load.sources.binding import table_of
-from omnigraph.engine.load.sources.tables import as_arrow
+from omnigraph.engine.load.sources.mapping import InputMapping
+from omnigraph.engine.load.sources.tables import as_arrow, is_table
+from omnigraph.engine.load.sources.yaml_text import refusal
 from omnigraph.engine.root import Root
 from omnigraph.errors import BadRequest
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.values import legible
+
+
+@contextmanager
+def brought(
+    data: Any,
+    type_name: str | None,
+    mapping: InputMapping | None,
+    engine: str,
+    catalog: Catalog,
+    root: Root,
+    on_stage: OnStage | None = None,
+) -> Iterator[Spool]:
+    """What a load is given, as files and a mapping that it reads by itself."""
+    with ExitStack() as spools:
+        if is_table(data):
+            spool = spools.enter_context(spooled(data, type_name, catalog, root, on_stage))
+        elif type_name is not None:
+            raise BadRequest("files tell their types themselves", remedy="leave `type` out")
+        else:
+            spool = Spool((data,) if isinstance(data, str | os.PathLike) else tuple(data))
+        if mapping is None or not mapping.computing:
+            yield replace(spool, mapping=mapping)
+            return
+        mapping.check(catalog)
+        if engine == "local":
+            raise refusal(
+                mapping.name,
+                mapping.computing[0].place,
+                "`expressions` are worked out by Spark, and not by engine 'local'",
+                "load with --engine spark (`engine`), or write the values into the files",
+            )
+        yield spools.enter_context(frames().computed(spool.files, mapping, root, on_stage))
 
 
 @contextmanager

@@ -41,6 +41,8 @@ class Entry:
     source: str | None = None
     target: str | None = None
     constants: tuple[tuple[str, Any], ...] = ()
+    expressions: tuple[tuple[str, str], ...] = ()
+    """Pairs of a property, `id`, `from` or `to`, and an expression of Spark SQL over the columns."""
     drop: tuple[str, ...] = ()
     multiline: bool = True
     delimiter: str = ","
@@ -71,6 +73,11 @@ class InputMapping:
     def entry(self, path: str) -> Entry:
         """What holds for a file."""
         return next((entry for entry in self.entries if entry.covers(path)), NO_ENTRY)
+
+    @property
+    def computing(self) -> tuple[Entry, ...]:
+        """The entries with values that Spark works out."""
+        return tuple(entry for entry in self.entries if entry.expressions)
 
     def format_of(self, path: str) -> Format | None:
         """The format of a file: as the mapping says, else by its name."""
@@ -150,6 +157,8 @@ def _entry(found: Told, name: str) -> Entry:
         refuse("an entry of `inputs` needs `files`, a pattern such as `people/*.csv`")
     if entry.type is not None and entry.edge is not None:
         refuse("an entry has `type` for nodes or `edge` for edges, not both")
+    if entry.expressions and entry.type is None and entry.edge is None:
+        refuse("an entry with `expressions` needs `type` or `edge`")
     _refuse_twice(entry, refuse)
     return entry
 
@@ -158,7 +167,7 @@ def _refuse_twice(entry: Entry, refuse: Callable[[str], NoReturn]) -> None:
     """What a row gets from two places, and columns that are used for two things."""
     seen: set[str] = set()
     ends = [end for end, column in zip(ENDS, (entry.source, entry.target), strict=True) if column is not None]
-    given = [becomes for becomes, _ in entry.constants]
+    given = [becomes for becomes, _ in (*entry.constants, *entry.expressions)]
     for becomes in (*(becomes for _, becomes in entry.columns), *given, *([ID] if entry.id else []), *ends):
         if becomes in seen:
             refuse(f"'{legible(becomes)}' has a value from two places")
@@ -233,6 +242,7 @@ _READERS: dict[str, Callable[[Told, str, str], Any]] = {
     "from": _text,
     "to": _text,
     "constants": _constants,
+    "expressions": _pairs,
     "drop": _texts,
     "multiline": _flag,
     "delimiter": _delimiter,
@@ -253,7 +263,7 @@ def _check_entry(entry: Entry, catalog: Catalog, refuse: Callable[..., NoReturn]
     for _, becomes in entry.columns:
         if becomes not in owner.properties:
             refuse(f"{label} has no property '{legible(becomes)}'", known)
-    for becomes, _ in entry.constants:
+    for becomes, _ in (*entry.constants, *entry.expressions):
         if becomes not in owner.properties and becomes not in (*ends, ID):
             refuse(f"{label} has no property '{legible(becomes)}'", known)
     _check_ends(entry, owner, label, refuse)

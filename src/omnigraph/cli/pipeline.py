@@ -1,0 +1,249 @@
+"""`omnigraph pipeline`: declared pipelines, checked, planned and run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph.cli.addressing import author, echo_write, require_consent
+from omnigraph.cli.lazy import new_app
+from omnigraph.cli.options import AsJson
+from omnigraph.cli.output import print_note, print_result
+from omnigraph.errors import BadRequest
+from omnigraph.pipeline.declared import lease
+from omnigraph.pipeline.declared.check import check
+from omnigraph.pipeline.declared.declaration import LoadMode, Pipeline
+from omnigraph.pipeline.declared.parse import read_pipeline, read_pipelines
+from omnigraph.pipeline.declared.plan import PipelinePlan, dry_run, open_extract
+from omnigraph.pipeline.declared.plan import plan as planned
+from omnigraph.pipeline.declared.records import Ledger, RunRecord, Status, TargetRecord
+from omnigraph.pipeline.declared.run import Order, chosen_targets, ledger_of, order_params
+from omnigraph.pipeline.declared.run import retry as take_up
+from omnigraph.pipeline.declared.run import run as run_once
+
+app = new_app(help="Check, plan and run pipelines that a file declares.")
+
+File = Annotated[Path, typer.Argument(help="The file with the pipelines.", metavar="FILE")]
+Name = Annotated[
+    str | None,
+    typer.Option("--pipeline", help="Which pipeline, where there are several.", metavar="NAME"),
+]
+Targets = Annotated[
+    list[str] | None,
+    typer.Option("--target", help="Only this graph of `into`; may be repeated.", metavar="GRAPH"),
+]
+RunId = Annotated[str, typer.Argument(help="The id of a run.", metavar="RUN")]
+
+
+@app.command()
+def validate(file: File, name: Name = None, as_json: AsJson = False) -> None:
+    """Check pipelines against their files, graphs and schemas; needs no Spark."""
+    found = [read_pipeline(file, name)] if name is not None else list(read_pipelines(file).values())
+    for one in found:
+        check(one)
+    report = {"file": str(file), "pipelines": [_declared(one) for one in found]}
+    print_result(report, "\n".join(f"{one.name}: right" for one in found), as_json=as_json)
+
+
+@app.command()
+def plan(file: File, name: Name = None, as_json: AsJson = False) -> None:
+    """Check a pipeline, and let Spark find the columns of every statement and map; reads no rows."""
+    _print_plan(planned(read_pipeline(file, name)), as_json=as_json)
+
+
+@app.command()
+def run(
+    file: File,
+    name: Name = None,
+    target: Targets = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", help="A parameter for this run; may be repeated.", metavar="NAME=VALUE"),
+    ] = None,
+    full_refresh: Annotated[
+        bool, typer.Option("--full-refresh", help="Read everything, wherever earlier runs ended.")
+    ] = False,
+    only_count: Annotated[bool, typer.Option("--dry-run", help="Read and count, and write nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a pipeline once: read its sources, make rows of them, and load them into each target.
+
+    A run that was cut short is settled first. Exits with 1 unless every target got its rows.
+    """
+    pipeline = read_pipeline(file, name)
+    params = order_params(pipeline, _params(param or []))
+    targets = tuple(target or ())
+    if only_count:
+        extract = open_extract(pipeline, params)
+        _print_plan(dry_run(pipeline, extract, targets=targets, full_refresh=full_refresh), as_json=as_json)
+        return
+    _require_consent(pipeline, targets, as_json=as_json)
+    check(pipeline)
+    order = Order(targets, full_refresh, params, author())
+    _print_run(pipeline, run_once(pipeline, open_extract(pipeline, params), order), "run", as_json=as_json)
+
+
+@app.command()
+def retry(file: File, run_id: RunId, name: Name = None, as_json: AsJson = False) -> None:
+    """Take up a run again that failed or was cut short; what has landed is not brought twice."""
+    pipeline = read_pipeline(file, name)
+    _require_consent(pipeline, (), as_json=as_json)
+    record = ledger_of(pipeline).run(run_id)
+    params = {key: value for key, value in record.params.items() if key in dict(pipeline.params)}
+    done = take_up(pipeline, open_extract(pipeline, params), run_id)
+    _print_run(pipeline, done, "retry", as_json=as_json)
+
+
+@app.command()
+def runs(
+    file: File,
+    name: Name = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.", metavar="N")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """List the runs of a pipeline, the newest first."""
+    found = _ledger(file, name).runs(limit)
+    text = "\n".join(_run_line(one) for one in found) or "no runs"
+    print_result({"runs": [one.to_json() for one in found]}, text, as_json=as_json)
+
+
+@app.command()
+def status(file: File, run_id: RunId, name: Name = None, as_json: AsJson = False) -> None:
+    """Show one run: what was read, and what became of each target."""
+    found = _ledger(file, name).run(run_id)
+    print_result(found.to_json(), "\n".join(_run_lines(found)), as_json=as_json)
+
+
+@app.command()
+def show(file: File, name: Name = None, as_json: AsJson = False) -> None:
+    """Show a pipeline: its views and targets, how far each has come, and the last run."""
+    pipeline = read_pipeline(file, name)
+    ledger = ledger_of(pipeline)
+    reached, last = ledger.checkpoint(), ledger.runs(1)
+    report = {
+        **_declared(pipeline),
+        "checkpoints": {
+            target: {source: one.upper for source, one in sources.items()}
+            for target, sources in reached.items()
+        },
+        "last_run": last[0].to_json() if last else None,
+    }
+    print_result(report, "\n".join(_shown(report, last)), as_json=as_json)
+
+
+@app.command(name="reset-checkpoint")
+def reset_checkpoint(file: File, name: Name = None, target: Targets = None, as_json: AsJson = False) -> None:
+    """Forget how far targets have come, so that the next run reads all; in a bucket this needs --yes."""
+    pipeline = read_pipeline(file, name)
+    require_consent("forgetting checkpoints", pipeline.home, as_json=as_json)
+    names = tuple(one.name for one in chosen_targets(pipeline, target or ()))
+    ledger = ledger_of(pipeline)
+    with lease.leased(ledger, "reset-checkpoint"):
+        gone = ledger.forget(names)
+    print_result({"forgotten": gone}, "\n".join(gone) or "nothing to forget", as_json=as_json)
+
+
+@app.command(name="force-unlock")
+def force_unlock(
+    file: File,
+    lease_id: Annotated[
+        str, typer.Argument(help="The lease, as the refusal of a run names it.", metavar="LEASE")
+    ],
+    name: Name = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove the lease of a run whose process is gone for certain."""
+    found = lease.force_unlock(_ledger(file, name), lease_id)
+    report = {"lease_id": found.lease_id, "run_id": found.run_id}
+    print_result(report, f"removed the lease of run {found.run_id}", as_json=as_json)
+
+
+def _ledger(file: Path, name: str | None) -> Ledger:
+    return ledger_of(read_pipeline(file, name))
+
+
+def _params(given: list[str]) -> dict[str, str]:
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise BadRequest(f"'{text}' is not a parameter", remedy="write --param NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _require_consent(pipeline: Pipeline, targets: tuple[str, ...], *, as_json: bool) -> None:
+    for one in chosen_targets(pipeline, targets):
+        if one.mode is LoadMode.OVERWRITE:
+            require_consent(f"overwriting types on branch '{one.branch}'", one.uri, as_json=as_json)
+
+
+def _declared(pipeline: Pipeline) -> dict[str, Any]:
+    return {
+        "name": pipeline.name,
+        "definition_digest": pipeline.digest,
+        "sources": [one.name for one in pipeline.sources],
+        "views": pipeline.views(),
+        "targets": {
+            one.name: {"mode": one.mode.value, "branch": one.branch, "types": list(one.by_table())}
+            for one in pipeline.into
+        },
+    }
+
+
+def _print_plan(made: PipelinePlan, *, as_json: bool) -> None:
+    lines = []
+    for one in made.targets:
+        target = one.target
+        lines.append(f"{target.name}: {target.mode.value} on branch {target.branch}")
+        for key, what in one.types.items():
+            rows = "" if what.rows is None else f"{what.rows} rows, "
+            columns = what.columns or {}
+            told = ", ".join(f"{column} {kind}" for column, kind in columns.items())
+            lines.append(f"  {key}: {rows}{told or 'columns not looked at'}")
+    print_result(made.to_json(), "\n".join(lines), as_json=as_json)
+    for warning in made.warnings:
+        print_note(f"warning[{warning['code']}]: {warning['message']}")
+
+
+def _print_run(pipeline: Pipeline, record: RunRecord, command: str, *, as_json: bool) -> None:
+    print_result(record.to_json(), "\n".join(_run_lines(record)), as_json=as_json)
+    for warning in record.diagnostics:
+        print_note(f"warning[{warning['code']}]: {warning['message']}")
+    for target in pipeline.into:
+        if target.name in record.targets and record.targets[target.name].status.is_landed:
+            echo_write(f"pipeline {command}", target.uri)
+    if record.status is not Status.SUCCEEDED:
+        raise typer.Exit(1)
+
+
+def _run_line(record: RunRecord) -> str:
+    rows = sum(_rows(one) for one in record.targets.values() if one.status.is_landed)
+    return f"{record.run_id}  {record.started_at}  {record.status.value:9}  {rows} rows"
+
+
+def _run_lines(record: RunRecord) -> Iterator[str]:
+    yield f"run {record.run_id}: {record.status.value}"
+    for name, one in record.targets.items():
+        commit = one.merged_commit_id or next(iter(one.commit_ids), None)
+        at = f", commit {commit}" if commit is not None and one.status.is_landed else ""
+        yield f"  {name}: {one.status.value}, {_rows(one)} rows{at}"
+        if one.error is not None:
+            yield f"    error[{one.error['code']}]: {one.error['message']}"
+
+
+def _rows(target: TargetRecord) -> int:
+    return sum(target.nodes.values()) + sum(target.edges.values())
+
+
+def _shown(report: Mapping[str, Any], last: list[RunRecord]) -> Iterator[str]:
+    yield f"{report['name']}: {', '.join(report['views'])}"
+    for name, one in report["targets"].items():
+        yield f"  {name}: {one['mode']} on branch {one['branch']}: {', '.join(one['types'])}"
+        for source, upper in report["checkpoints"].get(name, {}).items():
+            yield f"    {source} up to {upper}"
+    if last:
+        yield f"last run: {_run_line(last[0])}"

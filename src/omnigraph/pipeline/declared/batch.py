@@ -1,0 +1,57 @@
+"""What a run is given to load, whoever makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from omnigraph.engine.layout import split_key
+from omnigraph.graph import Graph
+from omnigraph.pipeline.declared.declaration import Destination
+from omnigraph.pipeline.declared.records import SourceRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The rows of a target as files that a load reads."""
+
+    files: tuple[str, ...]
+    rows: Mapping[str, int]
+    """How many there are, by table; mapped types without rows are 0."""
+    content: str
+    """Equal for batches with the same rows, in whatever order."""
+
+    @property
+    def total(self) -> int:
+        """All rows."""
+        return sum(self.rows.values())
+
+    def of_kind(self, kind: str) -> dict[str, int]:
+        """How many rows each node type, or each edge type, has."""
+        return {split_key(key)[1]: rows for key, rows in self.rows.items() if split_key(key)[0] == kind}
+
+
+Bounds = Mapping[str, SourceRecord]
+"""What is read of each source: behind `lower`, up to `upper`, at `snapshot`."""
+
+
+class Extract(Protocol):
+    """Reads sources and makes rows of them."""
+
+    def bounds(self, known: Bounds) -> Bounds:
+        """Up to where sources are to be read; what is known of them already stays."""
+        ...
+
+    def batch(self, target: Destination, graph: Graph, bounds: Bounds) -> AbstractContextManager[Batch]:
+        """The rows of a target as files, there while the block lasts."""
+        ...
+
+    def told(self) -> Mapping[str, str]:
+        """What does the work, for the record."""
+        ...
+
+    def redacted(self, text: str) -> str:
+        """A text without secrets."""
+        ...

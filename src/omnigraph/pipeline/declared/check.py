@@ -1,0 +1,228 @@
+"""A pipeline against what is there: files, graphs, branches, types, properties; all of it without Spark."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import types as kinds
+
+from omnigraph import graph
+from omnigraph.engine.load.sources.convert import is_taken
+from omnigraph.errors import (
+    BadRequest,
+    GraphNotFound,
+    PipelineEndpointType,
+    PipelineFileMissing,
+    PipelineInvalid,
+    PipelineKeyUnmapped,
+    PipelinePropertyType,
+    PipelinePropertyUnknown,
+    PipelineRequiredUnmapped,
+    PipelineTargetMissing,
+    PipelineTypeUnknown,
+)
+from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType
+from omnigraph.lang.types import INTEGERS
+from omnigraph.lang.values import legible
+from omnigraph.pipeline.declared.declaration import (
+    EDGE,
+    Destination,
+    FileSource,
+    GraphSource,
+    Mapped,
+    Pipeline,
+    Place,
+)
+from omnigraph.pipeline.declared.members import Problem, Problems
+from omnigraph.pipeline.declared.sql import plain_cast
+from omnigraph.pipeline.source import key_of
+
+_PATTERN = re.compile(r"[*?\[{]")
+_DECIMAL = re.compile(r"(?:decimal|dec|numeric)(?:\(\s*\d+\s*(?:,\s*(?P<scale>\d+)\s*)?\))?")
+_ARROW: dict[str, pa.DataType] = {
+    **dict.fromkeys(("tinyint", "byte", "smallint", "short", "int", "integer"), pa.int32()),
+    **dict.fromkeys(("bigint", "long"), pa.int64()),
+    **dict.fromkeys(("float", "real"), pa.float32()),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "binary": pa.large_binary(),
+    "date": pa.date32(),
+    **dict.fromkeys(("timestamp", "timestamp_ntz", "timestamp_ltz"), pa.timestamp("us", "UTC")),
+}
+
+
+def check(pipeline: Pipeline) -> None:
+    """Fail with everything that does not fit."""
+    problems = Problems()
+    for source in pipeline.sources:
+        with problems.collected():
+            if isinstance(source, FileSource):
+                _check_files(source)
+            elif isinstance(source, GraphSource):
+                _check_graph(source)
+    for target in pipeline.into:
+        with problems.collected():
+            problems.found.extend(check_map(target, catalog_of(target)))
+    problems.settle()
+
+
+def catalog_of(target: Destination) -> Catalog:
+    """The schema of a target; fails when the graph or the branch is not there."""
+    try:
+        with graph.open(target.uri, read_only=True) as opened:
+            if target.branch not in opened.branches:
+                raise _problem(
+                    PipelineTargetMissing,
+                    target.place,
+                    f"graph '{target.graph}' has no branch '{target.branch}'",
+                    f"make it with `omnigraph branch create {target.branch} --uri {target.uri}`",
+                )
+            return opened.schema
+    except GraphNotFound as absent:
+        raise _problem(PipelineTargetMissing, target.place, absent.message, absent.remedy) from None
+
+
+def check_map(target: Destination, catalog: Catalog) -> list[PipelineInvalid]:
+    """Everything in a map that the schema of its graph does not allow."""
+    return [problem for entry in target.map for problem in _EntryCheck(entry, catalog).problems()]
+
+
+def arrow_type(name: str) -> pa.DataType | None:
+    """The Arrow type of a simple type of Spark SQL; None for those that are not simple."""
+    if found := _DECIMAL.fullmatch(name):
+        # A load takes decimals without a fraction as integers, and no others.
+        return pa.int64() if int(found["scale"] or 0) == 0 else pa.decimal128(38, int(found["scale"]))
+    return _ARROW.get(name)
+
+
+def _problem(kind: Problem, place: Place, message: str, remedy: str | None = None) -> PipelineInvalid:
+    return kind(message, file=place.file, line=place.line, remedy=remedy)
+
+
+def _check_files(source: FileSource) -> None:
+    if "://" in source.path or _PATTERN.search(source.path) or Path(source.path).exists():
+        return
+    raise _problem(
+        PipelineFileMissing,
+        source.place,
+        f"source '{source.name}': there is nothing at '{source.path}'",
+        "check the path",
+    )
+
+
+def _check_graph(source: GraphSource) -> None:
+    try:
+        with graph.open(source.graph, read_only=True) as opened:
+            snapshot = (
+                opened.snapshot(source.branch) if source.commit is None else opened.at(commit=source.commit)
+            )
+            for name in source.types:
+                key_of(snapshot, name)
+    except GraphNotFound as absent:
+        raise _problem(PipelineFileMissing, source.place, absent.message, absent.remedy) from None
+    except BadRequest as wrong:
+        raise _problem(PipelineTypeUnknown, source.place, wrong.message, wrong.remedy) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _EntryCheck:
+    entry: Mapped
+    catalog: Catalog
+
+    def problems(self) -> list[PipelineInvalid]:
+        owner = self._owner()
+        if owner is None:
+            known = sorted(self.catalog.edges if self.entry.kind == EDGE else self.catalog.nodes)
+            return [
+                self._wrong(
+                    PipelineTypeUnknown,
+                    f"there is no {self.entry.kind} type '{legible(self.entry.type)}'",
+                    f"it may be: {', '.join(known)}",
+                )
+            ]
+        found = [*self._unknown(owner), *self._unmapped(owner), *self._casts(owner)]
+        return [*found, *self._ends(owner)] if isinstance(owner, EdgeType) else found
+
+    def _owner(self) -> NodeType | EdgeType | None:
+        kinds_of: dict[str, NodeType] | dict[str, EdgeType] = (
+            dict(self.catalog.edges) if self.entry.kind == EDGE else dict(self.catalog.nodes)
+        )
+        return kinds_of.get(self.entry.type)
+
+    def _wrong(self, kind: Problem, message: str, remedy: str | None = None) -> PipelineInvalid:
+        return _problem(kind, self.entry.place, message, remedy)
+
+    def _unknown(self, owner: NodeType | EdgeType) -> list[PipelineInvalid]:
+        return [
+            self._wrong(
+                PipelinePropertyUnknown,
+                f"{self.entry.kind} type '{owner.name}' has no property '{legible(name)}'",
+                f"it has: {', '.join(owner.properties)}",
+            )
+            for name, _ in self.entry.properties
+            if name not in owner.properties
+        ]
+
+    def _unmapped(self, owner: NodeType | EdgeType) -> list[PipelineInvalid]:
+        mapped = dict(self.entry.properties)
+        keys = owner.key if isinstance(owner, NodeType) else ()
+        found = []
+        for name, declared in owner.properties.items():
+            if name in mapped:
+                continue
+            label = f"'{name}' of {self.entry.kind} type '{owner.name}'"
+            if name in keys:
+                found.append(self._wrong(PipelineKeyUnmapped, f"key property {label} is not mapped"))
+            elif not declared.type.nullable:
+                found.append(
+                    self._wrong(
+                        PipelineRequiredUnmapped, f"property {label} must have a value and is not mapped"
+                    )
+                )
+        return found
+
+    def _casts(self, owner: NodeType | EdgeType) -> list[PipelineInvalid]:
+        """Plain casts tell their type without Spark; others are looked at when they are analysed."""
+        found = []
+        for name, expression in self.entry.properties:
+            given = self._cast(expression)
+            if given is None or name not in owner.properties:
+                continue
+            wanted = owner.properties[name].type
+            if not is_taken(given, wanted):
+                found.append(
+                    self._wrong(
+                        PipelinePropertyType,
+                        f"property '{name}' of type '{owner.name}' is {wanted}, not {plain_cast(expression)}",
+                    )
+                )
+        return found
+
+    def _ends(self, owner: EdgeType) -> list[PipelineInvalid]:
+        found = []
+        for end, expression, node in (
+            ("src", self.entry.src, owner.source),
+            ("dst", self.entry.dst, owner.target),
+        ):
+            given = None if expression is None else self._cast(expression)
+            if given is None or kinds.is_string(given):
+                continue
+            if not (kinds.is_integer(given) and self._has_integer_ids(node)):
+                found.append(
+                    self._wrong(
+                        PipelineEndpointType, f"`{end}` of edge type '{owner.name}' is no id of a '{node}'"
+                    )
+                )
+        return found
+
+    def _has_integer_ids(self, node: str) -> bool:
+        owner = self.catalog.nodes[node]
+        return len(owner.key) == 1 and owner.properties[owner.key[0]].type.scalar in INTEGERS
+
+    def _cast(self, expression: str) -> pa.DataType | None:
+        name = plain_cast(expression)
+        return None if name is None else arrow_type(name)

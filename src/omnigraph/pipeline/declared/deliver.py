@@ -1,0 +1,226 @@
+"""Rows into one target: staged, loaded on a branch of their own, merged, noted; each step on record first."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from omnigraph import failpoints
+from omnigraph.engine.root import new_id
+from omnigraph.errors import MergeConflicts, OmnigraphError, PipelineRunLost
+from omnigraph.graph import Graph
+from omnigraph.pipeline.declared.batch import Batch, Extract
+from omnigraph.pipeline.declared.declaration import (
+    CheckpointKind,
+    Destination,
+    LoadMode,
+    OnConflict,
+    Pipeline,
+    Strategy,
+    canonical,
+)
+from omnigraph.pipeline.declared.records import Journal, Ledger, Reached, SourceRecord, Step
+
+INTERRUPTED = "pipeline_interrupted"
+EMPTY_OVERWRITE = "pipeline_empty_overwrite"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One target of a run."""
+
+    pipeline: Pipeline
+    target: Destination
+    graph: Graph
+    ledger: Ledger
+    journal: Journal
+    extract: Extract
+
+    @property
+    def name(self) -> str:
+        """The target in records."""
+        return self.target.name
+
+    def deliver(self) -> None:
+        """Bring the rows to the target; what goes wrong is written down and stops no other target."""
+        try:
+            with self.extract.batch(self.target, self.graph, self.bounds()) as batch:
+                self._stage(batch)
+                failpoints.reach(failpoints.PIPELINE_AFTER_STAGE)
+                if not batch.total or self._has_landed():
+                    self.journal.move(self.name, status=Step.SKIPPED)
+                elif self.target.strategy is Strategy.DIRECT:
+                    self._write_directly(batch)
+                else:
+                    self._write_on_branch(batch)
+            self.reach_checkpoint()
+        except PipelineRunLost:
+            raise
+        except OmnigraphError as failure:
+            if self.journal.target(self.name).status.is_landed:
+                # The rows are there; the next run does what is left.
+                raise
+            self.fail(failure)
+
+    def bounds(self) -> dict[str, SourceRecord]:
+        """What this target is to get: behind what it has, up to what the run reads."""
+        reached = {} if self.journal.record.full_refresh else self.ledger.checkpoint().get(self.name, {})
+        return bounds_of(self.pipeline, self.journal.record.sources, reached)
+
+    def merge(self) -> None:
+        """Take the staging branch into the target branch; the record says `merging` already."""
+        before = self.journal.target(self.name)
+        assert before.staging_branch is not None
+        done = self.graph.merge(
+            before.staging_branch, into=self.target.branch, actor=self.journal.record.actor
+        )
+        failpoints.reach(failpoints.PIPELINE_AFTER_MERGE)
+        self.landed(None if done.commit is None else done.commit.id)
+
+    def landed(self, commit: str | None) -> None:
+        """Write down that the rows are there, then remove the staging branch."""
+        self.journal.move(
+            self.name, status=Step.SUCCEEDED, merged_commit_id=commit, error=None, retryable=False
+        )
+        self.drop_staging_branch()
+
+    def drop_staging_branch(self) -> None:
+        """Remove the staging branch, if there is one."""
+        branch = self.journal.target(self.name).staging_branch
+        if branch is None:
+            return
+        if branch in self.graph.branches:
+            self.graph.branches.delete(branch)
+        self.journal.move(self.name, staging_branch=None)
+
+    def reach_checkpoint(self) -> None:
+        """Note how far the target has come."""
+        failpoints.reach(failpoints.PIPELINE_BEFORE_CHECKPOINT)
+        if self.pipeline.checkpoint is CheckpointKind.WATERMARK:
+            run_id = self.journal.record.run_id
+            read = self.journal.record.sources
+            reached = {
+                source.name: Reached(source.watermark.column, source.watermark.type, upper, run_id)
+                for source in self.pipeline.sources
+                if source.watermark is not None
+                and source.name in read
+                and (upper := read[source.name].upper) is not None
+            }
+            self.ledger.advance(self.name, reached, run_id)
+        failpoints.reach(failpoints.PIPELINE_AFTER_CHECKPOINT)
+
+    def fail(self, failure: OmnigraphError) -> None:
+        """Write down what went wrong; then the staging branch goes, unless it is to be looked at."""
+        error = {"code": failure.code, "message": self.extract.redacted(failure.message)}
+        if self.journal.target(self.name).status is Step.MERGING and may_have_landed(failure):
+            # Recovery may still finish the merge: whoever comes next looks at the history of the target.
+            self.journal.move(self.name, error=error, retryable=True)
+            return
+        self.journal.move(self.name, status=Step.FAILED, error=error, retryable=_may_help(failure))
+        self.drop_failed_branch(isinstance(failure, MergeConflicts))
+
+    def drop_failed_branch(self, conflict: bool) -> None:
+        """The branch of a load that failed goes; one that cannot be merged may stay to be looked at."""
+        if not (conflict and self.target.on_conflict is OnConflict.KEEP_BRANCH):
+            self.drop_staging_branch()
+
+    def _stage(self, batch: Batch) -> None:
+        record = self.journal.record
+        bounds = {name: (one.lower, one.upper, one.snapshot) for name, one in self.bounds().items()}
+        parts = (
+            "pipeline",
+            self.pipeline.name,
+            self.name,
+            record.definition_digest,
+            canonical(bounds),
+            batch.content,
+        )
+        key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        self.journal.save(
+            replace(
+                record.with_target(
+                    self.name,
+                    status=Step.STAGED,
+                    idempotency_key=key,
+                    nodes=batch.of_kind("node"),
+                    edges=batch.of_kind("edge"),
+                    error=None,
+                    retryable=False,
+                ),
+                diagnostics=(*record.diagnostics, *self._warnings(batch)),
+            )
+        )
+
+    def _warnings(self, batch: Batch) -> list[Mapping[str, str]]:
+        if self.target.mode is not LoadMode.OVERWRITE:
+            return []
+        return [
+            {
+                "code": EMPTY_OVERWRITE,
+                "severity": "warning",
+                "target": self.name,
+                "message": f"'{key}' gets no rows and is left as it is",
+            }
+            for key, rows in batch.rows.items()
+            if not rows
+        ]
+
+    def _has_landed(self) -> bool:
+        """Whether an earlier run brought these very rows; asked only where twice would matter."""
+        if self.target.mode is not LoadMode.APPEND or self.journal.record.full_refresh:
+            return False
+        key = self.journal.target(self.name).idempotency_key
+        earlier = (run.targets.get(self.name) for run in self.ledger.runs())
+        return any(one is not None and one.status.is_landed and one.idempotency_key == key for one in earlier)
+
+    def _write_directly(self, batch: Batch) -> None:
+        self.journal.move(self.name, status=Step.WRITING, base_head=self._head())
+        done = self.graph.load(
+            batch.files, mode="merge", branch=self.target.branch, actor=self.journal.record.actor
+        )
+        commits = () if done.commit is None else (done.commit.id,)
+        self.journal.move(self.name, status=Step.SUCCEEDED, commit_ids=commits)
+
+    def _write_on_branch(self, batch: Batch) -> None:
+        # A name of its own for each attempt: one that was taken for dead can only touch its own branch.
+        first = self.journal.target(self.name).base_head is None
+        attempt = self.journal.record.run_id if first else new_id()
+        branch = f"pipeline-{self.pipeline.name}-{attempt}"
+        self.journal.move(
+            self.name, status=Step.WRITING, staging_branch=branch, base_head=self._head(), commit_ids=()
+        )
+        done = self.graph.load(
+            batch.files,
+            mode=self.target.mode.value,
+            branch=branch,
+            from_=self.target.branch,
+            actor=self.journal.record.actor,
+        )
+        commits = () if done.commit is None else (done.commit.id,)
+        self.journal.move(self.name, status=Step.MERGING, commit_ids=commits)
+        self.merge()
+
+    def _head(self) -> str:
+        return self.graph.snapshot(self.target.branch).id
+
+
+def bounds_of(
+    pipeline: Pipeline, read: Mapping[str, SourceRecord], reached: Mapping[str, Reached]
+) -> dict[str, SourceRecord]:
+    """What is read of sources, from where a target has come to."""
+    watched = pipeline.checkpoint is CheckpointKind.WATERMARK
+    return {
+        name: replace(one, lower=reached[name].upper if watched and name in reached else None)
+        for name, one in read.items()
+    }
+
+
+def may_have_landed(failure: OmnigraphError) -> bool:
+    """Whether a merge that failed may have taken place, or yet may: a refusal has not."""
+    return failure.status >= 500
+
+
+def _may_help(failure: OmnigraphError) -> bool:
+    """Whether the same rows may go through at another time: not where they contradict what is stored."""
+    return failure.retryable or failure.status >= 500

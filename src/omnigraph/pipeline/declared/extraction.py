@@ -1,0 +1,338 @@
+"""Sources, transforms and maps as DataFrames of Spark, and their rows as files for a load."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from omnigraph import graph
+from omnigraph.engine.load.sources.binding import bind
+from omnigraph.engine.load.sources.mapping import NO_ENTRY
+from omnigraph.engine.root import new_id
+from omnigraph.errors import (
+    OmnigraphError,
+    PipelineColumnUnresolved,
+    PipelineFailed,
+    PipelineInvalid,
+    PipelinePropertyType,
+    PipelineSqlInvalid,
+    PipelineViewUnknown,
+)
+from omnigraph.graph import Graph
+from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.pipeline.declared.batch import Batch, Bounds
+from omnigraph.pipeline.declared.declaration import (
+    CheckpointKind,
+    Destination,
+    GraphSource,
+    JdbcSource,
+    LoadMode,
+    Mapped,
+    Parameter,
+    Pipeline,
+    Place,
+    Source,
+    canonical,
+)
+from omnigraph.pipeline.declared.records import SourceRecord
+from omnigraph.pipeline.declared.secrets import Secrets
+from omnigraph.pipeline.failures import reason
+from omnigraph.pipeline.fan_out import arrow_schema, in_tasks
+from omnigraph.pipeline.progress import OnProgress, watched
+from omnigraph.pipeline.sink import PARTS, Stage, loadable
+from omnigraph.pipeline.source import key_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_WATERMARK = "__watermark"
+_PLACE_IN_GROUP = "__place"
+_KINDS: dict[str, type[PipelineInvalid]] = {
+    "TABLE_OR_VIEW_NOT_FOUND": PipelineViewUnknown,
+    "UNRESOLVED_COLUMN": PipelineColumnUnresolved,
+    "UNRESOLVED_FIELD": PipelineColumnUnresolved,
+    "UNRESOLVED_ROUTINE": PipelineColumnUnresolved,
+}
+"""What Spark calls a mistake, up to the first dot, and what we do."""
+
+
+class SparkExtract:
+    """Reads a pipeline's sources with Spark; its views are in a session of their own."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        spark: SparkSession,
+        *,
+        params: Mapping[str, Parameter] | None = None,
+        secrets: Secrets | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        self._pipeline = pipeline
+        self._spark = _own_session(spark, pipeline)
+        self._params = {**dict(pipeline.params), **(params or {})}
+        self._secrets = secrets or Secrets()
+        self._on_progress = on_progress
+
+    def told(self) -> dict[str, str]:
+        """Which Spark does the work."""
+        from omnigraph.pipeline.connection import is_connect
+
+        app = "" if is_connect(self._spark) else str(self._spark.sparkContext.applicationId)
+        return {"app_id": app, "version": str(self._spark.version)}
+
+    def redacted(self, text: str) -> str:
+        """A text without secrets."""
+        return self._secrets.redacted(text)
+
+    def bounds(self, known: Bounds) -> dict[str, SourceRecord]:
+        """The greatest watermark of sources that have one and the moment of graphs, once for a run."""
+        return {
+            source.name: known[source.name] if source.name in known else self._bound(source)
+            for source in self._pipeline.sources
+        }
+
+    @contextmanager
+    def batch(self, target: Destination, graph: Graph, bounds: Bounds) -> Iterator[Batch]:
+        """The rows of all types of a target, written by tasks into its place for loads under way."""
+        frames = self.frames(target, graph.schema, bounds)
+        with ExitStack() as stages:
+            files: list[str] = []
+            rows: dict[str, int] = {}
+            contents: dict[str, str] = {}
+            for key, frame in frames.items():
+                stage = Stage(graph.uri, new_id(), key)
+                stages.callback(stage.clear)
+                found = self._staged(frame, stage)
+                rows[key] = found.rows
+                contents[key] = found.content
+                files += found.files
+            yield Batch(tuple(files), rows, hashlib.sha256(canonical(contents).encode()).hexdigest())
+
+    def counts(self, frames: Mapping[str, DataFrame]) -> dict[str, int]:
+        """How many rows each type would get."""
+        with self._watched("counting"):
+            return {key: frame.count() for key, frame in frames.items()}
+
+    def frames(self, target: Destination, catalog: Catalog, bounds: Bounds) -> dict[str, DataFrame]:
+        """A DataFrame for each type of a target, with its columns checked; no rows are read."""
+        self._make_views(bounds)
+        problems: list[PipelineInvalid] = []
+        found: dict[str, DataFrame] = {}
+        for key, entries in target.by_table().items():
+            parts = [self._mapped(entry, target.mode, catalog) for entry in entries]
+            found[key] = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+            problems += _unfit(found[key], entries[0], catalog)
+        if problems:
+            raise PipelineInvalid.of(problems)
+        return found
+
+    # --- sources and views ------------------------------------------------------------------------
+
+    def _bound(self, source: Source) -> SourceRecord:
+        from pyspark.sql import functions as sql
+
+        if isinstance(source, GraphSource):
+            with graph.open(source.graph, read_only=True) as opened:
+                found = (
+                    opened.snapshot(source.branch)
+                    if source.commit is None
+                    else opened.at(commit=source.commit)
+                )
+                return SourceRecord(snapshot=f"{found.branch}@{found.version}")
+        if source.watermark is None or self._pipeline.checkpoint is not CheckpointKind.WATERMARK:
+            return SourceRecord()
+        column = sql.col(f"`{source.watermark.column}`").cast(source.watermark.type)
+        with self._explained(source.place, f"source '{source.name}'"), self._watched("bounds"):
+            upper = self._read(source).select(sql.max(column).cast("string")).first()
+        return SourceRecord(upper=None if upper is None else upper[0])
+
+    def _make_views(self, bounds: Bounds) -> None:
+        for source in self._pipeline.sources:
+            bound = bounds[source.name]
+            if isinstance(source, GraphSource):
+                self._make_graph_views(source, bound)
+                continue
+            with self._explained(source.place, f"source '{source.name}'"):
+                frame = self._within(self._read(source), source, bound)
+                frame.createOrReplaceTempView(source.name)
+        for transform in self._pipeline.transforms:
+            with self._explained(transform.place, f"view '{transform.view}'"):
+                made = self._spark.sql(transform.sql, args=self._params or None)
+                made.schema  # noqa: B018 - a server analyses only what is asked for
+                made.createOrReplaceTempView(transform.view)
+
+    def _make_graph_views(self, source: GraphSource, bound: SourceRecord) -> None:
+        assert bound.snapshot is not None
+        branch, _, version = bound.snapshot.rpartition("@")
+        with graph.open(source.graph, read_only=True) as opened:
+            frames = opened.spark(self._spark)
+            snapshot = opened.at(branch=branch, version=int(version))
+            for view, name in source.views().items():
+                kind, _, type_name = key_of(snapshot, name).partition(":")
+                read = frames.nodes if kind == "node" else frames.edges
+                read(type_name, branch=branch, version=int(version)).createOrReplaceTempView(view)
+
+    def _read(self, source: Source) -> DataFrame:
+        assert not isinstance(source, GraphSource)
+        options = {name: self._secrets.resolved(text, source.place) for name, text in source.options}
+        if not isinstance(source, JdbcSource):
+            return self._spark.read.format(source.format).options(**options).load(source.path)
+        options["url"] = self._secrets.resolved(source.url, source.place)
+        if source.table is not None:
+            options["dbtable"] = source.table
+        else:
+            options["query"] = str(source.query)
+        return self._spark.read.format("jdbc").options(**options).load()
+
+    def _within(self, frame: DataFrame, source: Source, bound: SourceRecord) -> DataFrame:
+        """The rows behind what was read already, up to what this run reads."""
+        from pyspark.sql import functions as sql
+
+        if source.watermark is None or self._pipeline.checkpoint is not CheckpointKind.WATERMARK:
+            return frame
+        column = sql.col(f"`{source.watermark.column}`").cast(source.watermark.type)
+        # Without a greatest value there are no rows that have one.
+        frame = frame.where(column <= sql.lit(bound.upper).cast(source.watermark.type))
+        if bound.lower is not None:
+            frame = frame.where(column > sql.lit(bound.lower).cast(source.watermark.type))
+        return frame
+
+    # --- maps -------------------------------------------------------------------------------------
+
+    def _mapped(self, entry: Mapped, mode: LoadMode, catalog: Catalog) -> DataFrame:
+        from pyspark.sql import functions as sql
+
+        with self._explained(entry.place, f"{entry.kind} type '{entry.type}'"):
+            view = self._spark.table(entry.view)
+            if entry.where is not None:
+                view = view.where(sql.expr(entry.where))
+            columns = [sql.expr(text).alias(name) for name, text in entry.columns().items()]
+            newest = self._watermark_of(view) if mode is LoadMode.MERGE else None
+            ids = _identity(entry, catalog)
+            if newest is None or not ids:
+                made = view.select(*columns)
+            else:
+                made = _newest_of_each(view.select(*columns, sql.col(f"`{newest}`").alias(_WATERMARK)), ids)
+            made.schema  # noqa: B018 - a server analyses only what is asked for
+            return made
+
+    def _watermark_of(self, view: DataFrame) -> str | None:
+        """The watermark that the rows of a view still have."""
+        marks = [source.watermark.column for source in self._pipeline.sources if source.watermark is not None]
+        return next((name for name in marks if name in view.columns), None)
+
+    def _staged(self, frame: DataFrame, stage: Stage) -> _Staged:
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as sql
+
+        # Sums do not depend on the order of rows, nor on how they are spread over tasks.
+        names = [f"`{name}`" for name in sorted(frame.columns)]
+        hashes = [
+            sql.sum(sql.xxhash64(sql.lit(seed), *names).cast("decimal(20,0)"))
+            .cast("string")
+            .alias(f"h{seed}")
+            for seed in (1, 2)
+        ]
+        seen = Observation()
+        observed = frame.observe(seen, sql.count(sql.lit(1)).alias("n"), *hashes)
+        with self._watched(f"rows of {stage.key}"):
+            parts = in_tasks(self._spark, observed, stage, PARTS).toArrow()
+        rows = sum(parts.column("rows").to_pylist())
+        if not rows:
+            return _Staged((), 0, "")
+        totals = seen.get
+        content = f"{rows}:{totals['h1']}:{totals['h2']}:{frame.schema.simpleString()}"
+        return _Staged(stage.files(parts, arrow_schema(frame.schema)), rows, content)
+
+    # --- failures ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def _watched(self, stage: str) -> Iterator[None]:
+        try:
+            with watched(self._spark, stage, on_progress=self._on_progress):
+                yield
+        except PipelineFailed as failure:
+            if self.redacted(failure.reason) == failure.reason:
+                raise
+            # What Spark said has a secret in it, so it must not be told as the cause either.
+            raise PipelineFailed(stage, self.redacted(failure.reason), remedy=failure.remedy) from None
+
+    @contextmanager
+    def _explained(self, place: Place, what: str) -> Iterator[None]:
+        """What Spark finds wrong with a statement, as a mistake in the file."""
+        from pyspark.errors import AnalysisException, ParseException, PySparkException
+
+        try:
+            yield
+        except (AnalysisException, ParseException) as wrong:
+            condition = str(wrong.getCondition() or "").partition(".")[0]
+            kind = _KINDS.get(condition, PipelineSqlInvalid)
+            told = self.redacted(reason(str(wrong)))
+            raise kind(f"{what}: {told}", file=place.file, line=place.line) from None
+        except OmnigraphError:
+            raise
+        except PySparkException as failure:
+            raise PipelineFailed(what, self.redacted(reason(str(failure)))) from None
+
+
+class _Staged:
+    """Rows of a type as files."""
+
+    __slots__ = ("content", "files", "rows")
+
+    def __init__(self, files: Sequence[str], rows: int, content: str) -> None:
+        self.files = files
+        self.rows = rows
+        self.content = content
+
+
+def _own_session(spark: SparkSession, pipeline: Pipeline) -> SparkSession:
+    """A session that shares the Spark, and neither views nor settings, with the one that was found."""
+    made = spark.newSession()
+    made.conf.set("spark.sql.session.timeZone", "UTC")
+    # A statement reads the sources of its pipeline, and no files past them.
+    made.conf.set("spark.sql.runSQLOnFiles", "false")
+    # `${NAME}` in a statement is a mistake, and not a way to the environment.
+    made.conf.set("spark.sql.variable.substitute", "false")
+    for name, value in pipeline.spark.conf:
+        if made.conf.isModifiable(name):
+            made.conf.set(name, value)
+    return made
+
+
+def _identity(entry: Mapped, catalog: Catalog) -> list[str]:
+    """The columns by which rows are the same entity."""
+    if entry.kind == "node" and (key := catalog.nodes[entry.type].key):
+        return list(key)
+    return ["id"] if entry.id is not None else []
+
+
+def _newest_of_each(frame: DataFrame, ids: Sequence[str]) -> DataFrame:
+    """Of rows that are the same entity the one with the greatest watermark."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sql
+
+    order = Window.partitionBy(*[f"`{name}`" for name in ids]).orderBy(sql.desc(_WATERMARK))
+    numbered = frame.withColumn(_PLACE_IN_GROUP, sql.row_number().over(order))
+    return numbered.where(sql.col(_PLACE_IN_GROUP) == 1).drop(_PLACE_IN_GROUP, _WATERMARK)
+
+
+def _unfit(frame: DataFrame, entry: Mapped, catalog: Catalog) -> list[PipelineInvalid]:
+    """Columns of which no value fits their property."""
+    shape = loadable(arrow_schema(frame.schema).empty_table(), is_edge=entry.kind == "edge").schema
+    bound = bind(f"view '{entry.view}'", entry.key, shape.names, shape.types, NO_ENTRY, catalog)
+    return [
+        PipelinePropertyType(
+            f"{entry.kind} type '{entry.type}': {one.reason}", file=entry.place.file, line=entry.place.line
+        )
+        for one in bound.problems
+    ]
+
+
+def columns_of(frame: Any) -> dict[str, str]:
+    """The columns of a DataFrame with their types in Spark."""
+    return {column.name: column.dataType.simpleString() for column in frame.schema.fields}

@@ -1,0 +1,147 @@
+"""Strict reading of YAML members: what is not known is refused, and every refusal has its line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from omnigraph.engine.load.sources.yaml_text import Told, read_yaml
+from omnigraph.errors import BadRequest, PipelineFileMissing, PipelineInvalid
+from omnigraph.lang.values import legible
+from omnigraph.pipeline.declared.declaration import Place
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+"""A name that is an identifier of SQL as it stands."""
+
+Choice = TypeVar("Choice", bound=StrEnum)
+Problem = type[PipelineInvalid]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value of a file, with the path that leads to it and its place."""
+
+    told: Told
+    path: str
+    file: str
+
+    @property
+    def place(self) -> Place:
+        """Where it is written."""
+        return Place(self.file, self.told.line)
+
+    def refuse(self, reason: str, remedy: str | None = None, problem: Problem = PipelineInvalid) -> NoReturn:
+        """Fail, naming the place."""
+        raise problem(f"`{self.path}` {reason}", file=self.file, line=self.told.line, remedy=remedy)
+
+    def child(self, name: str | int, told: Told) -> Node:
+        """A member or an item."""
+        path = f"{self.path}[{name}]" if isinstance(name, int) else f"{self.path}.{name}".lstrip(".")
+        return Node(told, path, self.file)
+
+    def object(self) -> dict[str, Node]:
+        """The members of an object, whatever their names."""
+        if not isinstance(self.told.value, dict):
+            self.refuse("must be an object")
+        return {name: self.child(legible(name), member) for name, member in self.told.value.items()}
+
+    def members(self, known: Iterable[str], required: Iterable[str] = ()) -> dict[str, Node]:
+        """The members of an object that may have these alone."""
+        found, allowed = self.object(), sorted(known)
+        for name, member in found.items():
+            if name not in allowed:
+                member.refuse("is not known here", f"it may be: {', '.join(allowed)}")
+        for name in required:
+            if name not in found:
+                self.refuse(f"needs `{name}`")
+        return found
+
+    def items(self) -> list[Node]:
+        """The items of a list."""
+        if not isinstance(self.told.value, list):
+            self.refuse("must be a list")
+        return [self.child(number, item) for number, item in enumerate(self.told.value)]
+
+    def text(self) -> str:
+        """A text that is not empty."""
+        if not isinstance(self.told.value, str) or not self.told.value.strip():
+            self.refuse("must be a text")
+        return self.told.value
+
+    def texts(self) -> tuple[str, ...]:
+        """A list of texts."""
+        return tuple(item.text() for item in self.items())
+
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """An object of texts."""
+        return tuple((name, member.text()) for name, member in self.object().items())
+
+    def name(self) -> str:
+        """A text that is a name."""
+        text = self.text()
+        if not NAME.fullmatch(text):
+            self.refuse(f"must be a name of letters, digits and '_', not '{legible(text)}'")
+        return text
+
+    def choice(self, kind: type[Choice]) -> Choice:
+        """One of some words."""
+        if self.told.value not in list(kind):
+            self.refuse(f"must be one of: {', '.join(kind)}")
+        return kind(self.told.value)
+
+
+@dataclass(slots=True)
+class Problems:
+    """What is wrong so far; each part of a file is read to its first mistake."""
+
+    found: list[PipelineInvalid] = field(default_factory=list)
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Note what is wrong inside of the block, and go on behind it."""
+        try:
+            yield
+        except PipelineInvalid as problem:
+            self.found.extend(problem.violations or (problem,))
+
+    def each(self, nodes: Iterable[Node], read: Callable[[Node], Any]) -> list[Any]:
+        """What is read of the nodes that are right."""
+        values: list[Any] = []
+        for node in nodes:
+            with self.collected():
+                values.append(read(node))
+        return values
+
+    def settle(self) -> None:
+        """Fail when anything is wrong."""
+        if self.found:
+            raise PipelineInvalid.of(self.found)
+
+
+def read_document(path: Path, shown: str, asked: Node | None = None) -> Node:
+    """The YAML document in a file."""
+    text = read_text(path, shown, asked)
+    try:
+        return Node(read_yaml(text, shown), "", shown)
+    except PipelineInvalid:
+        raise
+    except BadRequest as wrong:
+        raise PipelineInvalid(wrong.message, remedy=wrong.remedy) from None
+
+
+def read_text(path: Path, shown: str, asked: Node | None = None) -> str:
+    """The text of a file that the user, or a part of a file, names."""
+    file, line = (None, None) if asked is None else (asked.file, asked.told.line)
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as failure:
+        raise PipelineFileMissing(
+            f"cannot read '{shown}': {failure.strerror}", file=file, line=line, remedy="check the path"
+        ) from failure
+    except UnicodeDecodeError:
+        raise PipelineInvalid(f"'{shown}' is not UTF-8", file=file, line=line) from None

@@ -1,0 +1,289 @@
+"""A pipeline file as declarations: read strictly, each mistake with its line."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from omnigraph.engine.branches import branch_name
+from omnigraph.errors import (
+    BadRequest,
+    FuturePhaseField,
+    InvalidName,
+    PipelineInvalid,
+    PipelineSqlInvalid,
+    PipelineViewUnknown,
+)
+from omnigraph.lang.values import legible
+from omnigraph.pipeline.declared.declaration import (
+    CheckpointKind,
+    Destination,
+    LoadMode,
+    OnConflict,
+    Parameter,
+    Pipeline,
+    Source,
+    SparkNeeds,
+    Strategy,
+    Transform,
+    canonical,
+)
+from omnigraph.pipeline.declared.maps import read_map
+from omnigraph.pipeline.declared.members import Node, Problems, read_document, read_text
+from omnigraph.pipeline.declared.sources import Provider, at_folder, read_provider, read_source
+from omnigraph.pipeline.declared.sql import NotOneQuery, parameters, require_query
+from omnigraph.storage.location import Location
+
+_LATER = ("schedule", "trigger")
+_MEMBERS = {"spark", "params", "source", "sources", "transforms", "into", "checkpoint", *_LATER}
+_TARGET_MEMBERS = {"graph", "map", "mode", "branch", "strategy", "on_conflict"}
+
+
+def read_pipelines(path: str | os.PathLike[str]) -> dict[str, Pipeline]:
+    """All pipelines of a file, by name; fails with everything that is wrong with it."""
+    at = Path(path)
+    document = read_document(at, str(path))
+    members = _rooted(document).members({"version", "providers", "pipelines"}, ["pipelines"])
+    if "version" in members and members["version"].told.value != 1:
+        members["version"].refuse("is not known", "write `version: 1`")
+    problems = Problems()
+    providers = _providers(members.get("providers"), problems)
+    found = [
+        pipeline
+        for name, node in members["pipelines"].object().items()
+        if (pipeline := _Reader(name, node, at.parent, providers, problems).read()) is not None
+    ]
+    problems.settle()
+    if not found:
+        members["pipelines"].refuse("has no pipeline")
+    return {pipeline.name: pipeline for pipeline in found}
+
+
+def read_pipeline(path: str | os.PathLike[str], name: str | None = None) -> Pipeline:
+    """One pipeline of a file; its name may be left out where there is only one."""
+    found = read_pipelines(path)
+    if name is None and len(found) == 1:
+        return next(iter(found.values()))
+    if name not in found:
+        known = ", ".join(found)
+        what = "has several pipelines" if name is None else f"has no pipeline '{legible(name)}'"
+        raise BadRequest(f"'{path}' {what}", remedy=f"name one with --pipeline: {known}")
+    return found[name]
+
+
+def _rooted(document: Node) -> Node:
+    return Node(document.told, "", document.file) if document.told.value is not None else _empty(document)
+
+
+def _empty(document: Node) -> Node:
+    raise PipelineInvalid("the file is empty", file=document.file, remedy="write `pipelines:`")
+
+
+def _providers(node: Node | None, problems: Problems) -> dict[str, Provider]:
+    found: dict[str, Provider] = {}
+    if node is None:
+        return found
+    with problems.collected():
+        members = node.members({"source"})
+        for name, each in members["source"].object().items() if "source" in members else ():
+            with problems.collected():
+                found[name] = read_provider(each)
+    return found
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads one pipeline; what is wrong goes to `problems`."""
+
+    name: str
+    node: Node
+    folder: Path
+    providers: Mapping[str, Provider]
+    problems: Problems
+
+    def read(self) -> Pipeline | None:
+        before = len(self.problems.found)
+        with self.problems.collected():
+            Node(replace(self.node.told, value=self.name), self.node.path, self.node.file).name()
+            members = self.node.members(_MEMBERS, ["into"])
+            for later in _LATER:
+                if later in members:
+                    members[later].refuse(
+                        "is kept for later", "let a scheduler call `omnigraph pipeline run`", FuturePhaseField
+                    )
+            pipeline = self._pipeline(members)
+            if len(self.problems.found) == before:
+                # A source that is wrong is no view, and that must not be told once more.
+                self._check_views(pipeline)
+            if len(self.problems.found) == before:
+                return pipeline
+        return None
+
+    def _pipeline(self, members: Mapping[str, Node]) -> Pipeline:
+        params = self._params(members.get("params"))
+        sources = self._sources(members)
+        transforms = self._transforms(members.get("transforms"), dict(params))
+        into = self._into(members["into"])
+        checkpoint = CheckpointKind.NONE
+        if "checkpoint" in members:
+            checkpoint = members["checkpoint"].choice(CheckpointKind)
+        if checkpoint is CheckpointKind.WATERMARK and not any(one.watermark for one in sources):
+            members["checkpoint"].refuse("needs a source with a `watermark`")
+        pipeline = Pipeline(
+            self.name,
+            self.folder,
+            tuple(sources),
+            tuple(transforms),
+            tuple(into),
+            params,
+            checkpoint,
+            self._spark(members.get("spark")),
+            place=self.node.place,
+        )
+        return replace(pipeline, document=_document(pipeline))
+
+    def _params(self, node: Node | None) -> tuple[tuple[str, Parameter], ...]:
+        if node is None:
+            return ()
+        found: list[tuple[str, Parameter]] = []
+        for name, member in node.object().items():
+            if not isinstance(member.told.value, str | int | float | bool):
+                member.refuse("must be a text, a number, true or false")
+            found.append((name, member.told.value))
+        return tuple(found)
+
+    def _sources(self, members: Mapping[str, Node]) -> list[Source]:
+        if ("source" in members) == ("sources" in members):
+            self.node.refuse("needs either `source` or `sources`")
+        single = members.get("source")
+        named = {"source": single} if single is not None else members["sources"].object()
+        found: list[Source] = []
+        for name, node in named.items():
+            with self.problems.collected():
+                Node(replace(node.told, value=name), node.path, node.file).name()
+                found.append(read_source(name, node, self.providers, self.folder))
+        return found
+
+    def _transforms(self, node: Node | None, params: Mapping[str, Parameter]) -> list[Transform]:
+        if node is None:
+            return []
+        return self.problems.each(node.items(), lambda item: self._transform(item, params))
+
+    def _transform(self, node: Node, params: Mapping[str, Parameter]) -> Transform:
+        members = node.members({"view", "sql", "query"}, ["view"])
+        if ("sql" in members) == ("query" in members):
+            node.refuse("needs either `sql`, a file, or `query`, a text")
+        if "sql" in members:
+            shown = members["sql"].text()
+            text = read_text(self.folder / shown, shown, members["sql"])
+        else:
+            text = members["query"].text()
+        try:
+            require_query(text)
+            wanted = parameters(text)
+        except NotOneQuery as wrong:
+            node.refuse(str(wrong), "write one SELECT or WITH", PipelineSqlInvalid)
+        if unknown := [name for name in wanted if name not in params]:
+            node.refuse(
+                f"uses a parameter ':{unknown[0]}' that is not there",
+                "give it a value in `params`",
+                PipelineSqlInvalid,
+            )
+        return Transform(members["view"].name(), text.strip().rstrip(";"), node.place)
+
+    def _into(self, node: Node) -> list[Destination]:
+        items = node.items()
+        if not items:
+            node.refuse("needs at least one graph")
+        found: list[Destination] = self.problems.each(items, self._destination)
+        for uri, times in Counter(one.uri for one in found).items():
+            if times > 1:
+                node.refuse(f"names the graph '{uri}' {times} times")
+        return found
+
+    def _destination(self, node: Node) -> Destination:
+        members = node.members(_TARGET_MEMBERS, ["graph", "map"])
+        graph = members["graph"].text()
+        mode = members["mode"].choice(LoadMode) if "mode" in members else LoadMode.MERGE
+        strategy = members["strategy"].choice(Strategy) if "strategy" in members else Strategy.BRANCH_MERGE
+        if strategy is Strategy.DIRECT and mode is not LoadMode.MERGE:
+            members["strategy"].refuse("may be direct only with `mode: merge`, which can be repeated")
+        try:
+            uri = Location.parse(at_folder(graph, self.folder)).uri
+            branch = branch_name(members["branch"].text()) if "branch" in members else "main"
+        except InvalidName as wrong:
+            node.refuse(f"names what cannot be: {wrong.message}", wrong.remedy)
+        return Destination(
+            graph,
+            uri,
+            self._map(members["map"]),
+            mode,
+            branch,
+            strategy,
+            members["on_conflict"].choice(OnConflict) if "on_conflict" in members else OnConflict.FAIL,
+            node.place,
+        )
+
+    def _map(self, node: Node) -> Any:
+        if not isinstance(node.told.value, str):
+            return read_map(node)
+        shown = node.text()
+        document = read_document(self.folder / shown, shown, node)
+        return read_map(Node(document.told, "map", shown))
+
+    def _spark(self, node: Node | None) -> SparkNeeds:
+        if node is None:
+            return SparkNeeds()
+        members = node.members({"master", "conf", "packages"})
+        return SparkNeeds(
+            members["master"].text() if "master" in members else None,
+            members["conf"].pairs() if "conf" in members else (),
+            members["packages"].texts() if "packages" in members else (),
+        )
+
+    def _check_views(self, pipeline: Pipeline) -> None:
+        views = [name.lower() for name in pipeline.views()]
+        for name, times in Counter(views).items():
+            if times > 1:
+                self.node.refuse(f"has {times} sources and transforms with the name '{name}'")
+        for target in pipeline.into:
+            for entry in target.map:
+                if entry.view.lower() not in views:
+                    self.problems.found.append(
+                        PipelineViewUnknown(
+                            f"there is no view '{legible(entry.view)}'",
+                            file=entry.place.file,
+                            line=entry.place.line,
+                            remedy=f"it may be: {', '.join(pipeline.views())}",
+                        )
+                    )
+
+
+def _document(pipeline: Pipeline) -> str:
+    """Everything that decides what a run does, secrets as references; where the file is does not count."""
+    return canonical(
+        {
+            "pipeline": pipeline.name,
+            "params": dict(pipeline.params),
+            "sources": {one.name: _plain(one) for one in pipeline.sources},
+            "transforms": [{"view": one.view, "query": one.sql} for one in pipeline.transforms],
+            "into": [{**_plain(one), "map": [_plain(each) for each in one.map]} for one in pipeline.into],
+            "checkpoint": pipeline.checkpoint.value,
+            "spark": _plain(pipeline.spark),
+        }
+    )
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    names = (name for name in value.__dataclass_fields__ if name not in ("place", "map"))
+    return {name: _value(getattr(value, name)) for name in names}
+
+
+def _value(value: Any) -> Any:
+    if hasattr(value, "__dataclass_fields__"):
+        return _plain(value)
+    return [_value(item) for item in value] if isinstance(value, tuple) else value

@@ -1,0 +1,117 @@
+"""What a run would do: statements and maps analysed by Spark, rows counted on request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from omnigraph.errors import JavaNotFound, MissingExtra
+from omnigraph.pipeline.declared.check import catalog_of, check
+from omnigraph.pipeline.declared.declaration import Destination, Parameter, Pipeline
+from omnigraph.pipeline.declared.deliver import bounds_of
+from omnigraph.pipeline.declared.extraction import SparkExtract, columns_of
+from omnigraph.pipeline.declared.run import chosen_targets, ledger_of
+
+SQL_CHECK_SKIPPED = "pipeline_sql_check_skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class TypePlan:
+    """What a type would get."""
+
+    columns: Mapping[str, str] | None
+    """With their types in Spark; None when nobody could ask it."""
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetPlan:
+    """What a target would get."""
+
+    target: Destination
+    types: Mapping[str, TypePlan]
+
+
+@dataclass(frozen=True, slots=True)
+class PipelinePlan:
+    """What a run would do."""
+
+    pipeline: Pipeline
+    targets: tuple[TargetPlan, ...]
+    warnings: tuple[Mapping[str, str], ...] = field(default=())
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as scripts read it."""
+        return {
+            "pipeline": self.pipeline.name,
+            "definition_digest": self.pipeline.digest,
+            "views": self.pipeline.views(),
+            "targets": {one.target.name: _target_json(one) for one in self.targets},
+            "diagnostics": list(self.warnings),
+        }
+
+
+def plan(pipeline: Pipeline, *, params: Mapping[str, Parameter] | None = None) -> PipelinePlan:
+    """Check a pipeline, and let Spark analyse its statements where there is one."""
+    check(pipeline)
+    try:
+        extract = open_extract(pipeline, params)
+    except (MissingExtra, JavaNotFound) as absent:
+        warning = {"code": SQL_CHECK_SKIPPED, "severity": "warning", "message": absent.message}
+        blank = tuple(
+            TargetPlan(one, {key: TypePlan(None) for key in one.by_table()}) for one in pipeline.into
+        )
+        return PipelinePlan(pipeline, blank, (warning,))
+    return _planned(pipeline, extract, pipeline.into, count=False, full_refresh=False)
+
+
+def dry_run(
+    pipeline: Pipeline, extract: SparkExtract, *, targets: tuple[str, ...] = (), full_refresh: bool = False
+) -> PipelinePlan:
+    """Read and transform, count what each type would get, and write nothing."""
+    check(pipeline)
+    chosen = tuple(chosen_targets(pipeline, targets))
+    return _planned(pipeline, extract, chosen, count=True, full_refresh=full_refresh)
+
+
+def open_extract(pipeline: Pipeline, params: Mapping[str, Parameter] | None = None) -> SparkExtract:
+    """The Spark that a pipeline asks for, or the one that is at hand."""
+    from omnigraph.pipeline.session import session
+
+    spark = session(pipeline.spark.master, settings=pipeline.spark.settings())
+    return SparkExtract(pipeline, spark, params=params)
+
+
+def _planned(
+    pipeline: Pipeline,
+    extract: SparkExtract,
+    targets: tuple[Destination, ...],
+    *,
+    count: bool,
+    full_refresh: bool,
+) -> PipelinePlan:
+    reached = {} if full_refresh else ledger_of(pipeline).checkpoint()
+    read = extract.bounds({})
+    made = []
+    for target in targets:
+        bounds = bounds_of(pipeline, read, reached.get(target.name, {}))
+        frames = extract.frames(target, catalog_of(target), bounds)
+        rows = extract.counts(frames) if count else {}
+        types = {key: TypePlan(columns_of(frame), rows.get(key)) for key, frame in frames.items()}
+        made.append(TargetPlan(target, types))
+    return PipelinePlan(pipeline, tuple(made))
+
+
+def _target_json(planned: TargetPlan) -> dict[str, Any]:
+    target = planned.target
+    return {
+        "graph": target.uri,
+        "branch": target.branch,
+        "mode": target.mode.value,
+        "strategy": target.strategy.value,
+        "types": {
+            key: {"columns": None if one.columns is None else dict(one.columns), "rows": one.rows}
+            for key, one in planned.types.items()
+        },
+    }

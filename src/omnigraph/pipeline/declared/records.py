@@ -1,0 +1,272 @@
+"""What is written down about runs, below the root of the first target, for everybody who comes later.
+
+__pipelines/<name>/lease.json              who is at work
+__pipelines/<name>/checkpoint.json         how far each target has come
+__pipelines/<name>/runs/<run id>.json      one run
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from omnigraph.engine.root import Root
+from omnigraph.errors import PipelineRunLost, PipelineRunNotFound
+from omnigraph.storage.location import Location
+
+FOLDER = "__pipelines"
+
+
+class Status(StrEnum):
+    """How a run stands."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    PARTIAL = "partial"
+    FAILED = "failed"
+
+
+class Step(StrEnum):
+    """How far a target has come."""
+
+    PENDING = "pending"
+    STAGED = "staged"
+    WRITING = "writing"
+    MERGING = "merging"
+    SUCCEEDED = "succeeded"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+    @property
+    def is_landed(self) -> bool:
+        """Whether the target has all it was to get."""
+        return self in (Step.SUCCEEDED, Step.SKIPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecord:
+    """What was read of a source."""
+
+    rows: int | None = None
+    lower: str | None = None
+    upper: str | None = None
+    snapshot: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRecord:
+    """What became of a target."""
+
+    mode: str
+    branch: str
+    status: Step = Step.PENDING
+    idempotency_key: str | None = None
+    staging_branch: str | None = None
+    base_head: str | None = None
+    commit_ids: tuple[str, ...] = ()
+    merged_commit_id: str | None = None
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    edges: Mapping[str, int] = field(default_factory=dict)
+    rejected: int = 0
+    retryable: bool = False
+    error: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One run."""
+
+    run_id: str
+    pipeline: str
+    definition_digest: str
+    started_at: str
+    targets: Mapping[str, TargetRecord]
+    actor: str | None = None
+    finished_at: str | None = None
+    status: Status = Status.RUNNING
+    trigger: str = "manual"
+    params: Mapping[str, Any] = field(default_factory=dict)
+    full_refresh: bool = False
+    sources: Mapping[str, SourceRecord] = field(default_factory=dict)
+    spark: Mapping[str, str] = field(default_factory=dict)
+    diagnostics: tuple[Mapping[str, str], ...] = ()
+    revision: int = 0
+    """Grows with each change, so that no two texts of one record are equal."""
+    schema_version: int = 1
+
+    def with_target(self, name: str, **changes: Any) -> RunRecord:
+        """The record with a target that has moved on."""
+        return replace(self, targets={**self.targets, name: replace(self.targets[name], **changes)})
+
+    def finished(self) -> RunRecord:
+        """The record of a run that is over."""
+        landed = [one.status.is_landed for one in self.targets.values()]
+        status = Status.SUCCEEDED if all(landed) else Status.PARTIAL if any(landed) else Status.FAILED
+        return replace(self, status=status, finished_at=now())
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as it is stored and printed."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> RunRecord:
+        """A record that was stored; members of later versions are left out."""
+        targets = {
+            name: _known(
+                TargetRecord, {**one, "status": Step(one["status"]), "commit_ids": tuple(one["commit_ids"])}
+            )
+            for name, one in found["targets"].items()
+        }
+        sources = {name: _known(SourceRecord, one) for name, one in found["sources"].items()}
+        told = {
+            **found,
+            "targets": targets,
+            "sources": sources,
+            "status": Status(found["status"]),
+            "diagnostics": tuple(found["diagnostics"]),
+        }
+        record: RunRecord = _known(cls, told)
+        return record
+
+
+def _known(kind: Any, found: Mapping[str, Any]) -> Any:
+    return kind(**{name: value for name, value in found.items() if name in kind.__dataclass_fields__})
+
+
+def now() -> str:
+    """The time, as records tell it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far a target has read a source."""
+
+    column: str
+    type: str
+    upper: str
+    run_id: str
+
+
+Checkpoint = dict[str, dict[str, Reached]]
+"""By target and source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The records of one pipeline; only the holder of the lease writes."""
+
+    root: Root
+    pipeline: str
+
+    @property
+    def place(self) -> Location:
+        """The folder of the pipeline."""
+        return self.root.layout.root / f"{FOLDER}/{self.pipeline}"
+
+    def run(self, run_id: str) -> RunRecord:
+        """One run by its id."""
+        found = self._read(run_id)
+        if found is None:
+            raise PipelineRunNotFound(self.pipeline, run_id)
+        return found
+
+    def runs(self, limit: int | None = None) -> list[RunRecord]:
+        """The runs, newest first."""
+        names = sorted((at.name for at in self.root.objects.list_dir(self.place / "runs")), reverse=True)
+        ids = [name.removesuffix(".json") for name in names if name.endswith(".json")]
+        return [found for run_id in ids[:limit] if (found := self._read(run_id)) is not None]
+
+    def begin(self, record: RunRecord) -> Journal:
+        """Write down that a run begins."""
+        at = self._at(record.run_id)
+        token = self.root.objects.create_text(at, _text(record.to_json()))
+        if token is None:
+            raise PipelineRunLost(self.pipeline, record.run_id)
+        return Journal(self, record, token)
+
+    def resume(self, run_id: str) -> Journal:
+        """Go on with the record of a run."""
+        found = self.root.objects.read_text_versioned(self._at(run_id))
+        if found is None:
+            raise PipelineRunNotFound(self.pipeline, run_id)
+        return Journal(self, RunRecord.from_json(json.loads(found.text)), found.token)
+
+    def checkpoint(self) -> Checkpoint:
+        """How far each target has come."""
+        text = self.root.objects.read_text_if_exists(self.place / "checkpoint.json")
+        if text is None:
+            return {}
+        return {
+            target: {source: _known(Reached, one) for source, one in sources.items()}
+            for target, sources in json.loads(text)["targets"].items()
+        }
+
+    def advance(self, target: str, sources: Mapping[str, Reached], run_id: str) -> None:
+        """Note how far a target has come; the lease keeps others from doing so meanwhile."""
+        found = self.checkpoint()
+        after = {**found, target: {**found.get(target, {}), **sources}}
+        if after != found:
+            self._write_checkpoint(after, run_id)
+
+    def forget(self, targets: tuple[str, ...] | None) -> list[str]:
+        """Forget how far targets have come, all if none is named; which these were."""
+        found = self.checkpoint()
+        gone = [name for name in found if targets is None or name in targets]
+        if gone:
+            self._write_checkpoint({name: one for name, one in found.items() if name not in gone}, None)
+        return gone
+
+    def _write_checkpoint(self, found: Checkpoint, run_id: str | None) -> None:
+        targets = {
+            target: {source: asdict(one) for source, one in sources.items()}
+            for target, sources in found.items()
+        }
+        text = _text({"schema_version": 1, "targets": targets, "updated_by_run": run_id})
+        self.root.objects.write_text(self.place / "checkpoint.json", text)
+
+    def _at(self, run_id: str) -> Location:
+        return self.place / f"runs/{run_id}.json"
+
+    def _read(self, run_id: str) -> RunRecord | None:
+        text = self.root.objects.read_text_if_exists(self._at(run_id))
+        return None if text is None else RunRecord.from_json(json.loads(text))
+
+    def swap(self, record: RunRecord, token: str) -> str:
+        """Replace the record of a run; fails when somebody else has."""
+        at = self._at(record.run_id)
+        after = self.root.objects.write_text_if_match(at, _text(record.to_json()), token)
+        if after is None:
+            raise PipelineRunLost(self.pipeline, record.run_id)
+        return after
+
+
+class Journal:
+    """The record of a run while it is written: each step is stored before the next is taken."""
+
+    def __init__(self, ledger: Ledger, record: RunRecord, token: str) -> None:
+        self._ledger = ledger
+        self._token = token
+        self.record = record
+
+    def target(self, name: str) -> TargetRecord:
+        """How a target stands."""
+        return self.record.targets[name]
+
+    def move(self, name: str, **changes: Any) -> None:
+        """Write down that a target has moved on."""
+        self.save(self.record.with_target(name, **changes))
+
+    def save(self, record: RunRecord) -> None:
+        """Write the record down."""
+        after = replace(record, revision=self.record.revision + 1)
+        self._token = self._ledger.swap(after, self._token)
+        self.record = after
+
+
+def _text(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False)

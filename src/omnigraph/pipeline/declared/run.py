@@ -1,0 +1,242 @@
+"""Runs of a pipeline: begun, taken up again, and settled when they were cut short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from omnigraph import failpoints, graph
+from omnigraph.engine.root import Root, new_id
+from omnigraph.errors import (
+    BadRequest,
+    OmnigraphError,
+    PipelineCheckpointInvariant,
+    PipelineDefinitionMoved,
+)
+from omnigraph.graph import Graph
+from omnigraph.lang.values import legible
+from omnigraph.pipeline.declared.batch import Extract
+from omnigraph.pipeline.declared.check import check
+from omnigraph.pipeline.declared.declaration import Destination, Parameter, Pipeline, Strategy
+from omnigraph.pipeline.declared.deliver import INTERRUPTED, Delivery, may_have_landed
+from omnigraph.pipeline.declared.lease import leased
+from omnigraph.pipeline.declared.records import Journal, Ledger, RunRecord, Status, Step, TargetRecord, now
+from omnigraph.storage.location import Location
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is asked of a run."""
+
+    targets: tuple[str, ...] = ()
+    """Those of `into` that take part; all if none is named."""
+    full_refresh: bool = False
+    params: Mapping[str, Parameter] | None = None
+    actor: str | None = None
+
+
+def ledger_of(pipeline: Pipeline) -> Ledger:
+    """The records of a pipeline."""
+    return Ledger(Root.at(Location.parse(pipeline.home)), pipeline.name)
+
+
+def run(pipeline: Pipeline, extract: Extract, order: Order = Order()) -> RunRecord:  # noqa: B008 - a frozen value
+    """Run a pipeline once: first what earlier runs left open is settled, then each target gets its rows."""
+    chosen = chosen_targets(pipeline, order.targets)
+    check(pipeline)
+    ledger, run_id = ledger_of(pipeline), new_id()
+    with leased(ledger, run_id), _graphs(pipeline.into) as graphs:
+        for earlier in ledger.runs():
+            if _is_unsettled(earlier):
+                _Run(pipeline, graphs, ledger, ledger.resume(earlier.run_id), extract).settle()
+        record = RunRecord(
+            run_id,
+            pipeline.name,
+            pipeline.digest,
+            now(),
+            {one.name: TargetRecord(one.mode.value, one.branch) for one in chosen},
+            actor=order.actor,
+            params={**dict(pipeline.params), **(order.params or {})},
+            full_refresh=order.full_refresh,
+            spark=extract.told(),
+        )
+        journal = ledger.begin(record)
+        failpoints.reach(failpoints.PIPELINE_AFTER_START)
+        return _Run(pipeline, graphs, ledger, journal, extract).deliver()
+
+
+def retry(pipeline: Pipeline, extract: Extract, run_id: str) -> RunRecord:
+    """Take up a run again where it was cut short or failed; what has landed is never brought twice."""
+    check(pipeline)
+    ledger = ledger_of(pipeline)
+    with leased(ledger, run_id), _graphs(pipeline.into) as graphs:
+        journal = ledger.resume(run_id)
+        _refuse_moved(pipeline, journal.record, ledger)
+        taken_up = _Run(pipeline, graphs, ledger, journal, extract)
+        taken_up.look()
+        journal.save(replace(journal.record, status=Status.RUNNING, finished_at=None))
+        return taken_up.deliver()
+
+
+def chosen_targets(pipeline: Pipeline, named: Sequence[str]) -> list[Destination]:
+    """The targets that are named, with or without `graph.` before it; all if none is."""
+    known = {one.name: one for one in pipeline.into}
+    wanted = [name if name in known else f"graph.{name}" for name in named]
+    for name, given in zip(wanted, named, strict=True):
+        if name not in known:
+            raise BadRequest(
+                f"pipeline '{pipeline.name}' has no target '{legible(given)}'",
+                remedy=f"it has: {', '.join(known)}",
+            )
+    return [one for one in pipeline.into if not wanted or one.name in wanted]
+
+
+@contextmanager
+def _graphs(targets: Sequence[Destination]) -> Iterator[dict[str, Graph]]:
+    with ExitStack() as opened:
+        yield {one.name: opened.enter_context(graph.open(one.uri)) for one in targets}
+
+
+def _refuse_moved(pipeline: Pipeline, record: RunRecord, ledger: Ledger) -> None:
+    """Rows that a later run brought must not come again, nor those of another declaration."""
+    if record.definition_digest != pipeline.digest:
+        raise PipelineDefinitionMoved(pipeline.name, record.run_id)
+    later = [one for one in ledger.runs() if one.run_id > record.run_id]
+    for name, state in record.targets.items():
+        if state.status.is_landed:
+            continue
+        if any(name in one.targets and one.targets[name].status.is_landed for one in later):
+            raise BadRequest(
+                f"a later run has brought '{name}' its rows already", remedy="begin a new run instead"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run and everything it works with."""
+
+    pipeline: Pipeline
+    graphs: Mapping[str, Graph]
+    ledger: Ledger
+    journal: Journal
+    extract: Extract
+
+    def deliver(self) -> RunRecord:
+        """Bring each target that has not got them its rows."""
+        journal = self.journal
+        try:
+            read = self.extract.bounds(journal.record.sources)
+            journal.save(replace(journal.record, sources=read))
+        except OmnigraphError as failure:
+            for delivery in self._open():
+                delivery.fail(failure)
+        for delivery in self._open():
+            if journal.target(delivery.name).status in (Step.PENDING, Step.STAGED):
+                delivery.deliver()
+        journal.save(journal.record.finished())
+        return journal.record
+
+    def look(self) -> None:
+        """See how far each target came before it was cut short, and make it ready to be taken up again."""
+        for delivery in self._deliveries():
+            self._look(delivery)
+            if self.journal.target(delivery.name).status is Step.FAILED:
+                self.journal.move(delivery.name, status=Step.STAGED, error=None, retryable=False)
+
+    def settle(self) -> None:
+        """The same for a run that a new one follows: what did not land will come with the new one."""
+        for delivery in self._deliveries():
+            self._look(delivery)
+            if not _is_over(self.journal.target(delivery.name)):
+                error = {"code": INTERRUPTED, "message": "the run was cut short, and a new one followed"}
+                self.journal.move(delivery.name, status=Step.FAILED, error=error, retryable=False)
+        self.journal.save(self.journal.record.finished())
+
+    def _look(self, delivery: Delivery) -> None:
+        """What is there decides, not what was meant to come next."""
+        state = self.journal.target(delivery.name)
+        self._refuse_ahead(delivery, state)
+        if state.status is Step.MERGING:
+            self._look_at_merge(delivery, state)
+        elif state.status is Step.WRITING:
+            # Nothing reached the target, or it was a merge of the same rows by their keys: begin again.
+            self.journal.move(delivery.name, status=Step.STAGED)
+            if delivery.target.strategy is Strategy.BRANCH_MERGE:
+                delivery.drop_staging_branch()
+        elif state.status is Step.FAILED:
+            delivery.drop_failed_branch((state.error or {}).get("code") == "merge_conflicts")
+        elif state.status.is_landed:
+            delivery.drop_staging_branch()
+            delivery.reach_checkpoint()
+
+    def _look_at_merge(self, delivery: Delivery, state: TargetRecord) -> None:
+        """A merge names what it took in, so the history of the target tells whether it took place."""
+        commits = delivery.graph.commits.list(delivery.target.branch)
+        taken = next((one for one in commits if one.merged_parent in state.commit_ids), None)
+        if taken is not None:
+            delivery.landed(taken.id)
+        elif state.staging_branch in delivery.graph.branches:
+            try:
+                delivery.merge()
+            except OmnigraphError as failure:
+                if may_have_landed(failure):
+                    raise
+                delivery.fail(failure)
+                return
+        else:
+            self.journal.move(delivery.name, status=Step.STAGED, staging_branch=None)
+            return
+        delivery.reach_checkpoint()
+
+    def _refuse_ahead(self, delivery: Delivery, state: TargetRecord) -> None:
+        reached = self.ledger.checkpoint().get(delivery.name, {})
+        run_id = self.journal.record.run_id
+        if not state.status.is_landed and any(one.run_id == run_id for one in reached.values()):
+            raise PipelineCheckpointInvariant(self.pipeline.name, run_id, delivery.name)
+
+    def _deliveries(self) -> list[Delivery]:
+        """The targets of the run that the pipeline still has."""
+        return [
+            Delivery(self.pipeline, one, self.graphs[one.name], self.ledger, self.journal, self.extract)
+            for one in self.pipeline.into
+            if one.name in self.journal.record.targets
+        ]
+
+    def _open(self) -> list[Delivery]:
+        return [one for one in self._deliveries() if not self.journal.target(one.name).status.is_landed]
+
+
+def _is_unsettled(record: RunRecord) -> bool:
+    """Whether a run was cut short, or ended without knowing whether its merge took place."""
+    unknown = any(one.status is Step.MERGING for one in record.targets.values())
+    return record.status is Status.RUNNING or unknown
+
+
+def _is_over(state: TargetRecord) -> bool:
+    return state.status.is_landed or state.status is Step.FAILED
+
+
+def order_params(pipeline: Pipeline, given: Mapping[str, str]) -> dict[str, Any]:
+    """Parameters of the command line with the types that the file gives them."""
+    declared = dict(pipeline.params)
+    return {name: _typed(pipeline, declared, name, text) for name, text in given.items()}
+
+
+def _typed(pipeline: Pipeline, declared: Mapping[str, Parameter], name: str, text: str) -> Parameter:
+    if name not in declared:
+        raise BadRequest(
+            f"pipeline '{pipeline.name}' has no parameter '{legible(name)}'",
+            remedy=f"it has: {', '.join(declared) or 'none'}",
+        )
+    kind = type(declared[name])
+    if kind is bool:
+        if text in ("true", "false"):
+            return text == "true"
+    else:
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    raise BadRequest(f"parameter '{name}' is not a {kind.__name__}: '{legible(text)}'")

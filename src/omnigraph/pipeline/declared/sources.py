@@ -1,0 +1,194 @@
+"""The sources of a pipeline file, and the providers they name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from omnigraph.errors import PipelineSourceAmbiguous, PipelineSourceKindUnsupported, SourceSecretInline
+from omnigraph.lang.values import legible
+from omnigraph.pipeline.declared.declaration import FileSource, GraphSource, JdbcSource, Source, Watermark
+from omnigraph.pipeline.declared.members import Node
+from omnigraph.pipeline.declared.secrets import REFERENCE, SECRET_MEMBERS, is_reference
+
+FILES, JDBC, GRAPH = "files", "jdbc", "graph"
+KINDS = (FILES, JDBC, GRAPH)
+FORMATS = ("parquet", "json", "csv", "orc", "text")
+WATERMARK_TYPES = ("timestamp", "date", "bigint", "int", "string")
+
+_PREFIX = "provider.source."
+_FILE_MEMBERS = {"format", "path", "options", "watermark"}
+_JDBC_MEMBERS = {"table", "query", "options", "watermark"}
+_JDBC_OWN = {"url", "user", "password", "token", "driver"}
+_GRAPH_MEMBERS = {"graph", "types", "branch", "commit"}
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """What several sources have in common."""
+
+    kind: str
+    members: Mapping[str, Node]
+
+    def text(self, name: str) -> str | None:
+        """A member, if it is there."""
+        return self.members[name].text() if name in self.members else None
+
+
+def read_provider(node: Node) -> Provider:
+    """One provider of sources."""
+    found = node.object()
+    kind = _kind(node, found.get("kind"))
+    if kind == FILES:
+        members = node.members({"kind", "root", "options"}, ["root"])
+    elif kind == JDBC:
+        members = node.members({"kind", "options", *_JDBC_OWN}, ["url"])
+    else:
+        node.refuse("is not what a provider can be", "name the graph in the source itself")
+    _refuse_secrets(members)
+    return Provider(kind, members)
+
+
+def read_source(name: str, node: Node, providers: Mapping[str, Provider], folder: Path) -> Source:
+    """One source, with what its provider says taken in."""
+    if isinstance(node.told.value, str):
+        node.refuse(
+            f"is a single word, '{legible(node.told.value)}'",
+            "write an object: `{provider: NAME, ...}`, `{format: csv, path: ...}` or `{graph: ...}`",
+            PipelineSourceAmbiguous,
+        )
+    members = node.object()
+    provider = _provider(members["provider"], providers) if "provider" in members else None
+    kind = provider.kind if provider is not None else _told_kind(node, members)
+    if kind == GRAPH:
+        return _graph(name, node, folder)
+    return _files(name, node, provider, folder) if kind == FILES else _jdbc(name, node, provider)
+
+
+def at_folder(text: str, folder: Path) -> str:
+    """A path as it is meant: a URI or an absolute path stays, any other counts from the file's folder."""
+    return text if "://" in text else str((folder / text).absolute())
+
+
+def _provider(node: Node, providers: Mapping[str, Provider]) -> Provider:
+    name = node.text().removeprefix(_PREFIX)
+    if name not in providers:
+        known = ", ".join(sorted(providers)) or "none"
+        node.refuse(f"names a provider '{legible(name)}' that is not there", f"there are: {known}")
+    return providers[name]
+
+
+def _told_kind(node: Node, members: Mapping[str, Node]) -> str:
+    if "kind" in members:
+        return _kind(node, members["kind"])
+    if GRAPH in members:
+        return GRAPH
+    if "url" in members:
+        return JDBC
+    if "path" in members or "format" in members:
+        return FILES
+    node.refuse("does not tell what it is", "give a `provider`, a `path`, a `url` or a `graph`")
+
+
+def _kind(node: Node, told: Node | None) -> str:
+    if told is None:
+        node.refuse("needs `kind`", f"it may be: {', '.join(KINDS)}")
+    kind = told.text()
+    if kind not in KINDS:
+        told.refuse(
+            f"names a kind '{legible(kind)}' that cannot be read",
+            f"it may be: {', '.join(KINDS)}",
+            PipelineSourceKindUnsupported,
+        )
+    return kind
+
+
+def _files(name: str, node: Node, provider: Provider | None, folder: Path) -> FileSource:
+    members = node.members({"kind", "provider", *_FILE_MEMBERS}, ["format", "path"])
+    form = members["format"].text()
+    if form not in FORMATS:
+        members["format"].refuse(
+            f"names a format '{legible(form)}' that cannot be read", f"it may be: {', '.join(FORMATS)}"
+        )
+    path = members["path"].text()
+    root = None if provider is None else provider.text("root")
+    whole = path if root is None else f"{root.rstrip('/')}/{path.lstrip('/')}"
+    return FileSource(
+        name,
+        form,
+        at_folder(whole, folder),
+        _options(members, provider),
+        _watermark(members.get("watermark")),
+        node.place,
+    )
+
+
+def _jdbc(name: str, node: Node, provider: Provider | None) -> JdbcSource:
+    own = set() if provider is not None else _JDBC_OWN
+    members = node.members({"kind", "provider", *_JDBC_MEMBERS, *own})
+    _refuse_secrets(members)
+    if ("table" in members) == ("query" in members):
+        node.refuse("needs either `table` or `query`")
+    connection = members if provider is None else provider.members
+    if "url" not in connection:
+        node.refuse("needs `url`")
+    given = [(each, connection[each].text()) for each in sorted(_JDBC_OWN - {"url"}) if each in connection]
+    return JdbcSource(
+        name,
+        connection["url"].text(),
+        members["table"].text() if "table" in members else None,
+        members["query"].text() if "query" in members else None,
+        (*given, *_options(members, provider)),
+        _watermark(members.get("watermark")),
+        node.place,
+    )
+
+
+def _graph(name: str, node: Node, folder: Path) -> GraphSource:
+    members = node.members({"kind", *_GRAPH_MEMBERS}, ["graph", "types"])
+    types = members["types"].texts()
+    if not types:
+        members["types"].refuse("needs at least one type")
+    return GraphSource(
+        name,
+        at_folder(members["graph"].text(), folder),
+        types,
+        members["branch"].text() if "branch" in members else "main",
+        members["commit"].text() if "commit" in members else None,
+        node.place,
+    )
+
+
+def _options(members: Mapping[str, Node], provider: Provider | None) -> tuple[tuple[str, str], ...]:
+    shared = {} if provider is None or "options" not in provider.members else _option_values(provider.members)
+    own = _option_values(members) if "options" in members else {}
+    return tuple({**shared, **own}.items())
+
+
+def _option_values(members: Mapping[str, Node]) -> dict[str, str]:
+    found = members["options"].object()
+    _refuse_secrets(found)
+    return {name: member.text() for name, member in found.items()}
+
+
+def _watermark(node: Node | None) -> Watermark | None:
+    if node is None:
+        return None
+    members = node.members({"column", "type"}, ["column", "type"])
+    kind = members["type"].text().lower()
+    if kind not in WATERMARK_TYPES:
+        members["type"].refuse(f"must be one of: {', '.join(WATERMARK_TYPES)}")
+    return Watermark(members["column"].text(), kind)
+
+
+def _refuse_secrets(members: Mapping[str, Node]) -> None:
+    for name, node in members.items():
+        value = node.told.value
+        if name.lower() in SECRET_MEMBERS and not (isinstance(value, str) and is_reference(value)):
+            # The value itself must not be told.
+            node.refuse(
+                "holds a secret", "write `${NAME}` and set NAME in the environment", SourceSecretInline
+            )
+        if isinstance(value, str) and "${" in REFERENCE.sub("", value):
+            node.refuse("has a `${` that no name and `}` follow")

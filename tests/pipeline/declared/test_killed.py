@@ -1,0 +1,60 @@
+"""Processes that are killed in the middle of a run, and what the next one makes of it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import omnigraph as og
+from omnigraph import failpoints
+from omnigraph.pipeline.declared.lease import holder
+from omnigraph.pipeline.declared.run import ledger_of, retry, run
+from tests.pipeline.declared.dying import ROWS, UPPER
+from tests.pipeline.declared.world import Given, declared, graph_at, into, people
+
+pytestmark = pytest.mark.crash
+
+KILLED_AT = {
+    failpoints.PIPELINE_AFTER_START: "pending",
+    failpoints.PIPELINE_AFTER_STAGE: "staged",
+    failpoints.PIPELINE_AFTER_MERGE: "merging",
+    failpoints.PIPELINE_BEFORE_CHECKPOINT: "succeeded",
+}
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_rows_come_once_wherever_the_process_was_killed(tmp_path: Path) -> None:
+    pipelines = {}
+    for point in KILLED_AT:
+        graph_at(tmp_path / point / "team")
+        pipelines[point] = declared(tmp_path / point, into(), "checkpoint: watermark")
+    command = [sys.executable, "-W", "ignore", "-m", "tests.pipeline.declared.dying", str(tmp_path)]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300).stdout
+    for number, line in enumerate(told.splitlines()):
+        point, pid, status = line.split()
+        assert int(status) == -signal.SIGKILL
+        pipeline, folder = pipelines.pop(point), tmp_path / point
+        ledger = ledger_of(pipeline)
+        [cut] = ledger.runs()
+        left = holder(ledger)
+        assert (cut.status, cut.targets["graph.team"].status) == ("running", KILLED_AT[point])
+        assert left is not None
+        assert (left.run_id, left.pid) == (cut.run_id, int(pid))
+        given = Given(folder, ROWS, UPPER)
+        if number % 2:
+            assert retry(pipeline, given, cut.run_id).status == "succeeded"
+        else:
+            # Once the rows have landed there is nothing new behind the checkpoint.
+            landed = KILLED_AT[point] in ("merging", "succeeded")
+            given.rows = {"node:Person": {"email": []}} if landed else given.rows
+            assert run(pipeline, given).status == "succeeded"
+        assert people(folder / "team") == ["a@x"]
+        assert ledger.checkpoint()["graph.team"]["people"].upper == UPPER
+        with og.open(folder / "team", read_only=True) as team:
+            assert team.branches.list() == ["main"]
+        assert holder(ledger) is None
+    assert not pipelines

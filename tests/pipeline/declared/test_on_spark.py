@@ -1,0 +1,208 @@
+"""Declared pipelines from files, databases and graphs to a graph, on Spark."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import omnigraph as og
+from omnigraph.errors import (
+    PipelineColumnUnresolved,
+    PipelineInvalid,
+    PipelinePropertyType,
+    PipelineSqlInvalid,
+    PipelineViewUnknown,
+)
+from omnigraph.pipeline.declared.extraction import SparkExtract
+from omnigraph.pipeline.declared.parse import read_pipeline
+from omnigraph.pipeline.declared.run import Order, ledger_of, run
+from omnigraph.pipeline.declared.secrets import Secrets
+from tests.pipeline.declared.world import graph_at, people
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WHOLE = """
+providers:
+  source:
+    lake: {kind: files, root: lake}
+    crm: {kind: jdbc, url: "jdbc:derby:memory:%(db)s", user: "${CRM_USER}", password: "${CRM_PASSWORD}"}
+pipelines:
+  crm_sync:
+    params: {least: 1, domain: "%%x"}
+    sources:
+      people: {provider: crm, table: PEOPLE, watermark: {column: UPDATED, type: timestamp}}
+      firms: {provider: lake, path: firms.csv, format: csv, options: {header: "true"}}
+      before: {graph: old, types: [Person]}
+    transforms:
+      - {view: clean, sql: clean.sql}
+      - view: employment
+        query: select c.email, f.slug, c.started from clean c join firms f on c.firm = f.id
+    into:
+      - graph: team
+        map: team.map.yaml
+        mode: %(mode)s
+    checkpoint: watermark
+"""
+CLEAN = """
+-- whoever has an address
+with known as (select lower(EMAIL) as email, FIRM as firm, AGE as age, STARTED as started, UPDATED
+               from people where AGE >= :least and EMAIL like :domain)
+select * from known;
+"""
+MAP = """
+version: 1
+nodes:
+  - {type: Person, view: clean, where: email is not null, properties: {email: email, age: cast(age as int)}}
+  - {type: Person, view: before, properties: {email: email, full_name: upper(full_name)}}
+  - {type: Firm, view: firms, properties: {slug: slug}}
+edges:
+  - {type: WorksAt, view: employment, src: email, dst: slug, id: "concat(email, '|', slug)",
+     properties: {since: started}}
+"""
+
+
+class Database:
+    """A database in the memory of the JVM."""
+
+    def __init__(self, spark: SparkSession, name: str) -> None:
+        jvm = spark.sparkContext._jvm
+        assert jvm is not None
+        url = f"jdbc:derby:memory:{name};create=true;user=ann;password=s3cr3t-word"
+        self._connection = jvm.java.sql.DriverManager.getConnection(url)
+        self("create table PEOPLE (EMAIL varchar(20), FIRM int, AGE int, STARTED date, UPDATED timestamp)")
+
+    def __call__(self, sql: str) -> None:
+        self._connection.createStatement().execute(sql)
+
+    def add(self, email: str, day: int, age: int = 7) -> None:
+        self(f"insert into PEOPLE values ('{email}', 1, {age}, '2020-01-0{day}', '2024-01-0{day} 00:00:00')")
+
+
+@pytest.fixture
+def database(spark: SparkSession, tmp_path: Path) -> Database:
+    return Database(spark, tmp_path.name)
+
+
+def prepared(folder: Path, mode: str) -> Path:
+    (folder / "lake").mkdir()
+    (folder / "lake/firms.csv").write_text("id,slug\n1,acme\n2,zeta\n")
+    (folder / "clean.sql").write_text(CLEAN)
+    (folder / "team.map.yaml").write_text(MAP)
+    (folder / "crm.yaml").write_text(WHOLE % {"db": folder.name, "mode": mode})
+    graph_at(folder / "team")
+    graph_at(folder / "old")
+    with og.open(folder / "old") as old, old.write() as tx:
+        tx.insert("Person", email="old@x", full_name="ol")
+    return folder / "crm.yaml"
+
+
+def test_a_database_files_and_a_graph_become_one_commit_and_later_runs_bring_what_is_new(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    pipeline = read_pipeline(prepared(tmp_path, "merge"))
+    secrets = Secrets({"CRM_USER": "ann", "CRM_PASSWORD": "s3cr3t-word"})
+    database.add("A@x", 1, age=5)
+    database.add("a@x", 2, age=6)  # the same person, told later
+    database.add("b@y", 2)
+    extract = SparkExtract(pipeline, spark, secrets=secrets)
+    first = run(pipeline, extract, Order(actor="ann"))
+    target = first.targets["graph.team"]
+    assert (first.status, target.status, target.nodes, target.edges) == (
+        "succeeded",
+        "succeeded",
+        {"Person": 2, "Firm": 2},
+        {"WorksAt": 2},
+    )
+    with og.open(tmp_path / "team") as team:
+        commit = team.commits.list()[0]
+        assert (commit.id, commit.actor) == (target.merged_commit_id, "ann")
+        assert team.branches.list() == ["main"]
+        ages = {row["email"]: row["age"] for row in team.snapshot().rows("Person").to_pylist()}
+        assert ages == {"a@x": 6, "old@x": None}
+        assert team.snapshot().rows("WorksAt")["id"].to_pylist() == ["a@x|acme"]
+    database.add("c@x", 3)
+    second = run(pipeline, SparkExtract(pipeline, spark, secrets=secrets, params={"least": 7}))
+    assert second.targets["graph.team"].nodes["Person"] == 2
+    assert second.sources["people"].upper == "2024-01-03 00:00:00"
+    assert people(tmp_path / "team") == ["a@x", "c@x", "old@x"]
+    kept = "".join(path.read_text() for path in (tmp_path / "team/__pipelines").rglob("*.json"))
+    assert "s3cr3t-word" not in kept
+    assert ledger_of(pipeline).runs()[0].run_id == second.run_id
+
+
+def test_the_same_rows_are_appended_once_however_they_are_spread(spark: SparkSession, tmp_path: Path) -> None:
+    graph_at(tmp_path / "team")
+    (tmp_path / "crm.yaml").write_text(
+        """
+        pipelines:
+          crm:
+            source: {format: csv, path: "in/*.csv", options: {header: "true"}}
+            into:
+              - graph: team
+                mode: append
+                map: {nodes: [{type: Firm, view: source, properties: {slug: slug}},
+                              {type: Person, view: source, where: "false", properties: {email: slug}}]}
+        """
+    )
+    pipeline = read_pipeline(tmp_path / "crm.yaml")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/1.csv").write_text("slug\na\nb\n")
+    assert run(pipeline, SparkExtract(pipeline, spark)).targets["graph.team"].nodes == {
+        "Firm": 2,
+        "Person": 0,
+    }
+    (tmp_path / "in/1.csv").write_text("slug\nb\n")
+    (tmp_path / "in/2.csv").write_text("slug\na\n")
+    again = run(pipeline, SparkExtract(pipeline, spark))
+    assert (again.status, again.targets["graph.team"].status) == ("succeeded", "skipped")
+    (tmp_path / "in/2.csv").write_text("slug\nc\n")
+    clash = run(pipeline, SparkExtract(pipeline, spark))
+    error = clash.targets["graph.team"].error
+    assert (clash.status, error and error["code"]) == ("failed", "key_conflict")
+    with og.open(tmp_path / "team") as team:
+        assert sorted(team.snapshot().rows("Firm")["slug"].to_pylist()) == ["a", "b"]
+        assert team.branches.list() == ["main"]
+
+
+WRONG = [
+    ("select * from people", "agee", PipelineColumnUnresolved, "agee"),
+    ("select * from people", "nosuch(age)", PipelineColumnUnresolved, "nosuch"),
+    ("select * from peple", "age", PipelineViewUnknown, "peple"),
+    ("select * from csv.`people.csv`", "age", PipelineViewUnknown, "csv"),
+    ("select * frm people", "age", PipelineSqlInvalid, "people"),
+    ("select * from people", "age +", PipelineSqlInvalid, "end of input"),
+    ("select * from people", "age", PipelinePropertyType, "strict property 'age' expects Int32"),
+    ("select * from people where age = ${HOME}", "age", PipelineSqlInvalid, "near '$'"),
+]
+
+
+def test_statements_and_maps_are_refused_before_anything_is_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    graph_at(tmp_path / "team")
+    (tmp_path / "people.csv").write_text("email,age\na@x,1\n")
+    catalog = og.open(tmp_path / "team").schema
+    for query, expression, problem, told in WRONG:
+        (tmp_path / "crm.yaml").write_text(
+            f"""
+            pipelines:
+              crm:
+                sources: {{people: {{format: csv, path: people.csv, options: {{header: "true"}}}}}}
+                transforms: [{{view: clean, query: "{query}"}}]
+                into:
+                  - graph: team
+                    map:
+                      nodes:
+                        - {{type: Person, view: clean, properties: {{email: email, age: "{expression}"}}}}
+            """
+        )
+        pipeline = read_pipeline(tmp_path / "crm.yaml")
+        extract = SparkExtract(pipeline, spark)
+        with pytest.raises(PipelineInvalid, match=re.escape(told)) as caught:
+            extract.frames(pipeline.into[0], catalog, extract.bounds({}))
+        assert type(caught.value) is problem
+        assert (caught.value.file or "").endswith("crm.yaml")
