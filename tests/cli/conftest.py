@@ -19,6 +19,25 @@ from omnigraph.storage.location import Location
 SCHEMA = "node Person { handle: String @key  age: I32? }\nedge Knows: Person -> Person\n"
 
 
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the config file of the operator is looked for; there is none at first."""
+    monkeypatch.setenv("OMNIGRAPH_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("OMNIGRAPH_PROFILE", raising=False)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def configure(home: Path) -> Callable[[str], None]:
+    """Writes the config file."""
+
+    def write(text: str) -> None:
+        home.mkdir(exist_ok=True)
+        (home / "config.yaml").write_text(text, encoding="utf-8")
+
+    return write
+
+
 @pytest.fixture
 def uri(tmp_path: Path) -> str:
     """Where a new graph is."""

@@ -41,6 +41,10 @@ def test_an_export_goes_to_standard_output_by_itself(filled: str, capsys: pytest
     assert "to standard output as ndjson: 3 entities across 1 node types and 1 edge types" in shown.err
     assert main(["export", "--store", filled, "--output", "-", "--type", "Knows"]) == 0
     assert capsys.readouterr().out == LINES.splitlines(keepends=True)[2]
+    assert main(["export", "--jsonl", filled]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == LINES
+    assert shown.err.startswith("warning: --jsonl is deprecated;")
 
 
 def test_an_export_tells_what_it_wrote(filled: str, tmp_path: Path, run: Run, run_json: RunJson) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.cli.formats import FORMATS, Format
+from omnigraph.cli.tables import Layout, table
 from omnigraph.lang.types import BOOL, DATE, F64, I64, STRING, Scalar, Type, vector
 from omnigraph.lang.values import arrow_type
 from omnigraph.query.result import Result
@@ -150,6 +151,32 @@ def test_a_table_shows_ends_of_lines_and_nulls() -> None:
 def test_a_table_without_columns_says_so() -> None:
     nothing = Result(pa.table({}), (), "q", None, "01HZ", None)
     assert printed(nothing, Format.TABLE) == "0 rows from snapshot 01HZ via q\n(no rows)\n"
+
+
+def test_a_table_is_as_narrow_as_asked_and_cuts_or_wraps() -> None:
+    found = result(
+        ("a long name", STRING, ["abcdefghij", "日本日本日", "short", ""]), ("n", I64, [1, 2, 3, 4])
+    )
+    assert "".join(table(found, Layout(8))).splitlines()[1:] == [
+        "a long … | n",
+        "---------+--",
+        "abcdefg… | 1",
+        "日本日…  | 2",
+        "short    | 3",
+        "         | 4",
+    ]
+    assert "".join(table(found, Layout(8, wraps=True))).splitlines()[1:] == [
+        "a long n | n",
+        "ame      |",
+        "---------+--",
+        "abcdefgh | 1",
+        "ij       |",
+        "日本日本 | 2",
+        "日       |",
+        "short    | 3",
+        "         | 4",
+    ]
+    assert list(table(found, Layout(1))) == list(table(found, Layout(8)))
 
 
 def test_kv_is_a_block_for_each_row() -> None:

@@ -136,6 +136,22 @@ def test_the_past_is_read_by_commit_version_and_time(people: str, run: Run, run_
 # --- formats -------------------------------------------------------------------------------------
 
 
+def test_the_form_is_asked_for_or_the_one_the_operator_is_used_to(
+    people: str, run: Run, configure: Callable[[str], None]
+) -> None:
+    configure("defaults: {output: csv, table_max_column_width: 8, table_cell_layout: wrap}")
+    ask = ["query", "-e", ADULTS, "-p", "least=30", "--uri", people]
+    assert run(*ask) == "name,age\nada,36\n"
+    assert run(*ask, "--format", "kv").splitlines()[1:] == ["row 1", "name: ada", "age: 36"]
+    assert json.loads(run(*ask, "--format", "kv", "--json"))["row_count"] == 1
+    run("mutate", "-e", ADD, "--params", '{"h": "a long name", "a": 99}', "--uri", people)
+    assert run(*ask, "--format", "table").splitlines()[3:] == [
+        "a long n |  99",
+        "ame      |",
+        "ada      |  36",
+    ]
+
+
 def test_json_is_the_read_envelope(people: str, run: Run, run_json: RunJson) -> None:
     newest = run_json("commit", "list", people)["commits"][0]["graph_commit_id"]
     found = run_json("query", "-e", ADULTS, "-p", "least=20", "--uri", people)

@@ -121,9 +121,14 @@ def test_text_beyond_the_terminal_encoding_prints_as_escapes(tmp_path: Path) -> 
 
 
 def test_a_bug_is_not_dressed_up_as_an_error_of_the_user(tmp_path: Path) -> None:
-    done = run_in(tmp_path, command_that(tmp_path, "raise ZeroDivisionError"))
+    command = command_that(tmp_path, "raise ZeroDivisionError('by nothing')")
+    done = run_in(tmp_path, command)
     assert done.returncode == 1
-    assert "Traceback" in done.stderr
+    assert done.stderr == (
+        "error[internal]: this is a mistake in omnigraph: ZeroDivisionError: by nothing\n"
+        "  help: run it again with --debug for the whole stack, and report it with that\n"
+    )
+    assert "Traceback" in run_in(tmp_path, [*command, "--debug"]).stderr
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["version"], ["version", "--json"]])

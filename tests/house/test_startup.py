@@ -65,3 +65,21 @@ def cpu_seconds_of_help() -> float:
         child.returncode = os.waitstatus_to_exitcode(status)
     assert child.returncode == 0
     return usage.ru_utime + usage.ru_stime
+
+
+USES_PANDAS_LATER = """
+import sys
+from omnigraph.cli.pandas_later import import_pandas_later
+import_pandas_later()
+import lance
+import pyarrow as pa
+assert "pandas" not in sys.modules
+table = pa.table({"x": [1.5, None]})
+frame = table.to_pandas()
+assert pa.Table.from_pandas(frame)["x"].equals(table["x"])
+assert pa.array(frame["x"]).null_count == 1
+"""
+
+
+def test_a_command_imports_pandas_only_when_something_needs_it() -> None:
+    subprocess.run([sys.executable, "-c", USES_PANDAS_LATER], check=True)

@@ -7,7 +7,11 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.cli.capabilities import Kind, capability
+from omnigraph.cli.config import config
+from omnigraph.cli.invocation import Invocation, current
 from omnigraph.cli.output import print_note
+from omnigraph.cli.scopes import Scope, implied_scope
 from omnigraph.errors import BadRequest
 
 Place = Annotated[
@@ -16,24 +20,78 @@ Place = Annotated[
 Uri = Annotated[
     str | None, typer.Option("--uri", help="The graph: a folder or s3://bucket/prefix.", metavar="URI")
 ]
-Store = Annotated[str | None, typer.Option("--store", help="The same, under another name.", metavar="URI")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Do not say which graph was changed.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before something is removed for good.")]
+
+WAYS = "a URI or --store, choose a --profile, or set defaults.store in the config file"
+ELSEWHERE = ("--server", "--cluster")
 
 
 def addressed(**given: str | None) -> str:
-    """The one graph that is named, by whichever argument."""
-    named = [(_spelled(name), value) for name, value in given.items() if value is not None]
-    if not named:
-        ways = " or ".join(_spelled(name) for name in given)
-        raise BadRequest("no graph addressed", remedy=f"name one with {ways}")
+    """The one graph that is meant: named by whichever argument, else by a profile or the defaults."""
+    invocation = current()
+    named = _named(invocation, given)
     if len(named) > 1:
-        raise BadRequest(f"{' and '.join(name for name, _ in named)} are mutually exclusive")
-    return named[0][1]
+        raise BadRequest(f"{' and '.join(named)} are mutually exclusive")
+    if named:
+        [(way, value)] = named.items()
+        return _explicit(way, value, invocation)
+    scope = implied_scope(config(), invocation.text("--profile"))
+    if scope is None:
+        raise BadRequest("no graph addressed", remedy=f"name one with {WAYS}")
+    return _implied(scope, invocation)
+
+
+def author() -> str | None:
+    """Who does this: the one named with --as, else the operator of the config file."""
+    named = current().text("--as")
+    return config().actor if named is None else named
+
+
+def _named(invocation: Invocation, given: dict[str, str | None]) -> dict[str, str]:
+    flags = {flag: invocation.text(flag) for flag in ("--store", *ELSEWHERE)}
+    ways = [*((_spelled(name), value) for name, value in given.items()), *flags.items()]
+    return {way: value for way, value in ways if value is not None}
 
 
 def _spelled(name: str) -> str:
     return "a URI" if name == "place" else f"--{name}"
+
+
+def _explicit(way: str, value: str, invocation: Invocation) -> str:
+    if way in ELSEWHERE:
+        raise out_of_reach(f"{way} {value}", way.removeprefix("--"))
+    if "--graph" in invocation.flags:
+        raise BadRequest(f"--graph does not go with {way}: '{value}' is already a single graph")
+    if value.lower().startswith(("http://", "https://")):
+        raise BadRequest(
+            f"'{value}' is a server and must be addressed with --server",
+            remedy="to work on the storage itself, name its folder or bucket",
+        )
+    return value
+
+
+def _implied(scope: Scope, invocation: Invocation) -> str:
+    kind = capability(invocation.command).kind
+    if (kind is Kind.DIRECT and scope.kind == "server") or (kind is Kind.DATA and scope.kind == "cluster"):
+        raise BadRequest(
+            f"`{invocation.command}` is a {kind} command; {scope.origin} is bound to a {scope.kind} "
+            "and does not apply.",
+            remedy="name the graph by its URI or with --store",
+        )
+    if scope.kind != "store":
+        raise out_of_reach(f"{scope.origin}, bound to {scope.kind} '{scope.target}',", scope.kind)
+    if "--graph" in invocation.flags:
+        raise BadRequest(
+            f"--graph does not go with {scope.origin}: '{scope.target}' is already a single graph"
+        )
+    return scope.target
+
+
+def out_of_reach(what: str, kind: str) -> BadRequest:
+    """The refusal of a graph that is not addressed by its storage."""
+    return BadRequest(
+        f"{what} cannot be used: this version of omnigraph works on storage alone and reaches no {kind}",
+        remedy="name the storage of the graph with --store, or bind a profile to it",
+    )
 
 
 def is_local(uri: str) -> bool:
@@ -43,15 +101,15 @@ def is_local(uri: str) -> bool:
     return Location.parse(uri).is_local
 
 
-def echo_write(command: str, uri: str, *, quiet: bool) -> None:
-    """Say on standard error which graph a command changed."""
-    if not quiet:
+def echo_write(command: str, uri: str) -> None:
+    """Say on standard error which graph a command changed, unless nobody wants to hear it."""
+    if "--quiet" not in current().flags:
         print_note(f"omnigraph {command} → {uri} (direct, {'local' if is_local(uri) else 'remote'})")
 
 
-def require_consent(what: str, uri: str, *, yes: bool, as_json: bool) -> None:
+def require_consent(what: str, uri: str, *, as_json: bool) -> None:
     """Removing something from a graph that is not a folder here needs a yes, given or typed."""
-    if yes or is_local(uri):
+    if "--yes" in current().flags or is_local(uri):
         return
     if not as_json and sys.stdin is not None and sys.stdin.isatty():
         print_note(f"{what} in {uri}? Type yes to go on:")

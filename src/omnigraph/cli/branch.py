@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Quiet, Store, Uri, Yes, addressed, echo_write, require_consent
+from omnigraph.cli.addressing import Uri, addressed, author, echo_write, require_consent
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.merge import merge
 from omnigraph.cli.options import AsJson
@@ -30,22 +30,20 @@ def create(
         str, typer.Option("--from", help="The branch to start at.", metavar="BRANCH")
     ] = "main",
     uri: Uri = None,
-    store: Store = None,
-    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a branch that starts as another one is now."""
-    with graph.open(addressed(uri=uri, store=store)) as opened:
+    with graph.open(addressed(uri=uri)) as opened:
         made = opened.branches.create(name, from_=from_branch)
-        report = {"uri": opened.uri, "from": from_branch, "name": made, "actor_id": None}
+        report = {"uri": opened.uri, "from": from_branch, "name": made, "actor_id": author()}
         print_result(report, f"created branch {made} from {from_branch}", as_json=as_json)
-        echo_write("branch create", opened.uri, quiet=quiet)
+        echo_write("branch create", opened.uri)
 
 
 @app.command(name="list")
-def list_(uri: Uri = None, store: Store = None, as_json: AsJson = False) -> None:
+def list_(uri: Uri = None, as_json: AsJson = False) -> None:
     """List the branches: main first, then by name."""
-    with graph.open(addressed(uri=uri, store=store), read_only=True) as opened:
+    with graph.open(addressed(uri=uri), read_only=True) as opened:
         names = opened.branches.list()
         print_result({"branches": names}, "\n".join(names), as_json=as_json)
 
@@ -54,19 +52,16 @@ def list_(uri: Uri = None, store: Store = None, as_json: AsJson = False) -> None
 def delete(
     name: Name,
     uri: Uri = None,
-    store: Store = None,
-    yes: Yes = False,
-    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove a branch and what only it has; in a bucket this needs --yes."""
-    place = addressed(uri=uri, store=store)
-    require_consent(f"deleting branch '{name}'", place, yes=yes, as_json=as_json)
+    place = addressed(uri=uri)
+    require_consent(f"deleting branch '{name}'", place, as_json=as_json)
     with graph.open(place) as opened:
         opened.branches.delete(name)
-        report = {"uri": opened.uri, "name": name, "actor_id": None}
+        report = {"uri": opened.uri, "name": name, "actor_id": author()}
         print_result(report, f"deleted branch {name}", as_json=as_json)
-        echo_write("branch delete", opened.uri, quiet=quiet)
+        echo_write("branch delete", opened.uri)
 
 
 app.command()(merge)

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph.cli.output import print_text
+from omnigraph.display.lines import value_line, visible
 from omnigraph.engine.changes.change import Change, Image, Op, Stat
-from omnigraph.query.display import value_line, visible
 
 Types = Annotated[
     list[str] | None, typer.Option("--type", help="Only this type; may be repeated.", metavar="TYPE")

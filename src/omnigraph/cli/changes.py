@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Store, Uri, addressed
+from omnigraph.cli.addressing import Uri, addressed
 from omnigraph.cli.change_options import Kinds, Ops, Types, print_changes
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
@@ -35,11 +35,10 @@ def changes(
     kinds: Kinds = None,
     ops: Ops = None,
     uri: Uri = None,
-    store: Store = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what the commits of a branch changed, oldest first, and a cursor to go on with."""
-    with graph.open(addressed(uri=uri, store=store), read_only=True) as opened:
+    with graph.open(addressed(uri=uri), read_only=True) as opened:
         feed = opened.changes(branch, since=since, limit=limit, types=types, kinds=kinds, ops=ops)
         if as_json:
             blocks = [block.to_json() for block in feed]
@@ -56,11 +55,10 @@ def commit_changes(
     kinds: Kinds = None,
     ops: Ops = None,
     uri: Uri = None,
-    store: Store = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a commit changed against its first parent."""
-    with graph.open(addressed(uri=uri, store=store), read_only=True) as opened:
+    with graph.open(addressed(uri=uri), read_only=True) as opened:
         commit = opened.commits.get(commit_id)
         found = opened.commits.changes(commit_id, types=types, kinds=kinds, ops=ops)
         if as_json:

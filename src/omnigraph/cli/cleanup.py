@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Place, Quiet, Store, Yes, addressed, echo_write, require_consent
+from omnigraph.cli.addressing import Place, addressed, echo_write, require_consent
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_note, print_result
@@ -35,9 +35,6 @@ def cleanup(
         ),
     ] = None,
     confirm: Annotated[bool, typer.Option("--confirm", help="Really do it.")] = False,
-    store: Store = None,
-    yes: Yes = False,
-    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove versions of tables that no kept commit shows, and what failed writes left behind.
@@ -45,9 +42,9 @@ def cleanup(
     Without --confirm nothing is changed: it shows what would go. Commits stay in the history; the graph as an
     old one left it cannot be read any more. Exits with 1 when something that was to go is still there.
     """
-    uri = addressed(place=place, store=store)
+    uri = addressed(place=place)
     if confirm:
-        require_consent("removing old versions", uri, yes=yes, as_json=as_json)
+        require_consent("removing old versions", uri, as_json=as_json)
     with graph.open(uri, read_only=not confirm) as opened, _progress(shown=confirm) as progress:
         done = opened.cleanup(keep, older_than, dry_run=not confirm, progress=progress)
         where = opened.uri
@@ -55,7 +52,7 @@ def cleanup(
         print_note(_policy(done.policy))
     print_result(_json(where, done), "\n".join(_lines(done)), as_json=as_json)
     if confirm:
-        echo_write("cleanup", where, quiet=quiet)
+        echo_write("cleanup", where)
     if not done.ok and confirm:
         raise typer.Exit(1)
 

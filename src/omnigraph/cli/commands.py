@@ -7,6 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Plane(StrEnum):
+    """What a command is about; help lists them in this order."""
+
+    DATA = "Data"
+    STORAGE = "Storage"
+    PIPELINE = "Pipeline"
+    LOCAL = "Local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,31 +26,52 @@ class Command:
     target: str
     """`module:name` of a Typer app: one command in it is that command, several are a group."""
     help: str
+    plane: Plane = Plane.DATA
 
 
 COMMANDS: Mapping[str, Command] = {
+    "alias": Command(
+        "omnigraph.cli.alias:app", "Run a query that the config file has a name for.", Plane.LOCAL
+    ),
+    "algorithm": Command("omnigraph.cli.algorithm:app", "Find ranks, components, paths and the like."),
     "branch": Command("omnigraph.cli.branch:app", "Create, list, merge and delete branches."),
     "changes": Command("omnigraph.cli.changes:app", "Show what the commits of a branch changed."),
-    "cleanup": Command("omnigraph.cli.cleanup:app", "Remove old versions, or show what would go."),
+    "cleanup": Command(
+        "omnigraph.cli.cleanup:app", "Remove old versions, or show what would go.", Plane.STORAGE
+    ),
     "commit": Command("omnigraph.cli.commit:app", "Look at the history of a graph."),
+    "completion": Command(
+        "omnigraph.cli.completion:app", "Print what a shell needs to complete commands.", Plane.LOCAL
+    ),
     "diff": Command("omnigraph.cli.diff:app", "Show what differs between two moments of a graph."),
-    "doctor": Command("omnigraph.cli.doctor:app", "Look for what is out of order in a graph."),
+    "doctor": Command("omnigraph.cli.doctor:app", "Look for what is out of order in a graph.", Plane.STORAGE),
+    "embed": Command("omnigraph.cli.embed:app", "Make vectors that are missing or out of date."),
     "explain": Command("omnigraph.cli.explain:app", "Show how a query is carried out, with rows and times."),
     "export": Command("omnigraph.cli.export:app", "Write a graph or some of its types as files."),
-    "init": Command("omnigraph.cli.init:app", "Make a graph with a schema at an empty place."),
-    "lint": Command("omnigraph.cli.lint:app", "Check a query file against a schema."),
+    "init": Command("omnigraph.cli.init:app", "Make a graph with a schema at an empty place.", Plane.STORAGE),
+    "lint": Command("omnigraph.cli.lint:app", "Check a query file against a schema.", Plane.STORAGE),
     "load": Command("omnigraph.cli.load:app", "Load NDJSON files in one commit."),
     "mutate": Command("omnigraph.cli.mutate:app", "Insert, update or delete by a query, in one commit."),
-    "optimize": Command("omnigraph.cli.optimize:app", "Keep a graph fast: few fragments, whole indexes."),
+    "optimize": Command(
+        "omnigraph.cli.optimize:app", "Keep a graph fast: few fragments, whole indexes.", Plane.STORAGE
+    ),
+    "pipeline": Command(
+        "omnigraph.cli.pipeline:app", "Check, plan and run pipelines that a file declares.", Plane.PIPELINE
+    ),
+    "profile": Command("omnigraph.cli.profile:app", "Look at the profiles of the config file.", Plane.LOCAL),
     "query": Command("omnigraph.cli.query:app", "Read by a query, now or in the past."),
-    "recover": Command("omnigraph.cli.recover:app", "Finish or undo interrupted writes, or list them."),
-    "repair": Command("omnigraph.cli.repair:app", "Publish tables that were changed past omnigraph."),
+    "recover": Command(
+        "omnigraph.cli.recover:app", "Finish or undo interrupted writes, or list them.", Plane.STORAGE
+    ),
+    "repair": Command(
+        "omnigraph.cli.repair:app", "Publish tables that were changed past omnigraph.", Plane.STORAGE
+    ),
     "schema": Command("omnigraph.cli.schema:app", "Show and change the schema of a graph."),
     "snapshot": Command(
         "omnigraph.cli.snapshot:app", "Show the version and size of every type, now or in the past."
     ),
-    "spark": Command("omnigraph.cli.spark:app", "Keep a warm Spark, and see what it needs."),
+    "spark": Command("omnigraph.cli.spark:app", "Keep a warm Spark, and see what it needs.", Plane.PIPELINE),
     "version": Command(
-        "omnigraph.cli.version:app", "Print the version of omnigraph and of its storage format."
+        "omnigraph.cli.version:app", "Print the version of omnigraph and of its storage format.", Plane.LOCAL
     ),
 }

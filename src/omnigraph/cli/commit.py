@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Place, Store, Uri, addressed
+from omnigraph.cli.addressing import Place, Uri, addressed
 from omnigraph.cli.changes import commit_changes
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
@@ -25,7 +25,6 @@ def commit() -> None:
 @app.command(name="list")
 def list_(
     place: Place = None,
-    store: Store = None,
     branch: Annotated[str, typer.Option("--branch", help="The branch.", metavar="BRANCH")] = "main",
     only: Annotated[
         str | None, typer.Option("--filter", help="Only what this actor did.", metavar="actor=ID")
@@ -35,7 +34,7 @@ def list_(
 ) -> None:
     """List the commits of a branch, newest first."""
     actor = _actor(only)
-    with graph.open(addressed(place=place, store=store), read_only=True) as opened:
+    with graph.open(addressed(place=place), read_only=True) as opened:
         found = opened.commits.list(branch, actor=actor, limit=limit)
     report = {"commits": [commit_json(one) for one in found]}
     print_result(report, "\n".join(map(_line, found)) or "no commits", as_json=as_json)
@@ -45,11 +44,10 @@ def list_(
 def show(
     commit_id: Annotated[str, typer.Argument(help="The id of the commit.", metavar="ID")],
     uri: Uri = None,
-    store: Store = None,
     as_json: AsJson = False,
 ) -> None:
     """Show one commit, on whatever branch it is."""
-    with graph.open(addressed(uri=uri, store=store), read_only=True) as opened:
+    with graph.open(addressed(uri=uri), read_only=True) as opened:
         found = opened.commits.get(commit_id)
     print_result(commit_json(found), _text(found), as_json=as_json)
 

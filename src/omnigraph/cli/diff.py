@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Store, Uri, addressed
+from omnigraph.cli.addressing import Uri, addressed
 from omnigraph.cli.change_options import Kinds, Ops, Types, print_changes, stat_lines
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
@@ -35,11 +35,10 @@ def diff(
         bool, typer.Option("--exit-code", help="Exit with 1 when anything differs.")
     ] = False,
     uri: Uri = None,
-    store: Store = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the changes that lead from A to B: what was inserted, updated and deleted."""
-    with graph.open(addressed(uri=uri, store=store), read_only=True) as opened:
+    with graph.open(addressed(uri=uri), read_only=True) as opened:
         found = opened.diff(a, b, types=types, kinds=kinds, ops=ops)
         if as_json:
             print_json(found.about() if stat else found.to_json())

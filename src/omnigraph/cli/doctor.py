@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from omnigraph.cli.addressing import Place, Store, addressed
+from omnigraph.cli.addressing import Place, addressed
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
@@ -22,12 +22,12 @@ app = new_app()
 
 
 @app.command()
-def doctor(place: Place = None, store: Store = None, as_json: AsJson = False) -> None:
+def doctor(place: Place = None, as_json: AsJson = False) -> None:
     """Look for interrupted writes, tables and forks that are out of place; exits with 1 when there are any.
 
     Nothing is changed. A write that is under way at this moment shows up as well.
     """
-    root = Root.at(Location.parse(addressed(place=place, store=store)))
+    root = Root.at(Location.parse(addressed(place=place)))
     found = examine(OpenGraph.open(root, read_only=True))
     print_result(_json(root.uri, found), "\n".join(_lines(found)), as_json=as_json)
     if not found.ok:

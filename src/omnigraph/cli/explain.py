@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Store, Uri, addressed
+from omnigraph.cli.addressing import Uri, addressed
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
@@ -39,11 +39,10 @@ def explain(
     version: Version = None,
     time: Time = None,
     uri: Uri = None,
-    store: Store = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a read query and print its steps, each with the rows it gave and the milliseconds it took."""
-    place = addressed(uri=uri, store=store)
+    place = addressed(uri=uri)
     meant = asked(name, named, file, text, params, params_file, param)
     with graph.open(place, read_only=True) as opened:
         found = opened.explain(

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Place, Store, addressed
+from omnigraph.cli.addressing import Place, addressed
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_note, print_result
@@ -35,7 +35,6 @@ app = new_app()
 @app.command()
 def export(
     place: Place = None,
-    store: Store = None,
     output: Annotated[
         str,
         typer.Option(
@@ -62,10 +61,15 @@ def export(
     engine: Annotated[
         EngineChoice, typer.Option("--engine", help="Where the work is done; spark writes types in parts.")
     ] = EngineChoice.LOCAL,
+    lines: Annotated[
+        bool, typer.Option("--jsonl", hidden=True, help="The same as --format ndjson, which it is by itself.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a graph or some of its types as files, now or at a commit, version or time."""
-    uri = addressed(place=place, store=store)
+    uri = addressed(place=place)
+    if lines:
+        print_note("warning: --jsonl is deprecated; an export is NDJSON unless --format says otherwise")
     streamed = output == STANDARD_OUTPUT
     if streamed and as_json:
         raise BadRequest("--json and an export to standard output exclude each other", remedy="use --output")

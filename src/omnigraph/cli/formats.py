@@ -15,9 +15,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.cli.tables import table
+from omnigraph.display.lines import NULL, value_line, visible
 from omnigraph.lang.types import INTEGERS, Scalar, Type
 from omnigraph.lang.values import Json, json_column
-from omnigraph.query.display import NULL, heading, table_lines, value_line, visible
+from omnigraph.query.display import heading
 from omnigraph.query.result import Result, Row
 
 TEXT_ROWS, ARROW_ROWS = 8192, 65_536
@@ -40,12 +42,6 @@ class Format(StrEnum):
 
 
 # --- for people ----------------------------------------------------------------------------------
-
-
-def table(result: Result) -> Iterator[str]:
-    """Columns side by side."""
-    for line in table_lines(result):
-        yield f"{line}\n"
 
 
 def kv(result: Result) -> Iterator[str]:

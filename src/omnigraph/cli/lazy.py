@@ -7,10 +7,11 @@ from importlib import import_module
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer import core
 from typer.main import get_command
 
-from omnigraph.cli.commands import COMMANDS, Command
+from omnigraph.cli.commands import COMMANDS, Command, Plane
+from omnigraph.cli.global_flags import hand_down
 
 
 def new_app(**settings: Any) -> typer.Typer:
@@ -25,8 +26,11 @@ def new_app(**settings: Any) -> typer.Typer:
     )
 
 
-class LazyGroup(TyperGroup):
-    """The top group: names and help come from a table, the commands themselves on demand."""
+class LazyGroup(core.TyperGroup):
+    """The top group: names and help come from a table, the commands themselves on demand.
+
+    Its own options are global: every command gets them as well.
+    """
 
     table: Mapping[str, Command] = COMMANDS
 
@@ -43,8 +47,18 @@ class LazyGroup(TyperGroup):
         module, _, attribute = entry.target.partition(":")
         command = get_command(getattr(import_module(module), attribute))
         command.name = cmd_name
+        hand_down(self.params, command, cmd_name)
         return command
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.help) for name, entry in self.table.items()])
+        for plane in Plane:
+            rows = [(name, entry.help) for name, entry in self.table.items() if entry.plane is plane]
+            if rows:
+                with formatter.section(f"{plane} commands"):
+                    formatter.write_dl(rows)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        item: Any = vars(core)["CompletionItem"]
+        named = [item(name, help=it.help) for name, it in self.table.items() if name.startswith(incomplete)]
+        # Past Typer's own way for groups, which imports every command to ask for its help.
+        return [*named, *super(core.TyperGroup, self).shell_complete(ctx, incomplete)]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.addressing import Place, Store, addressed
+from omnigraph.cli.addressing import Place, addressed
 from omnigraph.cli.files import read_source
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
@@ -26,7 +26,6 @@ app = new_app()
 def lint(
     query: Annotated[Path, typer.Option("--query", "-q", help="The query file.", metavar="FILE.gq")],
     place: Place = None,
-    store: Store = None,
     schema: Annotated[
         Path | None,
         typer.Option("--schema", "-s", help="A schema file instead of a graph.", metavar="FILE.pg"),
@@ -34,7 +33,7 @@ def lint(
     as_json: AsJson = False,
 ) -> None:
     """Check every query of a file against a schema file or a graph; exits with 1 when one is wrong."""
-    catalog, origin = _schema(schema, place, store)
+    catalog, origin = _schema(schema, place)
     report = _report(query, catalog)
     body = report.to_json(origin, str(query))
     print_result(body, "\n".join(_lines(report)), as_json=as_json)
@@ -51,9 +50,9 @@ def _report(query: Path, catalog: Catalog) -> LintReport:
     return lint_queries(source, catalog)
 
 
-def _schema(schema: Path | None, place: str | None, store: str | None) -> tuple[Catalog, dict[str, str]]:
+def _schema(schema: Path | None, place: str | None) -> tuple[Catalog, dict[str, str]]:
     """The schema to check against, and where it comes from."""
-    named = addressed(place=place, store=store, schema=None if schema is None else str(schema))
+    named = addressed(place=place, schema=None if schema is None else str(schema))
     if schema is not None:
         return compile_schema(read_source(schema)), {"kind": "file", "path": str(schema)}
     from omnigraph import graph  # not above: checking against a file needs no storage

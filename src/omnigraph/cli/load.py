@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Place, Quiet, Store, Yes, addressed, echo_write, require_consent
+from omnigraph.cli.addressing import Place, addressed, author, echo_write, require_consent
 from omnigraph.cli.commit import commit_json
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import Actor, AsJson
+from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_note, print_result, violation_lines
 from omnigraph.engine.load.request import EngineReport, LoadResult
 from omnigraph.engine.write.duplicates import Mode
@@ -39,7 +39,6 @@ def load(
     ],
     mode: Annotated[Mode, typer.Option("--mode", help="What to do with what is stored already.")],
     place: Place = None,
-    store: Store = None,
     branch: Annotated[str, typer.Option("--branch", help="The branch.", metavar="BRANCH")] = "main",
     source: Annotated[
         str | None,
@@ -59,15 +58,12 @@ def load(
         Path | None,
         typer.Option("--rejects", help="Write what is left out, and why, to this file.", metavar="FILE"),
     ] = None,
-    actor: Actor = None,
-    yes: Yes = False,
-    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Load files of NDJSON, Parquet, CSV, Arrow or Lance in one commit: everything, or nothing."""
-    uri = addressed(place=place, store=store)
+    uri, actor = addressed(place=place), author()
     if mode is Mode.OVERWRITE:
-        require_consent(f"overwriting types on branch '{branch}'", uri, yes=yes, as_json=as_json)
+        require_consent(f"overwriting types on branch '{branch}'", uri, as_json=as_json)
     with graph.open(uri) as opened, _progress(data) as (progress, on_stage):
         done = opened.load(
             data,
@@ -90,7 +86,7 @@ def load(
     print_result(_json(done, place, branch, source, mode, actor), text, as_json=as_json)
     if done.skipped:
         print_note("\n".join(["left out:", *violation_lines(done.skipped, done.skipped_total)]))
-    echo_write("load", place, quiet=quiet)
+    echo_write("load", place)
 
 
 def _json(

@@ -6,37 +6,47 @@ import os
 import sys
 from collections.abc import Sequence
 from traceback import format_exception
-from typing import Annotated
 
-import typer
 from typer.main import get_command
 
-from omnigraph import __version__
+from omnigraph.cli.former import in_present_words
+from omnigraph.cli.global_flags import (
+    As,
+    Cluster,
+    Debug,
+    GraphId,
+    ProfileName,
+    Quiet,
+    Server,
+    Store,
+    Version,
+    Yes,
+)
+from omnigraph.cli.invocation import begin
 from omnigraph.cli.lazy import LazyGroup, new_app
-from omnigraph.cli.output import prepare_streams, print_error, print_note, print_text
-from omnigraph.errors import OmnigraphError
+from omnigraph.cli.output import prepare_streams, print_error, print_note
+from omnigraph.cli.pandas_later import import_pandas_later
+from omnigraph.errors import InternalError, OmnigraphError
 
 FAILED = 1
 INTERRUPTED = 130
+COMPLETE_SETTING = "_OMNIGRAPH_COMPLETE"
 
 app = new_app(cls=LazyGroup)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        print_text(f"omnigraph {__version__}")
-        raise typer.Exit
-
-
 @app.callback()
 def omnigraph(
-    version: Annotated[
-        bool,
-        typer.Option("--version", "-v", callback=_print_version, is_eager=True, help="Print the version."),
-    ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show the whole stack of a failure, of Spark's side as well.")
-    ] = False,
+    store: Store = None,
+    profile: ProfileName = None,
+    actor: As = None,
+    yes: Yes = False,
+    quiet: Quiet = False,
+    server: Server = None,
+    cluster: Cluster = None,
+    graph: GraphId = None,
+    version: Version = False,
+    debug: Debug = False,
 ) -> None:
     """A graph database that lives in a folder or a bucket."""
 
@@ -55,16 +65,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    begin()
     try:
-        get_command(app).main(args=arguments, prog_name="omnigraph")
+        if COMPLETE_SETTING in os.environ:
+            _learn_shells()
+        get_command(app).main(args=in_present_words(arguments), prog_name="omnigraph")
     except OmnigraphError as error:
-        if _asks_for("--debug", arguments):
-            print_note("".join(format_exception(error)))
-        print_error(error, as_json=_asks_for("--json", arguments))
-        return FAILED
+        return _failed(error, error, arguments)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else FAILED
+    except BrokenPipeError:
+        raise
+    except Exception as bug:  # noqa: BLE001 - whatever it is, it ends here, as a failure and in words
+        told = InternalError(
+            f"this is a mistake in omnigraph: {type(bug).__name__}: {bug}",
+            remedy="run it again with --debug for the whole stack, and report it with that",
+        )
+        return _failed(told, bug, arguments)
     return 0
+
+
+def _failed(told: OmnigraphError, cause: Exception, arguments: list[str]) -> int:
+    if _asks_for("--debug", arguments):
+        print_note("".join(format_exception(cause)))
+    print_error(told, as_json=_asks_for("--json", arguments))
+    return FAILED
+
+
+def _learn_shells() -> None:
+    """Let Typer answer a shell that asks how a line may go on."""
+    from typer import completion
+
+    vars(completion)["completion_init"]()
 
 
 def _asks_for(option: str, arguments: list[str]) -> bool:
@@ -83,5 +115,11 @@ def _output_arrived() -> bool:
     return True
 
 
+def command() -> int:
+    """The `omnigraph` command: a process of our own."""
+    import_pandas_later()
+    return main()
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command())

@@ -9,15 +9,15 @@ from typing import Annotated, Any, Literal
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Quiet, Store, Uri, addressed, echo_write
+from omnigraph.cli.addressing import Uri, addressed, author, echo_write
 from omnigraph.cli.change_options import stat_lines
-from omnigraph.cli.options import Actor, AsJson
+from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_json, print_note, print_result, print_text
+from omnigraph.display.lines import value_line, visible
 from omnigraph.engine.changes.change import Image
 from omnigraph.engine.merge.conflict import MergeConflict
 from omnigraph.engine.merge.result import MergePreview, MergeResult
 from omnigraph.errors import MergeConflicts
-from omnigraph.query.display import value_line, visible
 
 CONFLICTS = 1
 SHOWN = 20
@@ -64,14 +64,11 @@ def merge(
     write_resolutions: WriteResolutions = None,
     granularity: ByGranularity = "row",
     uri: Uri = None,
-    store: Store = None,
-    actor: Actor = None,
-    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Take what SOURCE changed into another branch, in one commit; on conflicts nothing, and exit code 1."""
     previewing = dry_run or write_resolutions is not None
-    with graph.open(addressed(uri=uri, store=store), read_only=previewing) as opened:
+    with graph.open(addressed(uri=uri), read_only=previewing) as opened:
         if previewing:
             found = opened.merge(
                 source,
@@ -87,7 +84,7 @@ def merge(
             done = opened.merge(
                 source,
                 into,
-                actor=actor,
+                actor=author(),
                 strategy=strategy,
                 resolutions=resolutions,
                 granularity=granularity,
@@ -99,7 +96,7 @@ def merge(
             print_note("\n".join(_refusal(error)))
             raise typer.Exit(CONFLICTS) from error
         _tell_result(done, as_json=as_json)
-        echo_write("branch merge", opened.uri, quiet=quiet)
+        echo_write("branch merge", opened.uri)
 
 
 def _tell_result(done: MergeResult, *, as_json: bool) -> None:

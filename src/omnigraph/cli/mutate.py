@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Store, Uri, addressed
+from omnigraph.cli.addressing import Uri, addressed, author
 from omnigraph.cli.commit import commit_json
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import Actor, AsJson
+from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_error, print_json, print_result
 from omnigraph.cli.query_options import (
     Named,
@@ -44,13 +44,12 @@ def mutate(
         str | None,
         typer.Option("--if-commit", help="Only while this commit is the branch's newest.", metavar="ID"),
     ] = None,
-    actor: Actor = None,
     uri: Uri = None,
-    store: Store = None,
     as_json: AsJson = False,
 ) -> None:
     """Carry out a mutation query in one commit; exits with 4 when the branch has moved past --if-commit."""
-    place = addressed(uri=uri, store=store)
+    place = addressed(uri=uri)
+    actor = author()
     meant = asked(name, named, query, text, params, params_file, param)
     with graph.open(place) as opened:
         try:

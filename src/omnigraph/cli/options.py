@@ -6,5 +6,4 @@ from typing import Annotated
 
 import typer
 
-Actor = Annotated[str | None, typer.Option("--as", help="Who does this, for the history.", metavar="ACTOR")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
-from typing import Annotated, BinaryIO
+from enum import StrEnum
+from typing import Annotated
 
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Store, Uri, addressed
-from omnigraph.cli.formats import FORMATS, Format
+from omnigraph.cli.addressing import Uri, addressed
+from omnigraph.cli.delivery import Form, Output, chosen_form, deliver
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.query_options import (
@@ -29,7 +26,14 @@ from omnigraph.cli.query_options import (
     Version,
     asked,
 )
-from omnigraph.errors import BadRequest, StorageFailure
+
+
+class EngineChoice(StrEnum):
+    """What carries out a read."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
 
 app = new_app()
 
@@ -47,20 +51,18 @@ def query(
     commit: Commit = None,
     version: Version = None,
     time: Time = None,
-    form: Annotated[Format, typer.Option("--format", help="How to print what was found.")] = Format.TABLE,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write it to this file.", metavar="FILE")
-    ] = None,
+    engine: Annotated[
+        EngineChoice, typer.Option("--engine", help="Where the work is done; spark is for whole graphs.")
+    ] = EngineChoice.LOCAL,
+    form: Form = None,
+    output: Output = None,
     uri: Uri = None,
-    store: Store = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a read query and print the rows it finds, now or at a commit, version or time."""
-    place = addressed(uri=uri, store=store)
+    place = addressed(uri=uri)
     meant = asked(name, named, file, text, params, params_file, param)
-    chosen = Format.JSON if as_json else form
-    if chosen is Format.ARROW and output is None and sys.stdout.isatty():
-        raise BadRequest("the arrow format is not for a terminal", remedy="name a file with --output")
+    chosen = chosen_form(form, output, as_json=as_json)
     with graph.open(place, read_only=True) as opened:
         found = opened.query(
             meant.source,
@@ -70,30 +72,6 @@ def query(
             commit=commit,
             version=version,
             time=time,
+            engine=engine.value,
         )
-    deliver(FORMATS[chosen](found), output)
-
-
-def deliver(pieces: Iterable[str] | Iterable[bytes], file: Path | None) -> None:
-    """Write a result piece by piece, to a file or to standard output."""
-    try:
-        with _opened(file) as stream:
-            for piece in pieces:
-                stream.write(_encoded(piece, file))
-            stream.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as failure:
-        goal = "the output" if file is None else f"'{file}'"
-        raise StorageFailure(f"cannot write {goal}: {failure.strerror}", kind="output") from failure
-
-
-def _opened(file: Path | None) -> AbstractContextManager[BinaryIO]:
-    return nullcontext(sys.stdout.buffer) if file is None else file.open("wb")
-
-
-def _encoded(piece: str | bytes, file: Path | None) -> bytes:
-    """Text for a terminal is in the terminal's encoding, with escapes for what that does not have."""
-    if isinstance(piece, bytes):
-        return piece
-    return piece.encode("utf-8" if file is not None else sys.stdout.encoding, "backslashreplace")
+    deliver(found, chosen, output)

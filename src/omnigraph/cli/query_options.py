@@ -65,7 +65,7 @@ def asked(
     """The query that is meant by the options, and its parameters."""
     if name is not None and named is not None:
         raise BadRequest("NAME and --name are mutually exclusive")
-    values = {**_params(params, params_file), **dict(map(_param, param or ()))}
+    values = {**params_of(params, params_file), **dict(map(_param, param or ()))}
     return Asked(_source(query, text), name if named is None else named, values)
 
 
@@ -77,7 +77,8 @@ def _source(query: Path | None, text: str | None) -> Path | str:
     return query if query is not None else str(text)
 
 
-def _params(text: str | None, file: Path | None) -> dict[str, Any]:
+def params_of(text: str | None, file: Path | None) -> dict[str, Any]:
+    """The parameters of a JSON object, given as text or in a file."""
     if text is not None and file is not None:
         raise BadRequest("--params and --params-file are mutually exclusive")
     if file is not None:
@@ -102,14 +103,18 @@ def _text_of(file: Path) -> str:
 
 
 def _param(given: str) -> tuple[str, Any]:
-    """A name and its value; what is not JSON is a text, so that most texts need no quotes."""
     name, sign, value = given.partition("=")
     if not sign or not name:
         raise BadRequest(f"'{given}' is not of the form NAME=VALUE")
+    return name, loose_value(value)
+
+
+def loose_value(text: str) -> Any:
+    """A value as JSON; what is not JSON is a text, so that most texts need no quotes."""
     try:
-        return name, _json(value)
+        return _json(text)
     except (ValueError, RecursionError):
-        return name, value
+        return text
 
 
 def _json(text: str) -> Any:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph.cli.addressing import Place, Store, addressed
+from omnigraph.cli.addressing import Place, addressed
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
@@ -25,7 +25,6 @@ _BLOCKED = (Found.UNREADABLE, Found.WAITING)
 @app.command()
 def recover(
     place: Place = None,
-    store: Store = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only list the writes and say what would happen.")
     ] = False,
@@ -41,7 +40,7 @@ def recover(
 
     Every write does this by itself for its own branch, and so does opening a graph for writing.
     """
-    root = Root.at(Location.parse(addressed(place=place, store=store)))
+    root = Root.at(Location.parse(addressed(place=place)))
     if abandoned is not None:
         _abandon(root, abandoned, dry_run=dry_run, as_json=as_json)
         return

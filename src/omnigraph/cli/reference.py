@@ -23,7 +23,11 @@ INTRODUCTION = """\
 
 Results go to standard output, messages and errors to standard error. With `--json`, a command prints
 its result as JSON, and a failure as a JSON object with `error`, `code`, `retryable` and, where there
-are any, `remedy` and `data`.
+are any, `remedy` and `data`. A failure is one paragraph; `--debug` shows the whole stack.
+
+The flags of `omnigraph` itself may stand before or after any command; the help of a command shows those
+that make a difference to it. What they mean, and how a config file saves typing them, is in
+[configuration](configuration.md).
 
 | Exit code | Meaning |
 |---|---|

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Place, Quiet, Store, addressed, echo_write
+from omnigraph.cli.addressing import Place, addressed, echo_write
 from omnigraph.cli.commit import commit_json
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
@@ -27,21 +27,19 @@ def repair(
     force: Annotated[
         bool, typer.Option("--force", help="Publish everything as it is, unchecked; needs --confirm.")
     ] = False,
-    store: Store = None,
-    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Look for tables with versions that no commit explains; exits with 1 when one of them is refused.
 
     Nothing is changed without --confirm. Rows are never moved, only what a branch publishes.
     """
-    uri = addressed(place=place, store=store)
+    uri = addressed(place=place)
     with graph.open(uri, read_only=not confirm) as opened:
         done = opened.repair(confirm=confirm, force=force)
         where = opened.uri
     print_result(_json(where, done, confirm), "\n".join(_lines(done)), as_json=as_json)
     if confirm:
-        echo_write("repair", where, quiet=quiet)
+        echo_write("repair", where)
     if not done.ok:
         raise typer.Exit(1)
 

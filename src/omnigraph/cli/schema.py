@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.addressing import Place, Quiet, Store, addressed, echo_write
+from omnigraph.cli.addressing import Place, addressed, author, echo_write
 from omnigraph.cli.files import read_source
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import Actor, AsJson
+from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
 from omnigraph.errors import BadRequest
 from omnigraph.lang.schema import MigrationPlan, compile_schema, describe, describe_plan, plan_files
@@ -33,9 +33,9 @@ def schema() -> None:
 
 
 @app.command()
-def show(place: Place = None, store: Store = None, as_json: AsJson = False) -> None:
+def show(place: Place = None, as_json: AsJson = False) -> None:
     """Print the accepted schema as its author wrote it."""
-    with _opened(addressed(place=place, store=store), read_only=True) as graph:
+    with _opened(addressed(place=place), read_only=True) as graph:
         source = graph.schema_source
         report = {"uri": graph.uri, "schema_source": source}
     print_result(report, source, as_json=as_json)
@@ -54,12 +54,11 @@ def plan(
         Path | None, typer.Option("--schema", "-s", help="The same as NEW.pg.", metavar="FILE.pg")
     ] = None,
     allow_data_loss: AllowDataLoss = False,
-    store: Store = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the steps from one schema to another; exits with 1 when a step is not possible."""
-    before, after = addressed(place=old, store=store), _wanted(new, wanted)
-    if store is not None or _is_graph(before):
+    before, after = addressed(place=old), _wanted(new, wanted)
+    if old is None or _is_graph(before):
         with _opened(before, read_only=True) as graph:
             found, place = graph.plan_schema(after, allow_data_loss=allow_data_loss), {"uri": graph.uri}
     else:
@@ -76,16 +75,13 @@ def apply(
     wanted: Wanted,
     place: Place = None,
     allow_data_loss: AllowDataLoss = False,
-    actor: Actor = None,
-    store: Store = None,
-    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a schema the accepted one, in one commit that carries all rows over, or change nothing."""
-    with _opened(addressed(place=place, store=store), read_only=False) as graph:
-        done = graph.apply_schema(wanted, allow_data_loss=allow_data_loss, actor=actor)
+    with _opened(addressed(place=place), read_only=False) as graph:
+        done = graph.apply_schema(wanted, allow_data_loss=allow_data_loss, actor=author())
         uri = graph.uri
-    echo_write("schema apply", uri, quiet=quiet)
+    echo_write("schema apply", uri)
     print_result({"uri": uri, **done.to_json()}, _applied(done), as_json=as_json)
 
 

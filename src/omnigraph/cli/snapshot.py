@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Place, Store, addressed
+from omnigraph.cli.addressing import Place, addressed
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
@@ -19,7 +19,6 @@ app = new_app()
 @app.command()
 def snapshot(
     place: Place = None,
-    store: Store = None,
     branch: Annotated[
         str | None, typer.Option("--branch", help="The branch, main if not given.", metavar="BRANCH")
     ] = None,
@@ -34,7 +33,7 @@ def snapshot(
     as_json: AsJson = False,
 ) -> None:
     """Show the version and size of every type, now or at a commit, version or time."""
-    with graph.open(addressed(place=place, store=store), read_only=True) as opened:
+    with graph.open(addressed(place=place), read_only=True) as opened:
         if commit is None and version is None and time is None:
             found = opened.snapshot("main" if branch is None else branch)
         else:

@@ -1,0 +1,64 @@
+"""`omnigraph alias`: a query that the config file has a name for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph import graph
+from omnigraph.cli.addressing import addressed, out_of_reach
+from omnigraph.cli.config import Alias, config
+from omnigraph.cli.delivery import Form, chosen_form, deliver
+from omnigraph.cli.lazy import new_app
+from omnigraph.cli.options import AsJson
+from omnigraph.cli.query_options import Params, ParamsFile, loose_value, params_of
+from omnigraph.errors import BadRequest
+
+app = new_app()
+
+
+@app.command()
+def alias(
+    name: Annotated[str, typer.Argument(help="The alias.", metavar="NAME")],
+    args: Annotated[
+        list[str] | None,
+        typer.Argument(help="Values for its args, each as JSON or plain text.", metavar="ARGS"),
+    ] = None,
+    params: Params = None,
+    params_file: ParamsFile = None,
+    form: Form = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the read query that the config file calls NAME.
+
+    A parameter may come from three places: --params, ARGS and the alias itself; the first of these wins.
+    """
+    meant = _alias(name)
+    values = {**meant.params, **_positional(meant, args or []), **params_of(params, params_file)}
+    chosen = chosen_form(form, None, as_json=as_json, preferred=meant.format)
+    if meant.server is not None:
+        raise out_of_reach(f"alias '{name}', bound to server '{meant.server}',", "server")
+    if meant.file is None:
+        raise BadRequest(
+            f"alias '{name}' names no file with queries", remedy=f"add file to it in {config().place}"
+        )
+    with graph.open(addressed(alias=meant.store), read_only=True) as opened:
+        found = opened.query(meant.file, values, name=meant.query, branch=meant.branch)
+    deliver(found, chosen)
+
+
+def _alias(name: str) -> Alias:
+    settings = config()
+    found = settings.aliases.get(name)
+    if found is None:
+        known = ", ".join(settings.aliases) or "none"
+        raise BadRequest(f"there is no alias '{name}'", remedy=f"aliases in {settings.place}: {known}")
+    return found
+
+
+def _positional(meant: Alias, given: list[str]) -> dict[str, Any]:
+    if len(given) > len(meant.args):
+        takes = f"{len(meant.args)} ({', '.join(meant.args)})" if meant.args else "none"
+        raise BadRequest(f"alias '{meant.name}' was given {len(given)} arguments and takes {takes}")
+    return {name: loose_value(value) for name, value in zip(meant.args, given, strict=False)}

@@ -1,0 +1,104 @@
+"""What each command works on, and which of the global flags it can therefore use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from omnigraph.cli.invocation import Invocation
+from omnigraph.errors import BadRequest
+
+
+class Kind(StrEnum):
+    """What a command works on; the values are the words of messages."""
+
+    DATA = "data"
+    DIRECT = "direct (storage-native)"
+    LOCAL = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """The kind of a command and the scope flags that it takes."""
+
+    kind: Kind
+    flags: frozenset[str] = frozenset()
+
+
+READS = Capability(Kind.DATA, frozenset({"--server", "--graph", "--store", "--profile"}))
+WRITES = Capability(Kind.DATA, READS.flags | {"--as"})
+UPKEEP = Capability(Kind.DIRECT, frozenset({"--cluster", "--graph", "--store", "--profile"}))
+LOCAL = Capability(Kind.LOCAL)
+
+CAPABILITIES: Mapping[str, Capability] = {
+    **dict.fromkeys(("query", "explain", "diff", "commit", "changes"), READS),
+    **dict.fromkeys(("mutate", "load", "branch", "snapshot", "export", "schema", "embed"), WRITES),
+    "algorithm": WRITES,
+    **dict.fromkeys(("optimize", "repair", "cleanup", "lint", "doctor", "recover"), UPKEEP),
+    "schema plan": Capability(Kind.DIRECT, frozenset({"--store", "--profile"})),
+    "init": Capability(Kind.DIRECT),
+    # Its file names the graphs.
+    "pipeline": Capability(Kind.LOCAL, frozenset({"--as"})),
+    **dict.fromkeys(("alias", "completion", "profile", "spark", "version"), LOCAL),
+}
+
+NAMES_ITS_AUTHOR = frozenset(
+    {"mutate", "load", "branch create", "branch delete", "branch merge", "schema apply", "embed"}
+    | {"pipeline run", "algorithm"}
+)
+TELLS_WHAT_IT_CHANGED = frozenset(
+    {"load", "branch create", "branch delete", "branch merge", "schema apply"}
+    | {"optimize", "repair", "cleanup", "embed", "pipeline run", "pipeline retry", "algorithm"}
+)
+ASKS_FIRST = frozenset(
+    {"load", "branch delete", "cleanup", "pipeline run", "pipeline retry", "pipeline reset-checkpoint"}
+)
+
+# In the order in which they are checked.
+CLAUSES = {
+    "--server": "--server addresses a graph behind a server",
+    "--cluster": "--cluster addresses the graphs of a cluster",
+    "--graph": "--graph chooses a graph of a server or cluster",
+    "--store": "--store addresses a graph by its storage",
+    "--as": "--as names the author of a commit",
+    "--profile": "--profile chooses a graph by the config file",
+}
+
+
+def capability(command: str) -> Capability:
+    """What a command, or the group it is in, works on; one that nobody listed reads."""
+    return CAPABILITIES.get(command) or CAPABILITIES.get(command.partition(" ")[0], READS)
+
+
+def shown_flags(command: str) -> frozenset[str]:
+    """The global flags that the help of a command mentions: those that make a difference to it."""
+    acts = {
+        "--as": command in NAMES_ITS_AUTHOR,
+        "--quiet": command in TELLS_WHAT_IT_CHANGED,
+        "--yes": command in ASKS_FIRST,
+    }
+    scope = capability(command).flags & {"--store", "--profile"}
+    return scope | {flag for flag, acting in acts.items() if acting}
+
+
+def refuse_idle_flags(invocation: Invocation) -> None:
+    """A flag that a command cannot use is an error, not a wish that nobody hears."""
+    able = capability(invocation.command)
+    idle = [flag for flag in CLAUSES if flag in invocation.flags and flag not in able.flags]
+    if not idle:
+        return
+    article = f"`{invocation.command}` is a {able.kind} command"
+    if invocation.command == "alias":
+        # What an alias is about stands in the config file, all of it.
+        verb = "does" if len(idle) == 1 else "do"
+        raise BadRequest(f"{article}; {', '.join(idle)} {verb} not apply.")
+    raise BadRequest(f"{article}; {CLAUSES[idle[0]]} and does not apply.{_remedy(able, idle[0])}")
+
+
+def _remedy(able: Capability, idle: str) -> str:
+    if idle == "--as" or able.kind is Kind.LOCAL:
+        return " Leave it out."
+    if "--store" in able.flags:
+        return " Name the graph by its URI or with --store."
+    return " Name the graph by its URI."

@@ -1,0 +1,94 @@
+"""The flags that every command takes, before or after its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from functools import wraps
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from omnigraph import __version__
+from omnigraph.cli.capabilities import refuse_idle_flags, shown_flags
+from omnigraph.cli.invocation import current
+from omnigraph.cli.output import print_text
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print_text(f"omnigraph {__version__}")
+        raise typer.Exit
+
+
+def _remember(param: typer.CallbackParam, value: Any) -> None:
+    """Keep what is given at whichever place; the place nearest to the end wins."""
+    if value is not None and value is not False:
+        current().flags[param.opts[0]] = value
+
+
+def _flag(name: str, help: str, **settings: Any) -> Any:
+    return typer.Option(name, help=help, callback=_remember, expose_value=False, **settings)
+
+
+Store = Annotated[str | None, _flag("--store", "The graph: a folder or s3://bucket/prefix.", metavar="URI")]
+ProfileName = Annotated[
+    str | None, _flag("--profile", "The graph of a profile in the config file.", metavar="NAME")
+]
+As = Annotated[str | None, _flag("--as", "Who does this, for the history.", metavar="ACTOR")]
+Yes = Annotated[bool, _flag("--yes", "Do not ask before something is removed for good.")]
+Quiet = Annotated[bool, _flag("--quiet", "Do not say which graph was changed.")]
+Debug = Annotated[bool, _flag("--debug", "Show the whole stack of a failure, of Spark's side as well.")]
+Version = Annotated[
+    bool,
+    typer.Option(
+        "--version",
+        "-v",
+        callback=_print_version,
+        is_eager=True,
+        expose_value=False,
+        help="Print the version.",
+    ),
+]
+# Known, so that they are refused in words; nothing can be reached by them yet.
+Server = Annotated[str | None, _flag("--server", "A server.", metavar="NAME|URL", hidden=True)]
+Cluster = Annotated[str | None, _flag("--cluster", "A cluster.", metavar="DIR|URI", hidden=True)]
+GraphId = Annotated[str | None, _flag("--graph", "A graph of either.", metavar="ID", hidden=True)]
+
+
+def hand_down(flags: Sequence[Any], command: Any, name: str) -> None:
+    """Give a command, or each one of a group, the global flags, and check them before it runs."""
+    if isinstance(command, TyperGroup):
+        command.params += _missing(flags, command, frozenset())
+        for below, child in command.commands.items():
+            hand_down(flags, child, f"{name} {below}")
+        return
+    command.params += _missing(flags, command, shown_flags(name))
+    command.callback = _checked(command.callback, name)
+
+
+def _missing(flags: Sequence[Any], command: Any, shown: frozenset[str]) -> list[Any]:
+    """The flags that a command does not have itself; its help shows those that make a difference to it."""
+    own = {spelling for param in command.params for spelling in param.opts}
+    added = []
+    for flag in flags:
+        spellings = [spelling for spelling in flag.opts if spelling not in own]
+        if spellings:
+            one = copy(flag)
+            one.opts, one.hidden = spellings, spellings[0] not in shown
+            # A command may call something else by that name: `--version` of a query is one of the graph.
+            one.name = f"global_{flag.name}"
+            added.append(one)
+    return added
+
+
+def _checked(run: Callable[..., Any], name: str) -> Callable[..., Any]:
+    @wraps(run)
+    def checked(**arguments: Any) -> Any:
+        invocation = current()
+        invocation.command = name
+        refuse_idle_flags(invocation)
+        return run(**arguments)
+
+    return checked

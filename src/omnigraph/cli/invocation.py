@@ -1,0 +1,41 @@
+"""What one run of the command line was told apart from the arguments of its command."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from omnigraph.cli.config import Config
+
+
+@dataclass(slots=True)
+class Invocation:
+    """One run: its global flags, its command, and the config file once somebody needed it."""
+
+    flags: dict[str, str | bool] = field(default_factory=dict)
+    """The global flags that were given, wherever they stood, by their spelling."""
+    command: str = ""
+    """The command as the user spells it, such as `branch list`."""
+    config: Config | None = None
+
+    def text(self, flag: str) -> str | None:
+        """The value of a flag."""
+        value = self.flags.get(flag)
+        return value if isinstance(value, str) else None
+
+
+_current: ContextVar[Invocation | None] = ContextVar("omnigraph_invocation", default=None)
+
+
+def begin() -> Invocation:
+    """A new run, which knows nothing yet."""
+    invocation = Invocation()
+    _current.set(invocation)
+    return invocation
+
+
+def current() -> Invocation:
+    """The run that is going on."""
+    return _current.get() or begin()

@@ -1,0 +1,170 @@
+"""Flags that every command takes: where they may stand, and which commands refuse which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omnigraph import __version__
+from omnigraph.cli.capabilities import CAPABILITIES
+from omnigraph.cli.commands import COMMANDS
+from omnigraph.cli.main import main
+
+Run = Callable[..., str]
+Refused = Callable[..., tuple[str, str]]
+
+FLAGS = ("--server", "--cluster", "--graph", "--store", "--as", "--profile")
+DATA, DIRECT, LOCAL = "data", "direct (storage-native)", "local"
+READS = {"--server", "--graph", "--store", "--profile"}
+WRITES = {*READS, "--as"}
+UPKEEP = {"--cluster", "--graph", "--store", "--profile"}
+
+MATRIX: dict[str, tuple[str, set[str]]] = {
+    "query -e x": (DATA, READS),
+    "explain -e x": (DATA, READS),
+    "diff a b": (DATA, READS),
+    "commit list": (DATA, READS),
+    "commit show x": (DATA, READS),
+    "commit changes x": (DATA, READS),
+    "changes": (DATA, READS),
+    "mutate -e x": (DATA, WRITES),
+    "load --data x --mode append": (DATA, WRITES),
+    "branch create b": (DATA, WRITES),
+    "branch list": (DATA, WRITES),
+    "branch delete b": (DATA, WRITES),
+    "branch merge b": (DATA, WRITES),
+    "snapshot": (DATA, WRITES),
+    "export -o x": (DATA, WRITES),
+    "schema show": (DATA, WRITES),
+    "schema apply --schema x": (DATA, WRITES),
+    "schema plan --schema x": (DIRECT, {"--store", "--profile"}),
+    "optimize": (DIRECT, UPKEEP),
+    "repair": (DIRECT, UPKEEP),
+    "cleanup --keep 1": (DIRECT, UPKEEP),
+    "lint --query x": (DIRECT, UPKEEP),
+    "doctor": (DIRECT, UPKEEP),
+    "recover": (DIRECT, UPKEEP),
+    "init --schema x y": (DIRECT, set()),
+    "alias x": (LOCAL, set()),
+    "profile list": (LOCAL, set()),
+    "profile show": (LOCAL, set()),
+    "version": (LOCAL, set()),
+}
+
+
+@pytest.mark.parametrize("line", MATRIX)
+def test_a_flag_that_a_command_cannot_use_is_refused(line: str, refused: Refused, tmp_path: Path) -> None:
+    kind, usable = MATRIX[line]
+    words = line.split()
+    name = " ".join(words[:2]) if words[0] in ("branch", "commit", "schema", "profile") else words[0]
+    nowhere = str(tmp_path / "nowhere")
+    for flag in FLAGS:
+        code, message = refused(*words, flag, nowhere)
+        if flag not in usable:
+            assert message.startswith(f"`{name}` is a {kind} command; {flag} ")
+            assert " not apply." in message
+        elif flag == "--store":
+            assert code == "graph_not_found"
+        elif flag == "--profile":
+            assert message == f"there is no profile '{nowhere}'"
+        elif flag in ("--server", "--cluster"):
+            assert message.endswith(f"reaches no {flag[2:]}")
+        else:
+            assert message == "no graph addressed"
+
+
+def test_of_several_such_flags_the_first_in_a_fixed_order_is_told(refused: Refused) -> None:
+    given = [word for flag in reversed(FLAGS) for word in (flag, "x")]
+    for flag in FLAGS:
+        assert f"; {flag} " in refused("init", "x", "--schema", "y", *given)[1]
+        at = given.index(flag)
+        del given[at : at + 2]
+
+
+def test_an_alias_names_all_of_them(refused: Refused) -> None:
+    message = refused("alias", "x", "--store", "s", "--as", "me")[1]
+    assert message == "`alias` is a local command; --store, --as do not apply."
+
+
+def test_every_command_has_a_kind() -> None:
+    assert set(COMMANDS) <= {name.partition(" ")[0] for name in CAPABILITIES}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["--store {} branch list", "branch --store {} list", "branch list --store {}", "branch list --store={}"],
+)
+def test_a_flag_may_stand_before_and_after_the_command(uri: str, line: str, run: Run) -> None:
+    assert run(*line.format(uri).split()) == "main\n"
+
+
+def test_the_last_one_given_holds(uri: str, run: Run) -> None:
+    assert run("--store", "/nowhere", "branch", "list", "--store", uri) == "main\n"
+
+
+def test_flags_of_one_run_are_gone_in_the_next(uri: str, run: Run, refused: Refused) -> None:
+    run("--store", uri, "branch", "list")
+    assert refused("branch", "list")[1] == "no graph addressed"
+
+
+def test_a_change_is_told_unless_quiet_wherever_it_stands(
+    uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--quiet", "--store", uri, "branch", "create", "work"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_yes_before_the_command_counts(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.delenv("AWS_ALLOW_HTTP", raising=False)
+    assert refused("--yes", "branch", "delete", "work", "--uri", "s3://b/g")[0] == "storage_failure"
+
+
+@pytest.mark.parametrize("line", ["--version", "-v", "branch -v", "branch list --version", "query -v"])
+def test_the_version_is_told_anywhere(line: str, run: Run) -> None:
+    assert run(*line.split()) == f"omnigraph {__version__}\n"
+
+
+def test_help_of_a_command_shows_what_makes_a_difference_to_it(run: Run) -> None:
+    shown = {
+        line: run(*line.split(), "--help") for line in ("query", "load", "optimize", "init", "branch list")
+    }
+    for flag, where in {
+        "--store": {"query", "load", "optimize", "branch list"},
+        "--profile": {"query", "load", "optimize", "branch list"},
+        "--as": {"load"},
+        "--yes": {"load"},
+        "--quiet": {"load", "optimize"},
+        "--server": set[str](),
+        "--debug": set[str](),
+    }.items():
+        assert {line for line, text in shown.items() if f" {flag} " in text} == where
+
+
+def test_help_lists_commands_by_what_they_are_about(run: Run) -> None:
+    text = run("--help")
+    sections = [line for line in text.splitlines() if line.endswith(" commands:")]
+    assert sections == ["Data commands:", "Storage commands:", "Pipeline commands:", "Local commands:"]
+    data, storage = text.partition("Storage commands:")[::2]
+    assert "  query " in data
+    assert "  optimize " in storage
+
+
+def test_every_command_can_print_json(run: Run) -> None:
+    from typer.core import TyperGroup
+    from typer.main import get_command
+
+    from omnigraph.cli.main import app
+
+    def leaves(command: Any, path: str) -> list[tuple[str, Any]]:
+        if not isinstance(command, TyperGroup):
+            return [(path, command)]
+        found = ((name, command.get_command(None, name)) for name in command.commands)
+        return [leaf for name, child in found for leaf in leaves(child, f"{path} {name}")]
+
+    every = leaves(get_command(app), "")
+    assert len(every) > 25
+    assert [path for path, leaf in every if not any("--json" in param.opts for param in leaf.params)] == []
