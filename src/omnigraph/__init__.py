@@ -27,7 +27,7 @@ _HOMES = {
     "Commit": "omnigraph.engine.lineage",
     "Graph": "omnigraph.graph",
     "Result": "omnigraph.query.result",
-    "Snapshot": "omnigraph.graph",
+    "Snapshot": "omnigraph.snapshot",
     "init": "omnigraph.graph",
     "open": "omnigraph.graph",
 }

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import builtins
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack, overload
@@ -17,7 +15,6 @@ from typing import Any, Literal, Self, Unpack, overload
 import pyarrow as pa
 
 from omnigraph.engine import branches as control
-from omnigraph.engine import lineage
 from omnigraph.engine import repair as mending
 from omnigraph.engine.changes.change import filter_of
 from omnigraph.engine.changes.diff import Diff
@@ -28,20 +25,20 @@ from omnigraph.engine.cleanup.policy import Policy
 from omnigraph.engine.cleanup.run import CleanupResult
 from omnigraph.engine.cleanup.run import Progress as CleanupProgress
 from omnigraph.engine.cleanup.run import cleanup as cleaned_up
-from omnigraph.engine.export.run import ExportFormat, ExportRequest, ExportResult, FormatName, Output
+from omnigraph.engine.embedding.result import EmbedOptions, EmbedResult
+from omnigraph.engine.embedding.run import embed as filled
+from omnigraph.engine.export.run import ExportResult, FormatName, Output
 from omnigraph.engine.export.run import Progress as ExportProgress
-from omnigraph.engine.export.run import export as exported
 from omnigraph.engine.indexing import IndexResult
 from omnigraph.engine.indexing import ensure_indices as built_indexes
 from omnigraph.engine.initialise import initialise
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.load.engines import EngineName, OnStage, engine_for
-from omnigraph.engine.load.frames import Spool, frames
+from omnigraph.engine.load.frames import frames
 from omnigraph.engine.load.request import LoadRequest, LoadResult, Progress
 from omnigraph.engine.load.run import load as load_files
 from omnigraph.engine.load.sources.mapping import InputMapping, mapping_of, read_mapping
-from omnigraph.engine.load.sources.tables import is_table
-from omnigraph.engine.load.spool import spooled
+from omnigraph.engine.load.spool import brought
 from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.merge.choices import granularity_of, strategy_of
 from omnigraph.engine.merge.merge import MergeOptions, MergeRequest
@@ -50,10 +47,9 @@ from omnigraph.engine.merge.merge import preview as preview_merge
 from omnigraph.engine.merge.resolutions import Given
 from omnigraph.engine.merge.result import MergePreview, MergeResult
 from omnigraph.engine.open import open_graph, reopen_graph
-from omnigraph.engine.opened import AtBranch, AtCommit, AtTime, AtVersion, OpenGraph, Target
+from omnigraph.engine.opened import AtBranch, AtCommit, AtTime, OpenGraph, Target
 from omnigraph.engine.optimize import OptimizeResult
 from omnigraph.engine.optimize import optimize as rearranged
-from omnigraph.engine.pinned import read_rows
 from omnigraph.engine.repair import RepairResult
 from omnigraph.engine.root import Root
 from omnigraph.engine.schema_apply.apply import SchemaApplied, SchemaRequest
@@ -69,22 +65,23 @@ from omnigraph.engine.write.mutate import MutationResult
 from omnigraph.engine.write.mutate import mutate_by as carry_out
 from omnigraph.engine.write.transaction import Author
 from omnigraph.engine.write.violations import Violation
-from omnigraph.errors import (
-    BadRequest,
-    GraphClosed,
-    InvalidValue,
-    ReadOnlyGraph,
-)
+from omnigraph.errors import BadRequest, GraphClosed, InvalidValue, ReadOnlyGraph
+from omnigraph.history import Branches, Commits
 from omnigraph.lang.schema import MigrationPlan, compile_schema
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
-from omnigraph.query.ask import Question, Questions, file_source
+from omnigraph.notebook.draw import Drawn, DrawOptions, DrawRequest, draw
+from omnigraph.notebook.overview import graph_page
+from omnigraph.notebook.picture import Picture
+from omnigraph.query.algorithms.calls import Algorithms
+from omnigraph.query.ask import Question, Questions, Run, file_source, run_by
 from omnigraph.query.explain import Explained
 from omnigraph.query.memory import shared_memory
-from omnigraph.query.read import Pinned, Reader, keep_topologies
+from omnigraph.query.read import Reader, keep_topologies
 from omnigraph.query.request import Limits
 from omnigraph.query.result import Result
 from omnigraph.query.topology.leftovers import remove_topologies, stray_topologies
+from omnigraph.snapshot import Snapshot, Table, snapshot_of
 from omnigraph.storage.location import Location
 
 __all__ = [
@@ -92,6 +89,7 @@ __all__ = [
     "CleanupResult",
     "Commit",
     "Commits",
+    "EmbedResult",
     "ExportResult",
     "Graph",
     "IndexResult",
@@ -100,6 +98,7 @@ __all__ = [
     "MergeResult",
     "MutationResult",
     "OptimizeResult",
+    "Picture",
     "SchemaApplied",
     "Snapshot",
     "Table",
@@ -232,16 +231,19 @@ class Graph:
         max_rows: int | None = None,
         timeout: float | None = None,
         cancel: threading.Event | None = None,
+        engine: Literal["local", "spark"] | Run[Any] = "local",
     ) -> Result:
         """Run a read query on a branch as it is now (main, if none is named), or on the graph as it was.
 
         `query` is a text, or a `Path` to read it from, and `name` says which of several queries is meant.
         `commit`, `version` and `time` are those of `at`. A query with more than `max_rows` rows fails, one
-        that takes more than `timeout` seconds, or whose `cancel` event is set, is stopped.
+        that takes more than `timeout` seconds, or whose `cancel` event is set, is stopped. `engine` is this
+        process or `spark`, with the same result.
         """
         target = read_target(commit, version, time, branch)
         question = Question(query, params, name, Limits(max_rows, timeout, cancel))
-        return self._questions.ask(target, question, Reader.read)
+        run: Run[Result] = engine if callable(engine) else run_by(engine, lambda: self.spark().reads.result)
+        return self._questions.ask(target, question, run)
 
     def stream(
         self,
@@ -352,20 +354,15 @@ class Graph:
         `progress` hears how many bytes and lines were read so far, `on_stage` how many tasks are done.
         """
         opened, chosen = self._writing(), _mode(mode)
-        with ExitStack() as spools:
-            if is_table(data):
-                spool = spools.enter_context(spooled(data, type, self.schema, opened.root, on_stage))
-            elif type is not None:
-                raise BadRequest("files tell their types themselves", remedy="leave `type` out")
-            else:
-                spool = Spool((data,) if isinstance(data, str | os.PathLike) else tuple(data))
+        how = (_mapping(mapping), engine, self.schema, opened.root, on_stage)
+        with brought(data, type, *how) as spool:
             request = LoadRequest(
                 spool.files,
                 chosen,
                 skip_bad,
                 None if rejects is None else Path(rejects),
                 progress,
-                _mapping(mapping),
+                spool.mapping,
             )
             author = Author(control.branch_name(branch), actor)
             choose = partial(engine_for, engine, on_stage=on_stage, at_hand=spool.engine)
@@ -469,14 +466,40 @@ class Graph:
         self._reading()
         return frames().of(self, session)
 
-    def optimize(self, branch: str = MAIN, *, actor: str | None = None) -> OptimizeResult:
+    def draw(
+        self, what: Drawn, params: Mapping[str, object] | None = None, **how: Unpack[DrawOptions]
+    ) -> Picture:
+        """A picture of the nodes that a query returns, or of nodes by id, and of the edges between them.
+
+        Nodes are ids, `Type:id` where several types have that id, or ids by type. `hops` adds those up to so
+        many edges away, `edges` names the types that count, `label` a property to write at nodes. At most
+        `limit` nodes are shown (500), and the picture says when there are more.
+        """
+        return draw(self._questions, what, params, DrawRequest(**how))
+
+    def embed(self, branch: str = MAIN, **how: Unpack[EmbedOptions]) -> EmbedResult:
+        """Make the `@embed` vectors that are missing or whose text has changed; see `EmbedOptions`.
+
+        They land in commits of up to 50,000 entities; a run that was stopped is simply run again.
+        """
+        opened = self._reading() if how.get("dry_run") else self._writing()
+        return filled(opened, control.branch_name(branch), how)
+
+    @property
+    def algorithms(self) -> Algorithms:
+        """Algorithms over a whole graph, as in `graph.algorithms.pagerank()`; see `Algorithms`."""
+        return Algorithms(self._reading, self._writing, self.spark)
+
+    def optimize(
+        self, branch: str = MAIN, *, actor: str | None = None, engine: EngineName = "local"
+    ) -> OptimizeResult:
         """Put small pieces of a branch's tables together and complete its indexes, in one commit.
 
         No row changes, and whoever reads at the moment notices nothing. What the first walk of a new
         process needs of large edge types is prepared as well.
         """
         author = Author(control.branch_name(branch), actor)
-        result = rearranged(self._writing(), author)
+        result = rearranged(self._writing(), author, engine)
         keep_topologies(self._writing(), author.branch)
         return result
 
@@ -540,6 +563,9 @@ class Graph:
         state = " closed" if self._closed else " read-only" if self.read_only else ""
         return f"<Graph '{self.uri}'{state}>"
 
+    def _repr_html_(self) -> str | None:
+        return None if self._closed else graph_page(self._opened)
+
     def _reading(self) -> OpenGraph:
         if self._closed:
             raise GraphClosed(self.uri)
@@ -563,7 +589,7 @@ class Graph:
     def _moment(self, named: str | Snapshot | Commit | datetime) -> EngineSnapshot:
         match named:
             case Snapshot():
-                return named._pinned  # noqa: SLF001 - of this module
+                return named._pinned  # noqa: SLF001 - nobody else may know it
             case Commit():
                 return self._reading().snapshot(AtCommit(named.id))
             case datetime():
@@ -572,185 +598,7 @@ class Graph:
                 return snapshot_named(self._reading(), named, microseconds)
 
     def _pin(self, target: Target) -> Snapshot:
-        return _snapshot(self._reading().snapshot(target), self._questions)
-
-
-class Branches:
-    """The branches of a graph; iterating gives their names, main first."""
-
-    def __init__(self, uri: str, reading: Callable[[], OpenGraph], writing: Callable[[], OpenGraph]) -> None:
-        self._uri = uri
-        self._reading = reading
-        self._writing = writing
-
-    def create(self, name: str, *, from_: str = MAIN) -> str:
-        """Make a branch that starts as `from_` is now, and say its name; no data is copied."""
-        return control.create_branch(self._writing(), name, from_branch=from_).name
-
-    def list(self) -> builtins.list[str]:
-        """The names: main first, then the others in order."""
-        return [found.name for found in control.list_branches(self._reading())]
-
-    def delete(self, name: str) -> None:
-        """Remove a branch and what only it has; refused for main and while another branch needs it."""
-        control.delete_branch(self._writing(), name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.list())
-
-    def __len__(self) -> int:
-        return len(self.list())
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.list()
-
-    def __repr__(self) -> str:
-        return f"<Branches of '{self._uri}'>"
-
-
-class Commits:
-    """The commits of a graph; iterating gives those of main, newest first."""
-
-    def __init__(self, uri: str, reading: Callable[[], OpenGraph]) -> None:
-        self._uri = uri
-        self._reading = reading
-
-    def list(
-        self, branch: str = MAIN, *, actor: str | None = None, limit: int | None = None
-    ) -> builtins.list[Commit]:
-        """The history of a branch, what it inherited included, newest first."""
-        if limit is not None and limit < 0:
-            raise InvalidValue(f"limit must not be negative, got {limit}")
-        known = self._reading().load(control.branch_name(branch)).state.commits.values()
-        wanted = (commit for commit in known if actor is None or commit.actor == actor)
-        return lineage.newest_first(wanted)[:limit]
-
-    def get(self, commit_id: str) -> Commit:
-        """One commit, on whatever branch it is."""
-        return self._reading().find_commit(commit_id)[1]
-
-    def changes(
-        self,
-        commit_id: str,
-        *,
-        types: str | Iterable[str] | None = None,
-        kinds: str | Iterable[str] | None = None,
-        ops: str | Iterable[str] | None = None,
-    ) -> Diff:
-        """What a commit changed against its first parent; the filters are those of `Graph.diff`."""
-        opened = self._reading()
-        branch, commit = opened.find_commit(commit_id)
-        return History(opened, branch, filter_of(kinds, types, ops)).changes(commit, feed=False)
-
-    def merge_base(self, ours: str, theirs: str) -> Commit | None:
-        """The commit where the histories of two commits parted; None when they have none in common."""
-        opened = self._reading()
-        known: dict[str, Commit] = {}
-        for commit_id in (ours, theirs):
-            branch, _ = opened.find_commit(commit_id)
-            known.update(opened.load(branch).state.commits)
-        return lineage.merge_base(known, ours, theirs)
-
-    def __iter__(self) -> Iterator[Commit]:
-        return iter(self.list())
-
-    def __repr__(self) -> str:
-        return f"<Commits of '{self._uri}'>"
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """The table of a type as a snapshot shows it."""
-
-    version: int
-    rows: int | None
-    """How many entities it has; None when the graph does not say."""
-    branch: str
-    """The branch that wrote this version."""
-    path: str
-    """Where it is below the graph."""
-
-
-@dataclass(frozen=True, repr=False)
-class Snapshot:
-    """A graph at one moment; it never changes."""
-
-    id: str
-    """The id of the newest commit it shows, or a name made of branch and version when there is none."""
-    branch: str
-    version: int
-    """The version of the branch that it shows."""
-    commit: Commit | None
-    """The newest commit it shows."""
-    tables: Mapping[str, Table] = field(hash=False)
-    """The table of each type, by `node:Name` or `edge:Name`."""
-    _questions: Questions = field(compare=False)
-    _pinned: EngineSnapshot = field(compare=False)
-
-    @cached_property
-    def schema(self) -> Catalog:
-        """The schema that held at that moment."""
-        return self._questions.opened().catalog_at(self._pinned)
-
-    def query(
-        self,
-        query: str | os.PathLike[str],
-        params: Mapping[str, object] | None = None,
-        *,
-        name: str | None = None,
-        max_rows: int | None = None,
-        timeout: float | None = None,
-        cancel: threading.Event | None = None,
-    ) -> Result:
-        """Run a read query on this moment of the graph; see `Graph.query`."""
-        target = AtVersion(self.branch, self.version)
-        question = Question(query, params, name, Limits(max_rows, timeout, cancel))
-        return self._questions.answer(Pinned(target, self._pinned), question, Reader.read)
-
-    def rows(
-        self, type_name: str, *, columns: Sequence[str] | None = None, limit: int | None = None
-    ) -> pa.Table:
-        """The nodes or edges of a type as an Arrow table, in no promised order.
-
-        An edge has its ends as `src` and `dst`. Blobs are left out.
-        """
-        if limit is not None and limit < 0:
-            raise InvalidValue(f"limit must not be negative, got {limit}")
-        return read_rows(self._questions.opened(), self._pinned, type_name, columns, limit)
-
-    def export(
-        self,
-        output: Output,
-        *,
-        format: FormatName = "ndjson",
-        types: Iterable[str] | None = None,
-        overwrite: bool = False,
-        engine: EngineName = "local",
-        progress: ExportProgress | None = None,
-    ) -> ExportResult:
-        """Write all types, or those named, each ordered by id; loading the NDJSON gives an equal graph.
-
-        `output` is a file that ends with `.ndjson`, `.jsonl` or `.gz`, a folder with a file for each type, or
-        a binary stream; all other formats need a folder. A file or folder appears complete or not at all,
-        and one that exists is refused unless `overwrite` is set. With `engine="spark"` tasks write parts, so
-        that a folder has several files for each type. `progress` is told how many rows of how many, and how
-        many bytes, were written so far.
-        """
-        chosen = None if types is None else tuple(types)
-        by = None if engine == "local" else partial(engine_for, engine, 0)
-        request = ExportRequest(output, _format(format), chosen, overwrite, progress, by)
-        return exported(self._questions.opened(), self._pinned, request)
-
-    def __repr__(self) -> str:
-        return f"<Snapshot {self.id} of '{self.branch}' at version {self.version}, {len(self.tables)} tables>"
-
-
-def _snapshot(pinned: EngineSnapshot, questions: Questions) -> Snapshot:
-    tables = {
-        key: Table(entry.version, entry.row_count, entry.owner or MAIN, entry.path)
-        for key, entry in pinned.entries.items()
-    }
-    return Snapshot(pinned.id, pinned.branch, pinned.version, pinned.commit, tables, questions, pinned)
+        return snapshot_of(self._reading().snapshot(target), self._questions)
 
 
 def _schema_source(schema: str | os.PathLike[str]) -> Source:
@@ -772,11 +620,3 @@ def _mapping(given: str | os.PathLike[str] | Mapping[str, Any] | None) -> InputM
     if given is None:
         return None
     return mapping_of(given) if isinstance(given, Mapping) else read_mapping(given)
-
-
-def _format(text: str) -> ExportFormat:
-    if text not in list(ExportFormat):
-        raise BadRequest(
-            f"'{text}' is not a format of an export", remedy=f"choose one of: {', '.join(ExportFormat)}"
-        )
-    return ExportFormat(text)

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
+from omnigraph.display.lines import text_width, value_line
 from omnigraph.errors import BadRequest, InvalidValue, MissingExtra, QueryError
 from omnigraph.lang.types import BOOL, DATE, DATETIME, F64, I64, STRING, Scalar, Type, vector
 from omnigraph.lang.values import arrow_type
-from omnigraph.query.display import text_width, value_line
 from omnigraph.query.result import Result
 
 EVERY_KIND: dict[str, tuple[Type, Any, Any]] = {

@@ -1,83 +1,22 @@
-"""Results for people: values on one line, in tables of text and of HTML."""
+"""Results for people: tables of text and of HTML."""
 
 from __future__ import annotations
 
-import html
-import json
-import re
 import shutil
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from omnigraph.lang.values import Json, json_column
+from omnigraph.display.lines import counted, fitted, text_width, value_line, visible
+from omnigraph.display.markup import FIRST_ROWS, Heading, table
+from omnigraph.lang.values import json_column
 
 if TYPE_CHECKING:
     from omnigraph.query.result import Result
 
-NULL = "null"
-FIRST_ROWS = 20
-"""How many rows are shown of a result that is only looked at."""
 WIDEST = 80
 NARROWEST = 8
-WIDEST_HTML = 200
 SEPARATOR, RULE = " | ", "-+-"
-
-_encode = json.JSONEncoder(ensure_ascii=False).encode
-
-# Characters that move the cursor, end a line or turn the direction of writing; no data may steer a terminal.
-_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-
-
-# --- one value -----------------------------------------------------------------------------------
-
-
-def value_line(value: Json) -> str:
-    """A value on one line; null is `null`, and a text that reads so has quotes."""
-    if isinstance(value, str):
-        return f'"{value}"' if value == NULL else visible(value)
-    return visible(_encode(value))
-
-
-def visible(text: str) -> str:
-    """A text on one line, with escapes for what would not show."""
-    return text if text.isprintable() else _UNSEEN.sub(_escape, text)
-
-
-def _escape(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode("ascii")
-
-
-def counted(count: int, word: str) -> str:
-    """A count in words: `no rows`, `1 row`, `3 rows`."""
-    return f"{count or 'no'} {word}{'' if count == 1 else 's'}"
-
-
-def text_width(text: str) -> int:
-    """How many places a text takes in a terminal."""
-    if text.isascii():
-        return len(text)
-    return sum(map(_char_width, text))
-
-
-def _char_width(char: str) -> int:
-    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
-
-
-def _fitted(text: str, width: int) -> str:
-    """The text, cut where it is wider."""
-    if text_width(text) <= width:
-        return text
-    taken, room = 0, width - 1
-    for char in text:
-        room -= _char_width(char)
-        if room < 0:
-            break
-        taken += 1
-    return text[:taken] + "…"
 
 
 # --- tables of text ------------------------------------------------------------------------------
@@ -93,9 +32,9 @@ class Column:
 
     def cell(self, text: str) -> str:
         """The text in the column's width, numbers to the right."""
-        fitted = _fitted(text, self.width)
-        space = " " * (self.width - text_width(fitted))
-        return space + fitted if self.is_number else fitted + space
+        cut = fitted(text, self.width)
+        space = " " * (self.width - text_width(cut))
+        return space + cut if self.is_number else cut + space
 
 
 def heading(result: Result) -> str:
@@ -179,28 +118,13 @@ def _texts(result: Result) -> Iterator[list[list[str]]]:
 
 
 def html_table(result: Result) -> str:
-    """The first rows of a result for a notebook; whatever the data holds, it is text."""
+    """The first rows of a result for a notebook."""
     first = result.table.slice(0, FIRST_ROWS)
-    columns = [json_column(column, type_) for column, type_ in zip(first.columns, result.types, strict=True)]
-    head = "".join(f"<th>{html.escape(visible(name))}</th>" for name in result.columns)
-    sides = ["right" if type_.is_numeric else "left" for type_ in result.types]
-    body = "".join(f"<tr>{_html_row(row, sides)}</tr>" for row in zip(*columns, strict=True))
-    rest = "".join(f"<div>{line}</div>" for line in _rest(result, len(columns)))
-    caption = html.escape(heading(result))
-    return (
-        f"<div><table><caption>{caption}</caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}</div>"
-    )
-
-
-def _html_row(row: Sequence[Json], sides: Sequence[str]) -> str:
-    return "".join(
-        f'<td style="text-align: {side}">{_html_cell(value)}</td>'
-        for value, side in zip(row, sides, strict=True)
-    )
-
-
-def _html_cell(value: Json) -> str:
-    if value is None:
-        return f'<em style="opacity: 0.5">{NULL}</em>'
-    return html.escape(_fitted(value_line(value), WIDEST_HTML))
+    columns = [
+        [None if value is None else value_line(value) for value in json_column(column, type_)]
+        for column, type_ in zip(first.columns, result.types, strict=True)
+    ]
+    headings = [
+        Heading(name, type_.is_numeric) for name, type_ in zip(result.columns, result.types, strict=True)
+    ]
+    return table(heading(result), headings, zip(*columns, strict=True), _rest(result, len(columns)))

@@ -10,10 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.display.lines import counted
 from omnigraph.errors import BadRequest, InvalidValue, MissingExtra, QueryError
 from omnigraph.lang.types import Type
 from omnigraph.lang.values import Json, json_column
-from omnigraph.query.display import counted, html_table, text_table
+from omnigraph.query.display import html_table, text_table
 
 Row = dict[str, Json]
 

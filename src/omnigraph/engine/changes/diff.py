@@ -10,6 +10,7 @@ from typing import Any
 from omnigraph.engine.changes.change import Change, Filter, Stat, require_types
 from omnigraph.engine.changes.images import changes_of
 from omnigraph.engine.changes.pairs import Pairs, pairs_of
+from omnigraph.engine.changes.shown import changes_table, counts_table
 from omnigraph.engine.changes.side import Side
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.snapshot import Snapshot
@@ -127,6 +128,13 @@ class Diff:
 
     def __repr__(self) -> str:
         return f"<Diff from {self.before.id} to {self.after.id}>"
+
+    def _repr_html_(self) -> str:
+        stats = self.stats()
+        total = sum(stat.inserted + stat.updated + stat.deleted for stat in stats.values())
+        return counts_table(f"Diff from {self.before.id} to {self.after.id}", stats) + (
+            changes_table(self, total) if total else ""
+        )
 
 
 def _moment(snapshot: Snapshot) -> dict[str, Any]:

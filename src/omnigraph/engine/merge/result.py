@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from omnigraph.display.lines import counted as counted_word
 from omnigraph.engine.changes.change import Stat
+from omnigraph.engine.changes.shown import counts_table
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.merge.choices import Choices, Granularity
 from omnigraph.engine.merge.conflict import MergeConflict
 from omnigraph.engine.merge.history import MergeOutcome
 from omnigraph.engine.merge.resolutions import resolution_file, write_file
+from omnigraph.engine.merge.shown import conflicts_table
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -53,6 +56,12 @@ class MergeResult:
         gone = ", branch deleted" if self.branch_deleted else ""
         told = counted(self.changes)
         return f"<MergeResult '{self.source}' into '{self.target}': {self.outcome.value}, {told}{gone}>"
+
+    def _repr_html_(self) -> str:
+        gone = ["branch deleted"] if self.branch_deleted else []
+        return counts_table(
+            f"Merged '{self.source}' into '{self.target}': {self.outcome.value}", self.changes, gone
+        )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -100,6 +109,11 @@ class MergePreview:
             f"<MergePreview '{self.source}' into '{self.target}': {self.outcome.value}, {told}, "
             f"{len(self.conflicts)} conflicts>"
         )
+
+    def _repr_html_(self) -> str:
+        caption = f"Merging '{self.source}' into '{self.target}' would be: {self.outcome.value}"
+        told = [f"{counted_word(len(self.conflicts), 'conflict')}, {self.resolved} decided"]
+        return counts_table(caption, self.changes, told) + conflicts_table(self.conflicts)
 
 
 def counted(changes: Mapping[str, Stat]) -> str:

@@ -1,0 +1,1 @@
+"""What people see: values on one line, and tables for notebooks."""

@@ -1,0 +1,63 @@
+"""Values and texts on one line, as far as there is room."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+
+from omnigraph.lang.values import Json
+
+NULL = "null"
+
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+# Characters that move the cursor, end a line or turn the direction of writing; no data may steer a terminal.
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def value_line(value: Json) -> str:
+    """A value on one line; null is `null`, and a text that reads so has quotes."""
+    if isinstance(value, str):
+        return f'"{value}"' if value == NULL else visible(value)
+    return visible(_encode(value))
+
+
+def visible(text: str) -> str:
+    """A text on one line, with escapes for what would not show."""
+    return text if text.isprintable() else _UNSEEN.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
+
+
+def counted(count: int, word: str) -> str:
+    """A count in words: `no rows`, `1 row`, `3 rows`."""
+    return f"{count or 'no'} {word}{'' if count == 1 else 's'}"
+
+
+def text_width(text: str) -> int:
+    """How many places a text takes in a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_char_width, text))
+
+
+def _char_width(char: str) -> int:
+    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
+
+
+def fitted(text: str, width: int) -> str:
+    """The text, cut where it is wider."""
+    if text_width(text) <= width:
+        return text
+    taken, room = 0, width - 1
+    for char in text:
+        room -= _char_width(char)
+        if room < 0:
+            break
+        taken += 1
+    return text[:taken] + "…"

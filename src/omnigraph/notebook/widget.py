@@ -1,0 +1,43 @@
+"""A picture that can be moved, searched and clicked on, in a notebook."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from omnigraph.display.lines import fitted, visible
+from omnigraph.notebook.layout import COLOURS, colours_of, joined, places_of
+from omnigraph.notebook.packages import package
+from omnigraph.notebook.part import Part
+
+_FEW = 60
+"""With so many nodes at most every name is written."""
+_WIDEST = 300
+
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def widget_of(part: Part, names: list[str], caption: str, height: int) -> Any:
+    """The widget; all that it runs in the browser comes with its package."""
+    graph = joined(part)
+    places = places_of(graph)
+    graph.vs["label"] = list(map(visible, names))
+    graph.vs["id"] = [visible(id_) for _, id_ in part.nodes]
+    graph.vs["node_type"] = [type_name for type_name, _ in part.nodes]
+    graph.vs["properties"] = [fitted(visible(_encode(dict(each))), _WIDEST) for each in part.properties]
+    graph.vs["size"] = graph.degree()
+    graph.es["edge_type"] = list(part.edge_types)
+    node_colours = colours_of(type_name for type_name, _ in part.nodes)
+    return package("ipysigma").Sigma(
+        graph,
+        name=caption,
+        height=height,
+        layout={place: {"x": x, "y": y} for place, (x, y) in enumerate(places.tolist())},
+        node_color="node_type",
+        node_color_palette=node_colours,
+        edge_color="edge_type",
+        edge_color_palette=colours_of(part.edge_types, skipped=len(node_colours)),
+        max_categorical_colors=len(COLOURS),
+        clickable_edges=True,
+        show_all_labels=len(part.nodes) <= _FEW,
+    )

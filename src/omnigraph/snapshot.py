@@ -1,0 +1,135 @@
+"""A graph at one moment."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+
+import pyarrow as pa
+
+from omnigraph.engine.export.run import ExportFormat, ExportRequest, ExportResult, FormatName, Output
+from omnigraph.engine.export.run import Progress as ExportProgress
+from omnigraph.engine.export.run import export as exported
+from omnigraph.engine.lineage import Commit
+from omnigraph.engine.load.engines import EngineName, engine_for
+from omnigraph.engine.manifest import MAIN
+from omnigraph.engine.opened import AtVersion
+from omnigraph.engine.pinned import read_rows
+from omnigraph.engine.snapshot import Snapshot as EngineSnapshot
+from omnigraph.errors import BadRequest, InvalidValue
+from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.notebook.overview import snapshot_page
+from omnigraph.query.ask import Question, Questions
+from omnigraph.query.read import Pinned, Reader
+from omnigraph.query.request import Limits
+from omnigraph.query.result import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The table of a type as a snapshot shows it."""
+
+    version: int
+    rows: int | None
+    """How many entities it has; None when the graph does not say."""
+    branch: str
+    """The branch that wrote this version."""
+    path: str
+    """Where it is below the graph."""
+
+
+@dataclass(frozen=True, repr=False)
+class Snapshot:
+    """A graph at one moment; it never changes."""
+
+    id: str
+    """The id of the newest commit it shows, or a name made of branch and version when there is none."""
+    branch: str
+    version: int
+    """The version of the branch that it shows."""
+    commit: Commit | None
+    """The newest commit it shows."""
+    tables: Mapping[str, Table] = field(hash=False)
+    """The table of each type, by `node:Name` or `edge:Name`."""
+    _questions: Questions = field(compare=False)
+    _pinned: EngineSnapshot = field(compare=False)
+
+    @cached_property
+    def schema(self) -> Catalog:
+        """The schema that held at that moment."""
+        return self._questions.opened().catalog_at(self._pinned)
+
+    def query(
+        self,
+        query: str | os.PathLike[str],
+        params: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+        max_rows: int | None = None,
+        timeout: float | None = None,
+        cancel: threading.Event | None = None,
+    ) -> Result:
+        """Run a read query on this moment of the graph; see `Graph.query`."""
+        target = AtVersion(self.branch, self.version)
+        question = Question(query, params, name, Limits(max_rows, timeout, cancel))
+        return self._questions.answer(Pinned(target, self._pinned), question, Reader.read)
+
+    def rows(
+        self, type_name: str, *, columns: Sequence[str] | None = None, limit: int | None = None
+    ) -> pa.Table:
+        """The nodes or edges of a type as an Arrow table, in no promised order.
+
+        An edge has its ends as `src` and `dst`. Blobs are left out.
+        """
+        if limit is not None and limit < 0:
+            raise InvalidValue(f"limit must not be negative, got {limit}")
+        return read_rows(self._questions.opened(), self._pinned, type_name, columns, limit)
+
+    def export(
+        self,
+        output: Output,
+        *,
+        format: FormatName = "ndjson",
+        types: Iterable[str] | None = None,
+        overwrite: bool = False,
+        engine: EngineName = "local",
+        progress: ExportProgress | None = None,
+    ) -> ExportResult:
+        """Write all types, or those named, each ordered by id; loading the NDJSON gives an equal graph.
+
+        `output` is a file that ends with `.ndjson`, `.jsonl` or `.gz`, a folder with a file for each type, or
+        a binary stream; all other formats need a folder. A file or folder appears complete or not at all,
+        and one that exists is refused unless `overwrite` is set. With `engine="spark"` tasks write parts, so
+        that a folder has several files for each type. `progress` is told how many rows of how many, and how
+        many bytes, were written so far.
+        """
+        chosen = None if types is None else tuple(types)
+        by = None if engine == "local" else partial(engine_for, engine, 0)
+        request = ExportRequest(output, _format(format), chosen, overwrite, progress, by)
+        return exported(self._questions.opened(), self._pinned, request)
+
+    def __repr__(self) -> str:
+        return f"<Snapshot {self.id} of '{self.branch}' at version {self.version}, {len(self.tables)} tables>"
+
+    def _repr_html_(self) -> str:
+        return snapshot_page(self._pinned)
+
+
+def snapshot_of(pinned: EngineSnapshot, questions: Questions) -> Snapshot:
+    """What users see of a moment."""
+    tables = {
+        key: Table(entry.version, entry.row_count, entry.owner or MAIN, entry.path)
+        for key, entry in pinned.entries.items()
+    }
+    return Snapshot(pinned.id, pinned.branch, pinned.version, pinned.commit, tables, questions, pinned)
+
+
+def _format(text: str) -> ExportFormat:
+    if text not in list(ExportFormat):
+        raise BadRequest(
+            f"'{text}' is not a format of an export", remedy=f"choose one of: {', '.join(ExportFormat)}"
+        )
+    return ExportFormat(text)
