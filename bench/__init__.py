@@ -1,1 +1,1 @@
-"""Benchmarks: `python -m bench [name…]`; each compares with a yardstick measured in the same run."""
+"""Benchmarks: `python -m bench [name…]`; every number stands beside another one of the same run."""

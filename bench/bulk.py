@@ -7,130 +7,131 @@ highest, in the first load of each size.
 
 from __future__ import annotations
 
-import os
-import platform
+import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bench.loading import data
 from bench.loading.ours import Loaded
-from bench.measure import Result, Timing
-from bench.read_peers.worker import Peer, Worker, worker
+from bench.measure import AGAIN, AGED, OURS, QUICK, SHORT, WHOLE, Figure, Result, Times, rotated
+from bench.worker import Peer, Worker, worker
 
-LOAD, COPY = "load", "Spark copies Parquet"
-LIMIT = 1.5
-OURS = Peer("omnigraph", "bench.loading.ours", "omnigraph")
+COPY = "Spark copies Parquet"
+HALF = "half the edges"
+ONE_TASK = "one task at a time"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How many edges between how many persons, and on what."""
 
-    persons: int = 1_000_000
-    edges: int = 10_000_000
-    masters: Sequence[str] = ("local[1]", "local[2]")
+    persons: int
+    edges: int
+    masters: Sequence[str]
     """Without any, loads run in one process and nothing is copied."""
-    rounds: int = 2
+    rounds: int
+    commits: int
+    apart: bool = True
 
 
-WHOLE = Plan()
-SHORT = Plan(2_000, 20_000, (), rounds=1)
+PLANS = {
+    WHOLE: Plan(1_000_000, 10_000_000, ("local[1]", "local[2]"), rounds=2, commits=100),
+    QUICK: Plan(50_000, 500_000, ("local[2]",), rounds=2, commits=30),
+    SHORT: Plan(200, 1_000, (), rounds=1, commits=2, apart=False),
+}
 
 
 @dataclass(slots=True)
 class _Found:
-    seconds: dict[str, list[float]] = field(default_factory=dict)
+    times: Times = field(default_factory=dict)
     memory: dict[str, Mapping[str, int]] = field(default_factory=dict)
     stages: dict[str, Mapping[str, float]] = field(default_factory=dict)
 
+    def add(self, task: str, who: str, seconds: float) -> None:
+        self.times.setdefault(task, {}).setdefault(who, []).append(seconds)
 
-def run(*, short: bool = False) -> Result:
+
+def run(size: str) -> Result:
     """Loads and copies in turns, of the edges and of twice as many."""
-    return measured(SHORT if short else WHOLE)
-
-
-def measured(plan: Plan) -> Result:
-    """The same for any sizes."""
-    load = os.getloadavg()[0]
+    plan = PLANS[size]
     found = _Found()
     for edges in (plan.edges, 2 * plan.edges):
         data.edges(plan.persons, edges)
     for master in plan.masters or ("local",):
         _on(master, plan, found)
-    timings = tuple(Timing(name, tuple(seconds)) for name, seconds in found.seconds.items())
-    medians = {timing.name: timing.median for timing in timings}
     return Result(
-        name="bulk",
-        timings=timings,
-        yardsticks=(),
-        targets={},
+        times=found.times,
+        limits=(COPY,),
+        figures=tuple(_figures(plan, found)),
         facts={
             "persons": plan.persons,
             "edges": [plan.edges, 2 * plan.edges],
-            "memory": found.memory,
-            "stages": found.stages,
-            "processors": os.cpu_count(),
-            "load before and after": [round(load, 1), round(os.getloadavg()[0], 1)],
-            "python": platform.python_version(),
+            "bytes of memory at the highest": found.memory,
+            "seconds of stages": found.stages,
+            "rounds": plan.rounds,
+            "commits of the aged": plan.commits,
         },
-        notes=tuple(_notes(plan, medians, found)),
+        absent=() if plan.masters else (COPY,),
     )
 
 
-def _name(what: str, edges: int, master: str) -> str:
-    return f"{what}, {edges:,} edges, {master}"
+def task(edges: int, master: str) -> str:
+    """What it is called."""
+    return f"{edges:,} edges, {master}"
 
 
 def _on(master: str, plan: Plan, found: _Found) -> None:
     """All that is measured with one Spark, or with none."""
     sizes = (plan.edges, 2 * plan.edges)
-    with tempfile.TemporaryDirectory() as created, worker(OURS, Path(created)) as ours:
+    last = master == (plan.masters or (master,))[-1]
+    peer = Peer(OURS, "bench.loading.ours", OURS, apart=plan.apart)
+    with tempfile.TemporaryDirectory() as created, worker(peer, Path(created)) as ours:
         if plan.masters:
             ours.call("start", master)
         for edges in sizes:
             # For warming up, and for the memory: before Spark has copied anything.
-            found.memory[_name(LOAD, edges, master)] = _load(ours, plan, edges).memory
+            found.memory[task(edges, master)] = _load(ours, plan, edges).memory
         if plan.masters:
             ours.call("copy", data.edges(plan.persons, plan.edges))
-        for _ in range(plan.rounds):
+        for turn in range(plan.rounds):
             for edges in sizes:
-                loaded = _load(ours, plan, edges)
-                name = _name(LOAD, edges, master)
-                found.seconds.setdefault(name, []).append(loaded.seconds)
-                found.stages[name] = {stage: round(seconds, 2) for stage, seconds in loaded.stages.items()}
-                if plan.masters:
-                    took = ours.call("copy", data.edges(plan.persons, edges))
-                    found.seconds.setdefault(_name(COPY, edges, master), []).append(took)
+                own = (OURS, AGAIN, AGED) if last and edges == plan.edges else (OURS,)
+                parties = (*own, COPY) if plan.masters else own
+                _turn(ours, plan, edges, rotated(parties, turn), task(edges, master), found)
         if plan.masters:
             ours.call("stop")
 
 
-def _load(ours: Worker, plan: Plan, edges: int) -> Loaded:
+def _turn(ours: Worker, plan: Plan, edges: int, parties: Sequence[str], name: str, found: _Found) -> None:
+    for party in parties:
+        if party == COPY:
+            found.add(name, COPY, ours.call("copy", data.edges(plan.persons, edges)))
+        else:
+            loaded = _load(ours, plan, edges, plan.commits if party == AGED else 0)
+            found.add(name, party, loaded.seconds)
+            found.stages[f"{name}, {party}"] = loaded.stages
+
+
+def _load(ours: Worker, plan: Plan, edges: int, commits: int = 0) -> Loaded:
     engine = "spark" if plan.masters else "local"
-    loaded: Loaded = ours.call(
-        "load_edges", data.persons(plan.persons), data.edges(plan.persons, edges), engine
-    )
+    files = (data.persons(plan.persons), data.edges(plan.persons, edges))
+    loaded: Loaded = ours.call("load_edges", *files, engine, commits)
     assert loaded.rows == edges, "every edge must be there"
     return loaded
 
 
-def _notes(plan: Plan, medians: Mapping[str, float], found: _Found) -> Iterator[str]:
-    edges = plan.edges
-    for master in plan.masters:
-        for size in (edges, 2 * edges):
-            times = medians[_name(LOAD, size, master)] / medians[_name(COPY, size, master)]
-            yield f"{size:,} edges, {master}: {LOAD} / {COPY}: {times:.2f} (at most {LIMIT:g})"
-    if len(plan.masters) > 1:
-        first, *others = plan.masters
-        for master in others:
-            times = medians[_name(LOAD, edges, first)] / medians[_name(LOAD, edges, master)]
-            yield f"{LOAD}, {edges:,} edges: {first} / {master}: {times:.2f}"
-    for master in plan.masters or ("local",):
-        small, large = (found.memory[_name(LOAD, size, master)] for size in (edges, 2 * edges))
+def _figures(plan: Plan, found: _Found) -> Iterator[Figure]:
+    masters: Any = plan.masters or ("local",)
+    for master in masters:
+        small, large = (found.memory[task(size, master)] for size in (plan.edges, 2 * plan.edges))
         for part in ("total", "java", "python"):
-            yield (
-                f"memory, {master}, {part}: {small[part] / 1e6:.0f} MB, with twice the edges "
-                f"{large[part] / 1e6:.0f} MB ({large[part] / max(small[part], 1):.2f})"
-            )
+            if small[part]:
+                yield Figure(f"memory, {part}, {master}", HALF, large[part] / small[part])
+    if len(masters) > 1:
+        one, many = (found.times[task(plan.edges, each)][OURS] for each in (masters[0], masters[-1]))
+        yield Figure(
+            task(plan.edges, masters[-1]), ONE_TASK, statistics.median(many) / statistics.median(one)
+        )

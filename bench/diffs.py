@@ -5,65 +5,72 @@ Each time the change is a new one, so that nothing of it was read before.
 
 from __future__ import annotations
 
-import os
-import platform
+import statistics
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
-from bench.history.people import PEERS, Edit, edits
-from bench.measure import Result, Timing
-from bench.merges import absent, open_workers, require_equal
-from bench.read_peers.worker import Worker
+from bench.history.people import DOLTLITE, Edit, edits, opened, peers
+from bench.measure import AGED, OURS, QUICK, SHORT, WHOLE, Figure, Result, Times, require_equal, rotated
+from bench.merges import TENTH
+from bench.worker import Worker
 
 COMMIT, BRANCH = "last commit", "branch against main"
-OURS, DOLTLITE = (peer.name for peer in PEERS)
-LIMIT = 0.03
-"""The seconds that a diff may take, unless doltlite takes longer."""
-WHOLE, SHORT = (1_000_000, 100_000), (2_000,)
-"""In a short run one size: every database more is a process more."""
+ALLOWED_SECONDS = 0.03
+ALLOWED = "30 ms, or doltlite's time if that is longer"
 
 
-def run(*, short: bool = False) -> Result:
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How many people there are, and how often a diff is asked for."""
+
+    people: tuple[int, ...]
+    rounds: int
+    commits: int
+    apart: bool = True
+
+
+PLANS = {
+    WHOLE: Plan((1_000_000, 100_000), 30, commits=100),
+    QUICK: Plan((100_000, 10_000), 15, commits=30),
+    SHORT: Plan((1_000,), 1, commits=2, apart=False),
+}
+
+
+def run(size: str) -> Result:
     """Diffs of both sorts, in turns with the other database and with the smaller table."""
-    sizes, rounds = (SHORT, 1) if short else (WHOLE, 30)
-    load = os.getloadavg()[0]
-    timings = _measured(sizes, rounds)
-    medians = {timing.name: timing.median for timing in timings}
+    plan = PLANS[size]
+    parties = peers(plan.commits, apart=plan.apart)
+    found: dict[int, Times] = {people: {} for people in plan.people}
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        workers = opened(parties, plan.people, Path(folder), stack)
+        # The first round is for warming up.
+        for turn in range(plan.rounds + 1):
+            for people, by_name in workers.items():
+                took_each = _turn(by_name, people, turn)
+                for (what, name), took in took_each.items() if turn else ():
+                    found[people].setdefault(what, {}).setdefault(name, []).append(took)
+    times, *small = found.values()
     return Result(
-        name="diffs",
-        timings=timings,
-        yardsticks=tuple(_name(OURS, what, sizes[-1]) for what in (COMMIT, BRANCH)),
-        targets={_name(OURS, what, size): LIMIT for what in (COMMIT, BRANCH) for size in sizes},
+        times=times,
+        figures=(*_allowed(times), *_flatness(times, small)),
         facts={
-            "people": list(sizes),
-            "rounds": rounds,
-            "load before and after": [round(load, 1), round(os.getloadavg()[0], 1)],
-            "python": platform.python_version(),
+            "people": list(plan.people),
+            "rounds": plan.rounds,
+            "commits of the aged": plan.commits,
+            "in the smaller table": small,
         },
-        notes=(*absent(), *_notes(sizes, medians)),
+        absent=tuple(name for name, peer in parties.items() if not peer.installed),
     )
 
 
-def _name(who: str, what: str, people: int) -> str:
-    return f"{who}, {what}, 1 of {people:,}"
-
-
-def _measured(sizes: Sequence[int], rounds: int) -> tuple[Timing, ...]:
-    found: dict[str, list[float]] = {}
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        workers = {size: open_workers(size, Path(folder) / str(size), stack) for size in sizes}
-        # The first round is for warming up.
-        for turn in range(rounds + 1):
-            for size, by_name in workers.items():
-                ours, theirs = edits(size, 1, turn)
-                shown = {name: _shown(one, ours, theirs) for name, one in by_name.items()}
-                require_equal({name: rows for name, (_, rows) in shown.items()})
-                for name, (times, _) in shown.items():
-                    for what, took in times.items() if turn else ():
-                        found.setdefault(_name(name, what, size), []).append(took)
-    return tuple(Timing(name, tuple(seconds)) for name, seconds in found.items())
+def _turn(workers: dict[str, Worker], people: int, turn: int) -> dict[tuple[str, str], float]:
+    ours, theirs = edits(people, 1, turn)
+    shown = {name: _shown(workers[name], ours, theirs) for name in rotated(workers, turn)}
+    require_equal(f"{people} people", {name: rows for name, (_, rows) in shown.items()})
+    return {(what, name): took for name, (times, _) in shown.items() for what, took in times.items()}
 
 
 def _shown(one: Worker, main: Edit, branch: Edit) -> tuple[dict[str, float], list[object]]:
@@ -78,16 +85,14 @@ def _shown(one: Worker, main: Edit, branch: Edit) -> tuple[dict[str, float], lis
     return {COMMIT: commit, BRANCH: against}, [*rows, *more]
 
 
-def _notes(sizes: Sequence[int], medians: Mapping[str, float]) -> Iterator[str]:
-    large = sizes[0]
-    for what in (COMMIT, BRANCH):
-        ours = medians[_name(OURS, what, large)]
-        for small in sizes[1:]:
-            yield f"{what}: {large:,} people / {small:,}: {ours / medians[_name(OURS, what, small)]:.2f}"
-        peer = medians.get(_name(DOLTLITE, what, large))
-        if peer is not None:
-            allowed = max(LIMIT, peer)
-            yield (
-                f"{what}: {OURS} / {DOLTLITE} {ours / peer:.1f}; {ours * 1000:.1f} ms "
-                f"of {allowed * 1000:.1f} allowed"
-            )
+def _allowed(times: Times) -> Iterator[Figure]:
+    for what, parties in times.items():
+        medians = {name: statistics.median(seconds) for name, seconds in parties.items()}
+        allowed = max(ALLOWED_SECONDS, medians.get(DOLTLITE, 0.0))
+        yield Figure(what, ALLOWED, medians[OURS] / allowed, medians[AGED] / allowed)
+
+
+def _flatness(times: Times, small: list[Times]) -> Iterator[Figure]:
+    for each in small:
+        for what, parties in each.items():
+            yield Figure(what, TENTH, statistics.median(times[what][OURS]) / statistics.median(parties[OURS]))

@@ -50,7 +50,8 @@ class Size:
 
 
 WHOLE = Size(documents=100_000, authors=5_000, words=30_000, clusters=300)
-SHORT = Size(documents=5_000, authors=250, words=3_000, clusters=30)
+MIDDLE = Size(documents=20_000, authors=1_000, words=10_000, clusters=100)
+SMALL = Size(documents=600, authors=30, words=600, clusters=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +114,6 @@ def generate(size: Size) -> dict[str, pa.Table]:
             {"src": random.integers(size.authors, size=size.documents), "dst": np.arange(size.documents)}
         ),
     }
-
-
-def _authors(size: Size) -> pa.Table:
-    numbers = np.arange(size.authors)
-    return pa.table({"number": numbers, "name": [f"Author {number}" for number in numbers]})
 
 
 def questions(size: Size, count: int) -> list[Question]:

@@ -1,91 +1,146 @@
-"""What work on a branch costs, by the number of types in the graph: make it, write a row, delete it."""
+"""What work on a branch costs, by the number of types in the graph: make it, write a row, delete it.
+
+The bare calls fork one table of Lance's, append a row and delete the fork.
+"""
 
 from __future__ import annotations
 
-import os
-import platform
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
 
 import omnigraph
-from bench.measure import Result, Timing, interleaved
+from bench.measure import AGAIN, AGED, OURS, QUICK, SHORT, WHOLE, Result, interleaved
+from omnigraph.engine.root import Root
+from omnigraph.storage.location import Location
+from omnigraph.storage.staging import commit_staged, stage_append
+from omnigraph.storage.tables import Table
 
-SIZES = (2, 140)
 NAME = "work"
 STEPS = ("create", "write", "delete")
-WHOLE = "all three"
+ALL_STEPS = "create, write and delete"
+BARE = "bare calls"
 
 
-def run(*, short: bool = False) -> Result:
-    """The three steps, and all of them together, in turns on a small and a large schema."""
-    rounds = 1 if short else 40
-    load = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory() as folder:
-        graphs = {size: _Graph(Path(folder) / str(size), size) for size in SIZES}
-        tasks: dict[str, Callable[[], object]] = {}
-        for step in STEPS:
-            for size, graph in graphs.items():
-                tasks[_name(step, size)] = partial(getattr(graph, step))
-        timings = interleaved(tasks, rounds=rounds, calls=1)
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How many types there are: the last number is compared with the others."""
+
+    types: tuple[int, ...]
+    rounds: int
+    commits: int
+
+
+PLANS = {
+    WHOLE: Plan((2, 8, 50, 140), 40, commits=500),
+    QUICK: Plan((2, 140), 20, commits=100),
+    SHORT: Plan((2, 5), 1, commits=2),
+}
+
+
+class Steps(Protocol):
+    """What a branch goes through."""
+
+    def create(self) -> object: ...
+    def write(self) -> object: ...
+    def delete(self) -> object: ...
+
+
+def run(size: str) -> Result:
+    """The three steps, and all of them together, in turns on small and large schemas."""
+    plan = PLANS[size]
+    *few, many = plan.types
+    with tempfile.TemporaryDirectory() as created:
+        folder = Path(created)
+        graphs = {
+            OURS: Graph(folder / "ours", many),
+            AGAIN: Graph(folder / "again", many),
+            AGED: Graph(folder / "aged", many, plan.commits),
+            **{with_types(types): Graph(folder / str(types), types) for types in few},
+        }
+        parties: Mapping[str, Steps] = {**graphs, BARE: Bare(folder / "bare")}
+        tasks: dict[tuple[str, str], Callable[[], object]] = {
+            (step, name): getattr(one, step) for step in STEPS for name, one in parties.items()
+        }
+        times = interleaved(tasks, plan.rounds)
         for graph in graphs.values():
-            graph.require_only_main()
-    timings = (*timings, *(_together(timings, size) for size in SIZES))
-    medians = {timing.name: timing.median for timing in timings}
+            graph.finish()
+    times[ALL_STEPS] = {
+        name: [sum(steps) for steps in zip(*(times[step][name] for step in STEPS), strict=True)]
+        for name in parties
+    }
     return Result(
-        name="forks",
-        timings=timings,
-        yardsticks=tuple(_name(step, SIZES[0]) for step in (*STEPS, WHOLE)),
-        targets={},
-        facts={
-            "types": list(SIZES),
-            "rounds": rounds,
-            "load before and after": [round(load, 1), round(os.getloadavg()[0], 1)],
-            "python": platform.python_version(),
-        },
-        notes=tuple(_notes(medians)),
+        times=times,
+        limits=(BARE,),
+        facts={"types": list(plan.types), "rounds": plan.rounds, "commits of the aged": plan.commits},
     )
 
 
-def _notes(medians: Mapping[str, float]) -> Iterator[str]:
-    small, large = SIZES
-    for step in (*STEPS, WHOLE):
-        times = medians[_name(step, large)] / medians[_name(step, small)]
-        yield f"{step}: {large} types / {small}: {times:.2f}"
+def with_types(types: int) -> str:
+    """The name of the party with so many types."""
+    return f"{OURS}, {types} types"
 
 
-def _name(step: str, types: int) -> str:
-    return f"{step}, {types} types"
-
-
-def _together(timings: tuple[Timing, ...], types: int) -> Timing:
-    """The steps of each round, added up."""
-    steps = [each.seconds for each in timings if each.name in {_name(step, types) for step in STEPS}]
-    return Timing(_name(WHOLE, types), tuple(sum(parts) for parts in zip(*steps, strict=True)))
-
-
-class _Graph:
+class Graph:
     """A graph with so many types and a branch that comes and goes."""
 
-    def __init__(self, at: Path, types: int) -> None:
+    def __init__(self, at: Path, types: int, commits: int = 0) -> None:
         schema = "".join(f"node Type{number} {{ name: String @key }}\n" for number in range(types))
         self._graph = omnigraph.init(at, schema=schema)
         self._numbers = count()
-        with self._graph.write() as write:
-            write.insert("Type1", name="first")
+        for _ in range(1 + commits):
+            self._insert("main")
+        self._stored = 1 + commits
 
     def create(self) -> None:
+        """Make the branch."""
         self._graph.branches.create(NAME)
 
     def write(self) -> None:
-        with self._graph.write(NAME) as write:
-            write.insert("Type1", name=f"row {next(self._numbers)}")
+        """Add one row to it."""
+        self._insert(NAME)
 
     def delete(self) -> None:
+        """Delete it."""
         self._graph.branches.delete(NAME)
 
-    def require_only_main(self) -> None:
+    def finish(self) -> None:
+        """Fail unless every branch is gone and main is as it was."""
         assert self._graph.branches.list() == ["main"], "every branch must be gone"
+        counted = self._graph.query("query q() { match { $t: Type1 } return { count($t) as rows } }")
+        assert counted.tuples() == [(self._stored,)], "main must be as it was"
         self._graph.close()
+
+    def _insert(self, branch: str) -> None:
+        with self._graph.write(branch) as write:
+            write.insert("Type1", name=f"row {next(self._numbers)}")
+
+
+class Bare:
+    """One table, and a fork of it that comes and goes."""
+
+    def __init__(self, at: Path) -> None:
+        self._root = Root.at(Location.parse(at))
+        self._place = Location.parse(at) / "table"
+        self._columns = pa.schema([pa.field("id", pa.string(), nullable=False)])
+        rows = pa.table({"id": ["first"]}, schema=self._columns)
+        self._root.tables.create(self._place, self._columns, primary_key="id", rows=rows)
+        self._fork: Table | None = None
+
+    def create(self) -> None:
+        """Fork the table."""
+        self._fork = self._root.forks.create(self._root.tables.tip(self._place), NAME)
+
+    def write(self) -> None:
+        """Append one row to the fork."""
+        assert self._fork is not None
+        commit_staged(stage_append(self._fork, pa.table({"id": ["row"]}, schema=self._columns)))
+
+    def delete(self) -> None:
+        """Delete the fork."""
+        self._root.forks.delete(self._place, NAME)

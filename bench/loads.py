@@ -7,20 +7,32 @@ script of one process and to a database that reads leniently; neither of them lo
 
 from __future__ import annotations
 
-import os
-import platform
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from bench.loading import data
-from bench.measure import Result, Timing
-from bench.read_peers.worker import Peer, Worker, worker
+from bench.loading.ours import Loaded
+from bench.measure import (
+    AGAIN,
+    AGED,
+    OURS,
+    QUICK,
+    SHORT,
+    WHOLE,
+    Result,
+    Times,
+    require_equal,
+    rotated,
+)
+from bench.worker import Peer, Worker, worker
 
-SPARK, LOCAL, LADYBUG, READY = "omnigraph on Spark", "omnigraph, local", "ladybug", "lance, ready rows"
-SCRIPT, DUCKDB = "script", "duckdb"
+SPARK, LOCAL = "on Spark", "local"
+LADYBUG, READY, SCRIPT, DUCKDB = "ladybug", "lance, ready rows", "script", "duckdb"
 PLAIN = "Arrow and Lance"
 """The process that writes rows that are ready, and runs the script."""
 PARQUET, NDJSON = "Parquet", "NDJSON"
@@ -38,125 +50,118 @@ PEERS = {
 class Plan:
     """How much is loaded, and how often."""
 
-    persons: int = 100_000
-    follows: int = 2_440_000
-    lines: tuple[int, int] = (1_000_000, 5_000_000)
+    persons: int
+    follows: int
+    lines: tuple[int, int]
     """Persons and edges of the NDJSON file."""
-    rounds: int = 5
-    with_spark: bool = True
+    rounds: int
+    commits: int
+    """How many commits the graph has before, where it is an aged one."""
+    spark: bool = True
     """Spark takes longer to start than a short run may."""
+    apart: bool = True
 
 
-WHOLE = Plan()
-SHORT = Plan(2_000, 20_000, (2_000, 10_000), rounds=1, with_spark=False)
+PLANS = {
+    WHOLE: Plan(100_000, 2_440_000, (1_000_000, 5_000_000), rounds=5, commits=100),
+    QUICK: Plan(20_000, 500_000, (50_000, 250_000), rounds=2, commits=30),
+    SHORT: Plan(200, 1_000, (200, 1_000), rounds=1, commits=2, spark=False, apart=False),
+}
 
 
 @dataclass(slots=True)
 class _Found:
-    """Seconds by task, and the stages of our own loads."""
-
-    seconds: dict[str, list[float]] = field(default_factory=dict)
+    seconds: Times = field(default_factory=dict)
     stages: dict[str, Mapping[str, float]] = field(default_factory=dict)
-    rows: dict[str, set[int]] = field(default_factory=dict)
+    rows: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
-def run(*, short: bool = False) -> Result:
+def run(size: str) -> Result:
     """Loads of both sorts, turn by turn, each into a graph or a database that is new."""
-    return measured(SHORT if short else WHOLE)
-
-
-def measured(plan: Plan) -> Result:
-    """The same for any sizes."""
-    load = os.getloadavg()[0]
+    plan = PLANS[size]
     found = _Found()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         workers = _workers(plan, Path(folder), stack)
         # The first round is for warming up: Spark compiles as it goes.
-        for counted in range(plan.rounds + 1):
-            for what, shown in ((PARQUET, _parquet), (NDJSON, _ndjson)):
-                for name, seconds in shown(plan, workers, found):
-                    if counted:
-                        found.seconds.setdefault(f"{what}, {name}", []).append(seconds)
+        for turn in range(plan.rounds + 1):
+            for what in (PARQUET, NDJSON):
+                _turn(what, _loads(what, plan, workers), turn, found)
         if SPARK in workers:
             workers[SPARK].call("stop")
     for what, rows in found.rows.items():
-        assert len(rows) == 1, f"{what}: all must have stored the same number of rows, not {sorted(rows)}"
-    timings = tuple(Timing(name, tuple(seconds)) for name, seconds in found.seconds.items())
+        require_equal(f"rows from {what}", rows)
     return Result(
-        name="loads",
-        timings=timings,
-        yardsticks=tuple(name for name in found.seconds if name.endswith((READY, SCRIPT))),
-        targets={},
+        times=_by_engine(found.seconds),
+        limits=(READY,),
         facts={
-            "rows": {what: next(iter(rows)) for what, rows in found.rows.items()},
-            "stages": found.stages,
-            "processors": os.cpu_count(),
-            "load before and after": [round(load, 1), round(os.getloadavg()[0], 1)],
-            "python": platform.python_version(),
+            "rows": {what: next(iter(rows.values())) for what, rows in found.rows.items()},
+            "seconds of stages": found.stages,
+            "rounds": plan.rounds,
+            "commits of the aged": plan.commits,
         },
-        notes=(*_absent(workers), *_notes({timing.name: timing.median for timing in timings})),
+        absent=tuple(name for name in PEERS if name not in workers),
     )
 
 
 def _workers(plan: Plan, folder: Path, stack: ExitStack) -> dict[str, Worker]:
     workers = {}
     for name, peer in PEERS.items():
-        if peer.installed and (plan.with_spark or name != SPARK):
+        if peer.installed and (plan.spark or name != SPARK):
             (folder / name).mkdir()
-            workers[name] = stack.enter_context(worker(peer, folder / name))
+            where = peer if plan.apart or name not in (LOCAL, PLAIN) else replace(peer, apart=False)
+            workers[name] = stack.enter_context(worker(where, folder / name))
     workers[PLAIN].call("prepare", data.parquet(plan.persons, plan.follows))
     if SPARK in workers:
         workers[SPARK].call("start", MASTER)
     return workers
 
 
-def _parquet(plan: Plan, workers: Mapping[str, Worker], found: _Found) -> Iterator[tuple[str, float]]:
-    folder = data.parquet(plan.persons, plan.follows)
-    files = [folder / "Person.parquet", folder / "Follows.parquet"]
-    yield from _ours(PARQUET, files, workers, found)
-    if LADYBUG in workers:
-        yield LADYBUG, _others(PARQUET, workers[LADYBUG].call("load", folder), found)
-    yield READY, _others(PARQUET, workers[PLAIN].call("write"), found)
-
-
-def _ndjson(plan: Plan, workers: Mapping[str, Worker], found: _Found) -> Iterator[tuple[str, float]]:
-    records = data.ndjson(*plan.lines)
-    yield from _ours(NDJSON, [records], workers, found)
-    yield SCRIPT, _others(NDJSON, workers[PLAIN].call("load", records), found)
-    if DUCKDB in workers:
-        yield DUCKDB, _others(NDJSON, workers[DUCKDB].call("load", records), found)
-
-
-def _ours(
-    what: str, files: list[Path], workers: Mapping[str, Worker], found: _Found
-) -> Iterator[tuple[str, float]]:
+def _loads(what: str, plan: Plan, workers: Mapping[str, Worker]) -> dict[str, Callable[[], Any]]:
+    """Everybody's load of the same files, by name; ours once for each engine and sort of graph."""
+    loads: dict[str, Callable[[], Any]] = {}
+    folder = data.parquet(plan.persons, plan.follows) if what == PARQUET else None
+    files = [folder / f"{name}.parquet" for name in ("Person", "Follows")] if folder else []
+    files = files or [data.ndjson(*plan.lines)]
     for name, engine in ((SPARK, "spark"), (LOCAL, "local")):
         if name in workers:
-            loaded = workers[name].call("load", files, engine)
-            found.rows.setdefault(what, set()).add(loaded.rows)
-            found.stages[f"{what}, {name}"] = {key: round(each, 2) for key, each in loaded.stages.items()}
-            yield name, loaded.seconds
+            load = partial(workers[name].call, "load", files, engine)
+            loads[f"{name} / {OURS}"] = loads[f"{name} / {AGAIN}"] = load
+            if folder:
+                loads[f"{name} / {AGED}"] = partial(load, plan.commits)
+    if folder:
+        loads[READY] = partial(workers[PLAIN].call, "write")
+    else:
+        loads[SCRIPT] = partial(workers[PLAIN].call, "load", files[0])
+    peer = LADYBUG if folder else DUCKDB
+    if peer in workers:
+        loads[peer] = partial(workers[peer].call, "load", folder or files[0])
+    return loads
 
 
-def _others(what: str, answer: tuple[float, int], found: _Found) -> float:
-    seconds, rows = answer
-    found.rows.setdefault(what, set()).add(rows)
-    return seconds
+def _turn(what: str, loads: Mapping[str, Callable[[], Any]], turn: int, found: _Found) -> None:
+    for name in rotated(loads, turn):
+        answer = loads[name]()
+        if isinstance(answer, Loaded):
+            seconds, rows = answer.seconds, answer.rows
+            found.stages[f"{what}, {name}"] = answer.stages
+        else:
+            seconds, rows = answer
+        found.rows.setdefault(what, {})[name] = rows
+        if turn:
+            found.seconds.setdefault(what, {}).setdefault(name, []).append(seconds)
 
 
-def _absent(workers: Mapping[str, Worker]) -> Iterator[str]:
-    return (f"{name} is not measured" for name in PEERS if name not in workers)
-
-
-def _notes(medians: Mapping[str, float]) -> Iterator[str]:
-    limits = (
-        (PARQUET, LADYBUG, "at most 1"),
-        (PARQUET, READY, "at most 10"),
-        (NDJSON, SCRIPT, "at most 0.5"),
-        (NDJSON, DUCKDB, "at most 1.67"),
-    )
-    for ours in (SPARK, LOCAL):
-        for what, peer, limit in limits:
-            if f"{what}, {ours}" in medians and f"{what}, {peer}" in medians:
-                times = medians[f"{what}, {ours}"] / medians[f"{what}, {peer}"]
-                yield f"{what}: {ours} / {peer}: {times:.2f}{f' ({limit})' if ours == SPARK else ''}"
+def _by_engine(seconds: Times) -> Times:
+    """A task for each engine of ours, with the same times of the others in both."""
+    found: Times = {}
+    for what, parties in seconds.items():
+        others = {name: each for name, each in parties.items() if " / " not in name}
+        for engine in (SPARK, LOCAL):
+            ours = {
+                name.removeprefix(f"{engine} / "): each
+                for name, each in parties.items()
+                if name.startswith(f"{engine} / ")
+            }
+            if ours:
+                found[f"{what}, {engine}"] = {**ours, **others}
+    return found

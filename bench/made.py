@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -19,11 +20,17 @@ def made(name: str, make: Callable[[Path], None]) -> Path:
     place = KEPT / name
     if place.exists():
         return place
-    started = place.with_name(f"{place.name}.unfinished")
+    # Under a name of this process: another one may be making the same.
+    started = place.with_name(f"{place.name}.unfinished-{os.getpid()}")
     _remove(started)
     started.parent.mkdir(parents=True, exist_ok=True)
     make(started)
-    started.rename(place)
+    try:
+        started.rename(place)
+    except OSError:
+        if not place.exists():
+            raise
+        _remove(started)
     return place
 
 

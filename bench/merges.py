@@ -1,36 +1,32 @@
 """What taking a branch into main costs, by how much was changed and by how much there is.
 
 A fast-forward finds main as it was when the branch was made; for a merge of both sides main has changed as
-many other people. What comes before the merge is not counted.
+many other people. What comes before the merge is not counted. Where only the branch changed, doltlite sets a
+pointer. We write the rows into main's own table, so that main never depends on files of a branch that is
+deleted one day.
 """
 
 from __future__ import annotations
 
-import os
-import platform
-import shutil
+import statistics
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
-from bench.history.people import PEERS, data, edits, group
-from bench.measure import Result, Timing
-from bench.read_peers.worker import Worker, worker
+from bench.history.people import edits, opened, peers
+from bench.measure import OURS, QUICK, SHORT, WHOLE, Figure, Result, Times, require_equal, rotated
+from bench.worker import Worker
 
 FORWARD, BOTH = "fast-forward", "both sides changed"
-OURS, DOLTLITE = (peer.name for peer in PEERS)
-LIMIT, LIMIT_ROWS = 15.0, 1_000
-"""How many times as long as doltlite a merge of so many rows on both sides may take.
-
-Where only the branch changed, doltlite sets a pointer. We write the rows into main's own table, so that main
-never depends on files of a branch that is deleted one day.
-"""
+TENTH = "a tenth of the table"
+BY_THE_ROW = "as many times the rows"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Part:
     """How many people a branch changes, and of how many: sizes take turns, each with its own databases."""
 
     changed: int
@@ -38,53 +34,68 @@ class Plan:
     rounds: int
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The merges to measure, with how many commits the aged graph has behind it."""
+
+    parts: tuple[Part, ...]
+    commits: int
+    apart: bool = True
+
+
 LARGE, SMALL = 1_000_000, 100_000
-WHOLE = (Plan(10, (LARGE, SMALL), 15), Plan(1_000, (LARGE, SMALL), 15), Plan(100_000, (LARGE,), 5))
-SHORT = (Plan(10, (2_000,), 1),)
-"""One size: every database more is a process more."""
+PLANS = {
+    WHOLE: Plan(
+        (Part(10, (LARGE, SMALL), 15), Part(1_000, (LARGE, SMALL), 15), Part(100_000, (LARGE,), 5)), 100
+    ),
+    QUICK: Plan(
+        (Part(10, (SMALL, SMALL // 10), 5), Part(1_000, (SMALL, SMALL // 10), 5), Part(10_000, (SMALL,), 3)),
+        30,
+    ),
+    SHORT: Plan((Part(10, (1_000,), 1),), 2, apart=False),
+}
 
 
-def run(*, short: bool = False) -> Result:
+def run(size: str) -> Result:
     """Merges of every size, in turns with the other database."""
-    plans = SHORT if short else WHOLE
-    load = os.getloadavg()[0]
-    timings = tuple(timing for plan in plans for timing in _measured(plan))
-    medians = {timing.name: timing.median for timing in timings}
-    least = plans[0]
+    plan = PLANS[size]
+    parties = peers(plan.commits, apart=plan.apart)
+    times: Times = {}
+    small: Times = {}
+    for part in plan.parts:
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+            workers = opened(parties, part.people, Path(folder), stack)
+            _measure(part, workers, times, small)
     return Result(
-        name="merges",
-        timings=timings,
-        yardsticks=tuple(_name(OURS, way, least.changed, least.people[0]) for way in (FORWARD, BOTH)),
-        targets={},
+        times=times,
+        figures=(*_growth(plan.parts, times), *_flatness(times, small)),
         facts={
-            "people": list(least.people),
-            "rounds": [plan.rounds for plan in plans],
-            "load before and after": [round(load, 1), round(os.getloadavg()[0], 1)],
-            "python": platform.python_version(),
+            "people": list(plan.parts[0].people),
+            "rounds": [part.rounds for part in plan.parts],
+            "commits of the aged": plan.commits,
+            "in the smaller table": small,
         },
-        notes=(*absent(), *notes(plans, medians)),
+        absent=tuple(name for name, peer in parties.items() if not peer.installed),
     )
 
 
-def _name(who: str, way: str, changed: int, people: int) -> str:
-    return f"{who}, {way}, {changed:,} of {people:,}"
+def task(way: str, changed: int) -> str:
+    """What it is called: the size of the table is that of the whole run."""
+    return f"{way}, {changed:,} rows"
 
 
-def _measured(plan: Plan) -> tuple[Timing, ...]:
-    found: dict[str, list[float]] = {}
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        workers = {people: open_workers(people, Path(folder) / str(people), stack) for people in plan.people}
-        # The first round is for warming up.
-        for turn in range(2 * (plan.rounds + 1)):
-            way = (FORWARD, BOTH)[turn % 2]
-            for people, by_name in workers.items():
-                for name, one in by_name.items():
-                    took = _merge(one, people, plan.changed, turn, both=way is BOTH)
-                    if turn > 1:
-                        found.setdefault(_name(name, way, plan.changed, people), []).append(took)
-        for by_name in workers.values():
-            require_equal({name: one.call("totals") for name, one in by_name.items()})
-    return tuple(Timing(name, tuple(seconds)) for name, seconds in found.items())
+def _measure(part: Part, workers: dict[int, dict[str, Worker]], times: Times, small: Times) -> None:
+    # The first round is for warming up.
+    for turn in range(2 * (part.rounds + 1)):
+        way = (FORWARD, BOTH)[turn % 2]
+        for people, by_name in workers.items():
+            found = times if people == part.people[0] else small
+            for name in rotated(by_name, turn // 2):
+                took = _merge(by_name[name], people, part.changed, turn, both=way is BOTH)
+                if turn > 1:
+                    found.setdefault(task(way, part.changed), {}).setdefault(name, []).append(took)
+    for people, by_name in workers.items():
+        require_equal(f"{people} people", {name: one.call("totals") for name, one in by_name.items()})
 
 
 def _merge(one: Worker, people: int, changed: int, turn: int, *, both: bool) -> float:
@@ -98,49 +109,17 @@ def _merge(one: Worker, people: int, changed: int, turn: int, *, both: bool) -> 
     return took
 
 
-def open_workers(people: int, folder: Path, stack: ExitStack) -> dict[str, Worker]:
-    """Every database that is installed, each with a copy of its own of so many people."""
-    workers = {}
-    folder.mkdir()
-    for peer in PEERS:
-        if peer.installed:
-            kept = peer.database(group(people), data(people))
-            copy = folder / peer.name
-            if kept.is_dir():
-                shutil.copytree(kept, copy)
-            else:
-                shutil.copy(kept, copy)
-            workers[peer.name] = stack.enter_context(worker(peer, copy))
-    return workers
+def _growth(parts: Sequence[Part], times: Times) -> Iterator[Figure]:
+    """A merge of more rows beside as many merges of fewer: above 1 the cost grows faster than the change."""
+    for few, many in pairwise(parts):
+        for way in (FORWARD, BOTH):
+            one, other = (
+                statistics.median(times[task(way, part.changed)][OURS]) / part.changed for part in (many, few)
+            )
+            yield Figure(task(way, many.changed), f"{BY_THE_ROW}, {few.changed:,} each", one / other)
 
 
-def require_equal(found: Mapping[str, object]) -> None:
-    """Fail unless all databases say the same."""
-    values = list(found.values())
-    assert all(value == values[0] for value in values), f"all must have the same: {found}"
-
-
-def absent() -> Iterator[str]:
-    """A line for each database that cannot be measured."""
-    return (f"{peer.name} is not installed, and so not measured" for peer in PEERS if not peer.installed)
-
-
-def notes(plans: Sequence[Plan], medians: Mapping[str, float]) -> Iterator[str]:
-    """What the medians say: growth with the change, growth with the table, and the other database."""
-    least = plans[0]
-    for way in (FORWARD, BOTH):
-        for plan in plans:
-            changed, large = plan.changed, plan.people[0]
-            ours = medians[_name(OURS, way, changed, large)]
-            title = f"{way}, {changed:,} rows"
-            if plan is not least:
-                few = medians[_name(OURS, way, least.changed, large)]
-                each = (ours - few) / (changed - least.changed)
-                yield f"{title} / {least.changed}: {ours / few:.2f}; {each * 1e6:.0f} us for each more"
-            for small in plan.people[1:]:
-                times = ours / medians[_name(OURS, way, changed, small)]
-                yield f"{title}: {large:,} people / {small:,}: {times:.2f}"
-            peer = medians.get(_name(DOLTLITE, way, changed, large))
-            if peer is not None:
-                limit = f" (at most {LIMIT:g})" if changed == LIMIT_ROWS and way is BOTH else ""
-                yield f"{title}: {OURS} / {DOLTLITE}: {ours / peer:.1f}{limit}"
+def _flatness(times: Times, small: Times) -> Iterator[Figure]:
+    for name, parties in small.items():
+        large = statistics.median(times[name][OURS])
+        yield Figure(name, TENTH, large / statistics.median(parties[OURS]))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import platform
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
 from lance.fragment import write_fragments
 
-from bench.measure import Result, interleaved
+from bench.measure import OURS, QUICK, SHORT, WHOLE, Result, interleaved
 from omnigraph.engine.coordinator import Coordinator
 from omnigraph.engine.initialise import initialise
 from omnigraph.engine.publish import Changes, Lineage
@@ -19,33 +20,39 @@ from omnigraph.engine.root import Root
 from omnigraph.engine.upkeep import publish_and_tidy
 from omnigraph.storage.location import Location
 
-DEPTHS = (0, 100, 1000, 5000)
-SHORT_DEPTHS = (0, 40)
-APPEND = "lance: append and commit"
+BARE = "lance appends and commits"
 _COMPACT_EVERY = 30
 
 
-def run(*, short: bool = False) -> Result:
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How many commits there were before, and how often a publish is measured then."""
+
+    depths: tuple[int, ...]
+    rounds: int
+
+
+PLANS = {
+    WHOLE: Plan((0, 100, 1000, 5000), 60),
+    QUICK: Plan((0, 100, 1000), 30),
+    SHORT: Plan((0, 5), 2),
+}
+
+
+def run(size: str) -> Result:
     """Publishes on graphs of several ages, next to a bare commit of one row."""
-    depths = SHORT_DEPTHS if short else DEPTHS
-    rounds = 5 if short else 60
+    plan = PLANS[size]
     with tempfile.TemporaryDirectory() as folder:
-        writers = {depth: _writer(Path(folder) / str(depth), depth) for depth in depths}
-        tasks: dict[str, Callable[[], object]] = {
-            f"publish after {depth} commits": writer for depth, writer in writers.items()
-        }
-        tasks[APPEND] = _bare_writer(f"{folder}/bare")
-        timings = interleaved(tasks, rounds=rounds, calls=1)
+        writers = {depth: _writer(Path(folder) / str(depth), depth) for depth in plan.depths}
+        new, *aged = plan.depths
+        tasks: dict[tuple[str, str], Callable[[], object]] = {("publish", OURS): writers[new]}
+        tasks |= {("publish", f"{OURS}, after {depth:,} commits"): writers[depth] for depth in aged}
+        tasks["publish", BARE] = _bare_writer(f"{folder}/bare")
+        times = interleaved(tasks, plan.rounds)
         for depth, writer in writers.items():
             # Genesis, the history, one call to warm up, and one in each round.
-            assert writer.commits() == 1 + depth + 1 + rounds, "every publish must be there"
-    return Result(
-        name="publish",
-        timings=timings,
-        yardsticks=(APPEND, f"publish after {depths[0]} commits"),
-        targets={},
-        facts={"depths": list(depths), "lance": lance.__version__, "python": platform.python_version()},
-    )
+            assert writer.commits() == 1 + depth + 1 + plan.rounds, "every publish must be there"
+    return Result(times=times, limits=(BARE,), facts={"commits before": list(plan.depths)})
 
 
 class _Writer:
@@ -76,7 +83,10 @@ def _writer(at: Path, depth: int) -> _Writer:
 def _bare_writer(uri: str) -> Callable[[], None]:
     """One row more in a table of Lance's own, compacted as often as a manifest is."""
     row = pa.table({"id": ["x"], "value": [1]})
-    state = {"table": lance.write_dataset(row, uri, enable_stable_row_ids=True), "left": _COMPACT_EVERY}
+    state: dict[str, Any] = {
+        "table": lance.write_dataset(row, uri, enable_stable_row_ids=True),
+        "left": _COMPACT_EVERY,
+    }
 
     def append() -> None:
         table = state["table"]

@@ -1,203 +1,229 @@
-"""Reads of the social network: the nine questions, hops, points, and the memory of a large result."""
+"""Reads of the social network, beside other databases that run in the process of their user.
+
+Answers are compared before they are timed. Peers that are not installed are left out; they are no
+dependencies of the project.
+"""
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bench import social
-from bench.comparison import AGAIN, OURS, Section, same_answers
 from bench.made import made
-from bench.read_peers.worker import ARROW, ROWS, STREAM, Parameters, Peer, Took, Worker, worker
+from bench.measure import (
+    AGED,
+    OURS,
+    OWN,
+    QUICK,
+    SHORT,
+    WHOLE,
+    Figure,
+    Result,
+    geometric_means,
+    rotated,
+    same_answers,
+)
 from bench.social_queries import PARAMETERS, RANKED, TITLES
+from bench.worker import ARROW, ROWS, STREAM, Parameters, Peer, Took, Worker, own, worker
 
-PEERS = {
-    peer.name: peer
-    for peer in (
-        Peer(OURS, "bench.read_peers.ours", "omnigraph"),
-        Peer("ladybug", "bench.read_peers.ladybug_peer", "ladybug"),
-        Peer("kuzu", "bench.read_peers.kuzu_peer", "kuzu"),
-        Peer("duckdb", "bench.read_peers.duckdb_peer", "duckdb"),
-        Peer("igraph", "bench.read_peers.igraph_peer", "igraph"),
-    )
+OTHERS = (
+    Peer("ladybug", "bench.read_peers.ladybug_peer", "ladybug"),
+    Peer("kuzu", "bench.read_peers.kuzu_peer", "kuzu"),
+    Peer("duckdb", "bench.read_peers.duckdb_peer", "duckdb"),
+    Peer("igraph", "bench.read_peers.igraph_peer", "igraph"),
+)
+ANSWERING = {
+    "nine": (*OWN, "ladybug", "kuzu", "duckdb"),
+    "hops": (*OWN, "ladybug", "igraph"),
+    "points": (*OWN, "ladybug", "duckdb"),
+    "first hops": (OURS, AGED, "ladybug"),
 }
+"""Who answers what."""
+COLD, WARM = "first of a process", "warm"
+GEOMETRIC_MEAN = "geometric mean"
 HOPS = (1, 2, 3)
-MILLIONS = 10_000_000
+POINT = "one person by key"
+RESULT_SIZE = "the size of the result"
 LEAST_ROUNDS = 5
-PATIENCE = 30.0
-"""The seconds after which a task has been measured often enough."""
-
-Times = dict[str, dict[str, list[float]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds:
-    """How often everything is measured."""
+class Plan:
+    """How much there is, and how often everything is measured."""
 
+    size: social.Size
     warm: int
     cold: int
     seeds: int
+    commits: int
+    patience: float
+    """The seconds after which a task has been measured often enough."""
+    rows: int = 10_000_000
+    """About how many a large result has."""
     cold_questions: tuple[str, ...] = tuple(PARAMETERS)
+    hops_cold: tuple[int, ...] = HOPS
+    cold_peers: tuple[str, ...] = ("ladybug", "kuzu", "duckdb")
+    apart: bool = True
 
 
-@dataclass(slots=True)
-class Measured:
-    """Sections of a report, and facts beside them."""
+PLANS = {
+    WHOLE: Plan(social.WHOLE, warm=15, cold=3, seeds=100, commits=200, patience=30),
+    QUICK: Plan(social.MIDDLE, 7, 1, 30, 40, patience=3, rows=2_000_000, cold_questions=("q1", "q5", "q8")),
+    SHORT: Plan(social.SMALL, 1, 1, 2, 2, 1, 10_000, ("q1",), (2,), cold_peers=(), apart=False),
+}
 
-    sections: list[Section] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)
+
+def questions(size: str) -> Result:
+    """The nine questions, warm and as the first of a process, and the memory of a large result."""
+    plan = PLANS[size]
+    network = Network(plan, ANSWERING["nine"])
+    found = Result(times={}, facts=network.facts(), absent=network.absent)
+    with ExitStack() as stack:
+        workers = network.workers(stack, ANSWERING["nine"])
+        for question, parameters in PARAMETERS.items():
+            compare(workers, question, [parameters], RANKED.get(question))
+            _keep(
+                found,
+                TITLES[question],
+                in_turns(workers, question, [parameters] * plan.warm, ROWS, plan.patience),
+            )
+    for asked in plan.cold_questions:
+        each = [PARAMETERS[asked]] * plan.cold
+        firsts = network.firsts((OURS, AGED, *plan.cold_peers), asked, each, ROWS)
+        found.times[f"{COLD}: {TITLES[asked]}"] = firsts
+    means = [
+        figure for when in (WARM, COLD) for figure in geometric_means(found, f"{when}: ", GEOMETRIC_MEAN)
+    ]
+    memory = network.memory()
+    return replace(
+        found, figures=(*means, *_memory_figures(memory)), facts={**found.facts, "memory of a result": memory}
+    )
 
 
-class Social:
+def hops(size: str) -> Result:
+    """Distinct persons within some hops of each of many, as a number and as Arrow, and one person by key."""
+    plan = PLANS[size]
+    network = Network(plan, (*ANSWERING["hops"], *ANSWERING["points"]))
+    found = Result(times={}, facts=network.facts(), absent=network.absent)
+    seeds = network.seeds()
+    with ExitStack() as stack:
+        workers = network.workers(stack, dict.fromkeys((*ANSWERING["hops"], *ANSWERING["points"])))
+        answering = _among(workers, ANSWERING["hops"])
+        for count in HOPS:
+            for what, method in (("count", ROWS), ("ids", ARROW)):
+                question = f"{count} hops, {what}"
+                compare(answering, question, seeds)
+                _keep(
+                    found,
+                    question,
+                    in_turns(answering, question, seeds * 3, method, plan.patience, at_once=20),
+                )
+        answering = _among(workers, ANSWERING["points"])
+        compare(answering, "point", seeds)
+        took = in_turns(answering, "point", seeds * 10, ROWS, plan.patience, at_once=len(seeds))
+        _keep(found, POINT, took)
+    for count in plan.hops_cold:
+        question = f"{count} hops, ids"
+        firsts = network.firsts(
+            ANSWERING["first hops"], question, seeds[: plan.cold * 2 - (not plan.cold_peers)], ARROW
+        )
+        found.times[f"{COLD}: {question}"] = firsts
+    return found
+
+
+class Network:
     """The databases of all peers that are installed, and processes that have them open."""
 
-    def __init__(self, *, short: bool) -> None:
-        self.size = social.SHORT if short else social.WHOLE
-        self.rounds = Rounds(3, 1, 10, ("q1", "q5")) if short else Rounds(15, 3, 100)
-        data = made(f"{self.size.name}/data", lambda place: social.write(self.size, place))
-        self.peers = {name: peer for name, peer in PEERS.items() if peer.installed}
-        self.places = {name: peer.database(self.size.name, data) for name, peer in self.peers.items()}
+    def __init__(self, plan: Plan, names: Iterable[str]) -> None:
+        self.plan = plan
+        wanted = {
+            **own("bench.read_peers.ours", commits=plan.commits, apart=plan.apart),
+            **{peer.name: peer for peer in OTHERS if peer.name in set(names)},
+        }
+        self.peers = {name: peer for name, peer in wanted.items() if peer.installed}
+        self.absent = tuple(name for name in wanted if name not in self.peers)
+        data = made(f"{plan.size.name}/data", lambda place: social.write(plan.size, place))
+        self.places = {name: peer.database(plan.size.name, data) for name, peer in self.peers.items()}
 
-    def measure(self) -> Measured:
-        """All of it."""
-        found = Measured(facts={"persons": self.size.persons, "follows": self.size.follows})
-        found.sections += self.nine_warm()
-        found.sections.append(self.nine_cold())
-        found.sections += self.hops_warm()
-        found.sections.append(self.hops_cold())
-        found.sections.append(self.points())
-        found.facts["memory"] = self.memory()
-        found.facts["absent"] = [name for name in PEERS if name not in self.peers]
+    def facts(self) -> dict[str, Any]:
+        """What was asked about."""
+        size = self.plan.size
+        return {"persons": size.persons, "follows": size.follows, "commits of the aged": self.plan.commits}
+
+    def worker(self, name: str) -> Any:
+        """One database in a fresh process."""
+        return worker(self.peers[name], self.places[name])
+
+    def workers(self, stack: ExitStack, names: Iterable[str]) -> dict[str, Worker]:
+        """All of these that are installed."""
+        return {name: stack.enter_context(self.worker(name)) for name in names if name in self.places}
+
+    def firsts(
+        self, names: Sequence[str], question: str, each: Sequence[Parameters], method: str
+    ) -> dict[str, list[float]]:
+        """The times of a process's first question; importing and opening are not counted."""
+        found: dict[str, list[float]] = {}
+        for turn, parameters in enumerate(each):
+            for name in rotated([name for name in names if name in self.places], turn):
+                with self.worker(name) as one:
+                    one.about()
+                    found.setdefault(name, []).append(one.ask(question, parameters, method).wall)
         return found
 
-    # --- the nine questions ------------------------------------------------------------------------
-
-    def nine_warm(self) -> list[Section]:
-        """Question by question, one database after the other in every round."""
-        wall: Times = {}
-        processor: Times = {}
-        with ExitStack() as stack:
-            workers = self._workers(stack, (OURS, "ladybug", "kuzu", "duckdb"))
-            workers[AGAIN] = stack.enter_context(self._worker(OURS))
-            for question, parameters in PARAMETERS.items():
-                answers = {
-                    name: one.ask(question, parameters, keep=True).rows for name, one in workers.items()
-                }
-                same_answers(question, answers, RANKED.get(question))
-                took = in_turns(workers, question, [parameters] * self.rounds.warm, ROWS)
-                wall[TITLES[question]] = walls(took)
-                processor[TITLES[question]] = processors(took)
-        return [
-            Section("nine questions, warm", wall),
-            Section("nine questions, warm, processor time of all threads", processor),
-        ]
-
-    def nine_cold(self) -> Section:
-        """Each question as the first one of a fresh process."""
-        names = (OURS, "ladybug", "kuzu", "duckdb")
-        return Section(
-            "nine questions, first of a fresh process (opening not counted)",
-            {
-                TITLES[asked]: self._firsts(names, asked, [PARAMETERS[asked]] * self.rounds.cold, ROWS)
-                for asked in self.rounds.cold_questions
-            },
-        )
-
-    # --- hops --------------------------------------------------------------------------------------
-
-    def hops_warm(self) -> list[Section]:
-        """Distinct persons within some hops of each of many, as a number and as Arrow."""
-        wall: Times = {}
-        processor: Times = {}
-        with ExitStack() as stack:
-            workers = self._workers(stack, (OURS, "ladybug", "igraph"))
-            workers[AGAIN] = stack.enter_context(self._worker(OURS))
-            for hops in HOPS:
-                for what, method in (("count", ROWS), ("ids", ARROW)):
-                    question = f"{hops} hops, {what}"
-                    for seed in self._seeds():
-                        answers = {
-                            name: one.ask(question, seed, keep=True).rows for name, one in workers.items()
-                        }
-                        same_answers(f"{question} of {seed}", answers)
-                    took = in_turns(workers, question, self._seeds() * 3, method, at_once=20)
-                    wall[question] = walls(took)
-                    processor[question] = processors(took)
-        return [
-            Section("hops from one person, warm", wall),
-            Section("hops from one person, warm, processor time of all threads", processor),
-        ]
-
-    def hops_cold(self) -> Section:
-        """The same as the first question of a fresh process."""
-        seeds = self._seeds()[: self.rounds.cold * 2]
-        return Section(
-            "hops from one person, first of a fresh process (opening not counted)",
-            {
-                f"{hops} hops, ids": self._firsts((OURS, "ladybug"), f"{hops} hops, ids", seeds, ARROW)
-                for hops in HOPS
-            },
-        )
-
-    def points(self) -> Section:
-        """One person by key."""
-        with ExitStack() as stack:
-            workers = self._workers(stack, (OURS, "ladybug", "duckdb"))
-            workers[AGAIN] = stack.enter_context(self._worker(OURS))
-            for seed in self._seeds():
-                answers = {name: one.ask("point", seed, keep=True).rows for name, one in workers.items()}
-                same_answers("point", answers)
-            took = in_turns(workers, "point", self._seeds() * 10, ROWS, at_once=len(self._seeds()))
-        return Section("one person by key, a hundred in a row, warm", {"point": walls(took)})
-
-    # --- memory ------------------------------------------------------------------------------------
-
     def memory(self) -> dict[str, dict[str, int]]:
-        """What a result of ten million rows takes, beside its own size."""
-        rows_each = self.size.follows**2 / self.size.persons**2
-        wanted = min(self.size.persons, int(MILLIONS / rows_each))
+        """What a large result takes, beside its own size."""
+        size = self.plan.size
+        wanted = min(size.persons, int(self.plan.rows / (size.follows / size.persons) ** 2))
         found = {}
-        for name, method in ((OURS, ARROW), (OURS, STREAM), ("ladybug", ARROW)):
+        asked = [(OURS, ARROW), (OURS, STREAM), *((name, ARROW) for name in self.plan.cold_peers[:1])]
+        for name, method in asked:
             if name not in self.places:
                 continue
             for question in ("paths", "named paths"):
-                with self._worker(name) as one:
+                with self.worker(name) as one:
                     one.ask(question, {"below": 10}, method)
                     how = ", streamed" if method == STREAM else ""
                     found[f"{name}, {question}{how}"] = one.memory_of(question, {"below": wanted}, method)
         return found
 
-    # --- processes ---------------------------------------------------------------------------------
-
-    def _worker(self, name: str) -> Any:
-        return worker(self.peers[name], self.places[name])
-
-    def _workers(self, stack: ExitStack, names: Iterable[str]) -> dict[str, Worker]:
-        return {name: stack.enter_context(self._worker(name)) for name in names if name in self.places}
-
-    def _firsts(
-        self, names: Sequence[str], question: str, each: Sequence[Parameters], method: str
-    ) -> dict[str, list[float]]:
-        found: dict[str, list[float]] = defaultdict(list)
-        for parameters in each:
-            for name in names:
-                if name not in self.places:
-                    continue
-                with self._worker(name) as one:
-                    one.about()
-                    found[name].append(one.ask(question, parameters, method).wall)
-        return found
-
-    def _seeds(self) -> list[Parameters]:
+    def seeds(self) -> list[Parameters]:
+        """The persons to begin at."""
         random = np.random.default_rng(social.SEED)
-        chosen = random.choice(self.size.persons, self.rounds.seeds, replace=False)
+        chosen = random.choice(self.plan.size.persons, self.plan.seeds, replace=False)
         return [{"number": int(number)} for number in chosen]
+
+
+def _among(workers: Mapping[str, Worker], names: Iterable[str]) -> dict[str, Worker]:
+    return {name: workers[name] for name in names if name in workers}
+
+
+def compare(
+    workers: Mapping[str, Worker], question: str, each: Sequence[Parameters], ranked: int | None = None
+) -> None:
+    """Fail unless all give the same answers."""
+    answers = {name: one.answers(question, each) for name, one in workers.items()}
+    for place, parameters in enumerate(each):
+        asked = f"{question} of {dict(parameters)}"
+        same_answers(asked, {name: rows[place] for name, rows in answers.items()}, ranked)
+
+
+def _memory_figures(memory: Mapping[str, Mapping[str, int]]) -> Iterator[Figure]:
+    for name, taken in memory.items():
+        if name.startswith(OURS):
+            # The system counts pages with a delay, so that very little may come out as less than nothing.
+            grown = max(taken["peak"] - taken["before"], 0)
+            yield Figure(f"memory: {name.removeprefix(f'{OURS}, ')}", RESULT_SIZE, grown / taken["result"])
+
+
+def _keep(found: Result, task: str, took: Mapping[str, Sequence[Took]]) -> None:
+    found.times[f"{WARM}: {task}"] = walls(took)
+    found.processor[f"{WARM}: {task}"] = processors(took)
 
 
 def in_turns(
@@ -205,9 +231,9 @@ def in_turns(
     question: str | Mapping[str, str],
     each: Sequence[Parameters],
     method: str,
+    patience: float,
     *,
     at_once: int = 1,
-    patience: float = PATIENCE,
 ) -> dict[str, list[Took]]:
     """Every database in every round, each time another one first; a slow task gets fewer rounds.
 
@@ -215,13 +241,11 @@ def in_turns(
     idle needs a while to be at its fastest.
     """
     found: dict[str, list[Took]] = {name: [] for name in workers}
-    names = list(workers)
     begun = time.perf_counter()
     for turn, start in enumerate(range(0, len(each), at_once)):
         if turn >= LEAST_ROUNDS and time.perf_counter() - begun > patience:
             break
-        first = turn % len(names)
-        for name in names[first:] + names[:first]:
+        for name in rotated(workers, turn):
             asked = question if isinstance(question, str) else question[name]
             found[name] += workers[name].ask_each(asked, each[start : start + at_once], method)
     return found

@@ -42,7 +42,8 @@ class Size:
 
 
 WHOLE = Size(persons=100_000, cities=7_117, follows=2_417_738)
-SHORT = Size(persons=5_000, cities=356, follows=120_886)
+MIDDLE = Size(persons=20_000, cities=1_423, follows=483_547)
+SMALL = Size(persons=400, cities=60, follows=4_000)
 
 SCHEMA = """
 node Person {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import statistics
 import tempfile
 import threading
@@ -13,9 +11,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-import lance
-
-from bench.measure import Result, Timing
+from bench.measure import OURS, QUICK, SHORT, WHOLE, Result, setting
 from omnigraph.engine.initialise import initialise
 from omnigraph.engine.opened import AtBranch, OpenGraph
 from omnigraph.engine.pinned import open_table
@@ -26,7 +22,7 @@ from omnigraph.lang.query.compile import CompiledMutation, compile_query
 from omnigraph.storage.location import Location
 
 THREADS = 16
-ALONE = "insert, 1 thread"
+ALONE = "omnigraph, 1 thread"
 QUERY = "query q($k: String) { insert P { k: $k } }"
 
 
@@ -41,35 +37,33 @@ class Turn:
     """How much longer than the mean the last thread took."""
 
 
-def run(*, short: bool = False) -> Result:
+PLANS = {WHOLE: (5, 8), QUICK: (3, 4), SHORT: (2, 1)}
+"""Rounds, and how many rows each thread inserts in one."""
+
+
+def run(size: str) -> Result:
     """Latencies of single inserts, and how many a second there were; alone and together in turns."""
-    rounds, each = (2, 1) if short else (5, 8)
+    rounds, each = PLANS[size]
     # What is measured is how long a writer waits, not when it gives up.
-    os.environ["OMNIGRAPH_LOCK_WAIT"] = "600"
-    with tempfile.TemporaryDirectory() as folder:
+    with setting("OMNIGRAPH_LOCK_WAIT", "600"), tempfile.TemporaryDirectory() as folder:
         one, many = Crew(Path(folder) / "alone", 1), Crew(Path(folder) / "crowd", THREADS)
         # Equally many rows: what an insert costs follows the number of commits before it.
         turns = [(one.insert(each * THREADS), many.insert(each)) for _ in range(rounds)]
     alone, crowd = ([each for turn in side for each in turn.latencies] for side in zip(*turns, strict=True))
     return Result(
-        name="threads",
-        timings=(Timing(ALONE, tuple(alone)), Timing(f"insert, {THREADS} threads", tuple(crowd))),
-        yardsticks=(ALONE,),
-        targets={},
+        times={f"insert, {THREADS} threads": {OURS: crowd, ALONE: alone}},
         facts={
             "inserts a second alone": _median(first.rate for first, _ in turns),
             "together": _median(second.rate for _, second in turns),
             "together / alone": _median(second.rate / first.rate for first, second in turns),
-            "p99 ms together": f"{statistics.quantiles(crowd, n=100)[98] * 1000:.0f}",
+            "p99 seconds together": statistics.quantiles(crowd, n=100)[98],
             "slowest thread / mean": _median(second.slowest for _, second in turns),
-            "lance": lance.__version__,
-            "python": platform.python_version(),
         },
     )
 
 
-def _median(values: Iterable[float]) -> str:
-    return f"{statistics.median(values):.2f}"
+def _median(values: Iterable[float]) -> float:
+    return statistics.median(values)
 
 
 class Crew:

@@ -6,7 +6,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 import omnigraph
+from bench import aging
 from bench.history.people import SCHEMA, Edit
 
 VERSION = omnigraph.__version__
@@ -19,6 +22,12 @@ def make(data: Path, place: Path) -> None:
     with omnigraph.init(place, schema=SCHEMA) as graph:
         graph.load(data / "Person.parquet", mode="append", engine="local")
         graph.optimize()
+
+
+def age(data: Path, place: Path, commits: int) -> None:
+    """Write people anew."""
+    with omnigraph.open(place) as graph:
+        aging.age(graph, commits, {"Person": pq.read_table(data / "Person.parquet")})
 
 
 class Engine:

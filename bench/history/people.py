@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,13 +13,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bench.made import made, write_tables
-from bench.read_peers.worker import Peer
+from bench.measure import OWN
+from bench.worker import Peer, Worker, copy, own, worker
 
 SCHEMA = "node Person { number: I64 @key  name: String  city: String  age: I64 }"
-PEERS = (
-    Peer("omnigraph", "bench.history.ours", "omnigraph"),
-    Peer("doltlite", "bench.history.doltlite_peer", "doltlite"),
-)
+DOLTLITE = "doltlite"
 _CITIES = 100
 _AGES = 90
 
@@ -82,3 +82,27 @@ def data(count: int) -> Path:
         f"{group(count)}/data",
         lambda folder: write_tables(folder, {"Person": people(numbers, numbers % _AGES)}),
     )
+
+
+def peers(commits: int, *, apart: bool) -> dict[str, Peer]:
+    """All that keep a history, whether they are installed or not."""
+    other = Peer(DOLTLITE, "bench.history.doltlite_peer", DOLTLITE)
+    return {**own("bench.history.ours", commits=commits, apart=apart), DOLTLITE: other}
+
+
+def opened(
+    peers: dict[str, Peer], sizes: Sequence[int], folder: Path, stack: ExitStack
+) -> dict[int, dict[str, Worker]]:
+    """Every database that is installed, each with a copy of its own of so many people, by size and name.
+
+    Of all sizes but the first there is only the fresh one of ours: they show what the size does.
+    """
+    found: dict[int, dict[str, Worker]] = {}
+    for size in sizes:
+        (folder / str(size)).mkdir()
+        for name, peer in peers.items():
+            if peer.installed and (size == sizes[0] or name == OWN[0]):
+                place = folder / str(size) / name
+                copy(peer.database(group(size), data(size)), place)
+                found.setdefault(size, {})[name] = stack.enter_context(worker(peer, place))
+    return found

@@ -57,22 +57,34 @@ class Engine:
         session().read.parquet(str(folder)).write.parquet(str(at))
         return time.perf_counter() - begun
 
-    def load(self, inputs: list[Path], engine: EngineName) -> Loaded:
-        """Load into a graph that is new."""
+    def load(self, inputs: list[Path], engine: EngineName, commits: int = 0) -> Loaded:
+        """Load into a graph that is new, or has so many commits behind it."""
         at = self._place / f"graph-{next(self._numbers)}"
         with omnigraph.init(at, schema=SCHEMA) as graph:
+            _age(graph, commits)
             loaded = _load(graph, inputs, engine)
         shutil.rmtree(at)
         return loaded
 
-    def load_edges(self, persons: Path, edges: Path, engine: EngineName) -> Loaded:
+    def load_edges(self, persons: Path, edges: Path, engine: EngineName, commits: int = 0) -> Loaded:
         """Load edges on a new branch of a graph that has their persons already; the graph goes afterwards."""
         at = self._place / f"graph-{next(self._numbers)}"
         with omnigraph.init(at, schema=SCHEMA) as graph:
             graph.load(persons, mode="append", engine="local")
+            _age(graph, commits)
+            before = len(graph.commits.list())
             loaded = _load(graph, [edges], engine, branch="work")
+            after = len(graph.commits.list("work"))
+            assert after == before + 1, "a load is one commit"
         shutil.rmtree(at)
         return loaded
+
+
+def _age(graph: omnigraph.Graph, commits: int) -> None:
+    """Persons with numbers that no file has, one commit each."""
+    for number in range(-commits, 0):
+        with graph.write() as tx:
+            tx.insert("Person", number=number, name="Earlier", age=1, score=0.5, active=False)
 
 
 def _load(graph: omnigraph.Graph, inputs: list[Path], engine: EngineName, branch: str = "main") -> Loaded:

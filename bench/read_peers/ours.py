@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 import omnigraph
-from bench import social
-from bench.read_peers.worker import Drained
+from bench import aging, social
 from bench.social_queries import OMNIGRAPH, Followed
+from bench.worker import Drained
 
 VERSION = omnigraph.__version__
 
@@ -19,6 +22,20 @@ def make(data: Path, place: Path) -> None:
     with omnigraph.init(place, schema=social.SCHEMA) as graph:
         graph.load(data / "records.jsonl", mode="append")
         graph.optimize()
+
+
+def age(data: Path, place: Path, commits: int) -> None:
+    """Write persons anew, and let persons come who follow somebody and go again."""
+    person = {
+        "name": "Passing",
+        "gender": "male",
+        "birthday": date(1990, 1, 1),
+        "age": 34,
+        "isMarried": False,
+    }
+    with omnigraph.open(place) as graph:
+        rows = {"Person": pq.read_table(data / "Person.parquet")}
+        aging.age(graph, commits, rows, ("Person", person, "Follows", "0"))
 
 
 class Engine:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 import omnigraph
-from bench import documents
+from bench import aging, documents
 
 VERSION = omnigraph.__version__
 _VECTOR, _TEXT = f"$vector: Vector({documents.DIMENSION})", "$text: String"
@@ -39,6 +41,12 @@ def make(data: Path, place: Path) -> None:
     with omnigraph.init(place, schema=documents.SCHEMA) as graph:
         graph.load(data / "records.jsonl", mode="append")
         graph.optimize()
+
+
+def age(data: Path, place: Path, commits: int) -> None:
+    """Write documents anew."""
+    with omnigraph.open(place) as graph:
+        aging.age(graph, commits, {"Document": pq.read_table(data / "Document.parquet")})
 
 
 class Engine:

@@ -10,13 +10,10 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import pytest
 
-from bench import loads
 from bench.loading import data
 from bench.loading.memory import watched
 from bench.loading.plain import Engine
-from tests.bench.test_history import short
 
 PERSONS, FOLLOWS = 40, 200
 MEGABYTE = 2**20
@@ -83,23 +80,3 @@ def test_memory_is_that_of_a_process_and_of_those_it_started() -> None:
     assert peak.total >= alone.total + 100 * MEGABYTE
     # A JVM of other tests may be about; what the child holds is not its.
     assert peak.python >= alone.python + 100 * MEGABYTE
-
-
-@pytest.mark.bench
-def test_loads_are_measured_from_parquet_and_from_lines(tmp_path: Path) -> None:
-    kept, shown = short("loads", tmp_path)
-    assert kept["facts"]["rows"] == {"Parquet": 22_000, "NDJSON": 12_000}
-    names = {timing["name"] for timing in kept["timings"]}
-    for peer in (loads.LADYBUG, loads.DUCKDB):
-        assert any(name.endswith(peer) for name in names) == loads.PEERS[peer].installed
-    assert {f"Parquet, {loads.LOCAL}", f"NDJSON, {loads.LOCAL}", f"NDJSON, {loads.SCRIPT}"} <= names
-    assert f"{loads.SPARK} is not measured" in shown
-
-
-@pytest.mark.bench
-def test_many_edges_are_measured_with_their_memory(tmp_path: Path) -> None:
-    kept, shown = short("bulk", tmp_path)
-    assert kept["facts"]["edges"] == [20_000, 40_000]
-    for peak in kept["facts"]["memory"].values():
-        assert peak["total"] == peak["java"] + peak["python"] > 50 * MEGABYTE
-    assert "memory, local, total: " in shown

@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 import importlib
 import importlib.util
+import shutil
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.made import made
+from bench.measure import AGAIN, AGED, OURS, uncollected
 
 Parameters = Mapping[str, Any]
 ROWS, ARROW, STREAM = "ask", "ask_arrow", "ask_stream"
@@ -29,6 +31,10 @@ class Peer:
     name: str
     module: str
     package: str
+    commits: int = 0
+    """How many small commits its database has behind it."""
+    apart: bool = True
+    """Whether it has a process of its own; in short runs ours has none, because starting one costs most."""
 
     @property
     def installed(self) -> bool:
@@ -37,7 +43,39 @@ class Peer:
 
     def database(self, group: str, data: Path) -> Path:
         """Its database of this data, made by an earlier run or now."""
-        return made(f"{group}/{self.package}", lambda place: _make_apart(self.module, data, place))
+        if not self.commits:
+            return made(f"{group}/{self.package}", lambda place: self._run("make", data, place))
+        fresh = replace(self, commits=0).database(group, data)
+
+        def grow_old(place: Path) -> None:
+            copy(fresh, place)
+            self._run("age", data, place, self.commits)
+
+        return made(f"{group}/{self.package}-aged-{self.commits}", grow_old)
+
+    def _run(self, function: str, *arguments: Any) -> None:
+        if not self.apart:
+            _run(self.module, function, *arguments)
+            return
+        process = get_context("spawn").Process(target=_run, args=(self.module, function, *arguments))
+        process.start()
+        process.join()
+        if process.exitcode != 0:
+            raise RuntimeError(f"{self.module} could not {function} its database")
+
+
+def own(module: str, *, commits: int, apart: bool) -> dict[str, Peer]:
+    """Ours, the same once more, and with so many commits behind it, by name."""
+    ours = Peer(OURS, module, OURS, apart=apart)
+    return {OURS: ours, AGAIN: replace(ours, name=AGAIN), AGED: replace(ours, name=AGED, commits=commits)}
+
+
+def copy(place: Path, to: Path) -> None:
+    """A database of one file or of a folder, once more."""
+    if place.is_dir():
+        shutil.copytree(place, to)
+    else:
+        shutil.copy(place, to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +102,8 @@ class Drained:
 class Worker:
     """A process that has a database open and answers questions."""
 
-    def __init__(self, wire: Connection) -> None:
-        self._wire = wire
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._call = call
 
     def ask(self, question: str, parameters: Parameters, method: str = ROWS, *, keep: bool = False) -> Took:
         """Ask once; the rows come along if they are to be kept."""
@@ -91,24 +129,29 @@ class Worker:
         """The version of the database, and the seconds that importing and opening took."""
         return self._call("about")  # type: ignore[no-any-return]
 
-    def _call(self, *request: Any) -> Any:
-        self._wire.send(request)
-        failed, answer = self._wire.recv()
-        if failed:
-            raise RuntimeError(f"{request}: {answer}")
-        return answer
-
 
 @contextmanager
 def worker(peer: Peer, place: Path) -> Iterator[Worker]:
     """A fresh process with a database open."""
+    if not peer.apart:
+        service = _Service(peer.module, place, tidy=False)
+        yield Worker(lambda name, *arguments: getattr(service, name)(*arguments))
+        return
     context = get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs, peer.module, place), daemon=True)
     process.start()
     theirs.close()
+
+    def call(*request: Any) -> Any:
+        ours.send(request)
+        failed, answer = ours.recv()
+        if failed:
+            raise RuntimeError(f"{request}: {answer}")
+        return answer
+
     try:
-        yield Worker(ours)
+        yield Worker(call)
     finally:
         ours.close()
         process.join(timeout=20)
@@ -117,23 +160,17 @@ def worker(peer: Peer, place: Path) -> Iterator[Worker]:
             process.join()
 
 
-def _make_apart(module: str, data: Path, place: Path) -> None:
-    process = get_context("spawn").Process(target=_make, args=(module, data, place))
-    process.start()
-    process.join()
-    if process.exitcode != 0:
-        raise RuntimeError(f"{module} could not make its database")
-
-
 # --- in the process of a database ------------------------------------------------------------------
 
 
-def _make(module: str, data: Path, place: Path) -> None:
-    importlib.import_module(module).make(data, place)
+def _run(module: str, function: str, *arguments: Any) -> None:
+    getattr(importlib.import_module(module), function)(*arguments)
 
 
 class _Service:
-    def __init__(self, module: str, place: Path) -> None:
+    def __init__(self, module: str, place: Path, *, tidy: bool = True) -> None:
+        # To collect garbage takes long in a process that does much else.
+        self._tidied: Callable[[], AbstractContextManager[None]] = uncollected if tidy else nullcontext
         begun = time.perf_counter()
         self._module = importlib.import_module(module)
         self._engine = self._module.Engine(place)
@@ -141,13 +178,13 @@ class _Service:
 
     def ask(self, question: str, parameters: Parameters, method: str, keep: bool) -> Took:
         run = getattr(self._engine, method)
-        with _uncollected():
+        with self._tidied():
             took, found = _timed(run, question, parameters)
         return replace(took, rows=found) if keep else took
 
     def ask_each(self, question: str, each: Sequence[Parameters], method: str) -> list[Took]:
         run = getattr(self._engine, method)
-        with _uncollected():
+        with self._tidied():
             return [_timed(run, question, parameters)[0] for parameters in each]
 
     def answers(self, question: str, each: Sequence[Parameters]) -> list[Any]:
@@ -171,17 +208,6 @@ class _Service:
 
     def about(self) -> tuple[str, float]:
         return str(self._module.VERSION), self._opened
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Collect garbage now instead of in between."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _timed(run: Callable[..., Any], question: str, parameters: Parameters) -> tuple[Took, Any]:
