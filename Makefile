@@ -1,7 +1,7 @@
 # Every target prepares .venv by itself; a machine with Python 3.11 or newer needs nothing else.
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format bench docs fuzz torture lock clean
+.PHONY: help install demo test check format bench docs site fuzz torture lock clean
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
 
@@ -15,8 +15,14 @@ PYTHON ?=
 # One more than there are cores: many tests wait for processes and servers of theirs.
 JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1)
 ARGS ?=
+# Where tests make their graphs: in memory, where there is room for it, because each of them makes many files.
+SCRATCH ?= $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 { print "/dev/shm"; found = 1 } \
+	END { if (!found) print "$${TMPDIR:-/tmp}" }')
 # How many inputs each property test of `make fuzz` tries.
 OMNIGRAPH_FUZZ ?= 50000
+
+# Tests start many processes, and without compiled files each of them would compile the project anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -24,11 +30,11 @@ help: ## Show this list
 install: $(READY) ## Make .venv with the omnigraph command in it
 	@echo "Ready: $(BIN)/omnigraph"
 
-demo: $(READY) ## Show the main job from an empty folder, with real output
-	@PATH="$(CURDIR)/$(BIN):$$PATH" bash demo/run
+demo: $(READY) ## Give a tour with a million rows and real output; ARGS=--quick for a short one
+	@$(BIN)/python demo/run.py $(ARGS)
 
 test: $(READY) ## Run the tests
-	@$(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 $(ARGS)
+	@TMPDIR=$(SCRATCH) $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 $(ARGS)
 
 check: $(READY) ## Lint, format check, strict types, import contracts
 	@failed=0; \
@@ -42,11 +48,15 @@ format: $(READY) ## Rewrite the source in the project's format
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(PEERS) ## Run the benchmarks, beside other databases
+bench: $(PEERS) ## Run all workloads beside other databases; ARGS=--quick for ten minutes
 	@$(BIN)/python -m bench $(ARGS)
 
 docs: $(READY) ## Rewrite the generated parts of docs/
 	@$(BIN)/python -m omnigraph.cli.reference docs
+
+site: $(READY) ## Put docs/ together as a site in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Written: build/site/index.html"
 
 fuzz: $(READY) ## Run the long form of the property tests
 	@OMNIGRAPH_FUZZ=$(OMNIGRAPH_FUZZ) $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 -m fuzz $(ARGS)
@@ -63,7 +73,7 @@ lock: $(READY) ## Pin the newest dependencies, with hashes, in requirements/
 	@$(COMPILE) --constraint requirements/dev.txt --extra bench --output-file requirements/bench.txt
 
 clean: ## Remove .venv, caches and build results
-	@rm -rf .venv .venv.lock dist build .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv.lock dist build demo/out .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(READY): requirements/dev.txt requirements/install.py pyproject.toml

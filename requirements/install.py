@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import subprocess
 import sys
 import venv
+from collections.abc import Mapping
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".installed"
 LOCK_FILE = ROOT / "requirements" / "dev.txt"
+PIP_TO_UV = {
+    "PIP_CERT": "SSL_CERT_FILE",
+    "PIP_EXTRA_INDEX_URL": "UV_EXTRA_INDEX_URL",
+    "PIP_FIND_LINKS": "UV_FIND_LINKS",
+    "PIP_INDEX_URL": "UV_INDEX_URL",
+}
 INPUTS = (LOCK_FILE, ROOT / "pyproject.toml", Path(__file__).resolve())
 
 
@@ -37,12 +46,46 @@ def pip_install(*arguments: str) -> None:
     subprocess.run([*command, *arguments], check=True, cwd=ROOT)
 
 
+def install_locked() -> None:
+    """With uv, which needs a third of pip's time; with pip itself where uv cannot get at the packages."""
+    with NamedTemporaryFile("w", suffix=".txt") as only_uv:
+        only_uv.write(locked("uv"))
+        only_uv.flush()
+        pip_install("--no-deps", "--require-hashes", "-r", only_uv.name)
+    command = [
+        str(VENV / "bin" / "uv"),
+        "pip",
+        "install",
+        "--quiet",
+        "--compile-bytecode",
+        "--require-hashes",
+    ]
+    command += ["--python", str(PYTHON), "-r", str(LOCK_FILE)]
+    if subprocess.run(command, cwd=ROOT, env=as_uv_wants(os.environ), check=False).returncode != 0:
+        print("uv could not install them; trying pip ...", flush=True)
+        pip_install("--require-hashes", "-r", str(LOCK_FILE))
+
+
+def locked(name: str) -> str:
+    """The lines of the lock about one package."""
+    lines = LOCK_FILE.read_text().splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith(f"{name}=="))
+    end = next(number for number in range(start, len(lines)) if not lines[number].endswith("\\"))
+    return "\n".join(lines[start : end + 1]) + "\n"
+
+
+def as_uv_wants(environment: Mapping[str, str]) -> dict[str, str]:
+    """Where pip is told to look for packages, uv looks, too."""
+    told = {theirs: environment[pip] for pip, theirs in PIP_TO_UV.items() if environment.get(pip)}
+    return {**told, **environment}
+
+
 def install() -> None:
     print("Installing the locked dependencies into .venv ...", flush=True)
     if not usable():
         venv.create(VENV, clear=True, with_pip=True, symlinks=True)
     STAMP.unlink(missing_ok=True)
-    pip_install("--require-hashes", "-r", str(LOCK_FILE))
+    install_locked()
     pip_install("--no-deps", "--no-build-isolation", "--editable", str(ROOT))
     STAMP.touch()
 

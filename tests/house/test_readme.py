@@ -1,4 +1,4 @@
-"""The README shows what really happens."""
+"""The README and the quickstart show what really happens."""
 
 from __future__ import annotations
 
@@ -11,19 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph.cli.main import main
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {"README.md": README, "quickstart.md": (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")}
+FENCE = r"^```{}\n(.*?)^```$"
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """Where a reader of the README stands: beside the files of the demo; it is called `/data` there."""
-    shutil.copytree(ROOT / "demo", tmp_path / "demo")
-    return tmp_path
-
-
-def _fenced(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
+def _fenced(page: str, language: str) -> list[str]:
+    return re.findall(FENCE.format(language), page, flags=re.DOTALL | re.MULTILINE)
 
 
 def _comparable(text: str, place: Path | None = None) -> str:
@@ -32,33 +29,49 @@ def _comparable(text: str, place: Path | None = None) -> str:
     return re.sub(r"\b[0-9A-HJKMNP-TV-Z]{26}\b", "<id>", named).strip()
 
 
-def test_the_session_prints_what_the_readme_shows(place: Path) -> None:
-    (session,) = _fenced("console")
-    parts = re.split(r"^\$ omnigraph (.*)\n", session, flags=re.MULTILINE)[1:]
-    pairs = list(zip(parts[::2], parts[1::2], strict=True))
-    assert len(pairs) >= 5
-    for arguments, shown in pairs:
-        ran = subprocess.run(
-            [sys.executable, "-m", "omnigraph.cli.main", *shlex.split(arguments)],
-            cwd=place,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert _comparable(ran.stdout + ran.stderr, place) == _comparable(shown), arguments
+def _stand(page: str, place: Path) -> None:
+    """Put a reader where the page has them: beside the demo's files and what they were told to save."""
+    shutil.copytree(ROOT / "demo", place / "demo", ignore=shutil.ignore_patterns("out"))
+    saved = r"^Save this as `([\w.]+)`:\n\n```\w+\n(.*?)^```$"
+    for name, text in re.findall(saved, page, flags=re.DOTALL | re.MULTILINE):
+        (place / name).write_text(text, encoding="utf-8")
 
 
-def test_the_library_example_prints_what_the_readme_shows(place: Path) -> None:
-    (program,) = _fenced("python")
-    shown = _fenced("")[-1]
-    ran = subprocess.run(
-        [sys.executable, "-c", program], cwd=place, capture_output=True, text=True, check=True
-    )
-    assert ran.stdout.strip() == shown.strip()
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_shows_what_its_commands_print(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = PAGES[name]
+    _stand(page, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    parts = re.split(r"^\$ omnigraph (.*)\n", "".join(_fenced(page, "console")), flags=re.MULTILINE)
+    assert parts[0] == ""
+    commands = list(zip(parts[1::2], parts[2::2], strict=True))
+    assert len(commands) >= 10
+    for arguments, shown in commands:
+        main(shlex.split(arguments))
+        printed = capsys.readouterr()
+        assert _comparable(printed.out + printed.err, tmp_path) == _comparable(shown), arguments
+    (program,) = _fenced(page, "python")
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == _fenced(page, "")[-1].strip()
+
+
+def test_what_the_readme_says_to_make_is_a_target() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    named = set(re.findall(r"\bmake ([a-z]+)\b", "\n".join(PAGES.values())))
+    assert {"install", "demo"} <= named
+    assert {target for target in named if not re.search(rf"^{target}:.*## ", makefile, re.MULTILINE)} == set()
 
 
 def test_links_lead_somewhere() -> None:
-    targets = re.findall(r"\]\(([^)#]+)\)", README)
+    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", README)
     assert targets
     missing = [target for target in targets if not (ROOT / target).exists()]
     assert missing == []
+
+
+def test_every_page_is_in_the_readme() -> None:
+    # The generated reference has content only on the site, and the site has a first page of its own.
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md", "reference.md"}
+    assert {name for name in pages if f"(docs/{name})" not in README} == set()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from omnigraph.errors import InvalidName
 from omnigraph.storage.failures import guarded, is_absent
 from omnigraph.storage.location import Location
+from omnigraph.storage.s3_extra import require_s3
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -36,6 +37,7 @@ def in_bucket(name: str) -> bool:
 
 def bucket_file(uri: str) -> StoredFile | None:
     """The object of that very name, or None when it is proven absent."""
+    require_s3()
     import obstore
 
     from omnigraph.storage.bucket import typed
@@ -52,6 +54,7 @@ def bucket_file(uri: str) -> StoredFile | None:
 
 def bucket_files(uri: str) -> list[StoredFile]:
     """Everything below a folder of a bucket, at any depth, in no order."""
+    require_s3()
     import obstore
 
     from omnigraph.storage.bucket import typed

@@ -16,6 +16,7 @@ from typing import Protocol
 from omnigraph import errors
 from omnigraph.storage.failures import FailureKind, not_found
 from omnigraph.storage.location import Location
+from omnigraph.storage.s3_extra import require_s3
 
 _RESIDUE = re.compile(r"#\d+$")
 
@@ -101,6 +102,7 @@ class ObjectStore(ABC):
             from omnigraph.storage.folder import FolderStore
 
             return FolderStore(observe)
+        require_s3()
         from omnigraph.storage.bucket import BucketStore
 
         return BucketStore.connect(root, observe)

@@ -1,0 +1,219 @@
+"""The tour that `make demo` gives: each command is run as it is shown, and what it prints is what you see."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from omnigraph.cli.main import main as omnigraph
+
+HERE = Path(__file__).resolve().parent
+OUT = HERE / "out"
+# A folder that has this file was made by an earlier tour, and may be replaced.
+MARK = ".made-by-the-demo"
+BIN = Path(sys.executable).parent
+GRAPH = "social.omni"
+ME = "mira-1"
+# A failpoint: the process stops itself there, so that the kill hits it at this very place.
+BETWEEN_TABLES = "mutation.post_table_commit=stop"
+NEWCOMERS = (
+    {"type": "Person", "data": {"handle": "ada", "name": "Ada", "city": "Lyon", "joined": "2030-01-31"}},
+    {"edge": "Follows", "from": "ada", "to": ME, "data": {"since": "2030-01-31"}},
+)
+
+
+class DemoFailed(Exception):
+    """A command did not do what the tour is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tour:
+    """Commands run in the current folder for a reader to see."""
+
+    apart: bool
+    """Whether each command has a process of its own, as in a terminal; starting one takes a second."""
+    colour: bool
+
+    def say(self, text: str) -> None:
+        print(f"\n{self._styled(text, '1')}", flush=True)
+
+    def show(self, command: str) -> None:
+        print(self._styled(f"$ {command}", "2"), flush=True)
+
+    def omnigraph(self, *arguments: str) -> None:
+        """Run a command of omnigraph; its output goes straight to the reader."""
+        if self.apart:
+            self.run("omnigraph", *arguments)
+            return
+        self.show(shlex.join(("omnigraph", *arguments)))
+        _must_succeed(("omnigraph", *arguments), omnigraph(arguments))
+
+    def run(self, *command: str) -> None:
+        self.show(shlex.join(command))
+        _must_succeed(command, subprocess.run(_found(command), check=False).returncode)
+
+    def kill(self, *arguments: str, at: str) -> None:
+        """Start a command, wait until it stands at a failpoint, and kill it there."""
+        command = ("omnigraph", *arguments)
+        self.show(f"OMNIGRAPH_FAILPOINTS={at} {shlex.join(command)} 2>/dev/null &")
+        environment = {**os.environ, "OMNIGRAPH_FAILPOINTS": at}
+        # Its bar would stay on the terminal, with the cursor hidden.
+        unseen = subprocess.DEVNULL
+        with subprocess.Popen(_found(command), env=environment, stderr=unseen) as writer:
+            _, status = os.waitpid(writer.pid, os.WUNTRACED)
+            if not os.WIFSTOPPED(status):
+                writer.returncode = os.waitstatus_to_exitcode(status)
+                raise DemoFailed(f"`{shlex.join(command)}` never came to {at}")
+            self.show(f"kill -KILL {writer.pid}")
+            writer.send_signal(signal.SIGKILL)
+        print(f"process {writer.pid} ended by signal {-writer.returncode}", flush=True)
+
+    def _styled(self, text: str, style: str) -> str:
+        return f"\033[{style}m{text}\033[0m" if self.colour else text
+
+
+def _found(command: tuple[str, ...]) -> list[str]:
+    """Programs of the environment that this runs in."""
+    return [str(BIN / command[0]), *command[1:]]
+
+
+def _must_succeed(command: tuple[str, ...], status: int) -> None:
+    if status != 0:
+        raise DemoFailed(f"`{shlex.join(command)}` ended with {status}")
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description="A tour of omnigraph, with real output.")
+    options.add_argument("--quick", action="store_true", help="10,000 rows and no Spark")
+    options.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help="where to leave the graph")
+    asked = options.parse_args()
+    began = time.monotonic()
+    tour = Tour(apart=not asked.quick, colour=sys.stdout.isatty())
+    # As the reader would write it, from where they stand.
+    place = os.path.relpath(asked.out)
+    try:
+        enter(asked.out)
+        tour.show(f"cd {place}")
+        give(tour, quick=asked.quick)
+    except DemoFailed as failed:
+        print(f"demo: {failed}", file=sys.stderr)
+        return 1
+    farewell(tour, place, time.monotonic() - began)
+    return 0
+
+
+def enter(folder: Path) -> None:
+    """Stand in an empty folder with the schema and the queries; only one of an earlier tour is replaced."""
+    if folder.exists() and any(folder.iterdir()) and not (folder / MARK).exists():
+        raise DemoFailed(f"{folder} has files that are not of a demo; name another folder with --out")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    os.chdir(folder)
+    Path(MARK).touch()
+    for name in ("social.pg", "social.gq"):
+        shutil.copy(HERE / name, name)
+    lines = "".join(json.dumps(record) + "\n" for record in NEWCOMERS)
+    Path("newcomers.jsonl").write_text(lines, encoding="utf-8")
+    os.environ["OMNIGRAPH_EMBED_PROVIDER"] = "offline"
+
+
+def give(tour: Tour, *, quick: bool) -> None:
+    """All stations, in order."""
+    fill(tour, quick=quick)
+    loaded = datetime.now(UTC)
+    search(tour)
+    branch_and_merge(tour)
+    kill_and_recover(tour)
+    look_back(tour, loaded)
+
+
+def fill(tour: Tour, *, quick: bool) -> None:
+    rows = "10000" if quick else "1000000"
+    tour.say("A sample: people who follow each other, and what they write, with vectors of what it means.")
+    tour.run("python", os.path.relpath(HERE / "sample.py"), "data", "--rows", rows)
+    tour.say("A graph is a folder. Everything in it is typed by a schema.")
+    tour.omnigraph("init", "--schema", "social.pg", GRAPH)
+    if quick:
+        tour.say("One load, one commit: all rows checked, or nothing happens.")
+    else:
+        tour.say(
+            "One load, one commit, on all cores. Spark takes 10 to 40 seconds to start for the first time."
+        )
+    # Each file by name: the bar then knows how much there is to read.
+    files = [part for path in sorted(Path("data").iterdir()) for part in ("--data", str(path))]
+    engine = "local" if quick else "spark"
+    tour.omnigraph("load", GRAPH, *files, "--mode", "append", "--engine", engine, "--as", "ann", "--quiet")
+
+
+def search(tour: Tour) -> None:
+    tour.say("A walk: everybody within three follows of one person, by city.")
+    tour.omnigraph("query", "reach", "--query", "social.gq", "-p", f"handle={ME}", "--store", GRAPH)
+    tour.say("Search by meaning and by words at once. Questions are embedded on this machine.")
+    tour.show("export OMNIGRAPH_EMBED_PROVIDER=offline")
+    question = "question=how to photograph the night sky"
+    tour.omnigraph("query", "ideas", "--query", "social.gq", "-p", question, "--store", GRAPH)
+    tour.say("All in one query: a walk, a ranking by words, a distance of vectors.")
+    tour.omnigraph(
+        *("query", "feed", "--query", "social.gq", "-p", f"handle={ME}", "-p", "words=stars and comets"),
+        *("--store", GRAPH),
+    )
+
+
+def branch_and_merge(tour: Tour) -> None:
+    tour.say(
+        "A branch copies nothing. Both sides change, the diff tells how they differ, the merge is one commit."
+    )
+    change = ("--query", "social.gq", "--uri", GRAPH)
+    tour.omnigraph("branch", "create", "--uri", GRAPH, "draft", "--quiet")
+    tour.omnigraph(
+        *("mutate", "retitle", *change, "--branch", "draft", "--as", "bo"),
+        *("-p", "slug=doc-1", "-p", "title=Reviewed"),
+    )
+    tour.omnigraph("mutate", "move", *change, "--as", "ann", "-p", f"handle={ME}", "-p", "city=Oslo")
+    tour.omnigraph("diff", "main", "draft", "--uri", GRAPH)
+    tour.omnigraph("branch", "merge", "draft", "--uri", GRAPH, "--as", "ann", "--delete-branch", "--quiet")
+
+
+def kill_and_recover(tour: Tour) -> None:
+    tour.say("A writer dies between two tables. Nobody sees half of it, and the next writer clears up.")
+    load = ("load", GRAPH, "--data", "newcomers.jsonl", "--mode", "append", "--as", "bo", "--quiet")
+    tour.kill(*load, at=BETWEEN_TABLES)
+    tour.omnigraph("recover", GRAPH, "--dry-run")
+    tour.omnigraph("query", "size", "--query", "social.gq", "--store", GRAPH)
+    tour.omnigraph(*load)
+    tour.omnigraph("commit", "list", GRAPH)
+
+
+def look_back(tour: Tour, loaded: datetime) -> None:
+    tour.say("Every commit stays readable, by its id, its version or a time: here as the load left it.")
+    then = loaded.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    tour.omnigraph("query", "size", "--query", "social.gq", "--store", GRAPH, "--at", then)
+
+
+def farewell(tour: Tour, place: str, seconds: float) -> None:
+    """Where the graph is, and what to try next."""
+    programs = os.path.relpath(BIN)
+    tour.say(f"That was {seconds:.0f} seconds. The graph stays in {place}; go on with it:")
+    for command in (
+        f"cd {place}",
+        f'export PATH="$PWD/{programs}:$PATH" OMNIGRAPH_EMBED_PROVIDER=offline',
+        f"omnigraph query ideas --query social.gq -p question='sharp knives and slow food' --store {GRAPH}",
+        f"omnigraph explain feed --query social.gq -p handle={ME} -p words=comets --store {GRAPH}",
+        f"omnigraph export {GRAPH} --type Person -o people.ndjson",
+        f"omnigraph changes --uri {GRAPH} --since now",
+    ):
+        print(f"  {command}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""The tour of `make demo` does what it says, and leaves a graph to go on with."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import omnigraph as og
+from demo.sample import Sizes, tables
+from omnigraph.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def tour(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "demo" / "run.py"), *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_the_short_tour_kills_recovers_and_leaves_a_graph_to_go_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "out"
+    done = tour("--quick", "--out", str(folder))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ended by signal 9" in done.stdout
+    with og.open(folder / "social.omni", read_only=True) as graph:
+        actors = [commit.actor for commit in graph.commits.list()]
+        assert list(dict.fromkeys(actors)) == ["bo", "omnigraph:recovery", "ann", None]
+        sizes = {key: table.rows for key, table in graph.snapshot().tables.items()}
+        assert (sizes["node:Person"], sizes["edge:Follows"]) == (1001, 7001)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "offline")
+    further = re.findall(r"^  omnigraph (.+)$", done.stdout, re.MULTILINE)
+    assert len(further) >= 3
+    assert [main(shlex.split(command)) for command in further] == [0] * len(further)
+
+
+def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letters.txt").write_text("mine")
+    done = tour("--quick", "--out", str(tmp_path))
+    assert done.returncode == 1
+    assert "name another folder with --out" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
+
+
+def test_the_sample_is_the_same_every_time_and_as_large_as_asked_for() -> None:
+    first, second = dict(tables(Sizes.of(2_000))), dict(tables(Sizes.of(2_000)))
+    assert first == second
+    assert sum(table.num_rows for table in first.values()) == 2_000
+    full = Sizes.of(1_000_000)
+    assert full.people + full.follows + 2 * full.documents + full.likes == 1_000_000
