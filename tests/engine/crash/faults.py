@@ -129,6 +129,11 @@ class _Answering(ObjectStore):
         self._answered("rename", source)
         return found
 
+    def _share(self, source: Location, target: Location) -> bool:
+        found = super()._share(source, target)
+        self._answered("share", source)
+        return found
+
     def _put(self, at: Location, body: bytes) -> None:
         super()._put(at, body)
         self._answered("put", at)
