@@ -20,7 +20,7 @@ HEAD = """\
 <!-- Written by `python -m bench report`. -->
 
 `make bench` measures the workloads below, each in a process of its own and in turns with other databases that
-install with pip; `make bench ARGS=--quick` takes about ten minutes, with less of everything. It keeps all
+install with pip; `make bench ARGS=--quick` takes six to ten minutes, with less of everything. It keeps all
 numbers as JSON in `bench/results/`, with tables and pictures beside it. `.venv/bin/python -m bench report`
 writes this page from the last run of all workloads. What makes reads and writes fast or slow is told in
 [performance](performance.md).
