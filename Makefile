@@ -48,7 +48,7 @@ format: $(READY) ## Rewrite the source in the project's format
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(PEERS) ## Run all workloads beside other databases; ARGS=--quick for ten minutes
+bench: $(PEERS) ## Run all workloads beside other databases; ARGS=--quick for less than ten minutes
 	@$(BIN)/python -m bench $(ARGS)
 
 docs: $(READY) ## Rewrite the generated parts of docs/
