@@ -7,11 +7,12 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from typing import Literal
 
 import pyarrow as pa
 
+from omnigraph.engine.blob import Blob, find_blob
 from omnigraph.engine.export.run import ExportFormat, ExportRequest, ExportResult, FormatName, Output
-from omnigraph.engine.export.run import Progress as ExportProgress
 from omnigraph.engine.export.run import export as exported
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.load.engines import EngineName, engine_for
@@ -22,8 +23,9 @@ from omnigraph.engine.snapshot import Snapshot as EngineSnapshot
 from omnigraph.errors import BadRequest, InvalidValue
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.notebook.overview import snapshot_page
-from omnigraph.query.ask import Question, Questions
-from omnigraph.query.read import Pinned, Reader
+from omnigraph.progress import Listener, progress_to
+from omnigraph.query.ask import Question, Questions, run_by
+from omnigraph.query.read import Pinned
 from omnigraph.query.request import Limits
 from omnigraph.query.result import Result
 
@@ -71,11 +73,12 @@ class Snapshot:
         max_rows: int | None = None,
         timeout: float | None = None,
         cancel: threading.Event | None = None,
+        engine: Literal["local", "spark"] = "local",
     ) -> Result:
         """Run a read query on this moment of the graph; see `Graph.query`."""
         target = AtVersion(self.branch, self.version)
-        question = Question(query, params, name, Limits(max_rows, timeout, cancel))
-        return self._questions.answer(Pinned(target, self._pinned), question, Reader.read)
+        question = Question(query, params, name, Limits.of(max_rows, timeout, cancel))
+        return self._questions.answer(Pinned(target, self._pinned), question, run_by(engine))
 
     def rows(
         self, type_name: str, *, columns: Sequence[str] | None = None, limit: int | None = None
@@ -88,6 +91,12 @@ class Snapshot:
             raise InvalidValue(f"limit must not be negative, got {limit}")
         return read_rows(self._questions.opened(), self._pinned, type_name, columns, limit)
 
+    def blob(
+        self, type_name: str, id: str, property_name: str, *, entity: Literal["node", "edge"] = "node"
+    ) -> Blob:
+        """One Blob: its size and etag, and its bytes when they are asked for, as in `.read()`."""
+        return find_blob(self._questions.opened(), self._pinned, entity, type_name, id, property_name)
+
     def export(
         self,
         output: Output,
@@ -96,20 +105,20 @@ class Snapshot:
         types: Iterable[str] | None = None,
         overwrite: bool = False,
         engine: EngineName = "local",
-        progress: ExportProgress | None = None,
+        progress: Listener | None = None,
     ) -> ExportResult:
         """Write all types, or those named, each ordered by id; loading the NDJSON gives an equal graph.
 
         `output` is a file that ends with `.ndjson`, `.jsonl` or `.gz`, a folder with a file for each type, or
         a binary stream; all other formats need a folder. A file or folder appears complete or not at all,
         and one that exists is refused unless `overwrite` is set. With `engine="spark"` tasks write parts, so
-        that a folder has several files for each type. `progress` is told how many rows of how many, and how
-        many bytes, were written so far.
+        that a folder has several files for each type. `progress` hears how far it is.
         """
         chosen = None if types is None else tuple(types)
         by = None if engine == "local" else partial(engine_for, engine, 0)
-        request = ExportRequest(output, _format(format), chosen, overwrite, progress, by)
-        return exported(self._questions.opened(), self._pinned, request)
+        request = ExportRequest(output, _format(format), chosen, overwrite, by)
+        with progress_to(progress):
+            return exported(self._questions.opened(), self._pinned, request)
 
     def __repr__(self) -> str:
         return f"<Snapshot {self.id} of '{self.branch}' at version {self.version}, {len(self.tables)} tables>"

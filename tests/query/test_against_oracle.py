@@ -26,6 +26,7 @@ from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.query.resolved import ResolvedRead
 from omnigraph.lang.source import Source
 from omnigraph.lang.values import arrow_type
+from omnigraph.query import match
 from tests.query import oracle
 from tests.query.generate import CATALOG, SCHEMA, Query, graphs, queries
 
@@ -132,7 +133,13 @@ def check_all(graph: Graph, model: oracle.Graph, asked: list[Query], branch: str
 @given(graphs(), st.lists(queries(), min_size=8, max_size=14))
 def test_the_engine_agrees_with_the_oracle(lines: list[str], asked: list[Query]) -> None:
     with stored_graph(lines) as graph:
-        check_all(graph, oracle.graph_of(CATALOG, lines), asked)
+        model = oracle.graph_of(CATALOG, lines)
+        check_all(graph, model, asked[::2])
+        # The others as they are answered where tables are too large to be looked through beside a few nodes.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(match, "_SMALL", 0)
+            patch.setattr(match, "_VERY_FEW", 1)
+            check_all(graph, model, asked[1::2])
 
 
 @settings(stored, max_examples=max(6, EXAMPLES // 250))

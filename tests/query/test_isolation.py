@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +16,7 @@ import pytest
 import omnigraph as og
 from omnigraph import errors
 from omnigraph.query.memory import shared_memory
+from tests.python_process import PIPE, Python
 from tests.query.ledger import LAST, LINKS, SUMS, Ledger, look, new_ledger
 
 PROJECT = Path(__file__).parents[2]
@@ -80,10 +79,8 @@ def test_threads_see_published_states_only(ledger: Ledger, handle: str) -> None:
 
 
 def test_processes_see_published_states_only(ledger: Ledger) -> None:
-    command = [sys.executable, "-m", "tests.query.reading_process", ledger.graph.uri, str(ROUNDS)]
-    readers = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PROJECT) for _ in range(1 + LONG)
-    ]
+    command = ["-m", "tests.query.reading_process", ledger.graph.uri, str(ROUNDS)]
+    readers = [Python(*command, stdout=PIPE, cwd=PROJECT) for _ in range(1 + LONG)]
     for reader in readers:
         assert reader.stdout is not None
         assert reader.stdout.readline() == "ready\n"
@@ -92,7 +89,7 @@ def test_processes_see_published_states_only(ledger: Ledger) -> None:
         if number % 4 == 3:
             ledger.optimize()
     for reader in readers:
-        told, _ = reader.communicate(timeout=120)
+        told, _ = reader.communicate()
         assert reader.returncode == 0
         for line in told.splitlines():
             commit, answer = json.loads(line)

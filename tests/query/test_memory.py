@@ -222,3 +222,17 @@ def test_a_topology_that_is_forgotten_is_held_by_no_link(tmp_path: Path) -> None
         assert kept() is None
         assert len(graph.query(text)) == 1
     shared_memory().forget()
+
+
+def test_a_value_that_grew_is_not_the_one_that_is_known() -> None:
+    memory = Memory(100)
+    value, other = [1], [1]
+    memory.keep("a", value, 10)
+    memory.keep("b", other, 10)
+    assert memory.knows("a", value, 10)
+    assert not memory.knows("a", other, 10)
+    assert not memory.knows("a", value, 11)
+    assert not memory.knows("c", value, 10)
+    memory.keep("c", [2], 85)
+    assert memory.get("a") is value, "it was asked about after the other one"
+    assert memory.get("b") is None

@@ -129,3 +129,36 @@ def test_a_stream_of_a_large_table_leaves_no_column_in_memory(tmp_path: Path) ->
         assert [n for batch in streamed for n in batch.column("n").to_pylist()] == list(range(50))
         kept = [key for key in shared_memory()._entries if isinstance(key, tuple) and "column" in key]
         assert kept == []
+
+
+@pytest.mark.parametrize("returned", ["$a.k as a, $b.k as b", "count($b) as n", "$a.k as a, count($c) as n"])
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "$a.n = 3  $b.n < 7  $c.n > 1",
+        "$a.n = 3  lower($b.k) != $b.k",
+        "$b.n = 4  $c.n > 2",
+        "$a.n = 1  $b.n < 8  $c.n = 2",
+        '$a.k = "p3"  $b.n > 0  $c.n < 6',
+    ],
+)
+def test_nodes_that_are_tested_when_they_are_met_are_those_that_were_looked_for(
+    graph: og.Graph, tests: str, returned: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"query q() {{ match {{ $a: P  $a e $b  $b e $c  {tests} }} return {{ {returned} }} }}"
+    looked_for = sorted(graph.query(text).tuples())
+    monkeypatch.setattr(match, "_SMALL", 0)
+    monkeypatch.setattr(match, "_VERY_FEW", 1)
+    assert sorted(graph.query(text).tuples()) == looked_for
+    scans = [step for step in graph.explain(text).steps if step.name == "Scan" and not step.depth]
+    assert len(scans) == 1, "one variable is looked for, and the others only on the way"
+
+
+def test_a_walk_of_very_many_hops_is_as_good_as_one_of_all_hops_there_are(graph: og.Graph) -> None:
+    texts = [
+        f'query q() {{ match {{ $a: P {{ k: "p3" }}  $a e{{1,{hops}}} $b  $b.n > 1 }} return {{ $b.k }} }}'
+        for hops in (40, 1_000_000)
+    ]
+    few, many = (sorted(graph.query(text).tuples()) for text in texts)
+    assert few == many
+    assert len(many) > 9

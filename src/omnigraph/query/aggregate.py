@@ -15,6 +15,7 @@ from omnigraph.lang.types import Scalar
 from omnigraph.lang.values import arrow_type
 from omnigraph.query.codes import Groups, codes_of, grouped
 from omnigraph.query.counting import sums
+from omnigraph.query.counting import total as total_of
 from omnigraph.query.expressions.evaluate import Replaced, value
 from omnigraph.query.frame import NO_ROW, Frame, Positions
 from omnigraph.query.order import sort_keys
@@ -25,29 +26,38 @@ UNNAMED = "?"
 """The name of a column without alias that has nothing to be named after."""
 
 
-def aggregated(reading: Reading, frame: Frame, plan: p.Aggregate) -> list[tuple[str, pa.Array]]:
-    """The result columns of an aggregation, in order, by name."""
+def aggregated(reading: Reading, frame: Frame, plan: p.Aggregate) -> list[pa.Array]:
+    """The result columns of an aggregation, in order."""
     keys = _keys(reading, frame, plan.keys)
     groups = grouped(keys, frame.length)
     if not plan.keys and frame.length == 0:
         return _of_nothing(reading, plan)
-    totals: Replaced = {total: _total(reading, frame, groups, total) for total in plan.totals}
+    totals = [_total(reading, frame, groups, total) for total in plan.totals]
+    places = reading.outline.of(_places, plan)
+    if NO_ROW not in places:
+        return [totals[place] for place in places]
+    replaced: Replaced = dict(zip(plan.totals, totals, strict=True))
     scope = reading.scope(frame.take(groups.first))
-    return [(column.name, value(column.term, scope, totals)) for column in plan.columns]
+    return [value(column.term, scope, replaced) for column in plan.columns]
 
 
-def _of_nothing(reading: Reading, plan: p.Aggregate) -> list[tuple[str, pa.Array]]:
-    """One row that says there is nothing."""
-    totals: Replaced = {total: _empty(total) for total in plan.totals}
-    scope = reading.scope(Frame(1))
+def _places(plan: p.Aggregate) -> list[int]:
+    """Which of the totals each result column is; NO_ROW for one that is made of something else."""
     return [
-        (column.name if column.aliased else _name_of_nothing(column), value(column.term, scope, totals))
-        for column in plan.columns
+        plan.totals.index(column.term) if column.term in plan.totals else NO_ROW for column in plan.columns
     ]
 
 
-def _name_of_nothing(column: p.Output) -> str:
-    return UNNAMED if isinstance(column.term, Total) else column.name
+def _of_nothing(reading: Reading, plan: p.Aggregate) -> list[pa.Array]:
+    """One row that says there is nothing."""
+    totals: Replaced = {total: _empty(total) for total in plan.totals}
+    scope = reading.scope(Frame(1))
+    return [value(column.term, scope, totals) for column in plan.columns]
+
+
+def name_of_nothing(column: p.Output) -> str:
+    """The name of a column where there is nothing: a total without an alias has nothing to be named after."""
+    return UNNAMED if isinstance(column.term, Total) and not column.aliased else column.name
 
 
 def _empty(total: Total) -> pa.Array:
@@ -126,6 +136,8 @@ def _present(frame: Frame, var: str) -> NDArray[np.bool_] | None:
 def _counted(
     groups: Groups, weights: NDArray[np.int64] | None, valid: NDArray[np.bool_] | None
 ) -> NDArray[np.int64]:
+    if groups.count == 1:
+        return np.array([_counted_all(len(groups.of_row), weights, valid)], dtype=np.int64)
     of_row = groups.of_row if valid is None else groups.of_row[valid]
     if weights is None:
         return np.bincount(of_row, minlength=groups.count).astype(np.int64)
@@ -139,6 +151,12 @@ def _counted(
         return added
 
     return sums(weighed, by_group)
+
+
+def _counted_all(length: int, weights: NDArray[np.int64] | None, valid: NDArray[np.bool_] | None) -> int:
+    if weights is None:
+        return length if valid is None else int(np.count_nonzero(valid))
+    return total_of(weights if valid is None else weights[valid])
 
 
 def _added(

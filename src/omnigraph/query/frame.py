@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -54,12 +54,16 @@ class Frame:
 
     def binding(self, name: str, positions: Positions) -> Frame:
         """The same rows with one more variable."""
-        return replace(self, variables={**self.variables, name: positions})
+        bound = {**self.variables, name: positions}
+        return Frame(self.length, bound, self.scores, self.ranks, self.weights)
 
     def keeping(self, names: Iterable[str]) -> Frame:
         """The same rows with only these variables."""
-        wanted = set(names)
-        return replace(self, variables={n: held for n, held in self.variables.items() if n in wanted})
+        wanted = names if isinstance(names, frozenset) else set(names)
+        if self.variables.keys() <= wanted:
+            return self
+        kept = {name: held for name, held in self.variables.items() if name in wanted}
+        return Frame(self.length, kept, self.scores, self.ranks, self.weights)
 
     def summed(self, names: Iterable[str]) -> Frame:
         """The same rows, or a single one with the weight of all when no variable is wanted of them."""
@@ -70,9 +74,8 @@ class Frame:
 
     def weighted(self, weights: NDArray[np.int64]) -> Frame:
         """The same rows, each standing for that many times as many."""
-        if self.weights is None:
-            return replace(self, weights=weights)
-        return replace(self, weights=products(self.weights, weights))
+        both = weights if self.weights is None else products(self.weights, weights)
+        return Frame(self.length, self.variables, self.scores, self.ranks, both)
 
 
 def all_rows(name: str, positions: Positions) -> Frame:

@@ -5,8 +5,10 @@ When rows are only counted, what nobody asks for is not written out: see `weigh.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,20 +16,25 @@ from numpy.typing import NDArray
 from omnigraph.lang.query import plan as p
 from omnigraph.lang.query.explain import show_predicate
 from omnigraph.lang.query.resolved import EdgeDirection
-from omnigraph.lang.query.terms import variables
 from omnigraph.query.cold import cold_hop, goes_cold
 from omnigraph.query.frame import Frame, Positions, all_rows, concatenated
+from omnigraph.query.keyed import Keyed, keyed
 from omnigraph.query.pattern import Pattern
 from omnigraph.query.reading import Reading
-from omnigraph.query.scan import Candidates, candidates, is_point
+from omnigraph.query.scan import Candidates, candidates
 from omnigraph.query.topology import walk
 from omnigraph.query.topology.linked import Linked
 from omnigraph.query.topology.spread import pieces
 from omnigraph.query.topology.topology import State
 from omnigraph.query.turns import turns
-from omnigraph.query.weigh import REVERSED, Branch, branches_of, merged, weighed
+from omnigraph.query.weigh import REVERSED, Branch, cut, merged, weighed
 
-ROWS_AT_ONCE = 1_000_000
+_DEEP = 16  # hops beyond which a guess of the rows to come says nothing
+_VERY_FEW = 256
+"""One candidate in so many nodes of another table."""
+_SMALL = 4096
+"""Fewer nodes are looked through in no time."""
+ROWS_AT_ONCE = 1 << 17
 """About so many rows a hop makes at a time: what they need on the way is small beside a large result."""
 _ADJACENT: dict[State, str] = {
     "in memory": "adjacency in memory",
@@ -64,6 +71,7 @@ class Matcher:
         self._walks = list(pattern.walks)
         self._tests = list(pattern.tests)
         self._branches: list[Branch] = []
+        self._keyed: dict[str, Keyed | None] = {}
         self._known: dict[str, Candidates] = {}
         self._masks: dict[str, NDArray[np.bool_]] = {}
 
@@ -108,27 +116,45 @@ class Matcher:
         assert isinstance(base, p.Scan)
         if not self._walks or not self._pattern.is_free:
             return base.var
-        nodes = list(dict.fromkeys([base.var, *self._ends()]))
+        nodes = list(dict.fromkeys([base.var, *self._pattern.ends]))
         for var in nodes:
-            if is_point(self._reading, var, self._pattern.own_tests(var)):
+            if self._by_key(var) is not None:
                 return var
-        filtered = [var for var in nodes if self._pattern.own_tests(var)]
-        for var in filtered:
-            self._known[var] = self._looked_up(var)
-        best = min(self._known, key=lambda var: self._known[var].count, default=None)
+        best = self._fewest(nodes)
         if best is not None and 4 * self._known[best].count <= self._reading.rows(best).live_count:
             return best
         return self._natural_root(nodes)
+
+    def _fewest(self, nodes: list[str]) -> str | None:
+        """The filtered variable with the fewest candidates, or of as many those that lead to least.
+
+        Beside very few of one, all of a large table are not looked through: the rows that come of the few
+        are tested when they are met.
+        """
+        filtered = [var for var in nodes if self._pattern.own_tests(var)]
+        fewest = math.inf
+        for var in sorted(filtered, key=lambda var: self._reading.rows(var).live_count):
+            if self._reading.rows(var).live_count < max(_SMALL, fewest * _VERY_FEW):
+                self._known[var] = self._looked_up(var)
+                fewest = min(fewest, self._known[var].count)
+        return min(self._known, key=lambda var: (self._known[var].count, self._fan_out(var)), default=None)
+
+    def _fan_out(self, var: str) -> float:
+        """About how many rows the least walk from a variable makes of one."""
+        rows = max(1, self._reading.rows(var).live_count)
+        edges = [
+            self._reading.sources.edges(step.edge_type).live_count
+            for step in self._pattern.walks
+            if var in (step.source, step.target)
+        ]
+        return min(edges, default=0) / rows
 
     def _natural_root(self, nodes: list[str]) -> str:
         if self._wanted is None or not self._wanted.counted:
             return nodes[0]
         # What is asked for is written out anyway; else the middle of the pattern has most branches.
         asked = [var for var in nodes if var in self._wanted.variables]
-        return max(asked or nodes, key=self._ends().count)
-
-    def _ends(self) -> list[str]:
-        return [end for step in self._pattern.walks for end in (step.source, step.target)]
+        return max(asked or nodes, key=self._pattern.ends.count)
 
     def _started(self, var: str) -> Frame:
         found = self._known.get(var) or self._looked_up(var)
@@ -136,13 +162,23 @@ class Matcher:
         return all_rows(var, found.positions)
 
     def _looked_up(self, var: str) -> Candidates:
-        with self._reading.request.step("Scan", f"${var}: {self._reading.tables[var]}") as step:
-            found = candidates(self._reading, var, self._pattern.own_tests(var))
+        with self._reading.request.step("Scan", lambda: f"${var}: {self._reading.tables[var]}") as step:
+            tests = self._pattern.own_tests(var)
+            found = candidates(self._reading, var, tests, self._by_key(var))
             step.rows, step.how = found.count, found.how
         return found
 
+    def _by_key(self, var: str) -> Keyed | None:
+        """The ids of the nodes that a variable can be, where a test names them."""
+        if var not in self._keyed:
+            reading = self._reading
+            named = self._pattern.own_tests(var) and self._pattern.key_tests(var, reading.key(var))
+            self._keyed[var] = keyed(named, reading.bindings) if named else None
+        return self._keyed[var]
+
     def _drop_own_tests(self, var: str) -> None:
-        self._tests = [test for test in self._tests if variables(test) != {var}]
+        met = self._pattern.met
+        self._tests = [test for test in self._tests if met(test) != {var}]
 
     # --- where to go next --------------------------------------------------------------------------
 
@@ -166,7 +202,7 @@ class Matcher:
         fan_out = edges / max(1, self._reading.rows(ends.near).live_count)
         known = self._known.get(ends.far)
         share = 1.0 if known is None else known.count / max(1, known.total)
-        return float(fan_out**step.maximum * share)
+        return float(fan_out ** min(step.maximum, _DEEP) * share)
 
     def _ends_of(self, step: p.Expand, frame: Frame) -> _Ends:
         if step.source in frame.variables:
@@ -177,7 +213,7 @@ class Matcher:
 
     def _walked(self, frame: Frame, step: p.Expand) -> Frame:
         ends = self._ends_of(step, frame)
-        with self._reading.request.step("Expand", _shown(step, ends)) as noted:
+        with self._reading.request.step("Expand", lambda: _shown(step, ends)) as noted:
             if ends.far in frame.variables:
                 noted.how = "both ends known"
                 grown = self._closed(frame, step, ends)
@@ -235,13 +271,29 @@ class Matcher:
     def _grown(self, frame: Frame, step: p.Expand, ends: _Ends, *, piled: bool = True) -> Iterator[Frame]:
         """A row for each end that is reached, in parts, at least one."""
         linked = self._reading.sources.linked(step.edge_type)
+        self._look_ahead(linked, frame, step, ends)
         kept, width = 0, _width(frame, step)
+        # What nobody looks at any more is not written out; where rows are counted, it says what to merge.
+        wanted = self._wanted
+        carried = frame if wanted is None or wanted.counted else frame.keeping(self._needed(wanted))
         for part in self._steps(linked, frame, step, ends, piled=piled):
             rows, targets, *edges = self._among(ends.far, *part)
             kept = kept + len(rows) if piled else len(rows)
             self._reading.request.check(kept, width)
-            grown = frame.take(rows).binding(ends.far, targets)
+            grown = carried.take(rows).binding(ends.far, targets)
             yield grown if step.edge_var is None else grown.binding(step.edge_var, edges[0])
+
+    def _look_ahead(self, linked: Linked, frame: Frame, step: p.Expand, ends: _Ends) -> None:
+        """Find out which nodes are candidates where testing all of them is less than testing what comes."""
+        if ends.far in self._known or not self._pattern.own_tests(ends.far):
+            return
+        if step.maximum == 1:
+            fanout = walk.fanout(linked, frame.variables[ends.near], ends.direction, distinct=False)
+            coming = float(fanout.sum())
+        else:
+            coming = frame.length * self._growth(step, frame)
+        if 4 * coming > self._reading.rows(ends.far).live_count:
+            self._known[ends.far] = self._looked_up(ends.far)
 
     def _steps(
         self, linked: Linked, frame: Frame, step: p.Expand, ends: _Ends, *, piled: bool
@@ -287,6 +339,10 @@ class Matcher:
         keep = self._mask(var, known)[columns[1]]
         return tuple(column[keep] for column in columns)
 
+    def _known_mask(self, var: str) -> NDArray[np.bool_] | None:
+        known = self._known.get(var)
+        return None if known is None else self._mask(var, known)
+
     def _mask(self, var: str, known: Candidates) -> NDArray[np.bool_]:
         if var not in self._masks:
             self._masks[var] = known.mask()
@@ -299,12 +355,14 @@ class Matcher:
         return self._merged(self._weighed(self._tested(frame)))
 
     def _tested(self, frame: Frame) -> Frame:
-        bound = frame.variables.keys()
-        ready = tuple(test for test in self._tests if variables(test) <= bound)
+        if not self._tests:
+            return frame
+        bound, met = frame.variables.keys(), self._pattern.met
+        ready = tuple(test for test in self._tests if met(test) <= bound)
         if not ready:
             return frame
-        self._tests = [test for test in self._tests if test not in ready]
-        with self._reading.request.step("Filter", " and ".join(map(show_predicate, ready))) as step:
+        self._tests = [test for test in self._tests if not met(test) <= bound]
+        with self._reading.request.step("Filter", lambda: " and ".join(map(show_predicate, ready))) as step:
             passed = self._reading.passing(frame, ready)
             step.rows = passed.length
         return passed
@@ -313,41 +371,40 @@ class Matcher:
         """Leave the parts of the pattern that are only counted out of the walks."""
         if self._wanted is None or not self._wanted.counted or frame.ranks is not None:
             return
-        self._branches = branches_of(self._pattern, self._wanted.variables, frame.variables)
-        counted = {id(walk) for branch in self._branches for walk in _walks(branch)}
-        self._walks = [step for step in self._walks if id(step) not in counted]
-        hidden = {var for branch in self._branches for var in _hidden(branch)}
-        self._tests = [test for test in self._tests if not variables(test) & hidden]
+        found = cut(self._pattern, self._wanted.variables, frozenset(frame.variables))
+        self._branches = list(found.branches)
+        self._walks = list(found.walks)
+        self._tests = [test for test in self._tests if not self._pattern.met(test) & found.hidden]
 
     def _weighed(self, frame: Frame) -> Frame:
         for branch in [branch for branch in self._branches if branch.anchor in frame.variables]:
             self._branches.remove(branch)
-            with self._reading.request.step("Count", _counted(branch)) as step:
-                frame = weighed(self._reading, frame, branch)
+            with self._reading.request.step("Count", partial(_counted, branch)) as step:
+                frame = weighed(self._reading, frame, branch, self._known_mask)
                 step.rows = frame.length
         return frame
 
     def _merged(self, frame: Frame) -> Frame:
         if self._wanted is None:
             return frame
-        later = {end for step in self._walks for end in (step.source, step.target)}
-        tested = {var for test in self._tests for var in variables(test)}
-        anchors = {branch.anchor for branch in self._branches}
-        needed = self._wanted.variables | later | tested | anchors
+        needed = self._needed(self._wanted)
         return merged(frame, needed) if self._wanted.counted else frame.keeping(needed)
+
+    def _needed(self, wanted: Wanted) -> frozenset[str]:
+        """The variables that somebody still looks at."""
+        needed = wanted.variables
+        for step in self._walks:
+            needed |= {step.source, step.target}
+        for test in self._tests:
+            needed |= self._pattern.met(test)
+        for branch in self._branches:
+            needed |= {branch.anchor}
+        return needed
 
 
 def _width(frame: Frame, step: p.Expand) -> int:
     """How many variables a row has after a walk."""
     return len(frame.variables) + (1 if step.edge_var is None else 2)
-
-
-def _walks(branch: Branch) -> list[p.Expand]:
-    return [branch.walk, *(walk for inner in branch.branches for walk in _walks(inner))]
-
-
-def _hidden(branch: Branch) -> list[str]:
-    return [branch.far, *(var for inner in branch.branches for var in _hidden(inner))]
 
 
 def _shown(step: p.Expand, ends: _Ends) -> str:

@@ -64,6 +64,15 @@ class Memory:
             self._entries.move_to_end(key)
             return entry.value
 
+    def knows(self, key: Hashable, value: object, nbytes: int) -> bool:
+        """Whether that value is kept under a key with that size, which makes it the most recently used."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None or entry.value is not value or entry.nbytes != nbytes:
+                return False
+            self._entries.move_to_end(key)
+            return True
+
     def keep(self, key: Hashable, value: Kept, nbytes: int, goes_with: Hashable | None = None) -> Kept:
         """Keep a value if it fits the budget at all, and forget others until it does.
 

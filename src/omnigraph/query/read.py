@@ -14,18 +14,17 @@ from omnigraph.embed.query import EmbeddedProperty, embed_query
 from omnigraph.engine.opened import AtBranch, OpenGraph, Target
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import OmnigraphError, ResourceLimitExceeded, StorageFailure
-from omnigraph.lang.query.compile import CompiledRead
 from omnigraph.lang.values import Stored
 from omnigraph.query.explain import Explained
 from omnigraph.query.memory import Memory, shared_memory
-from omnigraph.query.pattern import tables_of
+from omnigraph.query.point import Point
+from omnigraph.query.prepared import Prepared
 from omnigraph.query.reading import Reading
 from omnigraph.query.request import Limits, Request
-from omnigraph.query.result import Result
-from omnigraph.query.run import Runner, outputs_of, schema_of
+from omnigraph.query.result import OneRow, Result
+from omnigraph.query.run import Runner
 from omnigraph.query.search.scores import Scores
-from omnigraph.query.search.searches import Searches
-from omnigraph.query.sources import Sources
+from omnigraph.query.sources import Sources, known_rows
 from omnigraph.query.topology.files import Damaged
 
 _log = logging.getLogger(__name__)
@@ -48,15 +47,15 @@ class Reader:
     memory: Memory = field(default_factory=shared_memory)
 
     def read(
-        self, query: CompiledRead, parameters: Mapping[str, Stored], pinned: Pinned, limits: Limits
+        self, query: Prepared, parameters: Mapping[str, Stored], pinned: Pinned, limits: Limits
     ) -> Result:
         """The rows of a query."""
-        found = self._run(query, Request(parameters, _now(), limits), pinned)
+        found = self._found(query, Request(parameters, _now(), limits), pinned)
         live = isinstance(pinned.target, AtBranch)
         commit = pinned.snapshot.commit
         return Result(
             found,
-            tuple(output.term.type for output in outputs_of(query.plan)),
+            query.types,
             query.name,
             pinned.snapshot.branch if live else None,
             None if live else pinned.snapshot.id,
@@ -65,7 +64,7 @@ class Reader:
 
     def stream(
         self,
-        query: CompiledRead,
+        query: Prepared,
         parameters: Mapping[str, Stored],
         pinned: Pinned,
         limits: Limits,
@@ -73,12 +72,10 @@ class Reader:
     ) -> pa.RecordBatchReader:
         """The rows of a query in batches, fetched as they are asked for."""
         request = Request(parameters, _now(), limits)
-        return pa.RecordBatchReader.from_batches(
-            schema_of(query.plan), self._streamed(query, request, pinned, size)
-        )
+        return pa.RecordBatchReader.from_batches(query.schema, self._streamed(query, request, pinned, size))
 
     def _streamed(
-        self, query: CompiledRead, request: Request, pinned: Pinned, size: int
+        self, query: Prepared, request: Request, pinned: Pinned, size: int
     ) -> Iterator[pa.RecordBatch]:
         try:
             yield from self._batches(query, request, self._sources(pinned), size)
@@ -87,7 +84,7 @@ class Reader:
             yield from self._batches(query, request, self._without_files(pinned), size)
 
     def _batches(
-        self, query: CompiledRead, request: Request, sources: Sources, size: int | None = None
+        self, query: Prepared, request: Request, sources: Sources, size: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         try:
             yield from _limited(
@@ -99,16 +96,32 @@ class Reader:
             sources.settle()
 
     def explain(
-        self, query: CompiledRead, parameters: Mapping[str, Stored], pinned: Pinned, limits: Limits
+        self, query: Prepared, parameters: Mapping[str, Stored], pinned: Pinned, limits: Limits
     ) -> Explained:
         """What running a query does, step by step; it is run for that."""
         request = Request(parameters, _now(), limits, steps=[])
         begun = time.perf_counter()
-        found = self._run(query, request, pinned)
+        found = self._found(query, request, pinned)
         elapsed = (time.perf_counter() - begun) * 1000
         return Explained(query.name, tuple(request.steps or ()), len(found), elapsed)
 
-    def _run(self, query: CompiledRead, request: Request, pinned: Pinned) -> pa.Table:
+    def _found(self, query: Prepared, request: Request, pinned: Pinned) -> pa.Table | OneRow:
+        found = None if query.point is None else self._at_once(query.point, request, pinned)
+        return self._run(query, request, pinned) if found is None else found
+
+    def _at_once(self, point: Point, request: Request, pinned: Pinned) -> OneRow | None:
+        """What a look into memory tells; None when it takes more than that."""
+        if request.limits.rows == 0:
+            return None  # too many rows are told elsewhere
+        with request.step("Lookup", point.shown) as step:
+            rows = known_rows(self.graph, pinned.snapshot, self.memory, point.table)
+            found = None if rows is None else point.found(rows, request.bindings)
+            step.rows, step.how = 0 if found is None else len(found), "in memory, by key"
+        if found is None and request.steps is not None:
+            request.steps.clear()
+        return found
+
+    def _run(self, query: Prepared, request: Request, pinned: Pinned) -> pa.Table:
         try:
             batches = list(self._batches(query, request, self._sources(pinned)))
         except Damaged:
@@ -116,7 +129,7 @@ class Reader:
                 request.steps.clear()
             batches = list(self._batches(query, request, self._without_files(pinned)))
         # Nothing has a name of its own in a result that says there is nothing.
-        return pa.Table.from_batches(batches, batches[0].schema if batches else schema_of(query.plan))
+        return pa.Table.from_batches(batches, batches[0].schema if batches else query.schema)
 
     def _sources(self, pinned: Pinned, *, saved: bool = True) -> Sources:
         snapshot = pinned.snapshot
@@ -128,9 +141,9 @@ class Reader:
         self.memory.forget_graph(self.graph.root.uri)
         return self._sources(pinned, saved=False)
 
-    def _runner(self, query: CompiledRead, request: Request, sources: Sources) -> Runner:
-        scores = Scores(request, sources.catalog, Searches(self.memory), self._embedded)
-        return Runner(Reading(request, sources, scores, tables_of(query.plan)))
+    def _runner(self, query: Prepared, request: Request, sources: Sources) -> Runner:
+        scores = Scores(request, sources.catalog, self.memory, self._embedded)
+        return Runner(Reading(request, sources, scores, query.tables, query.outline))
 
     def _embedded(self, declared: EmbeddedProperty, text: str) -> Sequence[float]:
         vector = embed_query(self.embedder, text, declared)
@@ -149,7 +162,7 @@ def keep_topologies(graph: OpenGraph, branch: str) -> None:
 
 
 def _limited(
-    batches: Iterator[pa.RecordBatch], query: CompiledRead, request: Request
+    batches: Iterator[pa.RecordBatch], query: Prepared, request: Request
 ) -> Iterator[pa.RecordBatch]:
     rows = 0
     for batch in batches:
@@ -158,7 +171,7 @@ def _limited(
         yield batch
 
 
-def _check_rows(rows: int, query: CompiledRead, limits: Limits) -> None:
+def _check_rows(rows: int, query: Prepared, limits: Limits) -> None:
     if limits.rows is not None and rows > limits.rows:
         raise ResourceLimitExceeded(
             f"rows of query '{query.name}'",

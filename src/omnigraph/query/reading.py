@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from omnigraph.engine.layout import split_key
 from omnigraph.engine.write.predicate import Bindings
 from omnigraph.lang.query.terms import Predicate
 from omnigraph.query.expressions.evaluate import mask
 from omnigraph.query.frame import Frame, all_rows
+from omnigraph.query.outline import Outline
 from omnigraph.query.request import Request
 from omnigraph.query.rows import Rows
 from omnigraph.query.scope import FrameScope
@@ -28,15 +30,21 @@ class Reading:
     scores: Scores
     tables: Mapping[str, str]
     """The key of the table that each variable's rows are in."""
+    outline: Outline = field(default_factory=Outline)
 
     @property
     def bindings(self) -> Bindings:
         """The values of the request, for tests that are settled against them."""
-        return Bindings(self.request.parameters, self.request.now)
+        return self.request.bindings
 
     def inside(self, tables: Mapping[str, str]) -> Reading:
         """The same query inside a block that binds more variables."""
         return replace(self, tables={**self.tables, **tables})
+
+    def key(self, var: str) -> tuple[str, ...]:
+        """The properties that are the key of a variable's type, if it has one."""
+        kind, name = split_key(self.tables[var])
+        return self.sources.catalog.nodes[name].key if kind == "node" else ()
 
     def rows(self, var: str) -> Rows:
         """The rows of a variable's type."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cache
+from types import TracebackType
 
+from omnigraph.engine.write.predicate import Bindings
 from omnigraph.errors import InvalidValue, QueryCancelled, ResourceLimitExceeded
 from omnigraph.lang.query.parameters import check_count
 from omnigraph.lang.query.resolved import Count
@@ -32,11 +35,23 @@ class Limits:
     in_flight: int = MOST_ROWS_IN_FLIGHT
     bytes_in_flight: int = field(default_factory=lambda: memory_of_machine() // _SHARE)
 
+    @classmethod
+    def of(cls, rows: int | None, seconds: float | None, cancel: threading.Event | None) -> Limits:
+        """What a caller allows, mostly whatever it takes."""
+        if rows is None and seconds is None and cancel is None:
+            return _unlimited(memory_of_machine() // _SHARE)
+        return cls(rows, seconds, cancel)
+
     def __post_init__(self) -> None:
         """A limit that means nothing would be one that is not kept."""
         for name, given in (("max_rows", self.rows), ("timeout", self.seconds)):
             if given is not None and not given >= 0:  # nor is NaN
                 raise InvalidValue(f"{name} must be a number from 0 on, got {given}")
+
+
+@cache
+def _unlimited(bytes_in_flight: int) -> Limits:
+    return Limits(bytes_in_flight=bytes_in_flight)
 
 
 @dataclass(slots=True)
@@ -64,6 +79,11 @@ class Request:
     """What was done so far, when somebody wants to know."""
     _started: float = field(default_factory=time.monotonic)
     _depth: int = 0
+
+    @property
+    def bindings(self) -> Bindings:
+        """The values, for tests that are settled against them."""
+        return Bindings(self.parameters, self.now)
 
     def count(self, given: Count | None) -> int | None:
         """The value of a `limit` or `offset`."""
@@ -94,19 +114,56 @@ class Request:
         limits = self.limits
         return rows > limits.in_flight or rows * width * _BYTES > limits.bytes_in_flight
 
-    @contextmanager
-    def step(self, name: str, detail: str = "") -> Iterator[Step]:
-        """Note a step and how long it took; its caller sets the rows."""
+    def step(self, name: str, detail: Callable[[], str] | None = None) -> AbstractContextManager[Step]:
+        """Note a step and how long it took, if anybody wants to know; its caller sets the rows."""
         self.check()
-        noted = Step(name, detail, self._depth)
         if self.steps is None:
-            yield noted
-            return
+            return _UNNOTED
+        return _Noted(self, Step(name, "" if detail is None else detail(), self._depth))
+
+    def begin(self, noted: Step) -> None:
+        """Add a step; those that are added until it ends are inside of it."""
+        assert self.steps is not None
         self.steps.append(noted)
         self._depth += 1
-        begun = time.perf_counter()
-        try:
-            yield noted
-        finally:
-            noted.milliseconds = (time.perf_counter() - begun) * 1000
-            self._depth -= 1
+
+    def end(self) -> None:
+        """Go back to the step around the one that was begun last."""
+        self._depth -= 1
+
+
+class _Noted:
+    """A step that is added to those of its request, with its time."""
+
+    def __init__(self, request: Request, noted: Step) -> None:
+        self._request = request
+        self._noted = noted
+        self._begun = 0.0
+
+    def __enter__(self) -> Step:
+        self._request.begin(self._noted)
+        self._begun = time.perf_counter()
+        return self._noted
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._noted.milliseconds = (time.perf_counter() - self._begun) * 1000
+        self._request.end()
+
+
+class _Unnoted(Step):
+    """Stands for every step that nobody wants to know of; what is set on it is forgotten."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Step:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
+_UNNOTED = _Unnoted("", "", 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -12,11 +12,52 @@ import pyarrow as pa
 
 from omnigraph.display.lines import counted
 from omnigraph.errors import BadRequest, InvalidValue, MissingExtra, QueryError
-from omnigraph.lang.types import Type
+from omnigraph.lang.types import INTEGERS, Scalar, Type
 from omnigraph.lang.values import Json, json_column
 from omnigraph.query.display import html_table, text_table
 
 Row = dict[str, Json]
+
+
+_PLAIN = INTEGERS | {Scalar.STRING, Scalar.BOOL}
+"""Kinds of values that are the same in Python and in JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneRow:
+    """A row of columns that are in memory, or none: Arrow is made of it when somebody wants that."""
+
+    columns: Sequence[pa.Array]
+    place: int
+    """Where in the columns it is; negative when there is none."""
+    schema: pa.Schema
+
+    def table(self) -> pa.Table:
+        """The row as a table."""
+        arrays = [
+            column.slice(max(self.place, 0), len(self)).cast(field.type)
+            for column, field in zip(self.columns, self.schema, strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, schema=self.schema)
+
+    def tuples(self, types: Sequence[Type]) -> list[tuple[Json, ...]]:
+        """The row as JSON values."""
+        place = self.place
+        if place < 0:
+            return []
+        return [
+            tuple(
+                [
+                    column[place].as_py()
+                    if type_.scalar in _PLAIN and not type_.is_list
+                    else json_column(column.slice(place, 1), type_)[0]
+                    for column, type_ in zip(self.columns, types, strict=True)
+                ]
+            )
+        ]
+
+    def __len__(self) -> int:
+        return int(self.place >= 0)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -27,7 +68,7 @@ class Result:
     of them are in `tuples` and in Arrow.
     """
 
-    table: pa.Table
+    _held: pa.Table | OneRow
     types: tuple[Type, ...]
     """The type of each column."""
     query_name: str
@@ -39,9 +80,15 @@ class Result:
     """The newest commit that was visible; a later write can be made conditional on it."""
 
     @property
+    def table(self) -> pa.Table:
+        """The rows as they are in Arrow."""
+        return self._held.table() if isinstance(self._held, OneRow) else self._held
+
+    @property
     def columns(self) -> list[str]:
         """The names of the columns, in the order of the query."""
-        return self.table.column_names  # type: ignore[no-any-return]
+        schema: pa.Schema = self._held.schema
+        return schema.names  # type: ignore[no-any-return]
 
     @property
     def target(self) -> dict[str, str | None]:
@@ -50,10 +97,13 @@ class Result:
 
     def rows(self) -> list[Row]:
         """All rows, each a dictionary by column name."""
-        return list(self)
+        names = self.columns
+        return [dict(zip(names, values, strict=True)) for values in self.tuples()]
 
     def tuples(self) -> list[tuple[Json, ...]]:
         """All rows, each a tuple in the order of the columns."""
+        if isinstance(self._held, OneRow):
+            return self._held.tuples(self.types)
         return [values for batch in self.batches() for values in self._values(batch)]
 
     def one(self) -> Row:
@@ -63,7 +113,7 @@ class Result:
                 f"'{self.query_name}' gave {counted(len(self), 'row')} where one was expected",
                 remedy="take all of them with `rows()`",
             )
-        return next(iter(self))
+        return self.rows()[0]
 
     def scalar(self) -> Json:
         """The only value; it is an error when there is not exactly one row of one column."""
@@ -78,7 +128,7 @@ class Result:
         """The rows as Arrow batches of at most so many rows each; nothing is copied."""
         if size < 1:
             raise InvalidValue(f"the size of a batch must be at least 1, got {size}")
-        return iter(self.table.to_reader(max_chunksize=size))
+        return iter(self.table.to_batches(max_chunksize=size))
 
     def to_arrow(self) -> pa.Table:
         """The result as a `pyarrow.Table`; nothing is copied."""
@@ -115,7 +165,7 @@ class Result:
         return {**self.about(), **columns, "rows": self.rows(), **commit}
 
     def __len__(self) -> int:
-        return self.table.num_rows  # type: ignore[no-any-return]
+        return len(self._held)
 
     def __iter__(self) -> Iterator[Row]:
         names = self.columns

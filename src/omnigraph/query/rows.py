@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from omnigraph.engine.columns import ID
 from omnigraph.engine.write.sql import one_of
 from omnigraph.query.frame import NO_ROW, Positions
 from omnigraph.query.memory import Memory
+from omnigraph.query.places import Places, places_of
 from omnigraph.storage.delta import Delta
 from omnigraph.storage.tables import Table
 
@@ -35,7 +36,6 @@ _MOST_ASKED = 1000
 """So many ids at most are put into one filter."""
 _PASSES = 32
 """After so many passes over a column of ids it is worth to build a dictionary of them."""
-_DICTIONARY_BYTES = 150  # of an id in a Python dictionary, about
 _DICTIONARY_ROWS = 4_000_000
 _MOST_DEAD = 4  # one row in so many; more and the rows are numbered anew
 _FEW_CHANGES = 4096
@@ -124,14 +124,18 @@ class Rows:
 
     def is_hot(self, name: str) -> bool:
         """Whether a column is in memory."""
-        return self._memory.get(self._key("column", name)) is not None
+        return self.known(name) is not None
+
+    def known(self, name: str) -> pa.Array | None:
+        """A whole column by position, if it is in memory."""
+        return self._memory.get(self._key("column", name))
 
     def column(self, name: str) -> pa.Array:
         """A whole column by position; the values of dead positions mean nothing."""
-        key = self._key("column", name)
-        found: pa.Array | None = self._memory.get(key)
+        found = self.known(name)
         if found is not None:
             return found
+        key = self._key("column", name)
         with self._lock:
             return self._memory.get_or_make(key, lambda: self._loaded(name), lambda read: int(read.nbytes))
 
@@ -196,19 +200,41 @@ class Rows:
 
     def find(self, ids: pa.Array) -> Positions:
         """The position of each id; NO_ROW where there is none."""
-        if len(ids) == 0:
-            return np.empty(0, dtype=np.int64)
+        if len(ids) <= _FEW:
+            return self.find_few(ids.to_pylist())
         if len(ids) <= _MOST_ASKED and not self._reads_whole(ID, len(ids)):
             return self._found_cold(ids)
-        if len(ids) > _FEW:
-            return self._looked_up(ids)
-        wanted = ids.to_pylist()
-        by_id = self._dictionary()
-        if by_id is not None:
-            return np.array([by_id.get(each, NO_ROW) for each in wanted], dtype=np.int64)
-        if len(wanted) == 1:
-            return np.array([pc.index(self._live_ids(), wanted[0]).as_py()], dtype=np.int64)
         return self._looked_up(ids)
+
+    def find_few(self, ids: Sequence[str | None]) -> Positions:
+        """The same for ids that are no column."""
+        if len(ids) == 0:
+            return np.empty(0, dtype=np.int64)
+        if len(ids) > _FEW:
+            return self.find(pa.array(ids, pa.string()))
+        places = self.places()
+        if places is None and not self._reads_whole(ID, len(ids)):
+            return self._found_cold(pa.array(ids, pa.string()))
+        places = places or self._made_places()
+        if places is not None:
+            return np.array([places.of(each) for each in ids], dtype=np.int64)
+        if len(ids) == 1 and ids[0] is not None:
+            return np.array([pc.index(self._live_ids(), ids[0]).as_py()], dtype=np.int64)
+        return self._looked_up(pa.array(ids, pa.string()))
+
+    def places(self) -> Places | None:
+        """Where each id is, once that is in memory for this version or for the one it has grown from."""
+        found: Places | None = self._memory.get(self._key("places"))
+        if found is not None or self.growth is None:
+            return found
+        older: Places | None = self._memory.get((*self.growth.base, "places"))
+        if older is None:
+            return None
+        added = self.ids().slice(self.growth.base_count) if self.is_hot(ID) else self.added(ID)
+        found = older.grown(added.to_pylist(), self.growth.base_count, self.alive)
+        if found is not None:
+            self._memory.keep(self._key("places"), found, found.nbytes, goes_with=found.kept_as)
+        return found
 
     def _looked_up(self, ids: pa.Array) -> Positions:
         """Ids looked up in one pass; the fewer of both, these or all, are hashed."""
@@ -231,18 +257,16 @@ class Rows:
         positions = np.append(self.positions_of(found.column("_rowid").to_numpy()), NO_ROW)
         return np.asarray(positions[places.to_numpy(zero_copy_only=False)])
 
-    def _dictionary(self) -> dict[str, int] | None:
-        key = self._key("dictionary", ID)
-        found: dict[str, int] | None = self._memory.get(key)
-        if found is not None or self.count > _DICTIONARY_ROWS:
-            return found
+    def _made_places(self) -> Places | None:
+        """Where each id is, in a dictionary that is made when it was missed often enough."""
+        if self.count > _DICTIONARY_ROWS:
+            return None
         self._passes += 1
         if self._passes < _PASSES:
             return None
         with self._lock:
-            ids = self._live_ids().to_pylist()
-            made = {each: place for place, each in enumerate(ids) if each is not None}
-            return self._memory.keep(key, made, _DICTIONARY_BYTES * len(made))
+            made = places_of(self._live_ids().to_pylist(), self._key("places"))
+            return self._memory.keep(self._key("places"), made, made.nbytes)
 
     def _live_ids(self) -> pa.Array:
         if self.alive is None:

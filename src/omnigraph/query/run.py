@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,9 +22,8 @@ from omnigraph.lang.query.terms import (
     Total,
     variables,
 )
-from omnigraph.lang.types import Type
 from omnigraph.lang.values import arrow_type
-from omnigraph.query.aggregate import aggregated
+from omnigraph.query.aggregate import aggregated, name_of_nothing
 from omnigraph.query.blocks import crossed, mark_of, with_solutions, without_solution
 from omnigraph.query.codes import codes_of, grouped
 from omnigraph.query.expressions.evaluate import value
@@ -40,8 +39,7 @@ from omnigraph.query.reading import Reading
 class Columns:
     """Result columns; names may repeat."""
 
-    names: list[str]
-    types: tuple[Type, ...]
+    schema: pa.Schema
     arrays: list[pa.Array]
     length: int
 
@@ -50,10 +48,12 @@ class Columns:
         index = pa.array(rows)
         return replace(self, arrays=[array.take(index) for array in self.arrays], length=len(rows))
 
-    def table(self) -> pa.Table:
-        """All columns as one table."""
-        fields = [pa.field(name, array.type) for name, array in zip(self.names, self.arrays, strict=True)]
-        return pa.Table.from_arrays(self.arrays, schema=pa.schema(fields))
+    def batches(self, size: int | None = None) -> Iterator[pa.RecordBatch]:
+        """All rows, so many at a time."""
+        if self.length:
+            batch = pa.RecordBatch.from_arrays(self.arrays, schema=self.schema)
+            step = self.length if size is None else size
+            yield from (batch.slice(start, step) for start in range(0, self.length, step))
 
 
 class Runner:
@@ -61,6 +61,7 @@ class Runner:
 
     def __init__(self, reading: Reading, outer: Frame | None = None) -> None:
         self._reading = reading
+        self._outline = reading.outline
         self._outer = outer
 
     # --- result columns ----------------------------------------------------------------------------
@@ -99,7 +100,7 @@ class Runner:
         """
         project = plan.input if isinstance(plan, p.Limit) else plan
         if not isinstance(project, p.Project):
-            yield from self.columns(plan).table().to_batches(max_chunksize=size)
+            yield from self.columns(plan).batches(size)
             return
         end, skipped = self._cut(plan) if isinstance(plan, p.Limit) else (None, 0)
         met = 0
@@ -108,7 +109,7 @@ class Runner:
             met += frame.length
             for start in range(0, max(1, here.length), size or max(1, here.length)):
                 piece = here if size is None else here.slice(start, start + size)
-                yield from self._noted(project, piece, passing=size is not None).table().to_batches()
+                yield from self._noted(project, piece, passing=size is not None).batches()
             if end is not None and met >= end:
                 return
 
@@ -116,33 +117,34 @@ class Runner:
         return self._noted(plan, self._projected_rows(plan, top))
 
     def _noted(self, plan: p.Project, frame: Frame, *, passing: bool = False) -> Columns:
-        with self._reading.request.step("Project", _shown(plan.columns)) as step:
+        with self._reading.request.step("Project", lambda: _shown(plan.columns)) as step:
             step.rows = frame.length
             scope = self._reading.scope(frame, passing=passing)
-            arrays = [(column.name, value(column.term, scope)) for column in plan.columns]
-            return _columns(plan.columns, arrays, frame.length)
+            arrays = [value(column.term, scope) for column in plan.columns]
+            return _columns(self._outline.of(schema_of, plan), arrays, frame.length)
 
     def _projected_rows(self, plan: p.Project, top: int | None) -> Frame:
         """The rows to be returned, in their order."""
         if isinstance(plan.input, p.Order):
             return self._ordered(plan.input, top)
-        return self.rows(plan.input, Wanted(_returned_variables(plan), counted=False)).slice(0, top)
+        return self.rows(plan.input, self._outline.of(_returned, plan)).slice(0, top)
 
     def _projected_parts(self, plan: p.Project, top: int | None, *, piled: bool) -> Iterator[Frame]:
         """The same rows in parts, at least one."""
         if isinstance(plan.input, p.Scan | p.Expand | p.Filter):
-            matcher, base = self._matcher(
-                pattern_of(plan.input), Wanted(_returned_variables(plan), counted=False)
-            )
+            pattern = self._outline.of(pattern_of, plan.input)
+            matcher, base = self._matcher(pattern, self._outline.of(_returned, plan))
             return matcher.parts(base, piled=piled)
         return iter([self._projected_rows(plan, top)])
 
     def _aggregated(self, plan: p.Aggregate) -> Columns:
-        frame = self.rows(plan.input, Wanted(_needed(plan)))
-        with self._reading.request.step("Aggregate", _shown(plan.columns)) as step:
+        frame = self.rows(plan.input, self._outline.of(_needed, plan))
+        with self._reading.request.step("Aggregate", lambda: _shown(plan.columns)) as step:
             arrays = aggregated(self._reading, frame, plan)
-            step.rows = len(arrays[0][1])
-        return _columns(plan.columns, arrays, len(arrays[0][1]))
+            step.rows = len(arrays[0])
+        nothing = not plan.keys and frame.length == 0
+        schema = self._outline.of(schema_of_nothing if nothing else schema_of, plan)
+        return _columns(schema, arrays, len(arrays[0]))
 
     def _distinct(self, plan: p.Plan) -> Columns:
         found = self._distinct_input(plan)
@@ -155,14 +157,14 @@ class Runner:
         if not isinstance(plan, p.Project) or isinstance(plan.input, p.Order):
             return self.columns(plan)
         # How often a row occurs does not matter, so what is not returned need not be written out.
-        frame = self.rows(plan.input, Wanted(_returned_variables(plan)))
+        frame = self.rows(plan.input, self._outline.of(_told_apart, plan))
         scope = self._reading.scope(frame)
-        arrays = [(column.name, value(column.term, scope)) for column in plan.columns]
-        return _columns(plan.columns, arrays, frame.length)
+        arrays = [value(column.term, scope) for column in plan.columns]
+        return _columns(self._outline.of(schema_of, plan), arrays, frame.length)
 
     def _sorted(self, plan: p.Sort, top: int | None) -> Columns:
         found = self.columns(plan.input)
-        with self._reading.request.step("Sort", _keys_shown(plan.keys)) as step:
+        with self._reading.request.step("Sort", lambda: _keys_shown(plan.keys)) as step:
             keys: list[SortKey] = []
             for key in plan.keys:
                 keys += sort_keys(_named(found, key.term), key.descending)
@@ -176,7 +178,7 @@ class Runner:
         """The rows a plan matches; with `wanted`, only these variables, and weights instead of repetition."""
         match plan:
             case p.Scan() | p.Expand() | p.Filter():
-                return self._matched(pattern_of(plan), wanted)
+                return self._matched(self._outline.of(pattern_of, plan), wanted)
             case p.Outer():
                 assert self._outer is not None, "a block is run from the rows around it"
                 return self._outer
@@ -239,13 +241,13 @@ class Runner:
 
     def _solved(self, block: p.Plan, outer: Frame, mark: str | None = None) -> Frame:
         """The solutions of a block; with a mark, only which rows have some."""
-        inside = Runner(self._reading.inside(tables_of(block)), outer)
+        inside = Runner(self._reading.inside(self._outline.of(tables_of, block)), outer)
         return inside.rows(block, None if mark is None else Wanted(frozenset([mark])))
 
     def _searched(self, plan: p.Search, top: int | None = None) -> Frame:
         """The ranked rows; of a text ranking all matches, unless nothing comes after it but `top`."""
         frame = self.rows(plan.input)
-        with self._reading.request.step("Search", show_term(plan.by)) as step:
+        with self._reading.request.step("Search", lambda: show_term(plan.by)) as step:
             best = self._best(plan) if isinstance(plan.by, Distance) else top
             found = searched(self._reading, frame, plan.by, best)
             step.rows = found.length
@@ -253,7 +255,7 @@ class Runner:
 
     def _fused(self, plan: p.Fuse) -> Frame:
         first, second = self.rows(plan.first), self.rows(plan.second)
-        with self._reading.request.step("Fuse", show_term(plan.by)) as step:
+        with self._reading.request.step("Fuse", lambda: show_term(plan.by)) as step:
             found = fused(self._reading, first, second, plan.by, self._best(plan))
             step.rows = found.length
         return found
@@ -266,7 +268,7 @@ class Runner:
     def _ordered(self, plan: p.Order, top: int | None) -> Frame:
         below = plan.input
         frame = self._searched(below, top) if isinstance(below, p.Search) else self.rows(below)
-        with self._reading.request.step("Order", _keys_shown(plan.keys)) as step:
+        with self._reading.request.step("Order", lambda: _keys_shown(plan.keys)) as step:
             places = order_of(
                 self._sort_keys(frame, plan.keys),
                 frame.length,
@@ -293,6 +295,11 @@ def schema_of(plan: p.Plan) -> pa.Schema:
     return pa.schema([pa.field(each.name, arrow_type(each.term.type)) for each in outputs_of(plan)])
 
 
+def schema_of_nothing(plan: p.Aggregate) -> pa.Schema:
+    """The schema of the one row that says there is nothing."""
+    return pa.schema([pa.field(name_of_nothing(each), arrow_type(each.term.type)) for each in plan.columns])
+
+
 def outputs_of(plan: p.Plan) -> tuple[p.Output, ...]:
     """The result columns of a plan."""
     while not isinstance(plan, p.Project | p.Aggregate):
@@ -300,14 +307,24 @@ def outputs_of(plan: p.Plan) -> tuple[p.Output, ...]:
     return plan.columns
 
 
-def _returned_variables(plan: p.Project) -> frozenset[str]:
-    return frozenset(var for column in plan.columns for var in variables(column.term))
+def _returned(plan: p.Project) -> Wanted:
+    """What a projection looks at, in every row."""
+    return Wanted(_variables(column.term for column in plan.columns), counted=False)
 
 
-def _needed(plan: p.Aggregate) -> frozenset[str]:
+def _told_apart(plan: p.Project) -> Wanted:
+    """The same where it does not matter how often a row occurs."""
+    return Wanted(_variables(column.term for column in plan.columns))
+
+
+def _needed(plan: p.Aggregate) -> Wanted:
     """The variables an aggregation looks at; a node that is only counted is not one of them."""
     looked_at = [total.argument for total in plan.totals if not _counts_rows(total)]
-    return frozenset(var for term in (*plan.keys, *looked_at) for var in variables(term))
+    return Wanted(_variables((*plan.keys, *looked_at)))
+
+
+def _variables(terms: Iterable[Term]) -> frozenset[str]:
+    return frozenset(var for term in terms for var in variables(term))
 
 
 def _counts_rows(total: Total) -> bool:
@@ -317,21 +334,20 @@ def _counts_rows(total: Total) -> bool:
     return counts and isinstance(argument, EntityId) and not argument.type.nullable
 
 
-def _columns(outputs: tuple[p.Output, ...], found: list[tuple[str, pa.Array]], length: int) -> Columns:
-    types = tuple(output.term.type for output in outputs)
-    arrays = [_as(array, type_) for (_, array), type_ in zip(found, types, strict=True)]
-    return Columns([name for name, _ in found], types, arrays, length)
+def _columns(schema: pa.Schema, found: list[pa.Array], length: int) -> Columns:
+    arrays = [_as(array, type_) for array, type_ in zip(found, schema.types, strict=True)]
+    return Columns(schema, arrays, length)
 
 
-def _as(array: pa.Array, type_: Type) -> pa.Array:
-    wanted = arrow_type(type_)
+def _as(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     return array if array.type.equals(wanted) else array.cast(wanted)
 
 
 def _named(found: Columns, term: Term) -> pa.Array:
     """The column that a sort key names; of several the last one."""
     assert isinstance(term, Column)
-    return found.arrays[len(found.names) - 1 - found.names[::-1].index(term.name)]
+    names = found.schema.names
+    return found.arrays[len(names) - 1 - names[::-1].index(term.name)]
 
 
 def _all_taken(found: Columns, rows: Positions) -> list[pa.Array]:

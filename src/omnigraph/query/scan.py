@@ -5,17 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from omnigraph.engine.layout import split_key
-from omnigraph.engine.write.predicate import Nothing, OneOf, Relation, Test, settle
-from omnigraph.errors import InvalidValue
 from omnigraph.lang.query.terms import Predicate
-from omnigraph.lang.schema.keys import render_scalar
-from omnigraph.lang.values import Atom
-from omnigraph.query.expressions.pushdown import columns_needed, is_expressible, lance_filter
+from omnigraph.query.expressions.pushdown import columns_needed, lance_filter
 from omnigraph.query.frame import Positions, all_rows
+from omnigraph.query.keyed import Keyed
 from omnigraph.query.reading import Reading
 from omnigraph.query.rows import Rows
 from omnigraph.storage.indexes import coverage
@@ -50,15 +45,16 @@ class Candidates:
         return flags
 
 
-def candidates(reading: Reading, var: str, tests: tuple[Predicate, ...]) -> Candidates:
-    """The rows of a variable's type that pass all its own tests."""
+def candidates(
+    reading: Reading, var: str, tests: tuple[Predicate, ...], known: Keyed | None = None
+) -> Candidates:
+    """The rows of a variable's type that pass all its own tests; `known` is what `keyed` says of them."""
     rows = reading.rows(var)
     if not tests:
         return Candidates(rows.positions(), rows.count, True, "all")
-    keyed = _keyed(reading, var, tests)
-    if keyed is not None:
-        rest = tuple(test for test in tests if test is not keyed[0])
-        places = rows.find(keyed[1])
+    if known is not None:
+        rest = tuple(test for test in tests if test is not known.test)
+        places = rows.find_few(known.ids)
         return _passing(reading, var, places[places >= 0], rest, "by key")
     found = _indexed(reading, var, tests)
     if found is not None:
@@ -67,49 +63,11 @@ def candidates(reading: Reading, var: str, tests: tuple[Predicate, ...]) -> Cand
     return _passing(reading, var, rows.positions(), tests, "on columns in memory")
 
 
-def is_point(reading: Reading, var: str, tests: tuple[Predicate, ...]) -> bool:
-    """Whether the tests name the rows by their key."""
-    return _keyed(reading, var, tests) is not None
-
-
 def _passing(
     reading: Reading, var: str, positions: Positions, tests: tuple[Predicate, ...], how: str
 ) -> Candidates:
     frame = reading.passing(all_rows(var, positions), tests)
     return Candidates(frame.variables[var], reading.rows(var).count, False, how)
-
-
-# --- by key --------------------------------------------------------------------------------------
-
-
-def _keyed(reading: Reading, var: str, tests: tuple[Predicate, ...]) -> tuple[Predicate, pa.Array] | None:
-    """A test for equality with key values, and the ids that these make."""
-    kind, name = split_key(reading.tables[var])
-    key = reading.sources.catalog.nodes[name].key if kind == "node" else ()
-    if len(key) != 1:
-        return None
-    for test in tests:
-        if columns_needed([test]) == key and is_expressible(test, var):
-            ids = _ids(settle(test, reading.bindings), key[0])
-            if ids is not None:
-                return test, pa.array(ids, pa.string())
-    return None
-
-
-def _ids(test: Test, column: str) -> list[str] | None:
-    match test:
-        case Nothing():
-            return []
-        case Relation(column=name, type=type_, op="=", value=value) if name == column:
-            wanted: tuple[Atom, ...] = (value,)
-        case OneOf(column=name, type=type_, values=values) if name == column and not type_.is_list:
-            wanted = values
-        case _:
-            return None
-    try:
-        return list(dict.fromkeys(render_scalar(each, type_) for each in wanted))
-    except InvalidValue:
-        return None  # a value that no key can have; the column itself answers
 
 
 # --- by an index on disk -------------------------------------------------------------------------

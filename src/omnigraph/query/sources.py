@@ -81,7 +81,7 @@ class Sources:
     # --- rows --------------------------------------------------------------------------------------
 
     def _opened(self, key: str) -> Rows:
-        identity = self._identity(key)
+        identity = _identity(self.graph, self.snapshot, key)
         found: Rows | None = self.memory.get(_part(identity, "rows"))
         if found is not None:
             return found
@@ -89,12 +89,6 @@ class Sources:
         self.memory.keep(_part(identity, "rows"), made, made.nbytes)
         self._note_newest(identity)
         return made
-
-    def _identity(self, key: str) -> Identity:
-        """Where the version of a table is stored: branches that inherit it share what is kept of it."""
-        entry = self.snapshot.entries[key]
-        life = self.snapshot.life if entry.owner is not None else ()
-        return (self.graph.root.uri, self.graph.origin, entry.path, entry.owner, life, entry.version)
 
     def _grown(self, key: str, identity: Identity) -> Rows | None:
         """The rows made of those of a version a little older, when these are known."""
@@ -213,9 +207,25 @@ class Sources:
     def settle(self) -> None:
         """Tell the memory what the links that were used take by now; they grow with use."""
         for key, topology in self._topologies.items():
-            self.memory.keep(key, topology, topology.nbytes)
+            nbytes = topology.nbytes
+            if not self.memory.knows(key, topology, nbytes):
+                self.memory.keep(key, topology, nbytes)
         for key, (linked, topology_key) in self._links.items():
-            self.memory.keep(key, linked, linked.nbytes, goes_with=topology_key)
+            nbytes = linked.nbytes
+            if not self.memory.knows(key, linked, nbytes):
+                self.memory.keep(key, linked, nbytes, goes_with=topology_key)
+
+
+def known_rows(graph: OpenGraph, snapshot: Snapshot, memory: Memory, key: str) -> Rows | None:
+    """The rows of a table, if some read has left them in memory."""
+    return memory.get(_part(_identity(graph, snapshot, key), "rows"))
+
+
+def _identity(graph: OpenGraph, snapshot: Snapshot, key: str) -> Identity:
+    """Where the version of a table is stored: branches that inherit it share what is kept of it."""
+    entry = snapshot.entries[key]
+    life = snapshot.life if entry.owner is not None else ()
+    return (graph.root.uri, graph.origin, entry.path, entry.owner, life, entry.version)
 
 
 def _numbering(nodes: Rows) -> pa.Array | None:

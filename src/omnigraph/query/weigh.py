@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from omnigraph.lang.query import plan as p
 from omnigraph.lang.query.resolved import EdgeDirection
-from omnigraph.lang.query.terms import Predicate, variables
+from omnigraph.lang.query.terms import Predicate
 from omnigraph.query.counting import products, sums
 from omnigraph.query.frame import NO_ROW, Frame, Positions
 from omnigraph.query.pattern import Pattern
@@ -20,6 +20,8 @@ from omnigraph.query.topology.spread import pieces
 from omnigraph.query.turns import STEPS_AT_ONCE
 
 Weights = NDArray[np.int64]
+Known = Callable[[str], NDArray[np.bool_] | None]
+"""For each position of a variable whether it passes its own tests, where that was found out already."""
 
 REVERSED: dict[EdgeDirection, EdgeDirection] = {"out": "in", "in": "out", "both": "both"}
 _WORTH_MERGING = 4096
@@ -42,6 +44,36 @@ class Branch:
         return self.walk.direction if self.walk.source == self.anchor else REVERSED[self.walk.direction]
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A pattern in two: the parts that are only counted, and the walks and tests of the rest."""
+
+    branches: tuple[Branch, ...]
+    walks: tuple[p.Expand, ...]
+    hidden: frozenset[str]
+    """The variables of the parts that are counted."""
+
+
+def cut(pattern: Pattern, asked: frozenset[str], bound: frozenset[str]) -> Cut:
+    """What of a pattern is only counted when these variables are asked for and those are bound already."""
+    return pattern.once(("cut", asked, bound), lambda: _cut(pattern, asked, bound))
+
+
+def _cut(pattern: Pattern, asked: frozenset[str], bound: frozenset[str]) -> Cut:
+    branches = branches_of(pattern, asked, bound)
+    counted = {id(walk) for branch in branches for walk in _walks(branch)}
+    walks = tuple(step for step in pattern.walks if id(step) not in counted)
+    return Cut(tuple(branches), walks, frozenset(var for branch in branches for var in _hidden(branch)))
+
+
+def _walks(branch: Branch) -> list[p.Expand]:
+    return [branch.walk, *(walk for inner in branch.branches for walk in _walks(inner))]
+
+
+def _hidden(branch: Branch) -> list[str]:
+    return [branch.far, *(var for inner in branch.branches for var in _hidden(inner))]
+
+
 def branches_of(pattern: Pattern, asked: frozenset[str], bound: Iterable[str]) -> list[Branch]:
     """The parts of a pattern without variables that are asked for or bound already, by leaves inwards."""
     walks = list(pattern.walks)
@@ -59,7 +91,7 @@ def branches_of(pattern: Pattern, asked: frozenset[str], bound: Iterable[str]) -
 def _entangled(pattern: Pattern) -> set[str]:
     """Variables that a test compares with others, and edges that are tested at all."""
     edges = {walk.edge_var for walk in pattern.walks}
-    met = [variables(test) for test in pattern.tests]
+    met = [pattern.met(test) for test in pattern.tests]
     return {var for names in met for var in names if len(names) > 1 or var in edges}
 
 
@@ -76,47 +108,47 @@ def _leaf(walks: list[p.Expand], fixed: set[str]) -> tuple[p.Expand, str] | None
 # --- weights -------------------------------------------------------------------------------------
 
 
-def weights_of(reading: Reading, branch: Branch, sources: Positions) -> Weights:
+def weights_of(reading: Reading, branch: Branch, sources: Positions, known: Known) -> Weights:
     """How many ways lead from each row into the branch."""
     near = reading.rows(branch.anchor)
     if near.count == 0:
         return np.zeros(len(sources), dtype=np.int64)
     linked = reading.sources.linked(branch.walk.edge_type)
     distinct = branch.walk.edge_var is None
+    if not branch.tests and not branch.branches:
+        return walk.fanout(linked, sources, branch.direction, distinct=distinct)
     if 2 * len(sources) >= near.live_count:
-        per_row = walk.weights(linked, _of_all(reading, branch), branch.direction, distinct=distinct)
+        per_row = walk.weights(linked, _of_all(reading, branch, known), branch.direction, distinct=distinct)
         return np.where(sources >= 0, per_row[sources], 0)
     weights = np.zeros(len(sources), dtype=np.int64)
     fanout = walk.fanout(linked, sources, branch.direction, distinct=distinct)
     for begin, end in pieces(fanout, STEPS_AT_ONCE):
         reading.request.check()
         rows, targets = walk.hop(linked, sources[begin:end], branch.direction, distinct=distinct)
-        weights[begin:end] = _summed(rows, _of(reading, branch, targets), end - begin)
+        weights[begin:end] = _summed(rows, _of(reading, branch, targets, known), end - begin)
     return weights
 
 
-def _of_all(reading: Reading, branch: Branch) -> Weights | None:
-    """The weight of every row at the far end; None when each counts once."""
-    if not branch.tests and not branch.branches:
-        return None
+def _of_all(reading: Reading, branch: Branch, known: Known) -> Weights:
+    """The weight of every row at the far end."""
     rows = reading.rows(branch.far)
     every = rows.positions()
     dense = np.zeros(rows.count, dtype=np.int64)
-    dense[every] = _at(reading, branch, every)
+    dense[every] = _at(reading, branch, every, known)
     return dense
 
 
-def _of(reading: Reading, branch: Branch, targets: Positions) -> Weights:
-    if not branch.tests and not branch.branches:
-        return np.ones(len(targets), dtype=np.int64)
-    known, back = np.unique(targets, return_inverse=True)
-    return _at(reading, branch, known)[back]
+def _of(reading: Reading, branch: Branch, targets: Positions, known: Known) -> Weights:
+    met, back = np.unique(targets, return_inverse=True)
+    return _at(reading, branch, met, known)[back]
 
 
-def _at(reading: Reading, branch: Branch, positions: Positions) -> Weights:
-    weights = reading.flags(branch.far, positions, branch.tests).astype(np.int64)
+def _at(reading: Reading, branch: Branch, positions: Positions, known: Known) -> Weights:
+    mask = known(branch.far) if branch.tests else None
+    flags = reading.flags(branch.far, positions, branch.tests) if mask is None else mask[positions]
+    weights = flags.astype(np.int64)
     for inner in branch.branches:
-        weights = products(weights, weights_of(reading, inner, positions))
+        weights = products(weights, weights_of(reading, inner, positions, known))
     return weights
 
 
@@ -133,9 +165,9 @@ def _summed(rows: Positions, weights: Weights, length: int) -> Weights:
     return sums(weights, by_row)
 
 
-def weighed(reading: Reading, frame: Frame, branch: Branch) -> Frame:
+def weighed(reading: Reading, frame: Frame, branch: Branch, known: Known) -> Frame:
     """The rows that lead into the branch, each standing for as many as there are ways."""
-    weights = weights_of(reading, branch, frame.variables[branch.anchor])
+    weights = weights_of(reading, branch, frame.variables[branch.anchor], known)
     leading = np.flatnonzero(weights)
     return frame.take(leading).weighted(weights[leading])
 

@@ -9,8 +9,9 @@ from threading import Barrier
 import pytest
 
 from omnigraph.errors import QueryNotFound, TypeCheckError
-from omnigraph.lang.query.compile import QueryCache, compile_query
+from omnigraph.lang.query.compile import CompiledQuery, QueryCache, compile_query
 from omnigraph.lang.schema import compile_schema
+from omnigraph.lang.schema.catalog import Catalog
 
 TWO = """
 query names() { match { $p: P } return { $p.k as k } }
@@ -54,6 +55,18 @@ def test_queries_of_one_text_are_kept_apart_by_name() -> None:
     assert cache.compile(TWO, CATALOG, "names") is names
 
 
+def test_what_is_made_of_a_query_is_made_once_and_kept() -> None:
+    made: list[str] = []
+
+    def ready(query: CompiledQuery, catalog: Catalog) -> list[str]:
+        made.append(f"{query.name} {catalog.fingerprint}")
+        return made
+
+    cache = QueryCache(ready=ready)
+    assert cache.compile(ONE, CATALOG) is cache.compile(ONE, CATALOG)
+    assert made == [f"names {CATALOG.fingerprint}"]
+
+
 def test_errors_are_not_kept() -> None:
     cache = QueryCache()
     for _ in range(2):
@@ -87,7 +100,7 @@ def test_threads_that_compile_one_text_at_once_get_one_object() -> None:
     for _ in range(20):
         cache, barrier = QueryCache(), Barrier(8)
 
-        def work(cache: QueryCache, barrier: Barrier) -> int:
+        def work(cache: QueryCache[CompiledQuery], barrier: Barrier) -> int:
             barrier.wait()
             return id(cache.compile(ONE, CATALOG))
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
+from typing import Any, Generic, TypeVar, overload
 
 from omnigraph.errors import QueryNotFound
 from omnigraph.lang.query import ast
@@ -41,6 +43,7 @@ class CompiledMutation:
 
 
 CompiledQuery = CompiledRead | CompiledMutation
+Ready = TypeVar("Ready")
 
 
 def compile_query(source: Source | str, catalog: Catalog, name: str | None = None) -> CompiledQuery:
@@ -75,18 +78,30 @@ def select_query(file: ast.QueryFile, name: str | None = None) -> ast.Query:
     return file.queries[0]
 
 
-class QueryCache:
-    """Compiled queries by text, name and catalog, the least recently used forgotten first."""
+class QueryCache(Generic[Ready]):
+    """Compiled queries by text, name and catalog, the least recently used forgotten first.
 
-    def __init__(self, capacity: int = 512) -> None:
+    What is kept is a query as it was compiled, or what `ready` makes of it.
+    """
+
+    @overload
+    def __init__(self: QueryCache[CompiledQuery], capacity: int = 512) -> None: ...
+
+    @overload
+    def __init__(self, capacity: int = 512, *, ready: Callable[[CompiledQuery, Catalog], Ready]) -> None: ...
+
+    def __init__(
+        self, capacity: int = 512, *, ready: Callable[[CompiledQuery, Catalog], Any] | None = None
+    ) -> None:
         self._capacity = capacity
-        self._entries: OrderedDict[tuple[str, str | None, str], CompiledQuery] = OrderedDict()
+        self._ready = ready
+        self._entries: OrderedDict[tuple[str, str | None, str], Ready] = OrderedDict()
         self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def compile(self, text: str, catalog: Catalog, name: str | None = None) -> CompiledQuery:
+    def compile(self, text: str, catalog: Catalog, name: str | None = None) -> Ready:
         """Like `compile_query`, near free for a text seen before; errors are not remembered."""
         key = (text, name, catalog.fingerprint)
         with self._lock:
@@ -94,10 +109,11 @@ class QueryCache:
             if found is not None:
                 self._entries.move_to_end(key)
                 return found
-        compiled = compile_query(text, catalog, name)
+        compiled: Any = compile_query(text, catalog, name)
+        made: Ready = compiled if self._ready is None else self._ready(compiled, catalog)
         with self._lock:
             # Another thread may have been faster; everyone gets the one that is kept.
-            compiled = self._entries.setdefault(key, compiled)
+            made = self._entries.setdefault(key, made)
             while len(self._entries) > self._capacity:
                 self._entries.popitem(last=False)
-        return compiled
+        return made

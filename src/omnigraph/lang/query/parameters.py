@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NoReturn
 
 from omnigraph.errors import InvalidValue, ParameterError
@@ -23,6 +23,10 @@ from omnigraph.lang.values import (
     storable_text,
 )
 
+AtomReader = Callable[[object, bool], Atom]
+Reader = Callable[[object, bool], Stored]
+"""What makes a stored value of a JSON one, told whether its numbers are JavaScript's."""
+
 _ENGINE_MAX = 2**63 - 1
 """Query values are signed 64-bit integers, so a U64 parameter has only half of its range."""
 
@@ -33,18 +37,32 @@ _DIGITS_READ = 200  # more take long to read, and these are out of every range a
 def decode_parameters(
     declared: Sequence[ast.Parameter], given: object, *, js_safe: bool = False
 ) -> dict[str, Stored]:
-    """The stored value of every declared parameter, in the order of declaration.
+    """The stored value of every declared parameter; see `Decoder`."""
+    return Decoder(declared)(given, js_safe=js_safe)
 
-    `given` is a JSON object (names without `$`) or None. Names the query does not declare are
-    ignored. `js_safe` is for callers whose numbers are JavaScript's: integers too large for those to
-    be exact must then be decimal text, and `5.0` is the integer 5.
-    """
-    if given is None:
-        given = {}
-    if not isinstance(given, Mapping):
-        raise ParameterError("params", "params must be a JSON object")
-    _refuse_objects(declared, given)
-    return {item.name: _parameter(item, given, js_safe) for item in declared}
+
+class Decoder:
+    """Reads the values of declared parameters; made once for a query that is asked often."""
+
+    def __init__(self, declared: Sequence[ast.Parameter]) -> None:
+        self._names = frozenset(item.name for item in declared)
+        self._readers = tuple((item.name, item.type.nullable, _reader(item.type)) for item in declared)
+
+    def __call__(self, given: object, *, js_safe: bool = False) -> dict[str, Stored]:
+        """The stored value of every declared parameter, in the order of declaration.
+
+        `given` is a JSON object (names without `$`) or None. Names the query does not declare are
+        ignored. `js_safe` is for callers whose numbers are JavaScript's: integers too large for those to
+        be exact must then be decimal text, and `5.0` is the integer 5.
+        """
+        if given is None:
+            given = {}
+        if not isinstance(given, Mapping):
+            raise ParameterError("params", "params must be a JSON object")
+        _refuse_objects(self._names, given)
+        return {
+            name: _parameter(name, nullable, read, given, js_safe) for name, nullable, read in self._readers
+        }
 
 
 def check_count(name: str, value: int) -> int:
@@ -58,28 +76,28 @@ def _refuse(name: str, reason: str, *, remedy: str | None = None) -> NoReturn:
     raise ParameterError(name, f"param '{legible(name)}': {reason}", remedy=remedy)
 
 
-def _refuse_objects(declared: Sequence[ast.Parameter], given: Mapping[object, object]) -> None:
+def _refuse_objects(names: Collection[str], given: Mapping[object, object]) -> None:
     """No type takes an object, so one under an unknown name is a mistake worth telling."""
-    names = {item.name for item in declared}
     for name, value in given.items():
         if name not in names and isinstance(value, Mapping):
             _refuse(str(name), "object is not supported")
 
 
-def _parameter(declared: ast.Parameter, given: Mapping[object, object], js_safe: bool) -> Stored:
-    name, type_ = declared.name, declared.type
+def _parameter(
+    name: str, nullable: bool, read: Reader, given: Mapping[object, object], js_safe: bool
+) -> Stored:
     if name not in given:
-        if type_.nullable:
+        if nullable:
             return None
         remedy = "write parameter names without `$`" if f"${name}" in given else None
         raise ParameterError(name, f"parameter '{name}' not provided", remedy=remedy)
     value = given[name]
     if value is None:
-        if type_.nullable:
+        if nullable:
             return None
         _refuse(name, "null is not accepted for non-nullable parameter")
     try:
-        return _value(value, type_, js_safe)
+        return read(value, js_safe)
     except InvalidValue as wrong:
         _refuse(name, wrong.message, remedy=wrong.remedy)
 
@@ -87,20 +105,20 @@ def _parameter(declared: ast.Parameter, given: Mapping[object, object], js_safe:
 # --- one value; `InvalidValue` says what is wrong, without the parameter's name ---------------------
 
 
-def _value(value: object, type_: Type, js_safe: bool) -> Stored:
-    if not type_.is_list and type_.scalar is not Scalar.VECTOR:
-        return _atom(value, type_.scalar, js_safe)
+def _reader(type_: Type) -> Reader:
+    """What reads the values of a type."""
+    if type_.scalar is Scalar.VECTOR:
+        return lambda value, _: _vector(_items(value, type_), type_)
+    read = _integers(type_.scalar) if type_.scalar in INTEGERS else _READERS[type_.scalar]
+    if not type_.is_list:
+        return read
+    return lambda value, js_safe: tuple(read(item, js_safe) for item in _items(value, type_))
+
+
+def _items(value: object, type_: Type) -> Sequence[object]:
     if not isinstance(value, list | tuple):
         raise InvalidValue(f"expected array for {type_.with_nullable(False)}")
-    if type_.scalar is Scalar.VECTOR:
-        return _vector(value, type_)
-    return tuple(_atom(item, type_.scalar, js_safe) for item in value)
-
-
-def _atom(value: object, scalar: Scalar, js_safe: bool) -> Atom:
-    if scalar in INTEGERS:
-        return _integer(value, scalar, js_safe)
-    return _READERS[scalar](value)
+    return value
 
 
 def _vector(value: Sequence[object], type_: Type) -> tuple[float, ...]:
@@ -112,6 +130,18 @@ def _vector(value: Sequence[object], type_: Type) -> tuple[float, ...]:
     if len(numbers) != len(value):
         raise InvalidValue("vector element is not numeric")
     return finite_floats(numbers)
+
+
+def _integers(scalar: Scalar) -> AtomReader:
+    low, high = integer_bounds(scalar)
+    high = min(high, _ENGINE_MAX)
+
+    def read(value: object, js_safe: bool) -> int:
+        if type(value) is int and low <= value <= high and not js_safe:
+            return value  # as nearly all are
+        return _integer(value, scalar, js_safe)
+
+    return read
 
 
 def _integer(value: object, scalar: Scalar, js_safe: bool) -> int:
@@ -158,26 +188,26 @@ def _in_range(value: int, scalar: Scalar) -> int:
     return value
 
 
-def _string(value: object) -> str:
+def _string(value: object, _: bool) -> str:
     if not isinstance(value, str):
         raise InvalidValue(f"expected string, got {_kind(value)}")
     return storable_text(value)
 
 
-def _blob(value: object) -> str:
+def _blob(value: object, _: bool) -> str:
     if not isinstance(value, str):
         raise InvalidValue(f"expected blob URI string, got {_kind(value)}")
     return storable_text(value)
 
 
-def _boolean(value: object) -> bool:
+def _boolean(value: object, _: bool) -> bool:
     if not isinstance(value, bool):
         raise InvalidValue("expected boolean")
     return value
 
 
-def _float(scalar: Scalar) -> Callable[[object], float]:
-    def read(value: object) -> float:
+def _floats(scalar: Scalar) -> AtomReader:
+    def read(value: object, _: bool) -> float:
         if not is_number(value):
             raise InvalidValue("expected float")
         return finite_float(value, scalar)
@@ -185,24 +215,24 @@ def _float(scalar: Scalar) -> Callable[[object], float]:
     return read
 
 
-def _date(value: object) -> int:
+def _date(value: object, _: bool) -> int:
     if not isinstance(value, str):
         raise InvalidValue("expected date string")
     return dates.parse_date(value)
 
 
-def _datetime(value: object) -> int:
+def _datetime(value: object, _: bool) -> int:
     if not isinstance(value, str):
         raise InvalidValue("expected datetime string")
     return dates.parse_datetime(value)
 
 
-_READERS: dict[Scalar, Callable[[object], Atom]] = {
+_READERS: dict[Scalar, AtomReader] = {
     Scalar.STRING: _string,
     Scalar.BLOB: _blob,
     Scalar.BOOL: _boolean,
-    Scalar.F32: _float(Scalar.F32),
-    Scalar.F64: _float(Scalar.F64),
+    Scalar.F32: _floats(Scalar.F32),
+    Scalar.F64: _floats(Scalar.F64),
     Scalar.DATE: _date,
     Scalar.DATETIME: _datetime,
 }

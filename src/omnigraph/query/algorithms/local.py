@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from omnigraph.errors import BadRequest
 from omnigraph.lang.schema.catalog import EdgeType
+from omnigraph.progress import begin_stage
 from omnigraph.query.algorithms.block import Arrangement, Block, Part, block_of, turned
 from omnigraph.query.algorithms.numbering import Numbering, Numbers, in_order
 from omnigraph.query.algorithms.selection import Selection
@@ -35,7 +36,11 @@ class LocalEdges:
 
     def parts(self, stage: str, task: Callable[[Block], Part]) -> Iterator[Part]:
         """What a task makes of it."""
-        yield task(self.block)
+        begun = begin_stage(stage, tasks=1)
+        part = task(self.block)
+        begun.advance(tasks=1)
+        begun.end()
+        yield part
 
 
 class LocalGraph:

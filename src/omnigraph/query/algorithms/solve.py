@@ -10,6 +10,7 @@ from omnigraph.engine.opened import AtBranch, OpenGraph
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import HistoricalVersionReclaimed, StorageFailure
 from omnigraph.lang.types import STRING
+from omnigraph.progress import stage
 from omnigraph.query.algorithms.algorithms import Algorithm, Values
 from omnigraph.query.algorithms.local import LocalGraph
 from omnigraph.query.algorithms.numbering import Numbering
@@ -114,7 +115,9 @@ def _found(
     if algorithm.arrangement.weight is not None:
         require_weight(selection.edges, algorithm.arrangement.weight)
     solver = choose(graph, snapshot, request.engine)
-    nodes, values = solver.solve(algorithm, snapshot, selection)
+    # How many rounds it takes nobody knows.
+    with stage(algorithm.name.replace("_", " "), tasks=None):
+        nodes, values = solver.solve(algorithm, snapshot, selection)
     live = isinstance(target, AtBranch)
     return Outcome(
         nodes.table(values.column),

@@ -15,7 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.write.cells import column_of
-from omnigraph.engine.write.predicate import Bindings, Nothing, OneOf, Relation, Test, passing, settle
+from omnigraph.engine.write.predicate import (
+    Bindings,
+    Nothing,
+    OneOf,
+    Part,
+    Presence,
+    Relation,
+    flags,
+    settle,
+)
 from omnigraph.errors import InternalError
 from omnigraph.lang.query.terms import (
     ROW,
@@ -265,10 +274,9 @@ def _tested(test: Predicate, term: Term, asked: Type, scope: Scope) -> Flags:
     return _widened(_passing(found, settled), scope)
 
 
-def _passing(column: pa.Array, test: Test) -> Flags:
-    rows = pa.table([column], [_VALUES])
+def _passing(column: pa.Array, test: Presence | Relation | OneOf | Part) -> Flags:
     if isinstance(test, OneOf) and len(test.values) <= _FEW:
         singles = [Relation(test.column, test.type, "=", each) for each in test.values]
-        flags: Flags = np.logical_or.reduce([true_rows(passing(rows, single)) for single in singles])
-        return flags
-    return true_rows(passing(rows, test))
+        found: Flags = np.logical_or.reduce([true_rows(flags(column, single)) for single in singles])
+        return found
+    return true_rows(flags(column, test))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from omnigraph.lang.query.terms import Const, Distance, ParamRef, Relevance, Tex
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.values import Stored
 from omnigraph.query.frame import Positions
+from omnigraph.query.memory import Memory
 from omnigraph.query.request import Request
 from omnigraph.query.rows import Rows
 from omnigraph.query.search.searches import Searches
@@ -29,12 +31,19 @@ Embed = Callable[[EmbeddedProperty, str], Sequence[float]]
 class Scores:
     """The searches of one query."""
 
-    def __init__(self, request: Request, catalog: Catalog, searches: Searches, embed: Embed) -> None:
+    def __init__(self, request: Request, catalog: Catalog, memory: Memory, embed: Embed) -> None:
         self._request = request
         self._catalog = catalog
-        self._searches = searches
+        self._memory = memory
         self._embed = embed
-        self._vectors: dict[tuple[str, str, Stored], NDArray[np.float32]] = {}
+
+    @cached_property
+    def _searches(self) -> Searches:
+        return Searches(self._memory)
+
+    @cached_property
+    def _vectors(self) -> dict[tuple[str, str, Stored], NDArray[np.float32]]:
+        return {}
 
     def number(self, given: Const | ParamRef) -> int:
         """An integer that a search was given."""

@@ -85,11 +85,11 @@ class Linked:
     def nbytes(self) -> int:
         """Memory taken by what is built so far, without the topology."""
         with self._lock:
-            steps = list({id(each): each for each in self._steps.values()}.values())
-        positions = {id(a): a.nbytes for a in (self.source_positions, self.target_positions)}
-        codes = {id(a): a.nbytes for a in (self.source_codes, self.target_codes)}
-        held = sum(each.nbytes for each in steps)
-        return held + sum(positions.values()) + sum(codes.values())
+            steps = {id(each): each.nbytes for each in self._steps.values()}
+        taken = sum(steps.values()) + self.source_positions.nbytes + self.source_codes.nbytes
+        if self.target_positions is not self.source_positions:
+            taken += self.target_positions.nbytes + self.target_codes.nbytes
+        return taken
 
     def near_count(self, direction: EdgeDirection) -> int:
         """How many positions there are on the side a walk in this direction leaves."""

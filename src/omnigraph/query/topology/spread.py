@@ -26,6 +26,9 @@ def places_of(first: Counts, lengths: Counts) -> Positions:
 def pieces(lengths: Counts, chunk: int) -> Iterator[tuple[int, int]]:
     """Ranges of runs that together have at most `chunk` places, or are one longer run."""
     ends = np.cumsum(lengths)
+    if len(ends) and ends[-1] <= chunk:
+        yield 0, len(ends)
+        return
     begin = done = 0
     while begin < len(ends):
         end = max(begin + 1, int(np.searchsorted(ends, done + chunk, side="right")))

@@ -103,9 +103,13 @@ class Topology:
     @property
     def nbytes(self) -> int:
         """Memory taken by what was fetched or built so far."""
-        there = {id(held): held.nbytes for name, held in vars(self).items() if name in _FETCHED}
-        there |= {id(each): each.nbytes for each in self.built().values()}
-        return _OBJECT_BYTES + self.shape.held + sum(map(int, there.values()))
+        # One and the same thing may be there under two names.
+        fetched, built = vars(self), self._built
+        there = {id(held): held for name in _FETCHED if (held := fetched.get(name)) is not None}
+        with self._lock:
+            there |= {id(each): each for each in built.values()}
+        taken: int = sum([each.nbytes for each in there.values()])
+        return _OBJECT_BYTES + self.shape.held + taken
 
     def built(self) -> dict[Kind, Adjacency]:
         """The adjacencies that are in memory."""
