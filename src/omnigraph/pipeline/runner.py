@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from omnigraph.engine.load.runner import Answer, Emit, Item, Reduce
+from omnigraph.pipeline.collected import collected
 from omnigraph.pipeline.connection import is_connect
 from omnigraph.pipeline.fan_out import fan_out
 from omnigraph.pipeline.map_reduce import emit, map_reduce
-from omnigraph.pipeline.progress import OnProgress, watched
+from omnigraph.pipeline.progress import watched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,9 +29,8 @@ class SparkRunner:
 
     name = "spark"
 
-    def __init__(self, spark: SparkSession, on_progress: OnProgress | None = None) -> None:
+    def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._on_progress = on_progress
 
     @property
     def cores(self) -> int:
@@ -43,19 +43,42 @@ class SparkRunner:
         """One Spark task for each item."""
         if not items:
             return iter(())
-        return self._answers(stage, fan_out(self._spark, items, _Each(task), ANSWERS))
+        if is_connect(self._spark):
+            return self._answers(stage, fan_out(self._spark, items, _Each(task), ANSWERS))
+        with watched(self._spark, stage):
+            return collected(self._spark, items, task)
 
     def grouped(
-        self, stage: str, items: Sequence[Item], emit: Emit[Item], reduce: Reduce[Answer], buckets: int
+        self,
+        stage: str,
+        items: Sequence[Item],
+        emit: Emit[Item],
+        reduce: Reduce[Answer],
+        buckets: int,
+        *,
+        streamed: bool = False,
     ) -> Iterator[Answer]:
         """A map-reduce whose rows never become rows of Spark."""
         frame = map_reduce(self._spark, items, _Emit(emit, buckets), _Reduce(reduce), ANSWERS, buckets)
-        return self._answers(stage, frame)
+        return self._streamed(stage, frame) if streamed else self._answers(stage, frame)
 
     def _answers(self, stage: str, frame: DataFrame) -> Iterator[Any]:
-        with watched(self._spark, stage, on_progress=self._on_progress):
+        with watched(self._spark, stage):
             found = frame.toArrow()
         return (pickle.loads(answer.as_buffer()) for answer in found.column("answer"))
+
+    def _streamed(self, stage: str, frame: DataFrame) -> Iterator[Any]:
+        """Answers that wait where they were made, and come from there partition by partition."""
+        from pyspark import StorageLevel
+
+        kept = frame.persist(StorageLevel.DISK_ONLY)
+        try:
+            with watched(self._spark, stage):
+                kept.count()
+                for row in kept.toLocalIterator(prefetchPartitions=True):
+                    yield pickle.loads(row[0])
+        finally:
+            kept.unpersist()
 
 
 class _Each:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -16,7 +18,9 @@ from hypothesis import strategies as st
 
 import omnigraph
 from omnigraph import failpoints
-from omnigraph.engine.load import run
+from omnigraph.engine.load import matching, run, stage
+from omnigraph.engine.load.buckets import Hashes, key_hash
+from omnigraph.engine.load.checks import clear
 from omnigraph.engine.load.request import LoadRequest, LoadResult
 from omnigraph.engine.load.run import Engine, load
 from omnigraph.engine.load.runner import LocalRunner
@@ -92,6 +96,10 @@ def _rows(uri: str) -> dict[str, list[dict[str, Any]]]:
         return {name: now.rows(name).sort_by("id").to_pylist() for name in TYPES}
 
 
+def _one_hash(keys: pa.Array) -> Hashes:
+    return np.zeros(len(keys), np.uint64)
+
+
 def _told(done: LoadResult) -> tuple[Any, ...]:
     # Rows that break several rules at once are told in the order in which the rules are looked at.
     skipped = sorted(str(one) for one in done.skipped)
@@ -131,6 +139,8 @@ def _outcome(stored: Path, uri: Path, request: LoadRequest, engine: Engine | Non
     skip_bad=st.booleans(),
     split=st.sampled_from([1, 100, 1 << 20]),
     buckets=st.sampled_from([1, 8]),
+    worth=st.sampled_from([0, 1 << 20]),
+    doubtful=st.booleans(),
 )
 def test_a_load_through_files_is_a_load_in_memory(
     stored: Path,
@@ -140,6 +150,8 @@ def test_a_load_through_files_is_a_load_in_memory(
     skip_bad: bool,
     split: int,
     buckets: int,
+    worth: int,
+    doubtful: bool,
 ) -> None:
     folder = tmp_path_factory.mktemp("both")
     files = tuple(_written(folder, f"more-{at}.jsonl", rows) for at, rows in enumerate(parts))
@@ -150,6 +162,11 @@ def test_a_load_through_files_is_a_load_in_memory(
         patch.object(plan, "LARGEST", split),
         # Keys are told apart into as many parts as there are cores.
         patch.object(LocalRunner, "cores", buckets),
+        # Stored rows are found by tasks, or at the door.
+        patch.object(matching, "WORTH", worth),
+        # A first look shows nothing when ids share their hashes and nodes are too many.
+        patch.object(stage, "key_hash", _one_hash if doubtful else key_hash),
+        patch.object(clear, "_NODES_HELD", 0 if doubtful else 1 << 20),
     ):
         small = _outcome(stored, folder / "small", request, None)
         large = _outcome(stored, folder / "large", request, Engine(LocalRunner(), "asked for"))
@@ -195,6 +212,33 @@ def test_a_load_that_was_overtaken_is_checked_and_staged_once_more(
         slugs = graph.snapshot().rows("Person").column("slug").to_pylist()
         assert done.commit is not None
         assert (slugs.count("p9"), slugs.count("rival")) == (1, 1)
+
+
+@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.MERGE])
+def test_a_load_is_checked_again_on_a_branch_that_was_made_anew(
+    stored: Path, tmp_path: Path, mode: Mode
+) -> None:
+    """The branch has as many rows as before by then, in tables of the same versions."""
+    shutil.copytree(stored, tmp_path / "graph")
+    old, new = ([{"type": "Person", "data": {"slug": slug}}] for slug in ("p8", "p9"))
+    request = LoadRequest((_written(tmp_path, "more.jsonl", new),), mode)
+    gate = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE
+    with omnigraph.open(tmp_path / "graph") as graph, omnigraph.open(tmp_path / "graph") as rival:
+
+        def make(rows: list[dict[str, Any]]) -> None:
+            rival.branches.create("work")
+            rival.load(_written(tmp_path, "first.jsonl", rows), mode="append", branch="work")
+
+        def make_anew() -> None:
+            rival.branches.delete("work")
+            make(new)
+
+        make(old)
+        refused = pytest.raises(KeyConflict, match="p9") if mode is Mode.APPEND else nullcontext()
+        with failpoints.armed(gate, failpoints.once(make_anew)), patch.object(matching, "WORTH", 0), refused:
+            load(graph._writing(), request, Author("work"), engine=lambda _: _HERE)
+        slugs = graph.snapshot("work").rows("Person").column("slug").to_pylist()
+        assert sorted(slugs) == ["p0", "p1", "p2", "p3", "p9"]
 
 
 def test_the_rows_of_a_bucket_wait_in_files_when_they_are_many(tmp_path: Path) -> None:

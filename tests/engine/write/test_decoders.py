@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from itertools import zip_longest
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omnigraph.engine.write.decoders import TypeDecoder
 from omnigraph.engine.write.lines import Lines
 from omnigraph.engine.write.ndjson import LineReader
 from omnigraph.engine.write.read import LoadReader
@@ -86,7 +89,8 @@ _LISTS = [
     b"[[1],[2]]",
     b"[1,]",
 ]
-_VALUES = st.sampled_from([*_TEXTS, *_DATES, *_NUMBERS, *_OTHERS, *_LISTS])
+_ANY = [*_TEXTS, *_DATES, *_NUMBERS, *_OTHERS, *_LISTS]
+_VALUES = st.sampled_from(_ANY)
 _FITTING: dict[bytes, list[bytes]] = {
     b"s": _TEXTS[:11],
     b"b": [b"true", b"false"],
@@ -198,6 +202,43 @@ def _file(draw: st.DrawFn) -> bytes:
     return end.join(lines) + draw(st.sampled_from([end, b""]))
 
 
+_STYLES = [*[(b":", b","), (b": ", b", "), (b" : ", b" ,")] * 3, (b":\t", b",")]
+_SLIPS = [b"", b'"', b" ", b"}", b"{", b",", b"0", b"-", b"\\", b"\r", b"\xff", b"\x00"]
+
+
+def _alike(random: Random) -> bytes:
+    """Many lines that are written in one or two ways, with values of which some may be odd."""
+    parts = [_in_one_way(random) for _ in range(random.randint(1, 2))]
+    lines = [line for mixed in zip_longest(*parts) for line in mixed if line is not None]
+    for _ in range(random.choice([0, 0, 1, 2])):
+        at = random.randrange(len(lines))
+        cut = random.randint(0, len(lines[at]))
+        rest = lines[at][cut + random.randint(0, 1) :]
+        lines[at] = lines[at][:cut] + random.choice(_SLIPS) + rest
+    end = random.choice([b"\n", b"\n", b"\r\n"])
+    return end.join(lines) + random.choice([end, b""])
+
+
+def _in_one_way(random: Random) -> list[bytes]:
+    owner = random.choice([b"T", b"K", b"Knows"])
+    known = [name for name in _MEMBERS[owner] if name not in (b"v", b"l", b"m")]
+    names = random.sample(known, random.randint(0, min(4, len(known))))
+    plain = {name: [value for value in _FITTING[name] if b"\\" not in value] for name in names}
+    pools = {name: [*plain[name] * 4, *[b"null"] * (name != b"id")] for name in names}
+    colon, comma = random.choice(_STYLES)
+    odd = random.choice([0, 0, 0, 1, 4])
+    lines = []
+    for number in range(random.randint(16, 24)):
+        values = [random.choice(_ANY if number < odd else pools[name]) for name in names]
+        data = [(b"data", _object(list(zip(names, values, strict=True)), colon, comma))] if names else []
+        record = [(b"type", b'"' + owner + b'"'), *data]
+        if owner == b"Knows":
+            ends = [(b"from", random.choice([b'""', b'"a:b"', b'"{}"', b'"7"'])), (b"to", b'"b%d"' % number)]
+            record = [(b"edge", b'"Knows"'), *random.choice([ends, ends, ends[::-1]]), *data]
+        lines.append(_object(record, colon, comma))
+    return lines
+
+
 # --- both ways ------------------------------------------------------------------------------------
 
 
@@ -239,6 +280,13 @@ def _values(column: pa.Array) -> list[Any]:
 @given(_file(), st.integers(1, 50))
 def test_lines_read_together_say_what_they_say_one_by_one(data: bytes, first_line: int) -> None:
     split = Split("f", data, 3, first_line, 1000 * first_line)
+    assert _told_together(split) == _told_one_by_one(split)
+
+
+@pytest.mark.fuzz
+@given(st.integers(0, 2**32))
+def test_lines_written_alike_say_what_they_say_one_by_one(seed: int) -> None:
+    split = Split("f", _alike(Random(seed)), 3, 5, 1000)
     assert _told_together(split) == _told_one_by_one(split)
 
 
@@ -322,3 +370,33 @@ def test_the_search_for_cycles_is_as_it_was_after_a_read(on: bool) -> None:
         assert gc.isenabled() is on
     finally:
         (gc.enable if was_on else gc.disable)()
+
+
+# --- what is read without decoding ----------------------------------------------------------------
+
+
+def _decoded(monkeypatch: pytest.MonkeyPatch, data: bytes) -> int:
+    """How many lines are decoded, together or one by one."""
+    seen: list[int] = []
+    read = TypeDecoder.read
+
+    def counted(self: TypeDecoder, lines: Lines, numbers: Any) -> Any:
+        seen.append(len(numbers))
+        return read(self, lines, numbers)
+
+    monkeypatch.setattr(TypeDecoder, "read", counted)
+    left = _left(data)
+    return sum(seen) + len(left)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"edge":"Knows","from":"a","to":"b"}',
+        b'{"edge": "Knows", "to": "a", "from": "b", "data": {"since": "2024-01-01", "w": 0.25}}',
+        b'{"type":"T","data":{"s":"x: \xc3\xa9","b":true,"i":-7,"w":18,"f":1e3,"d":null,"id":"one"}}',
+        b'{"type":"K","data":{"k":"x"}}\r',
+    ],
+)
+def test_lines_written_alike_are_not_decoded(monkeypatch: pytest.MonkeyPatch, line: bytes) -> None:
+    assert _decoded(monkeypatch, (line + b"\n") * 40) == 0

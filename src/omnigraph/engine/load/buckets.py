@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.engine.write.text_bytes import bytes_of
 from omnigraph.errors import InternalError
 
 MOST = 65_535
@@ -49,7 +50,7 @@ def key_hash(keys: pa.Array | pa.ChunkedArray) -> Hashes:
 def _hash_of(keys: pa.Array) -> Hashes:
     if keys.null_count:
         raise InternalError("a key to be hashed is null")
-    data, offsets = _bytes_of(keys)
+    data, offsets = bytes_of(keys)
     lengths = np.diff(offsets)
     # Eight zero bytes behind, so that a window over the end of the last value is still inside.
     padded = np.zeros(len(data) + _WINDOW, np.uint8)
@@ -79,21 +80,3 @@ def _mixed(values: Hashes) -> Hashes:
         values = (values + _U64(0x9E3779B97F4A7C15)) * _U64(0xBF58476D1CE4E5B9)
         values = (values ^ (values >> _U64(29))) * _U64(0x94D049BB133111EB)
         return values ^ (values >> _U64(32))
-
-
-def _bytes_of(keys: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """The bytes an array uses, which may be a slice of a larger one, and where its values begin in them."""
-    kind = keys.type
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        width: np.dtype[Any] = np.dtype("<i4")
-    elif pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        width = np.dtype("<i8")
-    else:
-        raise InternalError(f"keys of type {kind} cannot be hashed")
-    if len(keys) == 0:
-        return np.empty(0, np.uint8), np.zeros(1, np.int64)
-    _, places, values = keys.buffers()
-    offsets = np.frombuffer(places, width, len(keys) + 1, keys.offset * width.itemsize).astype(np.int64)
-    first, last = int(offsets[0]), int(offsets[-1])
-    data = np.frombuffer(values, np.uint8, last - first, first) if last > first else np.empty(0, np.uint8)
-    return data, offsets - first

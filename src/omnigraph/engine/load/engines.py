@@ -6,7 +6,6 @@ much there is to read to the engine that should do it, or None when this process
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Literal, Protocol
@@ -17,19 +16,14 @@ from omnigraph.errors import BadRequest
 GROUP = "omnigraph.engines"
 EngineName = Literal["auto", "local", "spark"]
 
-OnStage = Callable[[str, int, int], None]
-"""Hears the name of a stage, and how many of how many tasks are done."""
-
 
 class Choose(Protocol):
     """An engine for so many bytes of input; `asked` when the user named it, and it is not its own choice."""
 
-    def __call__(self, size: int, *, asked: bool, on_stage: OnStage | None) -> Engine | None: ...
+    def __call__(self, size: int, *, asked: bool) -> Engine | None: ...
 
 
-def engine_for(
-    name: str, size: int, on_stage: OnStage | None = None, at_hand: Engine | None = None
-) -> Engine | None:
+def engine_for(name: str, size: int, at_hand: Engine | None = None) -> Engine | None:
     """The engine that a load of so many bytes runs on; None means this process.
 
     One that is `at_hand`, because the rows come from it, is taken unless another is asked for.
@@ -40,13 +34,13 @@ def engine_for(
         return at_hand
     known = _known()
     if name == "auto":
-        chosen = (choose(size, asked=False, on_stage=on_stage) for choose in known.values())
+        chosen = (choose(size, asked=False) for choose in known.values())
         return next((engine for engine in chosen if engine is not None), None)
     if name not in known:
         raise BadRequest(
             f"there is no engine '{name}'", remedy=f"choose one of: auto, local, {', '.join(known)}"
         )
-    return known[name](size, asked=True, on_stage=on_stage)
+    return known[name](size, asked=True)
 
 
 @cache

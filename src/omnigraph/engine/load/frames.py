@@ -7,13 +7,13 @@ of a graph, and files of a DataFrame for a load to read.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
-from omnigraph.engine.load.engines import OnStage
 from omnigraph.engine.load.run import Engine
 from omnigraph.engine.load.sources.mapping import InputMapping
 from omnigraph.engine.root import Root
@@ -41,18 +41,16 @@ class Frames(Protocol):
         """A graph as DataFrames; without a session one is found or made."""
         ...
 
-    def spooled(
-        self, frame: Any, root: Root, key: str, on_stage: OnStage | None
-    ) -> AbstractContextManager[Spool]:
+    def result(self) -> Callable[..., Any]:
+        """What answers reads that are pinned, with a session that is found or made."""
+        ...
+
+    def spooled(self, frame: Any, root: Root, key: str) -> AbstractContextManager[Spool]:
         """The rows of a DataFrame as files, written by those who have them; there while the block lasts."""
         ...
 
     def computed(
-        self,
-        files: tuple[str | os.PathLike[str], ...],
-        mapping: InputMapping,
-        root: Root,
-        on_stage: OnStage | None,
+        self, files: tuple[str | os.PathLike[str], ...], mapping: InputMapping, root: Root
     ) -> AbstractContextManager[Spool]:
         """Files with the values that a mapping has expressions for; there while the block lasts."""
         ...

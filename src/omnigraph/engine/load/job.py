@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from omnigraph.engine.layout import fnv1a64
-from omnigraph.engine.root import Root
+from omnigraph.engine.root import Root, root_for
 from omnigraph.engine.write.ids import LoadIds
 from omnigraph.engine.write.read import LoadReader
+from omnigraph.errors import PipelineCancelled
 from omnigraph.lang.schema.identity import AcceptedSchema
 from omnigraph.storage.location import Location
 
@@ -28,7 +28,7 @@ class LoadJob:
     @property
     def root(self) -> Root:
         """The graph, as the process that runs a task reaches it."""
-        return _root(self.uri)
+        return root_for(self.uri, self.scratch)
 
     def reader(self) -> LoadReader:
         """What reads the records; made anew for each task."""
@@ -39,6 +39,24 @@ class LoadJob:
         """Where the files of the load wait."""
         return self.root.layout.root / self.scratch
 
+    def begin(self) -> None:
+        """Note that the load goes on; tasks look for it."""
+        self.root.objects.write_text(self._mark, "")
+
+    def require(self) -> None:
+        """What a task asks in the end: one that outlives its load must not leave anything behind."""
+        if not self.root.objects.exists(self._mark):
+            self.discard()
+            raise PipelineCancelled("read")
+
+    def discard(self) -> None:
+        """Remove every file of the load that did not become part of a table."""
+        self.root.objects.delete_prefix(self.place)
+
+    @property
+    def _mark(self) -> Location:
+        return self.place / "open"
+
     def pieces(self, key: str) -> Location:
         """Where the rows of a type wait."""
         return self.place / f"rows/{fnv1a64(key)}"
@@ -47,11 +65,10 @@ class LoadJob:
         """Where it is kept which line each row of a type came from."""
         return self.place / f"lines/{item}-{fnv1a64(key)}"
 
+    def prints(self, name: str) -> Location:
+        """Where hashes of ids wait."""
+        return self.place / f"prints/{name}"
+
     def released(self, key: str, bucket: str) -> Location:
         """Where stored edges wait that the load replaces."""
         return self.place / f"released/{fnv1a64(key)}-{bucket}"
-
-
-@lru_cache(maxsize=4)
-def _root(uri: str) -> Root:
-    return Root.at(Location(uri))

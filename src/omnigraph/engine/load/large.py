@@ -20,15 +20,17 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.layout import split_key
 from omnigraph.engine.load.checks.breaches import Breaches, joined_breaches
+from omnigraph.engine.load.checks.clear import Clear, first_look
 from omnigraph.engine.load.checks.ends import check_ends
 from omnigraph.engine.load.checks.ids import check_ids
 from omnigraph.engine.load.checks.scope import Scope, Task
 from omnigraph.engine.load.checks.uniques import check_uniques
 from omnigraph.engine.load.job import LoadJob
+from omnigraph.engine.load.matching import matched_pieces
 from omnigraph.engine.load.request import StageReport
 from omnigraph.engine.load.runner import Runner
 from omnigraph.engine.load.sources.item import Item
-from omnigraph.engine.load.stage import StagedType, lines_before, lines_of, stage_item
+from omnigraph.engine.load.stage import StagedItem, StagedType, lines_before, lines_of, stage_item
 from omnigraph.engine.load.views import Dropped, split_positions
 from omnigraph.engine.plan import Append, Effect, Replace, Upsert
 from omnigraph.engine.write.duplicates import Mode
@@ -36,6 +38,7 @@ from omnigraph.engine.write.faults import NO_ROW
 from omnigraph.engine.write.transaction import Prepared, Transaction
 from omnigraph.engine.write.violations import Violation, entity_name
 from omnigraph.errors import KeyConflict, LoadRejected, OmnigraphError
+from omnigraph.progress import Stage, stage
 from omnigraph.storage.pieces import Piece, Pieces, piece_rows, write_pieces
 
 _log = logging.getLogger(__name__)
@@ -75,22 +78,28 @@ class LargeLoad:
         self._dropped: Dropped = {}
         self._losers: Dropped = {}
         self._left_out: list[Breaches] = []
-        with self._timed("read", len(items)) as counted:
-            answers = runner.each("read", items, partial(stage_item, job=job))
-            self._items = sorted(answers, key=lambda one: one.item.number)
-            counted.update(rows=self._rows().total(), bytes=sum(item.size for item in items))
+        try:
+            self._items = self._staged(items)
+        except BaseException:
+            # Nobody has this load yet who could close it, Ctrl-C or not.
+            self.close()
+            raise
         self._before = lines_before(self._items)
 
-    def _rows(self) -> Counter[str]:
-        """How many rows of each type are fine by themselves."""
-        counts: Counter[str] = Counter()
-        for one in self._items:
-            counts.update({staged.key: staged.rows for staged in one.types})
-        return counts
+    def _staged(self, items: Sequence[Item]) -> list[StagedItem]:
+        size = sum(item.size for item in items)
+        with self._timed("read", len(items)) as counted, stage("read", size=size) as reading:
+            self.job.begin()
+            answers = self.runner.each("read", items, partial(_stage, job=self.job))
+            found = sorted(_counted(answers, reading), key=lambda one: one.item.number)
+            counted.update(rows=_rows(found).total(), bytes=size)
+        return found
 
     def counts(self) -> dict[str, int]:
         """The input rows of each type that are loaded."""
-        return {key: rows - len(self._dropped.get(key, ())) for key, rows in sorted(self._rows().items())}
+        return {
+            key: rows - len(self._dropped.get(key, ())) for key, rows in sorted(_rows(self._items).items())
+        }
 
     @property
     def wrong(self) -> Counter[str]:
@@ -137,7 +146,9 @@ class LargeLoad:
         return Prepared("Load", effects, strict=self.mode is Mode.OVERWRITE)
 
     def _checked(self, scope: Scope) -> Checked:
-        shared = check_ids(scope, _together(self._dropped, self._losers))
+        out = _together(self._dropped, self._losers)
+        clear = Clear() if out else first_look(scope)
+        shared = check_ids(scope, out, clear.ids)
         found = joined_breaches(breaches for one in shared for breaches in one.breaches)
         if found:
             return Checked(tuple(found), self._losers)
@@ -148,7 +159,7 @@ class LargeLoad:
         if found:
             return Checked(tuple(found), losers)
         released = [(key, name) for one in shared for key, name in sorted(one.released.items())]
-        ends = check_ends(scope, counted, released)
+        ends = check_ends(scope, counted, released, clear.ends)
         return Checked(tuple(joined_breaches(ends.missing) or joined_breaches(ends.counts)), losers)
 
     def _drop(self, breaches: Iterable[Breaches]) -> None:
@@ -167,8 +178,10 @@ class LargeLoad:
             kept = Pieces(self.job.pieces(key), schema, self._pieces(key, schema, gone.get(key)))
             if self.mode is Mode.OVERWRITE:
                 yield key, Replace(kept)
+            elif kept.rows and self.mode is Mode.APPEND:
+                yield key, Append(kept)
             elif kept.rows:
-                yield key, Append(kept) if self.mode is Mode.APPEND else Upsert(kept)
+                yield key, Upsert(matched_pieces(self.runner, self.job, kept, transaction.base.entries[key]))
 
     def _pieces(self, key: str, schema: pa.Schema, gone: NDArray[np.int64] | None) -> tuple[Piece, ...]:
         """The pieces of a type in input order; those with rows that do not count are written anew."""
@@ -231,9 +244,30 @@ class LargeLoad:
     def close(self) -> None:
         """Remove every file of the load that did not become part of a table; the load is over by now."""
         try:
-            self.job.root.objects.delete_prefix(self.job.place)
+            self.job.discard()
         except OmnigraphError as failure:
             _log.warning("the files of a load are left in '%s' for cleanup: %s", self.job.place, failure)
+
+
+def _stage(item: Item, job: LoadJob) -> StagedItem:
+    """What one task does, which may be at work for a while after its load was given up."""
+    done = stage_item(item, job)
+    job.require()
+    return done
+
+
+def _rows(items: Iterable[StagedItem]) -> Counter[str]:
+    """How many rows of each type are fine by themselves."""
+    counts: Counter[str] = Counter()
+    for one in items:
+        counts.update({staged.key: staged.rows for staged in one.types})
+    return counts
+
+
+def _counted(answers: Iterable[StagedItem], reading: Stage) -> Iterator[StagedItem]:
+    for one in answers:
+        reading.advance(rows=sum(staged.rows for staged in one.types), size=one.item.size)
+        yield one
 
 
 def _together(*parts: Mapping[str, NDArray[np.int64]]) -> Dropped:

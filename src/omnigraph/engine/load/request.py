@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,9 +11,6 @@ from omnigraph.engine.lineage import Commit
 from omnigraph.engine.load.sources.mapping import InputMapping
 from omnigraph.engine.write.duplicates import Mode
 from omnigraph.engine.write.violations import Violation
-
-Progress = Callable[[int, int], None]
-"""Hears how many bytes and lines were read so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +76,6 @@ class LoadRequest:
     skip_bad: bool = False
     rejects: Path | None = None
     """Where all that is left out goes, with the reasons."""
-    progress: Progress | None = field(default=None, repr=False, compare=False)
     mapping: InputMapping | None = None
     """How columns become properties, where names alone do not tell."""
 

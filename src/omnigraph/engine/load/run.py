@@ -122,18 +122,19 @@ class _Load:
         first = begin(graph, author if source is None else replace(author, branch=source))
         # Files are read once, and before the branch's lock may be needed: others can write meanwhile.
         seen = [(first.schema, self._read(first.schema))]
-        ready: list[tuple[LiveSchema, Mapping[str, Entry], Prepared]] = []
+        ready: list[tuple[LiveSchema, str | None, Mapping[str, Entry], Prepared]] = []
 
         def prepare(transaction: Transaction) -> Prepared:
-            on = transaction.schema, transaction.base.entries
-            if ready and ready[-1][:2] == on:
+            # Versions alone do not tell: a branch that was deleted and made anew counts them once more.
+            on = transaction.schema, transaction.base.head, transaction.base.entries
+            if ready and ready[-1][:3] == on:
                 # A new branch has the very tables of its source, and the load was checked on these.
-                return ready[-1][2]
+                return ready[-1][3]
             if seen[-1][0] != transaction.schema:
                 seen.append((transaction.schema, self._read(transaction.schema)))
             ready.append((*on, seen[-1][1].prepared(transaction)))
             self._keep_rejects(seen[-1][1])
-            return ready[-1][2]
+            return ready[-1][3]
 
         if source is None:
             making: AbstractContextManager[bool] = nullcontext(False)
@@ -170,7 +171,6 @@ class _Load:
                 request.mode,
                 skip_bad=request.skip_bad,
                 told=told,
-                progress=request.progress,
             )
         engine = engine or Engine(LocalRunner(), f"{size} bytes of input, and no other engine")
         self.report = EngineReport(engine.runner.name, engine.why)

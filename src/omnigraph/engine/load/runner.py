@@ -6,15 +6,17 @@ function of plain values, so that it can run anywhere; nothing but its answer co
 
 from __future__ import annotations
 
-import tempfile
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol, TypeVar
+from tempfile import TemporaryFile
+from typing import IO, Protocol, TypeVar
 
 import pyarrow as pa
 
 from omnigraph.engine.load.buckets import partitioned
+from omnigraph.progress import begin_stage
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -56,9 +58,19 @@ class Runner(Protocol):
         ...
 
     def grouped(
-        self, stage: str, items: Sequence[Item], emit: Emit[Item], reduce: Reduce[Answer], buckets: int
+        self,
+        stage: str,
+        items: Sequence[Item],
+        emit: Emit[Item],
+        reduce: Reduce[Answer],
+        buckets: int,
+        *,
+        streamed: bool = False,
     ) -> Iterator[Answer]:
-        """The rows that items emit, brought together by key in so many buckets, and each bucket reduced."""
+        """The rows that items emit, brought together by key in so many buckets, and each bucket reduced.
+
+        Answers that are `streamed` come one by one, and are not in this process all at once.
+        """
         ...
 
 
@@ -70,34 +82,57 @@ class LocalRunner:
 
     def each(self, stage: str, items: Sequence[Item], task: Callable[[Item], Answer]) -> Iterator[Answer]:
         """One task for each item, in their order."""
-        return map(task, items)
+        if not items:
+            return
+        begun = begin_stage(stage, tasks=len(items))
+        for item in items:
+            answer = task(item)
+            begun.advance(tasks=1)
+            yield answer
+        begun.end()
 
     def grouped(
-        self, stage: str, items: Sequence[Item], emit: Emit[Item], reduce: Reduce[Answer], buckets: int
+        self,
+        stage: str,
+        items: Sequence[Item],
+        emit: Emit[Item],
+        reduce: Reduce[Answer],
+        buckets: int,
+        *,
+        streamed: bool = False,
     ) -> Iterator[Answer]:
-        """As `Runner.grouped`; rows beyond what memory may hold wait in files."""
-        with tempfile.TemporaryDirectory(prefix="omnigraph-load-") as folder:
-            held = _Held(Path(folder))
+        """As `Runner.grouped`; rows beyond what memory may hold wait in a file."""
+        with closing(_Held()) as held:
+            begun = begin_stage(stage, tasks=len(items))
             for item in items:
                 for keyed in emit(item):
                     for bucket, rows in partitioned(keyed.rows, keyed.key, buckets):
                         held.add(bucket, keyed.tag, rows)
+                begun.advance(tasks=1)
+            begun.expect(len(held.buckets))
             for bucket in held.buckets:
-                yield reduce(held.take(bucket))
+                answer = reduce(held.take(bucket))
+                begun.advance(tasks=1)
+                yield answer
+            begun.end()
 
 
 class _Held:
-    """Rows by bucket and tag, in memory while they are few."""
+    """Rows by bucket and tag, in memory while they are few.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    The others wait in a file without a name: however this process ends, nothing is left of it.
+    """
+
+    def __init__(self) -> None:
         self._rows: dict[int, dict[str, list[pa.Table]]] = {}
-        self._files: dict[int, list[tuple[str, Path]]] = {}
+        self._file: IO[bytes] | None = None
+        self._spilled: dict[int, list[tuple[str, int, int]]] = {}
+        """By bucket: tag, where in the file, and how many bytes."""
         self._bytes = 0
 
     @property
     def buckets(self) -> list[int]:
-        return sorted(self._rows.keys() | self._files.keys())
+        return sorted(self._rows.keys() | self._spilled.keys())
 
     def add(self, bucket: int, tag: str, rows: pa.Table) -> None:
         self._rows.setdefault(bucket, {}).setdefault(tag, []).append(rows)
@@ -106,20 +141,28 @@ class _Held:
             self._spill()
 
     def _spill(self) -> None:
+        if self._file is None:
+            self._file = TemporaryFile(prefix="omnigraph-load-")  # noqa: SIM115 - closed with the rest
         for bucket, tags in self._rows.items():
-            files = self._files.setdefault(bucket, [])
             for tag, parts in tags.items():
-                path = self._folder / f"{bucket}-{len(files)}.arrow"
-                whole = pa.concat_tables(parts)
-                with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, whole.schema) as writer:
+                whole, sink = pa.concat_tables(parts), pa.BufferOutputStream()
+                with pa.ipc.new_stream(sink, whole.schema) as writer:
                     writer.write_table(whole)
-                files.append((tag, path))
+                place = self._file.tell()
+                size = self._file.write(sink.getvalue())
+                self._spilled.setdefault(bucket, []).append((tag, place, size))
+        self._file.flush()
         self._rows.clear()
         self._bytes = 0
 
     def take(self, bucket: int) -> dict[str, pa.Table]:
         found = self._rows.pop(bucket, {})
-        for tag, path in self._files.pop(bucket, []):
-            with pa.memory_map(str(path)) as source:
-                found.setdefault(tag, []).append(pa.ipc.open_stream(source).read_all())
+        for tag, place, size in self._spilled.pop(bucket, []):
+            assert self._file is not None
+            data = os.pread(self._file.fileno(), size, place)
+            found.setdefault(tag, []).append(pa.ipc.open_stream(data).read_all())
         return {tag: pa.concat_tables(parts) for tag, parts in found.items()}
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from omnigraph.engine.load.request import Progress, StageReport, kinds_of
+from omnigraph.engine.load.request import StageReport, kinds_of
 from omnigraph.engine.load.sources.item import Item
 from omnigraph.engine.load.sources.read import read_item
 from omnigraph.engine.plan import Append, Effect, Replace, Upsert
@@ -20,6 +20,7 @@ from omnigraph.engine.write.rejects import VIOLATIONS_TOLD
 from omnigraph.engine.write.sets import check_load
 from omnigraph.engine.write.transaction import Prepared, Transaction
 from omnigraph.engine.write.violations import Origins, Violation
+from omnigraph.progress import begin_stage
 
 
 class SmallLoad:
@@ -36,13 +37,11 @@ class SmallLoad:
         *,
         skip_bad: bool,
         told: int | None,
-        progress: Progress | None,
     ) -> None:
         self._items = {item.file: item for item in items}
         self._mode = mode
         self._skip_bad = skip_bad
         self._told = told
-        self._progress = progress
         self._violations: list[Violation] = []
         self._counts: Counter[str] = Counter()
         self._dropped: tuple[Faults, ...] = ()
@@ -54,15 +53,14 @@ class SmallLoad:
         self.reports = [StageReport("read", len(items), time.monotonic() - begun, read, size)]
 
     def _parts(self, reader: LoadReader, items: Sequence[Item]) -> Iterator[SplitRows]:
-        size = lines = 0
+        reading = begin_stage("read", tasks=len(items), size=sum(item.size for item in items))
         for item in items:
             for part in read_item(item, reader):
                 self._add(part.violations)
-                lines += part.lines
+                reading.advance(rows=part.lines)
                 yield part.without_violations()
-            size += item.size
-            if self._progress is not None:
-                self._progress(size, lines)
+            reading.advance(tasks=1, size=item.size)
+        reading.end()
 
     def _add(self, found: Sequence[Violation]) -> None:
         room = None if self._told is None else max(0, self._told - len(self._violations))

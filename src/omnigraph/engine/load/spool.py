@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.engine.load.engines import OnStage
 from omnigraph.engine.load.frames import Spool, frames, is_frame
 from omnigraph.engine.load.sources.binding import table_of
 from omnigraph.engine.load.sources.mapping import InputMapping
@@ -32,12 +31,11 @@ def brought(
     engine: str,
     catalog: Catalog,
     root: Root,
-    on_stage: OnStage | None = None,
 ) -> Iterator[Spool]:
     """What a load is given, as files and a mapping that it reads by itself."""
     with ExitStack() as spools:
         if is_table(data):
-            spool = spools.enter_context(spooled(data, type_name, catalog, root, on_stage))
+            spool = spools.enter_context(spooled(data, type_name, catalog, root))
         elif type_name is not None:
             raise BadRequest("files tell their types themselves", remedy="leave `type` out")
         else:
@@ -53,13 +51,11 @@ def brought(
                 "`expressions` are worked out by Spark, and not by engine 'local'",
                 "load with --engine spark (`engine`), or write the values into the files",
             )
-        yield spools.enter_context(frames().computed(spool.files, mapping, root, on_stage))
+        yield spools.enter_context(frames().computed(spool.files, mapping, root))
 
 
 @contextmanager
-def spooled(
-    data: Any, type_name: str | None, catalog: Catalog, root: Root, on_stage: OnStage | None = None
-) -> Iterator[Spool]:
+def spooled(data: Any, type_name: str | None, catalog: Catalog, root: Root) -> Iterator[Spool]:
     """Rows as Arrow files named after their type; they are there while the block lasts."""
     known = sorted([*catalog.nodes, *catalog.edges])
     if type_name is None:
@@ -70,7 +66,7 @@ def spooled(
         raise BadRequest(f"unknown type '{legible(type_name)}'", remedy=f"it may be: {', '.join(known)}")
     if is_frame(data):
         key = table_of(catalog, type_name) or type_name
-        with frames().spooled(data, root, key, on_stage) as spool:
+        with frames().spooled(data, root, key) as spool:
             yield spool
         return
     rows = as_arrow(data)

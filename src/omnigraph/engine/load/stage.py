@@ -9,13 +9,18 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.engine.columns import ID
+from omnigraph.engine.layout import fnv1a64
+from omnigraph.engine.load.buckets import Hashes, key_hash
 from omnigraph.engine.load.job import LoadJob
+from omnigraph.engine.load.prints import Prints, keep_prints
 from omnigraph.engine.load.request import kinds_of
 from omnigraph.engine.load.sources.item import Item
 from omnigraph.engine.load.sources.read import read_item
 from omnigraph.engine.write.shape import Shaped
 from omnigraph.engine.write.violations import Numbers, Violation
 from omnigraph.storage.pieces import Piece, write_pieces
+from omnigraph.storage.scratch import write_scratch
 from omnigraph.storage.session import Access
 
 PIECE_BYTES = 256 * 2**20
@@ -32,6 +37,8 @@ class StagedType:
     """How many of their ids were given, or follow from a key; the others are new."""
     first_line: int | None
     """The line of the first row where the rows follow each other line by line; else the lines are on file."""
+    prints: Prints | None = None
+    """The hashes of all ids, where none of them is new."""
 
     @property
     def rows(self) -> int:
@@ -82,7 +89,9 @@ class _Writer:
     batches: list[pa.RecordBatch] = field(default_factory=list)
     pieces: list[Piece] = field(default_factory=list)
     lines: list[Numbers] = field(default_factory=list)
+    hashes: list[Hashes] = field(default_factory=list)
     bytes: int = 0
+    rows: int = 0
     given: int = 0
     key: str = ""
 
@@ -90,7 +99,10 @@ class _Writer:
         self.key = shaped.key
         self.batches.append(shaped.rows)
         self.lines.append(shaped.lines)
+        self.rows += shaped.count
         self.given += int(np.count_nonzero(~shaped.generated))
+        if self.given == self.rows:
+            self.hashes.append(key_hash(shaped.rows.column(ID)))
         self.bytes += shaped.rows.nbytes
         if self.bytes > PIECE_BYTES:
             self.flush()
@@ -104,11 +116,14 @@ class _Writer:
     def finished(self, job: LoadJob, item: int) -> StagedType:
         self.flush()
         lines = np.concatenate(self.lines)
-        first = int(lines[0]) if len(lines) else 0
-        if not len(lines) or int(lines[-1]) - first + 1 == len(lines):
-            return StagedType(self.key, tuple(self.pieces), self.given, first)
-        job.root.objects.write_bytes(job.lines(item, self.key), lines.astype("<u4").tobytes())
-        return StagedType(self.key, tuple(self.pieces), self.given, None)
+        first: int | None = int(lines[0]) if len(lines) else 0
+        if first and int(lines[-1]) - first + 1 != len(lines):
+            write_scratch(job.root.objects, job.lines(item, self.key), lines.astype("<u4").tobytes())
+            first = None
+        prints = None
+        if self.rows and self.given == self.rows:
+            prints = keep_prints(job, f"{item}-{fnv1a64(self.key)}", self.hashes)
+        return StagedType(self.key, tuple(self.pieces), self.given, first, prints)
 
 
 def lines_of(job: LoadJob, item: int, staged: StagedType, rows: Numbers) -> Numbers:

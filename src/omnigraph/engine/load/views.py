@@ -13,8 +13,8 @@ from omnigraph.engine.load.job import LoadJob
 from omnigraph.engine.load.stage import StagedItem, StagedType
 from omnigraph.engine.manifest import Entry
 from omnigraph.engine.write.violations import Numbers
+from omnigraph.storage.fragments import fragments, portions
 from omnigraph.storage.pieces import read_piece
-from omnigraph.storage.upkeep import fragments
 
 POSITION = "position"
 """Where a row stands in the input: the number of its item, then its place among the rows of its type."""
@@ -38,13 +38,22 @@ class NewRows:
     item: int
     staged: StagedType = field(repr=False)
 
-    def read(self, job: LoadJob, columns: Sequence[str], dropped: Dropped) -> pa.Table:
-        """Some columns, and the positions, of the rows that count."""
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self.staged.rows
+
+    def columns(self, job: LoadJob, columns: Sequence[str]) -> pa.Table:
+        """Some columns of all rows."""
         access, place = job.root.tables.access, job.pieces(self.key)
         batches = [
             batch for piece in self.staged.pieces for batch in read_piece(access, place, piece, columns)
         ]
-        found = pa.Table.from_batches(batches).select(list(columns))
+        return pa.Table.from_batches(batches).select(list(columns))
+
+    def read(self, job: LoadJob, columns: Sequence[str], dropped: Dropped) -> pa.Table:
+        """Some columns, and the positions, of the rows that count."""
+        found = self.columns(job, columns)
         positions = (self.item << 32) + np.arange(found.num_rows, dtype=np.int64)
         found = found.append_column(POSITION, pa.array(positions))
         gone = dropped.get(self.key)
@@ -60,8 +69,10 @@ class OldRows:
     key: str
     entry: Entry
     fragments: tuple[int, ...] = field(repr=False)
+    rows: int
+    """How many there are."""
 
-    def read(self, job: LoadJob, columns: Sequence[str]) -> pa.Table:
+    def columns(self, job: LoadJob, columns: Sequence[str]) -> pa.Table:
         """Some columns of the rows."""
         root, entry = job.root, self.entry
         table = root.tables.open(root.layout.table(entry.path), entry.version, branch=entry.owner)
@@ -85,13 +96,7 @@ def old_rows(job: LoadJob, entry: Entry) -> list[OldRows]:
     """The views of a stored table: together all of its rows."""
     root = job.root
     table = root.tables.open(root.layout.table(entry.path), entry.version, branch=entry.owner)
-    views: list[OldRows] = []
-    chosen: list[int] = []
-    rows = 0
-    for fragment in fragments(table):
-        chosen.append(fragment.id)
-        rows += fragment.rows
-        if rows >= _ROWS_PER_TASK:
-            views.append(OldRows(entry.key, entry, tuple(chosen)))
-            chosen, rows = [], 0
-    return [*views, OldRows(entry.key, entry, tuple(chosen))] if chosen else views
+    return [
+        OldRows(entry.key, entry, tuple(one.id for one in some), sum(one.rows for one in some))
+        for some in portions(fragments(table), _ROWS_PER_TASK)
+    ]

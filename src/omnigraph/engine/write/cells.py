@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.write.ndjson import json_text
+from omnigraph.engine.write.records import Values, objects_of
 from omnigraph.errors import InvalidValue
 from omnigraph.lang import dates
 from omnigraph.lang.types import FLOATS, INTEGERS, Scalar, Type
@@ -49,23 +50,43 @@ class Cells:
     """Why a row's value does not fit."""
 
 
-def read_cells(values: Sequence[object], name: str, type_: Type) -> Cells:
+def read_cells(values: Values, name: str, type_: Type) -> Cells:
     """The column of a property that is not a Blob."""
     found = _quick(values, type_)
-    return Cells(found) if found is not None else _one_by_one(values, name, type_)
+    return Cells(found) if found is not None else _one_by_one(objects_of(values), name, type_)
 
 
 # --- a whole column at once ----------------------------------------------------------------------
 
 
-def _quick(values: Sequence[Any], type_: Type) -> pa.Array | None:
+def _quick(values: Values, type_: Type) -> pa.Array | None:
     """The column when every value has the expected kind and range."""
     try:
+        if isinstance(values, pa.Array):
+            return _quick_array(values, type_)
         if type_.scalar is Scalar.VECTOR:
             return _quick_vectors(values, type_)
         return _quick_lists(values, type_) if type_.is_list else _quick_atoms(values, type_.scalar)
     except (ValueError, OverflowError, pa.ArrowTypeError):  # Arrow's other errors are ValueErrors
         return None
+
+
+def _quick_array(values: pa.Array, type_: Type) -> pa.Array | None:
+    """The same of values that are all of one kind: integers, floats, booleans or texts."""
+    target, scalar = arrow_type(type_), type_.scalar
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(values), target)
+    if type_.is_list or scalar is Scalar.VECTOR:
+        return None
+    if pa.types.is_string(values.type):
+        if scalar in (Scalar.DATE, Scalar.DATETIME):
+            return _quick_days(values) if scalar is Scalar.DATE else _quick_moments(values)
+        return values if scalar is Scalar.STRING else None
+    if pa.types.is_floating(values.type):
+        return _finite(values.cast(target, safe=False)) if scalar in FLOATS else None
+    if pa.types.is_integer(values.type):
+        return values.cast(target) if scalar in INTEGERS else None
+    return values if scalar is Scalar.BOOL else None
 
 
 def _quick_atoms(values: Sequence[Any], scalar: Scalar) -> pa.Array | None:
@@ -90,7 +111,10 @@ def _first(values: Sequence[Any]) -> object:
 
 
 def _quick_floats(values: Sequence[Any], target: pa.DataType) -> pa.Array | None:
-    found = pa.array(values, pa.float64()).cast(target, safe=False)
+    return _finite(pa.array(values, pa.float64()).cast(target, safe=False))
+
+
+def _finite(found: pa.Array) -> pa.Array | None:
     return found if pc.all(pc.is_finite(found)).as_py() is not False else None
 
 

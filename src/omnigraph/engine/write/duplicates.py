@@ -49,7 +49,7 @@ def conflicting_ids(
 
     A key that an earlier row has is the business of `repeated_keys`.
     """
-    if mode is Mode.MERGE:
+    if mode is Mode.MERGE or generated.all():
         return None
     ids = rows.column(ID)
     first = first_rows(ids)

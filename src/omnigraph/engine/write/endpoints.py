@@ -13,6 +13,7 @@ from omnigraph.engine.columns import ID, SOURCE, TARGET
 from omnigraph.engine.layout import table_key
 from omnigraph.engine.write.change import Change, Changes, distinct, within, without
 from omnigraph.engine.write.faults import NO_ROW, Faults, joined
+from omnigraph.engine.write.lookup import all_among
 from omnigraph.engine.write.stored import End, Stored
 from omnigraph.engine.write.target import Target
 from omnigraph.lang.schema.catalog import EdgeType
@@ -24,6 +25,8 @@ def missing_ends(change: Change, changes: Changes, stored: Stored) -> Iterator[F
     """Edges of a change with an end that is not there afterwards."""
     ends = {end: change.rows.column(end) for end in ENDS}
     types = {end: node_type(change.target, end) for end in ENDS}
+    if all(_all_new(ends[end], types[end], changes) for end in ENDS):
+        return
     there = {
         node: present(distinct(ends[end] for end in ENDS if types[end] == node), node, changes, stored)
         for node in sorted(set(types.values()))
@@ -35,6 +38,12 @@ def missing_ends(change: Change, changes: Changes, stored: Stored) -> Iterator[F
         at = pa.array(found)
         reasons = reasons_of(end, ends[end].take(at), types[end])
         yield Faults("endpoint", change.target, found, change.ids.take(at).combine_chunks(), reasons)
+
+
+def _all_new(ids: pa.ChunkedArray, node: str, changes: Changes) -> bool:
+    """Whether all ids are those of nodes that the change itself writes."""
+    nodes = changes.get(table_key("node", node))
+    return nodes is not None and all_among(ids, nodes.ids)
 
 
 def stranded_edges(target: Target, changes: Changes, stored: Stored) -> Iterator[Faults]:

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ _ALPHABET = np.frombuffer(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ", np.uint8)
 _PAIRS = np.stack([np.repeat(_ALPHABET, 32), np.tile(_ALPHABET, 32)], axis=1).view(np.uint16).ravel()
 """Two digits at a time, as they stand in memory."""
 _ULID_LENGTH = 26
+_ROW = np.dtype([("common", "V18"), ("high", np.uint32), ("low", np.uint32)])
 _NEEDS_ESCAPE = r'[\x00-\x1f"\\]'
 _EVERY_INTEGER = {Scalar.F32: 2.0**24, Scalar.F64: 2.0**53}
 """Below this a float type has every integer, so that no shorter digits mean the same one."""
@@ -116,11 +118,29 @@ def _ulids(
     """48 bits of time and twice 40 bits, as 10, 8 and 8 characters."""
     count = low.size
     letters = np.empty((count, _ULID_LENGTH // 2), np.uint16)
-    letters[:, :5] = _base32(time, 5)
-    letters[:, 5:9] = _base32(middle, 4)
-    letters[:, 9:] = _base32(low, 4)
+    if isinstance(time, int) and isinstance(middle, int):
+        _write_rows(letters.view(_ROW).ravel(), time, middle, low.astype(np.int64, copy=False))
+    else:
+        letters[:, :5] = _base32(time, 5)
+        letters[:, 5:9] = _base32(middle, 4)
+        letters[:, 9:] = _base32(low, 4)
     offsets = np.arange(count + 1, dtype=np.int32) * _ULID_LENGTH
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(letters))
+
+
+def _write_rows(rows: NDArray[np.void], time: int, middle: int, low: Numbers) -> None:
+    """ULIDs that differ only in their last eight digits, four of which are looked up at a time."""
+    rows["common"] = np.concatenate([_base32(time, 5), _base32(middle, 4)]).view(np.dtype("V18"))[0]
+    rows["high"] = _fours()[low >> 20]
+    rows["low"] = _fours()[low & 0xFFFFF]
+
+
+@cache
+def _fours() -> NDArray[np.uint32]:
+    """Four digits for each number of 20 bits, as they stand in memory."""
+    table = np.empty((1024, 1024, 2), np.uint16)
+    table[:, :, 0], table[:, :, 1] = _PAIRS[:, None], _PAIRS
+    return table.view(np.uint32).ravel()
 
 
 def _base32(numbers: NDArray[Any] | int, pairs: int) -> NDArray[np.uint16]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from omnigraph.engine.write.violations import Flags, Numbers
 
-_LINE_END, _CARRIAGE_RETURN, _COLON, _CLOSING = b"\n\r:}"
+_LINE_END, _CARRIAGE_RETURN, _COLON, _CLOSING, _QUOTE, _SPACE = b'\n\r:}" '
 _WORD = 8
 
 _BEFORE_COLON = np.zeros(256, np.bool_)
@@ -67,10 +68,80 @@ class Lines:
         return found
 
     @cached_property
+    def plain(self) -> bool:
+        """Whether all is as it reads: no escapes, no control characters but those of line ends, UTF-8."""
+        if b"\\" in self.data:
+            return False
+        last = self._bytes[self.ends[self.sizes > 0] - 1]
+        ends = len(self) - (self.data[-1:] != b"\n") + np.count_nonzero(last == _CARRIAGE_RETURN)
+        return bool(np.count_nonzero(self._bytes < _SPACE) == ends) and _is_utf8(self.data)
+
+    @cached_property
+    def quotes(self) -> Numbers:
+        """The places of all quotation marks."""
+        return np.flatnonzero(self._bytes == _QUOTE)
+
+    @cached_property
+    def first_quotes(self) -> Numbers:
+        """For each line, how many quotation marks come before it."""
+        each, rest = divmod(self.quotes.size, max(1, len(self)))
+        if each and not rest:
+            # Mostly all lines have as many as the others.
+            first = np.arange(0, self.quotes.size, each)
+            inside = (self.quotes[::each] >= self.starts) & (self.quotes[each - 1 :: each] < self.ends)
+            if inside.all():
+                return first
+        return np.searchsorted(self.quotes, self.starts)
+
+    @cached_property
+    def quote_counts(self) -> Numbers:
+        """For each line, how many quotation marks it has."""
+        return np.diff(self.first_quotes, append=self.quotes.size)
+
+    def having(self, constant: bytes, places: Numbers, known: int = 0) -> Flags:
+        """At which of the places these bytes stand, of which the first ones are known to."""
+        size = len(constant)
+        if size < _WORD:
+            # The word that ends where they end, without what stands before them.
+            words = self._words_at(places + (size - _WORD)) >> np.uint64(8 * (_WORD - size))
+            same: Flags = words == int.from_bytes(constant, "little")
+            return same
+        found = np.ones(places.size, np.bool_)
+        for at in (*range(0, size - _WORD, _WORD), size - _WORD):
+            if at + _WORD > known:
+                wanted = np.frombuffer(constant, np.uint64, 1, at)[0]
+                found &= self._words_at(places + at) == wanted
+        return found
+
+    def _words_at(self, places: Numbers) -> NDArray[np.uint64]:
+        """The words at places, of which those that are not within the text may give anything."""
+        last = self._words.size - 1
+        if places.min(initial=0) < 0 or places.max(initial=0) > last:
+            places = np.clip(places, 0, last)
+        return self._words[places]
+
+    def texts(self, begins: Numbers, ends: Numbers) -> pa.Array:
+        """The texts between places, which follow each other."""
+        cuts = np.empty(2 * begins.size, np.int32)
+        cuts[::2], cuts[1::2] = begins, ends
+        parts = pa.StringArray.from_buffers(cuts.size - 1, pa.py_buffer(cuts), pa.py_buffer(self.data))
+        return parts.take(pa.array(np.arange(0, cuts.size, 2)))
+
+    @cached_property
     def _words(self) -> NDArray[np.uint64]:
         """The eight bytes from each place on."""
         places = max(0, len(self.data) - _WORD + 1)
         return np.ndarray((places,), np.uint64, self.data, strides=(1,))
+
+
+def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def member_colons(text: bytes) -> NDArray[np.intp]:

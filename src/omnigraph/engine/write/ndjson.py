@@ -1,7 +1,8 @@
 """Strict NDJSON: the lines of a split -> records by type, and what is wrong with the others.
 
 Almost every line of a real file is well-formed and begins like many others, so lines of one type are first
-decoded together (`decoders.py`). What is left is decoded line by line in one typed step, and only a line
+compared with each other (`alike.py`), and those that are not written alike are decoded together
+(`decoders.py`). What is left is decoded line by line in one typed step, and only a line
 that fails there is looked at closely: that alone decides what is wrong, and says it. Decoders keep the last
 of two members with one name without a word; an object without repeats has as many members as the line has
 colons outside of texts, which is quick to count.
@@ -20,6 +21,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from omnigraph.engine.columns import SOURCE, TARGET
+from omnigraph.engine.write.alike import read_alike
 from omnigraph.engine.write.decoders import UNDECODABLE, type_decoder
 from omnigraph.engine.write.lines import Lines
 from omnigraph.engine.write.records import Records, Said, in_order, said_by
@@ -27,6 +29,7 @@ from omnigraph.engine.write.splits import Limits, Split
 from omnigraph.engine.write.violations import Numbers, Violation
 from omnigraph.errors import ResourceLimitExceeded
 from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType
+from omnigraph.lang.types import Type
 from omnigraph.lang.values import legible
 
 RESERVED = frozenset(
@@ -76,7 +79,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True, rename={"source": "from"
 class _Group:
     key: str
     is_edge: bool
-    properties: tuple[str, ...]
+    properties: Mapping[str, Type]
     said: list[Said] = field(default_factory=list)
     """What was decoded together; the rest is of single lines."""
     numbers: list[int] = field(default_factory=list)
@@ -142,8 +145,12 @@ class LineReader:
                 left = left[1:]
                 continue
             same = lines.beginning_with(head[0], left)
-            decoder = type_decoder(group.properties, is_edge=group.is_edge)
-            said, doubtful = decoder.read(lines, left[same])
+            said, others = read_alike(
+                lines, left[same], group.properties, is_edge=group.is_edge, known=len(head[0])
+            )
+            group.said += said
+            decoder = type_decoder(tuple(group.properties), is_edge=group.is_edge)
+            said, doubtful = decoder.read(lines, others)
             group.said += said
             rest += doubtful
             left = left[~same]
@@ -173,7 +180,7 @@ class LineReader:
             parts = group.said
             if group.numbers:
                 numbers = np.array(group.numbers, np.int64)
-                single = said_by(group.data, group.properties, numbers, group.sources, group.targets)
+                single = said_by(group.data, tuple(group.properties), numbers, group.sources, group.targets)
                 parts = [*parts, single]
             if not parts:
                 continue
@@ -261,7 +268,8 @@ class LineReader:
             return found
 
     def _group(self, key: str, owner: NodeType | EdgeType) -> _Group:
-        new = _Group(key, isinstance(owner, EdgeType), tuple(owner.properties))
+        types = {name: declared.type for name, declared in owner.properties.items()}
+        new = _Group(key, isinstance(owner, EdgeType), types)
         return self._groups.setdefault(key, new)
 
 

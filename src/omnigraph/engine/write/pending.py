@@ -49,6 +49,7 @@ class Pending:
         self.target = target
         self._limits = limits or PendingLimits()
         self._written: list[pa.Table] = []
+        self._distinct = True
         self._deleted = NO_IDS
         self._adds_only = True
         self._rows_in = 0
@@ -66,6 +67,7 @@ class Pending:
         refuse_hollow(rows)
         self._count(rows)
         self._written.append(rows)
+        self._distinct = False
         self._adds_only = self._adds_only and fresh
         self._deleted = without(self._deleted, rows.column(ID))
 
@@ -85,11 +87,14 @@ class Pending:
         """The pending rows, one per id, in the order of their last write."""
         if not self._written:
             return self.target.schema.empty_table()
+        if self._distinct:
+            return self._written[0]
         every = pa.concat_tables(self._written)
         last = last_rows(every.column(ID))
         winners = np.flatnonzero(last == np.arange(len(last)))
         rows = every if len(winners) == every.num_rows else every.take(pa.array(winners))
         self._written = [rows]
+        self._distinct = True
         return rows
 
     def read(self, stored: pa.Table, wanted: Evaluate) -> pa.Table:

@@ -228,7 +228,7 @@ def passing(rows: pa.Table, test: Test) -> pa.ChunkedArray | pa.Array:
     """For each row whether it passes; never null."""
     if isinstance(test, Nothing):
         return pa.repeat(False, rows.num_rows)
-    return pc.fill_null(_flags(rows.column(test.column), test), False)
+    return pc.fill_null(flags(rows.column(test.column), test), False)
 
 
 def matching(rows: pa.Table, predicate: Predicate, bindings: Bindings) -> pa.Table:
@@ -236,7 +236,8 @@ def matching(rows: pa.Table, predicate: Predicate, bindings: Bindings) -> pa.Tab
     return rows.filter(passing(rows, settle(predicate, bindings)))
 
 
-def _flags(column: pa.ChunkedArray, test: Presence | Relation | OneOf | Part) -> Any:
+def flags(column: pa.ChunkedArray | pa.Array, test: Presence | Relation | OneOf | Part) -> Any:
+    """For each value whether it passes; null where that is not known."""
     match test:
         case Presence(present=present):
             return column.is_valid() if present else column.is_null()
@@ -262,10 +263,10 @@ def with_both_zeros(values: Sequence[Atom], type_: Type) -> tuple[Atom, ...]:
     return (*values, *zeros)
 
 
-def _holding(column: pa.ChunkedArray, test: OneOf) -> pa.Array:
+def _holding(column: pa.ChunkedArray | pa.Array, test: OneOf) -> pa.Array:
     flags = np.zeros(len(column), np.bool_)
     start = 0
-    for chunk in column.chunks:
+    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
         found = pc.is_in(chunk.flatten(), value_set=_value_set(test))
         flags[start + pc.list_parent_indices(chunk).filter(found).to_numpy(zero_copy_only=False)] = True
         start += len(chunk)

@@ -6,13 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 from msgspec import UNSET
 
 from omnigraph.engine.columns import ID
 from omnigraph.engine.write.violations import Flags, Numbers
+
+Values: TypeAlias = Sequence[Any] | pa.Array
+"""What records say in one place: as objects, or as an array of the kind that all of them are of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +25,13 @@ class Said:
 
     numbers: Numbers
     """Which lines of the split they are."""
-    columns: Mapping[str, Sequence[Any]]
+    columns: Mapping[str, Values]
     """The values of every property of the type; None where a record has null or nothing."""
-    ids: Sequence[Any] | None = None
+    ids: Values | None = None
     """The ids given, and UNSET where a record has none; None when no record has one."""
-    sources: Sequence[str] = ()
+    sources: Values = ()
     """Where each edge starts; empty for nodes."""
-    targets: Sequence[str] = ()
+    targets: Values = ()
     strangers: tuple[tuple[int, str], ...] = ()
     """Members that are no properties: row and name."""
 
@@ -85,23 +89,36 @@ def in_order(parts: Sequence[Said]) -> Said:
         return parts[0]
     numbers = np.concatenate([part.numbers for part in parts])
     order = np.argsort(numbers)
-    sort = itemgetter(*order.tolist())
-
-    def together(values: Iterable[Sequence[Any]]) -> Sequence[Any]:
-        return sort(tuple(chain.from_iterable(values)))  # type: ignore[no-any-return]  # two or more
-
     given = None
     if any(part.ids is not None for part in parts):
-        given = together(part.ids or (UNSET,) * part.numbers.size for part in parts)
-    has_ends = bool(parts[0].sources)
+        given = _together(
+            [(UNSET,) * part.numbers.size if part.ids is None else part.ids for part in parts], order
+        )
+    has_ends = len(parts[0].sources) > 0
     return Said(
         numbers[order],
-        {name: together(part.columns[name] for part in parts) for name in parts[0].columns},
+        {name: _together([part.columns[name] for part in parts], order) for name in parts[0].columns},
         given,
-        together(part.sources for part in parts) if has_ends else (),
-        together(part.targets for part in parts) if has_ends else (),
+        _together([part.sources for part in parts], order) if has_ends else (),
+        _together([part.targets for part in parts], order) if has_ends else (),
         _moved_strangers(parts, order),
     )
+
+
+def _together(values: Sequence[Values], order: Numbers) -> Values:
+    """The values of several parts, put in order: as an array where all are arrays of one kind."""
+    arrays = [part for part in values if isinstance(part, pa.Array)]
+    kinds = {part.type for part in arrays} - {pa.null()}
+    if len(arrays) == len(values) and len(kinds) < 2:
+        kind = kinds.pop() if kinds else pa.null()
+        return pa.concat_arrays([part.cast(kind) for part in arrays]).take(pa.array(order))
+    objects = tuple(chain.from_iterable(objects_of(part) for part in values))
+    return itemgetter(*order.tolist())(objects)  # two or more
+
+
+def objects_of(values: Values) -> Sequence[Any]:
+    """Values as objects."""
+    return values.to_pylist() if isinstance(values, pa.Array) else values
 
 
 def _moved_strangers(parts: Sequence[Said], order: Numbers) -> tuple[tuple[int, str], ...]:

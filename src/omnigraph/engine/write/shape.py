@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +16,7 @@ from omnigraph.engine.write.cells import Cells, read_cells
 from omnigraph.engine.write.checks import value_faults
 from omnigraph.engine.write.ids import LoadIds, composed, rendered
 from omnigraph.engine.write.ndjson import RESERVED, json_text
-from omnigraph.engine.write.records import Records, Said
+from omnigraph.engine.write.records import Records, Said, Values, objects_of
 from omnigraph.engine.write.target import Target
 from omnigraph.engine.write.violations import Flags, Numbers, Violation, entity_name
 from omnigraph.lang.schema.catalog import Property
@@ -61,7 +60,7 @@ def shape(records: Records, target: Target, ids: LoadIds, *, external: Refusal =
     }
     ends = {}
     if target.kind == "edge":
-        ends = {SOURCE: pa.array(said.sources, pa.string()), TARGET: pa.array(said.targets, pa.string())}
+        ends = {SOURCE: _texts(said.sources), TARGET: _texts(said.targets)}
     given, wrong = _given_ids(said.ids, target)
     origin = Origin(records.file, records.file_number, records.lines, records.offsets)
     return shape_cells(cells, ends, given, origin, target, ids, _field_faults(said, target) + wrong)
@@ -140,10 +139,14 @@ def _field_faults(said: Said, target: Target) -> list[Fault]:
     ]
 
 
-def _cells(values: Sequence[Any], target: Target, declared: Property, external: Refusal) -> Cells:
+def _texts(values: Values) -> pa.Array:
+    return values if isinstance(values, pa.Array) else pa.array(values, pa.string())
+
+
+def _cells(values: Values, target: Target, declared: Property, external: Refusal) -> Cells:
     name = declared.name
     if declared.type.scalar is Scalar.BLOB:
-        return read_blobs(values, name, target.schema.field(name), external)
+        return read_blobs(objects_of(values), name, target.schema.field(name), external)
     return read_cells(values, name, declared.type)
 
 
@@ -177,10 +180,10 @@ def _ids(
     return pc.coalesce(given, new), generated, []
 
 
-def _given_ids(given: Sequence[Any] | None, target: Target) -> tuple[pa.Array | None, list[Fault]]:
+def _given_ids(given: Values | None, target: Target) -> tuple[pa.Array | None, list[Fault]]:
     """The ids that records bring along; None when none does."""
-    if given is None:
-        return None, []
+    if given is None or isinstance(given, pa.Array):
+        return given, []
     if set(map(type, given)) <= {str}:
         return pa.array(given, pa.string()), []
     told = f"input entity of type '{target.name}' field 'id' must be a string, got "

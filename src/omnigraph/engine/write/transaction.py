@@ -18,7 +18,7 @@ from omnigraph.engine.recovery.sweep import heal, recover_branch
 from omnigraph.engine.schema_apply.lock import find_lock
 from omnigraph.engine.schema_files import LiveSchema, schema_hash
 from omnigraph.engine.write.stored import StoredTables
-from omnigraph.engine.write.target import Target, targets_of
+from omnigraph.engine.write.target import Target
 from omnigraph.errors import (
     OmnigraphError,
     PreconditionFailed,
@@ -153,11 +153,10 @@ def begin(graph: OpenGraph, author: Author) -> Transaction:
     schema = graph.schema()
     base = base_of(graph.load(author.branch), schema.hash)
     _check_condition(base, author)
-    targets = targets_of(schema.accepted)
-    if missing := targets.keys() - base.entries.keys():
+    if missing := schema.targets.keys() - base.entries.keys():
         # A schema is visible a little before its files are in place.
         raise ReadSetChanged("schema", expected=min(missing), actual=None)
-    return Transaction(graph, schema, base, targets)
+    return Transaction(graph, schema, base, schema.targets)
 
 
 def _check_condition(base: Base, author: Author) -> None:

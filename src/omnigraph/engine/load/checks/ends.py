@@ -65,9 +65,14 @@ class _Found:
     counts: tuple[Breaches, ...]
 
 
-def check_ends(scope: Scope, dropped: Dropped, released: Sequence[tuple[str, str]]) -> EndsFound:
-    """Edges of the load without their nodes, stored ones that lose one, and nodes with the wrong number."""
-    wanted = _wanted(scope, released)
+def check_ends(
+    scope: Scope, dropped: Dropped, released: Sequence[tuple[str, str]], clear: frozenset[str]
+) -> EndsFound:
+    """Edges of the load without their nodes, stored ones that lose one, and nodes with the wrong number.
+
+    Edges of the types that are clear have their nodes, and nobody counts them.
+    """
+    wanted = _wanted(scope, released, clear)
     if not wanted:
         return EndsFound((), ())
     emit, reduce = partial(_emit, scope.task, dropped), partial(_reduce, scope.task, frozenset(scope.keys))
@@ -79,8 +84,8 @@ def check_ends(scope: Scope, dropped: Dropped, released: Sequence[tuple[str, str
     return EndsFound((*located, *stranded), tuple(counts))
 
 
-def _wanted(scope: Scope, released: Sequence[tuple[str, str]]) -> list[_Wanted]:
-    edges = [key for key in scope.keys if key.startswith("edge:")]
+def _wanted(scope: Scope, released: Sequence[tuple[str, str]], clear: frozenset[str]) -> list[_Wanted]:
+    edges = [key for key in scope.keys if key.startswith("edge:") and key not in clear]
     kept = _kept_edges(scope) if scope.mode is Mode.OVERWRITE else []
     nodes = sorted(
         {
@@ -89,6 +94,8 @@ def _wanted(scope: Scope, released: Sequence[tuple[str, str]]) -> list[_Wanted]:
             for end in ENDS
         }
     )
+    if not edges and not kept:
+        return []
     found: list[_Wanted] = []
     for key in edges:
         sorts = (_END, _EDGE) if scope.task.counts(key) else (_END,)
@@ -139,11 +146,11 @@ def _emit(task: Task, dropped: Dropped, wanted: _Wanted) -> Iterator[Keyed]:
 
 def _emit_old(task: Task, view: OldRows, sort: str) -> Iterator[Keyed]:
     if sort == _STORED_NODE:
-        yield Keyed(f"{_STORED_NODE} {view.key}", view.read(task.job, [ID]), ID)
+        yield Keyed(f"{_STORED_NODE} {view.key}", view.columns(task.job, [ID]), ID)
     elif sort == _STORED_EDGE:
-        yield Keyed(f"{_STORED_EDGE} {view.key}", view.read(task.job, [ID, SOURCE]), SOURCE)
+        yield Keyed(f"{_STORED_EDGE} {view.key}", view.columns(task.job, [ID, SOURCE]), SOURCE)
     else:
-        kept = view.read(task.job, [ID, *ENDS])
+        kept = view.columns(task.job, [ID, *ENDS])
         for end in ENDS:
             yield Keyed(f"{_KEPT} {end} {view.key}", kept.select([ID, end]), end)
 

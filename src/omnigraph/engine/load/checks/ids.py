@@ -33,10 +33,12 @@ class SharedIds:
     """Where the stored edges, by type, are noted that the load replaces."""
 
 
-def check_ids(scope: Scope, dropped: Dropped) -> list[SharedIds]:
-    """All ids of the load that were given, and the stored ones where they matter."""
+def check_ids(scope: Scope, dropped: Dropped, clear: frozenset[str]) -> list[SharedIds]:
+    """All ids of the load that were given, and the stored ones where they matter; without what is clear."""
     views: list[View] = []
     for key in scope.keys:
+        if key in clear:
+            continue
         given = [view for view in scope.new(key) if view.staged.given]
         if given:
             views += given
@@ -55,7 +57,7 @@ def _emit(task: Task, dropped: Dropped, view: View) -> Iterator[Keyed]:
         yield Keyed(f"{_NEW} {view.key}", view.read(task.job, columns, dropped), ID)
     else:
         columns = [ID, SOURCE] if task.releases(view.key) else [ID]
-        yield Keyed(f"{_OLD} {view.key}", view.read(task.job, columns), ID)
+        yield Keyed(f"{_OLD} {view.key}", view.columns(task.job, columns), ID)
 
 
 def _reduce(task: Task, rows: Mapping[str, pa.Table]) -> SharedIds:

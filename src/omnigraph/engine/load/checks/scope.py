@@ -96,7 +96,5 @@ class Scope:
 
         No more than that, because a part is a task, and beginning one costs as much as many rows.
         """
-        rows = sum(
-            view.staged.rows if isinstance(view, NewRows) else view.entry.row_count or 0 for view in views
-        )
+        rows = sum(view.rows for view in views)
         return min(MOST, max(self.runner.cores, -(-rows // _ROWS_PER_BUCKET)))

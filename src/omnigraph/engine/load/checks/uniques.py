@@ -59,7 +59,7 @@ def _emit(task: Task, dropped: Dropped, view: View) -> Iterator[Keyed]:
         if isinstance(view, NewRows):
             sort, rows = _NEW, view.read(task.job, columns, dropped)
         else:
-            sort, rows = _OLD, view.read(task.job, columns)
+            sort, rows = _OLD, view.columns(task.job, columns)
         texts = tuple_texts(rows, target, rule.columns)
         complete = texts.is_valid()
         rows = rows.filter(complete).append_column(_VALUES, texts.filter(complete))

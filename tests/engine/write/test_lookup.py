@@ -1,0 +1,48 @@
+"""Texts looked up as numbers are found exactly when they would be found as texts."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnigraph.engine.write.lookup import all_among
+
+_ODD = [
+    "",
+    "007",
+    "+1",
+    "-1",
+    " 1",
+    "1 ",
+    "0x1f",
+    "0xfffff",
+    "1e3",
+    "1.0",
+    "\u0661",
+    "a",
+    "1\x00",
+    "9" * 18,
+    "9" * 19,
+]
+_NUMBERS = st.integers(0, 40).map(str)
+_TEXTS = st.lists(_NUMBERS | st.sampled_from(_ODD), max_size=12)
+
+
+def _chunked(texts: list[str], cut: int) -> pa.ChunkedArray:
+    whole = pa.array(["before", *texts], pa.string())[1:]
+    return pa.chunked_array([whole[:cut], whole[cut:]], pa.string())
+
+
+@pytest.mark.fuzz
+@given(wanted=_TEXTS | st.lists(_NUMBERS), known=_TEXTS | st.lists(_NUMBERS), cut=st.integers(0, 12))
+def test_all_are_found_that_are_there_and_no_others(wanted: list[str], known: list[str], cut: int) -> None:
+    assert all_among(_chunked(wanted, cut), _chunked(known, cut)) == (set(wanted) <= set(known))
+
+
+@pytest.mark.parametrize("known", [["5", "9" * 18], ["5", "1048575", "31"]])
+def test_what_only_reads_like_a_number_is_not_one(known: list[str]) -> None:
+    for odd in ("05", "+5", "0xfffff", "0x1f", "5 ", "9" * 19):
+        assert not all_among(_chunked([odd], 0), _chunked(known, 1))
+        assert all_among(_chunked([odd, "5"], 1), _chunked([odd, *known], 2))

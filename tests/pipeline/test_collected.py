@@ -1,0 +1,51 @@
+"""Tasks whose answers come back to this process, and what is told when they fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from omnigraph.errors import BranchNotFound, PipelineFailed, PipelineWorkerLost
+from omnigraph.pipeline.collected import collected
+from omnigraph.pipeline.progress import watched
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_answers_come_in_the_order_of_items_each_from_a_task_of_its_own(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_TOLD", "yes")
+
+    def task(item: str) -> tuple[str, int, str]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        return item, context.partitionId(), os.environ["OMNIGRAPH_TOLD"]
+
+    with watched(spark, "read"):
+        found = list(collected(spark, ["a", "b", "c"], task))
+    assert found == [("a", 0, "yes"), ("b", 1, "yes"), ("c", 2, "yes")]
+
+
+def test_what_goes_wrong_is_told_as_it_was_said(spark: SparkSession) -> None:
+    def task(item: str) -> None:
+        if item == "work":
+            raise BranchNotFound(item)
+        if item == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise ValueError(f"item {item} is odd")
+
+    with pytest.raises(BranchNotFound) as ours, watched(spark, "read"):
+        collected(spark, ["work"], task)
+    assert ours.value.to_json() == BranchNotFound("work").to_json()
+    with pytest.raises(PipelineFailed) as other, watched(spark, "read"):
+        collected(spark, ["seven"], task)
+    assert str(other.value) == "stage 'read' failed: ValueError: item seven is odd"
+    with pytest.raises(PipelineWorkerLost), watched(spark, "read"):
+        collected(spark, ["die"], task)
