@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+import omnigraph as og
 from omnigraph.errors import BadRequest, HistoricalVersionReclaimed, QueryNotFound
 from omnigraph.graph import Graph
 from omnigraph.pipeline import source
@@ -148,3 +150,15 @@ def test_what_a_query_finds_is_a_frame(spark: SparkSession, graph: Graph) -> Non
     found = frames.query(text, {"n": "ada"})
     assert [tuple(row) for row in found.collect()] == [("ada", Decimal(2**64 - 1))]
     assert frames.query(text, {"n": "nobody"}).count() == 0
+
+
+def test_a_graph_that_took_the_place_of_another_is_not_read_as_that_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Workers live on, and tables have the same places and version numbers again."""
+    for names in (["ann"], ["bob", "eve"]):
+        shutil.rmtree(tmp_path / "g.omni", ignore_errors=True)
+        with og.init(tmp_path / "g.omni", schema="node P { name: String @key }") as graph:
+            graph.load(pa.table({"name": names}), type="P", mode="append", engine="local")
+            found = graph.spark(spark).nodes("P").select("name").collect()
+            assert sorted(row.name for row in found) == names

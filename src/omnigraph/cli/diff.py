@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -34,12 +34,16 @@ def diff(
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit with 1 when anything differs.")
     ] = False,
+    engine: Annotated[
+        Literal["auto", "local", "spark"],
+        typer.Option("--engine", help="Where the work is done; by the size of the change, if not said."),
+    ] = "auto",
     uri: Uri = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the changes that lead from A to B: what was inserted, updated and deleted."""
     with graph.open(addressed(uri=uri), read_only=True) as opened:
-        found = opened.diff(a, b, types=types, kinds=kinds, ops=ops)
+        found = opened.diff(a, b, types=types, kinds=kinds, ops=ops, engine=engine)
         if as_json:
             print_json(found.about() if stat else found.to_json())
         elif stat:

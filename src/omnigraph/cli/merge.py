@@ -53,6 +53,11 @@ ByGranularity = Annotated[
     ),
 ]
 
+Engine = Annotated[
+    Literal["auto", "local", "spark"],
+    typer.Option("--engine", help="Where the work is done; by the size of the change, if not said."),
+]
+
 
 def merge(
     source: Source,
@@ -63,6 +68,7 @@ def merge(
     resolutions: Resolutions = None,
     write_resolutions: WriteResolutions = None,
     granularity: ByGranularity = "row",
+    engine: Engine = "auto",
     uri: Uri = None,
     as_json: AsJson = False,
 ) -> None:
@@ -77,6 +83,7 @@ def merge(
                 strategy=strategy,
                 resolutions=resolutions,
                 granularity=granularity,
+                engine=engine,
             )
             _tell_preview(found, resolutions, write_resolutions, as_json=as_json)
             return
@@ -89,6 +96,7 @@ def merge(
                 resolutions=resolutions,
                 granularity=granularity,
                 delete_branch=delete_branch,
+                engine=engine,
             )
         except MergeConflicts as error:
             if as_json:

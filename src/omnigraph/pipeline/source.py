@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyarrow import types as kinds
 
+from omnigraph.engine.changes.change import filter_of
 from omnigraph.engine.layout import table_key
 from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.root import Root
+from omnigraph.engine.root import Root, new_id, root_for
 from omnigraph.errors import BadRequest, HistoricalVersionReclaimed, StorageFailure
-from omnigraph.graph import Graph, LoadResult, Snapshot
+from omnigraph.graph import Commit, Graph, LoadResult, Snapshot
 from omnigraph.lang.values import legible
 from omnigraph.pipeline.fan_out import fan_out
 from omnigraph.pipeline.where import filter_text
 from omnigraph.storage.blobs import is_blob
+from omnigraph.storage.fragments import fragments, portions
 from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.location import Location
 from omnigraph.storage.tables import Table
-from omnigraph.storage.upkeep import fragments
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,8 +87,8 @@ class GraphFrames:
         self, query: str | os.PathLike[str], params: Mapping[str, object] | None = None, **how: Any
     ) -> DataFrame:
         """What a read query finds, as a DataFrame; `how` is what `Graph.query` takes, but for limits."""
-        found: Any = self._graph.query(query, params, engine=self.reads.frame, **how)
-        return found  # type: ignore[no-any-return]
+        questions = self._graph._questions  # noqa: SLF001 - the way in for another engine
+        return questions.answered_by(self.reads.frame, query, params, **how)
 
     @property
     def reads(self) -> SparkReads:
@@ -96,6 +96,38 @@ class GraphFrames:
         from omnigraph.pipeline.query.read import SparkReads
 
         return SparkReads(self.session)
+
+    def diff(
+        self,
+        a: str | Snapshot | Commit | datetime,
+        b: str | Snapshot | Commit | datetime,
+        type_name: str | None = None,
+        *,
+        kinds: str | Iterable[str] | None = None,
+        ops: str | Iterable[str] | None = None,
+    ) -> DataFrame:
+        """The changes that lead from one moment to another, in any order; moments are those of `Graph.diff`.
+
+        Of one type: `op`, `id`, `changed`, and `before` and `after` with the columns of the type but Blobs.
+        Of all types: the same with `kind` and `type`, and `before` and `after` as JSON.
+        """
+        from omnigraph.pipeline.changes.frames import diff_frame
+
+        wanted = filter_of(kinds, type_name, ops)
+        found = self._graph.diff(a, b, types=type_name, kinds=kinds, ops=ops)
+        return diff_frame(self.session, found, wanted, type_name and found.key_of(type_name))
+
+    def changes(self, type_name: str, *, branch: str = MAIN, since: str = "beginning") -> DataFrame:
+        """What the commits of a branch up to now changed of a type, each change with its commit.
+
+        `since` is that of `Graph.changes`.
+        """
+        from omnigraph.pipeline.stream import change_scan
+
+        key = key_of(self._graph.snapshot(branch), type_name)
+        scan = change_scan(self._graph, branch, key, since)
+        steps = [step.commits for step in scan.steps(scan.start(), scan.until)]
+        return fan_out(self.session, steps, scan.read, scan.schema)
 
     def write(self, frame: DataFrame, *, type: str, **how: Any) -> LoadResult:
         """Load the rows of a DataFrame; `how` is what `Graph.load` takes."""
@@ -151,20 +183,13 @@ class Scan:
     """The columns as Spark takes them."""
     blobs: bool
     where: str | None = None
+    work: str = field(default_factory=new_id)
+    """What its tasks have in common."""
 
     def pieces(self) -> list[Fragments]:
         """The fragments of the table in their order, some for each task."""
         most = BLOB_ROWS_PER_TASK if self.blobs else ROWS_PER_TASK
-        pieces: list[Fragments] = []
-        chosen: list[int] = []
-        rows = 0
-        for fragment in fragments(self._table()):
-            if chosen and rows + fragment.rows > most:
-                pieces.append(tuple(chosen))
-                chosen, rows = [], 0
-            chosen.append(fragment.id)
-            rows += fragment.rows
-        return [*pieces, tuple(chosen)] if chosen else pieces
+        return [tuple(one.id for one in some) for some in portions(fragments(self._table()), most)]
 
     def __call__(self, chosen: Fragments) -> Iterator[pa.RecordBatch]:
         """The rows of some fragments, with the types that they are stored in."""
@@ -180,7 +205,7 @@ class Scan:
             raise self._explained(failure) from failure
 
     def _table(self) -> Table:
-        root = root_at(self.uri)
+        root = root_for(self.uri, self.work)
         try:
             return root.tables.open(root.layout.table(self.path), self.version, branch=self.owner)
         except StorageFailure as failure:
@@ -188,12 +213,6 @@ class Scan:
 
     def _explained(self, failure: StorageFailure) -> Exception:
         return HistoricalVersionReclaimed(self.key, self.version) if failure.kind in _GONE else failure
-
-
-@lru_cache(maxsize=4)
-def root_at(uri: str) -> Root:
-    """A graph as the process that runs a task reaches it."""
-    return Root.at(Location(uri))
 
 
 def scan_of(
@@ -208,7 +227,7 @@ def scan_of(
     if entry is None:
         raise _no_type(snapshot, key)
     owner = None if entry.branch == MAIN else entry.branch
-    root = root_at(uri)
+    root = Root.at(Location(uri))
     stored = root.tables.open(root.layout.table(entry.path), entry.version, branch=owner).schema
     wanted = _chosen(stored, key, columns)
     schema = spark_form(pa.schema([stored.field(name) for name in wanted]))

@@ -11,26 +11,26 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from omnigraph.engine.changes.change import Filter, Op
+from omnigraph.engine.changes.change import Filter
 from omnigraph.engine.changes.diff import Diff
 from omnigraph.engine.changes.feed import History
-from omnigraph.engine.changes.pairs import LEFT, RIGHT, Pairs, changed_columns, pairs_of, pieces, row_ids
+from omnigraph.engine.changes.pairs import Pairs, pairs_of, pieces
 from omnigraph.engine.changes.side import Side
-from omnigraph.engine.columns import ID, table_schema
+from omnigraph.engine.columns import table_schema
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.root import new_id, root_for
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import ChangeFeedGap, HistoricalVersionReclaimed
 from omnigraph.graph import Graph
+from omnigraph.pipeline.changes.rows import change_columns, change_fields
 from omnigraph.pipeline.fan_out import arrow_schema, conform
-from omnigraph.pipeline.source import root_at, spark_form
+from omnigraph.pipeline.source import spark_form
 from omnigraph.pipeline.task_settings import taken_along
 from omnigraph.storage.blobs import is_blob
 
@@ -38,7 +38,6 @@ COMMITS_PER_TASK = 32
 """Most commits are small, and a task costs more than telling one of them."""
 _ROWS_AT_ONCE = 4096
 
-Mask = NDArray[np.bool_]
 Offset = dict[str, Any]
 
 
@@ -54,28 +53,25 @@ class ChangeScan:
     """The newest commit when it was asked for; a stream goes on beyond it."""
     images: pa.Schema = field(repr=False)
     """The columns of an entity before and after a change, as Spark takes them; Blobs are left out."""
+    work: str = field(default_factory=new_id)
+    """What its tasks have in common."""
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of a change."""
-        image = pa.struct(list(self.images))
         return pa.schema(
             [
                 pa.field("commit", pa.string(), nullable=False),
                 pa.field("version", pa.int64(), nullable=False),
                 pa.field("time", pa.timestamp("us", "UTC"), nullable=False),
                 pa.field("actor", pa.string()),
-                pa.field("op", pa.string(), nullable=False),
-                pa.field(ID, pa.string(), nullable=False),
-                pa.field("changed", pa.list_(pa.string()), nullable=False),
-                pa.field("before", image),
-                pa.field("after", image),
+                *change_fields(self.images),
             ]
         )
 
     def history(self) -> History:
         """The commits of the branch as they are now."""
-        return History(_graph_at(self.uri), self.branch, Filter(types=frozenset({self.key})))
+        return History(_graph_at(self.uri, self.work), self.branch, Filter(types=frozenset({self.key})))
 
     def start(self) -> str | None:
         """The commit after which it begins."""
@@ -99,7 +95,7 @@ class ChangeScan:
     def _changes(self, commit: Commit, diff: Diff) -> Iterator[pa.RecordBatch]:
         if _place(diff.before, self.key) == _place(diff.after, self.key):
             return
-        graph = _graph_at(self.uri)
+        graph = _graph_at(self.uri, self.work)
         # A feed stops where the schema changes, so both sides have that of the commit.
         catalog = graph.catalog_at(diff.after)
         before, after = (Side.of(graph, at, self.key, catalog) for at in (diff.before, diff.after))
@@ -124,67 +120,22 @@ def _place(snapshot: Snapshot, key: str) -> object:
 
 
 @lru_cache(maxsize=4)
-def _graph_at(uri: str) -> OpenGraph:
+def _graph_at(uri: str, work: str) -> OpenGraph:
     """A graph as this process reaches it; whoever asks it sees the newest state."""
-    return OpenGraph.open(root_at(uri), read_only=True)
-
-
-# --- changes as rows -----------------------------------------------------------------------------
+    return OpenGraph.open(root_for(uri, work), read_only=True)
 
 
 def _batch(scan: ChangeScan, commit: Commit, pairs: Pairs, portion: pa.Table) -> pa.RecordBatch:
-    was, now = (portion.column(side).is_valid().to_numpy() for side in (LEFT, RIGHT))
-    before = _rows(pairs.left, portion, LEFT, was)
-    after = _rows(pairs.right, portion, RIGHT, now)
-    ops = np.where(~was, Op.INSERT.value, np.where(~now, Op.DELETE.value, Op.UPDATE.value))
+    """Changes as rows, each with its commit."""
     count = portion.num_rows
     columns = [
         pa.repeat(commit.id, count),
         pa.repeat(pa.scalar(commit.version, pa.int64()), count),
         pa.repeat(pa.scalar(commit.created_at, pa.int64()), count).cast(pa.timestamp("us", "UTC")),
         pa.repeat(pa.scalar(commit.actor, pa.string()), count),
-        pa.array(ops.tolist(), pa.string()),
-        portion.column(ID).combine_chunks(),
-        _changed(pairs, before, after, was, now),
-        _image(scan.images, before, was),
-        _image(scan.images, after, now),
+        *change_columns(scan.images, pairs, portion),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=scan.schema)
-
-
-def _rows(side: Side | None, portion: pa.Table, name: str, present: Mask) -> pa.Table:
-    if side is None:
-        return pa.table({})
-    return side.rows(row_ids(portion.filter(pa.array(present)), name))
-
-
-def _image(images: pa.Schema, rows: pa.Table, present: Mask) -> pa.Array:
-    """Entities as structs, null where there is none."""
-    if not rows.num_rows:
-        return pa.nulls(len(present), pa.struct(list(images)))
-    places = pa.array(np.cumsum(present) - 1, mask=~present)
-    columns = [
-        rows.column(one.name).combine_chunks().take(places).cast(one.type)
-        if one.name in rows.column_names
-        else pa.nulls(len(present), one.type)
-        for one in images
-    ]
-    return pa.StructArray.from_arrays(columns, fields=list(images), mask=pa.array(~present))
-
-
-def _changed(pairs: Pairs, before: pa.Table, after: pa.Table, was: Mask, now: Mask) -> pa.Array:
-    """The names of what an update changed; nothing for other changes."""
-    lengths = np.zeros(len(was), np.int64)
-    names: list[str] = []
-    both = was & now
-    if both.any() and pairs.left is not None and pairs.right is not None:
-        shared = before.filter(pa.array(now[was])), after.filter(pa.array(was[now]))
-        masks = changed_columns(pairs.left, pairs.right, *shared)
-        grid = np.stack(list(masks.values()), axis=1)
-        lengths[both] = grid.sum(axis=1)
-        names = np.array(list(masks))[np.nonzero(grid)[1]].tolist()
-    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(names, pa.string()))
 
 
 # --- for Spark -----------------------------------------------------------------------------------

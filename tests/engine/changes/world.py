@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Literal
 
+import pytest
+
+from omnigraph.engine.changes import hands, meeting, runs
 from omnigraph.engine.changes.change import Change, Op
 from omnigraph.graph import Graph
 
@@ -80,6 +84,17 @@ def _record(name: str, entity: str, row: Row) -> Row:
     if name != "Link":
         return {"type": name, "data": row}
     return {"edge": name, "from": row["src"], "to": row["dst"], "data": {"id": entity, "w": row["w"]}}
+
+
+@contextmanager
+def few_rows_at_once() -> Iterator[None]:
+    """Tasks of two rows and buckets of two, whatever the size of a change."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(meeting, "ROWS_PER_PART", 2)
+        patch.setattr(meeting, "ROWS_PER_BUCKET", 2)
+        patch.setattr(runs, "ROWS_READ", 4)
+        patch.setattr(hands, "LARGE", -1)
+        yield
 
 
 def hubs() -> State:

@@ -32,13 +32,17 @@ class Watched:
     """A graph whose calls are counted, with a branch `work`."""
 
     def __init__(self, at: Path, people: int) -> None:
-        root = Location.parse(at / "graph")
+        self._root = Location.parse(at / "graph")
         self._recorder = Recorder()
-        initialise(Root.at(root), SCHEMA)
-        self.graph = Graph(OpenGraph.open(Root.at(root, self._recorder)))
+        initialise(Root.at(self._root), SCHEMA)
+        self.reopen()
         everyone = [person(f"p{number}", age=1) for number in range(people)]
         put(self.graph, *everyone, pet("cat"), knows("k1", "p0", "p1"))
         self.graph.branches.create("work")
+
+    def reopen(self) -> None:
+        """Somebody who was not there when it happened."""
+        self.graph = Graph(OpenGraph.open(Root.at(self._root, self._recorder)))
 
     def merge(self, **how: str) -> tuple[Counter[str], set[str]]:
         """The work a merge does, and the tables it touches."""
@@ -60,6 +64,7 @@ def diverged(at: Path, *, people: int, depth: int) -> tuple[Counter[str], set[st
     for number in range(depth):
         put(watched.graph, person("p0", age=number + 2), branch="work")
         put(watched.graph, person("p1", age=number + 2))
+    watched.reopen()
     return watched.merge()
 
 

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from omnigraph import failpoints
 from omnigraph.engine.branches import create_branch, delete_branch
+from omnigraph.engine.changes.hands import Hands
 from omnigraph.engine.initialise import initialise
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.load.request import LoadRequest
@@ -35,6 +37,7 @@ from omnigraph.engine.write.duplicates import Mode
 from omnigraph.engine.write.transaction import Author, Prepared, write
 from omnigraph.errors import MergeConflicts
 from omnigraph.storage.location import Location
+from tests.engine.changes.world import few_rows_at_once
 from tests.engine.crash.world import change
 from tests.engine.test_model import Crash, crash_at
 
@@ -184,8 +187,9 @@ def seen(graph: OpenGraph, branch: str) -> World:
     return found
 
 
-def take_in(graph: OpenGraph, source: str, into: str) -> MergeResult:
-    return merge(graph, MergeRequest(source), Author(into))
+def take_in(graph: OpenGraph, source: str, into: str, *, in_buckets: bool) -> MergeResult:
+    with few_rows_at_once() if in_buckets else nullcontext():
+        return merge(graph, MergeRequest(source, hands=Hands("local")), Author(into))
 
 
 @pytest.fixture(scope="module")
@@ -206,6 +210,7 @@ class MergeMachine(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(dir=self.template.parent))
         shutil.copytree(self.template, self.folder / "graph")
         self.graph = self.reopened()
+        self.in_buckets = False
         self.history: dict[str, Moment] = {}
         self.heads: dict[str, str] = {}
         self.note(MAIN, World())
@@ -215,6 +220,9 @@ class MergeMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         shutil.rmtree(self.folder)
+
+    def taken_in(self, source: str, target: str) -> MergeResult:
+        return take_in(self.graph, source, target, in_buckets=self.in_buckets)
 
     def reopened(self) -> OpenGraph:
         return OpenGraph.open(Root.at(Location.parse(self.folder / "graph")))
@@ -264,6 +272,11 @@ class MergeMachine(RuleBasedStateMachine):
         self.graph = self.reopened()
 
     # --- merges ----------------------------------------------------------------------------------
+
+    @rule(wanted=st.booleans())
+    def merge_in_buckets(self, wanted: bool) -> None:
+        """From now on merges are worked out at once, or as those of very many rows are."""
+        self.in_buckets = wanted
 
     @rule(source=ANY, into=ANY, crash=CRASHES)
     def merge_branches(self, source: int, into: int, crash: tuple[str, str | None] | None) -> None:
@@ -316,7 +329,7 @@ class MergeMachine(RuleBasedStateMachine):
             self.refused(source, target, conflicts)
             return
         point, again = crash or (None, None)
-        if point is not None and self.crashes(lambda: take_in(self.graph, source, target), point):
+        if point is not None and self.crashes(lambda: self.taken_in(source, target), point):
             self.recover(again)
             found = seen(self.graph, target)
             assert found in (before, after), f"half a merge after {crash}"
@@ -324,18 +337,18 @@ class MergeMachine(RuleBasedStateMachine):
             self.require_made(source, target)
             return
         if point is None:
-            done = take_in(self.graph, source, target)
+            done = self.taken_in(source, target)
             wanted = "already_up_to_date" if base == theirs else "fast_forward" if base == ours else "merged"
             assert done.outcome.value == wanted
             assert (done.commit is None) == (base == theirs)
         self.note(target, before if base == theirs else after, merged=theirs)
-        assert take_in(self.graph, source, target).outcome.value == "already_up_to_date"
+        assert self.taken_in(source, target).outcome.value == "already_up_to_date"
         if base == ours:
             assert self.world(target) == self.world(source)
 
     def refused(self, source: str, target: str, conflicts: set[Conflict]) -> None:
         with pytest.raises(MergeConflicts) as error:
-            take_in(self.graph, source, target)
+            self.taken_in(source, target)
         found = {
             (one.table_key, one.entity_id or "", one.kind.value)
             for one in error.value.conflicts
@@ -351,7 +364,7 @@ class MergeMachine(RuleBasedStateMachine):
         theirs, ours = self.heads[source], self.heads[target]
         base = parting(self.history, theirs, ours)
         after, _ = merged_worlds(self.history[base].world, self.world(source), self.world(target))
-        done = take_in(self.graph, source, target)
+        done = self.taken_in(source, target)
         assert (done.commit is None) == (base == theirs)
         self.note(target, self.world(target) if base == theirs else after, merged=theirs)
 
@@ -482,5 +495,5 @@ def test_branches_without_anything_in_common_can_be_merged_in_any_order(
         for target, order in {"first": ("left", "right"), "second": ("right", "left")}.items():
             create_branch(graph, target)
             for source in order:
-                take_in(graph, source, target)
+                take_in(graph, source, target, in_buckets=False)
         assert seen(graph, "first") == seen(graph, "second") == expected

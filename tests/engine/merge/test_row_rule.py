@@ -35,6 +35,16 @@ def become(graph: Graph, branch: str, was: str, now: str) -> None:
         put(graph, person("eve", age=int(now)), branch=branch)
 
 
+def become_all(graph: Graph, branch: str, changes: dict[str, tuple[str, str]]) -> None:
+    """The same for several people at once: what each was, and is."""
+    new = {name: now for name, (was, now) in changes.items() if now not in (was, ABSENT)}
+    put(graph, *(person(name, age=int(age)) for name, age in new.items()), branch=branch)
+    with graph.write(branch) as tx:
+        for name, (was, now) in changes.items():
+            if now == ABSENT and was != ABSENT:
+                tx.delete("Person", ("name", "=", name))
+
+
 @pytest.mark.parametrize("into", ["main", "side"])
 @pytest.mark.parametrize(("was", "source", "target", "afterwards"), cases())
 def test_an_entity_becomes_what_the_table_says(

@@ -8,13 +8,16 @@ from functools import cached_property
 from typing import Any
 
 from omnigraph.engine.changes.change import Change, Filter, Stat, require_types
+from omnigraph.engine.changes.hands import Hands
 from omnigraph.engine.changes.images import changes_of
-from omnigraph.engine.changes.pairs import Pairs, pairs_of
+from omnigraph.engine.changes.meeting import Meeting
+from omnigraph.engine.changes.pairs import Pairs
+from omnigraph.engine.changes.runs import Runs, compared
 from omnigraph.engine.changes.shown import changes_table, counts_table
 from omnigraph.engine.changes.side import Side
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.errors import HistoricalVersionReclaimed, OmnigraphError
+from omnigraph.errors import BadRequest, HistoricalVersionReclaimed, OmnigraphError
 from omnigraph.lang.schema.catalog import Catalog
 
 Catalogs = Callable[[Snapshot], Catalog]
@@ -49,6 +52,7 @@ class Diff:
         *,
         catalogs: Catalogs | None = None,
         reclaimed: Reclaimed = _as_told,
+        hands: Hands | None = None,
     ) -> None:
         self.before = before
         self.after = after
@@ -56,7 +60,8 @@ class Diff:
         self._wanted = wanted or Filter()
         self._catalog_at = catalogs or graph.catalog_at
         self._reclaimed = reclaimed
-        self._pairs: dict[str, Pairs] = {}
+        self._hands = hands or Hands()
+        self._pairs: dict[str, Pairs | Runs] = {}
         require_types(self._wanted, before.entries.keys() | after.entries.keys())
 
     @cached_property
@@ -75,14 +80,35 @@ class Diff:
         ]
         return places[0] != places[1]
 
-    def _found(self, key: str) -> Pairs:
+    def tables(self) -> list[str]:
+        """The tables that may differ, in the order of their changes."""
+        return list(self._tables)
+
+    def key_of(self, type_name: str) -> str:
+        """The table of a type by its name, or by `node:Name` and `edge:Name` where both kinds have one."""
+        known = self.before.entries.keys() | self.after.entries.keys()
+        found = [key for key in sorted(known) if type_name in (key, key.partition(":")[2])]
+        if len(found) == 1:
+            return found[0]
+        raise BadRequest(
+            f"'{type_name}' is a node type and an edge type", remedy=f"name {' or '.join(found)}"
+        )
+
+    def meeting(self, key: str) -> Meeting:
+        """A type at both moments."""
+        with self._telling():
+            sides = (
+                Side.of(self._graph, at, key, self._catalog_at(at)) if key in at.entries else None
+                for at in (self.before, self.after)
+            )
+            return Meeting(*sides)
+
+    def _found(self, key: str) -> Pairs | Runs:
         if key not in self._pairs:
+            meeting = self.meeting(key)
             with self._telling():
-                sides = (
-                    Side.of(self._graph, at, key, self._catalog_at(at)) if key in at.entries else None
-                    for at in (self.before, self.after)
-                )
-                self._pairs[key] = pairs_of(*sides)
+                runner = self._hands.runner(meeting)
+                self._pairs[key] = meeting.together() if runner is None else compared(meeting, runner)
         return self._pairs[key]
 
     @contextmanager
@@ -109,7 +135,8 @@ class Diff:
             if place is not None and key == place[0]:
                 found = found.beyond(place[1])
             with self._telling():
-                yield from changes_of(key, found, self._wanted)
+                for portion in found.portions():
+                    yield from changes_of(key, portion, self._wanted)
 
     def __bool__(self) -> bool:
         return any(self._wanted.of(self._found(key).stat) != Stat() for key in self._tables)

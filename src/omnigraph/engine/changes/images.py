@@ -23,11 +23,16 @@ _IMAGES_AT_ONCE = 4096
 
 def changes_of(key: str, pairs: Pairs, wanted: Filter) -> Iterator[Change]:
     """The changes of a type by id; read a portion at a time."""
+    for portion in wanted_portions(pairs, wanted):
+        yield from _changes(key, pairs, portion)
+
+
+def wanted_portions(pairs: Pairs, wanted: Filter, rows: int = _IMAGES_AT_ONCE) -> Iterator[pa.Table]:
+    """The pairs that are asked for, so many at a time that their images can be in memory."""
     was, now = _present(pairs.table)
     ops = {Op.INSERT: ~was, Op.UPDATE: was & now, Op.DELETE: ~now}
     chosen = np.logical_or.reduce([mask for op, mask in ops.items() if wanted.wants(op)])
-    for portion in pieces(pairs.table.filter(pa.array(chosen)), pairs.sides, _IMAGES_AT_ONCE):
-        yield from _changes(key, pairs, portion)
+    return pieces(pairs.table.filter(pa.array(chosen)), pairs.sides, rows)
 
 
 def _present(pairs: pa.Table) -> tuple[Mask, Mask]:

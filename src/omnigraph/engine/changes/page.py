@@ -14,7 +14,7 @@ from omnigraph.engine.changes.feed import History, cause
 from omnigraph.engine.changes.tokens import Position, cursor, page_token, read_page_token
 from omnigraph.engine.layout import table_key
 from omnigraph.engine.lineage import Commit
-from omnigraph.errors import BadRequest, ResourceLimitExceeded
+from omnigraph.errors import BadRequest, ChangeCursorRejected, ResourceLimitExceeded
 
 DEFAULT_CHANGES, MOST_CHANGES = 1000, 8192
 PAGE_BYTES = 4 * 2**20
@@ -71,6 +71,36 @@ def feed_page(
     if rest is not None:
         return Page(blocks, next_page_token=page_token(history.bound, rest))
     return Page(blocks, cursor=cursor(history.bound, position.until))
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPage:
+    """A part of what one commit changed."""
+
+    commit: Commit
+    changes: tuple[Change, ...]
+    next_page_token: str | None = None
+    """What the rest is asked for with; None when this was the last of it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The page as scripts read it."""
+        more = {} if self.next_page_token is None else {"next_page_token": self.next_page_token}
+        return {**Block(self.commit, self.changes).to_json(), **more}
+
+
+def commit_page(
+    history: History, commit: Commit, *, token: str | None = None, limit: int = DEFAULT_CHANGES
+) -> CommitPage:
+    """The next changes of a commit against its first parent, at most so many."""
+    require_limit(limit)
+    begin = Position(commit.parent, commit.id)
+    start = begin if token is None else read_page_token(history.bound, token)
+    if (start.after, start.until) != (begin.after, begin.until):
+        raise ChangeCursorRejected(f"it does not belong to commit '{commit.id}'")
+    found = history.changes(commit, feed=False).beyond(start.place)
+    taken, place, is_whole = _taken(found, _Room(limit, PAGE_BYTES), start.place)
+    rest = None if is_whole else page_token(history.bound, Position(commit.parent, commit.id, place))
+    return CommitPage(commit, tuple(taken), rest)
 
 
 def require_limit(limit: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,16 +13,18 @@ from omnigraph.engine.changes.change import Stat
 from omnigraph.engine.changes.equality import Mask
 from omnigraph.engine.changes.pairs import changed_columns, pieces, row_ids
 from omnigraph.engine.columns import ID
+from omnigraph.engine.merge.breach import Breach, value_breaches
 from omnigraph.engine.merge.choices import EntityChoice, GivenValue, Take
 from omnigraph.engine.merge.contest import AT_ONCE, BASE, SOURCE, Delta, Sides
 from omnigraph.engine.merge.images import rows_with
 from omnigraph.engine.merge.values import value_column
-from omnigraph.engine.merge.verdict import Outcome, refuse_key
+from omnigraph.engine.merge.verdict import Verdict, decided_deletions, decided_rows, refuse_key
 from omnigraph.engine.plan import Append, Effect, Remove, Steps, Upsert
 from omnigraph.engine.write.blobs import as_stored
 from omnigraph.engine.write.change import NO_IDS, Change, within, without
 from omnigraph.engine.write.target import Target
-from omnigraph.errors import BadRequest
+from omnigraph.errors import BadRequest, InternalError
+from omnigraph.storage.pieces import Pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +33,16 @@ class TableChange:
 
     target: Target
     rows: pa.Table
+    """All columns; where the rows lie in files, only those that rules about whole changes look at."""
     known: Mask
     """Which of the rows the target has, in another version."""
     deleted: pa.ChunkedArray
+    values: tuple[Breach, ...] | None = None
+    """Values that break a rule, where that was found out already."""
+    pieces: Pieces | None = None
+    """The files that hold the rows."""
+    stored: pa.Array | None = None
+    """The row ids that the target has them under, null where it does not; None when that is not known."""
 
     @classmethod
     def nothing(cls, target: Target) -> TableChange:
@@ -55,32 +64,72 @@ class TableChange:
         """The change as the rules about whole changes see it."""
         return Change(self.target, self.rows, self.deleted, adds_only=not self.known.any())
 
+    def broken_values(self) -> Iterator[Breach]:
+        """Values that break a rule of their property."""
+        return value_breaches(self.target, self.rows) if self.values is None else iter(self.values)
+
     def effect(self) -> Effect:
         """The change as a write carries it out."""
         steps: list[Append | Upsert | Remove] = []
         if self.rows.num_rows:
-            steps.append(Upsert(self.rows) if self.known.any() else Append(self.rows))
+            rows = self._whole() if self.pieces is None else self.pieces
+            steps.append(Upsert(rows, self.stored) if self.known.any() else Append(rows))
         if len(self.deleted):
             steps.append(Remove(self.deleted.combine_chunks()))
         return steps[0] if len(steps) == 1 else Steps(tuple(steps))
 
+    def _whole(self) -> pa.Table:
+        if self.rows.column_names != self.target.schema.names:
+            raise InternalError(f"rows of '{self.target.key}' were to be merged without all their columns")
+        return self.rows
 
-def change_of(target: Target, sides: Sides, delta: Delta, outcome: Outcome) -> TableChange:
+
+def change_of(target: Target, sides: Sides, delta: Delta, verdict: Verdict) -> TableChange:
     """What the source alone changed, and what was decided."""
-    stays = delta.taken.column(SOURCE).is_valid()
-    taken = delta.taken.filter(stays)
-    parts = [
-        as_stored(sides.source.rows(row_ids(part, SOURCE)).select(target.schema.names), target.schema)
-        for part in pieces(taken, (sides.source,), AT_ONCE)
-    ]
-    known = np.asarray(taken.column(BASE).is_valid().to_numpy(), np.bool_)
-    gone = delta.taken.filter(pc.invert(stays)).column(ID)
+    some = list(changed_rows(target, sides, delta, verdict))
     return TableChange(
         target,
-        pa.concat_tables([target.schema.empty_table(), *parts, outcome.rows]),
-        np.concatenate([known, outcome.known]),
-        pa.chunked_array([*gone.chunks, *outcome.deleted.chunks], pa.string()),
+        pa.concat_tables([target.schema.empty_table(), *(one.rows for one in some)]),
+        np.concatenate([np.zeros(0, np.bool_), *(one.known for one in some)]),
+        deletions(delta, verdict),
+        stored=_stored(some) if sides.same_rows else None,
     )
+
+
+def _stored(some: Sequence[SomeRows]) -> pa.Array:
+    return pa.concat_arrays([pa.array([], pa.uint64()), *(one.stored for one in some)])
+
+
+@dataclass(frozen=True, slots=True)
+class SomeRows:
+    """A part of the rows that a table gets."""
+
+    rows: pa.Table
+    stored: pa.Array
+    """Where the target has another version of them: what it did not change has the number of the base."""
+    decided: bool
+    """Whether both branches had changed them."""
+
+    @property
+    def known(self) -> Mask:
+        """Which of them the target has, in another version."""
+        return np.asarray(self.stored.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+
+
+def changed_rows(target: Target, sides: Sides, delta: Delta, verdict: Verdict) -> Iterator[SomeRows]:
+    """The rows, a portion at a time: what the source alone changed by id, then what was decided by id."""
+    taken = delta.taken.filter(delta.taken.column(SOURCE).is_valid())
+    for part in pieces(taken, (sides.source,), AT_ONCE):
+        rows = sides.source.rows(row_ids(part, SOURCE)).select(target.schema.names)
+        yield SomeRows(as_stored(rows, target.schema), row_ids(part, BASE), decided=False)
+    for rows, stored in decided_rows(verdict, sides):
+        yield SomeRows(rows, stored, decided=True)
+
+
+def deletions(delta: Delta, verdict: Verdict) -> pa.ChunkedArray:
+    """The entities that go."""
+    gone = delta.taken.filter(delta.taken.column(SOURCE).is_null()).column(ID)
+    return pa.chunked_array([*gone.chunks, *decided_deletions(verdict).chunks], pa.string())
 
 
 # --- decisions about single entities, whatever the row rule says -----------------------------------
@@ -92,6 +141,7 @@ def overruled(change: TableChange, choices: Mapping[str, EntityChoice], sides: S
     stays = ~within(change.rows.column(ID), ids)
     here = rows_with(sides.target, ids)
     parts, known = [change.rows.filter(pa.array(stays))], [change.known[stays]]
+    values = [one for one in change.values or () if one.entity_id not in choices]
     deleted = [without(change.deleted, ids)]
     for take, side in ((Take.THEIRS, sides.source), (Take.BASE, sides.base), (Take.OURS, sides.target)):
         chosen = {entity: one for entity, one in choices.items() if (one.take or Take.THEIRS) is take}
@@ -100,7 +150,10 @@ def overruled(change: TableChange, choices: Mapping[str, EntityChoice], sides: S
         wanted = pa.array(list(chosen), pa.string())
         there = rows_with(side, wanted)
         rows, had = _other_than(here, _with_values(change.target, there, chosen), sides)
-        parts.append(as_stored(rows.select(change.target.schema.names), change.target.schema))
+        whole = as_stored(rows.select(change.target.schema.names), change.target.schema)
+        if change.values is not None:
+            values += value_breaches(change.target, whole)
+        parts.append(whole.select(change.rows.column_names))
         known.append(had)
         absent = without(pa.chunked_array([wanted]), there.column(ID))
         deleted.append(absent.filter(pa.array(within(absent, here.column(ID)))))
@@ -110,6 +163,7 @@ def overruled(change: TableChange, choices: Mapping[str, EntityChoice], sides: S
         pa.concat_tables(parts),
         np.concatenate(known),
         pa.chunked_array(chunks, pa.string()),
+        None if change.values is None else tuple(values),
     )
 
 

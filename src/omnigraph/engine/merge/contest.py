@@ -41,6 +41,13 @@ class Sides:
     base: Side
     source: Side
     target: Side
+    same_rows: bool = False
+    """Whether the target goes on from the base's own version of the table: an entity that it did not write
+    is in the row that it was in."""
+
+    def placed(self) -> Sides:
+        """The same, with rows numbered by their places."""
+        return Sides(self.base.placed(), self.source.placed(), self.target.placed())
 
     def each(self) -> tuple[Side, Side, Side]:
         """All three."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from omnigraph.engine.merge.breach import Breach
 from omnigraph.engine.merge.choices import Choices, EntityChoice
 from omnigraph.engine.merge.conflict import MergeConflict
-from omnigraph.engine.merge.rules import Breach
 from omnigraph.errors import StaleResolutions
 
 

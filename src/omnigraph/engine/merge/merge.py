@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypedDict
 
 from omnigraph import failpoints
 from omnigraph.engine.branches import delete_branch
+from omnigraph.engine.changes.hands import Hands
 from omnigraph.engine.lineage import Commit
+from omnigraph.engine.load.engines import EngineName
 from omnigraph.engine.merge.choices import Choices, Granularity, Take
 from omnigraph.engine.merge.history import Source, captured, parting_of
 from omnigraph.engine.merge.plan import MergePlan, Merging
 from omnigraph.engine.merge.resolutions import Given, read_resolutions, with_strategy
 from omnigraph.engine.merge.result import MergePreview, MergeResult
+from omnigraph.engine.merge.scratch import Scratch
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.recovery.sweep import heal
 from omnigraph.engine.snapshot import Snapshot
@@ -28,6 +31,7 @@ class MergeOptions(TypedDict, total=False):
     resolutions: Given | None
     granularity: Literal["row", "property"]
     delete_branch: bool
+    engine: EngineName
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,8 @@ class MergeRequest:
     resolutions: Given | None = None
     granularity: Granularity = Granularity.ROW
     delete_branch: bool = False
+    hands: Hands = field(default_factory=Hands, repr=False, compare=False)
+    """Who works it out, told from how much changed."""
 
 
 def merge(graph: OpenGraph, request: MergeRequest, author: Author) -> MergeResult:
@@ -52,16 +58,22 @@ def merge(graph: OpenGraph, request: MergeRequest, author: Author) -> MergeResul
     source = captured(graph, request.source)
     failpoints.reach(failpoints.BRANCH_MERGE_POST_AUTHORITY_CAPTURE)
     plans: list[MergePlan] = []
+    scratches: list[Scratch] = []
 
     def prepare(transaction: Transaction) -> Prepared:
-        plan = _merging(transaction, source, request, author.branch).plan()
+        scratches.append(Scratch(graph.root))
+        plan = _merging(transaction, source, request, author.branch).plan(scratches[-1])
         if plan.conflicts:
             raise MergeConflicts(request.source, author.branch, plan.conflicts)
         plans.append(plan)
         failpoints.reach(failpoints.BRANCH_MERGE_POST_CANDIDATE_VALIDATION)
         return _prepared(plan, source)
 
-    receipt = write(graph, author, prepare)
+    try:
+        receipt = write(graph, author, prepare)
+    finally:
+        for one in scratches:
+            one.clear()
     last = plans[-1]
     commit = receipt.commit if receipt else None
     result = MergeResult(request.source, author.branch, last.outcome, commit, last.stats, last.settled)
@@ -73,7 +85,7 @@ def preview(graph: OpenGraph, request: MergeRequest, target: str) -> MergePrevie
     refuse_itself(request.source, target)
     source = captured(graph, request.source)
     transaction = begin(graph, Author(target))
-    plan = _merging(transaction, source, request, target).plan(preview=True)
+    plan = _merging(transaction, source, request, target).plan()
     return MergePreview(
         request.source,
         target,
@@ -95,7 +107,8 @@ def refuse_itself(source: str, target: str) -> None:
 
 def _merging(transaction: Transaction, source: Source, request: MergeRequest, target: str) -> Merging:
     parting = parting_of(transaction.graph, source, _state(transaction, target))
-    return Merging(transaction, parting, _choices(transaction, request, target), request.granularity)
+    choices = _choices(transaction, request, target)
+    return Merging(transaction, parting, choices, request.granularity, request.hands)
 
 
 def _choices(transaction: Transaction, request: MergeRequest, target: str) -> Choices:

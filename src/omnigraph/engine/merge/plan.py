@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
-
-import numpy as np
-import pyarrow as pa
 
 from omnigraph.engine.changes.change import Stat
 from omnigraph.engine.changes.diff import table_order
-from omnigraph.engine.changes.equality import Mask
-from omnigraph.engine.changes.pairs import pairs_of
+from omnigraph.engine.changes.hands import Hands
+from omnigraph.engine.changes.meeting import Meeting
 from omnigraph.engine.changes.side import Side
-from omnigraph.engine.columns import ID
 from omnigraph.engine.coordinator import lance_branch
-from omnigraph.engine.merge.change import TableChange, change_of, overruled
+from omnigraph.engine.merge.breach import Breach
+from omnigraph.engine.merge.change import TableChange, overruled
 from omnigraph.engine.merge.choices import Choices, EntityChoice, Granularity
 from omnigraph.engine.merge.conflict import ConflictKind, Mark, MergeConflict
-from omnigraph.engine.merge.contest import Delta, Sides, delta_of
+from omnigraph.engine.merge.contest import Sides
 from omnigraph.engine.merge.freshness import Freshness
 from omnigraph.engine.merge.history import MergeOutcome, Parting
+from omnigraph.engine.merge.large import Job, LargeWork
 from omnigraph.engine.merge.orphans import nodes_to_go_with
-from omnigraph.engine.merge.rules import Breach, breaches
+from omnigraph.engine.merge.rules import breaches
+from omnigraph.engine.merge.scratch import Scratch
 from omnigraph.engine.merge.standing import Way, untouched, way_of
-from omnigraph.engine.merge.tell import Branches, row_conflicts, rule_conflicts
-from omnigraph.engine.merge.verdict import Verdict, chosen_rows, decided, outcome_of, undecided
+from omnigraph.engine.merge.tell import Branches, rule_conflicts
+from omnigraph.engine.merge.work import Task, Work, Worked
 from omnigraph.engine.plan import Adopt, Effect
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.stored import StoredTables
-from omnigraph.engine.write.target import Target
 from omnigraph.engine.write.transaction import Transaction
 from omnigraph.errors import Conflict
 
@@ -51,19 +49,6 @@ class MergePlan:
     """With a preview: every conflict, decided or not."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """A table that the source changed."""
-
-    target: Target
-    sides: Sides
-    way: Way
-    delta: Delta
-    before: Verdict
-    """Without decisions."""
-    verdict: Verdict
-
-
 @dataclass(slots=True)
 class _Settled:
     """Changes that all decisions were applied to, and the rules that they break."""
@@ -79,72 +64,94 @@ class Merging:
     """One merge on one state of the target."""
 
     def __init__(
-        self, transaction: Transaction, parting: Parting, choices: Choices, granularity: Granularity
+        self,
+        transaction: Transaction,
+        parting: Parting,
+        choices: Choices,
+        granularity: Granularity,
+        hands: Hands,
     ) -> None:
         self._transaction = transaction
         self._graph = transaction.graph
         self._parting = parting
         self._choices = choices
         self._granularity = granularity
+        self._hands = hands
         self._branches = Branches(parting.source.branch, parting.target.branch)
         self._stored = StoredTables(cache(transaction.table), transaction.targets)
         self._sides: dict[str, Sides] = {}
         self._contested: dict[str, set[str]] = {}
         """The entities that the branches disagree on, by table."""
 
-    def plan(self, *, preview: bool = False) -> MergePlan:
-        """What the merge does; `preview` also tells the conflicts that were decided."""
+    def plan(self, scratch: Scratch | None = None) -> MergePlan:
+        """What the merge does; without a place for its rows, also the conflicts that were decided."""
         if self._parting.outcome is MergeOutcome.ALREADY_UP_TO_DATE:
             return MergePlan(self._parting.outcome, {}, {})
-        works = self._works()
-        self._contested = {key: _ids(one.before) for key, one in works.items()}
-        settled = self._settled({key: _changes(one, one.verdict) for key, one in works.items()})
+        preview = scratch is None
+        works = self._works(scratch)
+        self._contested = {key: one.contested() for key, one in works.items()}
+        settled = self._settled({key: one.change() for key, one in works.items()})
         self._refuse_stale(works, settled)
         changes = {key: one for key, one in settled.changes.items() if not one.is_nothing}
         left = self._rules(settled.left)
         met = self._met(works, settled, left) if preview else ()
         rows = self._still_open(met, works) if preview else self._open(works)
+        conflicts = _sorted([*rows, *left])
+        written = {} if preview or conflicts else changes
         return MergePlan(
             self._parting.outcome,
-            {key: self._effect(key, one, works, settled) for key, one in changes.items()},
+            {key: self._effect(key, one, works, settled) for key, one in written.items()},
             {key: changes[key].stat for key in sorted(changes, key=table_order)},
-            _sorted([*rows, *left]),
-            sum(int((one.before.open & ~one.verdict.open).sum()) for one in works.values()),
+            conflicts,
+            sum(one.settled for one in works.values()),
             met,
         )
 
     # --- tables ----------------------------------------------------------------------------------
 
-    def _works(self) -> dict[str, _Work]:
+    def _works(self, scratch: Scratch | None) -> dict[str, Work]:
         at = self._parting
         if not at.base.entries.keys() == at.source.entries.keys() == at.target.entries.keys():
             raise Conflict(
                 f"'{at.source.branch}' and '{at.target.branch}' have different types",
                 remedy="a schema change lies between them; make the branch anew and repeat its changes",
             )
-        found = ((key, self._work(key)) for key in sorted(at.source.entries, key=table_order))
+        found = ((key, self._work(key, scratch)) for key in sorted(at.source.entries, key=table_order))
         return {key: work for key, work in found if work is not None}
 
-    def _work(self, key: str) -> _Work | None:
-        at = self._parting
-        base, source, target = (one.entries[key] for one in (at.base, at.source, at.target))
-        way = way_of(base, source, target, lance_branch(at.target.branch))
+    def _work(self, key: str, scratch: Scratch | None) -> Work | None:
+        way = self._way(key)
         if way is Way.NOTHING:
             return None
         sides = self._sides_of(key)
-        theirs = pairs_of(sides.base, sides.source)
-        if not theirs.table.num_rows:
+        theirs = Meeting(sides.base, sides.source)
+        still = untouched(self._parting.base.entries[key], self._parting.target.entries[key])
+        ours = None if still else Meeting(sides.base, sides.target)
+        stable = sides.target.table.has_stable_row_ids
+        sides = replace(sides, same_rows=stable and (ours is None or ours.goes_on))
+        task = Task(self._transaction.targets[key], sides, self._granularity, self._choices, self._branches)
+        runner = self._hands.runner(theirs, *([] if ours is None else [ours]))
+        if runner is not None:
+            place = None if scratch is None else scratch.name
+            # Where the target will only point at a version, its rows are not written anew.
+            job = Job(task, theirs, ours, scratch is None, None if way is Way.ADOPT else place)
+            work = LargeWork.of(job, runner, place)
+            return None if work.is_nothing else work
+        found = theirs.together(late=True)
+        if not found.table.num_rows:
             return None
-        ours = None if untouched(base, target) else pairs_of(sides.base, sides.target)
-        delta = delta_of(sides, theirs, ours)
-        before = undecided(delta.contested, self._transaction.targets[key], self._granularity)
-        verdict = decided(before, self._choices)
-        return _Work(self._transaction.targets[key], sides, way, delta, before, verdict)
+        return Worked.of(task, found, None if ours is None else ours.together(late=True))
+
+    def _way(self, key: str) -> Way:
+        at = self._parting
+        base, source, target = (one.entries[key] for one in (at.base, at.source, at.target))
+        return way_of(base, source, target, lance_branch(at.target.branch))
 
     def _sides_of(self, key: str) -> Sides:
         if key not in self._sides:
             at = self._parting
-            self._sides[key] = Sides(*(self._side(one, key) for one in (at.base, at.source, at.target)))
+            base, source, target = (self._side(one, key) for one in (at.base, at.source, at.target))
+            self._sides[key] = Sides(base, source, target)
         return self._sides[key]
 
     def _side(self, snapshot: Snapshot, key: str) -> Side:
@@ -153,10 +160,12 @@ class Merging:
             raise Conflict(f"'{snapshot.branch}' has no table '{key}' at version {snapshot.version}")
         return found
 
-    def _effect(self, key: str, change: TableChange, works: Mapping[str, _Work], settled: _Settled) -> Effect:
-        work = works.get(key)
-        if work is None or work.way is not Way.ADOPT or key in settled.overruled:
+    def _effect(self, key: str, change: TableChange, works: Mapping[str, Work], settled: _Settled) -> Effect:
+        work, chosen = works.get(key), settled.overruled.get(key)
+        if work is None:
             return change.effect()
+        if chosen or self._way(key) is not Way.ADOPT:
+            return work.effect(change, chosen)
         entry = self._parting.source.entries[key]
         rows = entry.row_count
         return Adopt(entry.version, work.sides.source.table.count() if rows is None else rows)
@@ -179,7 +188,7 @@ class Merging:
                 found.changes[key] = overruled(change, chosen, self._sides_of(key))
 
     def _breaches(self, changes: Mapping[str, TableChange]) -> list[Breach]:
-        real = {key: one.checked() for key, one in changes.items() if not one.is_nothing}
+        real = {key: one for key, one in changes.items() if not one.is_nothing}
         return breaches(real, self._transaction.targets, self._stored)
 
     def _choice(self, breach: Breach) -> EntityChoice | None:
@@ -206,30 +215,19 @@ class Merging:
 
     # --- decisions that are out of date ----------------------------------------------------------
 
-    def _refuse_stale(self, works: Mapping[str, _Work], settled: _Settled) -> None:
+    def _refuse_stale(self, works: Mapping[str, Work], settled: _Settled) -> None:
         """Fail when a decision is about an entity that is not in conflict, or not in that one."""
         fresh = Freshness(self._choices)
-        for key, work in works.items():
-            fresh.meet(self._named(key, work))
+        for work in works.values():
+            fresh.meet(work.named())
         fresh.meet(self._rules([one for one in settled.seen.values() if fresh.names(one)]))
         if fresh.is_left:
             # Decisions about entities may have settled a broken rule before it was met.
-            before = {key: _changes(one, one.before) for key, one in works.items()}
+            before = {key: one.undecided_change() for key, one in works.items()}
             fresh.meet(self._rules(self._settled(before, decide=False).left))
         fresh.require_none()
 
-    def _named(self, key: str, work: _Work) -> Iterator[MergeConflict]:
-        """The conflicts of entities that decisions name."""
-        named = np.zeros(len(work.before.presence), np.bool_)
-        for _, row in chosen_rows(work.before.contested, self._choices.of_entities(key)):
-            named[row] = True
-        return self._told(key, work, named & work.before.open)
-
     # --- telling ---------------------------------------------------------------------------------
-
-    def _told(self, key: str, work: _Work, wanted: Mask) -> Iterator[MergeConflict]:
-        rows = np.flatnonzero(wanted)
-        return row_conflicts(key, work.before, work.sides, rows, self._branches)
 
     def _rules(self, found: Sequence[Breach]) -> list[MergeConflict]:
         by_table: dict[str, list[Breach]] = {}
@@ -239,33 +237,22 @@ class Merging:
             told for key, some in by_table.items() for told in rule_conflicts(key, some, self._sides_of(key))
         ]
 
-    def _open(self, works: Mapping[str, _Work]) -> Iterator[MergeConflict]:
+    def _open(self, works: Mapping[str, Work]) -> Iterator[MergeConflict]:
         """The contested entities that are not decided."""
-        return (told for key, one in works.items() for told in self._told(key, one, one.verdict.open))
+        return (told for one in works.values() for told in one.left())
 
     def _met(
-        self, works: Mapping[str, _Work], settled: _Settled, left: Sequence[MergeConflict]
+        self, works: Mapping[str, Work], settled: _Settled, left: Sequence[MergeConflict]
     ) -> tuple[MergeConflict, ...]:
         """Every conflict, decided or not; of a broken rule the way in which it was told last."""
-        rows = (told for key, one in works.items() for told in self._told(key, one, one.before.open))
+        rows = (told for one in works.values() for told in one.met())
         still = {one.mark for one in left}
         gone = {one.mark: one for one in settled.seen.values() if one.mark not in still}
         return _sorted([*rows, *self._rules(list(gone.values())), *left])
 
-    def _still_open(
-        self, met: Sequence[MergeConflict], works: Mapping[str, _Work]
-    ) -> Iterator[MergeConflict]:
-        ids = {key: _ids(one.verdict) for key, one in works.items()}
+    def _still_open(self, met: Sequence[MergeConflict], works: Mapping[str, Work]) -> Iterator[MergeConflict]:
+        ids = {key: one.open_ids() for key, one in works.items()}
         return (one for one in met if one.kind.is_about_one_row and one.entity_id in ids[one.table_key])
-
-
-def _ids(verdict: Verdict) -> set[str]:
-    """The entities that are not decided."""
-    return set(verdict.contested.places.filter(pa.array(verdict.open)).column(ID).to_pylist())
-
-
-def _changes(work: _Work, verdict: Verdict) -> TableChange:
-    return change_of(work.target, work.sides, work.delta, outcome_of(verdict, work.sides))
 
 
 def _sorted(conflicts: Sequence[MergeConflict]) -> tuple[MergeConflict, ...]:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
-from omnigraph.engine.columns import ID
+from omnigraph.engine.merge.breach import Breach
+from omnigraph.engine.merge.change import TableChange
 from omnigraph.engine.merge.conflict import ConflictKind, Mark
-from omnigraph.engine.write.blobs import is_blob
-from omnigraph.engine.write.change import Change, Changes
-from omnigraph.engine.write.checks import value_faults
 from omnigraph.engine.write.faults import NO_ROW, Faults, Rule
 from omnigraph.engine.write.sets import STAGES
 from omnigraph.engine.write.stored import Stored
@@ -22,22 +19,9 @@ _KINDS: Mapping[Rule, ConflictKind] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Breach:
-    """A rule that an entity breaks after a merge."""
-
-    table_key: str
-    entity_id: str | None
-    kind: ConflictKind
-    message: str
-
-    @property
-    def mark(self) -> Mark:
-        """What makes it the same when it is met again."""
-        return self.table_key, self.entity_id, self.kind
-
-
-def breaches(changes: Changes, targets: Mapping[str, Target], stored: Stored) -> list[Breach]:
+def breaches(
+    changes: Mapping[str, TableChange], targets: Mapping[str, Target], stored: Stored
+) -> list[Breach]:
     """Everything that is wrong with the target after these changes, once for each entity and kind."""
     found: dict[tuple[Mark, str], Breach] = {}
     for breach in _every(changes, targets, stored):
@@ -52,23 +36,15 @@ def _together(one: Breach, other: Breach) -> Breach:
     return Breach(one.table_key, one.entity_id, one.kind, f"{one.message}; {other.message}")
 
 
-def _every(changes: Changes, targets: Mapping[str, Target], stored: Stored) -> Iterator[Breach]:
+def _every(
+    changes: Mapping[str, TableChange], targets: Mapping[str, Target], stored: Stored
+) -> Iterator[Breach]:
     for key in sorted(changes):
-        yield from _of_values(changes[key])
+        yield from changes[key].broken_values()
+    checked = {key: one.checked() for key, one in changes.items()}
     for stage in STAGES:
-        for faults in stage(changes, targets, stored):
+        for faults in stage(checked, targets, stored):
             yield from _of_rows(faults)
-
-
-def _of_values(change: Change) -> Iterator[Breach]:
-    columns = {
-        field.name: change.rows.column(field.name).combine_chunks()
-        for field in change.target.schema
-        if not is_blob(field)
-    }
-    for fault in value_faults(columns, change.target):
-        entity = change.rows.column(ID)[fault.row].as_py()
-        yield Breach(change.target.key, entity, ConflictKind.VALUE_CONSTRAINT_VIOLATION, fault.reason)
 
 
 def _of_rows(faults: Faults) -> Iterator[Breach]:

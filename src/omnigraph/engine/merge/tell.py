@@ -14,10 +14,10 @@ from omnigraph.engine.changes.pairs import pieces
 from omnigraph.engine.changes.side import Side
 from omnigraph.engine.columns import ID
 from omnigraph.engine.layout import split_key
+from omnigraph.engine.merge.breach import Breach
 from omnigraph.engine.merge.conflict import ConflictKind, MergeConflict
 from omnigraph.engine.merge.contest import BASE, KINDS, SOURCE, TARGET, Sides
 from omnigraph.engine.merge.images import images_of, rows_with
-from omnigraph.engine.merge.rules import Breach
 from omnigraph.engine.merge.verdict import Verdict
 
 _TOLD_AT_ONCE = 4096

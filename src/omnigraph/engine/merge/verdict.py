@@ -174,36 +174,29 @@ def _column(found: Verdict, name: str, owner: str) -> int:
 # --- rows ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What decisions change in the target."""
-
-    rows: pa.Table
-    known: Mask
-    """Which of the rows the target has, in another version."""
-    deleted: pa.ChunkedArray
+def decided_deletions(verdict: Verdict) -> pa.ChunkedArray:
+    """The entities that the target loses by decisions."""
+    contested = verdict.contested
+    gone = ~verdict.open & contested.present(TARGET) & ~verdict.present
+    return contested.places.filter(pa.array(gone)).column(ID)
 
 
-def outcome_of(verdict: Verdict, sides: Sides) -> Outcome:
-    """What decided entities become; those that are open stay as the target has them."""
-    contested, closed = verdict.contested, ~verdict.open
-    here, present = contested.present(TARGET), verdict.present
-    deleted = contested.places.filter(pa.array(closed & here & ~present)).column(ID)
-    stays = here & (verdict.cells == OURS).all(axis=1)
-    written = np.flatnonzero(closed & present & ~stays)
-    parts = [verdict.target.schema.empty_table()]
-    known = [np.zeros(0, np.bool_)]
+def decided_rows(verdict: Verdict, sides: Sides) -> Iterator[tuple[pa.Table, pa.Array]]:
+    """What decided entities become, some at a time, and the rows in which the target has another version.
+
+    Those that are open stay as the target has them.
+    """
+    contested = verdict.contested
+    stays = contested.present(TARGET) & (verdict.cells == OURS).all(axis=1)
+    written = np.flatnonzero(~verdict.open & verdict.present & ~stays)
     places = contested.places.append_column("row", pa.array(np.arange(len(contested)))).take(
         pa.array(written)
     )
     for part in pieces(places, sides.each(), AT_ONCE):
-        rows, had = _composed(verdict, sides, part)
-        parts.append(rows)
-        known.append(had)
-    return Outcome(pa.concat_tables(parts), np.concatenate(known), deleted)
+        yield _composed(verdict, sides, part)
 
 
-def _composed(verdict: Verdict, sides: Sides, part: pa.Table) -> tuple[pa.Table, Mask]:
+def _composed(verdict: Verdict, sides: Sides, part: pa.Table) -> tuple[pa.Table, pa.Array]:
     """Rows made of columns of all sides, but none that are in the target already."""
     each = (sides.target, sides.source, sides.base)
     tables = [
@@ -218,10 +211,11 @@ def _composed(verdict: Verdict, sides: Sides, part: pa.Table) -> tuple[pa.Table,
         columns[name] = _chosen(choices, verdict.cells[numbers, at])
     names = [field.name for field in verdict.target.schema]
     rows = pa.table({name: columns[name] for name in names})
-    had = np.asarray(part.column(TARGET).is_valid().to_numpy(), np.bool_)
+    stored = part.column(TARGET).combine_chunks()
+    had = np.asarray(stored.is_valid().to_numpy(zero_copy_only=False), np.bool_)
     changes = changed_columns(sides.target, sides.target, tables[0], rows).values()
-    new = ~had | np.logical_or.reduce([np.zeros(len(numbers), np.bool_), *changes])
-    return as_stored(rows.filter(pa.array(new)), verdict.target.schema), had[new]
+    new = pa.array(~had | np.logical_or.reduce([np.zeros(len(numbers), np.bool_), *changes]))
+    return as_stored(rows.filter(new), verdict.target.schema), stored.filter(new)
 
 
 def _within(given: Mapping[int, Any], numbers: NDArray[np.int64]) -> dict[int, Any]:

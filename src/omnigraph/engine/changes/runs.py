@@ -1,0 +1,107 @@
+"""Pairs that are too many for memory: sorted runs in files, read together in the order of ids."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.changes.change import Stat
+from omnigraph.engine.changes.meeting import Meeting, buckets_for, emitted
+from omnigraph.engine.changes.pairs import LEFT, RIGHT, SCHEMA, Pairs
+from omnigraph.engine.changes.side import Side
+from omnigraph.engine.columns import ID
+from omnigraph.engine.load.runner import Runner
+
+ROWS_READ = 65_536
+"""How many rows of all runs together are in memory at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """The entities of a type that differ, by id, in files of this process."""
+
+    left: Side | None
+    right: Side | None
+    stat: Stat
+    """How many there are of each sort."""
+    files: tuple[Path, ...] = field(repr=False)
+    folder: _Folder = field(repr=False)
+    after: str | None = None
+
+    def beyond(self, entity: str) -> Runs:
+        """Those after an id."""
+        return replace(self, after=entity)
+
+    def portions(self) -> Iterator[Pairs]:
+        """All of them in their order, some at a time."""
+        for table in merged([_read(file) for file in self.files]):
+            found = table if self.after is None else table.filter(pc.greater(table.column(ID), self.after))
+            if found.num_rows:
+                yield Pairs(self.left, self.right, found)
+
+
+class _Folder:
+    """A folder that is there as long as somebody has it."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="omnigraph-changes-"))
+        self._removed = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+def compared(meeting: Meeting, runner: Runner) -> Runs:
+    """The entities that differ between two sides, found bucket by bucket."""
+    buckets = buckets_for(meeting.rows(), runner.cores)
+    answers = runner.grouped(
+        "compare", meeting.parts(), emitted, partial(_differing, meeting), buckets, streamed=True
+    )
+    return _written(meeting, answers, max(1, ROWS_READ // buckets))
+
+
+def _differing(meeting: Meeting, rows: dict[str, pa.Table]) -> pa.Table:
+    return meeting.pairs(rows.get(LEFT), rows.get(RIGHT)).table
+
+
+def _written(meeting: Meeting, answers: Iterable[pa.Table], at_once: int) -> Runs:
+    folder, files, stat = _Folder(), [], Stat()
+    for number, run in enumerate(answers):
+        if not run.num_rows:
+            continue
+        file = folder.path / f"{number}.arrow"
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as writer:
+            writer.write_table(run.cast(SCHEMA).combine_chunks(), max_chunksize=at_once)
+        files.append(file)
+        more = Pairs(*meeting.placed, run).stat
+        stat = Stat(stat.inserted + more.inserted, stat.updated + more.updated, stat.deleted + more.deleted)
+    return Runs(*meeting.placed, stat, tuple(files), folder)
+
+
+def _read(file: Path) -> Iterator[pa.Table]:
+    with pa.OSFile(str(file), "rb") as source, pa.ipc.open_stream(source) as reader:
+        for batch in reader:
+            yield pa.Table.from_batches([batch])
+
+
+def merged(runs: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
+    """Rows of sorted runs, all together in order; of every run one portion is in memory."""
+    heads = {number: next(run) for number, run in enumerate(runs)}
+    while heads:
+        # What is not beyond the end of any portion cannot be preceded by anything that is still unread.
+        bound = min(head.column(ID)[-1].as_py() for head in heads.values())
+        taken = []
+        for number, head in list(heads.items()):
+            ready = pc.sum(pc.less_equal(head.column(ID), bound)).as_py()
+            taken.append(head.slice(0, ready))
+            rest = head.slice(ready) if ready < head.num_rows else next(runs[number], None)
+            if rest is None:
+                del heads[number]
+            else:
+                heads[number] = rest
+        yield pa.concat_tables(taken).sort_by(ID)

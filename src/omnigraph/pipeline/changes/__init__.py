@@ -1,0 +1,1 @@
+"""Changes as DataFrames."""

@@ -1,0 +1,168 @@
+"""A diff whose changes do not fit into memory tells what any other tells."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import omnigraph
+from omnigraph.engine.changes import hands, meeting
+from omnigraph.engine.changes.diff import Diff
+from omnigraph.engine.changes.hands import Hands
+from omnigraph.engine.changes.meeting import Meeting
+from omnigraph.engine.changes.runs import Runs, compared, merged
+from omnigraph.engine.changes.side import Side
+from omnigraph.engine.load.runner import LocalRunner
+from omnigraph.errors import BadRequest, HistoricalVersionReclaimed
+from omnigraph.graph import Graph
+from omnigraph.storage.upkeep import collect_versions
+from tests.engine.changes.world import few_rows_at_once, link, load, thing
+
+THING = "node:Thing"
+
+
+@pytest.fixture(scope="module")
+def parted(tmp_path_factory: pytest.TempPathFactory, things: Path) -> Path:
+    """Main and a branch that both went on: new, changed, deleted, rewritten and compacted rows."""
+    at = tmp_path_factory.mktemp("parted") / "graph"
+    shutil.copytree(things, at)
+    with omnigraph.open(at) as graph:
+        _go_apart(graph)
+    return at
+
+
+@pytest.fixture
+def changed(tmp_path: Path, parted: Path) -> Iterator[Graph]:
+    """A copy of it."""
+    shutil.copytree(parted, tmp_path / "parted")
+    with omnigraph.open(tmp_path / "parted") as graph:
+        yield graph
+
+
+def _go_apart(graph: Graph) -> None:
+    load(graph, {("Thing", f"t{n:02}"): thing(f"t{n:02}", i=n) for n in range(12)})
+    graph.branches.create("draft")
+    for branch, first in (("main", 0), ("draft", 3)):
+        rows = {("Thing", f"t{n:02}"): thing(f"t{n:02}", i=n + first) for n in range(first, first + 5)}
+        load(graph, {**rows, ("Thing", f"new-{branch}"): thing(f"new-{branch}")}, branch=branch)
+        graph.mutate(f'query q() {{ delete Thing where k = "t{first + 8:02}" }}', branch=branch)
+        load(graph, {("Link", f"e-{branch}"): link("x", "y", 1.0)}, branch=branch)
+    graph.optimize("draft")
+
+
+def sides(diff: Diff, key: str = THING) -> Meeting:
+    return diff.meeting(key)
+
+
+@pytest.mark.parametrize(("a", "b"), [("main", "draft"), ("draft", "main")])
+def test_changes_are_the_same_in_the_same_order(changed: Graph, a: str, b: str) -> None:
+    small = changed.diff(a, b, engine="local")
+    with few_rows_at_once():
+        large = changed.diff(a, b, engine="local")
+        assert list(large) == list(small)
+        assert large.stats() == small.stats()
+        assert isinstance(large._found(THING), Runs)
+        place = (THING, "t05")
+        assert list(large.beyond(place)) == list(small.beyond(place))
+        assert list(changed.diff(a, b, ops="delete")) == [one for one in small if one.op == "delete"]
+
+
+def test_a_type_that_one_moment_does_not_know_is_all_new(changed: Graph) -> None:
+    before = changed.snapshot()
+    changed.branches.delete("draft")
+    changed.apply_schema(changed.schema_source + "\nnode Later { k: String @key }")
+    load(changed, {("Later", name): {"k": name} for name in "cab"})
+    with few_rows_at_once():
+        found = changed.diff(before, "main", types="Later")
+        assert [(one.op, one.id) for one in found] == [("insert", name) for name in "abc"]
+
+
+def test_only_what_differs_is_read(changed: Graph) -> None:
+    before = changed.snapshot()
+    load(changed, {("Thing", "t00"): thing("t00", i=99)})
+    with few_rows_at_once():
+        parts = sides(changed.diff(before, "main")).parts()
+    assert [(part.tag, part.read().column("id").to_pylist()) for part in parts] == [
+        ("right", ["t00"]),
+        ("left", ["t00"]),
+        ("right", []),
+    ]
+
+
+def test_what_was_only_compacted_does_not_make_a_diff_large(
+    changed: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = changed.snapshot()
+    load(changed, {("Thing", "t00"): thing("t00", i=99)})
+    changed.optimize()
+    monkeypatch.setattr(hands, "LARGE", 3)
+    found = sides(changed.diff(before, "main"))
+    assert (found.rows() > 3, found.written()) == (True, 1)
+    assert Hands("local").runner(found) is None
+    load(changed, {("Thing", f"more{n}"): thing(f"more{n}") for n in range(4)})
+    assert isinstance(Hands("local").runner(sides(changed.diff(before, "main"))), LocalRunner)
+
+
+def test_an_engine_that_does_not_exist_is_refused_at_once(graph: Graph) -> None:
+    with pytest.raises(BadRequest, match="there is no engine 'steam'"):
+        graph.diff("main", "main", engine="steam")  # type: ignore[arg-type]
+
+
+def test_a_version_that_was_cleaned_up_is_told_as_such(changed: Graph) -> None:
+    before, opened = changed.snapshot(), changed._opened
+    entry = before._pinned.entries[THING]
+    load(changed, {("Thing", "t00"): thing("t00", i=99)})
+    table = opened.root.tables.tip(opened.root.layout.table(entry.path))
+    with few_rows_at_once():
+        found = changed.diff(before, "main")
+        collect_versions(table, [entry.version])
+        opened.root.tables.forget()
+        with pytest.raises(HistoricalVersionReclaimed):
+            list(found)
+
+
+def test_a_side_that_travelled_reads_the_same_rows(changed: Graph) -> None:
+    found = sides(changed.diff("main", "draft"))
+    arrived = pickle.loads(pickle.dumps(found))
+    for here, there in ((found.left, arrived.left), (found.right, arrived.right)):
+        assert isinstance(here, Side)
+        assert here.every().sort_by("id") == there.every().sort_by("id")
+    with few_rows_at_once():
+        runs = compared(arrived, LocalRunner())
+    assert runs.stat == found.together().stat
+
+
+def test_files_go_with_the_diff(changed: Graph) -> None:
+    with few_rows_at_once():
+        found = changed.diff("main", "draft")
+        runs = found._found(THING)
+    assert isinstance(runs, Runs)
+    folder: Path = runs.folder.path
+    assert list(folder.iterdir())
+    del found, runs
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_buckets_are_bounded_by_rows_and_cores() -> None:
+    size = meeting.ROWS_PER_BUCKET
+    assert [meeting.buckets_for(rows, 4) for rows in (0, size, 5 * size, 5 * size + 1)] == [4, 4, 5, 6]
+
+
+@settings(max_examples=max(10, settings.default.max_examples // 4))
+@given(st.lists(st.lists(st.text(max_size=2), min_size=1, max_size=6), max_size=5), st.integers(1, 4))
+def test_sorted_runs_are_read_in_one_order(runs: list[list[str]], at_once: int) -> None:
+    def portions(run: list[str]) -> list[pa.Table]:
+        whole = pa.table({"id": pa.array(run, pa.string())}).sort_by("id")
+        return [whole.slice(start, at_once) for start in range(0, len(run), at_once)]
+
+    found = [row for part in merged([iter(portions(run)) for run in runs]) for row in part["id"].to_pylist()]
+    assert found == sorted(row for run in runs for row in run)
