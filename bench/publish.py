@@ -17,11 +17,10 @@ from omnigraph.engine.coordinator import Coordinator
 from omnigraph.engine.initialise import initialise
 from omnigraph.engine.publish import Changes, Lineage
 from omnigraph.engine.root import Root
-from omnigraph.engine.upkeep import publish_and_tidy
+from omnigraph.engine.upkeep import FRAGMENT_LIMIT, publish_and_tidy
 from omnigraph.storage.location import Location
 
 BARE = "lance appends and commits"
-_COMPACT_EVERY = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ def _bare_writer(uri: str) -> Callable[[], None]:
     row = pa.table({"id": ["x"], "value": [1]})
     state: dict[str, Any] = {
         "table": lance.write_dataset(row, uri, enable_stable_row_ids=True),
-        "left": _COMPACT_EVERY,
+        "left": FRAGMENT_LIMIT,
     }
 
     def append() -> None:
@@ -95,6 +94,6 @@ def _bare_writer(uri: str) -> Callable[[], None]:
         state["left"] -= 1
         if not state["left"]:
             table.optimize.compact_files()
-            state["left"] = _COMPACT_EVERY
+            state["left"] = FRAGMENT_LIMIT
 
     return append

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from omnigraph.engine.root import Root
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Observer
 from omnigraph.storage.staging import commit_staged, stage_append
+from tests import python_process
 
 SCHEMA = """
 node Person { name: String @key }
@@ -117,15 +117,6 @@ def tree(folder: Path) -> dict[str, bytes | None]:
     }
 
 
-def run(
-    code: str, *arguments: str, user: int | None = None, **environment: str
-) -> subprocess.CompletedProcess[str]:
+def run(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """A Python process with this code, to its end."""
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        env={**os.environ, **environment},
-        user=user,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return python_process.run("-c", code, *arguments, env={**os.environ, **environment})

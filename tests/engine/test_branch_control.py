@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -33,6 +31,7 @@ from omnigraph.storage.locks import BranchLocks
 from omnigraph.storage.objects import Recorder
 from omnigraph.storage.staging import commit_staged, stage_append
 from tests.engine.graphs import PERSON, bare_publish, new_graph, run, schema_of
+from tests.python_process import PIPE, Python
 
 Act = Callable[[OpenGraph], object]
 
@@ -482,9 +481,7 @@ class Rival:
     """A process that creates and deletes branches as it is told."""
 
     def __init__(self, at: Location) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _RIVAL, at.uri], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self._process = Python("-c", _RIVAL, at.uri, stdin=PIPE, stdout=PIPE)
 
     def answer(self) -> str:
         assert self._process.stdout is not None

@@ -84,11 +84,22 @@ def publishing(here: Scene) -> None:
 
 
 def time_travel_by_commit(here: Scene) -> None:
-    state = here.graph.coordinator("main").load().state
+    """To a past that the process did not see when it was the present."""
+    graph = OpenGraph.open(here.graph.root)
+    state = graph.coordinator("main").load().state
     assert state.head is not None
     chain = list(first_parents(state.commits, state.head.id))
     here.recorder.clear()
-    here.graph.snapshot(AtCommit(chain[len(chain) // 2].id))
+    graph.snapshot(AtCommit(chain[len(chain) // 2].id))
+
+
+def time_travel_to_a_moment_ago(here: Scene) -> None:
+    main = here.graph.coordinator("main")
+    before = main.load().state.head
+    assert before is not None
+    publish(main, Changes(), Lineage(here.graph.root.new_id()))
+    here.recorder.clear()
+    here.graph.snapshot(AtCommit(before.id))
 
 
 def time_travel_by_time(here: Scene) -> None:
@@ -116,6 +127,7 @@ OPERATIONS: dict[str, Callable[[Scene], None]] = {
         warm_branch_snapshot,
         stale_snapshot,
         time_travel_by_commit,
+        time_travel_to_a_moment_ago,
         time_travel_by_time,
         branch_create,
         branch_delete,
@@ -160,7 +172,8 @@ def grow(at: Location, commits: int) -> None:
         for _ in range(missing):
             publish_and_tidy(main, held, Changes(), Lineage(root.new_id()))
     assert missing > 0
-    compact_manifest(main)
+    # So that none of the next ones is due to do it.
+    compact_manifest(main, thorough=True)
 
 
 def made(at: Location, types: int) -> Location:

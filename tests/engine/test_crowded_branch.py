@@ -21,6 +21,7 @@ from omnigraph.engine.write.duplicates import Mode
 from omnigraph.engine.write.mutate import mutate
 from omnigraph.engine.write.transaction import Author, Prepared, Transaction, write
 from omnigraph.lang.query.compile import CompiledMutation, compile_query
+from omnigraph.progress import Event, Listener, Progress, progress_to
 from omnigraph.storage.location import Location
 
 THREADS, EACH = 12, 4
@@ -118,13 +119,27 @@ def test_a_write_that_finds_the_branch_taken_is_prepared_once_and_not_before_its
     assert len(heads) == 1
 
 
+def noting(read: list[int]) -> Listener:
+    """Notes how many lines there were whenever all files have been read."""
+
+    def note(now: Progress) -> None:
+        if now.stage == "read" and now.event is Event.ENDED:
+            read.append(now.rows)
+
+    return note
+
+
 def test_a_load_reads_its_files_before_it_queues(graph: OpenGraph, tmp_path: Path) -> None:
     records = tmp_path / "p.jsonl"
     records.write_text('{"type":"P","data":{"k":"mine"}}\n', encoding="utf-8")
     read: list[int] = []
-    request = LoadRequest((records,), Mode.APPEND, progress=lambda size, lines: read.append(lines))
+
+    def load_it() -> None:
+        with progress_to(noting(read)):
+            load(graph, LoadRequest((records,), Mode.APPEND), Author("main"))
+
     with graph.root.locks.hold(["main"]):
-        (one,) = started(lambda: load(graph, request, Author("main")))
+        (one,) = started(load_it)
         until_queued(graph, 1)
         assert read == [1]
     one.join()
@@ -155,8 +170,9 @@ def test_a_load_that_is_overtaken_reads_its_files_once(graph: OpenGraph, tmp_pat
     def overtake() -> None:
         insert(OpenGraph.open(graph.root), "faster")
 
-    request = LoadRequest((records,), Mode.APPEND, progress=lambda size, lines: read.append(lines))
-    with failpoints.armed(failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE, failpoints.once(overtake)):
+    request = LoadRequest((records,), Mode.APPEND)
+    point = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE
+    with progress_to(noting(read)), failpoints.armed(point, failpoints.once(overtake)):
         done = load(graph, request, Author("main"))
 
     assert done.nodes == {"P": 1}

@@ -26,6 +26,7 @@ from omnigraph.engine.export.lines import ndjson
 from omnigraph.engine.export.run import ExportedType
 from omnigraph.errors import BadRequest, InvalidValue, ResourceLimitExceeded, StorageFailure
 from omnigraph.graph import Graph
+from omnigraph.progress import Progress
 from tests.engine.graphs import run, tree
 
 SCHEMA = """
@@ -349,9 +350,9 @@ def test_large_types_are_written_in_bounded_pieces(tmp_path: Path) -> None:
             self.largest = max(self.largest, len(data))
             return super().write(data)
 
-    heard: list[tuple[int, int, int]] = []
+    heard: list[tuple[int, int | None, int]] = []
     stream = Sizes()
-    told = graph.export(stream, progress=lambda *numbers: heard.append(numbers))
+    told = graph.export(stream, progress=lambda now: heard.append((now.rows, now.all_rows, now.bytes)))
     ids = [json.loads(line)["data"]["id"] for line in stream.getvalue().splitlines()]
     assert ids == sorted(map(str, keys.tolist()))
     assert stream.largest < len(stream.getvalue()) / 5
@@ -391,7 +392,10 @@ import os, sys
 from omnigraph import graph
 with graph.open(sys.argv[1], read_only=True) as opened:
     opened.export(
-        sys.argv[2], format=sys.argv[3], overwrite=len(sys.argv) > 4, progress=lambda *_: os._exit(86)
+        sys.argv[2],
+        format=sys.argv[3],
+        overwrite=len(sys.argv) > 4,
+        progress=lambda now: os._exit(86) if now.rows else None,
     )
 """
 
@@ -415,8 +419,9 @@ def kept(at: Path) -> Any:
 
 @pytest.mark.parametrize("name", ["x.ndjson", "x"])
 def test_a_failed_export_leaves_nothing_at_all(team: Graph, tmp_path: Path, name: str) -> None:
-    def fail(*_: int) -> None:
-        raise KeyboardInterrupt
+    def fail(now: Progress) -> None:
+        if now.rows:
+            raise KeyboardInterrupt
 
     (tmp_path / "place").mkdir()
     with pytest.raises(KeyboardInterrupt):
@@ -444,7 +449,7 @@ def test_a_file_that_appears_meanwhile_is_kept(team: Graph, tmp_path: Path) -> N
     at = tmp_path / "place" / "x.ndjson"
     at.parent.mkdir()
     with pytest.raises(BadRequest, match="exists already"):
-        team.export(at, progress=lambda *_: at.write_text("mine"))
+        team.export(at, progress=lambda now: at.write_text("mine") if now.rows else None)
     assert at.read_text() == "mine"
     assert list(at.parent.iterdir()) == [at]
 

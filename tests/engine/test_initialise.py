@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +28,7 @@ from omnigraph.errors import (
 )
 from omnigraph.storage.location import Location
 from tests.engine.graphs import SCHEMA, append_people, bare_publish, new_graph, run, schema_of, tree
+from tests.python_process import PIPE, Python
 
 AFTER_SOURCE = failpoints.INIT_AFTER_SCHEMA_PG_WRITTEN
 AFTER_SCHEMA = failpoints.INIT_AFTER_SCHEMA_CONTRACT_WRITTEN
@@ -398,14 +397,7 @@ except OmnigraphError as error:
 def test_of_many_processes_exactly_one_makes_the_graph(folder: Location) -> None:
     with ExitStack() as stack:
         racers = [
-            stack.enter_context(
-                subprocess.Popen(
-                    [sys.executable, "-c", _RACER, folder.uri, schema_of(n)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-            )
+            stack.enter_context(Python("-c", _RACER, folder.uri, schema_of(n), stdin=PIPE, stdout=PIPE))
             for n in range(1, 4)
         ]
         for racer in racers:

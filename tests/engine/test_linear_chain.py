@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -27,6 +25,7 @@ from tests.engine.graphs import (
     require_consistent,
     require_linear,
 )
+from tests.python_process import PIPE, Python
 
 WORKER = Path(__file__).with_name("publish_worker.py")
 TORTURE = bool(os.environ.get("OMNIGRAPH_TORTURE"))
@@ -37,12 +36,7 @@ def race(at: Location, workers: int, each: int, *options: str, branch: str = "ma
     with ExitStack() as stack:
         running = [
             stack.enter_context(
-                subprocess.Popen(
-                    [sys.executable, str(WORKER), at.uri, branch, str(each), *options],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
+                Python(str(WORKER), at.uri, branch, str(each), *options, stdin=PIPE, stdout=PIPE)
             )
             for _ in range(workers)
         ]
@@ -82,7 +76,8 @@ def test_processes_that_collect_old_versions_lose_nothing_and_disturb_no_reader(
 
     def read() -> int:
         seen = [reader.load().state]
-        while not over.is_set():
+        # Without a breath in between it would take most of the machine from those who write.
+        while not over.wait(0.02):
             seen.append(reader.load().state)
             assert seen[-1].commits.keys() >= seen[-2].commits.keys()
             Coordinator(Root.at(folder), "main").load()

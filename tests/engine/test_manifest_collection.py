@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +33,7 @@ from tests.engine.graphs import (
 )
 from tests.engine.old_graphs import opened, story
 from tests.engine.test_manifest_upkeep import logical, write
+from tests.python_process import PIPE, Python
 
 SECOND = 1_000_000
 
@@ -43,7 +42,7 @@ SECOND = 1_000_000
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Versions go as soon as they are replaced, a few at a time."""
     monkeypatch.setenv(upkeep.SETTING, "0")
-    monkeypatch.setattr(upkeep, "COLLECTED_AT_ONCE", 20)
+    monkeypatch.setattr(upkeep, "COLLECTED_AT_ONCE", FRAGMENT_LIMIT * 2 // 3)
 
 
 def versions(graph: OpenGraph, branch: str | None = None) -> tuple[int, ...]:
@@ -256,12 +255,7 @@ print(rows(pinned), rows(graph.snapshot(AtCommit(pinned.id))), rows(graph.snapsh
 @pytest.mark.usefixtures("eager")
 def test_a_reader_in_another_process_reads_what_it_pinned_and_what_came(graph: OpenGraph) -> None:
     append_people(graph, "ada")
-    with subprocess.Popen(
-        [sys.executable, "-c", _READER, graph.root.uri],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as reader:
+    with Python("-c", _READER, graph.root.uri, stdin=PIPE, stdout=PIPE) as reader:
         assert reader.stdout is not None
         assert reader.stdout.readline() == "ready\n"
         pinned = graph.load("main").state.version

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,6 +31,7 @@ from tests.engine.old_graphs import (
     small_graph,
     stored_stamp,
 )
+from tests.python_process import PIPE, Python
 
 OPEN = """
 import sys
@@ -151,15 +150,16 @@ def test_process_that_dies_before_the_stamp_loses_nothing(folder: Location, poin
 
 
 @contextmanager
-def waiting(code: str, at: Location, count: int) -> Iterator[list[subprocess.Popen[str]]]:
+def waiting(code: str, at: Location, count: int) -> Iterator[list[Python]]:
     """Processes that stand right before their work."""
     processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(at)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        Python(
+            "-c",
+            code,
+            str(at),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
             env={**os.environ, "OMNIGRAPH_LOCK_WAIT": "60"},
         )
         for _ in range(count)
@@ -190,7 +190,7 @@ def require_one_history_after(code: str, at: Location) -> None:
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        outcomes = [process.communicate(timeout=120) for process in processes]
+        outcomes = [process.communicate() for process in processes]
         assert [process.returncode for process in processes] == [0, 0], outcomes
     require_migrated(old)
     assert kinds(old.stored("__manifest").to_table())["graph_commit"] == len(old.history(MAIN))

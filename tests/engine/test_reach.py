@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from omnigraph.engine.reach import EXTEND_ROWS, ID_INDEX_ROWS, MOST_ROWS, TEXT_ROWS, extensions
+from omnigraph.storage.fragments import Fragment
 from omnigraph.storage.indexes import Extension, IndexCoverage, Segment
-from omnigraph.storage.upkeep import Fragment
 
 
 def pieces(*rows: int) -> list[Fragment]:

@@ -84,8 +84,10 @@ def test_tidying_needs_nothing_from_most_writes(folder: Location) -> None:
     for _ in range(FEWEST):
         recorder.clear()
         log(graph)
-        calls["plan_compaction"] += recorder.counts()["plan_compaction"]
-        calls["describe_indexes"] += recorder.counts()["describe_indexes"]
+        # The manifest is looked after at a rhythm of its own.
+        of_tables = Counter(call.op for call in recorder.calls if "__manifest" not in call.uri)
+        calls["plan_compaction"] += of_tables["plan_compaction"]
+        calls["describe_indexes"] += of_tables["describe_indexes"]
     assert calls == {"plan_compaction": 1, "describe_indexes": 1}
 
 

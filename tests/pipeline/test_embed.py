@@ -12,13 +12,13 @@ import pytest
 
 import omnigraph as og
 from omnigraph.embed.settings import EmbedSettings
-from omnigraph.engine import optimize
+from omnigraph.engine import optimize, rearrange
 from omnigraph.engine.embedding import find
 from omnigraph.engine.embedding.run import EmbedRequest, fill
 from omnigraph.engine.load.run import Engine
 from omnigraph.engine.write.transaction import Author
 from omnigraph.pipeline.runner import SparkRunner
-from omnigraph.storage import upkeep
+from omnigraph.storage import indexes, upkeep
 from tests.embed.provider_server import ProviderServer, letters
 from tests.engine.embedding.docs import vectors
 from tests.engine.upkeep_graph import table_of
@@ -69,3 +69,21 @@ def test_tasks_write_the_new_files_of_a_compaction(spark: SparkSession, graph: o
     assert (docs.before.fragments, docs.indexes) == (4, ("id",))
     assert docs.after.fragments < 4
     assert graph.snapshot().rows("Doc").sort_by("slug").equals(before)
+
+
+def test_tasks_build_an_index_in_parts(spark: SparkSession, graph: og.Graph) -> None:
+    chosen = lambda *_: Engine(SparkRunner(spark), "a test")  # noqa: E731
+    unchanged = lambda table: upkeep.CompactionPlan(table, ())  # noqa: E731
+    with (
+        patch.object(optimize, "engine_for", chosen),
+        patch.object(optimize, "plan_compaction", unchanged),
+        patch.object(rearrange, "plan_compaction", unchanged),
+        patch.object(indexes, "_ROWS_PER_PART", 1),
+    ):
+        (docs,) = graph.optimize(engine="spark").tables
+    assert (docs.before, docs.indexes) == (docs.after, ("id",))
+    table = table_of(graph._opened, "node:Doc")
+    (stored,) = indexes.coverage(table).values()
+    assert (stored.segments, stored.covered_fragments, stored.total_fragments) == (1, 4, 4)
+    for number in (0, ROWS // 2, ROWS - 1):
+        assert table.scan(["slug"], where=f"id = 'd{number}'").to_pylist() == [{"slug": f"d{number}"}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import json
 import os
@@ -11,6 +12,7 @@ import urllib.request
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -24,25 +26,37 @@ _SERVER = Path(__file__).with_name("s3_server.py")
 _BUCKETS = itertools.count(1)
 
 
+@cache
+def _servers() -> subprocess.Popen[str]:
+    """The process of the S3 servers of this test worker; starting it takes longer than most tests."""
+    servers = subprocess.Popen(
+        [sys.executable, str(_SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    atexit.register(servers.communicate)
+    return servers
+
+
+def _tell(do: str, **arguments: Any) -> int:
+    """Tell that process to start or stop a server; gives the port."""
+    servers = _servers()
+    assert servers.stdin is not None
+    assert servers.stdout is not None
+    servers.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
+    servers.stdin.flush()
+    port = servers.stdout.readline()
+    assert port, "the S3 server did not start"
+    return int(port)
+
+
 @contextmanager
 def s3_server(*, ignore: Iterable[str] = (), lose: str | None = None) -> Iterator[str]:
-    """The address of an S3 server in a process of its own.
+    """The address of a new S3 server.
 
     It ignores some request headers, and loses the first answer to every put of paths of a pattern.
     """
-    options = [f"--ignore={name}" for name in ignore] + ([] if lose is None else [f"--lose={lose}"])
-    with subprocess.Popen(
-        [sys.executable, str(_SERVER), *options],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        port = server.stdout.readline().strip()
-        assert port, "the S3 server did not start"
-        yield f"http://127.0.0.1:{port}"
-        server.stdin.close()
+    port = _tell("start", ignore=list(ignore), lose=lose)
+    yield f"http://127.0.0.1:{port}"
+    _tell("stop", port=port)
 
 
 @pytest.fixture(scope="session")

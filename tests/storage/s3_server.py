@@ -1,13 +1,12 @@
-"""An S3-compatible server on loopback, as a program: prints its port, ends when its input ends.
+"""S3-compatible servers on loopback, as a program that ends when its input ends.
 
-It can be told to behave as servers do that lack something, or on a bad day. Under `/-/` it answers
-questions of tests: which requests came and how many answers were lost; and it copies and drops all
-that is below a prefix.
+Each line starts or stops a server and is answered with its port; all of them show the same buckets. One can
+be told to behave as servers do that lack something, or on a bad day. Under `/-/` it answers questions of
+tests: which requests came and how many answers were lost; and it copies and drops all below a prefix.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import re
@@ -19,7 +18,7 @@ from urllib.parse import parse_qs
 
 from moto.s3.models import s3_backends
 from moto.server import create_backend_app
-from werkzeug.serving import WSGIRequestHandler, make_server
+from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
 
 Environ = dict[str, Any]
@@ -123,19 +122,35 @@ class KeepsConnections(WSGIRequestHandler):
     protocol_version = "HTTP/1.1"
 
 
+class Servers:
+    """The servers that run, by their ports."""
+
+    def __init__(self) -> None:
+        self._running: dict[int, BaseWSGIServer] = {}
+
+    def start(self, ignore: list[str], lose: str | None) -> int:
+        """One that ignores these headers, and loses the first answers to puts of paths of a pattern."""
+        # Not through the dispatcher of all services, which looks for them in the file system at each request.
+        store = OneWriteAtATime(create_backend_app("s3"), ignore)
+        app = Answers(LosesAnswers(store, lose))
+        server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=KeepsConnections)
+        threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
+        self._running[server.server_port] = server
+        return server.server_port
+
+    def stop(self, port: int) -> int:
+        server = self._running.pop(port)
+        server.shutdown()
+        server.server_close()
+        return port
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--ignore", action="append", default=[], help="a request header to ignore")
-    parser.add_argument("--lose", help="lose the first answer to a put of these paths, a pattern")
-    options = parser.parse_args()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    # Not through the dispatcher of all services, which looks for them in the file system at each request.
-    store = OneWriteAtATime(create_backend_app("s3"), options.ignore)
-    app = Answers(LosesAnswers(store, options.lose))
-    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=KeepsConnections)
-    print(server.server_port, flush=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    sys.stdin.read()
+    servers = Servers()
+    for line in sys.stdin:
+        told = json.loads(line)
+        print(getattr(servers, told.pop("do"))(**told), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -19,6 +17,7 @@ from omnigraph.storage.objects import Recorder
 from omnigraph.storage.staging import commit_staged
 from omnigraph.storage.tables import Table, Tables
 from omnigraph.storage.upkeep import compact
+from tests.python_process import PIPE, Python
 
 SCHEMA = pa.schema([pa.field("object_id", pa.string()), pa.field("value", pa.int64())])
 
@@ -160,14 +159,7 @@ def test_processes_that_swap_at_once_lose_nothing_and_double_nothing(shared_root
     created(at, head=0)
     with ExitStack() as stack:
         writers = [
-            stack.enter_context(
-                subprocess.Popen(
-                    [sys.executable, "-c", _WRITER, at.uri, name],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-            )
+            stack.enter_context(Python("-c", _WRITER, at.uri, name, stdin=PIPE, stdout=PIPE))
             for name in "xyz"
         ]
         for writer in writers:

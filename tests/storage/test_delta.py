@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from omnigraph.errors import StorageFailure
-from omnigraph.storage.delta import Delta
+from omnigraph.storage.delta import CREATED_AT, Delta
 from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.location import Location
 from omnigraph.storage.staging import commit_staged, stage_append, stage_delete, stage_overwrite
@@ -27,7 +28,18 @@ def told(begin: Table, end: Table) -> tuple[set[str], set[str], set[str]]:
     delta = Delta(begin, end)
     found = (delta.inserted(), delta.updated(), delta.deleted(["id"]))
     inserted, updated, deleted = (set(rows.column("id").to_pylist()) for rows in found)
+    assert at_once(delta) == (inserted, updated), "both ways to ask give the same rows"
+    assert delta.deleted_row_ids(len(inserted)).equals(delta.deleted_row_ids().cast(pa.uint64()))
     return inserted, updated, deleted
+
+
+def at_once(delta: Delta) -> tuple[set[str], set[str]]:
+    rows = delta.written(["id"], 1000)
+    assert rows is not None
+    new = pc.greater(rows.column(CREATED_AT), delta.begin.version)
+    inserted, updated = (rows.filter(which).column("id").to_pylist() for which in (new, pc.invert(new)))
+    assert len(inserted) + len(updated) == rows.num_rows
+    return set(inserted), set(updated)
 
 
 def changed(table: Table) -> Table:
@@ -43,6 +55,15 @@ def test_delta_tells_inserted_updated_and_deleted_rows(shared_root: Location) ->
     assert Delta(begin, end).deleted().to_pylist() == [{"id": "bob", "age": 0}]
     commit_staged(stage_upsert(end, people("ann", age=9)))
     assert Delta(begin, end).updated().column("age").to_pylist() == [5], "values are those of the end"
+
+
+def test_more_rows_than_wanted_are_not_read_at_once(shared_root: Location) -> None:
+    begin = created(shared_root / "people", "ann")
+    end = commit_staged(stage_append(begin, people("bob", "cid")))
+    found = Delta(begin, end).written(["id", "age"], 2)
+    assert found is not None
+    assert set(found.column("id").to_pylist()) == {"bob", "cid"}
+    assert Delta(begin, end).written(["id", "age"], 1) is None
 
 
 def test_delta_of_a_table_with_itself_is_empty(shared_root: Location) -> None:

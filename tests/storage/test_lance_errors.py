@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import os
+import signal
+import threading
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from lance.commit import CommitConflictError
 
 from omnigraph.errors import InvalidName, StorageFailure
 from omnigraph.storage.lance_errors import Trouble, classify, typed
+from omnigraph.storage.location import Location
+from omnigraph.storage.tables import Table, Tables
 
 PLACE = ", /build/lance/rust/lance/src/dataset.rs:774:25"
 
@@ -64,3 +71,36 @@ def test_errors_of_our_own_pass_unchanged() -> None:
         with pytest.raises(type(ours)) as caught, typed("open", "/g/m"):
             raise ours
         assert caught.value is ours
+
+
+def test_ctrl_c_that_arrow_made_an_error_of_is_ctrl_c_again() -> None:
+    with pytest.raises(KeyboardInterrupt), typed("scan", "/g/people"):
+        raise pa.ArrowInvalid("External error: KeyboardInterrupt: ")
+
+
+def test_ctrl_c_while_rows_are_read_is_not_a_failure_of_the_store(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("id", pa.string(), nullable=False)])
+    rows = pa.table({"id": [str(number) for number in range(100_000)]}, schema=schema)
+    table = Tables().create(Location.parse(tmp_path / "rows"), schema, primary_key="id", rows=rows)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        for _ in range(60):
+            reading = threading.Event()
+            pressed = threading.Thread(target=_press_ctrl_c, args=(reading,))
+            pressed.start()
+            with pytest.raises(KeyboardInterrupt):
+                _read_on(table, reading)
+            pressed.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _read_on(table: Table, reading: threading.Event) -> None:
+    reading.set()
+    while True:
+        table.scan()
+
+
+def _press_ctrl_c(when: threading.Event) -> None:
+    when.wait()
+    os.kill(os.getpid(), signal.SIGINT)

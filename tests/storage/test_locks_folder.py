@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from omnigraph import errors
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import BranchLocks, configured_wait
 from omnigraph.storage.objects import ObjectStore
+from tests import python_process
 
 
 @pytest.fixture
@@ -37,8 +36,9 @@ print(BranchLocks(ObjectStore.at(root), root).try_acquire([sys.argv[2]]) is not 
 
 
 def _other_process_gets(root: Location, branch: str) -> bool:
-    asked = subprocess.run([sys.executable, "-c", _ASK, root.uri, branch], stdout=subprocess.PIPE, check=True)
-    return {b"True\n": True, b"False\n": False}[asked.stdout]
+    asked = python_process.run("-c", _ASK, root.uri, branch)
+    assert asked.returncode == 0, asked.stderr
+    return {"True\n": True, "False\n": False}[asked.stdout]
 
 
 def _open_lock_files() -> list[str]:

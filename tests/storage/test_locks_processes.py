@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from omnigraph import errors
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import BranchLocks
 from omnigraph.storage.objects import ObjectStore
+from tests.python_process import PIPE, Python
 
 _WORKER = Path(__file__).with_name("lock_worker.py")
 _LONG = 60.0
@@ -27,11 +26,12 @@ class Worker:
     """A process that takes locks on command."""
 
     def __init__(self, root: Location, life: int, ttl: float) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(_WORKER), root.uri, str(ttl)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+        self._process = Python(
+            str(_WORKER),
+            root.uri,
+            str(ttl),
+            stdin=PIPE,
+            stdout=PIPE,
             pass_fds=[life],
             env={**os.environ, "CHILD_LIFE": str(life)},
         )
@@ -55,7 +55,7 @@ class Worker:
         self._process.send_signal(number)
         if number == signal.SIGSTOP:
             # Wait until it has really stopped.
-            os.waitid(os.P_PID, self.pid, os.WSTOPPED)
+            self._process.wait_until_stopped()
 
     def kill(self) -> None:
         self._process.kill()

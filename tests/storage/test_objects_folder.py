@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from omnigraph import errors
 from omnigraph.storage.failures import FailureKind, classify
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore
+from tests.python_process import PIPE, Python
 
 
 @pytest.fixture
@@ -148,15 +147,7 @@ print(flush=True)
 
 
 def test_exactly_one_process_creates_each_object(shared_root):
-    racers = [
-        subprocess.Popen(
-            [sys.executable, "-c", _RACER, shared_root.uri, str(n)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for n in range(4)
-    ]
+    racers = [Python("-c", _RACER, shared_root.uri, str(n), stdin=PIPE, stdout=PIPE) for n in range(4)]
     for racer in racers:
         assert racer.stdout.readline() == "ready\n"
     for racer in racers:

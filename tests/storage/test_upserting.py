@@ -18,7 +18,7 @@ from omnigraph.storage.pieces import Pieces, upsert_pieces, write_pieces
 from omnigraph.storage.staging import Counts, commit_staged, stage_append, stage_delete
 from omnigraph.storage.tables import Table, Tables
 from omnigraph.storage.upkeep import compact
-from omnigraph.storage.upserting import find_keys, stage_upsert
+from omnigraph.storage.upserting import find_keys, find_rows, stage_upsert
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("age", pa.int64())])
 ROWS = 300
@@ -97,6 +97,33 @@ def test_keys_are_found_where_they_are(shared_root: Location) -> None:
     assert met.row_ids.tolist() == [row_ids(table)[name] for name in ("p299", "p0")]
     assert met.between(1, 3).places.tolist() == [0]
     assert len(find_keys(table, pa.chunked_array([], pa.string()))) == 0
+
+
+@pytest.mark.parametrize("few", [True, False], ids=["by number", "by listing all"])
+def test_rows_are_replaced_by_their_row_ids(
+    shared_root: Location, few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upserting, "_FEW_KEYS", 1_000 if few else 0)
+    table = commit_staged(stage_upsert(created(shared_root / "people"), people(["p8"], 1)))
+    before = row_ids(table)
+    wanted = ["p250", "new", "p8", "p0"]
+    known = pa.array([before.get(name) for name in wanted], pa.uint64())
+    with monkeypatch.context() as patch:
+        patch.setattr(upserting, "find_keys", None)
+        staged = stage_upsert(table, people(wanted, 2), replaced=known)
+    assert staged.counts == Counts(1, 3, 0)
+    after = commit_staged(staged)
+    assert before.items() <= row_ids(after).items()
+    assert ages(after) == ages(table) | dict.fromkeys(wanted, 2)
+
+
+def test_a_row_id_that_is_not_stored_makes_all_keys_be_looked_up(shared_root: Location) -> None:
+    table = created(shared_root / "people")
+    gone = pa.array([7, row_ids(table)["p9"]], pa.uint64())
+    assert find_rows(table, gone) is None
+    after = commit_staged(stage_upsert(table, people(["p8", "p9"], 1), replaced=gone))
+    assert row_ids(after) == row_ids(table)
+    assert ages(after) == ages(table) | {"p8": 1, "p9": 1}
 
 
 def test_rows_beyond_the_memory_of_lance_s_own_merge_replace_others(tmp_path: object) -> None:

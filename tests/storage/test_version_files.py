@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import lance
@@ -16,7 +17,7 @@ from omnigraph.storage.session import Access
 from omnigraph.storage.staging import Staged, commit_staged, stage_append, stage_config, stage_overwrite
 from omnigraph.storage.tables import Table, Tables, options
 from omnigraph.storage.upkeep import collect_versions
-from omnigraph.storage.version_files import hint_file, is_last, is_stored, version_file
+from omnigraph.storage.version_files import Newest, hint_file, is_stored, newest, version_file
 from tests.storage.conftest import ask_s3
 
 SCHEMA = pa.schema([pa.field("id", pa.string())])
@@ -39,6 +40,10 @@ def counting_up(at: Location) -> Table:
         people("ann"), at.uri, enable_v2_manifest_paths=False, storage_options=options(at)
     )
     return Table(at, None, native.version, Access(Recorder()), native)
+
+
+def is_last(table: Table) -> bool:
+    return newest(table.uri, table.version)[0]
 
 
 @pytest.fixture
@@ -65,7 +70,7 @@ def test_the_newest_version_in_a_folder_is_known_without_a_listing(at: Location,
 def test_a_version_with_a_successor_is_not_the_newest(at: Location) -> None:
     table = created(at, "ann")
     after = commit_staged(stage_append(table, people("bob")))
-    assert [is_last(at.path, one.version) for one in (table, after)] == [False, True]
+    assert [is_last(one) for one in (table, after)] == [False, True]
     assert not table.stands_still()
     assert table.latest() == after
 
@@ -74,7 +79,7 @@ def test_a_version_whose_successor_was_collected_is_not_the_newest(at: Location)
     table = created(at, "ann")
     after = commit_staged(stage_append(commit_staged(stage_append(table, people("bob"))), people("cid")))
     collect_versions(after, [table.version + 1])
-    assert not is_stored(at.path, table.version + 1)
+    assert not is_stored(at.uri, table.version + 1)
     assert not table.stands_still()
     assert table.latest_version() == after.version
     assert table.latest() == after
@@ -84,14 +89,14 @@ def test_a_version_that_is_gone_is_not_the_newest(at: Location) -> None:
     table = created(at, "ann", "bob")
     (at.path / version_file(table.version)).unlink()
     (at.path / hint_file()).write_text(f'{{"version": {table.version - 1}}}')
-    assert not is_last(at.path, table.version)
+    assert not is_last(table)
 
 
 def test_a_writer_that_died_before_it_noted_its_version_hides_nothing(at: Location) -> None:
     before = created(at, "ann")
     after = commit_staged(stage_append(before, people("bob")))
     (at.path / hint_file()).write_text(f'{{"version": {before.version}}}')
-    assert [is_last(at.path, one.version) for one in (before, after)] == [False, True]
+    assert [is_last(one) for one in (before, after)] == [False, True]
     assert before.latest() == after
     assert commit_staged(stage_append(after, people("cid"))).version == after.version + 1
 
@@ -102,19 +107,19 @@ def test_without_a_note_the_folder_is_listed(at: Location, note: str | None) -> 
     after = commit_staged(stage_append(table, people("bob")))
     hint = at.path / hint_file()
     hint.unlink() if note is None else hint.write_text(note)
-    assert not is_last(at.path, after.version)
+    assert not is_last(after)
     assert table.latest_version() == after.version == after.latest_version()
     assert after.stands_still()
 
 
 def test_only_a_proven_not_found_means_that_a_version_is_not_stored(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert not is_stored(tmp_path / "nowhere", 1)
-    assert not is_stored(tmp_path / "file", 1)
+    assert not is_stored(f"{tmp_path}/nowhere", 1)
+    assert not is_stored(f"{tmp_path}/file", 1)
     looped = tmp_path / "loop"
     looped.symlink_to(looped)
     with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
-        is_stored(looped, 1)
+        is_stored(str(looped), 1)
 
 
 def test_a_look_that_fails_is_told_and_typed(at: Location, tmp_path: Path) -> None:
@@ -124,6 +129,95 @@ def test_a_look_that_fails_is_told_and_typed(at: Location, tmp_path: Path) -> No
     with pytest.raises(StorageFailure) as caught:
         table.stands_still()
     assert at.uri in caught.value.message
+
+
+# --- what was looked at before ---------------------------------------------------------------------
+
+
+def settled(at: Location) -> None:
+    """Make the note look as if it was written long ago."""
+    os.utime(at.path / hint_file(), (1_000_000_000, 1_000_000_000))
+
+
+def watched(at: Location) -> tuple[Table, Newest]:
+    """The newest version of a table, and what tells that it still is."""
+    table = created(at, "ann")
+    settled(at)
+    last, found = newest(at.uri, table.version)
+    assert last
+    assert found is not None
+    assert found.holds()
+    return table, found
+
+
+def test_a_version_stays_the_newest_until_another_one_is_made(at: Location) -> None:
+    table, found = watched(at)
+    assert found.holds()
+    after = commit_staged(stage_append(table, people("bob")))
+    assert not found.holds()
+    settled(at)
+    assert not found.holds()
+    assert newest(at.uri, table.version) == (False, None)
+    assert newest(at.uri, after.version)[0]
+
+
+def test_a_version_whose_successor_came_and_went_is_not_taken_for_the_newest(at: Location) -> None:
+    table, found = watched(at)
+    after = commit_staged(stage_append(commit_staged(stage_append(table, people("bob"))), people("cid")))
+    collect_versions(after, [table.version + 1])
+    assert not is_stored(at.uri, table.version + 1)
+    assert not found.holds()
+
+
+def test_a_table_that_was_made_anew_is_looked_at_again(at: Location) -> None:
+    _, found = watched(at)
+    shutil.rmtree(at.path)
+    assert not found.holds()
+    created(at, "ann")
+    assert not found.holds()
+
+
+def test_a_note_of_this_very_moment_tells_nothing_later(at: Location) -> None:
+    table = created(at, "ann")
+    assert newest(at.uri, table.version) == (True, None)
+    settled(at)
+    assert newest(at.uri, table.version)[1] is not None
+
+
+def test_a_look_that_fails_does_not_tell_that_nothing_changed(at: Location, tmp_path: Path) -> None:
+    table, found = watched(at)
+    assert table.latest() is table
+    at.path.rename(tmp_path / "moved")
+    at.path.symlink_to(at.path)
+    assert not found.holds()
+    with pytest.raises(StorageFailure):
+        table.latest()
+
+
+def test_versions_that_count_up_are_watched_by_their_names(at: Location) -> None:
+    table = counting_up(at)
+    settled(at)
+    found = newest(at.uri, table.version)[1]
+    assert found is not None
+    assert found.holds()
+    commit_staged(stage_config(table, {"a": "1"}))
+    assert not found.holds()
+
+
+def test_a_table_that_was_found_to_be_the_newest_is_asked_by_two_names(
+    at: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, _ = watched(at)
+    assert table.latest() is table
+
+    def refused(*_: object) -> None:
+        raise AssertionError("the note was read")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("omnigraph.storage.version_files._noted", refused)
+        assert table.latest() is table
+    after = commit_staged(stage_append(table, people("bob")))
+    assert table.latest() == after
 
 
 # --- in a folder and in a bucket -----------------------------------------------------------------

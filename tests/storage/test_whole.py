@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import python_process
 
 # The limit of file sizes stands for a disk that gets full: a write is cut short in the middle.
 _CHILD = """
@@ -48,9 +48,7 @@ for limit in range(500, 4500, 100):
 
 @pytest.mark.parametrize("kind", ["append", "upsert", "overwrite", "compaction"])
 def test_a_file_that_lost_its_end_is_never_committed(tmp_path: Path, kind: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _CHILD, str(tmp_path), kind], capture_output=True, text=True, check=False
-    )
+    done = python_process.run("-c", _CHILD, str(tmp_path), kind)
     assert done.returncode == 0, done.stderr
     ended = [json.loads(line) for line in done.stdout.splitlines()]
     refused = [how for how, _ in ended if how != "staged"]

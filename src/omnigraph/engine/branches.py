@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from omnigraph import failpoints
@@ -158,14 +158,18 @@ def create_branch(graph: OpenGraph, name: str, *, from_branch: str = MAIN) -> Br
         live = _live(graph, "branch create", held)
         _refuse_taken(new, live)
         life = _life(source, live)
-        table = current_manifest(root, source, held)
+        begins_as = graph.load(source) if graph.coordinator(source).is_warm else None
+        table = current_manifest(root, source, held, begins_as.table if begins_as else None)
         if has_files(root, root.layout.manifest, new):
             # A creation or deletion that was interrupted: there is no reference, and we hold the lock.
             held.require()
             root.forks.remove_residue(root.layout.manifest, new)
-        made = _make(root, held, table, life, new)
+        made, manifest = _make(root, held, table, life, new)
         graph.forget(new)
         _take_back_during_schema_apply(root, new)
+        if manifest is not None and begins_as is not None and table is begins_as.table:
+            # It has the rows of its source, so nobody needs to read them again.
+            graph.coordinator(new).adopt(replace(begins_as, table=manifest, identity=made.identity))
         failpoints.reach(failpoints.BRANCH_CREATE_AFTER_MANIFEST_BRANCH_CREATE)
     return _info(made)
 
@@ -190,16 +194,22 @@ def _life(branch: str, live: Mapping[str, Fork]) -> Identity:
     return live[branch].identity
 
 
-def _make(root: Root, held: Held, source: Table, life: Identity, name: str) -> Fork:
+def _make(root: Root, held: Held, source: Table, life: Identity, name: str) -> tuple[Fork, Table | None]:
+    """The branch and its manifest; None for that when nobody can be sure whose it is."""
     held.require()
     try:
-        root.forks.create(source, name)
+        manifest = root.forks.create(source, name)
     except StorageFailure as failure:
-        return _settled(root, source, life, name, failure)
+        return _settled(root, source, life, name, failure), None
     made = root.forks.find(root.layout.manifest, name)
     if made is None:
         raise InternalError(f"branch '{name}' was made and is not there")
-    return made
+    return made, manifest if _began_at(made, source, life) else None
+
+
+def _began_at(made: Fork, source: Table, life: Identity) -> bool:
+    """Whether a branch was made from exactly this manifest: a rival may have used its name."""
+    return (made.parent, made.parent_version, made.identity[:-1]) == (source.branch, source.version, life)
 
 
 def _settled(root: Root, source: Table, life: Identity, name: str, failure: StorageFailure) -> Fork:
@@ -208,12 +218,7 @@ def _settled(root: Root, source: Table, life: Identity, name: str, failure: Stor
         made = root.forks.find(root.layout.manifest, name)
     except StorageFailure as second:
         raise failure from second
-    ours = (
-        made is not None
-        and (made.parent, made.parent_version) == (source.branch, source.version)
-        and made.identity[:-1] == life
-    )
-    if made is None or not ours or failure.kind == Trouble.CONFLICT:
+    if made is None or not _began_at(made, source, life) or failure.kind == Trouble.CONFLICT:
         raise failure
     return made
 

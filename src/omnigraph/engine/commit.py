@@ -98,6 +98,9 @@ def _through(graph: OpenGraph, plan: CommitPlan, staged: dict[str, Staged], held
     receipt = Receipt(published.commit, {key: together(found) for key, found in passage.counts.items()})
     if held.still_held():
         _tidy(graph, receipt, passage, published)
+    # Last, because from here on readers share these handles.
+    for key in moving(plan.effects):
+        graph.root.tables.keep(passage.landed[key])
     return receipt
 
 

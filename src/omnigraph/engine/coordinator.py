@@ -7,6 +7,7 @@ probe; when the manifest moved, only the rows written since are read.
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 from omnigraph.engine.legacy import legacy_lineage
 from omnigraph.engine.manifest import COLUMNS, CREATED_AT, EMPTY, MAIN, UPDATED_AT, Records, State, decode
 from omnigraph.engine.root import Root
+from omnigraph.engine.snapshot import Snapshot, snapshot_of
 from omnigraph.engine.stamp import checked_stamp, is_current
 from omnigraph.errors import BranchNotFound, GraphNotFound, ReadSetChanged, StorageFailure
 from omnigraph.storage.lance_errors import Trouble
@@ -22,6 +24,8 @@ from omnigraph.storage.tables import Identity, Table
 
 _LIVES = 3
 """How often a branch may be made anew during one read of it."""
+_PASSED = 16
+"""So many states of a branch are remembered once it has moved on: mostly the past is a short while ago."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +51,15 @@ class Coordinator:
         self.branch = branch
         self._known: Loaded | None = None
         self._current: Loaded | None = None
+        self._passed: OrderedDict[int, State] = OrderedDict()
+        self.breaks = 0
+        """How often what was found was no later state of what was known before."""
         self._lock = threading.Lock()
 
     def load(self) -> Loaded:
         """The branch as it is now."""
         with self._lock:
-            self._known = self._fresh()
-            return self._known
+            return self._moved_to(self._fresh())
 
     def adopt(self, loaded: Loaded) -> None:
         """Take over a state that a publish of this process just made."""
@@ -64,7 +70,35 @@ class Coordinator:
                 or known.identity != loaded.identity
                 or known.state.version < loaded.state.version
             ):
-                self._known = loaded
+                self._moved_to(loaded)
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether asking for the branch as it is now takes no more than a probe, unless it moved."""
+        with self._lock:
+            return self._known is not None
+
+    def passed(self, version: int, life: Identity) -> Snapshot | None:
+        """The branch as it was at a version, where this process was there; for anything else None."""
+        with self._lock:
+            if self._known is None or self._known.identity != life:
+                return None
+            found = self._passed.get(version)
+        return None if found is None else snapshot_of(self.branch, found, life)
+
+    def _moved_to(self, loaded: Loaded) -> Loaded:
+        known, self._known = self._known, loaded
+        if known is loaded:
+            return loaded
+        if known is None or not _goes_on(known, loaded):
+            self.breaks += known is not None
+            self._passed.clear()
+            return loaded
+        # A snapshot needs no more than this, and the commits of a long history are many.
+        self._passed[known.state.version] = replace(known.state, commits={})
+        while len(self._passed) > _PASSED:
+            self._passed.popitem(last=False)
+        return loaded
 
     def forget(self) -> None:
         """Read everything anew next time."""
@@ -133,7 +167,7 @@ class Coordinator:
         return fork.identity
 
     def _open(self, identity: Identity) -> Loaded:
-        table = open_manifest(self.root, self.branch)
+        table = open_manifest(self.root, self.branch, followed=True)
         records = all_records(table)
         if not is_current(table) and not records.commits:
             lineage = legacy_lineage(self.root, self.branch)
@@ -141,15 +175,32 @@ class Coordinator:
         return Loaded(table, EMPTY.plus(records, table.version), identity)
 
 
+def _goes_on(before: Loaded, after: Loaded) -> bool:
+    """Whether a branch simply moved on, so that what it was before is a part of its past as it stands.
+
+    Another graph may have been made in its place. And a version of a table may have passed from one owner to
+    another: then the past is where the new owner has it.
+    """
+    was, now = before.state, after.state
+    if before.identity != after.identity or was.version >= now.version:
+        return False
+    if was.head is not None and was.head.id not in now.commits:
+        return False
+    return all(
+        (found := now.versions.get(key)) is not None and (found.version > one.version or found == one)
+        for key, one in was.versions.items()
+    )
+
+
 def _is_gone(failure: Exception) -> bool:
     """Whether what was read is old by now and was collected meanwhile: a reader may sleep for long."""
     return isinstance(failure, StorageFailure) and failure.kind in (Trouble.RECLAIMED, Trouble.NOT_FOUND)
 
 
-def open_manifest(root: Root, branch: str) -> Table:
-    """The newest version of a branch's manifest."""
+def open_manifest(root: Root, branch: str, *, followed: bool = False) -> Table:
+    """The newest version of a branch's manifest; `followed` where newer ones will be asked for."""
     try:
-        return root.tables.tip(root.layout.manifest, branch=lance_branch(branch))
+        return root.tables.tip(root.layout.manifest, branch=lance_branch(branch), followed=followed)
     except StorageFailure as failure:
         if failure.kind != Trouble.NOT_FOUND:
             raise

@@ -56,8 +56,8 @@ def stage(objects: ObjectStore, table: Table, step: Step) -> Staged:
             return upsert_pieces(objects, table, pieces)
         case Append(rows=rows):
             return stage_append(table, rows)
-        case Upsert(rows=rows):
-            return stage_upsert(table, rows)
+        case Upsert(rows=rows, replaced=replaced):
+            return stage_upsert(table, rows, replaced=replaced)
         case Remove(ids=ids):
             return stage_delete(table, ids)
         case Replace(rows=rows):

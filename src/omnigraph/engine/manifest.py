@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -92,7 +93,7 @@ class Entry:
     row_count: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class State:
     """What a branch's manifest says at one of its versions."""
 
@@ -105,8 +106,12 @@ class State:
     heads: Mapping[str, str]
     head: Commit | None
 
-    def entries(self) -> dict[str, Entry]:
+    def entries(self) -> Mapping[str, Entry]:
         """The tables that are there, by key, sorted."""
+        return self._entries
+
+    @cached_property
+    def _entries(self) -> Mapping[str, Entry]:
         found = {}
         for key in sorted(self.versions):
             pinned = self.versions[key]

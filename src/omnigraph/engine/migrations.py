@@ -64,14 +64,15 @@ def migrate_main(root: Root) -> None:
             current_manifest(root, MAIN, held)
 
 
-def current_manifest(root: Root, branch: str, held: Held) -> Table:
+def current_manifest(root: Root, branch: str, held: Held, newest: Table | None = None) -> Table:
     """The newest version of a branch's manifest, in the current form; `held` has the branch's lock.
 
     A new branch must start from it: the commits an older form keeps elsewhere are found by the branch's
-    name, and there may be some of a deleted branch that had the same one.
+    name, and there may be some of a deleted branch that had the same one. `newest` is the manifest where the
+    caller has just asked for it.
     """
     try:
-        return migrate_branch(root, branch, open_manifest(root, branch), held)
+        return migrate_branch(root, branch, newest or open_manifest(root, branch), held)
     except StorageFailure as lost:
         if lost.kind != Trouble.CONTENTION:
             raise

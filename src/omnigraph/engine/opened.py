@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from omnigraph.engine import lineage
 from omnigraph.engine.coordinator import Coordinator, Loaded, open_manifest, records_at
@@ -98,7 +98,10 @@ class OpenGraph:
     def coordinator(self, branch: str) -> Coordinator:
         """The coordinator of a branch; whether the branch exists shows when it is asked."""
         with self._lock:
-            return self._coordinators.setdefault(branch, Coordinator(self.root, branch))
+            found = self._coordinators.get(branch)
+            if found is None:
+                found = self._coordinators[branch] = Coordinator(self.root, branch)
+            return found
 
     def forget(self, branch: str) -> None:
         """Drop what is known of a branch."""
@@ -108,11 +111,16 @@ class OpenGraph:
 
     def load(self, branch: str) -> Loaded:
         """A branch as it is now."""
+        coordinator = self.coordinator(branch)
+        breaks = coordinator.breaks
         try:
-            return self.coordinator(branch).load()
+            loaded = coordinator.load()
         except BranchNotFound:
             self.forget(branch)
             raise
+        if coordinator.breaks != breaks and "origin" in vars(self):
+            self._look_whose_place_it_is()
+        return loaded
 
     def schema(self) -> LiveSchema:
         """The accepted schema as it is now."""
@@ -127,6 +135,16 @@ class OpenGraph:
         """Which graph this is, by its first commit: the place may have held another one before."""
         commits = self.load(MAIN).state.commits.values()
         return min(commits, key=lambda commit: commit.order).id if commits else ""
+
+    def _look_whose_place_it_is(self) -> None:
+        """Drop what is known of a graph in whose place another one was made."""
+        known = vars(self).pop("origin", None)
+        if known in (None, self.origin):
+            return
+        self.root.tables.forget()
+        with self._lock:
+            self._catalogs.clear()
+            self._coordinators = {MAIN: self._coordinators[MAIN]}
 
     # --- targets ---------------------------------------------------------------------------------
 
@@ -159,6 +177,9 @@ class OpenGraph:
             raise VersionNotFound(branch, version)
         if version == loaded.state.version:
             return snapshot_of(branch, loaded.state, loaded.identity)
+        passed = self.coordinator(branch).passed(version, loaded.identity)
+        if passed is not None:
+            return passed
         try:
             records = records_at(self.root, loaded.table, version)
         except StorageFailure as failure:
@@ -221,7 +242,12 @@ class OpenGraph:
             return live.catalog
         commits = self.load(snapshot.branch).state.commits
         source = past_source(self.root, commits, snapshot.commit.id)
-        return live.catalog if source is None else compile_schema(source)
+        return live.catalog if source in (None, live.source) else _compiled(source)
+
+
+@lru_cache(maxsize=_KEPT_CATALOGS)
+def _compiled(source: str) -> Catalog:
+    return compile_schema(source)
 
 
 def _refuse_half_made(root: Root) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -25,12 +25,22 @@ from omnigraph.engine.root import Root
 from omnigraph.engine.upkeep import compact_manifest
 from omnigraph.engine.write.transaction import Author, Prepared, Transaction, write
 from omnigraph.errors import BadRequest, OmnigraphError
+from omnigraph.progress import stage
+from omnigraph.storage.fragments import fragments
 from omnigraph.storage.index_files import find_astray
-from omnigraph.storage.indexes import IndexCoverage, IndexSpec, coverage
+from omnigraph.storage.indexes import (
+    BuildParts,
+    BuiltPart,
+    IndexCoverage,
+    IndexPart,
+    IndexSpec,
+    build_part,
+    coverage,
+)
 from omnigraph.storage.location import Location
 from omnigraph.storage.rewriting import packed_tasks, rewrite_part, rewritten_parts
 from omnigraph.storage.tables import Table
-from omnigraph.storage.upkeep import CompactionPlan, Rewritten, fragments, plan_compaction, rewrite
+from omnigraph.storage.upkeep import CompactionPlan, Rewritten, plan_compaction, rewrite
 
 SETTING = "OMNIGRAPH_MAINTENANCE_CONCURRENCY"
 
@@ -56,6 +66,12 @@ class Optimized:
     """The columns whose indexes were built."""
     pending: tuple[str, ...] = ()
     """Columns that have no value yet to build an index from."""
+    fragments_removed: int = 0
+    fragments_added: int = 0
+    version: int = 0
+    """The version that the branch shows."""
+    head: int = 0
+    """The newest version of the table."""
 
     @property
     def moved(self) -> bool:
@@ -77,6 +93,7 @@ class OptimizeResult:
 @dataclass(frozen=True, slots=True)
 class _Work:
     size: Size
+    fragments: frozenset[int]
     effect: Rearrange | None
     pending: tuple[str, ...]
 
@@ -84,17 +101,20 @@ class _Work:
 def optimize(graph: OpenGraph, author: Author, engine: str = "local") -> OptimizeResult:
     """Put small fragments together and complete the indexes; no row changes, and readers notice nothing.
 
-    Tables that a branch inherits are looked after where they belong. With another `engine` the new files of a
-    table are written by its tasks, one table after another.
+    Tables that a branch inherits are looked after where they belong. With another `engine` the new files
+    of a table are written, and its indexes are built, by tasks of that; one table after another.
     """
     found: dict[str, _Work] = {}
-    workers, rewriting = concurrency(), rewrite
+    workers, hands = concurrency(), _Hands()
     if elsewhere := engine_for(engine, 0):
-        workers, rewriting = 1, partial(_rewritten_by, elsewhere.runner)
+        workers, hands = (
+            1,
+            _Hands(partial(_rewritten_by, elsewhere.runner), partial(_built_by, elsewhere.runner)),
+        )
 
     def prepare(transaction: Transaction) -> Prepared:
         found.clear()
-        found.update(_look(transaction, _owned(transaction, author.branch), workers, rewriting))
+        found.update(_look(transaction, _owned(transaction, author.branch), workers, hands))
         effects: dict[str, Effect] = {key: work.effect for key, work in found.items() if work.effect}
         return Prepared("Optimize", effects, strict=False)
 
@@ -127,23 +147,40 @@ def _owned(transaction: Transaction, branch: str) -> list[str]:
     return [key for key, entry in transaction.base.entries.items() if entry.owner == owner]
 
 
-Rewriting = Callable[[CompactionPlan], Rewritten]
-"""Writes the new files of a plan."""
+@dataclass(frozen=True, slots=True)
+class _Hands:
+    """Who writes the new files of a plan, and who builds indexes; this process, if nobody else."""
+
+    rewrite: Callable[[CompactionPlan], Rewritten] = rewrite
+    build: BuildParts | None = None
 
 
-def _look(transaction: Transaction, keys: list[str], workers: int, rewriting: Rewriting) -> dict[str, _Work]:
-    with ThreadPoolExecutor(workers) as pool:
-        done = pool.map(lambda key: _work(transaction, key, rewriting), keys)
-        return dict(zip(keys, done, strict=True))
+def _look(transaction: Transaction, keys: list[str], workers: int, hands: _Hands) -> dict[str, _Work]:
+    with stage("optimize", tasks=len(keys)) as optimizing:
+
+        def look(key: str) -> _Work:
+            done = _work(transaction, key, hands)
+            optimizing.advance(tasks=1)
+            return done
+
+        if workers == 1:
+            # In this thread, where Ctrl-C is heard: tasks elsewhere are then stopped.
+            return {key: look(key) for key in keys}
+        with ThreadPoolExecutor(workers) as pool:
+            return dict(zip(keys, pool.map(look, keys), strict=True))
 
 
 def _rewritten_by(runner: Runner, plan: CompactionPlan) -> Rewritten:
     """A task for each part of a plan; a single one is not worth the way."""
     if len(plan.tasks) < 2:
         return rewrite(plan)
-    table = plan.table
-    place = _Place(table.location.uri, table.branch, table.version)
-    return rewritten_parts(plan, runner.each("rewrite", packed_tasks(plan), partial(_rewrite_part, place)))
+    task = partial(_rewrite_part, _Place.of(plan.table))
+    return rewritten_parts(plan, runner.each("rewrite", packed_tasks(plan), task))
+
+
+def _built_by(runner: Runner, table: Table, parts: Sequence[IndexPart]) -> Iterable[BuiltPart]:
+    """A task for each part of an index."""
+    return runner.each("index", parts, partial(_build_part, _Place.of(table)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,16 +191,28 @@ class _Place:
     branch: str | None
     version: int
 
+    @classmethod
+    def of(cls, table: Table) -> _Place:
+        """Where a table stands."""
+        return cls(table.location.uri, table.branch, table.version)
+
+    def table(self) -> Table:
+        """The table, opened anew."""
+        location = Location(self.uri)
+        return Root.at(location).tables.open(location, self.version, branch=self.branch)
+
 
 def _rewrite_part(place: _Place, packed: bytes) -> bytes:
-    location = Location(place.uri)
-    table = Root.at(location).tables.open(location, place.version, branch=place.branch)
-    return rewrite_part(table, packed)
+    return rewrite_part(place.table(), packed)
 
 
-def _work(transaction: Transaction, key: str, rewriting: Rewriting) -> _Work:
+def _build_part(place: _Place, part: IndexPart) -> BuiltPart:
+    return build_part(place.table(), part)
+
+
+def _work(transaction: Transaction, key: str, hands: _Hands) -> _Work:
     table = transaction.table(key)
-    size = _size(table)
+    size, pieces = _size(table), _numbers(table)
     astray = find_astray(table)
     lost = astray.lost if astray else frozenset()
     stored = {name: index for name, index in coverage(table).items() if name not in lost}
@@ -171,12 +220,12 @@ def _work(transaction: Transaction, key: str, rewriting: Rewriting) -> _Work:
     specs = (*_stale(wishes(transaction.schema.catalog, key), table, stored), *lacks.build)
     if astray:
         # Mending them comes first, and moves the table: what is rewritten before would not fit any more.
-        return _Work(size, Rearrange(table, None, specs), lacks.pending)
+        return _Work(size, pieces, Rearrange(table, None, specs, hands.build), lacks.pending)
     plan = plan_compaction(table)
     if plan.is_empty and not specs:
-        return _Work(size, None, lacks.pending)
-    rewritten = None if plan.is_empty else rewriting(plan)
-    return _Work(size, Rearrange(table, rewritten, specs), lacks.pending)
+        return _Work(size, pieces, None, lacks.pending)
+    rewritten = None if plan.is_empty else hands.rewrite(plan)
+    return _Work(size, pieces, Rearrange(table, rewritten, specs, hands.build), lacks.pending)
 
 
 def _stale(asked: tuple[Wish, ...], table: Table, stored: Mapping[str, IndexCoverage]) -> list[IndexSpec]:
@@ -201,10 +250,22 @@ def _size(table: Table) -> Size:
     return Size(len(pieces), sum(one.bytes for one in pieces))
 
 
+def _numbers(table: Table) -> frozenset[int]:
+    return frozenset(one.id for one in fragments(table))
+
+
 def _told(graph: OpenGraph, entry: Entry, work: _Work) -> Optimized:
-    if work.effect is None:
-        return Optimized(entry.key, work.size, work.size, pending=work.pending)
     root = graph.root
     table = root.tables.open(root.layout.table(entry.path), entry.version, branch=entry.owner)
-    columns = tuple(spec.column for spec in work.effect.indexes)
-    return Optimized(entry.key, work.size, _size(table), columns, work.pending)
+    now = _numbers(table)
+    return Optimized(
+        entry.key,
+        work.size,
+        work.size if work.effect is None else _size(table),
+        () if work.effect is None else tuple(spec.column for spec in work.effect.indexes),
+        work.pending,
+        len(work.fragments - now),
+        len(now - work.fragments),
+        entry.version,
+        table.latest_version(),
+    )

@@ -13,7 +13,7 @@ from omnigraph.engine.manifest import Entry
 from omnigraph.engine.recovery.sidecar import WriterKind
 from omnigraph.engine.root import Root
 from omnigraph.engine.schema_files import SchemaFiles
-from omnigraph.storage.indexes import IndexSpec
+from omnigraph.storage.indexes import BuildParts, IndexSpec
 from omnigraph.storage.pieces import Pieces
 from omnigraph.storage.tables import Identity, Table
 from omnigraph.storage.upkeep import Rewritten
@@ -34,6 +34,8 @@ class Upsert:
     """Rows that are added, or replace the stored row with their id; no id is in them twice."""
 
     rows: pa.Table | Pieces = field(repr=False)
+    replaced: pa.Array | None = field(default=None, repr=False)
+    """The row ids of the stored rows, null for a row that is added; None where nobody knows them yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class Rearrange:
     rewritten: Rewritten | None
     """The new files, written beforehand; None when there is nothing to put together."""
     indexes: tuple[IndexSpec, ...] = ()
+    build: BuildParts | None = field(default=None, repr=False)
+    """Who builds these, if not the process that commits."""
 
 
 @dataclass(frozen=True, slots=True)

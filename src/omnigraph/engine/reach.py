@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from omnigraph.engine.columns import ID
 from omnigraph.engine.index_intent import Kind, Wish
+from omnigraph.storage.fragments import Fragment
 from omnigraph.storage.indexes import (
     BTREE,
     INVERTED,
@@ -19,7 +20,6 @@ from omnigraph.storage.indexes import (
     Segment,
     text_index,
 )
-from omnigraph.storage.upkeep import Fragment
 
 ID_INDEX_ROWS = 32_768
 """From here on looking for an id without an index is felt in every write."""

@@ -53,7 +53,7 @@ def rearrange(effect: Rearrange, held: Held) -> Table:
 
 
 def _indexed(table: Table, effect: Rearrange, held: Held) -> Table:
-    staged = stage_indexes(table, effect.indexes)
+    staged = stage_indexes(table, effect.indexes, effect.build)
     failpoints.reach(failpoints.OPTIMIZE_INJECT_REINDEX_CONFLICT)
     held.require()
     return commit_staged(staged)

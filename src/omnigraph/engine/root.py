@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ulid import ULID
 
@@ -50,3 +51,13 @@ class Root:
     def uri(self) -> str:
         """The place, as the user sees it."""
         return self.layout.root.uri
+
+
+@lru_cache(maxsize=8)
+def root_for(uri: str, _work: str) -> Root:
+    """The root that the tasks of one piece of work share in a process that runs some of them.
+
+    Work has a name that nothing else has: by the next one another graph may be in the same place, and
+    versions of its tables have the same places and numbers.
+    """
+    return Root.at(Location(uri))

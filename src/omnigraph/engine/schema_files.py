@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from omnigraph.engine.lineage import Commit, first_parents
 from omnigraph.engine.root import Root
+from omnigraph.engine.write.target import Target, targets_of
 from omnigraph.errors import CompileError, SchemaContractBroken
 from omnigraph.lang.schema import AcceptedSchema, compile_schema, first_identities
 from omnigraph.lang.schema.catalog import Catalog
@@ -31,7 +32,7 @@ class SchemaFiles:
     state: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LiveSchema:
     """The accepted schema, and the text it was written as."""
 
@@ -44,6 +45,11 @@ class LiveSchema:
     def catalog(self) -> Catalog:
         """What the schema says."""
         return self.accepted.catalog
+
+    @cached_property
+    def targets(self) -> Mapping[str, Target]:
+        """The target of every type, by table: made once, because a write to one type needs no other."""
+        return targets_of(self.accepted)
 
 
 def first_schema(source: str) -> LiveSchema:

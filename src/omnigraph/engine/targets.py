@@ -11,6 +11,7 @@ from omnigraph.engine.opened import AtBranch, AtCommit, AtTime, AtVersion, Targe
 from omnigraph.errors import BadRequest, InvalidValue
 from omnigraph.lang.dates import parse_datetime
 
+_MAIN = AtBranch(MAIN)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FRACTION = re.compile(r"[.]([0-9]+)")
 
@@ -20,7 +21,7 @@ def read_target(
 ) -> Target:
     """What a query reads: a branch as it is now, unless it names a past."""
     if commit is None and version is None and time is None:
-        return AtBranch(branch_name(MAIN if branch is None else branch))
+        return _MAIN if branch is None else AtBranch(branch_name(branch))
     return target_of(commit, version, time, branch)
 
 

@@ -18,11 +18,12 @@ from omnigraph.engine.reach import EXTEND_ROWS, extensions
 from omnigraph.engine.rearrange import mend, put_in_place
 from omnigraph.engine.tiers import FEWEST, crowded
 from omnigraph.errors import BadRequest, OmnigraphError
+from omnigraph.storage.fragments import fragments
 from omnigraph.storage.indexes import coverage, stage_extensions
 from omnigraph.storage.locks import Held
 from omnigraph.storage.staging import commit_staged
 from omnigraph.storage.tables import Table
-from omnigraph.storage.upkeep import fragments, plan_compaction, rewrite
+from omnigraph.storage.upkeep import plan_compaction, rewrite
 
 SETTING = "OMNIGRAPH_AUTO_UPKEEP"
 

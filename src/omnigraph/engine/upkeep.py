@@ -27,7 +27,7 @@ from omnigraph.storage.upkeep import (
     stage_barrier,
 )
 
-FRAGMENT_LIMIT = 30
+FRAGMENT_LIMIT = 16
 """Every publish adds a fragment, and a write costs as much as there are fragments."""
 COLLECTED_AT_ONCE = 256
 """So many old versions are worth being collected; finding the newest of a few hundred costs nothing."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
 import pyarrow as pa
 
 from omnigraph.storage.tables import Table
@@ -18,3 +22,32 @@ def blob_bytes(table: Table, column: str, row_ids: pa.Array) -> pa.Array:
 def blob_sizes(described: pa.Array) -> pa.Array:
     """How many bytes each Blob has, by what a scan or take says of it."""
     return described.field("size").fill_null(0)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBlob:
+    """One Blob as a row has it; its bytes are read from where they lie, a part at a time."""
+
+    table: Table
+    column: str
+    row_id: int
+    size: int
+    uri: str
+    """Where the bytes are, if the graph only refers to them; else empty."""
+
+    def parts(self, begin: int, end: int, part: int) -> Iterator[bytes]:
+        """The bytes of a range, so many at a time."""
+        with self.table.access.call("take", self.table.uri):
+            (file,) = self.table.native.take_blobs(self.column, ids=[self.row_id])
+        assert file is not None, "a Blob that is described has bytes"
+        with file:
+            for at in range(begin, end, part):
+                with self.table.access.rest("take", self.table.uri):
+                    file.seek(at)
+                    data = bytes(file.read(min(part, end - at)))
+                yield data
+
+
+def stored_blob(table: Table, column: str, row_id: int, described: Mapping[str, Any]) -> StoredBlob:
+    """A Blob by what a scan says of it."""
+    return StoredBlob(table, column, row_id, int(described["size"]), str(described["blob_uri"]))

@@ -8,7 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.storage.fragments import Fragment
 from omnigraph.storage.tables import Table
+
+CREATED_AT = "_row_created_at_version"
+UPDATED_AT = "_row_last_updated_at_version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +26,36 @@ class Delta:
     begin: Table
     end: Table
 
-    def inserted(self) -> pa.Table:
+    def inserted(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of `end` that `begin` does not have, with the version columns."""
         with self.end.access.call("delta", self.end.uri):
-            return self._native().get_inserted_rows().read_all()
+            return _only(self._native().get_inserted_rows(), columns)
 
-    def updated(self) -> pa.Table:
+    def updated(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows both have and that were written in between, as `end` has them."""
         with self.end.access.call("delta", self.end.uri):
-            return self._native().get_updated_rows().read_all()
+            return _only(self._native().get_updated_rows(), columns)
 
-    def deleted_row_ids(self) -> pa.Array:
-        """The row ids that `begin` has and `end` does not."""
+    def written(self, columns: Sequence[str], most: int) -> pa.Table | None:
+        """The rows of `end` that were added or updated, which `CREATED_AT` tells apart, with their row ids.
+
+        None when there may be more than `most`. They are in fragments that `begin` does not have: to look
+        for them in others would cost as much as there are rows.
+        """
+        new = unshared(self.begin, self.end).right
+        if sum(one.rows for one in new) > most:
+            return None
+        wanted = dict.fromkeys([*columns, "_rowid", CREATED_AT])
+        where = f"{UPDATED_AT} > {self.begin.version}"
+        return self.end.scan(list(wanted), where=where, fragments=[one.id for one in new], ordered=False)
+
+    def deleted_row_ids(self, inserted: int | None = None) -> pa.Array:
+        """The row ids that `begin` has and `end` does not.
+
+        How many rows were inserted, where that is known, tells mostly that there are none.
+        """
+        if inserted is not None and self.begin.count() + inserted == self.end.count():
+            return pa.array([], pa.uint64())
         with self.end.access.call("delta", self.end.uri):
             found = self._native().get_deleted_row_ids().read_all()
             return found.column("_rowid").combine_chunks()
@@ -49,3 +71,62 @@ class Delta:
     def _native(self) -> Any:
         # Values come from the handle, whatever the end version says: it must stand at the end.
         return self.end.native.delta(begin_version=self.begin.version, end_version=self.end.version)
+
+
+def _only(reader: pa.RecordBatchReader, columns: Sequence[str] | None) -> pa.Table:
+    """Some columns of all rows; the others, which can be large, are let go of on the way."""
+    if columns is None:
+        return reader.read_all()
+    wanted = pa.schema([reader.schema.field(name) for name in columns])
+    return pa.Table.from_batches((batch.select(list(columns)) for batch in reader), wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Unshared:
+    """The fragments of two versions of one table that do not have the same rows in both."""
+
+    left: tuple[Fragment, ...]
+    """Those that only the one has."""
+    right: tuple[Fragment, ...]
+    """Those that only the other has."""
+    both: tuple[Fragment, ...]
+    """Those that both have, with different rows deleted."""
+    deleted: int
+    """In how many rows these differ, as far as counts tell."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows the two can differ in at most."""
+        return sum(one.rows for one in (*self.left, *self.right)) + self.deleted
+
+
+def unshared(left: Table, right: Table) -> Unshared:
+    """What two versions of one table do not share, told from their descriptions alone."""
+    ours, theirs = _described(left), _described(right)
+    same = [name for name in ours if name in theirs and ours[name][1] != theirs[name][1]]
+    return Unshared(
+        tuple(one for name, (one, _) in ours.items() if name not in theirs),
+        tuple(one for name, (one, _) in theirs.items() if name not in ours),
+        tuple(ours[name][0] for name in same),
+        sum(abs(_deletions(ours[name][1]) - _deletions(theirs[name][1])) for name in same),
+    )
+
+
+_Deletion = tuple[int, int, int] | None
+
+
+def _described(table: Table) -> dict[object, tuple[Fragment, _Deletion]]:
+    """Fragments by what their rows are, with what is deleted of them; a fork names the base of files anew."""
+    found: dict[object, tuple[Fragment, _Deletion]] = {}
+    for fragment in table.native.get_fragments():
+        stored = fragment.metadata
+        name = (stored.id, tuple((file.path, tuple(file.fields)) for file in stored.files))
+        gone = stored.deletion_file
+        mark = None if gone is None else (gone.read_version, gone.id, gone.num_deleted_rows)
+        size = sum(file.file_size_bytes or 0 for file in stored.files)
+        found[name] = Fragment(stored.id, stored.num_rows, size), mark
+    return found
+
+
+def _deletions(mark: _Deletion) -> int:
+    return 0 if mark is None else mark[2]

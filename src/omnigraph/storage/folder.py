@@ -32,10 +32,11 @@ class FolderStore(ObjectStore):
 
     def _check(self, at: Location) -> None:
         super()._check(at)
-        path = at.path
-        if path.parent.name == LOCK_FOLDER and path.suffix == LOCK_SUFFIX:
+        at.require_local()
+        folder, _, name = at.uri.rpartition("/")
+        if name.endswith(LOCK_SUFFIX) and folder.endswith(f"/{LOCK_FOLDER}"):
             # Closing any descriptor of a lock file drops the lock this process may hold on it.
-            raise errors.InvalidName(path.name, f"'{at.uri}' is a lock, not an object")
+            raise errors.InvalidName(name, f"'{at.uri}' is a lock, not an object")
 
     def _get(self, at: Location) -> Stored | None:
         found = self._read(at)
@@ -49,7 +50,7 @@ class FolderStore(ObjectStore):
         """What a file holds, and when it was written."""
         with guarded("read", at.uri):
             try:
-                with at.path.open("rb") as file:
+                with open(at.uri, "rb", buffering=0) as file:  # noqa: PTH123 - several times in every write
                     return file.read(), os.fstat(file.fileno()).st_mtime
             except (*_NOT_THERE, IsADirectoryError):
                 return None
@@ -80,7 +81,7 @@ class FolderStore(ObjectStore):
     def _names(self, at: Location) -> list[str]:
         with guarded("list", at.uri):
             try:
-                with os.scandir(at.path) as entries:
+                with os.scandir(at.uri) as entries:
                     return [entry.name for entry in entries if entry.is_file()]
             except _NOT_THERE:
                 return []

@@ -13,7 +13,7 @@ from omnigraph.errors import StorageFailure
 from omnigraph.storage.lance_errors import Trouble, failure
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore
-from omnigraph.storage.tables import Identity, Table, Tables, fork_uri
+from omnigraph.storage.tables import Identity, Table, Tables, apart, fork_uri
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Forks:
         try:
             with source.access.call("create_fork", uri):
                 # A handle can make one fork at a time, and threads share this one.
-                native = copy.copy(source.native).create_branch(name, (source.branch, source.version))
+                native = apart(copy.copy(source.native).create_branch(name, (source.branch, source.version)))
         except StorageFailure as error:
             if error.kind in (Trouble.EXISTS, Trouble.NOT_FOUND) and self._is_residue(source.location, name):
                 reason = "an earlier creation of it was interrupted and left files behind"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from lance import Index, LanceOperation
 
+from omnigraph.storage.fragments import fragments, portions
 from omnigraph.storage.search import ANALYSER
 from omnigraph.storage.staging import Staged, unfenced
 from omnigraph.storage.tables import Table
@@ -70,17 +71,73 @@ def text_index(column: str, name: str) -> IndexSpec:
     return IndexSpec(column, INVERTED, name, ANALYSER)
 
 
-def stage_indexes(table: Table, specs: Sequence[IndexSpec]) -> Staged:
-    """These indexes, built over the whole table, in one change; a stored one of the same name is replaced."""
+@dataclass(frozen=True, slots=True)
+class IndexPart:
+    """An index over some of the fragments; it travels between processes."""
+
+    spec: IndexSpec
+    fragments: tuple[int, ...]
+    replaces: bool
+    """Whether one of its name is stored."""
+
+
+BuiltPart: TypeAlias = Index
+BuildParts = Callable[[Table, Sequence[IndexPart]], Iterable[BuiltPart]]
+"""Builds parts, in any order."""
+
+_ROWS_PER_PART = 4 << 20
+
+
+def stage_indexes(table: Table, specs: Sequence[IndexSpec], build: BuildParts | None = None) -> Staged:
+    """These indexes, built over the whole table, in one change; a stored one of the same name is replaced.
+
+    With `build`, that of a large table is built in parts, wherever it likes, and put together here.
+    """
     with table.access.call("stage_indexes", table.uri):
-        every = _fragment_ids(table)
         stored = {found.name: found for found in table.native.describe_indices()}
-        built = [_built(table, spec, every, spec.name in stored) for spec in specs]
+        parts = [part for spec in specs for part in _parts(table, spec, spec.name in stored, build is None)]
+        segments: dict[str, list[Index]] = {spec.name: [] for spec in specs}
+        for segment in (build or _built_here)(table, parts):
+            segments[segment.name].append(segment)
+        built = [_joined(table, spec, segments[spec.name]) for spec in specs]
         replaced = [
             segment for spec in specs if spec.name in stored for segment in entries(stored[spec.name])
         ]
         operation = LanceOperation.CreateIndex(new_indices=built, removed_indices=replaced)
         return Staged(table, unfenced(table, operation))
+
+
+def _parts(table: Table, spec: IndexSpec, replaces: bool, whole: bool) -> list[IndexPart]:
+    # Vectors are parted around centres that must be the same in all parts, and each would find its own.
+    if whole or spec.type not in (BTREE, INVERTED):
+        return [IndexPart(spec, tuple(_fragment_ids(table)), replaces)]
+    chosen = portions(fragments(table), _ROWS_PER_PART)
+    return [IndexPart(spec, tuple(one.id for one in some), replaces) for some in chosen]
+
+
+def _built_here(table: Table, parts: Sequence[IndexPart]) -> list[Index]:
+    return [build_part(table, part) for part in parts]
+
+
+def build_part(table: Table, part: IndexPart) -> BuiltPart:
+    """A part of an index, which nobody sees before it is staged with the others."""
+    spec = part.spec
+    built: Index = table.native.create_index_uncommitted(
+        spec.column,
+        spec.type,
+        name=spec.name,
+        fragment_ids=list(part.fragments),
+        replace=part.replaces,
+        **spec.options,
+    )
+    return built
+
+
+def _joined(table: Table, spec: IndexSpec, segments: list[Index]) -> Index:
+    # A text index whose segment was not merged commits and then cannot be queried.
+    if len(segments) > 1 or spec.type == INVERTED:
+        return table.native.merge_existing_index_segments(segments)
+    return segments[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +179,7 @@ def _fragment_ids(table: Table) -> list[int]:
 
 
 def _built(table: Table, spec: IndexSpec, fragments: Collection[int], replace: bool) -> Index:
-    built = table.native.create_index_uncommitted(
-        spec.column, spec.type, name=spec.name, fragment_ids=list(fragments), replace=replace, **spec.options
-    )
-    # A text index whose segment was not merged commits and then cannot be queried.
-    return table.native.merge_existing_index_segments([built]) if spec.type == INVERTED else built
+    return _joined(table, spec, [build_part(table, IndexPart(spec, tuple(fragments), replace))])
 
 
 def entries(stored: Any) -> list[Index]:

@@ -111,6 +111,9 @@ _REASONS: dict[Trouble, str] = {
     Trouble.EXISTS: "it exists already",
 }
 
+_INTERRUPTED = "External error: KeyboardInterrupt"
+"""What is left of Ctrl-C that was pressed while Arrow waited for rows of Lance."""
+
 _INDEX_FILE = re.compile(r"/_indices/[0-9a-f]{8}-[0-9a-f-]{27}/")
 _SOURCE_PLACE = re.compile(r",?\s+\S+\.rs:\d+:\d+")
 
@@ -153,10 +156,12 @@ def failure(trouble: Trouble, operation: str, uri: str, reason: str) -> StorageF
 
 @contextmanager
 def typed(operation: str, uri: str) -> Iterator[None]:
-    """Raise what Lance raises inside as a `StorageFailure` whose kind is a `Trouble`."""
+    """Raise what Lance raises inside as a `StorageFailure` with its `Trouble`, and Ctrl-C as itself."""
     try:
         yield
     except LANCE_RAISES as error:
+        if str(error).startswith(_INTERRUPTED):
+            raise KeyboardInterrupt from error
         trouble = classify(error)
         raise failure(trouble, operation, uri, _REASONS.get(trouble) or _plain(error)) from error
 

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from omnigraph import errors
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)")
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # Tables are opened through a URL parser, control objects by their plain key: in these characters the two
 # would disagree about which key is meant.
@@ -51,9 +52,13 @@ class Location:
     @property
     def path(self) -> Path:
         """The path of a local place."""
+        self.require_local()
+        return Path(self.uri)
+
+    def require_local(self) -> None:
+        """Refuse a place elsewhere."""
         if not self.is_local:
             raise errors.InvalidName(self.uri, f"'{self.uri}' is not a folder on this machine")
-        return Path(self.uri)
 
     @property
     def bucket(self) -> str:
@@ -129,7 +134,7 @@ def _refuse_part(given: str, part: str) -> None:
 
 
 def _refuse_unprintable(given: str, text: str) -> None:
-    if any(c < " " or c == "\x7f" or "\ud800" <= c <= "\udfff" for c in text):
+    if _UNPRINTABLE.search(text):
         raise errors.InvalidName(given, f"{given!r} must not contain control characters")
 
 

@@ -19,6 +19,7 @@ from lance import LanceDataset
 from lance import LanceOperation as Op
 from lance.file import LanceFileReader
 from lance.fragment import FragmentMetadata, write_fragments
+from numpy.typing import NDArray
 
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.blobs import as_stored, is_blob
@@ -63,6 +64,21 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class Matched:
+    """The stored rows that rows of pieces replace, found out beforehand."""
+
+    version: int
+    """The version of the table that was looked at; for another one it means nothing."""
+    rows: tuple[Met, ...] = field(repr=False)
+    """For each piece; the rows that replace one are its first rows, in the order of these."""
+
+    def first(self) -> Iterator[Met]:
+        """The same by where the rows are by now."""
+        for met in self.rows:
+            yield Met(np.arange(len(met)), met.row_ids, met.addresses)
+
+
+@dataclass(frozen=True, slots=True)
 class Pieces:
     """The rows of a table-to-be, or those to be added to one."""
 
@@ -70,6 +86,7 @@ class Pieces:
     """The folder that holds them."""
     schema: pa.Schema = field(repr=False)
     pieces: tuple[Piece, ...] = field(repr=False)
+    matched: Matched | None = field(default=None, repr=False)
 
     @property
     def rows(self) -> int:
@@ -139,6 +156,13 @@ def piece_rows(access: Access, pieces: Pieces) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(pieces.schema, _stored_batches(found, pieces.schema))
 
 
+def sorted_piece(access: Access, pieces: Pieces, order: NDArray[np.int64]) -> Piece:
+    """The rows of one piece in another order, as a piece of their own."""
+    rows = piece_rows(access, pieces).read_all().take(pa.array(order))
+    (written,) = write_pieces(access, pieces.place, rows)
+    return written
+
+
 def gather_pieces(access: Access, pieces: Pieces) -> None:
     """Make a table of pieces where they are, for others to read."""
     with access.call("open_pieces", pieces.place.uri):
@@ -186,12 +210,13 @@ def upsert_pieces(objects: ObjectStore, table: Table, pieces: Pieces, key: str =
     replace one first. Memory is that of the keys of some pieces, and of what is written at a time.
     """
     stays = _has_the_fields_of(table, [_fragment(piece) for piece in pieces.pieces])
-    found = list(_met_by_pieces(table, pieces, key))
+    known = pieces.matched if pieces.matched and pieces.matched.version == table.version else None
+    found = list(_met_by_pieces(table, pieces, key) if known is None else known.first())
     shared, written = [], []
     with table.access.call("stage_upsert", table.uri):
         scattered = None
         for number, (piece, met) in enumerate(zip(pieces.pieces, found, strict=True)):
-            if stays and len(met) in (0, piece.rows):
+            if stays and (known is not None or len(met) in (0, piece.rows)):
                 shared += taking_the_place([_fragment(piece)], met)
                 continue
             scattered = scattered or _gathered(pieces)

@@ -6,12 +6,16 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from weakref import WeakKeyDictionary
 
 from lance.dataset import Session  # type: ignore[attr-defined]  # public in its documentation only
 
 from omnigraph.storage.durability import Sync
 from omnigraph.storage.lance_errors import typed
 from omnigraph.storage.objects import Observer
+from omnigraph.storage.version_files import Newest
+
+_OWN_BYTES = 16 << 20
 
 
 class _Sessions:
@@ -19,14 +23,19 @@ class _Sessions:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pinned: Session | None = None
+        self._pinned: WeakKeyDictionary[Access, Session] = WeakKeyDictionary()
         self._tip: Session | None = None
 
-    def pinned(self) -> Session:
+    def pinned(self, access: Access) -> Session:
         with self._lock:
-            if self._pinned is None:
-                self._pinned = Session()
-            return self._pinned
+            found = self._pinned.get(access)
+            if found is None:
+                found = self._pinned[access] = Session()
+            return found
+
+    def drop(self, access: Access) -> None:
+        with self._lock:
+            self._pinned.pop(access, None)
 
     def tip(self) -> Session:
         with self._lock:
@@ -46,14 +55,34 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-def pinned_session() -> Session:
-    """The caching session of this process, for versions that never change."""
-    return _sessions.pinned()
+def pinned_session(access: Access) -> Session:
+    """The caching session of a graph that is open, for versions of its tables that never change.
+
+    What Lance keeps goes by the place and number of a version, and in part by nothing else. Where another
+    graph was made in the place of an old one these repeat, and rows would be looked for where those of the
+    old one were. So graphs that were opened apart share nothing.
+    """
+    return _sessions.pinned(access)
+
+
+def drop_pinned_session(access: Access) -> None:
+    """Keep nothing of what was read so far."""
+    _sessions.drop(access)
+
+
+def fork_session() -> Session:
+    """A caching session for one handle of a fork, whose place and numbers repeat when it is made anew."""
+    return Session()
 
 
 def tip_session() -> Session:
     """The session of this process for tables opened at their newest version; it keeps nothing."""
     return _sessions.tip()
+
+
+def own_session() -> Session:
+    """A session for one handle and those that come from it; what it keeps goes with them."""
+    return Session(metadata_cache_size_bytes=_OWN_BYTES, index_cache_size_bytes=0)
 
 
 class Access:
@@ -65,6 +94,8 @@ class Access:
         """How new versions are brought to the disk; None when they are left to the operating system."""
         self.unindexed: set[tuple[str, int]] = set()
         """The tables and versions that lost files of an index: they are read without any."""
+        self.newest: dict[str, Newest] = {}
+        """What was found to be the newest version of a table or fork in a folder, by where that is."""
 
     def announce(self, operation: str, uri: str) -> None:
         """Tell the observer of a call that is about to be made."""

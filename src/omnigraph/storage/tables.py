@@ -9,7 +9,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 import lance
@@ -24,8 +23,15 @@ from omnigraph.storage.durability import Sync, settle
 from omnigraph.storage.lance_errors import LANCE_RAISES, Trouble, classify, misses_transaction
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Observer
-from omnigraph.storage.session import Access, pinned_session, tip_session
-from omnigraph.storage.version_files import is_last
+from omnigraph.storage.session import (
+    Access,
+    drop_pinned_session,
+    fork_session,
+    own_session,
+    pinned_session,
+    tip_session,
+)
+from omnigraph.storage.version_files import newest as newest_in_folder
 from omnigraph.storage.whole import require_whole
 
 Rows: TypeAlias = pa.Table | pa.RecordBatchReader
@@ -223,7 +229,10 @@ class Table:
 
     def latest(self) -> Table:
         """This branch of the table at its newest version; itself when nothing moved."""
-        with self.access.call("probe", self.uri):
+        self.access.announce("probe", self.uri)
+        if self._is_still_last():
+            return self
+        with self.access.rest("probe", self.uri):
             # Asking alone is several times faster than opening the answer, and mostly nothing moved.
             if self._is_surely_last() or self.native.latest_version == self.version:
                 return self
@@ -243,7 +252,17 @@ class Table:
             return not _finds(self.native, self.version + 1)
 
     def _is_surely_last(self) -> bool:
-        return self.location.is_local and is_last(Path(self.uri), self.version)
+        if not self.location.is_local:
+            return False
+        last, found = newest_in_folder(self.uri, self.version)
+        if found is not None:
+            self.access.newest[self.uri] = found
+        return last
+
+    def _is_still_last(self) -> bool:
+        """Whether this was found to be the newest version before, and nothing has changed since."""
+        known = self.access.newest.get(self.uri)
+        return known is not None and known.version == self.version and known.holds()
 
     def versions(self) -> tuple[int, ...]:
         """Every version of this branch that is still stored, oldest first."""
@@ -294,9 +313,20 @@ class Tables:
                 return found
         return self._keep(key, self._open(location, branch, version))
 
-    def tip(self, location: Location, *, branch: str | None = None) -> Table:
-        """A table at its newest version, read anew and never kept."""
-        return self._open(location, branch, None)
+    def keep(self, table: Table) -> None:
+        """Keep the handle of a version that was just made, and is there for good, for the next caller.
+
+        Not that of a fork, which may be made anew with the same version numbers.
+        """
+        if table.branch is None:
+            self._keep((table.location.uri, None, table.version, ()), table)
+
+    def tip(self, location: Location, *, branch: str | None = None, followed: bool = False) -> Table:
+        """A table at its newest version, read anew and never kept.
+
+        `followed` is for a handle that is to be moved to newer versions: it remembers the files it read.
+        """
+        return self._open(location, branch, None, followed=followed)
 
     def create(
         self, location: Location, schema: pa.Schema, *, primary_key: str, rows: Rows | None = None
@@ -334,13 +364,19 @@ class Tables:
         return True
 
     def forget(self) -> None:
-        """Drop every kept handle."""
+        """Drop every kept handle, and what was read through them."""
         with self._lock:
             self._handles.clear()
+        drop_pinned_session(self.access)
 
-    def _open(self, location: Location, branch: str | None, version: int | None) -> Table:
+    def _open(
+        self, location: Location, branch: str | None, version: int | None, *, followed: bool = False
+    ) -> Table:
         uri = fork_uri(location, branch)
-        session = tip_session() if version is None else pinned_session()
+        if version is None:
+            session = own_session() if followed else tip_session()
+        else:
+            session = pinned_session(self.access) if branch is None else fork_session()
         with self.access.call("open", uri):
             native = lance.dataset(uri, version=version, storage_options=options(location), session=session)
         return Table(location, branch, native.version, self.access, native)
@@ -372,6 +408,14 @@ def newest(native: LanceDataset) -> LanceDataset:
     moved = copy.copy(native)
     moved.checkout_latest()  # type: ignore[no-untyped-call]
     return moved
+
+
+def apart(native: LanceDataset) -> LanceDataset:
+    """Another handle of the same version that shares nothing with it; nothing is read for that."""
+    uri, place, version, manifest, *_ = native.__getstate__()  # type: ignore[no-untyped-call]
+    return LanceDataset(
+        uri, version, storage_options=place, serialized_manifest=manifest, session=fork_session()
+    )
 
 
 def options(location: Location) -> dict[str, str] | None:

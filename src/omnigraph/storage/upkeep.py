@@ -10,22 +10,13 @@ from typing import Any
 from lance import LanceOperation
 from lance.optimize import Compaction, CompactionOptions
 
+from omnigraph.storage.fragments import fragments
 from omnigraph.storage.index_files import find_astray
 from omnigraph.storage.staging import Staged, commit_staged, unfenced
 from omnigraph.storage.tables import Table, newest
 from omnigraph.storage.whole import require_whole
 
 TARGET_ROWS = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Fragment:
-    """A piece of a table."""
-
-    id: int
-    rows: int
-    bytes: int
-    """What its files take, those of deleted rows included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +66,6 @@ class Collected:
 
 
 NOTHING = Collected(0, 0, 0)
-
-
-def fragments(table: Table) -> tuple[Fragment, ...]:
-    """The pieces of a table in their order; nothing is read for it."""
-    return tuple(_fragment(found.metadata) for found in table.native.get_fragments())
-
-
-def _fragment(stored: Any) -> Fragment:
-    return Fragment(stored.id, stored.num_rows, sum(file.file_size_bytes or 0 for file in stored.files))
 
 
 def plan_compaction(

@@ -2,7 +2,8 @@
 
 Lance's own merge gathers all new rows in a memory pool of fixed size, and fails where they do not fit. Here
 only keys are gathered: the stored rows with these keys are found, the new ones written with the row ids of
-those they replace, and the old ones marked as deleted at their addresses.
+those they replace, and the old ones marked as deleted at their addresses. Whoever knows the row ids spares
+the search for keys, which is most of the cost of a small change of a large table.
 """
 
 from __future__ import annotations
@@ -25,9 +26,13 @@ from omnigraph.storage.whole import require_whole
 _FEW_KEYS, _SOME_KEYS = 100, 5_000
 """Few keys are looked up by name, which an index answers, and some keys are where there are many more rows.
 
-For others the keys of all rows are read, which costs as much as looking a hundredth of them up.
+For others the keys of all rows are read, which costs as much as looking up one in `_WORTH`. Row ids are
+cheaper to look up, and still cheaper to list.
 """
+_WORTH, _ROWS_WORTH = 256, 64
 _KEYS_AT_ONCE = 1 << 20
+
+ROW, ADDRESS = "_rowid", "_rowaddr"
 
 Numbers = npt.NDArray[np.uint64]
 
@@ -50,11 +55,19 @@ class Met:
         return len(self.places)
 
 
-def stage_upsert(table: Table, rows: pa.Table, key: str = "id") -> Staged:
-    """Rows to be added, or to replace the stored row with the same key, which keeps its row id."""
+def stage_upsert(
+    table: Table, rows: pa.Table, key: str = "id", *, replaced: pa.Array | None = None
+) -> Staged:
+    """Rows to be added, or to replace the stored row with the same key, which keeps its row id.
+
+    `replaced` are the row ids of these stored rows, null for a row that is added; where one of them is not
+    stored, all keys are looked up nevertheless.
+    """
     keys = rows.column(key)
     refuse_duplicates(table, keys, "stage_upsert")
-    met = find_keys(table, keys, key)
+    met = None if replaced is None else find_rows(table, replaced)
+    if met is None:
+        met = find_keys(table, keys, key)
     with table.access.call("stage_upsert", table.uri):
         written = write_replacing(table, _met_first(rows, met), met)
         return staged_upsert(table, written, met, rows.num_rows)
@@ -127,11 +140,32 @@ def _without(table: Table, addresses: Numbers) -> tuple[list[Any], list[int]]:
 # --- which stored rows have a key ------------------------------------------------------------------
 
 
+def find_rows(table: Table, row_ids: pa.Array) -> Met | None:
+    """The stored rows with these row ids, nulls aside; None when one of them is not stored.
+
+    Where a row is, the description of its fragment tells: no column is read.
+    """
+    wanted = row_ids.drop_null()
+    few = _are_few(table, len(wanted), _ROWS_WORTH)
+    where = f"{ROW} IN ({', '.join(map(str, wanted.to_pylist()))})" if few and len(wanted) else None
+    with table.access.call("find_rows", table.uri):
+        stored = table.native.scanner(
+            columns=[], filter=where, with_row_id=True, with_row_address=True, scan_in_order=False
+        ).to_table()
+    at = pc.index_in(wanted, value_set=stored.column(ROW).combine_chunks())
+    if at.null_count:
+        return None
+    return Met(
+        np.flatnonzero(row_ids.is_valid().to_numpy(zero_copy_only=False)),
+        wanted.to_numpy(zero_copy_only=False).astype(np.uint64),
+        stored.column(ADDRESS).take(at).to_numpy().astype(np.uint64),
+    )
+
+
 def find_keys(table: Table, keys: pa.ChunkedArray, key: str = "id") -> Met:
     """The stored rows with these keys, of which there are no two alike."""
     wanted = pa.chunked_array(keys).combine_chunks()
-    many = min(_SOME_KEYS, table.native.count_rows() // 100)
-    where = _named(wanted, key) if len(wanted) <= max(_FEW_KEYS, many) else None
+    where = _named(wanted, key) if _are_few(table, len(wanted), _WORTH) else None
 
     def asked(indexed: bool) -> Met:
         met = together([_met(stored, wanted, key) for stored in _stored_keys(table, where, key, indexed)])
@@ -139,6 +173,23 @@ def find_keys(table: Table, keys: pa.ChunkedArray, key: str = "id") -> Met:
         return Met(met.places[order], met.row_ids[order], met.addresses[order])
 
     return table.asked("find_keys", asked)
+
+
+def _are_few(table: Table, wanted: int, worth: int) -> bool:
+    return wanted <= max(_FEW_KEYS, min(_SOME_KEYS, table.native.count_rows() // worth))
+
+
+def stored_keys(table: Table, fragments: Sequence[int], key: str = "id") -> pa.Table:
+    """The keys of some fragments, each with its row id and address."""
+    wanted = set(fragments)
+    with table.access.call("find_keys", table.uri):
+        return table.native.scanner(
+            columns=[key],
+            fragments=[one for one in table.native.get_fragments() if one.fragment_id in wanted],
+            with_row_id=True,
+            with_row_address=True,
+            scan_in_order=False,
+        ).to_table()
 
 
 def together(parts: Sequence[Met]) -> Met:
@@ -180,6 +231,6 @@ def _met(stored: pa.Table, wanted: pa.Array, key: str) -> Met:
     here = stored.append_column("place", places).filter(pc.is_valid(places))
     return Met(
         here.column("place").to_numpy().astype(np.int64),
-        here.column("_rowid").to_numpy().astype(np.uint64),
-        here.column("_rowaddr").to_numpy().astype(np.uint64),
+        here.column(ROW).to_numpy().astype(np.uint64),
+        here.column(ADDRESS).to_numpy().astype(np.uint64),
     )

@@ -7,12 +7,46 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
+import time
+from dataclasses import dataclass
 
 FOLDER = "_versions"
 _HINT = "latest_version_hint.json"
 _U64 = (1 << 64) - 1
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
+_TICK = 2_500_000_000  # nanoseconds; no disk tells times apart more coarsely
+
+Mark = tuple[int, int, int, int]
+"""What changes when a file is written anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """A version of a table in a folder that was surely the newest one when it was looked at."""
+
+    version: int
+    successor: str
+    note: str
+    mark: Mark
+    """That of the note, in which there was nothing newer."""
+
+    def holds(self) -> bool:
+        """Whether it surely still is, told by the names of two files; False where more has to be looked at.
+
+        Whoever collects the successor has noted a version above it, so the note is looked at last.
+        """
+        try:
+            os.stat(self.successor)  # noqa: PTH116 - it is asked in every read
+        except FileNotFoundError:
+            pass
+        except OSError:
+            return False
+        else:
+            return False
+        try:
+            return _mark(os.stat(self.note)) == self.mark  # noqa: PTH116
+        except OSError:
+            return False
 
 
 def version_file(version: int) -> str:
@@ -25,26 +59,51 @@ def hint_file() -> str:
     return f"{FOLDER}/{_HINT}"
 
 
-def is_stored(table: Path, version: int) -> bool:
+def is_stored(table: str, version: int) -> bool:
     """Whether a version of a table in a folder is there, under its name or the one that old tables use."""
-    return _is_there(table / version_file(version)) or _is_there(table / FOLDER / f"{version}.manifest")
+    return any(map(_is_there, _names(table, version)))
 
 
-def is_last(table: Path, version: int) -> bool:
-    """Whether a version of a table in a folder is surely the newest one; False where a listing has to tell.
+def newest(table: str, version: int) -> tuple[bool, Newest | None]:
+    """Whether a version of a table in a folder is surely the newest, and what tells soon that it still is.
+
+    False where a listing has to tell. A note that was written a moment ago may be written again before the
+    clock of the disk moves on, and would look as if it had not changed: then there is nothing to tell by.
+    """
+    found = _looked_at(table, version)
+    if found is None:
+        return False, None
+    modified = found.mark[-1]
+    return True, found if time.time_ns() - modified > _TICK else None
+
+
+def _looked_at(table: str, version: int) -> Newest | None:
+    """A version that is surely the newest.
 
     A missing successor alone proves nothing: it may have been collected. But then a version above it was
     made, and Lance notes each one before the call that made it returns. Nobody puts an older note over
     it, because versions are made under the lock of the branch; and whoever collects old versions of a
     manifest has just made a new one. So the successor is looked for first, and the note is read after it.
     """
-    if is_stored(table, version + 1) or not is_stored(table, version):
-        return False
-    noted = _noted(table)
-    return noted is not None and noted <= version
+    if is_stored(table, version + 1):
+        return None
+    # Versions of one table have names of one form.
+    pairs = zip(_names(table, version), _names(table, version + 1), strict=True)
+    successor = next((after for name, after in pairs if _is_there(name)), None)
+    if successor is None:
+        return None
+    note = f"{table}/{hint_file()}"
+    found = _noted(note)
+    if found is None or found[0] > version:
+        return None
+    return Newest(version, successor, note, found[1])
 
 
-def _is_there(file: Path) -> bool:
+def _names(table: str, version: int) -> tuple[str, str]:
+    return f"{table}/{version_file(version)}", f"{table}/{FOLDER}/{version}.manifest"
+
+
+def _is_there(file: str) -> bool:
     # Not `Path.exists`, which takes a failing disk for an absent file.
     try:
         os.stat(file)  # noqa: PTH116 - half the time, and it is asked in every write
@@ -53,10 +112,16 @@ def _is_there(file: Path) -> bool:
     return True
 
 
-def _noted(table: Path) -> int | None:
-    """The version in Lance's note; None when there is none that can be understood."""
+def _noted(note: str) -> tuple[int, Mark] | None:
+    """The version in Lance's note and the mark it has; None when there is none that can be understood."""
     try:
-        found = json.loads((table / hint_file()).read_bytes())
-        return int(found["version"])
+        with open(note, "rb", buffering=0) as file:  # noqa: PTH123 - as above
+            # Before it is read: a note that is written meanwhile has another mark.
+            mark = _mark(os.fstat(file.fileno()))
+            return int(json.loads(file.read())["version"]), mark
     except (*_NOT_THERE, ValueError, TypeError, KeyError):
         return None
+
+
+def _mark(found: os.stat_result) -> Mark:
+    return found.st_ino, found.st_size, found.st_ctime_ns, found.st_mtime_ns

@@ -22,7 +22,7 @@ WITH_TEXTS = f"{SCHEMA}\nnode Doc {{ name: String @key  body: String?  about: Ve
 def _fills(branch: str = "main") -> Step:
     def step(graph: OpenGraph) -> object:
         # Tasks reach the graph by themselves. Here they do so in a way that is observed.
-        with patch.object(job, "root_at", lambda _: graph.root):
+        with patch.object(job, "root_for", lambda *_: graph.root):
             return fill(graph, Author(branch, ACTOR), EmbedRequest(), EmbedSettings.choose("mock"))
 
     return step

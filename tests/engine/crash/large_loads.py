@@ -16,7 +16,7 @@ from tests.engine.crash.world import load_rows
 def _loads(mode: Mode, branch: str = "main") -> Step:
     def step(graph: OpenGraph) -> object:
         # Tasks reach the graph by themselves. Here they do so in a way that is observed.
-        with patch.object(job, "_root", lambda _: graph.root):
+        with patch.object(job, "root_for", lambda *_: graph.root):
             engine = Engine(LocalRunner(), "asked for")
             return load_rows(graph, rows_to_load(mode), mode, branch, engine=lambda _: engine)
 

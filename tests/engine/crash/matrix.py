@@ -17,7 +17,7 @@ from omnigraph.errors import OmnigraphError, RecoveryRequired
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Call, Recorder
 from tests.engine.crash.places import copied, root_at
-from tests.engine.crash.steps import BRANCH, Write
+from tests.engine.crash.steps import BRANCH, Step, Write
 from tests.engine.crash.world import (
     MEMBER,
     PERSON,
@@ -47,6 +47,8 @@ class Scene:
     template: Location
     before: View
     after: View
+    halfway: View | None
+    """What is visible when only the first part of it was done."""
     calls: tuple[Call, ...]
     known: frozenset[str]
     """The commits before the write."""
@@ -66,7 +68,17 @@ class Scene:
     @property
     def outcomes(self) -> list[Contents]:
         """What may be there afterwards."""
-        return [rows_of(self.before), rows_of(self.after)]
+        return [rows_of(self.before), *self.done]
+
+    @property
+    def done(self) -> list[Contents]:
+        """What may be there for whoever was told that it was done."""
+        return [rows_of(view) for view in (self.after, self.halfway) if view is not None]
+
+    @property
+    def recovered(self) -> list[Contents]:
+        """What may be there when the end was open: nobody finishes the second part of a write."""
+        return [rows_of(self.before), rows_of(self.halfway or self.after)]
 
     def cell(self, number: int) -> str:
         """What a fault at a call means."""
@@ -87,7 +99,14 @@ def make_scene(name: str, base: Location, folder: Location) -> Scene:
     write.run(undisturbed)
     seconds, calls = perf_counter() - started, recorder.calls
     known = frozenset(commit.id for view in before.values() for commit in view.chain)
-    return Scene(name, template, before, look(undisturbed), calls, known, seconds)
+    halfway = None if write.halfway is None else _seen_after(write.halfway, template, folder)
+    return Scene(name, template, before, look(undisturbed), halfway, calls, known, seconds)
+
+
+def _seen_after(step: Step, template: Location, folder: Location) -> View:
+    graph = reached(copied(template, folder / "halfway"))
+    step(graph)
+    return look(graph)
 
 
 @contextmanager
@@ -116,7 +135,7 @@ def require_told_right(scene: Scene, graph: OpenGraph, error: OmnigraphError | N
     """Who was told of success sees it; who was told of anything but an open end sees nothing."""
     seen = rows_of(look(graph))
     if error is None:
-        assert seen == rows_of(scene.after)
+        assert seen in scene.done
     elif scene.write.recovers or scene.about_a_branch:
         assert seen in (rows_of(scene.before), rows_of(scene.after))
     elif isinstance(error, RecoveryRequired):
@@ -174,7 +193,7 @@ def _next(
     newcomer = open_graph(root_at(at))
     last = look(newcomer)
     _require_next(rows_of(last), scene, branch, outcomes)
-    if not scene.about_a_branch and "orphan" not in scene.name:
+    if not scene.about_a_branch and scene.halfway is None and "orphan" not in scene.name:
         assert stray_forks(newcomer) == []
     return branch, newcomer, last
 
@@ -265,7 +284,7 @@ def require_both(
 ) -> None:
     """Both writes are there or not, as their writers were told; then the next write works."""
     before, after = rows_of(scene.before), rows_of(scene.after)
-    possible = {"done": [after], RecoveryRequired.code: [before, after]}.get(told, [before])
+    possible = {"done": scene.done, RecoveryRequired.code: scene.recovered}.get(told, [before])
     if scene.write.recovers or scene.about_a_branch:
         possible = [before, after]
     outcomes = possible if beside else [late for one in possible for late in _with_late(scene, one)]

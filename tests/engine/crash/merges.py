@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 from omnigraph import failpoints
 from omnigraph.engine.branches import create_branch
+from omnigraph.engine.changes import hands
+from omnigraph.engine.changes.hands import Hands
 from omnigraph.engine.merge.merge import MergeRequest, merge
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.write.transaction import Author
@@ -13,8 +17,18 @@ from tests.engine.crash.world import ACTOR, change
 OTHER = "other"
 
 
-def _merges(source: str = BRANCH, into: str = "main") -> Step:
-    return lambda graph: merge(graph, MergeRequest(source), Author(into, ACTOR))
+def _merges(source: str = BRANCH, into: str = "main", *, delete_branch: bool = False) -> Step:
+    return lambda graph: merge(graph, MergeRequest(source, delete_branch=delete_branch), Author(into, ACTOR))
+
+
+def _merges_in_buckets(source: str = BRANCH, into: str = "main") -> Step:
+    """As a merge of very many rows, which wait in files of their own."""
+
+    def step(graph: OpenGraph) -> object:
+        with patch.object(hands, "LARGE", -1):
+            return merge(graph, MergeRequest(source, hands=Hands("local")), Author(into, ACTOR))
+
+    return step
 
 
 def _ahead(graph: OpenGraph) -> None:
@@ -66,10 +80,12 @@ CONFIRMED = failpoints.BRANCH_MERGE_POST_PHASE_B_PRE_MANIFEST_COMMIT
 MERGES: dict[str, Write] = {
     "merge-fast-forward": Write(_merges(), touched, again=True),
     "merge-three-way": Write(_merges(), _parted, again=True),
+    "merge-in-buckets": Write(_merges_in_buckets(), _parted, again=True),
     "merge-adopt": Write(_merges("main", BRANCH), _behind, BRANCH, again=True),
     "merge-adopt-and-replay": Write(_merges("main", BRANCH), _behind_in_part, BRANCH, again=True),
     "merge-first-touch": Write(_merges(BRANCH, OTHER), _beside, OTHER, again=True),
     "merge-net-zero": Write(_merges(), _undone_by_itself, again=True),
+    "merge-delete-branch": Write(_merges(delete_branch=True), _parted, halfway=_merges()),
 }
 RECOVERED_MERGES: dict[str, Write] = {
     "recover-merge-back": Write(recovery, left_at(HALF, _merges(), _parted), recovers=True),

@@ -30,6 +30,8 @@ class Write:
     """It is a recovery: `prepare` leaves an interrupted write, and `run` deals with it."""
     again: bool = False
     """Whether it may be asked for once more, and then does what is left to do."""
+    halfway: Step | None = None
+    """The first part of a write that is two: the second may fail, and then the first stands by itself."""
 
 
 def branched(graph: OpenGraph) -> None:

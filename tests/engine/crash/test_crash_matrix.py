@@ -56,6 +56,11 @@ IN_BUCKET = (
 )
 """The kinds that the short form tries in a bucket, where everything takes longer."""
 
+BUCKET = "-s3"
+"""Makes names in buckets others than those in folders. Pytest puts equal ones together, and would make every
+place anew between them.
+"""
+
 Property = Callable[[str, object], None]
 
 
@@ -65,7 +70,7 @@ def kinds() -> list[ParameterSet]:
     return [
         *(pytest.param("folder", name, id=name) for name in (WRITES if ALL else short)),
         *(
-            pytest.param("s3", name, id=f"{name}-s3", marks=pytest.mark.s3)
+            pytest.param("s3", f"{name}{BUCKET}", id=f"{name}{BUCKET}", marks=pytest.mark.s3)
             for name in (WRITES if ALL else IN_BUCKET)
         ),
     ]
@@ -116,6 +121,7 @@ def scenes(place: Callable[[], Location]) -> Scenes:
     make_graph(base)
 
     def scene(name: str) -> Scene:
+        name = name.removesuffix(BUCKET)
         if name in IN_TURN:
             name = IN_TURN[name][SEED % len(IN_TURN[name])]
         if name not in made:

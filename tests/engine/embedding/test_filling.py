@@ -20,6 +20,7 @@ from omnigraph.errors import (
     ReadOnlyGraph,
 )
 from omnigraph.graph import Graph
+from omnigraph.progress import Progress
 from tests.engine.embedding.docs import GIVEN, change, due, put, vector_of, vectors
 from tests.engine.upkeep_graph import table_of
 
@@ -116,9 +117,14 @@ def test_without_its_text_a_vector_goes_where_the_schema_allows_it(graph: Graph)
 def test_a_text_that_is_refused_is_left_out_and_told(graph: Graph) -> None:
     docs = [{"slug": f"d{number}", "body": f"text {number}"} for number in range(5)]
     put(graph, *docs, {"slug": "long", "body": "x" * (MAX_TEXT_BYTES + 1)})
-    told: list[tuple[str, int, int]] = []
-    (done, _) = graph.embed(progress=lambda *heard: told.append(heard)).properties
-    assert told == [("Doc.about", 0, 6), ("Doc.about", 6, 6), ("Note.place", 0, 0)]
+    told: list[Progress] = []
+    (done, _) = graph.embed(progress=told.append).properties
+    filling = [(now.stage, now.rows, now.all_rows) for now in told if now.stage.startswith("embed")]
+    assert list(dict.fromkeys(filling)) == [
+        ("embed Doc.about", 0, 6),
+        ("embed Doc.about", 6, 6),
+        ("embed Note.place", 0, 0),
+    ]
     assert (done.found, done.embedded, done.refused) == (6, 5, 1)
     assert [(one.id, "bytes" in one.reason) for one in done.refusals] == [("long", True)]
     assert vectors(graph)["long"] is None

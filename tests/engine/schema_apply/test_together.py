@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
@@ -14,6 +12,7 @@ import pytest
 import omnigraph as og
 from omnigraph import errors, failpoints
 from omnigraph.graph import Graph
+from tests.python_process import PIPE, Python
 
 OLD = "node P { k: String @key  a: I32? }"
 NEW = 'node P { k: String @key  b: I32? @rename_from("a") }'
@@ -41,9 +40,8 @@ def graph(tmp_path: Path) -> Graph:
 
 
 def test_a_writer_in_another_process_loses_nothing_it_was_told_of(graph: Graph) -> None:
-    command = [sys.executable, "-c", WRITER, graph.uri, "40"]
     wanted = [NEW, 'node P { k: String @key  a: I32? @rename_from("b") }']
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+    with Python("-c", WRITER, graph.uri, "40", stdout=PIPE) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "ready\n"
         for number in range(6):

@@ -10,8 +10,8 @@ from omnigraph.engine.coordinator import Loaded
 from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.errors import OmnigraphError
+from omnigraph.storage.fragments import fragments
 from omnigraph.storage.location import Location
-from omnigraph.storage.upkeep import fragments
 
 
 @dataclass(frozen=True, slots=True)

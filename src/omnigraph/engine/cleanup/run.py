@@ -8,10 +8,9 @@ its own.
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from ulid import ULID
 
@@ -29,10 +28,8 @@ from omnigraph.engine.recovery.drift import settle_drift
 from omnigraph.engine.recovery.sweep import recover_branch, sweep
 from omnigraph.engine.upkeep import collect_manifest
 from omnigraph.errors import BranchNotFound, OmnigraphError, SchemaApplyBlocked
+from omnigraph.progress import stage
 from omnigraph.storage.locks import Held
-
-Progress = Callable[[int, int], None]
-"""Is told how many tables of how many are done."""
 
 _PARTIAL_AGE = 86_400.0
 """A file on its way to its name is there for a moment; after a day nobody comes back for it."""
@@ -85,9 +82,7 @@ class CleanupResult:
         return (*self.tables, *self.manifests)
 
 
-def cleanup(
-    graph: OpenGraph, policy: Policy, *, dry_run: bool = False, progress: Progress | None = None
-) -> CleanupResult:
+def cleanup(graph: OpenGraph, policy: Policy, *, dry_run: bool = False) -> CleanupResult:
     """Remove old versions of tables, forks of branches that are gone, and what failed writes left."""
     _refuse_during_schema_apply(graph)
     if not dry_run:
@@ -97,8 +92,9 @@ def cleanup(
     sources = {info.name: info.source for info in list_branches(graph) if info.source is not None}
     needed = needed_versions(branches, sources, policy, graph.root.clock())
     olds = old_versions(graph, branches, needed)
-    tell = _Count(len(olds), progress)
-    tables = (preview if dry_run else collect)(graph, olds, concurrency(), tell)
+    with stage("cleanup", tasks=len(olds)) as cleaning:
+        tell = partial(cleaning.advance, tasks=1)
+        tables = (preview if dry_run else collect)(graph, olds, concurrency(), tell)
     dropped = dropped_tables(graph, branches, needed)
     manifests = [_manifest(graph, branch, dry_run=dry_run) for branch in branches]
     if not dry_run:
@@ -120,22 +116,6 @@ def cleanup(
         tuple(dropped),
         loads=tuple(loads),
     )
-
-
-class _Count:
-    """Counts what is done, in whatever order."""
-
-    def __init__(self, total: int, progress: Progress | None) -> None:
-        self._total = total
-        self._done = 0
-        self._progress = progress
-        self._lock = threading.Lock()
-
-    def __call__(self) -> None:
-        with self._lock:
-            self._done += 1
-            if self._progress is not None:
-                self._progress(self._done, self._total)
 
 
 def _refuse_during_schema_apply(graph: OpenGraph) -> None:

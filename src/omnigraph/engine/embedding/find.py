@@ -14,9 +14,9 @@ from omnigraph.engine.embedding.digests import Digests
 from omnigraph.engine.embedding.job import EmbedJob, Look, looked_at
 from omnigraph.engine.embedding.provenance import GIVEN, Notes, Provenance, keep, provenance
 from omnigraph.storage.blob_bytes import blob_sizes
+from omnigraph.storage.fragments import Fragment
+from omnigraph.storage.fragments import fragments as all_fragments
 from omnigraph.storage.tables import Table
-from omnigraph.storage.upkeep import Fragment
-from omnigraph.storage.upkeep import fragments as all_fragments
 
 ROW_ID = "_rowid"
 ROWS_PER_TASK = 250_000

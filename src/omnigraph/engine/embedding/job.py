@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -17,11 +17,10 @@ from omnigraph.engine.columns import ID
 from omnigraph.engine.embedding.digests import Digests, joined, text_digest, text_digests, vector_digests
 from omnigraph.engine.embedding.provenance import notes_of
 from omnigraph.engine.manifest import Entry
-from omnigraph.engine.root import Root
+from omnigraph.engine.root import Root, new_id, root_for
 from omnigraph.engine.write.target import Target
 from omnigraph.errors import InternalError
 from omnigraph.storage.blobs import is_blob
-from omnigraph.storage.location import Location
 from omnigraph.storage.tables import Table
 
 
@@ -42,6 +41,8 @@ class EmbedJob:
     everything: bool = False
     """Whether vectors that somebody else made are replaced, too."""
     dry_run: bool = False
+    work: str = field(default_factory=new_id)
+    """What its tasks have in common."""
 
     @property
     def path(self) -> str:
@@ -51,7 +52,7 @@ class EmbedJob:
     @property
     def root(self) -> Root:
         """The graph, as the process that runs a task reaches it."""
-        return root_at(self.uri)
+        return root_for(self.uri, self.work)
 
     @property
     def table(self) -> Table:
@@ -133,12 +134,6 @@ def whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if not isinstance(column, pa.ChunkedArray):
         return column
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-
-
-@lru_cache(maxsize=4)
-def root_at(uri: str) -> Root:
-    """The graph at a place, the same for all tasks of a process."""
-    return Root.at(Location(uri))
 
 
 @lru_cache(maxsize=4)

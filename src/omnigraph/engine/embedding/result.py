@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypedDict
 
 from omnigraph.engine.embedding.make import Refused
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.load.engines import EngineName
-
-Progress = Callable[[str, int, int], None]
-"""Hears the property that is filled, and how many of how many entities are done."""
+from omnigraph.progress import Listener
 
 REFUSED_TOLD = 20
 ROWS_PER_COMMIT = 50_000
@@ -31,7 +29,8 @@ class EmbedOptions(TypedDict, total=False):
     dry_run: bool
     """Only tell what would be done."""
     actor: str | None
-    progress: Progress | None
+    progress: Listener | None
+    """Hears how far it is; see `omnigraph.Progress`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ from omnigraph.engine.embedding.result import (
     EmbedOptions,
     EmbedResult,
     FilledProperty,
-    Progress,
 )
 from omnigraph.engine.layout import table_key
 from omnigraph.engine.lineage import Commit
@@ -45,7 +44,8 @@ from omnigraph.errors import (
     ReadSetChanged,
 )
 from omnigraph.lang.schema.catalog import Catalog, Property
-from omnigraph.storage.upkeep import fragments
+from omnigraph.progress import Stage, progress_to, stage
+from omnigraph.storage.fragments import fragments
 
 BYTES_PER_COMMIT = 96 * 2**20
 """What the rows of a commit may take in memory; larger ones make smaller commits. An upsert has 300 MB."""
@@ -63,7 +63,6 @@ class EmbedRequest:
     everything: bool = False
     batch: int = ROWS_PER_COMMIT
     dry_run: bool = False
-    progress: Progress | None = None
 
 
 def embed(graph: OpenGraph, branch: str, options: EmbedOptions) -> EmbedResult:
@@ -74,13 +73,13 @@ def embed(graph: OpenGraph, branch: str, options: EmbedOptions) -> EmbedResult:
         options.get("everything", False),
         batch,
         options.get("dry_run", False),
-        options.get("progress"),
     )
     if batch < 1:
         raise InvalidValue(f"batch must be at least 1, got {batch}")
     author = Author(branch, options.get("actor"))
     choose = partial(engine_for, options.get("engine", "auto"))
-    return fill(graph, author, request, EmbedSettings.from_environment(), choose)
+    with progress_to(options.get("progress")):
+        return fill(graph, author, request, EmbedSettings.from_environment(), choose)
 
 
 def fill(
@@ -148,9 +147,9 @@ class _Filling:
         done = FilledProperty(type_name, declared.name, len(found.row_ids))
         if self._request.dry_run:
             return done
-        self._tell(job, 0, done.found)
-        for part in parts(found, self._request.batch):
-            done = self._fill(job, part, done)
+        with stage(f"embed {job.path}", tasks=None, rows=done.found) as filling:
+            for part in parts(found, self._request.batch):
+                done = self._fill(job, part, done, filling)
         return done
 
     def _job(self, type_name: str, declared: Property) -> EmbedJob:
@@ -176,13 +175,15 @@ class _Filling:
             np.concatenate([np.empty(0, np.int64), *(one.sizes for one in answers)]),
         )
 
-    def _fill(self, job: EmbedJob, part: NDArray[np.uint64], done: FilledProperty) -> FilledProperty:
+    def _fill(
+        self, job: EmbedJob, part: NDArray[np.uint64], done: FilledProperty, filling: Stage
+    ) -> FilledProperty:
         """Vectors for one part, and their commit; what was made before a failure is not lost."""
         made: list[Made] = []
         try:
             for answer in self._runner.each("embed", self._items(part), partial(make, job)):
                 made.append(answer)
-                self._tell(job, _behind(done) + sum(map(_handled, made)), done.found)
+                filling.advance(rows=_handled(answer))
         except OmnigraphError:
             self._land(job, made, done)
             raise
@@ -232,17 +233,9 @@ class _Filling:
         if found != self._schema:
             raise ReadSetChanged("schema", expected=self._schema, actual=found)
 
-    def _tell(self, job: EmbedJob, done: int, total: int) -> None:
-        if self._request.progress is not None:
-            self._request.progress(job.path, done, total)
-
 
 def _handled(made: Made) -> int:
     return len(made) + len(made.refused)
-
-
-def _behind(done: FilledProperty) -> int:
-    return done.embedded + done.cleared + done.changed_meanwhile + done.refused
 
 
 def together(answers: Sequence[Made]) -> Made:

@@ -32,9 +32,10 @@ from omnigraph.engine.export.run import (
 from omnigraph.engine.export.sheets import require_distinct
 from omnigraph.engine.load.runner import LocalRunner, Runner
 from omnigraph.engine.opened import AtVersion, OpenGraph
-from omnigraph.engine.root import Root
+from omnigraph.engine.root import root_for
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequest
+from omnigraph.progress import stage
 from omnigraph.storage.location import Location
 from omnigraph.storage.pieces import Piece, Pieces, gather_pieces, write_pieces
 
@@ -55,7 +56,7 @@ class ExportJob:
 
     def part(self, key: str) -> Part:
         """A type at the moment that is exported."""
-        graph = _graph_at(self.uri)
+        graph = _graph_at(self.uri, self.folder)
         return parts_of(graph, graph.snapshot(AtVersion(self.branch, self.version)), [key])[0]
 
     def table(self, part: Part) -> Location:
@@ -171,14 +172,12 @@ class _Export:
         ]
         total = sum(part.rows for part in self._parts)
         found: dict[str, list[Done]] = defaultdict(list)
-        rows = size = 0
         engine = self._request.engine() if self._request.engine is not None else None
         runner: Runner = LocalRunner() if engine is None else engine.runner
-        for done in runner.each("export", slices, partial(write_slice, job)):
-            found[done.slice.key].append(done)
-            rows, size = rows + done.rows, size + done.bytes
-            if self._request.progress is not None:
-                self._request.progress(rows, total, size)
+        with stage("export", rows=total) as exporting:
+            for done in runner.each("export", slices, partial(write_slice, job)):
+                found[done.slice.key].append(done)
+                exporting.advance(rows=done.rows, size=done.bytes)
         return {key: sorted(parts, key=lambda one: one.slice.number) for key, parts in found.items()}
 
 
@@ -217,7 +216,7 @@ def _as_file(job: ExportJob, chosen: Slice, part: Part) -> Done:
 
 
 def _as_pieces(job: ExportJob, chosen: Slice, part: Part) -> Done:
-    access, place = _graph_at(job.uri).root.tables.access, job.table(part)
+    access, place = _graph_at(job.uri, job.folder).root.tables.access, job.table(part)
     written: list[Piece] = []
     for batch in part.batches(_PIECE_BYTES, chosen.span):
         written += write_pieces(access, place, pa.Table.from_batches([batch]))
@@ -240,5 +239,5 @@ class _Counted(Iterator[pa.RecordBatch]):
 
 
 @lru_cache(maxsize=4)
-def _graph_at(uri: str) -> OpenGraph:
-    return OpenGraph.open(Root.at(Location(uri)), read_only=True)
+def _graph_at(uri: str, folder: str) -> OpenGraph:
+    return OpenGraph.open(root_for(uri, folder), read_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -22,10 +22,8 @@ from omnigraph.engine.load.run import Engine
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequest, StorageFailure
+from omnigraph.progress import Stage, stage
 from omnigraph.storage.location import Location
-
-Progress = Callable[[int, int, int], None]
-"""Hears how many rows of how many, and how many bytes, were written so far."""
 
 FILE_ENDINGS = (".ndjson", ".jsonl", ".gz")
 """NDJSON whose name ends so is one file."""
@@ -65,7 +63,6 @@ class ExportRequest:
     types: tuple[str, ...] | None = None
     """Names such as `Person` or `node:Person`; None for all."""
     overwrite: bool = False
-    progress: Progress | None = field(default=None, repr=False, compare=False)
     engine: Callable[[], Engine | None] | None = field(default=None, repr=False, compare=False)
     """Who writes it in parts, each type in several files; asked for only when all else is known to be right.
     None for this process, and each type in one file."""
@@ -131,32 +128,37 @@ def export(graph: OpenGraph, snapshot: Snapshot, request: ExportRequest) -> Expo
         return export_in_parts(graph, snapshot, request)
     place = place_of(graph, request)
     parts = parts_of(graph, snapshot, request.types)
-    writer = _Writer(request, sum(part.rows for part in parts))
+    with stage("export", tasks=len(parts), rows=sum(part.rows for part in parts)) as exporting:
+        done = _written(_Writer(request.format, exporting), place, parts, request)
+    output = place if isinstance(place, Path) else None
+    return ExportResult(snapshot.id, snapshot.branch, request.format, output, tuple(done))
+
+
+def _written(
+    writer: _Writer, place: Path | Stream, parts: Sequence[Part], request: ExportRequest
+) -> list[ExportedType]:
     if not isinstance(place, Path):
         with _told("the output"):
             done = writer.into(place, parts, None)
             place.flush()
-    elif is_file(request):
+        return done
+    if is_file(request):
         with (
             new_file(place, overwrite=request.overwrite) as temporary,
             opened_file(temporary, compressed=place.suffix == ".gz") as stream,
         ):
-            done = writer.into(stream, parts, place)
-    else:
-        with new_folder(place, overwrite=request.overwrite) as temporary:
-            done = writer.into_folder(temporary, parts, place)
-    output = place if isinstance(place, Path) else None
-    return ExportResult(snapshot.id, snapshot.branch, request.format, output, tuple(done))
+            return writer.into(stream, parts, place)
+    with new_folder(place, overwrite=request.overwrite) as temporary:
+        return writer.into_folder(temporary, parts, place)
 
 
 class _Writer:
     """Writes types one after the other and keeps count."""
 
-    def __init__(self, request: ExportRequest, total: int) -> None:
-        self._format = request.format
-        self._encoding = ENCODINGS[request.format]
-        self._progress = request.progress
-        self._total = total
+    def __init__(self, form: ExportFormat, exporting: Stage) -> None:
+        self._format = form
+        self._encoding = ENCODINGS[form]
+        self._exporting = exporting
         self._rows = self._bytes = 0
 
     def into(self, stream: Stream, parts: Iterable[Part], file: Path | None) -> list[ExportedType]:
@@ -174,12 +176,13 @@ class _Writer:
         return done
 
     def _write(self, stream: Stream, part: Part, file: Path | None) -> ExportedType:
-        rows, size = self._rows, self._bytes
+        rows, size, told = self._rows, self._bytes, self._rows
         for piece in self._encoding.encode(part, self._counted(part.batches(self._encoding.batch_bytes))):
             stream.write(piece)
             self._bytes += len(piece)
-            if self._progress is not None:
-                self._progress(self._rows, self._total, self._bytes)
+            self._exporting.advance(rows=self._rows - told, size=len(piece))
+            told = self._rows
+        self._exporting.advance(tasks=1)
         return ExportedType(part.kind, part.name, self._rows - rows, self._bytes - size, file)
 
     def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -165,7 +165,7 @@ def encode(sidecar: Sidecar) -> str:
     # Always told, so that a record that cannot be trusted any more still says whom it concerns.
     value["branch"] = sidecar.branch
     value["checksum"] = _checksum(value)
-    return json.dumps(value, indent=2)
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
 def _checksum(value: dict[str, Any]) -> str:
