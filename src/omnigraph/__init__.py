@@ -16,20 +16,34 @@ from omnigraph import errors
 if TYPE_CHECKING:
     from omnigraph.engine.lineage import Commit
     from omnigraph.graph import Graph, Snapshot, init, open  # noqa: A004
+    from omnigraph.progress import Progress, progress_to
     from omnigraph.query.result import Result
 
 __version__ = "0.1.0"
 
-__all__ = ["Commit", "Graph", "Result", "Snapshot", "__version__", "errors", "init", "open"]
+__all__ = [
+    "Commit",
+    "Graph",
+    "Progress",
+    "Result",
+    "Snapshot",
+    "__version__",
+    "errors",
+    "init",
+    "open",
+    "progress_to",
+]
 
 # Looked up on first use, so that `import omnigraph` alone loads neither Lance nor Arrow.
 _HOMES = {
     "Commit": "omnigraph.engine.lineage",
     "Graph": "omnigraph.graph",
+    "Progress": "omnigraph.progress",
     "Result": "omnigraph.query.result",
     "Snapshot": "omnigraph.snapshot",
     "init": "omnigraph.graph",
     "open": "omnigraph.graph",
+    "progress_to": "omnigraph.progress",
 }
 
 # Hidden from type checkers: to them it would mean that every name exists.

@@ -19,23 +19,22 @@ from omnigraph.engine import repair as mending
 from omnigraph.engine.changes.change import filter_of
 from omnigraph.engine.changes.diff import Diff
 from omnigraph.engine.changes.feed import Feed, History
+from omnigraph.engine.changes.hands import Hands
 from omnigraph.engine.changes.moments import snapshot_named
 from omnigraph.engine.changes.page import DEFAULT_CHANGES, Page, feed_page
 from omnigraph.engine.cleanup.policy import Policy
 from omnigraph.engine.cleanup.run import CleanupResult
-from omnigraph.engine.cleanup.run import Progress as CleanupProgress
 from omnigraph.engine.cleanup.run import cleanup as cleaned_up
 from omnigraph.engine.embedding.result import EmbedOptions, EmbedResult
 from omnigraph.engine.embedding.run import embed as filled
 from omnigraph.engine.export.run import ExportResult, FormatName, Output
-from omnigraph.engine.export.run import Progress as ExportProgress
 from omnigraph.engine.indexing import IndexResult
 from omnigraph.engine.indexing import ensure_indices as built_indexes
 from omnigraph.engine.initialise import initialise
 from omnigraph.engine.lineage import Commit
-from omnigraph.engine.load.engines import EngineName, OnStage, engine_for
+from omnigraph.engine.load.engines import EngineName, engine_for
 from omnigraph.engine.load.frames import frames
-from omnigraph.engine.load.request import LoadRequest, LoadResult, Progress
+from omnigraph.engine.load.request import LoadRequest, LoadResult
 from omnigraph.engine.load.run import load as load_files
 from omnigraph.engine.load.sources.mapping import InputMapping, mapping_of, read_mapping
 from omnigraph.engine.load.spool import brought
@@ -73,8 +72,9 @@ from omnigraph.lang.source import Source
 from omnigraph.notebook.draw import Drawn, DrawOptions, DrawRequest, draw
 from omnigraph.notebook.overview import graph_page
 from omnigraph.notebook.picture import Picture
+from omnigraph.progress import Listener, progress_to
 from omnigraph.query.algorithms.calls import Algorithms
-from omnigraph.query.ask import Question, Questions, Run, file_source, run_by
+from omnigraph.query.ask import Question, Questions, file_source, run_by
 from omnigraph.query.explain import Explained
 from omnigraph.query.memory import shared_memory
 from omnigraph.query.read import Reader, keep_topologies
@@ -231,7 +231,7 @@ class Graph:
         max_rows: int | None = None,
         timeout: float | None = None,
         cancel: threading.Event | None = None,
-        engine: Literal["local", "spark"] | Run[Any] = "local",
+        engine: Literal["local", "spark"] = "local",
     ) -> Result:
         """Run a read query on a branch as it is now (main, if none is named), or on the graph as it was.
 
@@ -241,9 +241,8 @@ class Graph:
         process or `spark`, with the same result.
         """
         target = read_target(commit, version, time, branch)
-        question = Question(query, params, name, Limits(max_rows, timeout, cancel))
-        run: Run[Result] = engine if callable(engine) else run_by(engine, lambda: self.spark().reads.result)
-        return self._questions.ask(target, question, run)
+        question = Question(query, params, name, Limits.of(max_rows, timeout, cancel))
+        return self._questions.ask(target, question, run_by(engine))
 
     def stream(
         self,
@@ -264,7 +263,7 @@ class Graph:
         if batch_rows < 1:
             raise InvalidValue(f"batch_rows must be at least 1, got {batch_rows}")
         target = read_target(commit, version, time, branch)
-        question = Question(query, params, name, Limits(max_rows, timeout, cancel))
+        question = Question(query, params, name, Limits.of(max_rows, timeout, cancel))
         return self._questions.ask(target, question, partial(Reader.stream, size=batch_rows))
 
     def explain(
@@ -294,7 +293,7 @@ class Graph:
         time: datetime | str | None = None,
         overwrite: bool = False,
         engine: EngineName = "local",
-        progress: ExportProgress | None = None,
+        progress: Listener | None = None,
     ) -> ExportResult:
         """Write a branch as it is now, or the graph as it was, to files; see `Snapshot.export`."""
         pinned = self._pin(read_target(commit, version, time, branch))
@@ -339,8 +338,7 @@ class Graph:
         engine: EngineName = "auto",
         skip_bad: bool = False,
         rejects: str | os.PathLike[str] | None = None,
-        progress: Progress | None = None,
-        on_stage: OnStage | None = None,
+        progress: Listener | None = None,
     ) -> LoadResult:
         """Load files or rows on a branch: all of them, in one commit, or nothing.
 
@@ -351,21 +349,20 @@ class Graph:
 
         `skip_bad` leaves wrong records out instead of refusing the load; all of them then go to the file
         `rejects`, if one is named. `engine` is `local`, `spark`, or chosen by the size of the input.
-        `progress` hears how many bytes and lines were read so far, `on_stage` how many tasks are done.
+        `progress` hears how far it is.
         """
         opened, chosen = self._writing(), _mode(mode)
-        how = (_mapping(mapping), engine, self.schema, opened.root, on_stage)
-        with brought(data, type, *how) as spool:
+        how = (_mapping(mapping), engine, self.schema, opened.root)
+        with progress_to(progress), brought(data, type, *how) as spool:
             request = LoadRequest(
                 spool.files,
                 chosen,
                 skip_bad,
                 None if rejects is None else Path(rejects),
-                progress,
                 spool.mapping,
             )
             author = Author(control.branch_name(branch), actor)
-            choose = partial(engine_for, engine, on_stage=on_stage, at_hand=spool.engine)
+            choose = partial(engine_for, engine, at_hand=spool.engine)
             return load_files(opened, request, author, from_=from_, engine=choose)
 
     @overload
@@ -389,6 +386,7 @@ class Graph:
         resolutions: Given | None = None,
         granularity: Literal["row", "property"] = "row",
         delete_branch: bool = False,
+        engine: EngineName = "auto",
     ) -> MergeResult | MergePreview:
         """Take what a branch changed into another one: all of it, in one commit, or nothing.
 
@@ -396,6 +394,7 @@ class Graph:
         version stands (`ours` is that of `into`) or `resolutions`, a path or a mapping, decide one by one.
         With `granularity="property"` two changes of one entity go together when they are about different
         properties. `dry_run` only tells what would happen. `delete_branch` deletes the source afterwards.
+        `engine` is `local`, `spark`, or chosen by the size of the change.
         """
         request = MergeRequest(
             control.branch_name(source),
@@ -403,6 +402,7 @@ class Graph:
             resolutions,
             granularity_of(granularity),
             delete_branch,
+            Hands(engine),
         )
         target = control.branch_name(into)
         if dry_run:
@@ -417,15 +417,17 @@ class Graph:
         types: str | Iterable[str] | None = None,
         kinds: str | Iterable[str] | None = None,
         ops: str | Iterable[str] | None = None,
+        engine: EngineName = "auto",
     ) -> Diff:
         """The changes that lead from one moment to another; iterate it for each, with images of both moments.
 
         A moment is a snapshot, a commit, a time, or a text: a branch, the id of a commit, a time of main,
         `branch@time` or `branch@v12`. `types` are names of types, `kinds` `node` or `edge`, and `ops`
-        `insert`, `update` or `delete`; what is not named is left out.
+        `insert`, `update` or `delete`; what is not named is left out. `engine` is `local`, `spark`, or chosen
+        by the size of the change.
         """
-        wanted = filter_of(kinds, types, ops)
-        return Diff(self._reading(), self._moment(a), self._moment(b), wanted)
+        wanted, hands = filter_of(kinds, types, ops), Hands(engine)
+        return Diff(self._reading(), self._moment(a), self._moment(b), wanted, hands=hands)
 
     def changes(
         self,
@@ -513,7 +515,7 @@ class Graph:
         older_than: timedelta | str | None = None,
         *,
         dry_run: bool = False,
-        progress: CleanupProgress | None = None,
+        progress: Listener | None = None,
     ) -> CleanupResult:
         """Remove old versions of tables and what failed writes and deleted branches left; never a commit.
 
@@ -523,7 +525,8 @@ class Graph:
         """
         opened = self._reading() if dry_run else self._writing()
         policy = Policy.of(keep, older_than, minimum_age())
-        done = cleaned_up(opened, policy, dry_run=dry_run, progress=progress)
+        with progress_to(progress):
+            done = cleaned_up(opened, policy, dry_run=dry_run)
         files = stray_topologies(opened)
         if not dry_run:
             remove_topologies(opened, files)

@@ -10,6 +10,7 @@ from omnigraph.engine import lineage
 from omnigraph.engine.changes.change import filter_of
 from omnigraph.engine.changes.diff import Diff
 from omnigraph.engine.changes.feed import History
+from omnigraph.engine.changes.page import DEFAULT_CHANGES, CommitPage, commit_page
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.opened import OpenGraph
@@ -86,6 +87,22 @@ class Commits:
         opened = self._reading()
         branch, commit = opened.find_commit(commit_id)
         return History(opened, branch, filter_of(kinds, types, ops)).changes(commit, feed=False)
+
+    def change_page(
+        self,
+        commit_id: str,
+        *,
+        page_token: str | None = None,
+        limit: int = DEFAULT_CHANGES,
+        types: str | Iterable[str] | None = None,
+        kinds: str | Iterable[str] | None = None,
+        ops: str | Iterable[str] | None = None,
+    ) -> CommitPage:
+        """The same in answers of limited size: at most `limit` changes, and a token for the next page."""
+        opened = self._reading()
+        branch, commit = opened.find_commit(commit_id)
+        history = History(opened, branch, filter_of(kinds, types, ops))
+        return commit_page(history, commit, token=page_token, limit=limit)
 
     def merge_base(self, ours: str, theirs: str) -> Commit | None:
         """The commit where the histories of two commits parted; None when they have none in common."""

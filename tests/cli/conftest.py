@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,11 +39,20 @@ def configure(home: Path) -> Callable[[str], None]:
     return write
 
 
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new graph nobody uses; copying it takes a fraction of the time of making one."""
+    at = tmp_path_factory.mktemp("template") / "g.omni"
+    graph.init(at, schema=SCHEMA).close()
+    return at
+
+
 @pytest.fixture
-def uri(tmp_path: Path) -> str:
+def uri(tmp_path: Path, template: Path) -> str:
     """Where a new graph is."""
-    with graph.init(tmp_path / "g.omni", schema=SCHEMA) as made:
-        return made.uri
+    shutil.copytree(template, tmp_path / "g.omni")
+    with graph.open(tmp_path / "g.omni") as opened:
+        return opened.uri
 
 
 @pytest.fixture
@@ -94,7 +104,8 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[str, str]
         assert main([*arguments, "--json"]) == 1
         shown = capsys.readouterr()
         assert shown.out == ""
-        found = json.loads(shown.err)
+        # Before it there may be lines that tell how far the command came.
+        found = json.loads(shown.err.splitlines()[-1])
         return found["code"], found["error"]
 
     return error

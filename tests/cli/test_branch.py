@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import pty
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from omnigraph.cli.main import main
+from tests import python_process
 
 Run = Callable[..., str]
 Refused = Callable[..., tuple[str, str]]
@@ -90,10 +89,8 @@ def test_on_a_terminal_the_yes_can_be_typed(answer: str, let_through: bool) -> N
     controller, terminal = pty.openpty()
     try:
         os.write(controller, f"{answer}\n".encode())
-        command = [sys.executable, "-m", "omnigraph.cli.main", "branch", "delete", "work", "--uri", REMOTE]
-        done = subprocess.run(
-            command, stdin=terminal, capture_output=True, text=True, check=False, env=environment
-        )
+        command = ["-m", "omnigraph.cli.main", "branch", "delete", "work", "--uri", REMOTE]
+        done = python_process.run(*command, stdin=terminal, env=environment)
     finally:
         os.close(controller)
         os.close(terminal)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,6 +105,71 @@ def test_the_changes_of_a_commit(
     found = run_json("commit", "changes", commits[0], "--uri", uri, "--op", "insert")
     assert found["cause"]["graph_commit_id"] == commits[0]
     assert len(found["changes"]) == 2
+
+
+def test_the_changes_of_a_commit_page_by_page(
+    uri: str, commits: list[str], run: Run, run_json: Callable[..., Any], refused: Refused
+) -> None:
+    of_first = ("commit", "changes", commits[0], "--uri", uri)
+    whole = run_json(*of_first)
+    first = run_json(*of_first, "--limit", "1")
+    token = first.pop("next_page_token")
+    rest = run_json(*of_first, "--limit", "5", "--page-token", token)
+    assert first["cause"] == rest["cause"] == whole["cause"]
+    assert first["changes"] + rest["changes"] == whole["changes"]
+    assert "next_page_token" not in rest
+    assert run(*of_first, "--limit", "1").splitlines()[-1] == f"next page: {token}"
+    assert run(*of_first, "--limit", "2") == run(*of_first)
+    assert refused(*of_first, "--limit", "0")[0] == "bad_request"
+    assert refused(*of_first, "--limit", "8193")[0] == "resource_limit"
+    of_second = ("commit", "changes", commits[1], "--uri", uri)
+    assert refused(*of_second, "--page-token", token)[0] == "change_cursor_rejected"
+    assert refused(*of_first, "--kind", "edge", "--page-token", token)[0] == "change_cursor_rejected"
+
+
+def test_a_poll_begins_now_and_goes_on_from_its_cursor(
+    uri: str, commits: list[str], run: Run, run_json: Callable[..., Any], refused: Refused
+) -> None:
+    assert run_json("changes", "poll", "--uri", uri)["blocks"] == []
+    first = run_json(
+        "changes", "poll", "--uri", uri, "--branch", "work", "--start", "beginning", "--limit", "1"
+    )
+    assert [block["cause"]["graph_commit_id"] for block in first["blocks"]] == [commits[0]]
+    assert not first["caught_up"]
+    on_work = ("changes", "poll", "--uri", uri, "--branch", "work")
+    rest = run_json(*on_work, "--cursor", first["cursor"])
+    assert [block["cause"]["graph_commit_id"] for block in rest["blocks"]] == commits[1:]
+    assert run(*on_work, "--start", f"after:{commits[2]}") == f"cursor: {rest['cursor']}\n"
+    assert refused(*on_work, "--start", "now", "--cursor", "c1.x") == (
+        "bad_request",
+        "--cursor and --start are mutually exclusive",
+    )
+    assert refused("changes", "--branch", "work", "poll", "--uri", uri) == (
+        "bad_request",
+        "--branch stands before `poll`",
+    )
+
+
+def test_a_baseline_is_a_whole_file_and_the_cursor_behind_it(
+    uri: str, commits: list[str], tmp_path: Path, run: Run, run_json: Callable[..., Any], refused: Refused
+) -> None:
+    out = tmp_path / "base.ndjson"
+    found = run_json("changes", "baseline", "--uri", uri, "--branch", "work", "--out", str(out))
+    records = [json.loads(line) for line in out.read_text().splitlines()]
+    assert found["rows"] == len(records) > 1
+    assert found["baseline"]["snapshot_commit_id"] == commits[2]
+    cursor = found["baseline"]["resume_cursor"]
+    after = run_json("changes", "poll", "--uri", uri, "--branch", "work", "--cursor", cursor)
+    assert (after["blocks"], after["caught_up"]) == ([], True)
+    whole = out.read_bytes()
+    assert (
+        refused("changes", "baseline", "--uri", uri, "--out", str(out), "--type", "Nobody")[0]
+        == "bad_request"
+    )
+    assert out.read_bytes() == whole
+    text = run("changes", "baseline", "--uri", uri, "--out", str(out), "--kind", "edge", "--op", "insert")
+    assert text.splitlines()[0] == f"wrote 0 entities to {out}"
+    assert out.read_bytes() == b""
 
 
 def test_what_cannot_be_compared_is_told(uri: str, commits: list[str], refused: Refused) -> None:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.cli.formats import FORMATS, Format
-from omnigraph.cli.tables import Layout, table
+from omnigraph.cli.formats import FORMATS, Format, table
+from omnigraph.display.grid import Layout
 from omnigraph.lang.types import BOOL, DATE, F64, I64, STRING, Scalar, Type, vector
 from omnigraph.lang.values import arrow_type
 from omnigraph.query.result import Result

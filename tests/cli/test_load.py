@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 import pytest
 
 from omnigraph.cli.main import main
+from tests import python_process
 
 Run = Callable[..., str]
 RunJson = Callable[..., Any]
@@ -126,7 +125,7 @@ def test_a_failure_as_json_has_all_violations(
     data = lines(tmp_path / "bad.jsonl", {"type": "Nope"}, {"type": "Nil"})
     assert main(["load", uri, "--data", data, "--mode", "append", "--json"]) == 1
     shown = capsys.readouterr()
-    found = json.loads(shown.err)
+    found = json.loads(shown.err.splitlines()[-1])
     assert shown.out == ""
     assert [(one["file"], one["line"]) for one in found["data"]["violations"]] == [(data, 1), (data, 2)]
     assert found["data"]["total"] == 2
@@ -155,17 +154,15 @@ def test_data_and_mode_are_required(
 
 def test_a_terminal_sees_the_progress(uri: str, data: str) -> None:
     watched, terminal = pty.openpty()
-    command = [sys.executable, "-m", "omnigraph.cli.main", "load", uri, "--data", data, "--mode", "append"]
+    command = ["-m", "omnigraph.cli.main", "load", uri, "--data", data, "--mode", "append"]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     try:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=terminal, text=True, check=False, env=environment
-        )
+        done = python_process.run(*command, stderr=terminal, env=environment)
     finally:
         os.close(terminal)
     shown = os.read(watched, 100_000).decode()
     os.close(watched)
     assert done.returncode == 0, shown
-    assert "loading" in shown
-    assert "3 lines" in shown
+    assert "read" in shown
+    assert "3 rows" in shown
     assert done.stdout.startswith(f"loaded {uri}")

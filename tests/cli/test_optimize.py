@@ -36,6 +36,10 @@ def test_it_tells_what_it_did_to_each_table(uri: str, run: Run, configure: Calla
         "edge:Knows": False,
         "node:Person": True,
     }
+    told_of = {one["type_key"]: one for one in told["datasets"]}
+    moves = [(one["fragments_removed"], one["fragments_added"]) for one in told_of.values()]
+    assert dict(zip(told_of, moves, strict=True)) == {"edge:Knows": (0, 0), "node:Person": (3, 1)}
+    assert {key: one["lance_head_version"] for key, one in told_of.items()} == versions
 
 
 def test_it_says_which_graph_it_changed(uri: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from omnigraph import graph
 from omnigraph.cli.main import main
+from tests import python_process
 
 Run = Callable[..., str]
 RunJson = Callable[..., Any]
@@ -54,8 +55,7 @@ def file(tmp_path: Path) -> str:
 
 
 def process(*arguments: str, **settings: Any) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "omnigraph.cli.main", *arguments]
-    return subprocess.run(command, capture_output=True, check=False, **settings)
+    return python_process.run("-m", "omnigraph.cli.main", *arguments, text=False, **settings)
 
 
 # --- which query, with which values --------------------------------------------------------------
@@ -217,12 +217,9 @@ def test_arrow_is_not_for_a_terminal(people: str, capfd: Any, monkeypatch: pytes
 def test_a_reader_that_left_ends_the_command_without_noise(people: str) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
-    command = [sys.executable, "-m", "omnigraph.cli.main", "query", "-e", EVERYONE, "--uri", people]
     try:
         for form in ("table", "arrow"):
-            done = subprocess.run(
-                [*command, "--format", form], stdout=write_end, stderr=subprocess.PIPE, check=False
-            )
+            done = process("query", "-e", EVERYONE, "--uri", people, "--format", form, stdout=write_end)
             assert (done.returncode, done.stderr) == (1, b"")
     finally:
         os.close(write_end)

@@ -42,7 +42,7 @@ def test_a_dry_run_tells_what_would_happen_and_does_nothing(uri: str, run: Run, 
     operation = cut_off(uri, failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER)
     (record,) = Path(uri, "__recovery").iterdir()
     text = run("recover", uri, "--dry-run")
-    assert text == f"{operation} Mutation on main: RollForward (node:Person RolledPastExpected)\n"
+    assert text == f"{operation}, a mutation on main: would finish it (node:Person is written)\n"
     assert run_json("recover", uri, "--dry-run") == {
         "uri": uri,
         "dry_run": True,
@@ -51,9 +51,9 @@ def test_a_dry_run_tells_what_would_happen_and_does_nothing(uri: str, run: Run, 
             {
                 "operation_id": operation,
                 "branch": "main",
-                "writer_kind": "Mutation",
-                "would": "RollForward",
-                "tables": [{"table_key": "node:Person", "class": "RolledPastExpected"}],
+                "write": "mutation",
+                "would": "finish it",
+                "tables": [{"table_key": "node:Person", "state": "written"}],
             }
         ],
     }
@@ -64,16 +64,16 @@ def test_a_dry_run_tells_what_would_happen_and_does_nothing(uri: str, run: Run, 
 @pytest.mark.parametrize(
     ("point", "would", "after"),
     [
-        (failpoints.MUTATION_POST_TABLE_COMMIT, "RollBack", 0),
-        (failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER, "RollForward", 1),
-        (failpoints.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT, "finish RollForward", 1),
+        (failpoints.MUTATION_POST_TABLE_COMMIT, "undo it (node:Person is written but not confirmed)", 0),
+        (failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER, "finish it (node:Person is written)", 1),
+        (failpoints.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT, "finish it, as it is visible already", 1),
     ],
 )
 def test_an_interrupted_write_is_finished_or_undone(
     uri: str, run: Run, point: str, would: str, after: int
 ) -> None:
     operation = cut_off(uri, point)
-    assert f" on main: {would}" in run("recover", uri, "--dry-run")
+    assert f" on main: would {would}" in run("recover", uri, "--dry-run")
     assert run("recover", "--store", uri) == f"{operation} on main recovered\n"
     assert rows(uri) == after
     assert list(Path(uri, "__recovery").iterdir()) == []
@@ -93,7 +93,7 @@ def test_a_record_nobody_can_read_is_left_and_told(
     assert capsys.readouterr().out == f"{operation} on main unreadable: its checksum does not match\n"
     assert main(["recover", uri, "--dry-run", "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)["operations"]
-    assert (found["would"], found["writer_kind"]) == ("refuse writes: its checksum does not match", None)
+    assert (found["would"], found["write"]) == ("refuse writes: its checksum does not match", None)
     assert record.exists()
     assert main(["mutate", "-e", ADD, "--uri", uri, "--json"]) == 1
     assert json.loads(capsys.readouterr().err)["code"] == "recovery_required"

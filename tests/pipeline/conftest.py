@@ -41,7 +41,11 @@ def spark(cache: Path) -> Iterator[SparkSession]:
     """A session on two cores with the bundled Java, also where the machine has one."""
     with pytest.MonkeyPatch.context() as patch:
         _set(patch, cache)
-        found = session("local[2]", fast_start=True, settings={"spark.sql.shuffle.partitions": "2"})
+        settings = {
+            "spark.sql.shuffle.partitions": "2",
+            "spark.python.daemon.module": "tests.pipeline.preloaded",
+        }
+        found = session("local[2]", fast_start=True, settings=settings)
     yield found
     found.stop()
 

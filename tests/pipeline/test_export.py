@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import lance
 import pyarrow as pa
 import pytest
 
@@ -113,6 +115,16 @@ def test_lance_is_written_without_spark_too(graph: Graph, tmp_path: Path) -> Non
     assert [(one.name, one.rows, one.file) for one in done.types] == [
         ("Team", 0, tmp_path / "tables" / "nodes" / "Team.lance")
     ]
+
+
+def test_a_graph_in_the_place_of_another_is_exported_as_it_is(tmp_path: Path) -> None:
+    for name in ("ann", "bob"):
+        shutil.rmtree(tmp_path / "graph", ignore_errors=True)
+        with og.init(tmp_path / "graph", schema="node Person { name: String @key }") as made:
+            made.mutate(f'query q() {{ insert Person {{ name: "{name}" }} }}')
+            made.export(tmp_path / "tables", format="lance", overwrite=True)
+        found = lance.dataset(str(tmp_path / "tables" / "nodes" / "Person.lance")).to_table()
+        assert found.column("name").to_pylist() == [name]
 
 
 def test_a_stream_cannot_have_parts(graph: Graph) -> None:

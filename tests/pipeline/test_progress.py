@@ -14,7 +14,8 @@ import pytest
 
 from omnigraph.errors import PipelineCancelled
 from omnigraph.pipeline.fan_out import fan_out
-from omnigraph.pipeline.progress import Progress, watched
+from omnigraph.pipeline.progress import watched
+from omnigraph.progress import Event, Progress, progress_to
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,9 +74,15 @@ def when_the_task_runs(door: socket.socket, act: Callable[[], None]) -> Callable
 
 def test_the_last_report_has_every_task_done(spark: SparkSession) -> None:
     told: list[Progress] = []
-    with watched(spark, "stage one", on_progress=told.append):
+    with progress_to(told.append), watched(spark, "stage one"):
         fan_out(spark, range(6), finishing(), DONE).toArrow()
-    assert told[-1] == Progress("stage one", 6, 6)
+    assert (told[0].event, told[0].tasks_done) == (Event.BEGUN, 0)
+    assert (told[-1].event, told[-1].stage, told[-1].tasks_done, told[-1].tasks) == (
+        Event.ENDED,
+        "stage one",
+        6,
+        6,
+    )
     assert [one.tasks_done for one in told] == sorted(one.tasks_done for one in told)
 
 
@@ -83,16 +90,18 @@ def test_a_running_job_is_reported_and_can_be_cancelled(spark: SparkSession, doo
     cancel, told = threading.Event(), []
 
     def note(progress: Progress) -> None:
-        told.append(progress)
-        cancel.set()
+        if progress.tasks:
+            told.append((progress.stage, progress.tasks_done, progress.tasks))
+            cancel.set()
 
     ended = when_the_task_runs(door, lambda: None)
     with (
         pytest.raises(PipelineCancelled, match="stage 'wait' was cancelled"),
-        watched(spark, "wait", on_progress=note, cancel=cancel),
+        progress_to(note),
+        watched(spark, "wait", cancel=cancel),
     ):
         fan_out(spark, [1], waits_at(door.getsockname()[1]), DONE).toArrow()
-    assert told[0] == Progress("wait", 0, 1)
+    assert told[0] == ("wait", 0, 1)
     assert ended()
 
 

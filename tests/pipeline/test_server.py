@@ -51,7 +51,7 @@ def recorded(pid: int, identity: str = "b" * 32) -> ServerFolder:
 
 # One test, because starting the server costs more than all it shows.
 @pytest.mark.spark
-def test_a_server_is_started_found_used_and_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_is_started_found_used_and_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # Here with the machine's own Java, where there is one.
     monkeypatch.delenv("OMNIGRAPH_JAVA")
     assert omnigraph("spark", "status") == {"running": False, "exit": 1}
@@ -72,6 +72,13 @@ def test_a_server_is_started_found_used_and_stopped(monkeypatch: pytest.MonkeyPa
             "cancelled": "stage 'wait' was cancelled",
             "last_progress": ["items", 3, 3],
         }
+        assert run(INTERRUPTED, str(tmp_path)) == {
+            "status": 130,
+            "line": {"event": "interrupted"},
+            "out": "",
+            "left": [],
+            "handler": True,
+        }
         assert run(STRANGER, started["url"])["code"] == SparkUnavailable.code
     finally:
         stopped = omnigraph("spark", "stop")
@@ -89,6 +96,7 @@ from omnigraph.pipeline.connection import server_host
 from omnigraph.pipeline.fan_out import fan_out
 from omnigraph.pipeline.progress import watched
 from omnigraph.pipeline.session import session
+from omnigraph.progress import progress_to
 
 ITEMS = pa.schema([("item", pa.int64()), ("region", pa.string())])
 spark = session()
@@ -119,7 +127,7 @@ def failure(stage, task, cancel=None):
         return error
 
 told = []
-with watched(spark, "items", on_progress=told.append):
+with progress_to(told.append), watched(spark, "items"):
     found = fan_out(spark, [1, 2, 3], good, ITEMS).toArrow()
 error, wrong = failure("ours", ours), failure("bug", bug)
 
@@ -142,6 +150,44 @@ answer = {
 [line.close() for line in lines]
 door.close()
 spark.stop()
+"""
+
+INTERRUPTED = """
+import io, json, os, signal, sys
+from pathlib import Path
+from omnigraph import graph
+from omnigraph.cli import progress
+from omnigraph.cli.main import main
+
+progress.SECONDS_BETWEEN_EVENTS = 0.0
+signal.signal(signal.SIGINT, signal.default_int_handler)
+folder = Path(sys.argv[1])
+graph.init(folder / "g.omni", schema="node P { k: String @key }").close()
+(folder / "p.jsonl").write_text("".join('{"type":"P","data":{"k":"%d"}}\\n' % at for at in range(200_000)))
+
+class Log(io.StringIO):
+    pressed = False
+
+    def write(self, text):
+        # Tasks are at work on the server by now.
+        if '"event": "progress", "stage": "read"' in text and not self.pressed:
+            self.pressed = True
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().write(text)
+
+log, out = Log(), io.StringIO()
+before, sys.stderr, sys.stdout = (sys.stderr, sys.stdout), log, out
+data = ["--data", str(folder / "p.jsonl")]
+status = main(["load", str(folder / "g.omni"), *data, "--mode", "append", "--json"])
+sys.stderr, sys.stdout = before
+staging = folder / "g.omni" / "__staging"
+answer = {
+    "status": status,
+    "line": json.loads(log.getvalue().splitlines()[-1]),
+    "out": out.getvalue(),
+    "left": [str(path) for path in staging.rglob("*")] if staging.exists() else [],
+    "handler": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
+}
 """
 
 STRANGER = """

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Uri, addressed, author, echo_write, require_consent
+from omnigraph.cli.addressing import Uri, addressed, echo_write, require_consent
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.merge import merge
 from omnigraph.cli.options import AsJson
@@ -16,6 +16,8 @@ from omnigraph.cli.output import print_result
 Name = Annotated[str, typer.Argument(help="The branch.", metavar="NAME")]
 
 app = new_app()
+
+# Reports have an `actor_id` and it is null: only commits remember who made them, and neither is one.
 
 
 @app.callback()
@@ -35,7 +37,7 @@ def create(
     """Make a branch that starts as another one is now."""
     with graph.open(addressed(uri=uri)) as opened:
         made = opened.branches.create(name, from_=from_branch)
-        report = {"uri": opened.uri, "from": from_branch, "name": made, "actor_id": author()}
+        report = {"uri": opened.uri, "from": from_branch, "name": made, "actor_id": None}
         print_result(report, f"created branch {made} from {from_branch}", as_json=as_json)
         echo_write("branch create", opened.uri)
 
@@ -59,7 +61,7 @@ def delete(
     require_consent(f"deleting branch '{name}'", place, as_json=as_json)
     with graph.open(place) as opened:
         opened.branches.delete(name)
-        report = {"uri": opened.uri, "name": name, "actor_id": author()}
+        report = {"uri": opened.uri, "name": name, "actor_id": None}
         print_result(report, f"deleted branch {name}", as_json=as_json)
         echo_write("branch delete", opened.uri)
 

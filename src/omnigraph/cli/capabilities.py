@@ -32,7 +32,7 @@ UPKEEP = Capability(Kind.DIRECT, frozenset({"--cluster", "--graph", "--store", "
 LOCAL = Capability(Kind.LOCAL)
 
 CAPABILITIES: Mapping[str, Capability] = {
-    **dict.fromkeys(("query", "explain", "diff", "commit", "changes"), READS),
+    **dict.fromkeys(("query", "explain", "diff", "commit", "changes", "blob"), READS),
     **dict.fromkeys(("mutate", "load", "branch", "snapshot", "export", "schema", "embed"), WRITES),
     "algorithm": WRITES,
     **dict.fromkeys(("optimize", "repair", "cleanup", "lint", "doctor", "recover"), UPKEEP),
@@ -44,8 +44,7 @@ CAPABILITIES: Mapping[str, Capability] = {
 }
 
 NAMES_ITS_AUTHOR = frozenset(
-    {"mutate", "load", "branch create", "branch delete", "branch merge", "schema apply", "embed"}
-    | {"pipeline run", "algorithm"}
+    {"mutate", "load", "branch merge", "schema apply", "embed"} | {"pipeline run", "algorithm"}
 )
 TELLS_WHAT_IT_CHANGED = frozenset(
     {"load", "branch create", "branch delete", "branch merge", "schema apply"}
@@ -75,7 +74,7 @@ def shown_flags(command: str) -> frozenset[str]:
     """The global flags that the help of a command mentions: those that make a difference to it."""
     acts = {
         "--as": command in NAMES_ITS_AUTHOR,
-        "--quiet": command in TELLS_WHAT_IT_CHANGED,
+        "--quiet": command in TELLS_WHAT_IT_CHANGED or command == "export",
         "--yes": command in ASKS_FIRST,
     }
     scope = capability(command).flags & {"--store", "--profile"}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -17,7 +15,7 @@ from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_note, print_result
 from omnigraph.engine.cleanup.collect import Cleaned
 from omnigraph.engine.cleanup.policy import Policy
-from omnigraph.engine.cleanup.run import CleanupResult, Progress
+from omnigraph.engine.cleanup.run import CleanupResult
 
 app = new_app()
 
@@ -45,8 +43,8 @@ def cleanup(
     uri = addressed(place=place)
     if confirm:
         require_consent("removing old versions", uri, as_json=as_json)
-    with graph.open(uri, read_only=not confirm) as opened, _progress(shown=confirm) as progress:
-        done = opened.cleanup(keep, older_than, dry_run=not confirm, progress=progress)
+    with graph.open(uri, read_only=not confirm) as opened:
+        done = opened.cleanup(keep, older_than, dry_run=not confirm)
         where = opened.uri
     if not confirm:
         print_note(_policy(done.policy))
@@ -128,19 +126,3 @@ def _summary(done: CleanupResult) -> str:
         return "nothing to remove"
     what = f"{done.versions_removed:,} versions, {done.bytes_removed:,} bytes"
     return f"would remove {what}" if done.dry_run else f"removed {what}"
-
-
-@contextmanager
-def _progress(*, shown: bool) -> Iterator[Progress | None]:
-    """A bar on a terminal; in a pipe nothing at all."""
-    if not shown or sys.stderr is None or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
-    columns = (TextColumn("cleaning up"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("cleanup", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

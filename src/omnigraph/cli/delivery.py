@@ -11,8 +11,8 @@ from typing import Annotated, BinaryIO
 import typer
 
 from omnigraph.cli.config import config
-from omnigraph.cli.formats import FORMATS, Format
-from omnigraph.cli.tables import Layout, table
+from omnigraph.cli.formats import FORMATS, Format, table
+from omnigraph.display.grid import Layout
 from omnigraph.errors import BadRequest, StorageFailure
 from omnigraph.query.result import Result
 

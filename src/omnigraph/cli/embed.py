@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -54,7 +52,7 @@ def embed(
     A run that was stopped is simply run again: what landed stays, and the rest is done.
     """
     uri = addressed(place=place)
-    with graph.open(uri, read_only=dry_run) as opened, _progress() as progress:
+    with graph.open(uri, read_only=dry_run) as opened:
         done = opened.embed(
             branch,
             types=types or None,
@@ -63,7 +61,6 @@ def embed(
             batch=batch,
             dry_run=dry_run,
             actor=author(),
-            progress=progress,
         )
         uri = opened.uri
     print_result(_json(done, uri), "\n".join(_lines(done)), as_json=as_json)
@@ -132,28 +129,3 @@ def _property(one: FilledProperty) -> dict[str, Any]:
         "refused": one.refused,
         "refusals": [{"id": refused.id, "reason": refused.reason} for refused in one.refusals],
     }
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
-    """A bar on a terminal; in a pipe nothing at all."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("entities"),
-        TimeRemainingColumn(elapsed_when_finished=True),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("looking for missing vectors", total=None)
-
-        def tell(what: str, done: int, total: int) -> None:
-            bar.update(task, description=f"embedding {what}", completed=done, total=total)
-
-        yield tell

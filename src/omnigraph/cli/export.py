@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -12,6 +10,7 @@ import typer
 
 from omnigraph import graph
 from omnigraph.cli.addressing import Place, addressed
+from omnigraph.cli.invocation import current
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_note, print_result
@@ -74,8 +73,8 @@ def export(
     if streamed and as_json:
         raise BadRequest("--json and an export to standard output exclude each other", remedy="use --output")
     # A bar and the lines of the data would share a terminal.
-    shown = not (streamed and sys.stdout.isatty())
-    with graph.open(uri, read_only=True) as opened, _progress(shown=shown) as progress:
+    current().shows_progress = not (streamed and sys.stdout.isatty())
+    with graph.open(uri, read_only=True) as opened:
         done = opened.export(
             sys.stdout.buffer if streamed else output,
             format=form.value,
@@ -86,7 +85,6 @@ def export(
             time=time,
             overwrite=overwrite,
             engine=engine.value,
-            progress=progress,
         )
         uri = opened.uri
     if streamed:
@@ -124,25 +122,3 @@ def _json(done: ExportResult, uri: str) -> dict[str, Any]:
         "total_rows": done.rows,
         "total_bytes": done.bytes,
     }
-
-
-@contextmanager
-def _progress(*, shown: bool) -> Iterator[Callable[[int, int, int], None] | None]:
-    """A bar on a terminal; in a pipe nothing at all."""
-    if sys.stderr is None or not sys.stderr.isatty() or not shown:
-        yield None
-        return
-    from rich.console import Console
-    from rich.filesize import decimal
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("exporting"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("rows, {task.fields[size]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("export", total=None, size=decimal(0))
-        yield lambda rows, total, size: bar.update(task, completed=rows, total=total, size=decimal(size))

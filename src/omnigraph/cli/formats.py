@@ -15,11 +15,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.cli.tables import table
+from omnigraph.display.grid import Layout
 from omnigraph.display.lines import NULL, value_line, visible
 from omnigraph.lang.types import INTEGERS, Scalar, Type
 from omnigraph.lang.values import Json, json_column
-from omnigraph.query.display import heading
+from omnigraph.query.display import heading, table_lines
 from omnigraph.query.result import Result, Row
 
 TEXT_ROWS, ARROW_ROWS = 8192, 65_536
@@ -42,6 +42,11 @@ class Format(StrEnum):
 
 
 # --- for people ----------------------------------------------------------------------------------
+
+
+def table(result: Result, layout: Layout = Layout()) -> Iterator[str]:  # noqa: B008 - it is frozen
+    """Columns side by side, as wide as the operator likes."""
+    return (f"{line}\n" for line in table_lines(result, layout))
 
 
 def kv(result: Result) -> Iterator[str]:

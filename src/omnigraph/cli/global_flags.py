@@ -14,6 +14,7 @@ from omnigraph import __version__
 from omnigraph.cli.capabilities import refuse_idle_flags, shown_flags
 from omnigraph.cli.invocation import current
 from omnigraph.cli.output import print_text
+from omnigraph.cli.progress import shown_progress
 
 
 def _print_version(wanted: bool) -> None:
@@ -38,7 +39,7 @@ ProfileName = Annotated[
 ]
 As = Annotated[str | None, _flag("--as", "Who does this, for the history.", metavar="ACTOR")]
 Yes = Annotated[bool, _flag("--yes", "Do not ask before something is removed for good.")]
-Quiet = Annotated[bool, _flag("--quiet", "Do not say which graph was changed.")]
+Quiet = Annotated[bool, _flag("--quiet", "Say neither which graph was changed nor how far it is.")]
 Debug = Annotated[bool, _flag("--debug", "Show the whole stack of a failure, of Spark's side as well.")]
 Version = Annotated[
     bool,
@@ -60,7 +61,10 @@ GraphId = Annotated[str | None, _flag("--graph", "A graph of either.", metavar="
 def hand_down(flags: Sequence[Any], command: Any, name: str) -> None:
     """Give a command, or each one of a group, the global flags, and check them before it runs."""
     if isinstance(command, TyperGroup):
-        command.params += _missing(flags, command, frozenset())
+        alone = command.callback if command.invoke_without_command else None
+        command.params += _missing(flags, command, frozenset() if alone is None else shown_flags(name))
+        if alone is not None:
+            command.callback = _checked(alone, name)
         for below, child in command.commands.items():
             hand_down(flags, child, f"{name} {below}")
         return
@@ -89,6 +93,7 @@ def _checked(run: Callable[..., Any], name: str) -> Callable[..., Any]:
         invocation = current()
         invocation.command = name
         refuse_idle_flags(invocation)
-        return run(**arguments)
+        with shown_progress(as_json=bool(arguments.get("as_json"))):
+            return run(**arguments)
 
     return checked

@@ -19,6 +19,8 @@ class Invocation:
     command: str = ""
     """The command as the user spells it, such as `branch list`."""
     config: Config | None = None
+    shows_progress: bool = True
+    """Whether it is told how far the command is; not while data goes to the same terminal."""
 
     def text(self, flag: str) -> str | None:
         """The value of a flag."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -64,7 +62,7 @@ def load(
     uri, actor = addressed(place=place), author()
     if mode is Mode.OVERWRITE:
         require_consent(f"overwriting types on branch '{branch}'", uri, as_json=as_json)
-    with graph.open(uri) as opened, _progress(data) as (progress, on_stage):
+    with graph.open(uri) as opened:
         done = opened.load(
             data,
             mode=mode.value,
@@ -75,8 +73,6 @@ def load(
             actor=actor,
             skip_bad=skip_bad,
             rejects=rejects,
-            progress=progress,
-            on_stage=on_stage,
         )
         place = opened.uri
     text = (
@@ -135,36 +131,3 @@ def _engine_json(engine: EngineReport) -> dict[str, Any]:
         for stage in engine.stages
     ]
     return {"name": engine.name, "why": engine.why, "stages": stages}
-
-
-_Heard = tuple[Callable[[int, int], None] | None, Callable[[str, int, int], None] | None]
-
-
-@contextmanager
-def _progress(named: Sequence[str]) -> Iterator[_Heard]:
-    """A bar on a terminal; in a pipe nothing at all."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield None, None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TextColumn("{task.fields[told]}"),
-        TimeElapsedColumn(),
-    )
-    total = sum(path.stat().st_size for path in map(Path, named) if path.is_file()) or None
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("loading", total=total, told="")
-
-        def read(size: int, lines: int) -> None:
-            bar.update(task, completed=size, told=f"{lines:,} lines")
-
-        def stage(name: str, done: int, tasks: int) -> None:
-            share = None if total is None else total * done // max(1, tasks)
-            bar.update(task, description=name, completed=share, told=f"{done} of {tasks} tasks")
-
-        yield read, stage

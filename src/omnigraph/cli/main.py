@@ -60,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         status = FAILED
     except KeyboardInterrupt:
+        _tell_interrupted(given)
         status = INTERRUPTED
     return status if _output_arrived() else FAILED
 
@@ -73,6 +74,8 @@ def _run(arguments: list[str]) -> int:
     except OmnigraphError as error:
         return _failed(error, error, arguments)
     except SystemExit as end:
+        if end.code == INTERRUPTED:
+            _tell_interrupted(arguments)
         return end.code if isinstance(end.code, int) else FAILED
     except BrokenPipeError:
         raise
@@ -90,6 +93,14 @@ def _failed(told: OmnigraphError, cause: Exception, arguments: list[str]) -> int
         print_note("".join(format_exception(cause)))
     print_error(told, as_json=_asks_for("--json", arguments))
     return FAILED
+
+
+def _tell_interrupted(arguments: list[str]) -> None:
+    """One line; what a command had not committed is not there."""
+    if _asks_for("--json", arguments):
+        print_note('{"event": "interrupted"}')
+    else:
+        print_note("interrupted: what was not committed by then is not in the graph")
 
 
 def _learn_shells() -> None:

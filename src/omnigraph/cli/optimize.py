@@ -15,7 +15,6 @@ from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
 from omnigraph.engine.optimize import Optimized, OptimizeResult, Size
-from omnigraph.graph import Graph
 
 app = new_app()
 
@@ -42,27 +41,29 @@ def optimize(
     """
     with graph.open(addressed(place=place)) as opened:
         done = opened.optimize(branch, actor=author(), engine=engine.value)
-        report = _json(opened, done)
+        report = _json(opened.uri, done)
     print_result(report, "\n".join(_lines(done)), as_json=as_json)
     echo_write("optimize", report["uri"])
 
 
-def _json(opened: Graph, done: OptimizeResult) -> dict[str, Any]:
-    tables = opened.snapshot(done.branch).tables
+def _json(uri: str, done: OptimizeResult) -> dict[str, Any]:
     return {
-        "uri": opened.uri,
+        "uri": uri,
         "branch": done.branch,
         "commit": commit_json(done.commit) if done.commit else None,
-        "datasets": [_dataset(one, tables[one.key].version) for one in done.tables],
+        "datasets": [_dataset(one) for one in done.tables],
         "tables": [_table(one) for one in done.tables],
     }
 
 
-def _dataset(one: Optimized, version: int) -> dict[str, Any]:
+def _dataset(one: Optimized) -> dict[str, Any]:
     return {
         "type_key": one.key,
+        "fragments_removed": one.fragments_removed,
+        "fragments_added": one.fragments_added,
         "committed": one.moved,
-        "published_dataset_version": version,
+        "published_dataset_version": one.version,
+        "lance_head_version": one.head,
         "pending_indexes": [{"property": name, "reason": "no value yet"} for name in one.pending],
     }
 

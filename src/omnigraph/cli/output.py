@@ -37,8 +37,9 @@ def print_note(text: str) -> None:
 
 
 def print_error(error: OmnigraphError, *, as_json: bool) -> None:
-    """A failure, with what to do about it."""
-    _write(sys.stderr, _encoded(error.to_json(), sys.stderr) if as_json else describe(error))
+    """A failure, with what to do about it; for a script on one line, as it may follow others."""
+    told = _encoded(error.to_json(), sys.stderr, indent=None) if as_json else describe(error)
+    _write(sys.stderr, told)
 
 
 def describe(error: OmnigraphError) -> str:
@@ -86,10 +87,10 @@ def _nowhere() -> TextIOWrapper:
     return Path(os.devnull).open("w", encoding="utf-8")
 
 
-def _encoded(value: Any, stream: IO[str]) -> str:
+def _encoded(value: Any, stream: IO[str], indent: int | None = 2) -> str:
     # A Python escape of a character above the basic plane is not a JSON escape, so leave none to the stream.
     unicode_stream = (getattr(stream, "encoding", None) or "").lower().replace("-", "") == "utf8"
-    return json.dumps(value, indent=2, ensure_ascii=not unicode_stream)
+    return json.dumps(value, indent=indent, ensure_ascii=not unicode_stream)
 
 
 def _write(stream: IO[str], text: str) -> None:

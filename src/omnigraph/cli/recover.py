@@ -12,6 +12,7 @@ from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.recovery.abandon import abandon
+from omnigraph.engine.recovery.classify import Class, Decision
 from omnigraph.engine.recovery.sweep import Found, Prospect, Report, prospects, sweep
 from omnigraph.engine.root import Root
 from omnigraph.errors import BadRequest
@@ -20,6 +21,31 @@ from omnigraph.storage.location import Location
 app = new_app()
 
 _BLOCKED = (Found.UNREADABLE, Found.WAITING)
+
+# What records and their audit call things, in the words of those who read this.
+WRITES = {
+    "Mutation": "mutation",
+    "Load": "load",
+    "SchemaApply": "schema change",
+    "BranchMerge": "merge",
+    "EnsureIndices": "building of indexes",
+    "Optimize": "optimize",
+}
+WOULD = {
+    Decision.ROLL_FORWARD: "finish it",
+    Decision.ROLL_BACK: "undo it",
+    Decision.ABORT: "refuse writes: its tables are not as the record and the branch say",
+    f"finish {Decision.ROLL_FORWARD}": "finish it, as it is visible already",
+    f"finish {Decision.ROLL_BACK}": "finish undoing it",
+}
+REACHED = {
+    Class.NO_MOVEMENT: "untouched",
+    Class.ROLLED_PAST_EXPECTED: "written",
+    Class.INCOMPLETE_PHASE_B: "written but not confirmed",
+    Class.UNEXPECTED_AT_P1: "changed by something else",
+    Class.UNEXPECTED_MULTISTEP: "changed by something else",
+    Class.INVARIANT_VIOLATION: "older than what the branch shows",
+}
 
 
 @app.command()
@@ -75,17 +101,29 @@ def prospect_json(one: Prospect) -> dict[str, Any]:
     return {
         "operation_id": one.operation_id,
         "branch": one.branch,
-        "writer_kind": one.writer_kind,
-        "would": one.would,
-        "tables": [{"table_key": key, "class": found} for key, found in sorted(one.classes.items())],
+        "write": _write(one),
+        "would": _would(one),
+        "tables": [{"table_key": key, "state": REACHED[Class(found)]} for key, found in _tables(one)],
     }
 
 
 def prospect_line(one: Prospect) -> str:
     """An interrupted write in a line."""
-    tables = ", ".join(f"{key} {found}" for key, found in sorted(one.classes.items()))
-    kind = f" {one.writer_kind}" if one.writer_kind else ""
-    return f"{one.operation_id}{kind} on {one.branch or '?'}: {one.would}{f' ({tables})' if tables else ''}"
+    tables = ", ".join(f"{key} is {REACHED[Class(found)]}" for key, found in _tables(one))
+    write = f"{_write(one) or 'write'} on {one.branch or 'an unknown branch'}"
+    return f"{one.operation_id}, a {write}: would {_would(one)}{f' ({tables})' if tables else ''}"
+
+
+def _write(one: Prospect) -> str | None:
+    return None if one.writer_kind is None else WRITES.get(one.writer_kind, one.writer_kind)
+
+
+def _would(one: Prospect) -> str:
+    return WOULD.get(one.would, one.would)
+
+
+def _tables(one: Prospect) -> list[tuple[str, str]]:
+    return sorted(one.classes.items())
 
 
 def _report_json(one: Report) -> dict[str, Any]:

@@ -23,7 +23,8 @@ INTRODUCTION = """\
 
 Results go to standard output, messages and errors to standard error. With `--json`, a command prints
 its result as JSON, and a failure as a JSON object with `error`, `code`, `retryable` and, where there
-are any, `remedy` and `data`. A failure is one paragraph; `--debug` shows the whole stack.
+are any, `remedy` and `data`. A failure is one paragraph; `--debug` shows the whole stack. Commands that
+take long tell [how far they are](configuration.md#how-far-a-command-is).
 
 The flags of `omnigraph` itself may stand before or after any command; the help of a command shows those
 that make a difference to it. What they mean, and how a config file saves typing them, is in

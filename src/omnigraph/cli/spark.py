@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from omnigraph.cli.invocation import current
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
@@ -83,6 +84,8 @@ def _warm_up() -> None:
     from omnigraph.pipeline.exercise import exercise
     from omnigraph.pipeline.session import session
 
+    # That it works is all there is to tell.
+    current().shows_progress = False
     found = server.lease()
     spark = session(found.url if found else None)
     exercise(spark)

@@ -12,7 +12,6 @@ from omnigraph.engine.opened import Target
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.targets import read_target
 from omnigraph.errors import BadRequest, InvalidValue
-from omnigraph.lang.query.compile import CompiledRead
 from omnigraph.lang.values import Stored, legible
 from omnigraph.notebook.chosen import Chosen, Named, named, node_columns, returned
 from omnigraph.notebook.moment import Moment
@@ -20,6 +19,7 @@ from omnigraph.notebook.packages import require_packages
 from omnigraph.notebook.part import edges_named, part_of
 from omnigraph.notebook.picture import Picture, require_height
 from omnigraph.query.ask import Question, Questions
+from omnigraph.query.prepared import Prepared
 from omnigraph.query.read import Pinned, Reader
 from omnigraph.query.request import Limits
 
@@ -91,9 +91,9 @@ def draw(
         question = Question(what, params, request.name)
 
         def run(
-            reader: Reader, query: CompiledRead, values: Mapping[str, Stored], pinned: Pinned, limits: Limits
+            reader: Reader, query: Prepared, values: Mapping[str, Stored], pinned: Pinned, limits: Limits
         ) -> Picture:
-            columns = node_columns(query)
+            columns = node_columns(query.query)
             found = reader.read(query, values, pinned, limits)
             moment = _moment(questions, pinned.snapshot)
             return request.picture(moment, returned(found, columns, request.limit))

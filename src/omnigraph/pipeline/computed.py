@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from omnigraph.engine.load.engines import OnStage
 from omnigraph.engine.load.frames import Spool
 from omnigraph.engine.load.sources.columnar import BLOCK_ROWS, open_arrow, open_parquet
 from omnigraph.engine.load.sources.formats import Format
@@ -21,7 +20,6 @@ from omnigraph.engine.load.sources.mapping import Entry, InputMapping
 from omnigraph.engine.load.sources.yaml_text import refusal
 from omnigraph.engine.root import Root
 from omnigraph.errors import BadRequest
-from omnigraph.pipeline.engines import told_of
 from omnigraph.pipeline.failures import reason
 from omnigraph.pipeline.fan_out import arrow_schema, fan_out, in_tasks
 from omnigraph.pipeline.progress import watched
@@ -36,14 +34,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def computed(
-    spark: SparkSession,
-    files: Sequence[str | os.PathLike[str]],
-    mapping: InputMapping,
-    root: Root,
-    on_stage: OnStage | None = None,
+    spark: SparkSession, files: Sequence[str | os.PathLike[str]], mapping: InputMapping, root: Root
 ) -> Iterator[Spool]:
     """The files of a load, those with expressions replaced by files with the values; no row comes here."""
-    told, inputs, entries = told_of(on_stage), list[str](), list(mapping.entries)
+    inputs, entries = list[str](), list(mapping.entries)
     with ExitStack() as stages:
         for entry, group in _groups(find_inputs(files, mapping.format_of), mapping):
             if not entry.expressions:
@@ -53,7 +47,7 @@ def computed(
             # No type has a kind like this, so columns keep their names: the entry says what they become.
             stage = Stage(root.uri, root.new_id(), f"rows:{entry.type or entry.edge}")
             stages.callback(stage.clear)
-            with watched(spark, "expressions", on_progress=told):
+            with watched(spark, "expressions"):
                 parts = in_tasks(spark, frame, stage, PARTS).toArrow()
             made = stage.files(parts, arrow_schema(frame.schema))
             inputs += made

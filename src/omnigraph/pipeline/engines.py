@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from omnigraph.engine.load.engines import OnStage
 from omnigraph.engine.load.run import IN_MEMORY, Engine
 from omnigraph.pipeline import server
-from omnigraph.pipeline.progress import OnProgress, Progress
 
 
-def choose(size: int, *, asked: bool, on_stage: OnStage | None) -> Engine | None:
+def choose(size: int, *, asked: bool) -> Engine | None:
     """Spark where it was asked for, for large inputs, and whenever it is warm."""
     why = "it was asked for" if asked else _reason(size)
     if why is None:
@@ -18,7 +16,7 @@ def choose(size: int, *, asked: bool, on_stage: OnStage | None) -> Engine | None
     from omnigraph.pipeline.runner import SparkRunner
     from omnigraph.pipeline.session import session
 
-    return Engine(SparkRunner(session(), told_of(on_stage)), why)
+    return Engine(SparkRunner(session()), why)
 
 
 def _reason(size: int) -> str | None:
@@ -28,14 +26,3 @@ def _reason(size: int) -> str | None:
     if size > IN_MEMORY:
         return f"{size} bytes of input are more than {IN_MEMORY}"
     return "a warm Spark is at hand" if server.running() is not None else None
-
-
-def told_of(on_stage: OnStage | None) -> OnProgress | None:
-    """Who hears of stages as one who hears of progress."""
-    if on_stage is None:
-        return None
-
-    def tell(progress: Progress) -> None:
-        on_stage(progress.stage, progress.tasks_done, progress.tasks)
-
-    return tell

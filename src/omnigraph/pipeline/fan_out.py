@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from omnigraph.errors import InternalError, OmnigraphError
 from omnigraph.pipeline.carried import carried
+from omnigraph.pipeline.settled import settled
 from omnigraph.pipeline.task_settings import task_settings
 
 if TYPE_CHECKING:
@@ -109,3 +110,4 @@ def _run(
             yield conform(batch, wanted)
     except OmnigraphError as error:
         raise carried(error) from None
+    settled()

@@ -2,87 +2,99 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import OmnigraphError, PipelineCancelled
 from omnigraph.pipeline.connection import is_connect
 from omnigraph.pipeline.failures import explained
+from omnigraph.progress import Stage, begin_stage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SECONDS_BETWEEN_LOOKS = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How many tasks of a stage of ours are done, over all of Spark's stages it takes."""
-
-    stage: str
-    tasks_done: int
-    tasks: int
-
-
-OnProgress = Callable[[Progress], None]
+SECONDS_TO_STOP = 2.5
+"""Spark looks every two seconds whether a Python process works for nobody any more, and then ends it."""
 
 
 @contextmanager
-def watched(
-    spark: SparkSession,
-    stage: str,
-    *,
-    on_progress: OnProgress | None = None,
-    cancel: threading.Event | None = None,
-) -> Iterator[None]:
+def watched(spark: SparkSession, stage: str, *, cancel: threading.Event | None = None) -> Iterator[None]:
     """Run the actions of a stage: failures become errors of ours, Ctrl-C and `cancel` stop the tasks.
 
-    `on_progress` is called from another thread while an action runs, and once more with the last figures.
+    Who listens hears of it from another thread while an action runs, and once more with the last figures.
     """
     job: _Job = _ConnectJob(spark) if is_connect(spark) else _ClassicJob(spark)
-    told = _Told(stage, on_progress)
+    told = _Told(begin_stage(stage))
     job.begin(told)
-    looks = _Looks(job, told, cancel)
-    looks.start()
-    try:
-        with explained(stage):
-            yield
-    except KeyboardInterrupt:
-        job.cancel()
-        raise
-    except OmnigraphError as failure:
-        if _interrupted(failure):
-            raise KeyboardInterrupt from failure
-        if looks.cancelled:
-            raise PipelineCancelled(stage) from failure
-        raise
-    finally:
-        looks.stop()
-        job.end()
+    with _ctrl_c() as interrupt:
+        looks = _Looks(job, told, cancel, interrupt)
+        looks.start()
+        try:
+            with explained(stage):
+                yield
+        except OmnigraphError as failure:
+            if interrupt.heard:
+                # Until the processes of tasks are gone: what they write can then be removed for good.
+                threading.Event().wait(SECONDS_TO_STOP)
+                raise KeyboardInterrupt from failure
+            if looks.cancelled:
+                raise PipelineCancelled(stage) from failure
+            raise
+        finally:
+            looks.stop()
+            job.end()
+    if interrupt.heard:
+        # It was done before it could be stopped.
+        raise KeyboardInterrupt
     # The last look may have been before the end, or there was none.
     job.look(told)
     told.last()
 
 
-def _interrupted(failure: BaseException | None) -> bool:
-    """Whether Ctrl-C is behind it: Spark then stops its jobs itself and reports what came of that."""
-    while failure is not None and not isinstance(failure, KeyboardInterrupt):
-        failure = failure.__cause__ or failure.__context__
-    return failure is not None
+class _Interrupt:
+    """Whether Ctrl-C was pressed."""
+
+    heard = False
+
+
+@contextmanager
+def _ctrl_c() -> Iterator[_Interrupt]:
+    """Note Ctrl-C instead of raising it: the tasks are stopped, and the action then fails by itself.
+
+    An exception out of nowhere in the client of a Connect server can leave a lock of it closed for ever. A
+    second Ctrl-C is raised at once.
+    """
+    interrupt = _Interrupt()
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        # Only the main thread hears of it, and only unless the process was told to ignore it.
+        yield interrupt
+        return
+
+    def note(_number: int, _frame: FrameType | None) -> None:
+        interrupt.heard = True
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupt
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _Told:
-    """What was reported last; nothing is reported twice, and figures never go back."""
+    """What was reported of all of Spark's stages; nothing is reported twice, and figures never go back."""
 
-    def __init__(self, stage: str, on_progress: OnProgress | None) -> None:
+    def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self._on_progress = on_progress
         self._seen: dict[int, tuple[int, int]] = {}
-        self._reported: Progress | None = None
+        self._done = self._tasks = 0
 
     def tasks(self, stages: Iterable[tuple[int, int, int]]) -> None:
         for number, done, total in stages:
@@ -92,13 +104,15 @@ class _Told:
     def last(self) -> None:
         """All is done."""
         self._report(sum(total for _, total in self._seen.values()))
+        self._stage.end()
 
     def _report(self, done: int) -> None:
-        tasks = sum(total for _, total in self._seen.values())
-        now = Progress(self._stage, min(done, tasks), tasks)
-        if self._on_progress is not None and tasks and now != self._reported:
-            self._reported = now
-            self._on_progress(now)
+        tasks = max(self._tasks, sum(total for _, total in self._seen.values()))
+        done = max(self._done, min(done, tasks))
+        if (done, tasks) != (self._done, self._tasks):
+            self._stage.expect(tasks - self._tasks)
+            self._stage.advance(tasks=done - self._done)
+            self._done, self._tasks = done, tasks
 
 
 class _Job:
@@ -174,18 +188,19 @@ class _ConnectJob(_Job):
 class _Looks(threading.Thread):
     """Looks at a job now and then until its block ends."""
 
-    def __init__(self, job: _Job, told: _Told, cancel: threading.Event | None) -> None:
+    def __init__(self, job: _Job, told: _Told, cancel: threading.Event | None, interrupt: _Interrupt) -> None:
         super().__init__(name="omnigraph-progress", daemon=True)
         self._job = job
         self._told = told
         self._cancel = cancel
+        self._interrupt = interrupt
         self._ended = threading.Event()
         self.cancelled = False
 
     def run(self) -> None:
         while not self._ended.wait(SECONDS_BETWEEN_LOOKS):
-            if self._cancel is not None and self._cancel.is_set():
-                self.cancelled = True
+            self.cancelled |= self._cancel is not None and self._cancel.is_set()
+            if self.cancelled or self._interrupt.heard:
                 # Again at each look: an action that begins after the first would not be stopped by it.
                 self._job.cancel()
             self._job.look(self._told)

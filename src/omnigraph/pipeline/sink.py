@@ -18,15 +18,12 @@ from pyarrow import types as kinds
 
 from omnigraph.engine.columns import SOURCE, TARGET
 from omnigraph.engine.export.part import FROM, TO
-from omnigraph.engine.load.engines import OnStage
 from omnigraph.engine.load.frames import Spool
 from omnigraph.engine.load.run import Engine
-from omnigraph.engine.root import Root
-from omnigraph.pipeline.engines import told_of
+from omnigraph.engine.root import Root, root_for
 from omnigraph.pipeline.fan_out import arrow_schema, in_tasks
 from omnigraph.pipeline.progress import watched
 from omnigraph.pipeline.runner import SparkRunner
-from omnigraph.pipeline.source import root_at
 from omnigraph.storage.location import Location
 
 if TYPE_CHECKING:
@@ -44,15 +41,15 @@ _LONG_DIGITS = 18
 
 
 @contextmanager
-def spooled(frame: DataFrame, root: Root, key: str, on_stage: OnStage | None = None) -> Iterator[Spool]:
+def spooled(frame: DataFrame, root: Root, key: str) -> Iterator[Spool]:
     """The rows of a DataFrame as files of a type; no row comes to this process."""
-    spark, told = frame.sparkSession, told_of(on_stage)
+    spark = frame.sparkSession
     stage = Stage(root.uri, root.new_id(), key)
     try:
-        with watched(spark, "rows", on_progress=told):
+        with watched(spark, "rows"):
             parts = in_tasks(spark, frame, stage, PARTS).toArrow()
         files = stage.files(parts, arrow_schema(frame.schema))
-        yield Spool(files, Engine(SparkRunner(spark, told), "the rows are a DataFrame of Spark"))
+        yield Spool(files, Engine(SparkRunner(spark), "the rows are a DataFrame of Spark"))
     finally:
         stage.clear()
 
@@ -81,11 +78,15 @@ class Stage:
 
     def clear(self) -> None:
         """Remove all files."""
-        root_at(self.uri).objects.delete_prefix(self._place)
+        self._root.objects.delete_prefix(self._place)
+
+    @property
+    def _root(self) -> Root:
+        return root_for(self.uri, self.load)
 
     @property
     def _place(self) -> Location:
-        return root_at(self.uri).layout.staging / self.load
+        return self._root.layout.staging / self.load
 
     def _write(self, rows: pa.Table, folder: str) -> str:
         """Rows as a file that is named after their type, below a folder that is named after its kind."""
@@ -95,7 +96,7 @@ class Stage:
         with pa.ipc.new_file(buffer, stored.schema) as writer:
             writer.write_table(stored)
         at = self._place / f"{folder}/{name}.arrow"
-        root_at(self.uri).objects.write_bytes(at, buffer.getvalue().to_pybytes())
+        self._root.objects.write_bytes(at, buffer.getvalue().to_pybytes())
         return at.uri
 
 

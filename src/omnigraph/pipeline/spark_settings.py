@@ -49,6 +49,8 @@ def spark_settings(folder: Path, *, master: str, memory: str) -> dict[str, str]:
     settings = {
         "spark.driver.memory": memory,
         "spark.executorEnv.LANCE_LOG": "error",
+        # A process whose task was cancelled is ended soon, and writes nothing that nobody waits for.
+        "spark.python.task.killTimeout": "100ms",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.session.timeZone": "UTC",

@@ -42,6 +42,7 @@ def test_a_past_moment_is_read_as_it_was(graph: Graph) -> None:
     assert len(found) == 1
     assert found.table.equals(local.table)
     assert found.envelope() == local.envelope()
+    assert before.query(EVERYTHING, engine="spark").table.equals(before.query(EVERYTHING).table)
 
 
 @pytest.mark.usefixtures("frugal")
@@ -87,6 +88,8 @@ def test_an_engine_that_does_not_exist_is_told_with_those_that_do(graph: Graph) 
     other: Any = "flink"
     with pytest.raises(BadRequest, match="there is no engine 'flink'") as caught:
         graph.query(NAMES, engine=other)
+    with pytest.raises(BadRequest, match="there is no engine 'flink'"):
+        graph.snapshot().query(NAMES, engine=other)
     assert caught.value.remedy == "choose one of: local, spark"
 
 

@@ -27,7 +27,7 @@ from omnigraph.pipeline.algorithms.numbered import (
 from omnigraph.pipeline.connection import is_connect
 from omnigraph.pipeline.fan_out import arrow_schema, fan_out, in_tasks, spark_schema
 from omnigraph.pipeline.map_reduce import BLOBS, reduced
-from omnigraph.pipeline.progress import OnProgress, watched
+from omnigraph.pipeline.progress import watched
 from omnigraph.pipeline.runner import SparkRunner
 from omnigraph.pipeline.source import scan_of
 from omnigraph.query.algorithms.block import Arrangement, Block, Part
@@ -53,12 +53,11 @@ class SparkEdges:
     blocks: DataFrame
     count: int
     corners: int
-    on_progress: OnProgress | None = None
 
     def parts(self, stage: str, task: Callable[[Block], Part]) -> Iterator[Part]:
         """One Spark task for each block; the vectors that a task holds travel with it."""
         frame = in_tasks(self.spark, self.blocks, _Parts(task), PARTS)
-        with watched(self.spark, stage, on_progress=self.on_progress):
+        with watched(self.spark, stage):
             found = frame.toArrow()
         for nodes, values, kind in zip(*(found.column(name) for name in PARTS.names), strict=True):
             yield (
@@ -84,19 +83,11 @@ class _Parts:
 class SparkGraph:
     """The chosen part of one snapshot."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        uri: str,
-        snapshot: Snapshot,
-        selection: Selection,
-        on_progress: OnProgress | None = None,
-    ) -> None:
+    def __init__(self, spark: SparkSession, uri: str, snapshot: Snapshot, selection: Selection) -> None:
         self._spark = spark
         self._uri = uri
         self._snapshot = snapshot
         self._selection = selection
-        self._on_progress = on_progress
         self.nodes = Numbering({name: self._ids(name) for name in selection.nodes})
         if is_connect(spark) and self.nodes.count > MOST_NODES_OVER_CONNECT:
             raise BadRequest(
@@ -118,7 +109,7 @@ class SparkGraph:
         colours = min(MOST_COLOURS, max(2 if cores > 1 else 1, int(3 * many**0.5)))
         blocks = self._blocks(arrangement, buckets, colours).persist()
         try:
-            yield SparkEdges(self._spark, blocks, self.nodes.count, colours, self._on_progress)
+            yield SparkEdges(self._spark, blocks, self.nodes.count, colours)
         finally:
             blocks.unpersist()
 

@@ -41,7 +41,7 @@ from omnigraph.pipeline.declared.records import SourceRecord
 from omnigraph.pipeline.declared.secrets import Secrets
 from omnigraph.pipeline.failures import reason
 from omnigraph.pipeline.fan_out import arrow_schema, in_tasks
-from omnigraph.pipeline.progress import OnProgress, watched
+from omnigraph.pipeline.progress import watched
 from omnigraph.pipeline.sink import PARTS, Stage, loadable
 from omnigraph.pipeline.source import key_of
 
@@ -69,13 +69,11 @@ class SparkExtract:
         *,
         params: Mapping[str, Parameter] | None = None,
         secrets: Secrets | None = None,
-        on_progress: OnProgress | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._spark = _own_session(spark, pipeline)
         self._params = {**dict(pipeline.params), **(params or {})}
         self._secrets = secrets or Secrets()
-        self._on_progress = on_progress
 
     def told(self) -> dict[str, str]:
         """Which Spark does the work."""
@@ -253,7 +251,7 @@ class SparkExtract:
     @contextmanager
     def _watched(self, stage: str) -> Iterator[None]:
         try:
-            with watched(self._spark, stage, on_progress=self._on_progress):
+            with watched(self._spark, stage):
                 yield
         except PipelineFailed as failure:
             if self.redacted(failure.reason) == failure.reason:

@@ -12,7 +12,6 @@ import pyarrow as pa
 from omnigraph.engine.opened import AtBranch
 from omnigraph.errors import BadRequest, PipelineCancelled, QueryCancelled, ResourceLimitExceeded
 from omnigraph.lang.query import plan as p
-from omnigraph.lang.query.compile import CompiledRead
 from omnigraph.lang.query.terms import Total
 from omnigraph.lang.values import Stored
 from omnigraph.pipeline.progress import watched
@@ -25,6 +24,7 @@ from omnigraph.pipeline.query.searches import Answers
 from omnigraph.pipeline.query.tables import Tables
 from omnigraph.query.aggregate import UNNAMED
 from omnigraph.query.pattern import tables_of
+from omnigraph.query.prepared import Prepared
 from omnigraph.query.read import Pinned, Reader
 from omnigraph.query.request import Limits, Request
 from omnigraph.query.result import Result
@@ -44,7 +44,7 @@ class SparkReads:
     def result(
         self,
         reader: Reader,
-        query: CompiledRead,
+        query: Prepared,
         parameters: Mapping[str, Stored],
         pinned: Pinned,
         limits: Limits,
@@ -64,7 +64,7 @@ class SparkReads:
     def frame(
         self,
         reader: Reader,
-        query: CompiledRead,
+        query: Prepared,
         parameters: Mapping[str, Stored],
         pinned: Pinned,
         limits: Limits,
@@ -79,7 +79,7 @@ class SparkReads:
             found = self._found(reader, query, _request(parameters, limits), pinned)
             return found.cut().toDF(*(output.name for output in found.outputs))
 
-    def _found(self, reader: Reader, query: CompiledRead, request: Request, pinned: Pinned) -> Found:
+    def _found(self, reader: Reader, query: Prepared, request: Request, pinned: Pinned) -> Found:
         request.check()
         catalog, names = reader.graph.catalog_at(pinned.snapshot), Names()
         tables = Tables(self._spark, reader.graph, pinned.snapshot, names, properties_of(query.plan))
@@ -114,7 +114,7 @@ def _request(parameters: Mapping[str, Stored], limits: Limits) -> Request:
 # --- rows on their way home ------------------------------------------------------------------------
 
 
-def _collected(found: Found, query: CompiledRead, limits: Limits) -> pa.Table:
+def _collected(found: Found, query: Prepared, limits: Limits) -> pa.Table:
     """The result with our types; its columns still have numbers for names."""
     if found.of_all:
         # One row, and whether there was anything to total must be known even if that row is not wanted.
@@ -151,7 +151,7 @@ def _is_bare(output: p.Output) -> bool:
     return not output.aliased and isinstance(output.term, Total)
 
 
-def _result(table: pa.Table, found: Found, query: CompiledRead, pinned: Pinned) -> Result:
+def _result(table: pa.Table, found: Found, query: Prepared, pinned: Pinned) -> Result:
     live = isinstance(pinned.target, AtBranch)
     commit = pinned.snapshot.commit
     return Result(

@@ -14,12 +14,12 @@ from omnigraph.engine.columns import ID
 from omnigraph.lang.query.terms import Const, Distance, ParamRef, Predicate, Relevance, TextMatch
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.pipeline.query.scope import Lookup, Search
+from omnigraph.query.keyed import key_tests, keyed
 from omnigraph.query.read import Pinned, Reader
 from omnigraph.query.reading import Reading
 from omnigraph.query.request import Request
 from omnigraph.query.scan import candidates
 from omnigraph.query.search.scores import Scores
-from omnigraph.query.search.searches import Searches
 from omnigraph.query.sources import Sources
 
 
@@ -29,7 +29,7 @@ class Answers:
     def __init__(self, reader: Reader, request: Request, pinned: Pinned, catalog: Catalog) -> None:
         self._embedder = reader.embedder
         self._sources = Sources(reader.graph, pinned.snapshot, catalog, reader.memory)
-        self._scores = Scores(request, catalog, Searches(reader.memory), self._embedded)
+        self._scores = Scores(request, catalog, reader.memory, self._embedded)
         self._reading = Reading(request, self._sources, self._scores, {})
         self._known: dict[tuple[str, Search], Lookup] = {}
 
@@ -54,7 +54,9 @@ class Answers:
         if not tests:
             return None
         reading = replace(self._reading, tables={var: key})
-        return self._sources.rows(key).take(ID, candidates(reading, var, tests).positions)
+        named = keyed(key_tests(tests, var, reading.key(var)), reading.bindings)
+        found = candidates(reading, var, tests, named)
+        return self._sources.rows(key).take(ID, found.positions)
 
     def ranked(
         self, by: Distance | Relevance, key: str, among: pa.Array | None, best: int | None

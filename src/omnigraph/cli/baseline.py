@@ -1,0 +1,71 @@
+"""`omnigraph changes baseline`: all entities of a branch, and the cursor for what is changed from then on."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from omnigraph import graph
+from omnigraph.cli.addressing import Uri, addressed
+from omnigraph.cli.change_options import Kinds, Ops, Types
+from omnigraph.cli.options import AsJson
+from omnigraph.cli.output import print_result
+from omnigraph.engine.changes.change import Filter, filter_of, require_types
+from omnigraph.engine.changes.feed import AFTER, NOW
+from omnigraph.engine.export.place import new_file
+from omnigraph.errors import BadRequest
+from omnigraph.graph import Snapshot
+
+
+def baseline(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.", metavar="FILE")],
+    branch: Annotated[str, typer.Option("--branch", help="The branch.", metavar="BRANCH")] = "main",
+    types: Types = None,
+    kinds: Kinds = None,
+    ops: Ops = None,
+    uri: Uri = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write all entities of a branch to a file of NDJSON, then print the cursor to poll with from there on.
+
+    The file is complete and on disk before the cursor is printed. Two such calls for one file wait for each
+    other.
+    """
+    wanted = filter_of(kinds, types, ops)
+    with graph.open(addressed(uri=uri), read_only=True) as opened, _alone(out):
+        moment = opened.snapshot(branch)
+        since = NOW if moment.commit is None else f"{AFTER}{moment.commit.id}"
+        cursor = opened.changes(branch, since=since, types=types, kinds=kinds, ops=ops).cursor
+        with new_file(out, overwrite=True) as temporary, temporary.open("xb") as stream:
+            done = moment.export(stream, types=_types(moment, wanted))
+    report = {
+        "out": str(out),
+        "rows": done.rows,
+        "bytes": done.bytes,
+        "baseline": {"snapshot_commit_id": moment.id, "resume_cursor": cursor},
+    }
+    print_result(report, f"wrote {done.rows} entities to {out}\ncursor: {cursor}", as_json=as_json)
+
+
+def _types(moment: Snapshot, wanted: Filter) -> list[str] | None:
+    """The types that the filter lets through; None for all."""
+    require_types(wanted, moment.tables)
+    if not wanted.kinds and not wanted.types:
+        return None
+    return [key for key in moment.tables if wanted.wants_table(key)]
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    try:
+        gate = out.with_name(f"{out.name}.lock").open("a")
+    except OSError as failure:
+        raise BadRequest(f"cannot write '{out}': {failure.strerror}", remedy="check the path") from failure
+    with gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        yield

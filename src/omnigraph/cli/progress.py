@@ -1,0 +1,159 @@
+"""How far a command is, on standard error: a bar on a terminal, lines in a log, events for a script."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from omnigraph.cli.invocation import current
+from omnigraph.cli.output import print_note
+from omnigraph.errors import StorageFailure
+from omnigraph.progress import Event, Listener, Progress, progress_to
+
+SECONDS_BETWEEN_LINES = 5.0
+SECONDS_BETWEEN_EVENTS = 1.0
+PATIENCE = 5.0
+"""A log hears nothing of a command that takes no longer."""
+
+_FULL = 1000
+
+
+@contextmanager
+def shown_progress(*, as_json: bool) -> Iterator[None]:
+    """Show how far whatever is done in the block is, in the form that suits whoever reads."""
+    invocation = current()
+    if "--quiet" in invocation.flags or sys.stderr is None:
+        yield
+        return
+    bar = _Bar()
+    show: Listener = bar
+    if as_json:
+        show = _Lines(event_line, SECONDS_BETWEEN_EVENTS, 0.0)
+    elif not sys.stderr.isatty():
+        show = _Lines(plain_line, SECONDS_BETWEEN_LINES, PATIENCE)
+
+    def hear(now: Progress) -> None:
+        # Asked when there is something to show: a command may find out late that it must not.
+        if invocation.shows_progress:
+            show(now)
+
+    try:
+        with progress_to(hear):
+            yield
+    finally:
+        bar.close()
+
+
+class _Lines:
+    """A line for the begin and the end of every stage, and for what is between now and then."""
+
+    def __init__(self, form: Callable[[Progress], str], between: float, patience: float) -> None:
+        self._form = form
+        self._between = between
+        self._begun = self._last = time.monotonic()
+        self._patience = patience
+
+    def __call__(self, now: Progress) -> None:
+        moment = time.monotonic()
+        if now.event is Event.PROGRESS and moment - self._last < self._between:
+            return
+        if moment - self._begun < self._patience:
+            return
+        self._last = moment
+        # That nobody reads how far it is must not be the end of it.
+        with suppress(OSError, StorageFailure):
+            print_note(self._form(now))
+
+
+class _Bar:
+    """One line of a terminal that shows the stage under way, and is gone with it."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __call__(self, now: Progress) -> None:
+        if self._bar is None:
+            self._start()
+        share = now.share
+        self._bar.update(
+            self._task,
+            description=now.stage,
+            total=None if share is None else _FULL,
+            completed=0 if share is None else round(share * _FULL),
+            told=", ".join(_figures(now)),
+        )
+        if now.event is Event.ENDED:
+            # What is printed next must not get between its lines.
+            self.close()
+
+    def _start(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Display
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[told]}"),
+            TimeElapsedColumn(),
+        )
+        self._bar = Display(
+            *columns,
+            console=Console(stderr=True),
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._task = self._bar.add_task("", total=None, told="")
+        self._bar.start()
+
+    def close(self) -> None:
+        """Take it away; the next stage has one again."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def event_line(now: Progress) -> str:
+    """Progress for a script, on one line."""
+    return json.dumps(now.to_json())
+
+
+def plain_line(now: Progress) -> str:
+    """Progress for a log."""
+    told = ", ".join(_figures(now))
+    match now.event:
+        case Event.BEGUN:
+            return f"{now.stage}: begun"
+        case Event.ENDED:
+            return f"{now.stage}: done in {now.seconds:.1f} s" + (f": {told}" if told else "")
+    return f"{now.stage}: {told}"
+
+
+def _figures(now: Progress) -> Iterator[str]:
+    if now.tasks_done or now.tasks:
+        yield f"{now.tasks_done:,} of {now.tasks:,} tasks" if now.tasks else f"{now.tasks_done:,} tasks"
+    if now.share is not None and now.event is Event.PROGRESS:
+        yield f"{now.share:.0%}"
+    if now.rows:
+        yield f"{now.rows:,} rows ({now.rows_per_second:,.0f}/s)"
+    if now.bytes:
+        yield f"{_size(now.bytes)} ({_size(now.bytes_per_second)}/s)"
+    if now.event is Event.PROGRESS and now.seconds_left is not None:
+        yield f"{now.seconds_left:.0f} s left"
+
+
+def _size(count: float) -> str:
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

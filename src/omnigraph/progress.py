@@ -1,0 +1,200 @@
+"""How far long work is, told to whoever wants to hear it.
+
+Whoever does the work opens a `stage` and adds what is done; whoever wants to hear of it says so around the
+call, as in `with progress_to(show): graph.optimize()`. Neither knows the other. What is told is one value,
+`Progress`, whatever the work is.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Event(StrEnum):
+    """What happened to a stage."""
+
+    BEGUN = "begun"
+    PROGRESS = "progress"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far one stage is."""
+
+    stage: str
+    event: Event = Event.PROGRESS
+    tasks_done: int = 0
+    tasks: int | None = None
+    """How many there are; None where nobody knows before the end."""
+    rows: int = 0
+    all_rows: int | None = None
+    bytes: int = 0
+    all_bytes: int | None = None
+    seconds: float = 0.0
+    """Since the stage began."""
+
+    @property
+    def share(self) -> float | None:
+        """How much of it is done, from 0 to 1; None where that is not known."""
+        known = ((self.tasks_done, self.tasks), (self.rows, self.all_rows), (self.bytes, self.all_bytes))
+        # Some figures come only with the answers of tasks, so the others are ahead of them.
+        shares = [min(1.0, done / total) for done, total in known if total]
+        return max(shares, default=None)
+
+    @property
+    def rows_per_second(self) -> float:
+        """How fast rows go by."""
+        return self.rows / self.seconds if self.seconds else 0.0
+
+    @property
+    def bytes_per_second(self) -> float:
+        """How fast bytes go by."""
+        return self.bytes / self.seconds if self.seconds else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long it takes from here if it goes on like this; None where that is not known."""
+        return self.seconds * (1 - self.share) / self.share if self.share else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The value as scripts read it."""
+        left = self.seconds_left
+        return {
+            "event": self.event.value,
+            "stage": self.stage,
+            "tasks_done": self.tasks_done,
+            "tasks": self.tasks,
+            "rows": self.rows,
+            "total_rows": self.all_rows,
+            "bytes": self.bytes,
+            "total_bytes": self.all_bytes,
+            "seconds": round(self.seconds, 3),
+            "rows_per_second": round(self.rows_per_second),
+            "bytes_per_second": round(self.bytes_per_second),
+            "seconds_left": None if left is None else round(left, 1),
+        }
+
+
+Listener = Callable[[Progress], None]
+"""Hears of progress, in whichever thread it is made; what it raises ends the work."""
+
+_listener: ContextVar[Listener | None] = ContextVar("omnigraph_progress", default=None)
+_outer: ContextVar[Stage | None] = ContextVar("omnigraph_stage", default=None)
+
+
+@contextmanager
+def progress_to(listener: Listener | None) -> Iterator[None]:
+    """Let somebody hear of all that is done in the block; None changes nothing."""
+    if listener is None:
+        yield
+        return
+    before = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(before)
+
+
+class Stage:
+    """A part of some work; any thread may add to it."""
+
+    def __init__(
+        self, name: str, listener: Listener | None, tasks: int | None, rows: int | None, size: int | None
+    ) -> None:
+        self._name = name
+        self._listener = listener
+        self._tasks = tasks
+        self._all_rows, self._all_bytes = rows, size
+        self._done = self._rows = self._bytes = 0
+        self._begun = time.monotonic()
+        self._mutex = threading.RLock()
+        self._tell(Event.BEGUN)
+
+    def advance(self, *, tasks: int = 0, rows: int = 0, size: int = 0) -> None:
+        """Add what was done since the last time."""
+        with self._mutex:
+            self._done += tasks
+            self._rows += rows
+            self._bytes += size
+            self._tell(Event.PROGRESS)
+
+    def expect(self, tasks: int) -> None:
+        """Add tasks that are to be done; not told before one of them is."""
+        with self._mutex:
+            if self._tasks is not None:
+                self._tasks += tasks
+
+    def end(self) -> None:
+        """All of it is done."""
+        self._tell(Event.ENDED)
+
+    def _tell(self, event: Event) -> None:
+        if self._listener is None:
+            return
+        with self._mutex:
+            now = Progress(
+                self._name,
+                event,
+                self._done,
+                self._tasks,
+                self._rows,
+                self._all_rows,
+                self._bytes,
+                self._all_bytes,
+                time.monotonic() - self._begun,
+            )
+            self._listener(now)
+
+
+class _Part(Stage):
+    """Work within a stage: it adds to that one, and is not told by itself."""
+
+    def __init__(self, whole: Stage, tasks: int | None) -> None:
+        self._whole = whole
+        whole.expect(tasks or 0)
+
+    def advance(self, *, tasks: int = 0, rows: int = 0, size: int = 0) -> None:
+        self._whole.advance(tasks=tasks, rows=rows, size=size)
+
+    def expect(self, tasks: int) -> None:
+        self._whole.expect(tasks)
+
+    def end(self) -> None:
+        """The whole goes on."""
+
+
+def begin_stage(
+    name: str, *, tasks: int | None = 0, rows: int | None = None, size: int | None = None
+) -> Stage:
+    """Work that begins now; within a stage that is open it is a part of that one.
+
+    For those who cannot have a block around it; a stage that fails is simply never ended.
+    """
+    whole = _outer.get()
+    return _Part(whole, tasks) if whole is not None else Stage(name, _listener.get(), tasks, rows, size)
+
+
+@contextmanager
+def stage(
+    name: str, *, tasks: int | None = 0, rows: int | None = None, size: int | None = None
+) -> Iterator[Stage]:
+    """A block of work: so many tasks, rows and bytes, where they are known.
+
+    Stages that are begun within it add their tasks to it. With `tasks=None` they are counted, and how many
+    there will be is left open.
+    """
+    begun = begin_stage(name, tasks=tasks, rows=rows, size=size)
+    before = _outer.set(begun)
+    try:
+        yield begun
+    finally:
+        _outer.reset(before)
+    begun.end()
