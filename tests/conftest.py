@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,6 +44,20 @@ FIRST = (
 )
 
 
+def pytest_collection(session: pytest.Session) -> None:
+    """Import all files, each worker from another one on: so each compiles a part of them, and for all."""
+    config = session.config
+    told = getattr(config, "workerinput", None)
+    if told is None or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    files = sorted(path.relative_to(config.rootpath) for path in Path(__file__).parent.rglob("test_*.py"))
+    first = len(files) * int(told["workerid"].removeprefix("gw")) // told["workercount"]
+    for path in files[first:] + files[:first]:
+        # What is wrong with a file is told when it is collected.
+        with suppress(Exception, pytest.skip.Exception):
+            import_module(".".join(path.with_suffix("").parts))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order tests by how long their file takes."""
@@ -49,9 +66,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests lie in memory until the end: nobody has to look through them for garbage."""
+    """Thousands of tests lie in memory until the end: nobody has to look through them for garbage.
+
+    There is little of it, and plenty of memory: so it is looked for seldom.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -425,12 +425,14 @@ def test_the_face_has_these_names_and_no_others() -> None:
     assert set(og.__all__) == {
         "Commit",
         "Graph",
+        "Progress",
         "Result",
         "Snapshot",
         "__version__",
         "errors",
         "init",
         "open",
+        "progress_to",
     }
     assert set(og.__all__) <= set(dir(og))
     assert all(getattr(og, name) is not None for name in og.__all__)

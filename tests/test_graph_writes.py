@@ -440,10 +440,14 @@ def test_what_is_left_out_is_told_for_every_stage(graph: og.Graph, people: Path,
 
 def test_progress_counts_bytes_and_lines(graph: og.Graph, people: Path, tmp_path: Path) -> None:
     more = written(tmp_path / "more.jsonl", {"type": "Log", "data": {"msg": "x"}})
-    heard: list[tuple[int, int]] = []
-    graph.load([people, more], mode="append", progress=lambda size, lines: heard.append((size, lines)))
+    heard: list[og.Progress] = []
+    graph.load([people, more], mode="append", progress=heard.append)
     sizes = [file.stat().st_size for file in (people, more)]
-    assert heard == [(sizes[0], 3), (sum(sizes), 4)]
+    told = [(now.tasks_done, now.rows, now.bytes) for now in heard]
+    assert told == sorted(told)
+    assert (1, 3, sizes[0]) in told
+    assert told[-1] == (2, 4, sum(sizes))
+    assert {(now.stage, now.tasks, now.all_bytes) for now in heard} == {("read", 2, sum(sizes))}
 
 
 # --- rows ----------------------------------------------------------------------------------------

@@ -130,8 +130,8 @@ def test_a_file_that_cannot_get_its_name_any_more_is_told_and_kept(graph: og.Gra
     file = written(tmp_path / "1.jsonl", person("ada"), person("bo", age="x"))
     rejects = tmp_path / "left"
 
-    def in_the_way(size: int, lines: int) -> None:
-        rejects.mkdir()
+    def in_the_way(now: og.Progress) -> None:
+        rejects.mkdir(exist_ok=True)
 
     with pytest.raises(errors.BadRequest, match=r"the load is done, but .*left' cannot be written") as caught:
         graph.load(file, mode="append", skip_bad=True, rejects=rejects, progress=in_the_way)
