@@ -51,7 +51,7 @@ COMMANDS: Mapping[str, Command] = {
     "export": Command("omnigraph.cli.export:app", "Write a graph or some of its types as files."),
     "init": Command("omnigraph.cli.init:app", "Make a graph with a schema at an empty place.", Plane.STORAGE),
     "lint": Command("omnigraph.cli.lint:app", "Check a query file against a schema.", Plane.STORAGE),
-    "load": Command("omnigraph.cli.load:app", "Load NDJSON files in one commit."),
+    "load": Command("omnigraph.cli.load:app", "Load files in one commit."),
     "mutate": Command("omnigraph.cli.mutate:app", "Insert, update or delete by a query, in one commit."),
     "optimize": Command(
         "omnigraph.cli.optimize:app", "Keep a graph fast: few fragments, whole indexes.", Plane.STORAGE
