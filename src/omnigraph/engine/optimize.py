@@ -107,10 +107,8 @@ def optimize(graph: OpenGraph, author: Author, engine: str = "local") -> Optimiz
     found: dict[str, _Work] = {}
     workers, hands = concurrency(), _Hands()
     if elsewhere := engine_for(engine, 0):
-        workers, hands = (
-            1,
-            _Hands(partial(_rewritten_by, elsewhere.runner), partial(_built_by, elsewhere.runner)),
-        )
+        workers, runner = 1, elsewhere.runner
+        hands = _Hands(partial(_rewritten_by, runner), partial(_built_by, runner))
 
     def prepare(transaction: Transaction) -> Prepared:
         found.clear()
