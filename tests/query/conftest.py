@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 
 import omnigraph as og
+from omnigraph.engine import index_intent, indexing
 from omnigraph.engine.manifest import MAIN
 from omnigraph.graph import Graph
+from omnigraph.query.memory import shared_memory
+from tests.query.small_limits import through_indexes
 
 CONDITIONS = ("cold", "warm", "indexed", "compacted", "branch")
 BRANCH = "side"
@@ -29,10 +32,14 @@ class Shelf:
 
     @contextmanager
     def reading(self, schema: str, data: str, condition: str) -> Iterator[Graph]:
-        """A graph in a condition; `cold` gives a handle that nobody has used."""
+        """A graph in a condition: `cold` and `indexed` have nothing in memory, and a handle nobody has used.
+
+        With indexes a few rows are read as very many would be, which is where indexes are asked.
+        """
         place = self._place(schema, data, condition)
-        if condition == "cold":
-            with og.open(place) as graph:
+        if condition in ("cold", "indexed"):
+            shared_memory().forget()
+            with og.open(place) as graph, through_indexes() if condition == "indexed" else nullcontext():
                 yield graph
             return
         if place not in self._open:
@@ -65,9 +72,11 @@ class Shelf:
     def _prepare(self, place: Path, data: str, condition: str) -> None:
         with og.open(place) as graph:
             if condition == "indexed":
-                graph.ensure_indices()
+                with every_index():
+                    graph.ensure_indices()
             elif condition == "compacted":
-                graph.optimize()
+                with every_index():
+                    graph.optimize()
             else:
                 # Every row is written anew on the branch, and none of them changes.
                 graph.branches.create(BRANCH)
@@ -78,6 +87,15 @@ class Shelf:
         file = self.folder / "input.jsonl"
         file.write_text(data, encoding="utf-8")
         graph.load(file, mode=mode, branch=branch)
+
+
+@contextmanager
+def every_index() -> Iterator[None]:
+    """Indexes on all that can have one, declared or not, however little there is of it."""
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(index_intent, "_declared", lambda owner: list(owner.properties))
+        changed.setattr(indexing, "VECTOR_ROWS", 1)
+        yield
 
 
 def _parts(data: str) -> list[str]:

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 import omnigraph as og
+from omnigraph.errors import HistoricalVersionReclaimed
 from omnigraph.graph import Graph
 from omnigraph.storage.upkeep import collect_versions
 
@@ -46,6 +47,15 @@ def look(graph: Graph, branch: str | None = None) -> tuple[str, dict[str, Any]]:
     commit = links.graph_commit_id
     assert commit is not None
     return commit, links.one()
+
+
+def look_again(graph: Graph) -> tuple[str, dict[str, Any]]:
+    """The same beside somebody who removes what is not newest: who was too slow is told, and looks again."""
+    while True:
+        try:
+            return look(graph)
+        except HistoricalVersionReclaimed:
+            continue
 
 
 @dataclass

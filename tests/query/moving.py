@@ -12,15 +12,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
-import pytest
-
 import omnigraph as og
 from omnigraph.engine.manifest import MAIN
 from omnigraph.graph import Graph
-from omnigraph.query import cold as cold_hops
-from omnigraph.query import order, rows, scan, weigh
 from omnigraph.query.memory import shared_memory
-from omnigraph.query.topology import topology
 from tests.query import oracle
 from tests.query.generate import CATALOG, SCHEMA, Query, stored_values
 from tests.query.test_against_oracle import disagreement, foretold
@@ -59,23 +54,6 @@ QUERIES = [
     asked("match { $a: Thing } return { $a.k, $a.v } order { nearest($a.v, [1.0, 0.5]) } limit 4"),
     asked("match { $a: Thing  $a knows $b } return { $b.k, nearest($b.v, [3.0, 3.0]) as d }", (1,)),
 ]
-
-
-@contextmanager
-def other_ways() -> Iterator[None]:
-    """Limits lowered so that a few rows are read as millions would be."""
-    with pytest.MonkeyPatch.context() as changed:
-        changed.setattr(rows, "SMALL", 2)
-        changed.setattr(rows, "COLD_SHARE", 1)
-        changed.setattr(rows, "_FEW", 1)
-        changed.setattr(rows, "_PASSES", 2)
-        changed.setattr(topology, "_MUCH", 0)
-        changed.setattr(scan, "LARGE", 2)
-        changed.setattr(cold_hops, "LARGE", 2)
-        changed.setattr(cold_hops, "_SORT", 0.7)
-        changed.setattr(weigh, "_WORTH_MERGING", 0)
-        changed.setattr(order, "_WORTH_SELECTING", 2)
-        yield
 
 
 def stored(
@@ -218,8 +196,8 @@ class Moving:
         self._put(lines, branch)
 
     def overwrite_edges(self, branch: str, random: Random) -> None:
-        lines = [edge_line(self.states[branch], "Knows", random) for _ in range(25)]
-        lines = list({json.loads(line)["data"]["id"]: line for line in lines if line}.values())
+        drawn = [edge_line(self.states[branch], "Knows", random) for _ in range(25)]
+        lines = list({json.loads(line)["data"]["id"]: line for line in drawn if line}.values())
         if lines:
             stored(self.graph, lines, "overwrite", branch)
             self.states[branch].edges["Knows"] = []

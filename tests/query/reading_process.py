@@ -6,16 +6,16 @@ import json
 import sys
 
 import omnigraph as og
-from tests.query.ledger import look
+from tests.query.ledger import look_again
 
 
 def main(place: str, last: int) -> None:
     with og.open(place, read_only=True) as graph:
         print("ready", flush=True)
-        seen = look(graph)
+        seen = look_again(graph)
         print(json.dumps(seen), flush=True)
         while seen[1]["last"] != last:
-            seen = look(graph)
+            seen = look_again(graph)
             print(json.dumps(seen), flush=True)
 
 

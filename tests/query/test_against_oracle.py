@@ -26,12 +26,15 @@ from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.query.resolved import ResolvedRead
 from omnigraph.lang.source import Source
 from omnigraph.lang.values import arrow_type
-from omnigraph.query import match
+from omnigraph.query import match, stretches
+from omnigraph.query.memory import shared_memory
+from tests.examples import EXAMPLES
 from tests.query import oracle
+from tests.query.conftest import every_index
 from tests.query.generate import CATALOG, SCHEMA, Query, graphs, queries
+from tests.query.small_limits import through_indexes
 
 pytestmark = pytest.mark.fuzz
-EXAMPLES = settings.default.max_examples if settings.default else 100
 # An example is a stored graph and several reads of it, a thousand times the cost of a broken text: there are
 # fewer of them, and only the long form spends minutes on making a failing one small.
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
@@ -139,6 +142,8 @@ def test_the_engine_agrees_with_the_oracle(lines: list[str], asked: list[Query])
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(match, "_SMALL", 0)
             patch.setattr(match, "_VERY_FEW", 1)
+            patch.setattr(stretches, "_FEW", 1)
+            patch.setattr(stretches, "MOST_BYTES", 500)
             check_all(graph, model, asked[1::2])
 
 
@@ -161,14 +166,22 @@ def test_a_warm_reader_follows_every_write(lines: list[str], more: list[str], as
 
 
 @settings(stored, max_examples=max(5, EXAMPLES // 500))
-@given(graphs(), st.lists(queries(), min_size=8, max_size=14))
-def test_indexes_and_compaction_change_no_answer(lines: list[str], asked: list[Query]) -> None:
-    model = oracle.graph_of(CATALOG, lines)
-    with stored_graph(lines) as graph:
+@given(graphs(), graphs(), st.lists(queries(), min_size=6, max_size=10))
+def test_indexes_and_compaction_change_no_answer(
+    lines: list[str], more: list[str], asked: list[Query]
+) -> None:
+    """Whether all rows are in the indexes, or only those that were there when they were built."""
+    with stored_graph(lines) as graph, every_index():
         graph.ensure_indices()
-        check_all(graph, model, asked)
+        with through_indexes():
+            check_all(graph, oracle.graph_of(CATALOG, lines), asked)
+            load(graph, more, "merge")
+            merged = oracle.graph_of(CATALOG, [*lines, *more])
+            check_all(graph, merged, asked)
+            shared_memory().forget()
+            check_all(graph, merged, asked)
         graph.optimize()
-        check_all(graph, model, asked)
+        check_all(graph, merged, asked)
 
 
 @settings(max_examples=30)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from omnigraph.engine.manifest import MAIN
+from omnigraph.engine.pinned import open_table
 from omnigraph.errors import OmnigraphError
 from omnigraph.lang.query.checker import check_query
 from omnigraph.lang.query.compile import compile_query, select_query
@@ -22,6 +23,9 @@ from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
 from omnigraph.lang.values import arrow_type, result_value
+from omnigraph.query.memory import shared_memory
+from omnigraph.storage.fragments import fragments
+from omnigraph.storage.indexes import coverage
 from tests.lang.casefile import CASES as LANGUAGE_CASES
 from tests.lang.casefile import Case, read_cases
 from tests.query.conftest import BRANCH, CONDITIONS, Shelf
@@ -183,6 +187,38 @@ def test_a_read_gives_the_rows_of_its_case(case: Case, condition: str, shelf: Sh
     assert result.to_arrow().schema.types == [arrow_type(type_) for type_ in oracle.types]
     assert result.to_arrow().num_rows == len(result.rows())
     expect(case, list(result.columns), result.rows())
+
+
+WALK = 'query q() { match { $p: Person { handle: "ada" }  $p mentors $q } return { $q.handle as h } }'
+RANK = """query q() { match { $d: D } return { $d.s as s } order { nearest($d.v, [0.0, 0.0]) } limit 2 }"""
+RANKED = next(case for case in ANSWERED if case.name.startswith("X29"))
+
+
+def test_each_condition_is_what_it_says(shelf: Shelf) -> None:
+    """A graph that is cold has nothing in memory, one with indexes is read through them, and so on."""
+    for condition in CONDITIONS:
+        with shelf.reading(F_SCHEMA, F_DATA, condition) as graph:
+            if condition == "cold":
+                assert shared_memory().used == 0
+            branch = BRANCH if condition == "branch" else MAIN
+            steps = graph.explain(WALK, branch=branch).steps
+            ways = {step.name: step.how for step in steps}
+            assert (ways["Expand"] == "indexes of its ends") is (condition == "indexed"), ways
+            people = open_table(graph._opened, graph.snapshot(branch)._pinned, "node:Person")
+            assert (people.branch is not None) is (condition == "branch")
+            assert (len(fragments(people)) == 1) is (condition in ("compacted", "branch"))
+            assert bool(coverage(people)) is (condition in ("indexed", "compacted"))
+    with shelf.reading(schema_of(RANKED), data_of(RANKED), "indexed") as graph:
+        calls: list[str] = []
+        graph._opened.root.tables.access.observe = lambda operation, _: calls.append(operation)
+        graph.query(RANK)
+        assert "search" in calls, "the stored vectors are asked"
+        assert {step.name: step.how for step in graph.explain(RANK).steps}["Search"] == "stored index"
+    with shelf.reading(schema_of(RANKED), data_of(RANKED), "cold") as graph:
+        words = RANK.replace("nearest($d.v, [0.0, 0.0])", 'bm25($d.t, "graph")')
+        searches = ["vectors compared", "text index made first", "text index in memory"]
+        for text, way in zip([RANK, words, words], searches, strict=True):
+            assert [step.how for step in graph.explain(text).steps if step.name == "Search"] == [way]
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=str)

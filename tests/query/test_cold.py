@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,9 @@ import pytest
 import omnigraph as og
 from omnigraph.query import cold, rows, scan
 from omnigraph.query.memory import shared_memory
+from omnigraph.query.topology import saved
+from omnigraph.query.topology.blocks import Runs
+from omnigraph.query.topology.topology import Topology
 
 SCHEMA = """
 node P { k: String @key  n: I32? @index }
@@ -62,12 +66,12 @@ def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     shared_memory().forget()
 
 
-def answer(place: Path, match: str) -> list[dict[str, object]]:
+def answer(place: Path, match: str) -> list[Mapping[str, object]]:
     parameter = "$k: String" if "$k" in match else ""
     edge = ", $e.w as w" if "$e:" in match else ""
     wanted = f"return {{ $a.k as a, $b.k as b{edge} }} order {{ a, b }}"
     text = f"query q({parameter}) {{ match {{ {match} }} {wanted} }}"
-    found: list[dict[str, object]] = []
+    found: list[Mapping[str, object]] = []
     with og.open(place) as graph:
         for k in ("p1", "p2", "p17", "p5", "nobody"):
             found += graph.query(text, {"k": k} if parameter else {}).rows()
@@ -81,6 +85,44 @@ def test_a_cold_walk_gives_the_same_rows(place: Path, name: str, request: pytest
     request.getfixturevalue("everything_is_large")
     assert answer(place, QUERIES[name]) == warm
     assert warm
+
+
+WALKS = {
+    "three hops": "$a: P { k: $k }  $a e{1,3} $b",
+    "at two hops": "$a: P { k: $k }  $a e{2,2} $b",
+    "back": "$a: P { k: $k }  $b e{1,2} $a",
+}
+
+
+@pytest.fixture(scope="module")
+def sorted_place(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same graph with files of its sorted edges."""
+    at = tmp_path_factory.mktemp("sorted") / "g"
+    shutil.copytree(place, at)
+    shared_memory().forget()
+    with pytest.MonkeyPatch.context() as patch, og.open(at) as graph:
+        patch.setattr(saved, "WORTH_SAVING", 1)
+        for edge in ("e", "in"):
+            graph.query(f"query q() {{ match {{ $a: P  $a {edge} $b }} return {{ count($a) as n }} }}")
+    return at
+
+
+@pytest.mark.parametrize("name", [*QUERIES, *WALKS])
+def test_a_walk_from_few_nodes_finds_in_the_file_of_sorted_edges_what_is_in_memory(
+    sorted_place: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    match = {**QUERIES, **WALKS}[name]
+    shared_memory().forget()
+    warm = answer(sorted_place, match)
+    assert warm
+    monkeypatch.setattr(saved, "WORTH_SAVING", 1)
+    monkeypatch.setattr(Runs, "is_worn", False)
+    if name != "both":  # which is sorted from the others
+        monkeypatch.setattr(Topology, "_made", lambda *_: pytest.fail("more was read than few neighbours"))
+    monkeypatch.setattr("omnigraph.query.sources.build", lambda *_: pytest.fail("edges were sorted"))
+    shared_memory().forget()
+    assert answer(sorted_place, match) == warm
+    shared_memory().forget()
 
 
 @pytest.mark.usefixtures("everything_is_large")

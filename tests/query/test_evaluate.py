@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +43,7 @@ from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.types import BOOL, DATE, DATETIME, F64, I64, INTEGERS, STRING, Scalar, Type, vector
 from omnigraph.lang.values import arrow_type, integer_bounds
 from omnigraph.query.expressions.evaluate import mask, value
+from tests.examples import EXAMPLES
 
 NOW = 1_704_067_200_000
 
@@ -332,7 +333,7 @@ def test_totals_come_from_outside() -> None:
     count = Total("count", EntityId("x"), False, I64)
     total = Total("sum", prop("i", I64), False, F64)
     term = Calc("/", total, Calc("*", count, Const(2, I64), I64), F64)
-    replaced = {count: pa.array([1, 0]), total: pa.array([3.0, None])}
+    replaced: dict[Term, pa.Array] = {count: pa.array([1, 0]), total: pa.array([3.0, None])}
     assert value(term, Rows(2), replaced).to_pylist() == [1.5, None]
     with pytest.raises(InternalError, match="count"):
         value(count, Rows(2))
@@ -393,7 +394,7 @@ def edges(scalar: Scalar) -> list[Any]:
 def numbers(scalar: Scalar) -> st.SearchStrategy[Any]:
     if scalar in INTEGERS:
         return st.sampled_from(edges(scalar)) | st.integers(*integer_bounds(scalar)) | st.integers(0, 3)
-    width = 32 if scalar is Scalar.F32 else 64
+    width: Literal[32, 64] = 32 if scalar is Scalar.F32 else 64
     return st.sampled_from(edges(scalar)) | st.floats(width=width, allow_nan=False, allow_infinity=False)
 
 
@@ -459,7 +460,7 @@ def pairs() -> st.SearchStrategy[tuple[Scalar, Scalar]]:
 
 
 @pytest.mark.fuzz
-@settings(max_examples=4 * settings.default.max_examples)
+@settings(max_examples=4 * EXAMPLES)
 @given(data=st.data(), scalars=pairs(), op=st.sampled_from(list(OPS)), length=st.integers(0, 5))
 def test_comparisons_are_exact(
     data: st.DataObject, scalars: tuple[Scalar, Scalar], op: Any, length: int
@@ -486,7 +487,7 @@ def test_every_pair_of_numbers_at_the_ends_of_widths(left: Scalar, right: Scalar
 
 
 @pytest.mark.fuzz
-@settings(max_examples=2 * settings.default.max_examples)
+@settings(max_examples=2 * EXAMPLES)
 @given(data=st.data(), scalars=pairs(), length=st.integers(0, 4), as_list=st.booleans())
 def test_membership_is_equality_with_an_item(
     data: st.DataObject, scalars: tuple[Scalar, Scalar], length: int, as_list: bool
@@ -503,7 +504,7 @@ def test_membership_is_equality_with_an_item(
 
 
 @pytest.mark.fuzz
-@settings(max_examples=2 * settings.default.max_examples)
+@settings(max_examples=2 * EXAMPLES)
 @given(data=st.data(), scalars=pairs(), length=st.integers(0, 4))
 def test_a_stored_list_has_an_item_by_value(
     data: st.DataObject, scalars: tuple[Scalar, Scalar], length: int
@@ -538,7 +539,7 @@ REPETITIVE = (
 
 
 @pytest.mark.fuzz
-@settings(max_examples=2 * settings.default.max_examples)
+@settings(max_examples=2 * EXAMPLES)
 @given(
     rows=st.lists(st.tuples(st.none() | REPETITIVE, st.none() | REPETITIVE), max_size=6),
     fixed=REPETITIVE,
@@ -584,7 +585,7 @@ def test_case_changes_letter_by_letter(texts: list[str], fn: Any) -> None:
 
 
 @pytest.mark.fuzz
-@settings(max_examples=4 * settings.default.max_examples)
+@settings(max_examples=4 * EXAMPLES)
 @given(
     data=st.data(),
     scalars=st.tuples(st.sampled_from(NUMBERS), st.sampled_from(NUMBERS)),

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from omnigraph.query.memory import shared_memory
 from omnigraph.query.rows import Rows
+from tests.examples import EXAMPLES
 from tests.query.generate import CATALOG, Query, queries
-from tests.query.moving import QUERIES, STEPS, Moving, moving, node_line, other_ways
+from tests.query.moving import QUERIES, STEPS, Moving, moving, node_line
+from tests.query.small_limits import other_ways
 
-EXAMPLES = settings.default.max_examples if settings.default else 100
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
 walks = settings(
     max_examples=max(2, EXAMPLES // 100),

@@ -16,8 +16,9 @@ import pytest
 import omnigraph as og
 from omnigraph import errors
 from omnigraph.query.memory import shared_memory
+from omnigraph.query.result import Result
 from tests.python_process import PIPE, Python
-from tests.query.ledger import LAST, LINKS, SUMS, Ledger, look, new_ledger
+from tests.query.ledger import LAST, LINKS, SUMS, Ledger, look, look_again, new_ledger
 
 PROJECT = Path(__file__).parents[2]
 LONG = int(os.environ.get("OMNIGRAPH_FUZZ") or 0) > 100
@@ -55,10 +56,10 @@ def test_threads_see_published_states_only(ledger: Ledger, handle: str) -> None:
 
     def read() -> list[tuple[str, dict[str, Any]]]:
         graph = ledger.graph if handle == "shared" else og.open(ledger.graph.uri, read_only=True)
-        seen = [look(graph)]
+        seen = [look_again(graph)]
         while not over.is_set():
-            seen.append(look(graph))
-        return [*seen, look(graph)]
+            seen.append(look_again(graph))
+        return [*seen, look_again(graph)]
 
     with ThreadPoolExecutor(2) as threads:
         readers = [threads.submit(read) for _ in range(2)]
@@ -67,6 +68,8 @@ def test_threads_see_published_states_only(ledger: Ledger, handle: str) -> None:
                 ledger.play()
                 if number % 4 == 3:
                     ledger.optimize()
+                if number % 2:
+                    ledger.clean_up()
         finally:
             over.set()
         for reader in readers:
@@ -88,6 +91,8 @@ def test_processes_see_published_states_only(ledger: Ledger) -> None:
         ledger.play()
         if number % 4 == 3:
             ledger.optimize()
+        if number % 2:
+            ledger.clean_up()
     for reader in readers:
         told, _ = reader.communicate()
         assert reader.returncode == 0
@@ -144,10 +149,11 @@ def test_a_past_that_was_cleaned_up_is_told_and_the_present_goes_on(ledger: Ledg
         ledger.graph.query(SUMS)
     assert ledger.clean_up() > 0
     # The notes of that time were never read, so that no memory can have them.
-    for ask in (
+    asked: list[Callable[[], Result]] = [
         lambda: ledger.graph.query(LAST, {"n": 1}, commit=first),
         lambda: pinned.query(LAST, {"n": 1}),
-    ):
+    ]
+    for ask in asked:
         with pytest.raises(errors.HistoricalVersionReclaimed):
             ask()
     ledger.require_published(*look(ledger.graph))

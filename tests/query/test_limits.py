@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import omnigraph as og
 from omnigraph import errors
 from omnigraph.graph import Graph
 from omnigraph.query import turns
+from omnigraph.query.search import text as words
 
 SCHEMA = """
 node Person { name: String @key  age: I64? }
@@ -27,6 +29,7 @@ NUMBER = 'query q() { match { $a: Person { name: "p7" }  $a knows $b } return { 
 PAIRS = "query q() { match { $a: Person  $b: Person } return { $a.name, $b.name } }"
 LONG = "query q() { match { $a: Person  $b: Person  $a.age + $b.age < -1 } return { $a.name, $b.name } }"
 WALKS = "query q() { match { $a: Person  $a knows{1,3} $b } return { $a.name, $b.name } }"
+WORDS = 'query q() { match { $a: Person  search($a.name, "p7") } return { $a.name } }'
 CLOSED = "query q() { match { $a: Person  $a knows $b  $a knows{2,3} $b } return { $a.name, $b.name } }"
 
 
@@ -42,8 +45,8 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
                 file.write(json.dumps({"edge": "Follows", "from": ends[0], "to": ends[1], "data": {}}) + "\n")
         for source in range(RING):
             for target in range(RING):
-                ends = {"from": f"p{source}", "to": f"p{target}"}
-                file.write(json.dumps({"edge": "Knows", **ends, "data": {"since": target}}) + "\n")
+                edge = {"edge": "Knows", "from": f"p{source}", "to": f"p{target}", "data": {"since": target}}
+                file.write(json.dumps(edge) + "\n")
     with og.init(folder / "g", schema=SCHEMA) as graph:
         graph.load(folder / "in.jsonl", mode="append")
         yield graph
@@ -93,7 +96,16 @@ def test_more_rows_than_allowed_are_refused_and_not_cut(crowd: Graph) -> None:
 
 @pytest.mark.parametrize(
     ("limit", "value"),
-    [("max_rows", -1), ("timeout", -0.5), ("timeout", float("nan"))],
+    [
+        ("max_rows", -1),
+        ("max_rows", 2.5),
+        ("max_rows", "5"),
+        ("max_rows", True),
+        ("timeout", -0.5),
+        ("timeout", float("nan")),
+        ("timeout", "soon"),
+        ("cancel", True),
+    ],
 )
 def test_a_limit_that_means_nothing_is_refused(crowd: Graph, limit: str, value: Any) -> None:
     with pytest.raises(errors.InvalidValue, match=limit):
@@ -130,7 +142,7 @@ def test_rows_are_counted_by_what_they_take(crowd: Graph, monkeypatch: pytest.Mo
     wide = "$a: Person  $a knows $b  $b knows $c  $c knows $d"
     query = f"query q() {{ match {{ {wide} }} return {{ $a.name, $b.name, $c.name, $d.name }} }}"
     text = query.replace("return", "return distinct")
-    monkeypatch.setattr("omnigraph.query.request.memory_of_machine", lambda: 64_000_000)
+    monkeypatch.setattr("omnigraph.query.request.memory_of_machine", lambda: 256_000_000)
     with pytest.raises(errors.ResourceLimitExceeded, match="bytes of rows in flight") as caught:
         crowd.query(text)
     assert caught.value.limit == 32_000_000
@@ -177,17 +189,38 @@ def test_a_short_time_stops_a_long_query(crowd: Graph) -> None:
         crowd.query(LONG, timeout=0.01)
 
 
-@pytest.mark.parametrize("text", [LONG, WALKS, CLOSED])
+@pytest.mark.parametrize("text", [LONG, WALKS, CLOSED, WORDS])
 def test_another_thread_stops_a_query_in_the_middle(
     crowd: Graph, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns, "STEPS_AT_ONCE", 10_000)
+    monkeypatch.setattr(words, "_PIECE", 500)
     steps = len(crowd.explain(NUMBER).steps)
     looks = 3 * steps + 5  # more than there are steps: inside of one of them
     cancel = SetLater(looks)
     with pytest.raises(errors.QueryCancelled, match="was cancelled"):
         crowd.query(text, cancel=cancel)
     assert cancel.seen == looks, "it went on after it was told to stop"
+
+
+class Interrupting(SetLater):
+    """Presses Ctrl-C when it was looked at so many times."""
+
+    def set(self) -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
+@pytest.mark.parametrize("text", [LONG, WALKS, CLOSED])
+def test_an_interrupt_ends_a_query_in_the_middle(
+    crowd: Graph, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "STEPS_AT_ONCE", 10_000)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            crowd.query(text, cancel=Interrupting(12))
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_stream_is_stopped_between_batches(crowd: Graph) -> None:

@@ -15,8 +15,10 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import InvalidValue
-from omnigraph.query.memory import CACHE_BYTES, Memory, shared_memory
-from tests.query.moving import QUERIES, moving, other_ways
+from omnigraph.query.memory import Memory, shared_memory
+from omnigraph.storage.cache_budget import CACHE_BYTES
+from tests.query.moving import QUERIES, moving
+from tests.query.small_limits import other_ways
 
 
 @contextmanager
@@ -31,7 +33,7 @@ def kept(monkeypatch: pytest.MonkeyPatch, given: str) -> Iterator[Memory]:
 
 
 @pytest.mark.parametrize("ways", ["few rows", "as for many rows"])
-@pytest.mark.parametrize("limit", [0, 9_000, 30_000, 1_000_000])
+@pytest.mark.parametrize("limit", [0, 40_000, 300_000, 5_000_000])
 def test_a_small_memory_changes_no_answer(limit: int, ways: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is forgotten in whatever order, what stays must still fit together."""
     random = Random(limit)
@@ -53,7 +55,7 @@ def test_a_small_memory_changes_no_answer(limit: int, ways: str, monkeypatch: py
 def test_whatever_is_forgotten_the_rest_still_fits_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that grew may be forgotten before their columns, and are then numbered anew."""
     asked = [query for query in QUERIES if any(part in query.text for part in ("$e:knows", "$a.day"))]
-    with kept(monkeypatch, "1000000") as memory, moving() as graph:
+    with kept(monkeypatch, "5000000") as memory, moving() as graph:
         for kind, seed in (("update nodes", 1), ("delete edges", 5), ("merge edges", 6)):
             graph.step(kind, seed)
         (old, _), (newest, state) = graph.past[0], graph.past[-1]
@@ -74,7 +76,7 @@ def test_whatever_is_forgotten_the_rest_still_fits_together(monkeypatch: pytest.
 
 
 def test_readers_side_by_side_keep_the_account_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    with kept(monkeypatch, "25000") as memory, moving() as graph:
+    with kept(monkeypatch, "150000") as memory, moving() as graph:
         graph.step("update nodes", 1)
         state = graph.states["main"]
 

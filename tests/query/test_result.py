@@ -20,7 +20,7 @@ from omnigraph.display.lines import text_width, value_line
 from omnigraph.errors import BadRequest, InvalidValue, MissingExtra, QueryError
 from omnigraph.lang.types import BOOL, DATE, DATETIME, F64, I64, STRING, Scalar, Type, vector
 from omnigraph.lang.values import arrow_type
-from omnigraph.query.result import Result
+from omnigraph.query.result import OneRow, Result
 
 EVERY_KIND: dict[str, tuple[Type, Any, Any]] = {
     "text": (STRING, "ada", "ada"),
@@ -187,7 +187,7 @@ def test_a_package_that_is_broken_is_not_called_missing(
 
 def test_pandas_keeps_whole_numbers_exact_beside_nulls() -> None:
     huge = 2**53 + 1
-    columns = [
+    columns: list[tuple[str, Type, list[Any]]] = [
         ("n", I64, [huge, None]),
         ("u", Type(Scalar.U64), [2**64 - 1, None]),
         ("b", BOOL, [True, None]),
@@ -347,6 +347,19 @@ def test_a_result_cannot_be_changed_and_survives_pickling() -> None:
         found.branch = "other"  # type: ignore[misc]
     again = pickle.loads(pickle.dumps(found))
     assert again.envelope() == found.envelope()
+
+
+def test_a_pickled_result_does_not_bring_along_the_columns_it_is_from() -> None:
+    column = pa.array([f"text {at}" for at in range(100_000)])
+    schema = pa.schema([pa.field("x", pa.string()), pa.field("x", pa.string())])
+    facts: Any = ((STRING, STRING), "q", None, "snap", None)
+    few = pa.Table.from_arrays([column.slice(500, 2)] * 2, schema=schema)
+    for found in (Result(few, *facts), Result(OneRow([column, column], 7, schema), *facts)):
+        pickled = pickle.dumps(found)
+        again = pickle.loads(pickled)
+        assert len(pickled) < 4000
+        assert (again.tuples(), again.columns) == (found.tuples(), ["x", "x"])
+        assert again.envelope() == found.envelope()
 
 
 def test_the_face_of_the_package_has_it() -> None:

@@ -31,6 +31,7 @@ from omnigraph.storage.staging import commit_staged, stage_append, stage_delete
 from omnigraph.storage.tables import Table, Tables
 from omnigraph.storage.upkeep import compact
 from omnigraph.storage.upserting import stage_upsert
+from tests.examples import EXAMPLES
 
 NUMBERS = count()
 ROOMY = 1 << 30
@@ -95,7 +96,7 @@ def test_distances_are_euclidean_exact_and_null_without_a_vector(tmp_path: Path)
 
 
 def test_close_vectors_far_from_zero_keep_their_distances() -> None:
-    far = np.float32(2**20)
+    far = float(np.float32(2**20))
     stored_vectors = np.array([[far, far], [far + 1, far], [far, far + 2]], np.float32)
     assert distances_to(vector(far, far), stored_vectors).tolist() == [0.0, 1.0, 2.0]
 
@@ -362,7 +363,7 @@ QUERIES = ["red", "Graphs cafe", "naïve 漢字", "idea the"]
 
 @given(st.dictionaries(st.sampled_from("abcdefghij"), TEXTS, min_size=1), STEPS)
 @settings(
-    max_examples=max(1, settings.default.max_examples // 5),
+    max_examples=max(1, EXAMPLES // 5),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_the_same_rows_match_however_the_table_came_about(

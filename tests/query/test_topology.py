@@ -268,14 +268,16 @@ def test_memory_is_counted_and_grows_with_what_is_built() -> None:
     out = topology.adjacency("out", distinct=True)
     assert topology.nbytes == bare + out.nbytes
     linked = Linked(topology, np.arange(1000), 1000)
+    assert linked.nbytes == 1000 * 8
+    assert len(linked.source_codes) == 1001
     unused = linked.nbytes
+    assert unused == 1000 * 8 + 1001 * 4
     linked.steps("out", distinct=True)
     linked.steps("out", distinct=False)
     assert linked.nbytes - unused == 2 * 1001 * 8, "codes that are positions share their neighbours"
     other = Linked(topology, np.arange(1000)[::-1].copy(), 1000)
-    unused = other.nbytes
     other.steps("out", distinct=True)
-    assert other.nbytes - unused == 2 * 1001 * 8 + 1000 * 4
+    assert other.nbytes == unused + 2 * 1001 * 8 + 1000 * 4
 
 
 def test_threads_that_want_the_same_neighbours_get_the_same_arrays() -> None:

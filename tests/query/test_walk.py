@@ -203,11 +203,11 @@ def test_weights_are_sums_over_the_neighbours_of_each_position(
     ]
     expected = [sum(values[to] for to in row) for row in neighbours]
     whole = walk.weights(linked, np.array(values, dtype=np.int64), direction, distinct=distinct)
-    assert (whole.tolist(), whole.dtype) == (expected, np.int64)
+    assert (whole.tolist(), whole.dtype) == (expected, np.dtype(np.int64))
     parts = walk.weights(linked, np.array(values, dtype=np.float64), direction, distinct=distinct)
-    assert (parts.tolist(), parts.dtype) == (expected, np.float64)
+    assert (parts.tolist(), parts.dtype) == (expected, np.dtype(np.float64))
     counts = walk.weights(linked, None, direction, distinct=distinct)
-    assert (counts.tolist(), counts.dtype) == ([len(row) for row in neighbours], np.int64)
+    assert (counts.tolist(), counts.dtype) == ([len(row) for row in neighbours], np.dtype(np.int64))
 
 
 def test_two_hops_of_weights_count_paths_without_writing_them_out() -> None:

@@ -19,6 +19,7 @@ from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.frame import NO_ROW, Positions
 from omnigraph.query.reading import Reading
 from omnigraph.query.rows import Rows
+from omnigraph.query.topology.linked import FEW
 from omnigraph.query.topology.spread import spread
 from omnigraph.storage.indexes import coverage
 
@@ -30,8 +31,9 @@ _FEW_NODES = 256
 _LOOKUP = 10.0  # of an index, however little it finds
 _LOOKUP_NODE = 0.02
 _LOOKUP_EDGE = 0.005
-_READ = 1 / 1_000_000  # of a byte of the saved adjacency, checked
-_LINK = 0.00004  # of a node, before the first walk
+_READ_NODE = 0.05  # of the neighbours of one node in the saved adjacency
+_READ = 0.4 / 1_000_000  # of a byte of it, when all are read
+_LINK = 0.00002  # of a node, before the first walk
 _FIND = 0.0004  # of the position of an id, where nodes were changed since
 _SORT = 0.0004  # of an edge, with reading it
 
@@ -60,11 +62,13 @@ def goes_cold(
 ) -> bool:
     """Whether a hop from these nodes should ask the indexes on disk; `named` ones need edge positions."""
     edges = reading.sources.edges(edge_type)
-    if edges.live_count < LARGE or len(sources) > _FEW_NODES or not _has_indexes(reading, edges):
+    if edges.live_count < LARGE or len(sources) > _FEW_NODES:
         return False
     key = (*edges.identity, "cold hops", direction)
     spent = (reading.sources.memory.get(key) or 0.0) + _index_cost(reading, edge_type, sources, direction)
-    if spent > _adjacency_cost(reading, edge_type, direction, named):
+    if spent > _adjacency_cost(reading, edge_type, len(sources), direction, named):
+        return False
+    if not _has_indexes(reading, edges):
         return False
     reading.sources.memory.keep(key, spent, _SMALL_ENTRY)
     return True
@@ -78,7 +82,9 @@ def _index_cost(reading: Reading, edge_type: str, sources: Positions, direction:
     return (_LOOKUP + len(sources) * _LOOKUP_NODE + met * _LOOKUP_EDGE) * (2 if direction == "both" else 1)
 
 
-def _adjacency_cost(reading: Reading, edge_type: str, direction: EdgeDirection, named: bool) -> float:
+def _adjacency_cost(
+    reading: Reading, edge_type: str, sources: int, direction: EdgeDirection, named: bool
+) -> float:
     """What is left to do before a hop in this direction is a matter of memory."""
     topology = reading.sources.topology(edge_type)
     if topology is None:
@@ -89,7 +95,10 @@ def _adjacency_cost(reading: Reading, edge_type: str, direction: EdgeDirection, 
     if state == "to be sorted":
         return topology.edge_count * _SORT
     stored = topology.shape.stored[direction, not named]
-    linking = _LINK if reading.sources.is_numbered_by_nodes(edge_type) else _FIND
+    numbered = reading.sources.is_numbered_by_nodes(edge_type)
+    if numbered and sources <= FEW:
+        return sources * _READ_NODE
+    linking = _LINK if numbered else _FIND
     read = stored.neighbours + (stored.edges if named else 0)
     return read * _READ + topology.shape.sources * linking
 

@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from omnigraph.engine.columns import ID
 from omnigraph.lang.query import plan as p
 from omnigraph.lang.query.explain import show_predicate
 from omnigraph.lang.query.resolved import EdgeDirection
@@ -163,8 +164,10 @@ class Matcher:
 
     def _looked_up(self, var: str) -> Candidates:
         with self._reading.request.step("Scan", lambda: f"${var}: {self._reading.tables[var]}") as step:
-            tests = self._pattern.own_tests(var)
-            found = candidates(self._reading, var, tests, self._by_key(var))
+            tests, named = self._pattern.own_tests(var), self._by_key(var)
+            if named is not None:
+                self._learn_ids(var)
+            found = candidates(self._reading, var, tests, named)
             step.rows, step.how = found.count, found.how
         return found
 
@@ -175,6 +178,14 @@ class Matcher:
             named = self._pattern.own_tests(var) and self._pattern.key_tests(var, reading.key(var))
             self._keyed[var] = keyed(named, reading.bindings) if named else None
         return self._keyed[var]
+
+    def _learn_ids(self, var: str) -> None:
+        """Know the ids of a variable's type without its table, where the file of a walk from it has them."""
+        if self._reading.rows(var).is_hot(ID):
+            return
+        for step in self._pattern.walks:
+            if var in (step.source, step.target):
+                self._reading.sources.learn_ids(step.edge_type)
 
     def _drop_own_tests(self, var: str) -> None:
         met = self._pattern.met
@@ -306,14 +317,13 @@ class Matcher:
                 yield rows[found], targets
             return
         named = step.edge_var is not None
-        hop = walk.hop_edges if named else walk.hop
-        fanout = walk.fanout(linked, near, ends.direction, distinct=not named)
-        if piled and self._reading.request.is_too_much(int(fanout.sum()), _width(frame, step)):
-            reached = self._reached(linked, near, fanout, ends, not named)
+        # All that is read of files is read before the first part is handed over.
+        hop = walk.begun(linked, near, ends.direction, named=named)
+        if piled and self._reading.request.is_too_much(int(hop.fanout.sum()), _width(frame, step)):
+            reached = self._reached(linked, near, hop.fanout, ends, not named)
             self._reading.request.check(reached, _width(frame, step))
-        for begin, end in list(pieces(fanout, ROWS_AT_ONCE)) or [(0, 0)]:
-            found, *columns = hop(linked, near[begin:end], ends.direction)
-            yield found + begin if begin else found, *columns
+        for begin, end in list(pieces(hop.fanout, ROWS_AT_ONCE)) or [(0, 0)]:
+            yield hop.part(begin, end)
 
     def _reached(
         self, linked: Linked, near: Positions, fanout: Positions, ends: _Ends, distinct: bool

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, TypeVar
 
-from omnigraph.errors import InvalidValue
-
-CACHE_BYTES = "OMNIGRAPH_CACHE_BYTES"
-"""The setting that says how much memory reads may keep; 0 keeps nothing."""
-
-_SHARE = 4  # one part in so many of the machine's or container's memory
-_UNKNOWN = 2 << 30
-_MOST_DIGITS = 18
-_CONTAINER_LIMITS = (
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
+from omnigraph.storage.cache_budget import cache_bytes
 
 Kept = TypeVar("Kept")
 
@@ -133,34 +120,4 @@ class Memory:
 @cache
 def shared_memory() -> Memory:
     """The one memory of this process."""
-    return Memory(_limit())
-
-
-def _limit() -> int:
-    given = os.environ.get(CACHE_BYTES)
-    if given is None:
-        return memory_of_machine() // _SHARE
-    if not given.isascii() or not given.isdigit() or len(given) > _MOST_DIGITS:
-        raise InvalidValue(
-            f"{CACHE_BYTES} must be a number of bytes, got '{given}'",
-            remedy=f"set it like {CACHE_BYTES}=2000000000",
-        )
-    return int(given)
-
-
-@cache
-def memory_of_machine() -> int:
-    """The memory of the container, or of the machine when no container limits it."""
-    try:
-        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError):
-        machine = _UNKNOWN
-    return min([machine, *filter(None, map(_container_limit, _CONTAINER_LIMITS))])
-
-
-def _container_limit(path: Path) -> int | None:
-    try:
-        text = path.read_text().strip()
-    except OSError:
-        return None  # no container of this kind
-    return int(text) if text.isdigit() else None
+    return Memory(cache_bytes())

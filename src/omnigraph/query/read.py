@@ -13,7 +13,7 @@ from omnigraph.embed.embedder import Embedder
 from omnigraph.embed.query import EmbeddedProperty, embed_query
 from omnigraph.engine.opened import AtBranch, OpenGraph, Target
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.errors import OmnigraphError, ResourceLimitExceeded, StorageFailure
+from omnigraph.errors import OmnigraphError, QueryError, ResourceLimitExceeded, StorageFailure
 from omnigraph.lang.values import Stored
 from omnigraph.query.explain import Explained
 from omnigraph.query.memory import Memory, shared_memory
@@ -25,7 +25,7 @@ from omnigraph.query.result import OneRow, Result
 from omnigraph.query.run import Runner
 from omnigraph.query.search.scores import Scores
 from omnigraph.query.sources import Sources, known_rows
-from omnigraph.query.topology.files import Damaged
+from omnigraph.query.topology.blocks import Damaged
 
 _log = logging.getLogger(__name__)
 
@@ -92,6 +92,13 @@ class Reader:
             )
         except StorageFailure as failure:
             raise sources.explained(failure) from failure
+        except (pa.ArrowInvalid, pa.ArrowCapacityError) as failure:
+            if "overflow" not in str(failure) and not isinstance(failure, pa.ArrowCapacityError):
+                raise
+            raise QueryError(
+                f"the texts that one step of query '{query.name}' looks at come to more than 2 GiB",
+                remedy="filter before, or ask for less at a time",
+            ) from failure
         finally:
             sources.settle()
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from omnigraph.engine.columns import ID
 from omnigraph.engine.layout import split_key
 from omnigraph.engine.write.predicate import Bindings
-from omnigraph.lang.query.terms import Predicate
+from omnigraph.lang.query.terms import Predicate, Term
 from omnigraph.query.expressions.evaluate import mask
-from omnigraph.query.frame import Frame, all_rows
+from omnigraph.query.frame import Frame, Positions, all_rows
 from omnigraph.query.outline import Outline
 from omnigraph.query.request import Request
 from omnigraph.query.rows import Rows
 from omnigraph.query.scope import FrameScope
+from omnigraph.query.search.ranking import id_places
 from omnigraph.query.search.scores import Scores
 from omnigraph.query.sources import Sources
+from omnigraph.query.stretches import Stretch, stretches
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +63,29 @@ class Reading:
         for test in tests:
             if frame.length == 0:
                 break
-            frame = frame.filter(mask(test, self.scope(frame)))
+            frame = frame.filter(self._flags(frame, test))
         return frame
+
+    def id_order(self, var: str, positions: Positions) -> pa.Array:
+        """Values that sort nodes or edges of a variable as their ids do; null where it has none."""
+        rows = self.rows(var)
+        if rows.count == 0 or len(positions) <= rows.count:
+            return rows.take(ID, positions)
+        return pa.array(id_places(rows, self.sources.memory)[positions], mask=positions < 0)
+
+    def stretches(self, frame: Frame, terms: Iterable[Term | Predicate]) -> list[Stretch]:
+        """The rows in stretches that are not too much for what these terms look at."""
+        return stretches(self.rows, self.sources.memory, frame, terms)
+
+    def _flags(self, frame: Frame, test: Predicate) -> NDArray[np.bool_]:
+        cut = self.stretches(frame, (test,))
+        if len(cut) == 1:
+            return mask(test, self.scope(frame))
+        found = []
+        for start, stop in cut:
+            self.request.check()
+            found.append(mask(test, self.scope(frame.slice(start, stop))))
+        return np.concatenate(found)
 
     def flags(
         self, var: str, positions: NDArray[np.int64], tests: tuple[Predicate, ...]

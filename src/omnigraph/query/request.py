@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
+from numbers import Real
 from types import TracebackType
 
 from omnigraph.engine.write.predicate import Bindings
@@ -15,11 +16,13 @@ from omnigraph.errors import InvalidValue, QueryCancelled, ResourceLimitExceeded
 from omnigraph.lang.query.parameters import check_count
 from omnigraph.lang.query.resolved import Count
 from omnigraph.lang.values import Stored
-from omnigraph.query.memory import memory_of_machine
+from omnigraph.storage.cache_budget import memory_of_machine
 
 MOST_ROWS_IN_FLIGHT = 200_000_000
 """Bindings of one query beyond which it is refused instead of taking the machine's memory."""
-_SHARE = 2  # one part in so many of the memory there is may be taken by rows in flight
+_SHARE = 8
+"""One part in so many of the memory there is may be taken by rows in flight: while they are sorted, joined or
+grouped, they are there two to six times."""
 _BYTES = 8  # of a variable in a row
 
 
@@ -44,9 +47,17 @@ class Limits:
 
     def __post_init__(self) -> None:
         """A limit that means nothing would be one that is not kept."""
-        for name, given in (("max_rows", self.rows), ("timeout", self.seconds)):
-            if given is not None and not given >= 0:  # nor is NaN
-                raise InvalidValue(f"{name} must be a number from 0 on, got {given}")
+        if self.rows is not None and not (_is_number(self.rows) and self.rows >= 0 and self.rows % 1 == 0):
+            raise InvalidValue(f"max_rows must be a whole number from 0 on, got {self.rows!r}")
+        if self.seconds is not None and not (_is_number(self.seconds) and self.seconds >= 0):
+            raise InvalidValue(f"timeout must be a number of seconds from 0 on, got {self.seconds!r}")
+        if self.cancel is not None and not callable(getattr(self.cancel, "is_set", None)):
+            raise InvalidValue(f"cancel must be a threading.Event, got {self.cancel!r}")
+
+
+def _is_number(given: object) -> bool:
+    """Whether it is a number; to Python a Boolean is one, too."""
+    return isinstance(given, Real) and not isinstance(given, bool)
 
 
 @cache

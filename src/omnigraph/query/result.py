@@ -179,8 +179,22 @@ class Result:
     def _repr_html_(self) -> str:
         return html_table(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As a stream of Arrow: as they are, a few rows would bring along the columns they are from."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.table.schema) as writer:
+            writer.write_table(self.table)
+        facts = (self.types, self.query_name, self.branch, self.snapshot, self.graph_commit_id)
+        return _from_stream, (sink.getvalue().to_pybytes(), *facts)
+
     def _values(self, batch: pa.RecordBatch) -> Iterator[tuple[Json, ...]]:
         return zip(*map(json_column, batch.columns, self.types), strict=True)
+
+
+def _from_stream(stream: bytes, *facts: Any) -> Result:
+    """A result that was pickled."""
+    with pa.ipc.open_stream(stream) as reader:
+        return Result(reader.read_all(), *facts)
 
 
 def _package(name: str) -> Any:

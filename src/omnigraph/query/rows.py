@@ -11,6 +11,7 @@ import itertools
 import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -34,12 +35,15 @@ _FEW = 64
 _FEWER = 4  # times; hashing all ids is slower than looking at all of them, by so much
 _MOST_ASKED = 1000
 """So many ids at most are put into one filter."""
+_TELLS = 8
+"""So often values that ids are the texts of are read off some ids; then off all of them."""
 _PASSES = 32
 """After so many passes over a column of ids it is worth to build a dictionary of them."""
 _DICTIONARY_ROWS = 4_000_000
 _MOST_DEAD = 4  # one row in so many; more and the rows are numbered anew
 _FEW_CHANGES = 4096
-_ROWS_BYTES = 4096  # of rows without their columns, about
+_ROWS_BYTES = 16 << 10  # of rows without their columns, about: most is the open table
+_FORK_BYTES = 128 << 10  # of what Lance keeps for a table of a branch, which shares that with no other
 
 _numberings = itertools.count()
 """Rows that grew are numbered by the way they came; what is kept of them fits no other numbering."""
@@ -81,6 +85,14 @@ class Growth:
         return self.removed.nbytes + self.added.nbytes + self.alive.nbytes + self.row_ids.nbytes
 
 
+@dataclass(frozen=True, slots=True)
+class InIds:
+    """The property that ids are the texts of, where they are: what is known of ids is known of it."""
+
+    name: str
+    type: pa.DataType
+
+
 class Rows:
     """One table at one version; safe to share between threads."""
 
@@ -91,10 +103,12 @@ class Rows:
         table: Table,
         memory: Memory,
         growth: Growth | None = None,
+        in_ids: InIds | None = None,
     ) -> None:
         self.key = key
         self.identity = identity
         self.table = table
+        self.in_ids = in_ids
         self.growth = growth
         """What these rows were made from, when they were not numbered anew."""
         self.live_count = table.count()
@@ -106,12 +120,19 @@ class Rows:
         self._memory = memory
         self._lock = threading.RLock()
         self._cold_reads = 0
+        self._told = 0
         self._passes = 0
 
     @property
     def nbytes(self) -> int:
         """Memory taken, without what is kept by name."""
-        return _ROWS_BYTES + (0 if self.growth is None else self.growth.nbytes)
+        handle = _ROWS_BYTES + (0 if self.table.branch is None else _FORK_BYTES)
+        return handle + (0 if self.growth is None else self.growth.nbytes)
+
+    @cached_property
+    def about(self) -> str:
+        """Which version of which table, for other processes; nothing where only this one numbers rows so."""
+        return "" if self.growth is not None else f"{self.identity[1:]!r} {self.table.signature}"
 
     def positions(self) -> Positions:
         """All rows of this version; always the same array."""
@@ -143,6 +164,10 @@ class Rows:
         """The ids by position."""
         return self.column(ID)
 
+    def learn_ids(self, ids: pa.Array) -> None:
+        """Take over ids by position that were found elsewhere."""
+        self._memory.keep(self._key("column", ID), ids, int(ids.nbytes))
+
     def take(self, name: str, positions: Positions, *, passing: bool = False) -> pa.Array:
         """The values at these positions; NO_ROW gives null.
 
@@ -152,6 +177,8 @@ class Rows:
             return self._taken_cold(name, positions)
         if len(positions) == 1 and positions[0] >= 0 and self._reads_whole(name, 1):
             return self.column(name).slice(int(positions[0]), 1)  # a read by key, without any copying
+        if self._is_told_by_ids(name, len(positions)):
+            return self._from_ids(self.take(ID, positions))
         missing = positions < 0
         if missing.any():
             index = pa.array(positions, mask=missing)
@@ -180,7 +207,23 @@ class Rows:
             found = self.table.take(pa.array(self.growth.row_ids[wanted]), [name])
         return _whole(found.column(name)).take(pa.array(back))
 
+    def _is_told_by_ids(self, name: str, wanted: int) -> bool:
+        """Whether so few values are read off their ids; when they keep being asked for, all of them are."""
+        if self._told >= _TELLS or wanted * _FEWER > self.count or not self._is_in_ids(name):
+            return False
+        self._told = _TELLS if self.is_hot(name) else self._told + 1
+        return not self.is_hot(name)
+
+    def _is_in_ids(self, name: str) -> bool:
+        return self.in_ids is not None and name == self.in_ids.name and self.is_hot(ID)
+
+    def _from_ids(self, ids: pa.Array) -> pa.Array:
+        assert self.in_ids is not None
+        return ids if pa.types.is_string(self.in_ids.type) else ids.cast(self.in_ids.type)
+
     def _loaded(self, name: str) -> pa.Array:
+        if self._is_in_ids(name):
+            return self._from_ids(self.ids())
         if self.growth is None:
             return _whole(self.table.scan([name]).column(name))
         old: pa.Array | None = self._memory.get((*self.growth.base, "column", name))
@@ -329,7 +372,8 @@ class Rows:
             return None
         row_ids = np.concatenate([self.row_ids, added])
         growth = Growth(self.identity, self.count, removed, added, alive, row_ids)
-        return Rows(self.key, (*identity, next(_numberings)), table, self._memory, growth)
+        numbered = (*identity, next(_numberings))
+        return Rows(self.key, numbered, table, self._memory, growth, self.in_ids)
 
     def _key(self, *what: str) -> Hashable:
         return (*self.identity, *what)

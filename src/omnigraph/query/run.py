@@ -17,6 +17,7 @@ from omnigraph.lang.query.terms import (
     EntityId,
     Fusion,
     Predicate,
+    Prop,
     Relevance,
     Term,
     Total,
@@ -109,19 +110,28 @@ class Runner:
             met += frame.length
             for start in range(0, max(1, here.length), size or max(1, here.length)):
                 piece = here if size is None else here.slice(start, start + size)
-                yield from self._noted(project, piece, passing=size is not None).batches()
+                yield from self._fetched(project, piece, passing=size is not None)
             if end is not None and met >= end:
                 return
 
     def _projected(self, plan: p.Project, top: int | None) -> Columns:
-        return self._noted(plan, self._projected_rows(plan, top))
-
-    def _noted(self, plan: p.Project, frame: Frame, *, passing: bool = False) -> Columns:
+        frame = self._projected_rows(plan, top)
         with self._reading.request.step("Project", lambda: _shown(plan.columns)) as step:
             step.rows = frame.length
-            scope = self._reading.scope(frame, passing=passing)
-            arrays = [value(column.term, scope) for column in plan.columns]
-            return _columns(self._outline.of(schema_of, plan), arrays, frame.length)
+            return self._values(plan, frame)
+
+    def _fetched(self, plan: p.Project, frame: Frame, *, passing: bool) -> Iterator[pa.RecordBatch]:
+        """The columns of rows, some rows at a time where their texts come to very much."""
+        with self._reading.request.step("Project", lambda: _shown(plan.columns)) as step:
+            step.rows = frame.length
+            for start, stop in self._reading.stretches(frame, (each.term for each in plan.columns)):
+                self._reading.request.check()
+                yield from self._values(plan, frame.slice(start, stop), passing=passing).batches()
+
+    def _values(self, plan: p.Project, frame: Frame, *, passing: bool = False) -> Columns:
+        scope = self._reading.scope(frame, passing=passing)
+        arrays = [value(column.term, scope) for column in plan.columns]
+        return _columns(self._outline.of(schema_of, plan), arrays, frame.length)
 
     def _projected_rows(self, plan: p.Project, top: int | None) -> Frame:
         """The rows to be returned, in their order."""
@@ -157,10 +167,7 @@ class Runner:
         if not isinstance(plan, p.Project) or isinstance(plan.input, p.Order):
             return self.columns(plan)
         # How often a row occurs does not matter, so what is not returned need not be written out.
-        frame = self.rows(plan.input, self._outline.of(_told_apart, plan))
-        scope = self._reading.scope(frame)
-        arrays = [value(column.term, scope) for column in plan.columns]
-        return _columns(self._outline.of(schema_of, plan), arrays, frame.length)
+        return self._values(plan, self.rows(plan.input, self._outline.of(_told_apart, plan)))
 
     def _sorted(self, plan: p.Sort, top: int | None) -> Columns:
         found = self.columns(plan.input)
@@ -250,7 +257,7 @@ class Runner:
         with self._reading.request.step("Search", lambda: show_term(plan.by)) as step:
             best = self._best(plan) if isinstance(plan.by, Distance) else top
             found = searched(self._reading, frame, plan.by, best)
-            step.rows = found.length
+            step.rows, step.how = found.length, self._reading.scores.how
         return found
 
     def _fused(self, plan: p.Fuse) -> Frame:
@@ -283,11 +290,26 @@ class Runner:
             assert frame.ranks is not None, "ranked rows know their place"
             return [frame.ranks]
         scope = self._reading.scope(frame)
-        return [found for key in keys for found in sort_keys(value(key.term, scope), key.descending)]
+        return [
+            found
+            for key in keys
+            for found in self._by_position(frame, key) or sort_keys(value(key.term, scope), key.descending)
+        ]
+
+    def _by_position(self, frame: Frame, key: p.Key) -> list[SortKey]:
+        """Keys of a text, found once for each node where it is in several rows; else none."""
+        term = key.term
+        if not isinstance(term, Prop) or not term.type.is_text:
+            return []
+        rows, positions = self._reading.rows(term.var), frame.variables[term.var]
+        if frame.length <= rows.count or (positions < 0).any():
+            return []
+        return [found[positions] for found in sort_keys(rows.column(term.name), key.descending)]
 
     def _ids(self, frame: Frame, rows: Positions, ties: tuple[str, ...]) -> list[pa.Array]:
-        scope = self._reading.scope(frame.take(rows))
-        return [scope.entity_id(var) for var in ties]
+        """What decides between equal rows: the order of ids, as numbers where there are many."""
+        found = {var: frame.variables[var][rows] for var in ties}
+        return [self._reading.id_order(var, positions) for var, positions in found.items()]
 
 
 def schema_of(plan: p.Plan) -> pa.Schema:

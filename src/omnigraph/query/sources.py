@@ -7,24 +7,28 @@ from collections.abc import Hashable
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.columns import SOURCE, TARGET
-from omnigraph.engine.layout import table_key
+from omnigraph.engine.columns import ID, SOURCE, TARGET
+from omnigraph.engine.layout import split_key, table_key
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.pinned import explained, open_table
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import OmnigraphError, StorageFailure
 from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.types import INTEGERS, Scalar
+from omnigraph.lang.values import arrow_type
 from omnigraph.query.frame import NO_ROW, Positions
 from omnigraph.query.memory import Memory, shared_memory
-from omnigraph.query.rows import Identity, Rows
+from omnigraph.query.rows import Identity, InIds, Rows
 from omnigraph.query.topology.linked import Linked
-from omnigraph.query.topology.saved import about, is_saved, is_worth_saving, save_topology, saved_topology
+from omnigraph.query.topology.saved import is_saved, is_worth_saving, save_topology, saved_topology
 from omnigraph.query.topology.topology import Topology, build, extended
 from omnigraph.storage.tables import Table
 
 _BYTES_TO_SORT = 128  # of an edge while its table is sorted, about
 _NEAR = 64  # versions that a table may have moved and still be worth reading what changed
 _SMALL_ENTRY = 256  # bytes, about
+_IDS_READ = 1_000_000
+"""The ids of more nodes are not read to find one of them."""
 
 
 class Sources:
@@ -75,8 +79,21 @@ class Sources:
     def is_numbered_by_nodes(self, edge_type: str) -> bool:
         """Whether the codes in the file of sorted edges are positions, so that no id has to be found."""
         topology, declared = self.topology(edge_type), self.catalog.edges[edge_type]
+        named = ("", "") if topology is None else topology.shape.numbered_by
         nodes = (self.nodes(declared.source), self.nodes(declared.target))
-        return topology is not None and topology.shape.numbered_by == tuple(map(about, nodes))
+        return "" not in named and named == tuple(rows.about for rows in nodes)
+
+    def learn_ids(self, edge_type: str) -> None:
+        """Take the ids of the nodes that an edge type joins from its file, where it has them by position."""
+        declared = self.catalog.edges[edge_type]
+        ends = {declared.target: 1, declared.source: 0}
+        wanted = {end: rows for name, end in ends.items() if _lacks_ids(rows := self.nodes(name))}
+        topology = self.topology(edge_type) if wanted else None
+        if topology is None:
+            return
+        for end, rows in wanted.items():
+            if topology.shape.numbered_by[end] == rows.about != "":
+                rows.learn_ids(topology.targets if end else topology.sources)
 
     # --- rows --------------------------------------------------------------------------------------
 
@@ -85,7 +102,9 @@ class Sources:
         found: Rows | None = self.memory.get(_part(identity, "rows"))
         if found is not None:
             return found
-        made = self._grown(key, identity) or Rows(key, identity, self._table(key), self.memory)
+        made = self._grown(key, identity) or Rows(
+            key, identity, self._table(key), self.memory, in_ids=_in_ids(self.catalog, key)
+        )
         self.memory.keep(_part(identity, "rows"), made, made.nbytes)
         self._note_newest(identity)
         return made
@@ -133,15 +152,15 @@ class Sources:
         known = self._older_link(topology, edges, sources, targets)
         named = topology.shape.numbered_by
         places = (
-            np.arange(topology.shape.sources)
-            if named[0] and named[0] == about(sources)
+            None
+            if named[0] and named[0] == sources.about
             else _places(topology.sources, sources, None if known is None else known.source_positions)
         )
         if topology.shared:
             return Linked(topology, places, sources.count)
         others = (
-            np.arange(topology.shape.targets)
-            if named[1] and named[1] == about(targets)
+            None
+            if named[1] and named[1] == targets.about
             else _places(topology.targets, targets, None if known is None else known.target_positions)
         )
         return Linked(topology, places, sources.count, others, targets.count)
@@ -150,7 +169,7 @@ class Sources:
         """The link of the versions that these rows were grown from, if its codes are still the same."""
         before = [rows.growth.base if rows.growth else rows.identity for rows in (edges, sources, targets)]
         found: Linked | None = self.memory.get((*before[0], "linked", before[1], before[2]))
-        if found is None:
+        if found is None or not self._is_usable(found.topology):
             return None
         older = found.topology
         same = _begins_with(topology.sources, older.sources) and _begins_with(topology.targets, older.targets)
@@ -160,7 +179,7 @@ class Sources:
         """The topology in memory, that of an older version with what changed, or the one in the file."""
         key = _part(edges.identity, "topology")
         found: Topology | None = self._topologies.get(key) or self.memory.get(key)
-        if found is None:
+        if found is None or not self._is_usable(found):
             found = self._extended(edges)
         if found is None and self._saved:
             found = saved_topology(self.graph, edges)
@@ -173,8 +192,8 @@ class Sources:
         nodes = (_numbering(sources), None if shared else _numbering(targets))
         made = build(edges.column(SOURCE), edges.column(TARGET), shared, edges.alive, nodes)
         named = (
-            about(sources) if made.sources is nodes[0] else "",
-            about(targets) if made.targets is nodes[0 if shared else 1] else "",
+            sources.about if made.sources is nodes[0] else "",
+            targets.about if made.targets is nodes[0 if shared else 1] else "",
         )
         save_topology(self.graph, edges, made, named)
         self._topologies[_part(edges.identity, "topology")] = made
@@ -185,9 +204,13 @@ class Sources:
         if growth is None:
             return None
         before: Topology | None = self.memory.get(_part(growth.base, "topology"))
-        if before is None:
+        if before is None or not self._is_usable(before):
             return None
         return extended(before, growth.removed, edges.added(SOURCE), edges.added(TARGET))
+
+    def _is_usable(self, topology: Topology) -> bool:
+        """Whether a topology may be used: that of a damaged file may be in memory again, by another read."""
+        return self._saved or not topology.shape.stored
 
     def explained(self, failure: StorageFailure) -> OmnigraphError:
         """What a failed read means: the version was cleaned up, or it is as bad as it looks."""
@@ -226,6 +249,24 @@ def _identity(graph: OpenGraph, snapshot: Snapshot, key: str) -> Identity:
     entry = snapshot.entries[key]
     life = snapshot.life if entry.owner is not None else ()
     return (graph.root.uri, graph.origin, entry.path, entry.owner, life, entry.version)
+
+
+def _lacks_ids(nodes: Rows) -> bool:
+    """Whether it takes a read, and a short one, to know the ids of nodes."""
+    return nodes.count <= _IDS_READ and not nodes.is_hot(ID)
+
+
+def _in_ids(catalog: Catalog, key: str) -> InIds | None:
+    """The property that the ids of a table are the texts of: its key, if that is one text or whole number."""
+    kind, name = split_key(key)
+    names = catalog.nodes[name].key if kind == "node" else ()
+    if len(names) != 1:
+        return None
+    type_ = catalog.nodes[name].properties[names[0]].type
+    return InIds(names[0], arrow_type(type_)) if type_.scalar in _PLAIN else None
+
+
+_PLAIN = INTEGERS | {Scalar.STRING}
 
 
 def _numbering(nodes: Rows) -> pa.Array | None:

@@ -29,8 +29,9 @@ from omnigraph.query.algorithms.block import Block, Edges, Part, block_of, turne
 from omnigraph.query.algorithms.local import LocalEdges, weights_of
 from omnigraph.query.algorithms.numbering import Numbering, in_order, whole_ids
 from omnigraph.query.algorithms.triangles import corners, corners_of
+from tests.examples import EXAMPLES
 
-EXAMPLES = settings.default.max_examples * 2 // 5
+FEWER = EXAMPLES * 2 // 5
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def found(graph: Drawn, algorithm: Algorithm) -> list[Any]:
 
 
 @pytest.mark.fuzz
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=FEWER)
 @given(graphs(), st.sampled_from([0.5, 0.85]))
 def test_pagerank_is_that_of_igraph(graph: Drawn, damping: float) -> None:
     ranks = found(graph, PageRank(damping, tolerance=1e-12, max_iterations=1000))
@@ -127,14 +128,14 @@ def test_pagerank_is_that_of_igraph(graph: Drawn, damping: float) -> None:
 
 
 @pytest.mark.fuzz
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=FEWER)
 @given(graphs())
 def test_components_are_those_of_igraph(graph: Drawn) -> None:
     assert found(graph, ConnectedComponents()) == graph.igraph.connected_components("weak").membership
 
 
 @pytest.mark.fuzz
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=FEWER)
 @given(graphs(), st.integers(1, 6))
 def test_labels_are_those_of_a_plain_reading_of_the_rule(graph: Drawn, rounds: int) -> None:
     neighbours: list[list[int]] = [[] for _ in range(graph.count)]
@@ -154,7 +155,7 @@ def test_labels_are_those_of_a_plain_reading_of_the_rule(graph: Drawn, rounds: i
 
 
 @pytest.mark.fuzz
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=FEWER)
 @given(graphs(), st.data(), st.sampled_from(["out", "in", "both"]), st.booleans())
 def test_paths_are_those_of_igraph(graph: Drawn, data: st.DataObject, way: Any, weighted: bool) -> None:
     starts = data.draw(st.sets(st.integers(0, graph.count - 1), min_size=1, max_size=3))
@@ -168,7 +169,7 @@ def test_paths_are_those_of_igraph(graph: Drawn, data: st.DataObject, way: Any, 
 
 
 @pytest.mark.fuzz
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=FEWER)
 @given(graphs())
 def test_triangles_are_those_of_igraph(graph: Drawn) -> None:
     simple = graph.igraph.as_undirected().simplify()
@@ -177,7 +178,7 @@ def test_triangles_are_those_of_igraph(graph: Drawn) -> None:
 
 
 @pytest.mark.fuzz
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=FEWER)
 @given(graphs())
 def test_degrees_are_those_of_igraph_but_for_loops(graph: Drawn) -> None:
     loops = Counter(source for source, target in graph.edges if source == target)
@@ -265,7 +266,7 @@ def test_nodes_are_found_by_id_and_where_that_is_not_enough_by_type() -> None:
 
 
 @pytest.mark.fuzz
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=FEWER)
 @given(st.lists(st.text(max_size=3), unique=True, max_size=8))
 def test_numbers_follow_the_order_of_ids(ids: list[str]) -> None:
     ordered, places = in_order(pa.array(ids, pa.string()))

@@ -203,7 +203,7 @@ def test_nodes_of_another_moment_are_left_alone(filled: Graph) -> None:
 
 def test_a_change_made_meanwhile_is_kept(filled: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     filled.branches.create("busy")
-    read, overtaken = writing._spooled, []
+    read, overtaken = writing._spooled, list[bool]()
 
     def overtake(*given: Any) -> int:
         rows = read(*given)

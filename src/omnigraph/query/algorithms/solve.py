@@ -20,7 +20,7 @@ from omnigraph.query.algorithms.selection import Selection, require_weight, sele
 from omnigraph.query.algorithms.writing import base_of, write_values
 from omnigraph.query.memory import shared_memory
 from omnigraph.query.sources import Sources
-from omnigraph.query.topology.files import Damaged
+from omnigraph.query.topology.blocks import Damaged
 
 Solved = tuple[Numbering, Values]
 

@@ -59,10 +59,14 @@ def _by_id(rows: Rows, memory: Memory, positions: Positions) -> NDArray[np.int64
     """The place of each position in the order of ids."""
     if len(positions) <= _FEW:
         return _places(rows.take(ID, positions))
-    every: NDArray[np.int64] = memory.get_or_make(
+    return id_places(rows, memory)[positions]
+
+
+def id_places(rows: Rows, memory: Memory) -> NDArray[np.int64]:
+    """The place of every position in the order of all ids."""
+    return memory.get_or_make(
         (*rows.identity, "id order"), lambda: _places(rows.ids()), lambda made: int(made.nbytes)
     )
-    return every[positions]
 
 
 def _places(ids: pa.Array) -> NDArray[np.int64]:

@@ -18,7 +18,7 @@ from omnigraph.lang.values import Stored
 from omnigraph.query.frame import Positions
 from omnigraph.query.memory import Memory
 from omnigraph.query.request import Request
-from omnigraph.query.rows import Rows
+from omnigraph.query.rows import Identity, Rows
 from omnigraph.query.search.searches import Searches
 
 DEFAULT_EDITS = 2
@@ -39,11 +39,20 @@ class Scores:
 
     @cached_property
     def _searches(self) -> Searches:
-        return Searches(self._memory)
+        return Searches(self._memory, check=self._request.check)
+
+    @cached_property
+    def _every(self) -> dict[tuple[Identity, Relevance | TextMatch], pa.Array]:
+        return {}
 
     @cached_property
     def _vectors(self) -> dict[tuple[str, str, Stored], NDArray[np.float32]]:
         return {}
+
+    @property
+    def how(self) -> str:
+        """Which way the last ranking went."""
+        return self._searches.how
 
     def number(self, given: Const | ParamRef) -> int:
         """An integer that a search was given."""
@@ -75,10 +84,16 @@ class Scores:
         match term:
             case Distance():
                 return self._distances(term, rows, positions)
-            case Relevance():
-                return self._relevance(term, rows).take(index)
-            case TextMatch():
-                return self._matches(term, rows).take(index)
+            case Relevance() | TextMatch():
+                return self._of_all(term, rows).take(index)
+
+    def _of_all(self, term: Relevance | TextMatch, rows: Rows) -> pa.Array:
+        """The value for every node, found once: rows may be looked at in many stretches."""
+        key = (rows.identity, term)
+        if key not in self._every:
+            made = self._relevance(term, rows) if isinstance(term, Relevance) else self._matches(term, rows)
+            self._every[key] = made
+        return self._every[key]
 
     def _distances(self, term: Distance, rows: Rows, positions: Positions) -> pa.Array:
         vector = self._vector(term, rows)

@@ -8,7 +8,7 @@ is known to be right, else in one made in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +19,12 @@ from omnigraph.query.frame import Positions
 from omnigraph.query.memory import Memory
 from omnigraph.query.rows import Rows
 from omnigraph.query.search.ranking import best_first, rounded
-from omnigraph.query.search.text import Mask
+from omnigraph.query.search.text import Check, Mask, nobody_asks
 from omnigraph.query.search.text_lookup import TextLookup
 from omnigraph.query.search.vectors import Distances, Vector, Vectors, distances_to, nearest_of
 from omnigraph.storage.search import StoredIndex, stored_vector_index, vector_hits
 
-EXACT_BYTES: Final = 256 << 20
+EXACT_BYTES = 256 << 20
 """Up to so many bytes of vectors, all are compared; a stored index is not faster below."""
 
 _FEW = 4096
@@ -41,11 +41,13 @@ Value = TypeVar("Value")
 class Searches:
     """What is searched for in one request; each search is done once."""
 
-    def __init__(self, memory: Memory, *, exact_bytes: int = EXACT_BYTES) -> None:
+    def __init__(self, memory: Memory, *, check: Check = nobody_asks, exact_bytes: int | None = None) -> None:
         self._memory = memory
-        self._exact_bytes = exact_bytes
-        self._texts = TextLookup(memory)
+        self._exact_bytes = EXACT_BYTES if exact_bytes is None else exact_bytes
+        self._texts = TextLookup(memory, check)
         self._done: dict[Hashable, object] = {}
+        self.how = ""
+        """Which way the last ranking went, for `explain`."""
 
     # --- vectors -----------------------------------------------------------------------------------
 
@@ -71,9 +73,10 @@ class Searches:
         if count <= 0:
             return np.empty(0, np.int64), np.empty(0)
         chosen = _chosen(rows, among)
-        found = self._indexed(rows, name, vector, count, chosen) or self._compared(
-            rows, name, vector, count, chosen
-        )
+        found = self._indexed(rows, name, vector, count, chosen)
+        self.how = "vectors compared" if found is None else "stored index"
+        if found is None:
+            found = self._compared(rows, name, vector, count, chosen)
         return best_first(rows, self._memory, *found, count, ascending=True)
 
     def _compared(
@@ -154,6 +157,7 @@ class Searches:
             ("relevance", rows.identity, name, text, limit),
             lambda: self._texts.relevance(rows, name, text, limit),
         )
+        self.how = self._texts.how
         if chosen is not None:
             kept = chosen[positions]
             positions, scores = positions[kept], scores[kept]

@@ -7,7 +7,7 @@ that the index of a table that grew is the old one with a run more.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,13 @@ from omnigraph.query.search.edits import within_edits
 from omnigraph.storage.search import analyse, analyse_words
 
 Mask = NDArray[np.bool_]
+Check = Callable[[], None]
+"""Asks whether to go on; raises when not."""
+
+
+def nobody_asks() -> None:
+    """Goes on, whatever it takes."""
+
 
 _RUN = 1 << 18
 """Positions of one run: bounds the memory that building takes."""
@@ -102,17 +109,17 @@ class TextIndex:
     runs: tuple[_Run, ...]
 
     @classmethod
-    def of(cls, texts: pa.Array) -> TextIndex:
-        """The index of these texts; a null has no tokens."""
-        return cls(len(texts), tuple(_runs(texts, 0)))
+    def of(cls, texts: pa.Array, check: Check = nobody_asks) -> TextIndex:
+        """The index of these texts; a null has no tokens. `check` is called now and then on the way."""
+        return cls(len(texts), tuple(_runs(texts, 0, check)))
 
-    def extended(self, texts: pa.Array) -> TextIndex:
+    def extended(self, texts: pa.Array, check: Check = nobody_asks) -> TextIndex:
         """The index of longer `texts` that begin with those of this one."""
         if len(texts) == self.count:
             return self
         if len(self.runs) >= _MOST_RUNS + self.count // _RUN:
-            return TextIndex.of(texts)
-        return TextIndex(len(texts), (*self.runs, *_runs(texts, self.count)))
+            return TextIndex.of(texts, check)
+        return TextIndex(len(texts), (*self.runs, *_runs(texts, self.count, check)))
 
     @property
     def nbytes(self) -> int:
@@ -187,13 +194,16 @@ class TextIndex:
 # --- building --------------------------------------------------------------------------------------
 
 
-def _runs(texts: pa.Array, start: int) -> Iterator[_Run]:
+def _runs(texts: pa.Array, start: int, check: Check) -> Iterator[_Run]:
     for begin in range(start, len(texts), _RUN):
-        yield _run(texts.slice(begin, _RUN), begin)
+        yield _run(texts.slice(begin, _RUN), begin, check)
 
 
-def _run(texts: pa.Array, start: int) -> _Run:
-    pieces = [_words(texts.slice(begin, _PIECE)) for begin in range(0, len(texts), _PIECE)]
+def _run(texts: pa.Array, start: int, check: Check) -> _Run:
+    pieces = []
+    for begin in range(0, len(texts), _PIECE):
+        check()
+        pieces.append(_words(texts.slice(begin, _PIECE)))
     encoded = pa.chunked_array([words for words, _ in pieces]).dictionary_encode().combine_chunks()
     of_word = np.concatenate([rows + number * _PIECE for number, (_, rows) in enumerate(pieces)])
     words, tokens = _tokens(encoded.dictionary)

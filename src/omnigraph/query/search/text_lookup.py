@@ -13,7 +13,7 @@ from omnigraph.query.frame import Positions
 from omnigraph.query.memory import Memory
 from omnigraph.query.rows import Rows
 from omnigraph.query.search.ranking import rounded
-from omnigraph.query.search.text import Mask, TextIndex
+from omnigraph.query.search.text import Check, Mask, TextIndex, nobody_asks
 from omnigraph.storage.search import StoredIndex, analyse, stored_text_index, text_hits
 
 _MOST_UNINDEXED = 1000
@@ -28,9 +28,12 @@ _SPARE = 64
 class TextLookup:
     """Looks texts up for one request."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, check: Check = nobody_asks) -> None:
         self._memory = memory
+        self._check = check
         self._indexes: dict[Hashable, TextIndex | None] = {}
+        self.how = ""
+        """Where the last text was looked for, for `explain`."""
 
     def matches(self, rows: Rows, name: str, text: str, edits: int) -> Mask:
         """Which positions have a token within so many edits of a token of the text."""
@@ -99,6 +102,7 @@ class TextLookup:
         stored = stored_text_index(rows.table, name)
         if stored is None or stored.unindexed_rows > _MOST_UNINDEXED or self._pays(rows, name, stored):
             return self._build(rows, name)
+        self.how = "stored index"
         return None
 
     def _pays(self, rows: Rows, name: str, stored: StoredIndex) -> bool:
@@ -112,14 +116,18 @@ class TextLookup:
 
     def _kept(self, rows: Rows, name: str) -> TextIndex | None:
         """The index in memory, or that of the version these rows grew from with the new ones added."""
+        self.how = "text index in memory"
         found: TextIndex | None = self._memory.get((*rows.identity, "text", name))
         if found is not None or rows.growth is None:
             return found
         older: TextIndex | None = self._memory.get((*rows.growth.base, "text", name))
-        return None if older is None else self._keep(rows, name, older.extended(rows.column(name)))
+        return (
+            None if older is None else self._keep(rows, name, older.extended(rows.column(name), self._check))
+        )
 
     def _build(self, rows: Rows, name: str) -> TextIndex:
-        return self._keep(rows, name, TextIndex.of(rows.column(name)))
+        self.how = "text index made first"
+        return self._keep(rows, name, TextIndex.of(rows.column(name), self._check))
 
     def _keep(self, rows: Rows, name: str, index: TextIndex) -> TextIndex:
         return self._memory.keep((*rows.identity, "text", name), index, index.nbytes)

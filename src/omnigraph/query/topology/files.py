@@ -1,16 +1,17 @@
 """A topology as one file: a derived thing that may be lost or damaged at any time.
 
 The file is a mark, the format number, length and checksum of a head, the head, and then arrays, each on a
-boundary. The head says where each array is and has its checksum, so that a walk reads only the arrays it
-needs, and never uses one that is not what was written.
+boundary. The head says where each array is and has the checksums of its blocks, so that a walk reads only
+what it needs, and never uses anything that is not what was written.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -19,35 +20,17 @@ from numpy.typing import NDArray
 
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.topology.adjacency import Adjacency
+from omnigraph.query.topology.blocks import BLOCK, WORD, Blocks, Bytes, Damaged, File, Runs, Sums, checksums
 from omnigraph.query.topology.endpoint_codes import Codes, text_buffers
 from omnigraph.query.topology.parts import Kind, Shape, Stored
 from omnigraph.query.topology.topology import Topology
 
-FORMAT = 2
+FORMAT = 3
 
 _MARK = b"\x89OGTOPO\n"
 _START = struct.Struct("<8sIII")  # mark, format, length of the head, checksum of the head
 _BOUNDARY = 64
 _TYPES = {name: np.dtype(name) for name in ("<i8", "<i4", "|u1")}
-
-
-class Damaged(Exception):
-    """An array of a file is not what was written; whoever uses the topology has to do without the file."""
-
-
-class File(Protocol):
-    """Bytes to read from."""
-
-    @property
-    def size(self) -> int:
-        """How many there are."""
-
-    @property
-    def held(self) -> int:
-        """How many of them are in memory, whether anybody wants them or not."""
-
-    def read(self, start: int, length: int) -> bytes | memoryview:
-        """A stretch of them; a shorter one, where they end or cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +53,39 @@ class Whole:
         """A stretch, where it lies."""
         return self.data[start : start + length]
 
+    def room(self, start: int, length: int) -> Bytes:
+        """The same."""
+        return np.frombuffer(self.read(start, length), dtype=np.uint8)
+
+    def fetch(self, start: int, room: Bytes, stretches: Iterable[tuple[int, int]]) -> None:
+        """Everything is where it belongs."""
+
 
 class _Held(msgspec.Struct, frozen=True):
-    """Where an array is, counted from the first boundary behind the head."""
+    """Where an array is, counted from the first boundary behind the head; it is read up to the next one."""
 
     type: str
     offset: int
     count: int
-    checksum: int
+    checksums: bytes
 
     @property
     def nbytes(self) -> int:
         return _TYPES[self.type].itemsize * self.count
 
+    @property
+    def length(self) -> int:
+        return self.nbytes + _gap(self.nbytes)
+
+    @property
+    def sums(self) -> Sums:
+        return np.frombuffer(self.checksums, dtype="<u8")
+
     def is_inside(self, size: int) -> bool:
         known = self.type in _TYPES and min(self.offset, self.count) >= 0
-        return known and self.offset + self.nbytes <= size
+        if not known or self.offset + self.length > size:
+            return False
+        return len(self.checksums) == -(-self.length // BLOCK) * WORD
 
 
 class _Adjacent(msgspec.Struct, frozen=True):
@@ -177,16 +177,16 @@ def _text_arrays(name: str, ids: pa.Array) -> dict[str, NDArray[Any]]:
     }
 
 
-def _laid_out(arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, _Held], list[memoryview | bytes]]:
+def _laid_out(arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, _Held], list[memoryview]]:
     places: dict[str, _Held] = {}
-    body: list[memoryview | bytes] = []
+    body: list[memoryview] = []
     offset = 0
     for name, array in arrays.items():
         held = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-        data = held.view(np.uint8).data
-        places[name] = _Held(held.dtype.str, offset, len(held), zlib.crc32(data))
-        body += [data, bytes(_gap(held.nbytes))]
-        offset += held.nbytes + _gap(held.nbytes)
+        data = np.append(held.view(np.uint8), np.zeros(_gap(held.nbytes), dtype=np.uint8))
+        places[name] = _Held(held.dtype.str, offset, len(held), checksums(data).astype("<u8").tobytes())
+        body.append(data.data)
+        offset += len(data)
     return places, body
 
 
@@ -299,10 +299,10 @@ class _Filed:
         """The codes of nodes with an edge to themselves."""
         return self.array("loops")
 
-    def adjacency(self, kind: Kind) -> Adjacency:
-        """An adjacency, whose edge positions are read later."""
-        indptr, neighbours, edges = (_name(*kind, part) for part in _PARTS)
-        return Adjacency(self.array(indptr), self.array(neighbours), lambda: self.array(edges))
+    def adjacency(self, kind: Kind) -> Runs:
+        """An adjacency, of which runs can be read."""
+        indptr, neighbours, edges = (self._blocks(_name(*kind, part)) for part in _PARTS)
+        return Runs(indptr, neighbours, edges)
 
     def _text(self, name: str) -> pa.Array:
         offsets, letters = self.array(f"{name}.offsets"), self.array(f"{name}.letters")
@@ -312,8 +312,9 @@ class _Filed:
 
     def array(self, name: str) -> NDArray[Any]:
         """An array by its name in the file."""
+        return self._blocks(name).whole()
+
+    def _blocks(self, name: str) -> Blocks:
         held = self.head.arrays[name]
-        data = self._file.read(self._begin + held.offset, held.nbytes)
-        if len(data) != held.nbytes or zlib.crc32(data) != held.checksum:
-            raise Damaged(name)
-        return np.frombuffer(data, dtype=held.type, count=held.count)
+        start = self._begin + held.offset
+        return Blocks(self._file, start, (held.type, held.count), held.length, held.sums)

@@ -12,8 +12,12 @@ import numpy as np
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.frame import NO_ROW, Positions
 from omnigraph.query.topology.adjacency import Adjacency, Counts, Ints, Mask, position_type
+from omnigraph.query.topology.blocks import Runs
 from omnigraph.query.topology.endpoint_codes import Codes
 from omnigraph.query.topology.topology import Topology
+
+FEW = 64
+"""From so many nodes a walk reads only their neighbours, where these are in a file."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,10 @@ class Steps:
     exists: Mask | None
     """Which neighbours of the adjacency exist; None when all do."""
 
+    def runs(self, nodes: Positions) -> tuple[Counts, Counts]:
+        """Where the neighbours of nodes begin among `targets`, and how many there are."""
+        return self.first[nodes], self.degree[nodes]
+
     @cached_property
     def edges(self) -> Ints:
         """The position of the edge to each target."""
@@ -46,35 +54,70 @@ class Steps:
         return self.first.nbytes + self.degree.nbytes + targets + left_out
 
 
+class FewSteps:
+    """The same for a walk from few nodes, of which nothing is read but the neighbours of the nodes it meets.
+
+    All that a hop needs is read when the runs of its nodes are asked for.
+    """
+
+    def __init__(self, stored: Runs, *, with_edges: bool) -> None:
+        self._stored = stored
+        self._with_edges = with_edges
+        self.targets: Final = stored.neighbours
+        """Only those that were read mean anything."""
+        self.edges: Final = stored.edges
+
+    def runs(self, nodes: Positions) -> tuple[Counts, Counts]:
+        """Where the neighbours of nodes begin among `targets`, and how many there are."""
+        return self._stored.read(nodes, with_edges=self._with_edges)
+
+
 class Linked:
     """A topology and the positions of its nodes in two tables of nodes; threads may share it.
 
     `sources` and `targets` are the position of each code, NO_ROW where no such node exists: an edge to
-    or from it leads nowhere. With one type of node on both ends only `sources` is given.
+    or from it leads nowhere. They are None where codes are positions. With one type of node on both ends only
+    that of `sources` counts.
     """
 
     def __init__(
         self,
         topology: Topology,
-        sources: Positions,
+        sources: Positions | None,
         source_count: int,
         targets: Positions | None = None,
         target_count: int | None = None,
     ) -> None:
         self.topology: Final = topology
-        self.source_positions: Final = sources
-        self.target_positions: Final = sources if targets is None else targets
         self.source_count: Final = source_count
         self.target_count: Final = source_count if target_count is None else target_count
-        self.source_codes: Final = _codes_of(self.source_positions, self.source_count)
-        self.target_codes: Final = (
-            self.source_codes
-            if self.target_positions is self.source_positions
-            else _codes_of(self.target_positions, self.target_count)
-        )
+        self._sources = sources
+        self._targets = sources if topology.shared else targets
         self._steps: dict[tuple[EdgeDirection, bool], Steps] = {}
         self._loops: Mask | None = None
         self._lock = threading.RLock()
+
+    @cached_property
+    def source_positions(self) -> Positions:
+        """The position of each code at the source ends."""
+        return np.arange(self.topology.shape.sources) if self._sources is None else self._sources
+
+    @cached_property
+    def target_positions(self) -> Positions:
+        """The position of each code at the target ends."""
+        if self.shared:
+            return self.source_positions
+        return np.arange(self.topology.shape.targets) if self._targets is None else self._targets
+
+    @cached_property
+    def source_codes(self) -> Codes:
+        """The code of each position at the source ends; the last entry is that of NO_ROW."""
+        return _codes_of(self.source_positions, self.source_count)
+
+    @cached_property
+    def target_codes(self) -> Codes:
+        """The code of each position at the target ends; the last entry is that of NO_ROW."""
+        return self.source_codes if self.shared else _codes_of(self.target_positions, self.target_count)
 
     @property
     def shared(self) -> bool:
@@ -86,10 +129,9 @@ class Linked:
         """Memory taken by what is built so far, without the topology."""
         with self._lock:
             steps = {id(each): each.nbytes for each in self._steps.values()}
-        taken = sum(steps.values()) + self.source_positions.nbytes + self.source_codes.nbytes
-        if self.target_positions is not self.source_positions:
-            taken += self.target_positions.nbytes + self.target_codes.nbytes
-        return taken
+        there = (self._sources, self._targets, *(vars(self).get(name) for name in _MADE))
+        taken: int = sum({id(each): each.nbytes for each in there if each is not None}.values())
+        return sum(steps.values()) + taken
 
     def near_count(self, direction: EdgeDirection) -> int:
         """How many positions there are on the side a walk in this direction leaves."""
@@ -117,6 +159,17 @@ class Linked:
                 self._loops = found
             return self._loops
 
+    def steps_from(self, nodes: Positions, direction: EdgeDirection, *, distinct: bool) -> Steps | FewSteps:
+        """What a walk that begins at these nodes reads."""
+        found = self._steps.get((direction, distinct))
+        if found is not None:
+            return found
+        if len(nodes) <= FEW and self._sources is None and self._targets is None:
+            stored = self.topology.runs(direction, distinct=distinct)
+            if stored is not None and not stored.is_worn:
+                return FewSteps(stored, with_edges=not distinct)
+        return self.steps(direction, distinct=distinct)
+
     def steps(self, direction: EdgeDirection, *, distinct: bool) -> Steps:
         """The neighbours of each position, as positions."""
         found = self._steps.get((direction, distinct))
@@ -140,6 +193,9 @@ class Linked:
         codes = self.near_codes(direction)
         first, degree = np.append(indptr[:-1], 0), np.append(np.diff(indptr), 0)
         return Steps(first[codes], degree[codes], targets, indptr, adjacency, exists)
+
+
+_MADE = ("source_positions", "target_positions", "source_codes", "target_codes")
 
 
 def _reached(adjacency: Adjacency, far: Positions, count: int) -> tuple[Ints, Counts, Mask | None]:

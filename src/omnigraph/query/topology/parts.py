@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.lang.query.resolved import EdgeDirection
-from omnigraph.query.topology.adjacency import Adjacency
+from omnigraph.query.topology.blocks import Runs
 from omnigraph.query.topology.endpoint_codes import Codes
 
 Kind = tuple[EdgeDirection, bool]
@@ -66,7 +66,7 @@ class Parts(Protocol):
     def loops(self) -> Codes:
         """The codes of nodes with an edge to themselves, ascending."""
 
-    def adjacency(self, kind: Kind) -> Adjacency:
+    def adjacency(self, kind: Kind) -> Runs:
         """An adjacency that is stored."""
 
 
@@ -109,6 +109,6 @@ class InMemory:
         src, dst = self.source_codes, self.target_codes
         return np.unique(src[(src == dst) & (src >= 0)])
 
-    def adjacency(self, kind: Kind) -> Adjacency:
+    def adjacency(self, kind: Kind) -> Runs:
         """Nothing is stored."""
         raise KeyError(kind)

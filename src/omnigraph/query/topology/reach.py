@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.frame import NO_ROW, Positions
 from omnigraph.query.topology.adjacency import Counts, Mask, offsets
-from omnigraph.query.topology.linked import Linked, Steps
+from omnigraph.query.topology.linked import FewSteps, Linked, Steps
 from omnigraph.query.topology.spread import pieces, places_of, spread
 
 CHUNK = 1 << 20
@@ -64,7 +64,7 @@ def reach_parts(
     """The same part by part, all targets of one row in one part."""
     if minimum > 1 and not linked.shared:
         return
-    steps = linked.steps(direction, distinct=True)
+    steps = linked.steps_from(sources, direction, distinct=True)
     if maximum == 1 or not linked.shared:
         yield from _one_hop(steps, sources, chunk)
         return
@@ -167,10 +167,10 @@ def _met(
     return np.concatenate([once, twice]), np.concatenate([first[once], second[twice]])
 
 
-def _one_hop(steps: Steps, sources: Positions, chunk: int) -> Iterator[Part]:
-    degree = steps.degree[sources]
+def _one_hop(steps: Steps | FewSteps, sources: Positions, chunk: int) -> Iterator[Part]:
+    first, degree = steps.runs(sources)
     for begin, end in pieces(degree, chunk):
-        index, places = spread(steps.first[sources[begin:end]], degree[begin:end])
+        index, places = spread(first[begin:end], degree[begin:end])
         index += begin
         yield index, steps.targets[places].astype(np.int64, copy=False)
 
@@ -214,7 +214,7 @@ def _groups(sources: Positions) -> tuple[Positions, _Groups]:
 class _Walk:
     """One walk for a batch of sources; a pair of source number and node is one key."""
 
-    steps: Steps
+    steps: Steps | FewSteps
     loops: Mask
     width: int
     """How many bits of a key are the node."""
@@ -244,7 +244,7 @@ class _Walk:
 
     def _step(self, frontier: Keys, seen: _Seen) -> Keys:
         nodes = frontier & self._mask
-        first, degree, numbers = self.steps.first[nodes], self.steps.degree[nodes], frontier - nodes
+        (first, degree), numbers = self.steps.runs(nodes), frontier - nodes
         found = [np.empty(0, dtype=np.int64)]
         for begin, end in pieces(degree, self.chunk):
             lengths = degree[begin:end]

@@ -7,14 +7,20 @@ built last. Nothing depends on it: a file that is missing, damaged or of another
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+import os
+import weakref
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+
+import numpy as np
 
 from omnigraph.engine.layout import fnv1a64
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.errors import StorageFailure
 from omnigraph.query.rows import Rows
-from omnigraph.query.topology.files import File, Whole, is_whole, opened, to_bytes
+from omnigraph.query.topology.blocks import Bytes, File
+from omnigraph.query.topology.files import Whole, is_whole, opened, to_bytes
 from omnigraph.query.topology.topology import Topology
 from omnigraph.storage.location import Location
 
@@ -27,17 +33,17 @@ WORTH_SAVING = 200_000
 def saved_topology(graph: OpenGraph, edges: Rows) -> Topology | None:
     """The topology of exactly these edges, if it was kept; its arrays are read as they are wanted."""
     found = _file(graph, edges)
-    return None if found is None else opened(found, about(edges))
+    return None if found is None else opened(found, edges.about)
 
 
 def is_saved(graph: OpenGraph, edges: Rows, nodes: tuple[Rows, Rows]) -> bool:
     """Whether the topology of exactly these edges was kept, is whole, and fits these nodes as it did once."""
     found = _file(graph, edges)
-    if found is None or not is_whole(found, about(edges)):
+    if found is None or not is_whole(found, edges.about):
         return False
-    topology = opened(found, about(edges))
+    topology = opened(found, edges.about)
     named = ("", "") if topology is None else topology.shape.numbered_by
-    return all(name in ("", about(rows)) for name, rows in zip(named, nodes, strict=True))
+    return all(name in ("", rows.about) for name, rows in zip(named, nodes, strict=True))
 
 
 def save_topology(
@@ -51,7 +57,7 @@ def save_topology(
         return
     for direction in ("out", "in"):
         topology.adjacency(direction, distinct=True)
-    body = to_bytes(topology, about(edges), numbered_by)
+    body = to_bytes(topology, edges.about, numbered_by)
     try:
         graph.root.objects.write_bytes(_place(graph, edges), body)
     except StorageFailure as failure:
@@ -65,11 +71,6 @@ def is_worth_saving(edges: Rows) -> bool:
     return edges.growth is None and edges.count >= WORTH_SAVING
 
 
-def about(rows: Rows) -> str:
-    """Which version of which table; nothing for rows that only this process numbers like that."""
-    return "" if rows.growth is not None else f"{rows.identity[1:]!r} {rows.table.signature}"
-
-
 def _place(graph: OpenGraph, edges: Rows) -> Location:
     return graph.root.layout.derived / f"{fnv1a64(repr(edges.identity[2:4]))}.topology"
 
@@ -77,22 +78,43 @@ def _place(graph: OpenGraph, edges: Rows) -> Location:
 # --- files -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _InFolder:
-    """A file of which stretches are read; what cannot be read any more is taken for damaged."""
+class InFolder:
+    """A file of which stretches are read; what cannot be read any more is taken for damaged.
 
-    path: Path
-    size: int
-    held: int = 0
+    It stays open, so that it is the same file whatever takes its place. A map of it would end the process
+    when somebody cuts it short.
+    """
+
+    held = 0
+
+    def __init__(self, path: Path) -> None:
+        self._number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._number)
+        self.size = os.fstat(self._number).st_size
 
     def read(self, start: int, length: int) -> bytes:
-        """A stretch; the file may be another one by now, which checksums show."""
+        """A stretch."""
         try:
-            with self.path.open("rb") as file:
-                file.seek(start)
-                return file.read(length)
+            return os.pread(self._number, length, start)
         except OSError:
             return b""
+
+    def room(self, start: int, length: int) -> Bytes:
+        """Memory, which the system gives as it is written to."""
+        return np.empty(length, dtype=np.uint8)
+
+    def fetch(self, start: int, room: Bytes, stretches: Iterable[tuple[int, int]]) -> None:
+        """Read into memory."""
+        with suppress(OSError):  # what was not read has no right checksum
+            for begin, end in stretches:
+                _fill(self._number, start + begin, room[begin:end].data)
+
+
+def _fill(number: int, start: int, room: memoryview) -> None:
+    """Read until a stretch is full or the file ends; a single call reads 2 GB at most."""
+    done = 0
+    while done < len(room) and (count := os.preadv(number, [room[done:]], start + done)):
+        done += count
 
 
 def _file(graph: OpenGraph, edges: Rows) -> File | None:
@@ -101,7 +123,7 @@ def _file(graph: OpenGraph, edges: Rows) -> File | None:
     place = _place(graph, edges)
     try:
         if place.is_local:
-            return _InFolder(place.path, place.path.stat().st_size)
+            return InFolder(place.path)
         found = graph.root.objects.read_bytes_if_exists(place)
     except (OSError, StorageFailure):
         return None  # what cannot be read is built from the table, which says so if it cannot either

@@ -27,6 +27,7 @@ from omnigraph.query.topology.adjacency import (
     collapsed,
     position_type,
 )
+from omnigraph.query.topology.blocks import Runs
 from omnigraph.query.topology.endpoint_codes import Codes, Encoded, encoded, encoded_more, numbered_as
 from omnigraph.query.topology.parts import InMemory, Kind, Parts, Shape
 
@@ -48,6 +49,7 @@ class Topology:
         self.shape: Final = shape
         self._parts = parts
         self._built = dict(built or {})
+        self._stored: dict[Kind, Runs] = {}
         self._lock = threading.RLock()
 
     @classmethod
@@ -108,6 +110,7 @@ class Topology:
         there = {id(held): held for name in _FETCHED if (held := fetched.get(name)) is not None}
         with self._lock:
             there |= {id(each): each for each in built.values()}
+            there |= {id(each): each for kind, each in self._stored.items() if kind not in built}
         taken: int = sum([each.nbytes for each in there.values()])
         return _OBJECT_BYTES + self.shape.held + taken
 
@@ -144,6 +147,24 @@ class Topology:
                 self._built[direction, distinct] = self._made(direction, distinct)
             return self._built[direction, distinct]
 
+    def runs(self, direction: EdgeDirection, *, distinct: bool) -> Runs | None:
+        """The same where it is stored and not in memory, so that few neighbours can be read of it."""
+        is_stored = self.state(direction, distinct=distinct) == "stored"
+        return self._runs(self._shared_kind(direction, distinct)) if is_stored else None
+
+    def _runs(self, kind: Kind) -> Runs:
+        with self._lock:
+            if kind not in self._stored:
+                self._stored[kind] = self._parts.adjacency(kind)
+            return self._stored[kind]
+
+    def _shared_kind(self, direction: EdgeDirection, distinct: bool) -> Kind:
+        """Which adjacency is read for one: where no edges are parallel, that of all edges."""
+        stored = self.shape.stored
+        if (direction, True) in stored and stored[direction, True] is stored.get((direction, False)):
+            return direction, False
+        return direction, distinct
+
     def degrees(self, direction: EdgeDirection, *, distinct: bool = False) -> Counts:
         """How many edges, or distinct neighbours, each code has."""
         if distinct or direction == "both" or (direction, False) in self.known():
@@ -156,11 +177,10 @@ class Topology:
         return self._parts.loops()
 
     def _made(self, direction: EdgeDirection, distinct: bool) -> Adjacency:
-        stored = self.shape.stored
-        if distinct and (direction, True) in stored and stored[direction, True] is stored[direction, False]:
+        if distinct and self._shared_kind(direction, distinct) == (direction, False):
             return self.adjacency(direction)
-        if (direction, distinct) in stored:
-            return self._parts.adjacency((direction, distinct))
+        if (direction, distinct) in self.shape.stored:
+            return self._runs((direction, distinct)).whole()
         if distinct:
             return collapsed(self.adjacency(direction))
         pairs = _pairs(direction, self.src, self.dst, _numbered(0, self.edge_count))

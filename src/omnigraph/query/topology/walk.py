@@ -5,6 +5,7 @@ A source that is NO_ROW, or whose node has no edges, gives nothing.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,11 +15,13 @@ from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.counting import sums
 from omnigraph.query.frame import Positions
 from omnigraph.query.topology.adjacency import Counts, Ints, Mask, bisected
-from omnigraph.query.topology.linked import Linked
+from omnigraph.query.topology.linked import FewSteps, Linked, Steps
 from omnigraph.query.topology.reach import CHUNK, reach, reach_distinct, reach_parts
 from omnigraph.query.topology.spread import spread
 
 __all__ = [
+    "OneHop",
+    "begun",
     "connected",
     "edges_between",
     "fanout",
@@ -35,25 +38,47 @@ Number = TypeVar("Number", np.int64, np.float64)
 
 def fanout(linked: Linked, sources: Positions, direction: EdgeDirection, *, distinct: bool = True) -> Counts:
     """How many rows each incoming row becomes by a hop."""
-    return linked.steps(direction, distinct=distinct).degree[sources]
+    return linked.steps_from(sources, direction, distinct=distinct).runs(sources)[1]
+
+
+@dataclass(frozen=True, slots=True)
+class OneHop:
+    """A hop from some nodes: whatever it needs of a file was read, and its rows can be made part by part."""
+
+    steps: Steps | FewSteps
+    first: Counts
+    fanout: Counts
+    """How many rows each incoming row becomes."""
+    named: bool
+
+    def part(self, begin: int, end: int) -> tuple[Positions, ...]:
+        """For some incoming rows: which one each outgoing row comes from, its target and maybe its edge."""
+        row_index, places = spread(self.first[begin:end], self.fanout[begin:end])
+        found = (row_index + begin if begin else row_index), _positions(self.steps.targets, places)
+        return (*found, _positions(self.steps.edges, places)) if self.named else found
+
+
+def begun(linked: Linked, sources: Positions, direction: EdgeDirection, *, named: bool) -> OneHop:
+    """A hop from these nodes: each neighbour once, or each edge if edges are `named`."""
+    steps = linked.steps_from(sources, direction, distinct=not named)
+    return OneHop(steps, *steps.runs(sources), named)
 
 
 def hop(
     linked: Linked, sources: Positions, direction: EdgeDirection, *, distinct: bool = True
 ) -> tuple[Positions, Positions]:
     """Which incoming row each outgoing one comes from, and its target: each neighbour once if distinct."""
-    steps = linked.steps(direction, distinct=distinct)
-    row_index, places = spread(steps.first[sources], steps.degree[sources])
-    return row_index, _positions(steps.targets, places)
+    steps = linked.steps_from(sources, direction, distinct=distinct)
+    row_index, targets = OneHop(steps, *steps.runs(sources), named=False).part(0, len(sources))
+    return row_index, targets
 
 
 def hop_edges(
     linked: Linked, sources: Positions, direction: EdgeDirection
 ) -> tuple[Positions, Positions, Positions]:
     """Incoming row, target and edge position for each stored edge; in both directions a self-loop once."""
-    steps = linked.steps(direction, distinct=False)
-    row_index, places = spread(steps.first[sources], steps.degree[sources])
-    return row_index, _positions(steps.targets, places), _positions(steps.edges, places)
+    row_index, targets, edges = begun(linked, sources, direction, named=True).part(0, len(sources))
+    return row_index, targets, edges
 
 
 def connected(

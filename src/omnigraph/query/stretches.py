@@ -1,0 +1,83 @@
+"""Rows in flight cut into stretches, so that what an expression looks at is never too much at a time.
+
+A row in flight is a few numbers. But the text of a node that a million rows lead to is there a million times
+as soon as an expression is worked out for all of them, and no array of Arrow holds more than 2 GiB of texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from omnigraph.engine.columns import ID
+from omnigraph.lang.query.terms import EntityId, Predicate, Prop, Term, walk
+from omnigraph.query.frame import Frame, Positions
+from omnigraph.query.memory import Memory
+from omnigraph.query.rows import SMALL, Rows
+from omnigraph.query.topology.spread import pieces
+
+MOST_BYTES = 128 << 20
+"""The values of a stretch come to about so much."""
+_FEW = 256
+"""Rows that are never too much."""
+_ROW_BYTES = 128  # that a row counts for at least, whatever is looked at
+_NUMBER_BYTES = 8
+_UNKNOWN_BYTES = 1024  # of a value in a column that is not in memory
+
+Stretch = tuple[int, int]
+
+
+def stretches(
+    rows_of: Callable[[str], Rows], memory: Memory, frame: Frame, terms: Iterable[Term | Predicate]
+) -> list[Stretch]:
+    """Where each stretch begins and ends, for what these terms look at; at least one."""
+    if frame.length <= _FEW:
+        return [(0, frame.length)]
+    looked_at = {part for term in terms for part in walk(term) if isinstance(part, Prop | EntityId)}
+    copied = [part for part in looked_at if not _is_whole(rows_of(part.var), frame.variables[part.var])]
+    if not copied:
+        return [(0, frame.length)]
+    weights = [_weight(rows_of(part.var), memory, frame, part) for part in copied]
+    same = _ROW_BYTES + sum(weight for weight in weights if isinstance(weight, int))
+    single = [weight for weight in weights if not isinstance(weight, int)]
+    if single:
+        return list(pieces(sum(single, np.full(frame.length, same)), MOST_BYTES))
+    step = max(1, MOST_BYTES // same)
+    return [(start, min(start + step, frame.length)) for start in range(0, frame.length, step)]
+
+
+def _is_whole(rows: Rows, positions: Positions) -> bool:
+    """Whether a column is looked at as it is, without copying."""
+    return positions is rows.positions() and rows.alive is None
+
+
+def _weight(rows: Rows, memory: Memory, frame: Frame, part: Prop | EntityId) -> NDArray[np.int64] | int:
+    """About how many bytes a value takes in each row, or how many in any."""
+    if isinstance(part, Prop) and part.type.is_numeric:
+        return _NUMBER_BYTES  # nobody has to read the column to know that
+    name = ID if isinstance(part, EntityId) else part.name
+    column = rows.column(name) if rows.count <= SMALL else rows.known(name)
+    if column is None:
+        return _UNKNOWN_BYTES
+    if not _is_text(column.type):
+        return int(column.nbytes) // max(1, len(column))
+    widest = memory.get_or_make(
+        (*rows.identity, "widest", name), lambda: int(_lengths(column).max(initial=0)), lambda _: _ROW_BYTES
+    )
+    if widest * frame.length <= MOST_BYTES:
+        return 0
+    found: NDArray[np.int64] = np.append(_lengths(column), 0)[frame.variables[part.var]]
+    return found
+
+
+def _lengths(column: pa.Array) -> NDArray[np.int64]:
+    lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
+    return np.asarray(lengths, dtype=np.int64)
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
