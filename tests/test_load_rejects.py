@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import lance
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import omnigraph as og
@@ -90,10 +94,13 @@ def test_a_load_without_a_flaw_leaves_an_empty_file(graph: og.Graph, tmp_path: P
     assert (done.skipped, done.skipped_total, rejects.read_bytes()) == ((), 0, b"")
 
 
-@pytest.mark.parametrize("name", ["nowhere/left", ".", "1.jsonl"], ids=["no folder", "a folder", "an input"])
+@pytest.mark.parametrize(
+    "name", ["nowhere/left", ".", "1.jsonl", "pipe"], ids=["no folder", "a folder", "an input", "no file"]
+)
 def test_nothing_is_loaded_when_the_file_cannot_be_written(
     graph: og.Graph, tmp_path: Path, name: str
 ) -> None:
+    os.mkfifo(tmp_path / "pipe")
     file = written(tmp_path / "1.jsonl", person("ada"))
     head = graph.snapshot().id
     with pytest.raises(errors.BadRequest, match="cannot write"):
@@ -141,9 +148,79 @@ def test_a_file_that_cannot_get_its_name_any_more_is_told_and_kept(graph: og.Gra
     assert handles(graph) == ["ada"]
 
 
-def test_a_file_for_rejects_needs_a_load_that_leaves_records_out(graph: og.Graph, tmp_path: Path) -> None:
-    file = written(tmp_path / "1.jsonl", person("ada"))
-    with pytest.raises(errors.BadRequest, match="needs a load that leaves records out"):
-        graph.load(file, mode="append", rejects=tmp_path / "left")
-    assert handles(graph) == []
-    assert not (tmp_path / "left").exists()
+def test_a_load_that_is_refused_leaves_all_that_is_wrong_in_the_file(graph: og.Graph, tmp_path: Path) -> None:
+    rejects, head = tmp_path / "left", graph.snapshot().id
+    file = written(tmp_path / "1.jsonl", *(person(f"p{at}", age="x") for at in range(120)), "[1]")
+    with pytest.raises(errors.LoadRejected) as refused:
+        graph.load(file, mode="append", rejects=rejects)
+    assert (len(refused.value.violations), refused.value.total) == (100, 121)
+    assert refused.value.counts == {"value": 120, "record": 1}
+    assert [row["record"] for row in read(rejects)[-2:]] == [person("p119", age="x"), [1]]
+    assert len(read(rejects)) == 121
+    twice = written(tmp_path / "2.jsonl", person("ada"), person("bo"), *(person("ada") for _ in range(130)))
+    with pytest.raises(errors.LoadRejected, match="ada"):
+        graph.load(twice, mode="append", rejects=rejects)
+    assert [row["line"] for row in read(rejects)] == list(range(3, 133))
+    assert (graph.snapshot().id, residue(tmp_path)) == (head, [])
+
+
+def test_what_leaving_out_does_not_mend_is_in_the_file_after_what_it_does(
+    graph: og.Graph, tmp_path: Path
+) -> None:
+    knows = {"edge": "Mentors", "from": "ada", "to": "bo"}
+    graph.load(written(tmp_path / "0.jsonl", person("ada"), person("bo"), knows), mode="append")
+    file, rejects = written(tmp_path / "1.jsonl", "{", person("ada")), tmp_path / "left"
+    with pytest.raises(errors.LoadRejected, match="'bo' not found"):
+        graph.load(file, mode="overwrite", skip_bad=True, rejects=rejects)
+    assert [(row["line"], row["record"]) for row in read(rejects)] == [(1, "{"), (None, None)]
+
+
+def test_a_file_that_does_not_fit_as_a_whole_is_in_the_file(graph: og.Graph, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"handle": ["ada"], "agee": [1]}), tmp_path / "Person.parquet")
+    with pytest.raises(errors.LoadRejected):
+        graph.load(tmp_path / "Person.parquet", mode="append", rejects=tmp_path / "left")
+    (row,) = read(tmp_path / "left")
+    assert (row["line"], row["record"]) == (None, None)
+    assert row["reason"] == "unknown input field 'agee' for 'node:Person'"
+
+
+def test_a_record_with_line_ends_between_quotes_is_told_with_all_its_lines(
+    graph: og.Graph, tmp_path: Path
+) -> None:
+    file, rejects = tmp_path / "Person.csv", tmp_path / "left"
+    file.write_text('handle,age\n"a\nd\na",x\nbo,x\n"c\ny",x\n')
+    graph.load(file, mode="append", skip_bad=True, rejects=rejects)
+    records = [(2, '"a\nd\na",x'), (5, "bo,x"), (6, '"c\ny",x')]
+    assert [(row["line"], row["record"]) for row in read(rejects)] == records
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "lance"])
+def test_rows_of_columns_are_told_as_objects(graph: og.Graph, tmp_path: Path, ending: str) -> None:
+    handles = [b"a0", b"a1", b"a2", b"\xff", b"a4", b"a4"]
+    rows = pa.table(
+        {
+            "handle": pa.array(handles, pa.binary()).cast(pa.string(), safe=False)
+            if ending != "lance"
+            else pa.array(["a0", "a1", "a2", None, "a4", "a4"]),
+            "age": pa.array([1, 2, 2**40, 4, 5, 6], pa.int64()),
+        }
+    )
+    file = tmp_path / f"Person.{ending}"
+    if ending == "parquet":
+        pq.write_table(rows, file, row_group_size=2)
+    elif ending == "arrow":
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+            writer.write_table(rows, max_chunksize=2)
+    else:
+        lance.write_dataset(rows, str(file))
+    rejects = tmp_path / "left"
+    done = graph.load(file, mode="append", skip_bad=True, rejects=rejects)
+    found = read(rejects)
+    assert [row["record"] for row in found] == [
+        {"handle": "a2", "age": 2**40},
+        {"handle": None if ending == "lance" else "\ufffd", "age": 4},
+        {"handle": "a4", "age": 6},
+    ]
+    places = [(row.get("row_group"), row.get("row", row.get("line"))) for row in found]
+    assert places == ([(2, 1), (2, 2), (3, 2)] if ending == "parquet" else [(None, 3), (None, 4), (None, 6)])
+    assert done.nodes == {"Person": 3}

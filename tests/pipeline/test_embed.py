@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
@@ -62,7 +63,7 @@ def test_tasks_find_and_embed_rows_with_the_settings_of_who_asks(
 def test_tasks_write_the_new_files_of_a_compaction(spark: SparkSession, graph: og.Graph) -> None:
     before = graph.snapshot().rows("Doc").sort_by("slug")
     chosen = lambda *_: Engine(SparkRunner(spark), "a test")  # noqa: E731
-    planned = lambda table: upkeep.plan_compaction(table, target_rows=ROWS // 2)  # noqa: E731
+    planned = partial(upkeep.plan_compaction, target_rows=ROWS // 2)
     assert len(planned(table_of(graph._opened, "node:Doc")).tasks) == 2
     with patch.object(optimize, "engine_for", chosen), patch.object(optimize, "plan_compaction", planned):
         (docs,) = graph.optimize(engine="spark").tables

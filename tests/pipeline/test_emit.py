@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,8 +17,8 @@ from omnigraph.pipeline.map_reduce import BLOBS, emit
 ROWS = pa.table({"key": [f"k{number % 300}" for number in range(1000)], "n": range(1000)})
 
 
-def arrived(batches: Iterable[pa.RecordBatch]) -> dict[int, list[dict[str, object]]]:
-    found: dict[int, list[dict[str, object]]] = defaultdict(list)
+def arrived(batches: Iterable[pa.RecordBatch]) -> dict[int, list[dict[str, Any]]]:
+    found: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for batch in batches:
         assert batch.schema == BLOBS
         for row in batch.to_pylist():
@@ -31,7 +32,7 @@ def test_every_row_arrives_once_and_equal_keys_together(buckets: int) -> None:
     found = arrived(emit("t", ROWS, "key", buckets))
     assert sorted(row["n"] for rows in found.values() for row in rows) == list(range(1000))
     assert all(0 <= bucket < buckets for bucket in found)
-    homes = defaultdict(set)
+    homes: defaultdict[str, set[int]] = defaultdict(set)
     for bucket, rows in found.items():
         assert [row["n"] for row in rows] == sorted(row["n"] for row in rows)
         for row in rows:

@@ -37,10 +37,14 @@ Driver stacktrace:
     [
         (PYTHON, "package.module.StrangeError: no such thing: 7"),
         (JAVA, "org.apache.spark.SparkException: Job aborted due to stage failure: no room"),
+        (
+            "java.io.IOException: none\norg.apache.spark.SparkException: Exception thrown in awaitResult: ",
+            "java.io.IOException: none",
+        ),
         ("", "Spark gave no reason"),
         ("x" * (LONGEST + 1), "x" * LONGEST + " ..."),
     ],
-    ids=["python", "java", "nothing", "too long"],
+    ids=["python", "java", "wrapped", "nothing", "too long"],
 )
 def test_the_line_that_counts(text: str, line: str) -> None:
     assert reason(text) == line

@@ -16,6 +16,7 @@ import pytest
 
 import omnigraph
 from omnigraph.engine.load import run
+from omnigraph.engine.load.checks import scope
 from omnigraph.engine.load.runner import LocalRunner
 from omnigraph.engine.load.sources import plan
 from omnigraph.engine.write.ids import LoadIds
@@ -44,8 +45,9 @@ PEOPLE = 60
 
 @contextmanager
 def split_small() -> Iterator[None]:
-    """Ids that do not change from run to run, and many items of a few lines each."""
+    """Ids that do not change from run to run, many items of a few lines each, and all checks by tasks."""
     with (
+        patch.object(scope, "FEW", 0),
         patch.object(run, "LoadIds", lambda _: LoadIds(1_700_000_000_000, 5)),
         patch.object(plan, "SMALLEST", 700),
         patch.object(plan, "LARGEST", 700),

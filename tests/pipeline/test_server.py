@@ -72,6 +72,14 @@ def test_a_server_is_started_found_used_and_stopped(monkeypatch: pytest.MonkeyPa
             "cancelled": "stage 'wait' was cancelled",
             "last_progress": ["items", 3, 3],
         }
+        assert run(LOADED, str(tmp_path / "loaded")) == {
+            "cores": 2,
+            "engine": ["spark", "a warm Spark is at hand"],
+            "loaded": [{"P": 50}, {"E": 50}],
+            "merged": [{"P": 3}, {"value": 1}, ["bad"]],
+            "run": ["succeeded", "succeeded", {"P": 1}],
+            "people": 52,
+        }
         assert run(INTERRUPTED, str(tmp_path)) == {
             "status": 130,
             "line": {"event": "interrupted"},
@@ -149,6 +157,56 @@ answer = {
 }
 [line.close() for line in lines]
 door.close()
+spark.stop()
+"""
+
+# Every sort of task: one for each item, meeting by key, streamed answers, rows of a DataFrame.
+LOADED = """
+import json, sys
+from pathlib import Path
+import omnigraph as og
+from omnigraph.engine.load import matching
+from omnigraph.engine.load.checks import scope
+from omnigraph.pipeline.declared.extraction import SparkExtract
+from omnigraph.pipeline.declared.parse import read_pipeline
+from omnigraph.pipeline.declared.run import run
+from omnigraph.pipeline.runner import SparkRunner
+from omnigraph.pipeline.session import session
+
+folder = Path(sys.argv[1])
+folder.mkdir()
+
+def written(name, *lines):
+    (folder / name).write_text("\\n".join(json.dumps(line) for line in lines))
+    return folder / name
+
+def person(key, number):
+    return {"type": "P", "data": {"k": key, "v": number}}
+
+spark = session()
+schema = "node P { k: String @key  v: I64? @unique }  edge E: P -> P @card(0..2)"
+graph = og.init(folder / "team", schema=schema)
+edges = [{"edge": "E", "from": f"p{at}", "to": f"p{(at + 1) % 50}"} for at in range(50)]
+few, scope.FEW, matching.WORTH = scope.FEW, 0, 0
+first = graph.load(written("a.jsonl", *[person(f"p{at}", at) for at in range(50)], *edges), mode="append")
+scope.FEW = few
+more = written("b.jsonl", person("p1", 2), person("p2", 1), person("q", 99), person("bad", "x"))
+second = graph.load(more, mode="merge", skip_bad=True, rejects=folder / "left")
+written("in.json", {"k": "json", "v": 1000})
+nodes = [{"type": "P", "view": "source", "properties": {"k": "k", "v": "v"}}]
+target = {"graph": "team", "map": {"nodes": nodes}}
+declared = {"pipelines": {"crm": {"source": {"format": "json", "path": "in.json"}, "into": [target]}}}
+pipeline = read_pipeline(written("crm.yaml", declared))
+record = run(pipeline, SparkExtract(pipeline, spark))
+left = [json.loads(line)["record"]["data"]["k"] for line in (folder / "left").read_text().splitlines()]
+answer = {
+    "cores": SparkRunner(spark).cores,
+    "engine": [first.engine.name, first.engine.why],
+    "loaded": [dict(first.nodes), dict(first.edges)],
+    "merged": [dict(second.nodes), dict(second.skipped_counts), left],
+    "run": [record.status, record.targets["graph.team"].status, dict(record.targets["graph.team"].nodes)],
+    "people": graph.snapshot().rows("P").num_rows,
+}
 spark.stop()
 """
 
@@ -269,7 +327,9 @@ def test_a_server_in_use_stays(other: subprocess.Popen[bytes], tmp_path: Path) -
 
     def keep() -> None:
         with folder.users.open("a") as users:
-            answers.append(keeper._watch(folder, replace(WISH, idle_minutes=0.0), users, Looking()))
+            wish, jvm = replace(WISH, idle_minutes=0.0), Looking()
+            # A keeper only waits for its process.
+            answers.append(keeper._watch(folder, wish, users, jvm))  # type: ignore[arg-type]
 
     with folder.users.open("a") as client:
         fcntl.flock(client, fcntl.LOCK_SH)

@@ -94,3 +94,36 @@ try:
 except OmnigraphError as error:
     answer = {"message": str(error), "code": error.code, "retryable": error.retryable}
 """
+
+
+def test_ctrl_c_while_spark_starts_ends_its_java_as_well() -> None:
+    assert run(INTERRUPTED, "local[1]") == {"raised": "KeyboardInterrupt", "left": [], "logged": ""}
+
+
+INTERRUPTED = """
+import io, logging, os, signal, sys, threading
+from pathlib import Path
+from omnigraph.pipeline.session import session
+
+me = os.getpid()
+logged = io.StringIO()
+logging.lastResort = logging.StreamHandler(logged)
+
+def children():
+    found = Path(f"/proc/{me}/task/{me}/children").read_text().split()
+    return [pid for pid in found if b"SparkSubmit" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+def interrupt():
+    while not children():
+        ended.wait(0.05)
+    os.kill(me, signal.SIGINT)
+
+ended = threading.Event()
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    session(sys.argv[1], fast_start=True)
+    raised = None
+except KeyboardInterrupt as caught:
+    raised = type(caught).__name__
+answer = {"raised": raised, "left": children(), "logged": logged.getvalue()}
+"""

@@ -91,6 +91,18 @@ def test_a_graph_goes_through_frames_unchanged(spark: SparkSession, graph: Graph
     assert waiting(graph) == []
 
 
+def test_a_frame_without_rows_empties_the_type_it_overwrites(spark: SparkSession, tmp_path: Path) -> None:
+    schema = "node Follows { name: String @key }  edge Follows: Follows -> Follows"
+    with og.init(tmp_path / "two", schema=schema) as graph:
+        graph.load(pa.table({"name": ["ada", "bo"]}), type="node:Follows", mode="append", engine="local")
+        ends = spark.createDataFrame(pa.table({"src": ["ada", "bo"], "dst": ["bo", "bo"]}))
+        assert graph.load(ends, type="edge:Follows", mode="append").edges == {"Follows": 2}
+        done = graph.load(ends.where("false"), type="edge:Follows", mode="overwrite")
+        assert (done.edges, done.commit is None) == ({"Follows": 0}, False)
+        kept = [graph.snapshot().rows(key).num_rows for key in ("node:Follows", "edge:Follows")]
+        assert kept == [2, 0]
+
+
 def test_rows_that_are_wrong_leave_no_trace(spark: SparkSession, graph: Graph) -> None:
     before = graph.snapshot().id
     twice = spark.createDataFrame(pa.table({"name": ["ada", "ada"], "age": pa.array([1, 2], pa.int32())}))

@@ -30,6 +30,9 @@ _GONE = ("SparkContext was shut down", "StatusCode.UNAVAILABLE", "Answer from Ja
 _PYTHON_ERROR = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt)): (.+)$")
 _JAVA_FRAME = re.compile(r"^\s*at [\w.$/<>]+\(.*\)$|^\s*\.\.\. \d+ more$|^Driver stacktrace")
 
+_EMPTY = "Exception thrown in awaitResult"
+"""What Spark wraps around a reason, and which is none."""
+
 
 @contextmanager
 def explained(stage: str) -> Iterator[None]:
@@ -60,6 +63,7 @@ def explanation(failure: Exception, stage: str) -> OmnigraphError:
 def reason(text: str) -> str:
     """The one line of a Spark message that tells what went wrong."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not _JAVA_FRAME.match(line)]
+    lines = [line for line in lines if not line.rstrip(": ").endswith(_EMPTY)] or lines
     told = [line for line in lines if _PYTHON_ERROR.match(line)]
     if told:
         return _short(told[-1])

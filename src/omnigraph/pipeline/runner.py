@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from omnigraph.engine.load.runner import Answer, Emit, Item, Reduce
 from omnigraph.pipeline.collected import collected
-from omnigraph.pipeline.connection import is_connect
+from omnigraph.pipeline.connection import is_connect, tasks_at_once
 from omnigraph.pipeline.fan_out import fan_out
 from omnigraph.pipeline.map_reduce import emit, map_reduce
 from omnigraph.pipeline.progress import watched
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ANSWERS = pa.schema([("answer", pa.binary())])
-
-_CORES_OF_A_SERVER = 4
-"""What a server is taken to have that does not tell."""
 
 
 class SparkRunner:
@@ -32,12 +30,10 @@ class SparkRunner:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
-    @property
+    @cached_property
     def cores(self) -> int:
         """How many tasks run at once."""
-        if is_connect(self._spark):
-            return _CORES_OF_A_SERVER
-        return int(self._spark.sparkContext.defaultParallelism)
+        return tasks_at_once(self._spark)
 
     def each(self, stage: str, items: Sequence[Item], task: Callable[[Item], Answer]) -> Iterator[Answer]:
         """One Spark task for each item."""

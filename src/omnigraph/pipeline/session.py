@@ -20,6 +20,7 @@ from omnigraph.pipeline import server, start_cache
 from omnigraph.pipeline.connection import server_host
 from omnigraph.pipeline.failures import reason
 from omnigraph.pipeline.java import Java, find_java, launcher_home
+from omnigraph.pipeline.launching import ended_with_its_start
 from omnigraph.pipeline.places import cache_folder
 from omnigraph.pipeline.spark_settings import DEFAULT_MEMORY, MEMORY_SETTING, java_options, spark_settings
 
@@ -92,7 +93,7 @@ def launched(launch: Launch) -> SparkSession:
     builder = SparkSession.builder.appName("omnigraph").master(launch.master)
     for name, value in told.items():
         builder = builder.config(name, value)
-    with _launching(launch):
+    with _launching(launch), ended_with_its_start():
         try:
             return builder.getOrCreate()
         except (PySparkException, Py4JError, OSError) as failure:
@@ -220,8 +221,9 @@ def _put_back(name: str, value: str | None) -> None:
 
 def _quiet_python() -> None:
     os.environ.setdefault("LANCE_LOG", "error")
-    # PySpark logs every error it raises as well.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    # Both log every error as well that they raise, with its stack.
+    for name in ("SQLQueryContextLogger", "py4j"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _spark_home(folder: Path) -> Path:

@@ -20,6 +20,7 @@ from omnigraph.engine.columns import SOURCE, TARGET
 from omnigraph.engine.export.part import FROM, TO
 from omnigraph.engine.load.frames import Spool
 from omnigraph.engine.load.run import Engine
+from omnigraph.engine.load.sources.plan import file_of
 from omnigraph.engine.root import Root, root_for
 from omnigraph.pipeline.fan_out import arrow_schema, in_tasks
 from omnigraph.pipeline.progress import watched
@@ -90,12 +91,11 @@ class Stage:
 
     def _write(self, rows: pa.Table, folder: str) -> str:
         """Rows as a file that is named after their type, below a folder that is named after its kind."""
-        kind, _, name = self.key.rpartition(":")
-        stored = loadable(rows, is_edge=kind == "edge")
+        stored = loadable(rows, is_edge=self.key.startswith("edge:"))
         buffer = pa.BufferOutputStream()
         with pa.ipc.new_file(buffer, stored.schema) as writer:
             writer.write_table(stored)
-        at = self._place / f"{folder}/{name}.arrow"
+        at = self._place / f"{folder}/{file_of(self.key)}"
         self._root.objects.write_bytes(at, buffer.getvalue().to_pybytes())
         return at.uri
 

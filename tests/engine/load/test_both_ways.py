@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 import omnigraph
 from omnigraph import failpoints
-from omnigraph.engine.load import matching, run, stage
+from omnigraph.engine.load import matching, notes, run, stage
+from omnigraph.engine.load import small as small_load
 from omnigraph.engine.load.buckets import Hashes, key_hash
 from omnigraph.engine.load.checks import clear
 from omnigraph.engine.load.request import LoadRequest, LoadResult
@@ -27,8 +28,10 @@ from omnigraph.engine.load.runner import LocalRunner
 from omnigraph.engine.load.sources import plan
 from omnigraph.engine.write.duplicates import Mode
 from omnigraph.engine.write.ids import LoadIds
+from omnigraph.engine.write.rejects import VIOLATIONS_TOLD
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import KeyConflict, LoadRejected
+from tests.examples import EXAMPLES
 
 SCHEMA = """
 node Person {
@@ -59,7 +62,6 @@ _HERE = Engine(LocalRunner(), "asked for")
 
 people = st.integers(0, 5).map("p{}".format)
 cities = st.integers(0, 3).map("c{}".format)
-EXAMPLES = settings.default.max_examples if settings.default else 100
 
 
 def _id(letter: str) -> st.SearchStrategy[dict[str, str]]:
@@ -70,9 +72,10 @@ def _id(letter: str) -> st.SearchStrategy[dict[str, str]]:
 def records(draw: st.DrawFn) -> dict[str, Any]:
     match draw(st.sampled_from(["person", "person", "city", "knows", "lives", "twin"])):
         case "person":
-            email = st.sampled_from([{}, {"email": None}, *({"email": f"e{at}"} for at in range(5))])
-            age = st.sampled_from([{}, {}, {}, {"age": 7}, {"age": "old"}])
-            return {"type": "Person", "data": {"slug": draw(people), **draw(email), **draw(age)}}
+            emails: list[dict[str, Any]] = [{}, {"email": None}, *({"email": f"e{at}"} for at in range(5))]
+            ages: list[dict[str, Any]] = [{}, {}, {}, {"age": 7}, {"age": "old"}]
+            email, age = draw(st.sampled_from(emails)), draw(st.sampled_from(ages))
+            return {"type": "Person", "data": {"slug": draw(people), **email, **age}}
         case "city":
             name = st.sampled_from([{}, *({"name": f"n{at}"} for at in range(4))])
             return {"type": "City", "data": {**draw(_id("c")), **draw(name)}}
@@ -102,7 +105,7 @@ def _one_hash(keys: pa.Array) -> Hashes:
 
 def _told(done: LoadResult) -> tuple[Any, ...]:
     # Rows that break several rules at once are told in the order in which the rules are looked at.
-    skipped = sorted(str(one) for one in done.skipped)
+    skipped = sorted(str(one) for one in done.skipped) if len(done.skipped) < VIOLATIONS_TOLD else []
     return dict(done.nodes), dict(done.edges), skipped, dict(done.skipped_counts), done.commit is None
 
 
@@ -122,7 +125,14 @@ def _outcome(stored: Path, uri: Path, request: LoadRequest, engine: Engine | Non
         try:
             outcome: Any = _told(load(opened, request, Author("main"), engine=lambda _: engine))
         except (LoadRejected, KeyConflict) as refused:
-            outcome = type(refused).__name__, [str(one) for one in refused.violations], refused.total
+            told = [str(one) for one in refused.violations]
+            outcome = type(refused).__name__, told, refused.total, refused.counts
+        if request.rejects is not None:
+            found = request.rejects.read_text().splitlines()
+            least = outcome[2] if len(outcome) == 4 else sum(outcome[3].values())
+            # What was left out before the load was refused is there as well.
+            assert len(found) >= least if request.skip_bad else len(found) == least
+            outcome += (sorted(found),)
         assert not list((uri / "__staging").glob("*")) if (uri / "__staging").exists() else True
     return outcome, _rows(str(uri))
 
@@ -141,6 +151,8 @@ def _outcome(stored: Path, uri: Path, request: LoadRequest, engine: Engine | Non
     buckets=st.sampled_from([1, 8]),
     worth=st.sampled_from([0, 1 << 20]),
     doubtful=st.booleans(),
+    told=st.sampled_from([2, 100]),
+    kept=st.booleans(),
 )
 def test_a_load_through_files_is_a_load_in_memory(
     stored: Path,
@@ -152,12 +164,17 @@ def test_a_load_through_files_is_a_load_in_memory(
     buckets: int,
     worth: int,
     doubtful: bool,
+    told: int,
+    kept: bool,
 ) -> None:
     folder = tmp_path_factory.mktemp("both")
     files = tuple(_written(folder, f"more-{at}.jsonl", rows) for at, rows in enumerate(parts))
-    request = LoadRequest(files, mode, skip_bad)
+    request = LoadRequest(files, mode, skip_bad, folder / "rejects" if kept else None)
     with (
         patch.object(run, "LoadIds", lambda _: LoadIds(1_700_000_000_000, 5)),
+        patch.object(run, "VIOLATIONS_TOLD", told),
+        patch.object(small_load, "VIOLATIONS_TOLD", told),
+        patch.object(notes, "AT_ONCE", 2),
         patch.object(plan, "SMALLEST", split),
         patch.object(plan, "LARGEST", split),
         # Keys are told apart into as many parts as there are cores.
@@ -166,6 +183,7 @@ def test_a_load_through_files_is_a_load_in_memory(
         patch.object(matching, "WORTH", worth),
         # A first look shows nothing when ids share their hashes and nodes are too many.
         patch.object(stage, "key_hash", _one_hash if doubtful else key_hash),
+        patch.object(clear, "key_hash", _one_hash if doubtful else key_hash),
         patch.object(clear, "_NODES_HELD", 0 if doubtful else 1 << 20),
     ):
         small = _outcome(stored, folder / "small", request, None)

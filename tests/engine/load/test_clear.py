@@ -89,7 +89,7 @@ def test_what_is_wrong_is_found_where_rows_meet(tmp_path: Path) -> None:
 
 
 def test_equal_hashes_are_found_wherever_they_are(tmp_path: Path) -> None:
-    job = LoadJob(str(tmp_path), accepted(SCHEMA), IDS, "waiting", None)
+    job = LoadJob(str(tmp_path), accepted(SCHEMA), IDS, "waiting", 100)
     hashes = key_hash(pa.array([f"id-{at}" for at in range(5000)]))
 
     def kept(name: str, *parts: Any) -> Prints:

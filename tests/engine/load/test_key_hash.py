@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.engine.load.buckets import key_hash
@@ -16,7 +16,6 @@ TEXTS = st.lists(st.text(max_size=20) | st.text(alphabet="ab", min_size=500, max
 
 @pytest.mark.fuzz
 @given(before=TEXTS, keys=TEXTS, after=TEXTS)
-@settings(max_examples=settings.default.max_examples)
 def test_a_key_has_one_hash_in_every_layout(before: list[str], keys: list[str], after: list[str]) -> None:
     plain = key_hash(pa.array(keys, pa.string()))
     whole = pa.array([*before, *keys, *after], pa.string())

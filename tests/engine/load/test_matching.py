@@ -104,6 +104,7 @@ def test_what_was_found_in_another_version_is_looked_up_again(
 
     def of_another_version(*how: Any) -> Any:
         found = matched(*how)
+        assert found.matched is not None
         nothing = pieces.Matched(found.matched.version + 1, ())
         return pieces.Pieces(found.place, found.schema, found.pieces, nothing)
 

@@ -6,7 +6,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
 import omnigraph as og
 from omnigraph.errors import (
@@ -132,6 +135,36 @@ def test_a_database_files_and_a_graph_become_one_commit_and_later_runs_bring_wha
     kept = "".join(path.read_text() for path in (tmp_path / "team/__pipelines").rglob("*.json"))
     assert "s3cr3t-word" not in kept
     assert ledger_of(pipeline).runs()[0].run_id == second.run_id
+
+
+def test_files_of_every_format_are_sources(spark: SparkSession, tmp_path: Path) -> None:
+    graph_at(tmp_path / "team")
+    rows = {form: pa.table({"slug": [form]}) for form in ("parquet", "orc")}
+    pq.write_table(rows["parquet"], tmp_path / "firms.parquet")
+    orc.write_table(rows["orc"], tmp_path / "firms.orc")
+    (tmp_path / "firms.json").write_text('{"slug": "json"}\n')
+    (tmp_path / "firms.csv").write_text("slug\ncsv\n")
+    (tmp_path / "firms.text").write_text("text\n")
+    formats = ("parquet", "json", "csv", "orc", "text")
+    header = {"csv": ', options: {header: "true"}'}
+    sources = [f"from_{one}: {{format: {one}, path: firms.{one}{header.get(one, '')}}}" for one in formats]
+    maps = [
+        f"{{type: Firm, view: from_{one}, properties: {{slug: {'value' if one == 'text' else 'slug'}}}}}"
+        for one in formats
+    ]
+    (tmp_path / "crm.yaml").write_text(
+        f"""
+        pipelines:
+          crm:
+            sources: {{{", ".join(sources)}}}
+            into: [{{graph: team, map: {{nodes: [{", ".join(maps)}]}}}}]
+        """
+    )
+    pipeline = read_pipeline(tmp_path / "crm.yaml")
+    done = run(pipeline, SparkExtract(pipeline, spark))
+    assert (done.status, done.targets["graph.team"].nodes) == ("succeeded", {"Firm": len(formats)})
+    with og.open(tmp_path / "team") as team:
+        assert sorted(team.snapshot().rows("Firm")["slug"].to_pylist()) == sorted(formats)
 
 
 def test_the_same_rows_are_appended_once_however_they_are_spread(spark: SparkSession, tmp_path: Path) -> None:

@@ -19,11 +19,13 @@ from omnigraph.errors import (
     PipelineRunNotFound,
 )
 from omnigraph.pipeline.declared import lease
+from omnigraph.pipeline.declared.batch import Bounds
 from omnigraph.pipeline.declared.declaration import Pipeline
 from omnigraph.pipeline.declared.lease import Lease, force_unlock, leased
 from omnigraph.pipeline.declared.records import Reached, RunRecord
 from omnigraph.pipeline.declared.run import Order, ledger_of, order_params, retry, run
-from tests.pipeline.declared.world import Given, declared, graph_at, into, people
+from tests.pipeline.declared.world import SCHEMA, Given, Rows, declared, graph_at, into, people
+from tests.storage.conftest import s3_server, use_s3
 
 WATERMARK = "checkpoint: watermark"
 ONE = {"node:Person": {"email": ["a@x"]}}
@@ -76,7 +78,7 @@ def test_modes_and_strategies_do_what_loads_do(folder: Path) -> None:
         done = run(merging, Given(folder, rows)).targets["graph.team"]
         assert (done.status, len(done.commit_ids), done.merged_commit_id) == ("succeeded", 1, None)
     assert people(folder / "team") == ["a@x", "b@x"]
-    both = {**ONE, "node:Firm": {"slug": []}}
+    both: Rows = {**ONE, "node:Firm": {"slug": []}}
     replaced = run(declared(folder, into(mode="overwrite")), Given(folder, both))
     assert people(folder / "team") == ["a@x"]
     assert [one["code"] for one in replaced.diagnostics] == ["pipeline_empty_overwrite"]
@@ -253,7 +255,7 @@ def test_what_cannot_be_read_fails_the_run_and_may_be_tried_again(folder: Path) 
     given = Given(folder, ONE)
 
     class Broken(Given):
-        def bounds(self, known: object) -> object:
+        def bounds(self, known: Bounds) -> Bounds:
             raise InternalError("the database is away")
 
     done = run(pipeline, Broken(folder, ONE))
@@ -277,3 +279,24 @@ def test_cleanup_and_doctor_leave_records_alone(folder: Path) -> None:
         team.cleanup(keep=1)
         team.optimize()
     assert ledger_of(pipeline).run(done.run_id) == done
+
+
+def test_runs_into_a_graph_in_a_bucket_are_on_record_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with s3_server() as endpoint:
+        root = use_s3(endpoint, monkeypatch)
+        og.init(root.uri, schema=SCHEMA).close()
+        pipeline, name = declared(tmp_path, into(f'"{root.uri}"')), f"graph.{root.uri}"
+        first = run(pipeline, Given(tmp_path, ONE))
+        again = run(pipeline, Given(tmp_path, ONE))
+        assert [one.targets[name].status for one in (first, again)] == ["succeeded", "skipped"]
+        given = Given(tmp_path, OTHER, content="2")
+        stopped = stopped_at(failpoints.PIPELINE_AFTER_MERGE, pipeline, given)
+        done = retry(pipeline, given, stopped.run_id)
+        ledger = ledger_of(pipeline)
+        assert [one.run_id for one in ledger.runs()] == [done.run_id, again.run_id, first.run_id]
+        assert (done.status, lease.holder(ledger)) == ("succeeded", None)
+        with og.open(root.uri, read_only=True) as team:
+            assert sorted(team.snapshot().rows("Person")["email"].to_pylist()) == ["a@x", "b@x"]
+            assert team.branches.list() == ["main"]

@@ -6,7 +6,7 @@ import atexit
 import shutil
 import tempfile
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -29,7 +29,7 @@ edge Sees: Strict -> Strict
 """
 PEOPLE_MAP = "{nodes: [{type: Person, view: people, properties: {email: email, age: cast(age as int)}}]}"
 
-Rows = Mapping[str, Mapping[str, list[object]]]
+Rows = Mapping[str, Mapping[str, Sequence[object]]]
 """Columns by table."""
 
 

@@ -33,5 +33,5 @@ def frugal(spark: SparkSession) -> Iterator[SparkSession]:
     for name, value in settings.items():
         spark.conf.set(name, value)
     yield spark
-    for name, value in before.items():
-        spark.conf.set(name, str(value))
+    for name, earlier in before.items():
+        spark.conf.set(name, str(earlier))

@@ -22,8 +22,12 @@ class LoadJob:
     ids: LoadIds
     scratch: str
     """Below the root; everything in it belongs to this load."""
-    told: int | None
-    """How many violations a task tells; None for all of them."""
+    told: int
+    """How many violations a task tells in words."""
+    leaves_out: bool = False
+    """Whether all rows that break a rule must be known, because the load goes on without them."""
+    notes_all: bool = False
+    """Whether every violation is wanted in words."""
 
     @property
     def root(self) -> Root:
@@ -68,6 +72,10 @@ class LoadJob:
     def prints(self, name: str) -> Location:
         """Where hashes of ids wait."""
         return self.place / f"prints/{name}"
+
+    def notes(self, item: int, number: int) -> Location:
+        """Where it is noted what is wrong with rows of an item."""
+        return self.place / f"notes/{item}-{number}"
 
     def released(self, key: str, bucket: str) -> Location:
         """Where stored edges wait that the load replaces."""

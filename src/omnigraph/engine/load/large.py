@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -27,16 +28,18 @@ from omnigraph.engine.load.checks.scope import Scope, Task
 from omnigraph.engine.load.checks.uniques import check_uniques
 from omnigraph.engine.load.job import LoadJob
 from omnigraph.engine.load.matching import matched_pieces
+from omnigraph.engine.load.notes import noted
+from omnigraph.engine.load.places import Places
 from omnigraph.engine.load.request import StageReport
 from omnigraph.engine.load.runner import Runner
 from omnigraph.engine.load.sources.item import Item
-from omnigraph.engine.load.stage import StagedItem, StagedType, lines_before, lines_of, stage_item
-from omnigraph.engine.load.views import Dropped, split_positions
+from omnigraph.engine.load.stage import StagedItem, StagedType, lines_before, stage_item
+from omnigraph.engine.load.views import Dropped
 from omnigraph.engine.plan import Append, Effect, Replace, Upsert
 from omnigraph.engine.write.duplicates import Mode
-from omnigraph.engine.write.faults import NO_ROW
+from omnigraph.engine.write.faults import counts_of
 from omnigraph.engine.write.transaction import Prepared, Transaction
-from omnigraph.engine.write.violations import Violation, entity_name
+from omnigraph.engine.write.violations import Violation
 from omnigraph.errors import KeyConflict, LoadRejected, OmnigraphError
 from omnigraph.progress import Stage, stage
 from omnigraph.storage.pieces import Piece, Pieces, piece_rows, write_pieces
@@ -54,16 +57,6 @@ class Checked:
     """Rows that do not count, because a later one has their id."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """One breach, and where it stands among the others."""
-
-    order: tuple[bool, int, int, str, int, str]
-    violation: Violation
-    breaches: Breaches
-    entity: str
-
-
 class LargeLoad:
     """The rows of a load in files, read by one schema, to be checked against any state of the branch."""
 
@@ -78,13 +71,14 @@ class LargeLoad:
         self._dropped: Dropped = {}
         self._losers: Dropped = {}
         self._left_out: list[Breaches] = []
+        self._refused: Sequence[Breaches] = ()
         try:
             self._items = self._staged(items)
         except BaseException:
             # Nobody has this load yet who could close it, Ctrl-C or not.
             self.close()
             raise
-        self._before = lines_before(self._items)
+        self._places = Places(job, self._items, lines_before(self._items))
 
     def _staged(self, items: Sequence[Item]) -> list[StagedItem]:
         size = sum(item.size for item in items)
@@ -109,20 +103,22 @@ class LargeLoad:
     def unread(self) -> Iterator[Violation]:
         """What is wrong with single rows, in input order, as far as it is told."""
         for one in self._items:
-            for violation in one.violations:
-                yield violation.moved(self._before[one.item.number])
+            found = noted(self.job, one.item.number, one.notes) if one.notes else one.violations
+            for violation in found:
+                yield violation.moved(self._places.before[one.item.number])
 
     @property
     def left_out(self) -> Counter[str]:
         """How many violations the rules about several rows have, by kind."""
-        counts: Counter[str] = Counter()
-        for one in self._left_out:
-            counts[one.rule] += one.total
-        return counts
+        return counts_of((one.rule, one.total) for one in self._left_out)
 
     def skipped(self) -> Iterator[Violation]:
         """What is wrong with rows that were left out by those rules, in input order."""
-        return (one.violation for one in self._placed(self._left_out))
+        return (one.violation for one in self._places.in_order(self._left_out))
+
+    def refused(self) -> Iterator[Violation]:
+        """Why the load cannot be by those rules, when it was refused by one, in input order."""
+        return (one.violation for one in self._places.in_order(self._refused))
 
     # --- against a state of the branch -----------------------------------------------------------
 
@@ -130,13 +126,14 @@ class LargeLoad:
         """The effects of the load on a branch as it is, or why it must not be."""
         task = Task(self.job, self.mode, transaction.targets)
         scope = Scope(self.runner, task, self._items, transaction.base.entries)
-        self._dropped, self._losers, self._left_out = {}, {}, []
+        self._dropped, self._losers, self._left_out, self._refused = {}, {}, [], ()
         while True:
             with self._timed("check", len(self._items)):
                 checked = self._checked(scope)
             if not checked.breaches:
                 break
             if not self.skip_bad or any(one.final for one in checked.breaches):
+                self._refused = checked.breaches
                 raise self._rejection(checked.breaches)
             # Without these rows stored ones may count again that others relied on to go: start over.
             self._drop(checked.breaches)
@@ -165,8 +162,7 @@ class LargeLoad:
     def _drop(self, breaches: Iterable[Breaches]) -> None:
         for one in breaches:
             self._left_out.append(one)
-            positions = one.positions[one.positions != NO_ROW]
-            self._dropped = _together(self._dropped, {one.key: positions})
+            self._dropped = _together(self._dropped, {one.key: one.rows})
 
     # --- what is written -------------------------------------------------------------------------
 
@@ -197,42 +193,14 @@ class LargeLoad:
 
     def _rejection(self, breaches: Sequence[Breaches]) -> OmnigraphError:
         """A load that cannot be: a conflict when the first thing wrong is a stored id, else a list."""
-        placed = self._placed(breaches)
-        told = tuple(one.violation for one in placed[: self.job.told])
-        total = sum(one.total for one in breaches)
-        first = placed[0]
+        placed = list(islice(self._places.in_order(breaches), self.job.told))
+        told, first = tuple(one.violation for one in placed), placed[0]
+        counts = counts_of((one.rule, one.total) for one in breaches)
         if first.breaches.rule == "key_conflict":
             kind, name = split_key(first.breaches.key)
-            return KeyConflict(kind, name, first.entity, violations=told, total=total)
-        return LoadRejected(told, total=total)
-
-    def _placed(self, breaches: Iterable[Breaches]) -> list[_Placed]:
-        """Breaches in input order, each with its place; those about stored rows come last."""
-        found = [placed for one in breaches for placed in self._told(one)]
-        return sorted(found, key=lambda one: one.order)
-
-    def _told(self, one: Breaches) -> Iterator[_Placed]:
-        """The breaches of one rule, each with its place."""
-        known = one.positions != NO_ROW
-        items, rows = split_positions(one.positions)
-        lines = np.zeros(len(rows), np.int64)
-        for number in np.unique(items[known]).tolist():
-            chosen = np.flatnonzero(known & (items == number))
-            staged = next(found for found in self._items[number].types if found.key == one.key)
-            lines[chosen] = lines_of(self.job, number, staged, rows[chosen])
-        told = zip(
-            known, items.tolist(), lines.tolist(), one.ids.to_pylist(), one.reasons.to_pylist(), strict=True
-        )
-        for is_new, number, line, entity, reason in told:
-            name = entity_name(one.key, entity)
-            if not is_new:
-                order = (True, 0, 0, one.key, one.place, entity)
-                yield _Placed(order, Violation(None, None, name, reason), one, entity)
-                continue
-            item, before = self._items[number].item, self._before[number]
-            group, at = item.place(line, before)
-            order = (False, item.file_number, before + line, one.key, one.place, "")
-            yield _Placed(order, Violation(item.file, at, name, reason, group), one, entity)
+            total = counts.total()
+            return KeyConflict(kind, name, first.entity, violations=told, total=total, counts=counts)
+        return LoadRejected(told, total=counts.total(), counts=counts)
 
     @contextmanager
     def _timed(self, name: str, tasks: int) -> Iterator[dict[str, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -15,12 +15,12 @@ from omnigraph.engine.layout import split_key
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.load.job import LoadJob
 from omnigraph.engine.load.large import LargeLoad
+from omnigraph.engine.load.records import Records
 from omnigraph.engine.load.request import EngineReport, LoadRequest, LoadResult, StageReport
 from omnigraph.engine.load.runner import LocalRunner, Runner
 from omnigraph.engine.load.small import SmallLoad
 from omnigraph.engine.load.sources.item import Item
 from omnigraph.engine.load.sources.plan import plan_items
-from omnigraph.engine.load.sources.ranges import line_blocks
 from omnigraph.engine.manifest import Entry
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.schema_files import LiveSchema
@@ -28,10 +28,9 @@ from omnigraph.engine.write.ids import LoadIds
 from omnigraph.engine.write.new_branch import new_branch
 from omnigraph.engine.write.read import LoadReader
 from omnigraph.engine.write.rejects import VIOLATIONS_TOLD, RejectsFile, rejects_file
-from omnigraph.engine.write.splits import Limits
 from omnigraph.engine.write.transaction import Author, Prepared, Transaction, begin, write
 from omnigraph.engine.write.violations import Violation
-from omnigraph.errors import BadRequest, LoadRejected
+from omnigraph.errors import KeyConflict, LoadRejected
 
 IN_MEMORY = 64 * 2**20
 """Up to so many bytes of input are checked in memory, and no file is written before."""
@@ -63,6 +62,7 @@ class Loading(Protocol):
     @property
     def left_out(self) -> Counter[str]: ...
     def skipped(self) -> Iterator[Violation]: ...
+    def refused(self) -> Iterator[Violation]: ...
     def counts(self) -> Mapping[str, int]: ...
     def prepared(self, transaction: Transaction, /) -> Prepared: ...
     def close(self) -> None: ...
@@ -80,13 +80,16 @@ def load(
 
     A branch that is missing is made from `from_`, once the load is known to be right there.
     """
-    if request.rejects is not None and not request.skip_bad:
-        raise BadRequest(
-            "a file for rejects needs a load that leaves records out", remedy="add --skip-bad (`skip_bad`)"
-        )
     local = [Path(name) for name in request.inputs if not str(name).startswith("s3://")]
     with rejects_file(request.rejects, local) as rejects, ExitStack() as open_loads:
-        done = _Load(graph, request, author, engine, rejects, open_loads).run(from_)
+        work = _Load(graph, request, author, engine, rejects, open_loads)
+        try:
+            done = work.run(from_)
+        except (LoadRejected, KeyConflict) as refused:
+            if rejects is not None:
+                work.keep_rejects(otherwise=refused.violations)
+                rejects.keep("the load was refused, and")
+            raise
         if rejects is not None:
             rejects.keep()
     return done
@@ -113,6 +116,7 @@ class _Load:
         self.ids = LoadIds(graph.root.clock() // 1000)
         self.report = EngineReport("local", "")
         self.items: Sequence[Item] = ()
+        self.loading: Loading | None = None
 
     def run(self, from_: str | None) -> LoadResult:
         graph, author = self.graph, self.author
@@ -133,7 +137,7 @@ class _Load:
             if seen[-1][0] != transaction.schema:
                 seen.append((transaction.schema, self._read(transaction.schema)))
             ready.append((*on, seen[-1][1].prepared(transaction)))
-            self._keep_rejects(seen[-1][1])
+            self.keep_rejects()
             return ready[-1][3]
 
         if source is None:
@@ -147,19 +151,18 @@ class _Load:
         return replace(self._result(seen[-1][1], receipt.commit if receipt else None), branch_created=created)
 
     def _read(self, schema: LiveSchema) -> Loading:
-        request = self.request
+        request, self.loading = self.request, None
         # Whole files first: how many bytes there are decides who reads them, and in which parts.
         whole = plan_items(request.inputs, schema.catalog, request.mapping, cores=1, split=_WHOLE)
         self.items = whole
-        told = None if request.rejects is not None else VIOLATIONS_TOLD
-        loading = self._loading(schema, whole, told)
+        self.loading = loading = self._loading(schema, whole)
         self.open_loads.enter_context(closing(loading))
         if loading.wrong and not request.skip_bad:
-            unread = tuple(islice(loading.unread(), VIOLATIONS_TOLD))
-            raise LoadRejected(unread, total=loading.wrong.total(), remedy=_REMEDY)
+            unread, counts = tuple(islice(loading.unread(), VIOLATIONS_TOLD)), loading.wrong
+            raise LoadRejected(unread, total=counts.total(), counts=counts, remedy=_REMEDY)
         return loading
 
-    def _loading(self, schema: LiveSchema, whole: Sequence[Item], told: int | None) -> Loading:
+    def _loading(self, schema: LiveSchema, whole: Sequence[Item]) -> Loading:
         request = self.request
         size = sum(item.size for item in whole)
         engine = self.choose(size) if self.choose is not None else None
@@ -170,23 +173,32 @@ class _Load:
                 whole,
                 request.mode,
                 skip_bad=request.skip_bad,
-                told=told,
+                told=VIOLATIONS_TOLD if request.rejects is None else None,
             )
         engine = engine or Engine(LocalRunner(), f"{size} bytes of input, and no other engine")
         self.report = EngineReport(engine.runner.name, engine.why)
         items = plan_items(request.inputs, schema.catalog, request.mapping, cores=engine.runner.cores)
         scratch = f"{self.graph.root.layout.staging.name}/{self.graph.root.new_id()}"
-        # All that is left out must be known to be left out.
         job = LoadJob(
-            self.graph.root.uri, schema.accepted, self.ids, scratch, None if request.skip_bad else told
+            self.graph.root.uri,
+            schema.accepted,
+            self.ids,
+            scratch,
+            VIOLATIONS_TOLD,
+            leaves_out=request.skip_bad,
+            notes_all=request.rejects is not None,
         )
         return LargeLoad(job, engine.runner, items, request.mode, skip_bad=request.skip_bad)
 
-    def _keep_rejects(self, loading: Loading) -> None:
-        if self.rejects is not None:
-            by_name = {item.file: item for item in self.items}
-            told = chain(loading.unread(), loading.skipped())
-            self.rejects.write(told, lambda file: _lines(by_name[file]))
+    def keep_rejects(self, otherwise: Iterable[Violation] = ()) -> None:
+        """Write to a file what is wrong with the load, as far as it came; one of its own may be missing."""
+        if self.rejects is None:
+            return
+        loading = self.loading
+        found = (
+            otherwise if loading is None else chain(loading.unread(), loading.skipped(), loading.refused())
+        )
+        self.rejects.write(found, Records(self.items).of)
 
     def _result(self, loading: Loading, commit: Commit | None) -> LoadResult:
         told = chain(loading.unread(), loading.skipped())
@@ -199,14 +211,6 @@ class _Load:
             skipped_counts=dict(counts),
             engine=replace(self.report, stages=tuple(loading.reports)),
         )
-
-
-def _lines(item: Item) -> Iterator[bytes] | None:
-    """The lines of a file that has any."""
-    if not (item.format.is_records or item.format.is_csv):
-        return None
-    blocks = (block.data.removesuffix(b"\n") for block in line_blocks(item, Limits()))
-    return (line for data in blocks for line in data.split(b"\n"))
 
 
 def _of_kind(kind: str, counts: Mapping[str, int]) -> dict[str, int]:

@@ -45,6 +45,7 @@ class SmallLoad:
         self._violations: list[Violation] = []
         self._counts: Counter[str] = Counter()
         self._dropped: tuple[Faults, ...] = ()
+        self._refused: tuple[Faults, ...] = ()
         begun = time.monotonic()
         parts = list(self._parts(reader, items))
         self._rows = gathered(parts, reader.targets, _files(items))
@@ -88,6 +89,10 @@ class SmallLoad:
         """What is wrong with rows that were left out by those rules, in input order."""
         return self._placed(violations_of(self._dropped, self._origins))
 
+    def refused(self) -> Iterator[Violation]:
+        """Why the load cannot be by those rules, when it was refused by one, in input order."""
+        return self._placed(violations_of(self._refused, self._origins))
+
     def _placed(self, found: Iterable[Violation]) -> Iterator[Violation]:
         for one in found:
             item = None if one.file is None else self._items[one.file]
@@ -103,9 +108,9 @@ class SmallLoad:
         checked = check_load(
             self._rows, self._mode, transaction.targets, transaction.stored, skip_bad=self._skip_bad
         )
+        self._dropped, self._refused = checked.dropped, checked.faults
         if checked.faults:
             raise rejection(checked.faults, self._origins, VIOLATIONS_TOLD, self._placed)
-        self._dropped = checked.dropped
         self.reports = [self.reports[0], StageReport("check", 1, time.monotonic() - begun)]
         return Prepared("Load", _effects(checked.changes, self._mode), strict=self._mode is Mode.OVERWRITE)
 

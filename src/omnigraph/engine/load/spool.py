@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.engine.load.frames import Spool, frames, is_frame
-from omnigraph.engine.load.sources.binding import table_of
 from omnigraph.engine.load.sources.mapping import InputMapping
+from omnigraph.engine.load.sources.plan import file_of
 from omnigraph.engine.load.sources.tables import as_arrow, is_table
 from omnigraph.engine.load.sources.yaml_text import refusal
 from omnigraph.engine.root import Root
@@ -57,23 +57,35 @@ def brought(
 @contextmanager
 def spooled(data: Any, type_name: str | None, catalog: Catalog, root: Root) -> Iterator[Spool]:
     """Rows as Arrow files named after their type; they are there while the block lasts."""
-    known = sorted([*catalog.nodes, *catalog.edges])
     if type_name is None:
         raise BadRequest(
             "rows in memory do not tell which type they have", remedy='name it, as in `type="Person"`'
         )
-    if type_name not in known:
-        raise BadRequest(f"unknown type '{legible(type_name)}'", remedy=f"it may be: {', '.join(known)}")
+    key = _table(catalog, type_name)
     if is_frame(data):
-        key = table_of(catalog, type_name) or type_name
         with frames().spooled(data, root, key) as spool:
             yield spool
         return
     rows = as_arrow(data)
     with tempfile.TemporaryDirectory(prefix="omnigraph-rows-") as folder:
-        file = Path(folder) / f"{type_name}.arrow"
+        file = Path(folder) / file_of(key)
+        file.parent.mkdir()
         batches = rows.to_batches() if isinstance(rows, pa.Table) else rows
         with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, rows.schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)
         yield Spool((str(file),))
+
+
+def _table(catalog: Catalog, type_name: str) -> str:
+    """The table of a type by its name, or by `node:Name` and `edge:Name` where both kinds have one."""
+    tables = [f"node:{name}" for name in catalog.nodes] + [f"edge:{name}" for name in catalog.edges]
+    found = [key for key in tables if type_name in (key, key.partition(":")[2])]
+    if len(found) > 1:
+        raise BadRequest(
+            f"'{legible(type_name)}' is a node type and an edge type", remedy=f"name {' or '.join(found)}"
+        )
+    if not found:
+        known = sorted({key.partition(":")[2] for key in tables})
+        raise BadRequest(f"unknown type '{legible(type_name)}'", remedy=f"it may be: {', '.join(known)}")
+    return found[0]

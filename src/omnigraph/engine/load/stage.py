@@ -13,6 +13,7 @@ from omnigraph.engine.columns import ID
 from omnigraph.engine.layout import fnv1a64
 from omnigraph.engine.load.buckets import Hashes, key_hash
 from omnigraph.engine.load.job import LoadJob
+from omnigraph.engine.load.notes import Notes
 from omnigraph.engine.load.prints import Prints, keep_prints
 from omnigraph.engine.load.request import kinds_of
 from omnigraph.engine.load.sources.item import Item
@@ -54,9 +55,11 @@ class StagedItem:
     lines: int
     types: tuple[StagedType, ...]
     violations: tuple[Violation, ...] = ()
-    """What is wrong with single rows, in input order; lines count from the beginning of the item."""
+    """What is wrong with the first wrong rows, in input order; lines count from the beginning of the item."""
     wrong: Counter[str] = field(default_factory=Counter)
     """How many of these there are in all, by kind."""
+    notes: int = 0
+    """In how many files all of them are noted; 0 where that was not asked for."""
 
 
 def stage_item(item: Item, job: LoadJob) -> StagedItem:
@@ -65,6 +68,7 @@ def stage_item(item: Item, job: LoadJob) -> StagedItem:
     writers: dict[str, _Writer] = {}
     told: list[Violation] = []
     wrong: Counter[str] = Counter()
+    notes = Notes(job, item.number)
     lines = 0
     for block in read_item(item, reader):
         for shaped in block.shaped:
@@ -73,10 +77,11 @@ def stage_item(item: Item, job: LoadJob) -> StagedItem:
             writers.setdefault(shaped.key, new).add(shaped)
         lines += block.lines
         wrong.update(kinds_of(block.violations))
-        room = None if job.told is None else max(0, job.told - len(told))
-        told += block.violations[:room]
+        told += block.violations[: max(0, job.told - len(told))]
+        if job.notes_all:
+            notes.add(block.violations)
     types = tuple(writers[key].finished(job, item.number) for key in sorted(writers))
-    return StagedItem(item, lines, types, tuple(told), wrong)
+    return StagedItem(item, lines, types, tuple(told), wrong, notes.finished())
 
 
 @dataclass(slots=True)

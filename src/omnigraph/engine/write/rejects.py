@@ -1,4 +1,4 @@
-"""What a load leaves out: the first of it in memory, how much there is, and all of it in a file if asked."""
+"""What is wrong with the records of a load: the first of it is told, and all of it in a file if asked."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -16,21 +17,19 @@ from omnigraph.errors import BadRequest
 VIOLATIONS_TOLD = 100
 """So many violations are told one by one."""
 
-LinesOf = Callable[[str], Iterator[bytes] | None]
-"""The lines of a file; None when it has none."""
-
-_NOT_UTF8 = "replace"
+RecordOf = Callable[[Violation], Any]
+"""The record that a violation is about, as JSON takes it; None when there is none."""
 
 
 @contextmanager
 def rejects_file(at: Path | None, inputs: Sequence[Path]) -> Iterator[RejectsFile | None]:
-    """The file for all that a load leaves out; it appears under its name when it is kept, or not at all."""
+    """The file for all that is wrong; it appears under its name when it is kept, or not at all."""
     if at is None:
         yield None
         return
-    if at.is_dir() or any(_same(at, path) for path in inputs):
+    if (at.exists() and not at.is_file()) or any(_same(at, path) for path in inputs):
         raise BadRequest(
-            f"cannot write rejects to '{at}': it is a folder or a file to be loaded",
+            f"cannot write rejects to '{at}': it is no file, or one to be loaded",
             remedy="name another file",
         )
     rejects = RejectsFile(at)
@@ -53,17 +52,18 @@ class RejectsFile:
         with self._written():
             self._file = self._temporary.open("xb")
 
-    def write(self, found: Iterable[Violation], lines: LinesOf) -> None:
-        """All that is left out, in place of what an earlier try would have left out."""
+    def write(self, found: Iterable[Violation], record_of: RecordOf) -> None:
+        """All that is wrong, in place of what an earlier try found."""
         with self._written():
             self._file.seek(0)
             self._file.truncate()
-            for one, line in _with_lines(found, lines):
-                self._file.write(_entry(one, line))
+            for one in found:
+                told = {**one.to_json(), "record": record_of(one)}
+                self._file.write(msgspec.json.encode(told) + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())
 
-    def keep(self) -> None:
+    def keep(self, outcome: str = "the load is done, but") -> None:
         """Give the file its name."""
         assert self._temporary is not None
         temporary, self._temporary = self._temporary, None
@@ -72,8 +72,8 @@ class RejectsFile:
             temporary.replace(self._at)
         except OSError as failure:
             raise BadRequest(
-                f"the load is done, but '{self._at}' cannot be written: {failure.strerror}",
-                remedy=f"what was left out is in '{temporary}'",
+                f"{outcome} '{self._at}' cannot be written: {failure.strerror}",
+                remedy=f"what is wrong is in '{temporary}'",
             ) from failure
 
     def close(self) -> None:
@@ -90,38 +90,3 @@ class RejectsFile:
             raise BadRequest(
                 f"cannot write '{self._at}': {failure.strerror}; nothing was loaded", remedy="check the path"
             ) from failure
-
-
-def _entry(violation: Violation, line: bytes | None) -> bytes:
-    return msgspec.json.encode({**violation.to_json(), "record": _record(line)}) + b"\n"
-
-
-def _record(line: bytes | None) -> msgspec.Raw | str | None:
-    """The line as it is where it is JSON, and its text where it is not."""
-    if line is None:
-        return None
-    try:
-        msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return line.rstrip(b"\r").decode(errors=_NOT_UTF8)
-    return msgspec.Raw(line.strip())
-
-
-def _with_lines(found: Iterable[Violation], lines_of: LinesOf) -> Iterator[tuple[Violation, bytes | None]]:
-    """Violations with the lines they are about, which are read again: only their numbers are in memory."""
-    name: str | None = None
-    lines: Iterator[bytes] | None = None
-    number, line = 0, b""
-    for one in found:
-        if one.file is None or one.line is None or one.row_group is not None:
-            yield one, None
-            continue
-        if one.file != name or one.line < number:
-            name, number = one.file, 0
-            lines = lines_of(name)
-        if lines is None:
-            yield one, None
-            continue
-        while number < one.line:
-            number, line = number + 1, next(lines, b"")
-        yield one, line

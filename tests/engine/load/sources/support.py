@@ -198,7 +198,9 @@ def _plain(rows: pa.Table) -> list[dict[str, Any]]:
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
     # Moments far from today are no Python dates.
-    return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+    plain = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+    found: list[Any] = plain.to_pylist()
+    return found
 
 
 def _storage(column: pa.ChunkedArray) -> list[Any]:

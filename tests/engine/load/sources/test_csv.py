@@ -23,6 +23,7 @@ from omnigraph.engine.write.splits import Limits
 from omnigraph.errors import BadRequest, LoadRejected, ResourceLimitExceeded
 from omnigraph.lang.types import Scalar, Type, vector
 from tests.engine.load.sources.support import csv_text, plan, read, read_all
+from tests.examples import EXAMPLES
 
 LINES = mapping_of({"inputs": [{"files": "*.csv", "multiline": False}]})
 
@@ -259,7 +260,7 @@ def test_what_the_standard_library_writes_is_read_back(
     data=st.binary(max_size=40).map(lambda raw: bytes(b'ab",\n\r'[byte % 6] for byte in raw)),
     multiline=st.booleans(),
 )
-@settings(max_examples=3 * settings.default.max_examples)
+@settings(max_examples=3 * EXAMPLES)
 def test_records_that_pass_are_read_as_so_many_rows(scratch: Path, data: bytes, multiline: bool) -> None:
     path = scratch / "t.csv"
     path.write_bytes(b"x,y\n" + data)

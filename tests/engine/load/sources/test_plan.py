@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import lance
@@ -9,17 +10,17 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
-from omnigraph.engine.load.sources import found as finding
 from omnigraph.engine.load.sources.formats import Format, format_of, stem_of
 from omnigraph.engine.load.sources.found import pattern
+from omnigraph.engine.load.sources.item import Item
 from omnigraph.engine.load.sources.mapping import mapping_of
-from omnigraph.errors import BadRequest, ResourceLimitExceeded, StorageFailure
+from omnigraph.errors import BadRequest, StorageFailure
 from tests.engine.load.sources.support import knows_table, person_table, plan, read, read_all
 
 NOTE = b'{"type":"Note","data":{"text":"x"}}\n'
 
 
-def _files(items: list, root: Path) -> list[str]:
+def _files(items: Sequence[Item], root: Path) -> list[str]:
     return [str(Path(item.file).relative_to(root)) for item in items]
 
 
@@ -92,16 +93,6 @@ def test_a_link_inside_a_folder_never_leads_in_circles(tmp_path: Path) -> None:
 def test_no_files_at_all_is_an_error() -> None:
     with pytest.raises(BadRequest, match="a load needs at least one file"):
         plan()
-
-
-def test_more_files_than_ids_can_tell_apart_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(4):
-        (tmp_path / f"{number}.ndjson").write_bytes(NOTE)
-    monkeypatch.setattr(finding, "MOST_FILES", 3)
-    with pytest.raises(ResourceLimitExceeded, match="files of a load: actual 4, limit 3"):
-        plan(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from omnigraph.engine.load.sources.ranges import line_blocks
 from omnigraph.engine.write.splits import Limits
 from omnigraph.errors import BadRequest, ResourceLimitExceeded
 from tests.engine.load.sources.support import plan, read, read_all
+from tests.examples import EXAMPLES
 
 GOOD = [
     json.dumps({"type": "Person", "data": {"handle": "ada", "age": 36}}),
@@ -58,7 +59,7 @@ def test_a_cut_at_any_byte_changes_nothing(end: bytes, tmp_path: Path) -> None:
     last=st.booleans(),
     data=st.data(),
 )
-@settings(max_examples=settings.default.max_examples // 2)
+@settings(max_examples=EXAMPLES // 2)
 def test_any_ranges_give_the_same_rows_ids_and_violations(
     scratch: Path, chosen: list[str], ends: str, last: bool, data: st.DataObject
 ) -> None:
@@ -75,7 +76,7 @@ def test_any_ranges_give_the_same_rows_ids_and_violations(
     size=st.integers(1, 12),
     data=st.data(),
 )
-@settings(max_examples=2 * settings.default.max_examples)
+@settings(max_examples=2 * EXAMPLES)
 def test_blocks_of_a_range_are_its_whole_lines(
     scratch: Path, text: bytes, size: int, data: st.DataObject
 ) -> None:
@@ -100,8 +101,11 @@ def test_a_line_that_is_too_long_is_refused_without_reading_all_of_it(tmp_path: 
     path = tmp_path / "long.ndjson"
     path.write_bytes(b"x" * 5000 + b"\n")
     (item,) = plan(path)
-    with pytest.raises(ResourceLimitExceeded, match="graph_batch_line_bytes: actual 1200, limit 1000"):
+    with pytest.raises(
+        ResourceLimitExceeded, match="graph_batch_line_bytes: actual 1200, limit 1000"
+    ) as told:
         list(line_blocks(item, Limits(line_bytes=1000), size=600))
+    assert told.value.remedy == f"make the record smaller whose line begins at byte 0 of '{path}'"
 
 
 @pytest.mark.parametrize(("name", "body"), [("a.ndjson.gz", b"no gzip"), ("a.ndjson.zst", b"nothing packed")])

@@ -1,4 +1,4 @@
-"""Breaches of a rule as they come back from the tasks of a load: by position, and no more than are told."""
+"""Breaches of a rule as they come back from the tasks of a load: by position, and some of them in words."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.engine.load.job import LoadJob
 from omnigraph.engine.write.faults import NO_ROW, Faults, Rule
 from omnigraph.engine.write.violations import Numbers
+
+_NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,30 +22,42 @@ class Breaches:
     rule: Rule
     key: str
     positions: Numbers
-    """In order; `NO_ROW` for a stored row."""
+    """Of those that are told in words, in order; `NO_ROW` for a stored row."""
     ids: pa.Array
     reasons: pa.Array
+    others: Numbers
+    """The positions of further rows, where all must be known."""
     total: int
-    """How many there are in all: those beyond a limit are only counted."""
+    """How many there are in all."""
     final: bool = False
     """Leaving out the rows would not help."""
     place: int = 0
     """Of several breaches of one row, those with lower numbers are told first."""
 
+    @property
+    def rows(self) -> Numbers:
+        """The positions of all rows of the load that are known to break the rule."""
+        every: Numbers = np.concatenate([self.positions, self.others])
+        known: Numbers = every[every != NO_ROW]
+        return known
 
-def breaches_of(faults: Faults, positions: Numbers, told: int | None, place: int = 0) -> Breaches:
+
+def breaches_of(faults: Faults, positions: Numbers, job: LoadJob, place: int = 0) -> Breaches:
     """Faults of rows that are at these positions of the load."""
     known = faults.rows != NO_ROW
     at = np.full(len(faults), NO_ROW, np.int64)
     at[known] = positions[faults.rows[known]]
-    order = np.argsort(at, kind="stable")[:told]
-    chosen = pa.array(order)
+    order = np.argsort(at, kind="stable")
+    told = order if job.notes_all else order[: job.told]
+    others = at[order[len(told) :]] if job.leaves_out else _NONE
+    chosen = pa.array(told)
     return Breaches(
         faults.rule,
         faults.target.key,
-        at[order],
+        at[told],
         faults.ids.take(chosen),
         faults.reasons.take(chosen),
+        others,
         len(faults),
         faults.final,
         place,
@@ -65,6 +80,7 @@ def _joined(parts: list[Breaches]) -> Breaches:
         np.concatenate([part.positions for part in parts]),
         pa.concat_arrays([part.ids for part in parts]),
         pa.concat_arrays([part.reasons for part in parts]),
+        np.concatenate([part.others for part in parts]),
         sum(part.total for part in parts),
         first.final,
         first.place,

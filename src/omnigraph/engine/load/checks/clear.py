@@ -18,15 +18,13 @@ import pyarrow as pa
 from omnigraph.engine.columns import ID
 from omnigraph.engine.layout import fnv1a64, table_key
 from omnigraph.engine.load.buckets import key_hash
-from omnigraph.engine.load.checks.scope import Scope, Task
+from omnigraph.engine.load.checks.scope import Scope, Task, rows_of
 from omnigraph.engine.load.prints import RANGES, Prints, all_differ, keep_prints
-from omnigraph.engine.load.runner import LocalRunner, Runner
 from omnigraph.engine.load.views import NewRows, OldRows, View
 from omnigraph.engine.write.duplicates import Mode
 from omnigraph.engine.write.endpoints import ENDS, node_type
 from omnigraph.engine.write.lookup import all_among
 
-_FEW = 1 << 20
 _IDS_AT_ONCE = 4 << 20
 _EDGES_AT_ONCE = 2 << 20
 _NODES_HELD = 4 << 20
@@ -79,14 +77,9 @@ _Part = _Ids | _Ends
 def first_look(scope: Scope) -> Clear:
     """What can be shown of a load from which nothing is left out."""
     parts: list[_Part] = [*_id_parts(scope), *_end_parts(scope)]
-    runner = _runner(scope, sum(part.rows for part in parts))
+    runner = scope.runner_for(sum(part.rows for part in parts))
     answers = list(runner.each("check", parts, partial(_is_right, scope.task)))
     return Clear(_right(parts, answers, _Ids), _right(parts, answers, _Ends))
-
-
-def _runner(scope: Scope, rows: int) -> Runner:
-    """Who looks at so many rows: of few, this process has seen them all before another would have begun."""
-    return LocalRunner() if rows <= _FEW else scope.runner
 
 
 def _right(
@@ -110,7 +103,7 @@ def _id_parts(scope: Scope) -> Iterator[_Ids]:
             continue
         if scope.mode is Mode.APPEND:
             stored = scope.old(key)
-            runner = _runner(scope, sum(view.rows for view in stored))
+            runner = scope.runner_for(rows_of(stored))
             known += runner.each("stored ids", stored, partial(_stored_prints, scope.task))
         parts = min(RANGES, -(-sum(one.count for one in known) // _IDS_AT_ONCE))
         bounds = [RANGES * part // parts for part in range(parts + 1)]

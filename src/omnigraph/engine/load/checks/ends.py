@@ -17,7 +17,7 @@ from omnigraph.engine.columns import ID, SOURCE
 from omnigraph.engine.layout import table_key
 from omnigraph.engine.load.checks.breaches import Breaches, breaches_of
 from omnigraph.engine.load.checks.met import Met
-from omnigraph.engine.load.checks.scope import Scope, Task
+from omnigraph.engine.load.checks.scope import Scope, Task, rows_of
 from omnigraph.engine.load.runner import Keyed
 from omnigraph.engine.load.views import POSITION, Dropped, NewRows, OldRows
 from omnigraph.engine.write.cardinality import cardinality_faults
@@ -77,7 +77,8 @@ def check_ends(
         return EndsFound((), ())
     emit, reduce = partial(_emit, scope.task, dropped), partial(_reduce, scope.task, frozenset(scope.keys))
     views = [one.view for one in wanted if not isinstance(one.view, _Released)]
-    found = list(scope.runner.grouped("ends of edges", wanted, emit, reduce, scope.buckets(views)))
+    runner = scope.runner_for(rows_of(views))
+    found = list(runner.grouped("ends of edges", wanted, emit, reduce, scope.buckets(views)))
     stranded = [breaches for one in found for breaches in one.stranded]
     located = _located(scope, dropped, [one.missing for one in found])
     counts = [breaches for one in found for breaches in one.counts]
@@ -224,7 +225,7 @@ def _stranded(
         rows = np.full(lost.num_rows, NO_ROW, np.int64)
         ids = lost.column(ID).combine_chunks()
         faults = Faults("endpoint", target, rows, ids, reasons_of(end, lost.column(end), node), final=True)
-        yield breaches_of(faults, np.zeros(0, np.int64), task.job.told, ENDS.index(end))
+        yield breaches_of(faults, np.zeros(0, np.int64), task.job, ENDS.index(end))
 
 
 def _miscounted(
@@ -252,7 +253,7 @@ def _miscounted(
         gone = without(pa.chunked_array([pc.unique(sources)]), seen[nodes].ids)
         seen[nodes] = Change(seen[nodes].target, seen[nodes].rows, gone, replaces=True)
     for faults in cardinality_faults(change, seen, Met({} if stored is None else {key: stored})):
-        yield breaches_of(faults, np.asarray(new.column(POSITION)), task.job.told)
+        yield breaches_of(faults, np.asarray(new.column(POSITION)), task.job)
 
 
 # --- which rows ----------------------------------------------------------------------------------
@@ -283,4 +284,4 @@ def _without_end(task: Task, dropped: Dropped, end: End, ids: pa.Array, view: Ne
     at = pa.array(found)
     reasons = reasons_of(end, rows.column(end).take(at), node_type(target, end))
     faults = Faults("endpoint", target, found, rows.column(ID).take(at).combine_chunks(), reasons)
-    return breaches_of(faults, np.asarray(rows.column(POSITION)), task.job.told, ENDS.index(end))
+    return breaches_of(faults, np.asarray(rows.column(POSITION)), task.job, ENDS.index(end))

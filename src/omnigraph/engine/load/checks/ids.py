@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from omnigraph.engine.columns import ID, SOURCE
 from omnigraph.engine.load.checks.breaches import Breaches, breaches_of
 from omnigraph.engine.load.checks.met import Met
-from omnigraph.engine.load.checks.scope import Scope, Task
+from omnigraph.engine.load.checks.scope import Scope, Task, rows_of
 from omnigraph.engine.load.runner import Keyed
 from omnigraph.engine.load.views import POSITION, Dropped, NewRows, View
 from omnigraph.engine.write.change import within
@@ -47,7 +47,8 @@ def check_ids(scope: Scope, dropped: Dropped, clear: frozenset[str]) -> list[Sha
     if not views:
         return []
     emit, reduce = partial(_emit, scope.task, dropped), partial(_reduce, scope.task)
-    return list(scope.runner.grouped("ids", views, emit, reduce, scope.buckets(views)))
+    runner = scope.runner_for(rows_of(views))
+    return list(runner.grouped("ids", views, emit, reduce, scope.buckets(views)))
 
 
 def _emit(task: Task, dropped: Dropped, view: View) -> Iterator[Keyed]:
@@ -75,9 +76,8 @@ def _reduce(task: Task, rows: Mapping[str, pa.Table]) -> SharedIds:
         stored = Met({} if old is None else {key: old})
         nothing = np.zeros(new.num_rows, np.bool_)
         found = (repeated_keys(target, new), conflicting_ids(target, new, nothing, task.mode, stored))
-        told = task.job.told
         breaches += [
-            breaches_of(faults, positions, told, place) for place, faults in enumerate(found) if faults
+            breaches_of(faults, positions, task.job, place) for place, faults in enumerate(found) if faults
         ]
         if task.mode is Mode.MERGE and not target.identity:
             lost = np.delete(positions, winners(new))

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from omnigraph.engine.load.buckets import MOST
 from omnigraph.engine.load.job import LoadJob
-from omnigraph.engine.load.runner import Runner
+from omnigraph.engine.load.runner import LocalRunner, Runner
 from omnigraph.engine.load.stage import StagedItem
 from omnigraph.engine.load.views import NewRows, OldRows, View, new_rows, old_rows
 from omnigraph.engine.manifest import Entry
@@ -20,6 +20,7 @@ from omnigraph.engine.write.duplicates import Mode
 from omnigraph.engine.write.target import Target
 from omnigraph.lang.schema.catalog import Cardinality, EdgeType
 
+FEW = 1 << 20
 _ROWS_PER_BUCKET = 1 << 20
 
 
@@ -91,10 +92,19 @@ class Scope:
         """The declaration of an edge type."""
         return cast(EdgeType, self.task.targets[key].owner)
 
+    def runner_for(self, rows: int) -> Runner:
+        """Who looks at so many rows: of few, this process has seen all before another would have begun."""
+        return LocalRunner() if rows <= FEW else self.runner
+
     def buckets(self, views: Sequence[View]) -> int:
         """Into how many parts the keys of these rows go: each is small, and there is one for every core.
 
         No more than that, because a part is a task, and beginning one costs as much as many rows.
         """
-        rows = sum(view.rows for view in views)
-        return min(MOST, max(self.runner.cores, -(-rows // _ROWS_PER_BUCKET)))
+        rows = rows_of(views)
+        return min(MOST, max(self.runner_for(rows).cores, -(-rows // _ROWS_PER_BUCKET)))
+
+
+def rows_of(views: Sequence[View]) -> int:
+    """How many rows are looked at."""
+    return sum(view.rows for view in views)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from omnigraph.engine.columns import ID
 from omnigraph.engine.load.checks.breaches import Breaches, breaches_of
 from omnigraph.engine.load.checks.met import Met
-from omnigraph.engine.load.checks.scope import Scope, Task
+from omnigraph.engine.load.checks.scope import Scope, Task, rows_of
 from omnigraph.engine.load.runner import Keyed
 from omnigraph.engine.load.views import POSITION, Dropped, NewRows, View
 from omnigraph.engine.write.change import Change, within
@@ -49,7 +49,8 @@ def _round(scope: Scope, keys: list[str], dropped: Dropped, gone: _Gone) -> list
     if scope.mode is not Mode.OVERWRITE:
         views += [view for key in keys for view in scope.old(key)]
     emit, reduce = partial(_emit, scope.task, dropped), partial(_reduce, scope.task, gone)
-    return list(scope.runner.grouped("unique values", views, emit, reduce, scope.buckets(views)))
+    runner = scope.runner_for(rows_of(views))
+    return list(runner.grouped("unique values", views, emit, reduce, scope.buckets(views)))
 
 
 def _emit(task: Task, dropped: Dropped, view: View) -> Iterator[Keyed]:
@@ -88,7 +89,7 @@ def _reduce(task: Task, gone: _Gone, rows: Mapping[str, pa.Table]) -> _Found:
         )
         faults = shared_values(change, stored, rule)
         if faults is not None:
-            breaches.append(breaches_of(faults, positions, task.job.told, int(number)))
+            breaches.append(breaches_of(faults, positions, task.job, int(number)))
         if task.mode is Mode.MERGE and not gone and old is not None:
             met = stored_holders(change, stored, rule, tuple_texts(new, target, rule.columns))
             holders.setdefault(key, []).append(pc.unique(met.drop_null()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import PurePath
 from typing import Literal
 
 Packing = Literal["gzip", "zstd"]
@@ -55,6 +56,11 @@ def format_of(name: str) -> Format | None:
     """The format of a file or folder of that name; None when it tells none."""
     lower = name.lower()
     return next((found for ending, found in ENDINGS.items() if lower.endswith(ending)), None)
+
+
+def lines_of(name: str) -> Format:
+    """The format of a file with lines of records, whose name tells no more than how it is packed."""
+    return format_of(f"x.ndjson{PurePath(name).suffix}") or Format.NDJSON
 
 
 def stem_of(name: str) -> str:

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnigraph.engine.load.sources.formats import ENDINGS, Format, format_of
-from omnigraph.errors import BadRequest, ResourceLimitExceeded
+from omnigraph.engine.load.sources.formats import ENDINGS, Format, format_of, lines_of
+from omnigraph.errors import BadRequest
 from omnigraph.storage.inputs import StoredFile, bucket_file, bucket_files, in_bucket
 
-MOST_FILES = 65_535
 _MAGIC = re.compile(r"[*?\[]")
 _IGNORED = ("_", ".")
 """How names begin that tools leave beside data."""
@@ -54,10 +53,6 @@ def find_inputs(inputs: Iterable[str | os.PathLike[str]], formats: FormatOf = fo
         except OSError as failure:
             reason = f"cannot read '{failure.filename or name}': {failure.strerror}"
             raise BadRequest(reason, remedy="check the path") from failure
-        if len(found) > MOST_FILES:
-            raise ResourceLimitExceeded(
-                "files of a load", limit=MOST_FILES, actual=len(found), remedy="load them in several loads"
-            )
     return found
 
 
@@ -114,7 +109,7 @@ def _local(name: str, formats: FormatOf) -> list[Found]:
         return _some([*_below(path, path, formats)], _nothing_below(name))
     if path.exists():
         # Somebody who names a file by itself knows what is in it, and mostly it is lines.
-        return [_file(path, path.parent, formats(name) or Format.NDJSON)]
+        return [_file(path, path.parent, formats(name) or lines_of(name))]
     if not glob.has_magic(name):
         raise _absent(name)
     matched = sorted(Path(at) for at in glob.glob(name, recursive=True))  # noqa: PTH207 - a pattern may be absolute

@@ -62,6 +62,13 @@ def plan_items(
     return [replace(item, number=number) for number, item in enumerate(items)]
 
 
+def file_of(key: str) -> str:
+    """A path by which a file of Arrow tells its type, also where both kinds have one of that name."""
+    kind, _, name = key.partition(":")
+    folder = {told: folder for folder, told in _KINDS.items()}.get(kind, kind)
+    return f"{folder}/{name}.{Format.ARROW}"
+
+
 def split_size(total: int, cores: int) -> int:
     """About how many bytes an item has: enough items for all cores, none of them tiny or huge."""
     return min(max(total // (ITEMS_PER_CORE * cores), SMALLEST), LARGEST)
@@ -176,6 +183,9 @@ class _Planner:
         self, item: Item, columns: Columns, rows: Sequence[int], sizes: Sequence[int]
     ) -> Iterator[Item]:
         """Row groups or fragments that follow each other, about as many bytes together as an item has."""
+        if not rows:
+            # Without rows it is about its type all the same.
+            yield replace(item, end=0, size=0, mapping=columns)
         before = [0, *accumulate(rows)]
         weights = [max(size, count * _LEAST_ROW) for size, count in zip(sizes, rows, strict=True)]
         begin = 0

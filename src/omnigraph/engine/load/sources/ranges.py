@@ -10,7 +10,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from omnigraph.engine.load.sources.item import Item
-from omnigraph.engine.write.splits import Limits, Readable
+from omnigraph.engine.write.splits import Limits, Readable, too_large
 from omnigraph.errors import BadRequest, ResourceLimitExceeded
 from omnigraph.storage.inputs import open_input
 
@@ -54,13 +54,13 @@ def line_blocks(item: Item, limits: Limits, *, size: int = BLOCK) -> Iterator[Te
     """The lines that begin in the range of an item."""
     if item.format.packing is not None:
         with text_of(item) as stream:
-            yield from _cut(stream, 0, None, limits, size)
+            yield from _cut(stream, item.file, 0, None, limits, size)
         return
     with reading(item) as stream:
         start = _first_line(stream, item, size)
         if start < item.end:
             stream.seek(start)
-            yield from _cut(stream, start, item.end, limits, size)
+            yield from _cut(stream, item.file, start, item.end, limits, size)
 
 
 def _first_line(stream: BinaryIO, item: Item, size: int) -> int:
@@ -82,7 +82,9 @@ def _first_line(stream: BinaryIO, item: Item, size: int) -> int:
     return item.end
 
 
-def _cut(stream: Readable, offset: int, end: int | None, limits: Limits, size: int) -> Iterator[TextBlock]:
+def _cut(
+    stream: Readable, file: str, offset: int, end: int | None, limits: Limits, size: int
+) -> Iterator[TextBlock]:
     """Blocks that end with a line end, the last one perhaps with the file.
 
     Lines that begin at `end` or later are another's; so the last line may reach beyond it.
@@ -101,7 +103,12 @@ def _cut(stream: Readable, offset: int, end: int | None, limits: Limits, size: i
             rest.append(piece)
             held += len(piece)
             if held > limits.line_bytes:
-                raise ResourceLimitExceeded("graph_batch_line_bytes", limit=limits.line_bytes, actual=held)
+                raise ResourceLimitExceeded(
+                    "graph_batch_line_bytes",
+                    limit=limits.line_bytes,
+                    actual=held,
+                    remedy=too_large(file, offset),
+                )
             continue
         data = b"".join([*rest, piece[:cut]])
         yield TextBlock(offset, data)

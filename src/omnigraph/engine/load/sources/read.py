@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+import pyarrow as pa
+
 from omnigraph.engine.load.sources.blocks import Block, shape_block
 from omnigraph.engine.load.sources.columnar import arrow_blocks, lance_blocks, parquet_blocks
 from omnigraph.engine.load.sources.csv_blocks import csv_blocks
@@ -11,7 +14,7 @@ from omnigraph.engine.load.sources.formats import Format
 from omnigraph.engine.load.sources.item import Item
 from omnigraph.engine.load.sources.ranges import line_blocks
 from omnigraph.engine.write.read import LoadReader, SplitRows
-from omnigraph.engine.write.splits import Split
+from omnigraph.engine.write.splits import Limits, Split
 from omnigraph.errors import InternalError
 
 
@@ -20,8 +23,12 @@ def read_item(item: Item, reader: LoadReader) -> Iterator[SplitRows]:
     if item.format.is_records:
         yield from _records(item, reader)
         return
-    for block in _blocks(item, reader):
+    block: Block | None = None
+    for block in column_blocks(item, reader.limits):
         yield shape_block(block, item, reader)
+    if block is None:
+        # A file that names its type makes it a part of the load, also without rows.
+        yield shape_block(_nothing(item), item, reader)
 
 
 def _records(item: Item, reader: LoadReader) -> Iterator[SplitRows]:
@@ -33,9 +40,19 @@ def _records(item: Item, reader: LoadReader) -> Iterator[SplitRows]:
         yield found
 
 
-def _blocks(item: Item, reader: LoadReader) -> Iterator[Block]:
+def _nothing(item: Item) -> Block:
+    assert item.mapping is not None
+    kind, none = pa.binary() if item.format.is_csv else pa.null(), np.zeros(0, np.int64)
+    names = list(item.mapping.needed)
+    return Block(pa.RecordBatch.from_arrays([pa.array([], kind)] * len(names), names=names), none, none, 0)
+
+
+def column_blocks(item: Item, limits: Limits | None = None) -> Iterator[Block]:
+    """The rows of an item as they are in its file."""
     if item.format.is_csv:
-        return csv_blocks(item, reader.limits)
+        return csv_blocks(item, limits or Limits())
+    if item.begin == item.end and item.format is not Format.ARROW:
+        return iter(())
     match item.format:
         case Format.PARQUET:
             return parquet_blocks(item)
