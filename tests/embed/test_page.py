@@ -10,7 +10,7 @@ import pytest
 from omnigraph.embed import settings
 from omnigraph.embed.offline import DIMENSIONS
 from omnigraph.errors import OmnigraphError, embedding
-from omnigraph.lang.query.compile import compile_parsed
+from omnigraph.lang.query.compile import CompiledRead, compile_parsed
 from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.source import Source
@@ -58,4 +58,4 @@ def test_the_example_compiles() -> None:
     (query,) = re.findall(r"^```gq\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     source = Source(query)
     (parsed,) = parse_queries(source).queries
-    assert compile_parsed(parsed, compile_schema(schema), source)
+    assert isinstance(compile_parsed(parsed, compile_schema(schema), source), CompiledRead)

@@ -11,12 +11,33 @@ import typer
 from omnigraph import graph
 from omnigraph.cli.addressing import Place, addressed, author, echo_write
 from omnigraph.cli.commit import commit_json
+from omnigraph.cli.embed_lines import (
+    Clean,
+    FileOptions,
+    Input,
+    Output,
+    ReembedAll,
+    Seed,
+    Select,
+    Spec,
+    embed_files,
+)
+from omnigraph.cli.invocation import current
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_note, print_result
 from omnigraph.engine.embedding.result import ROWS_PER_COMMIT, EmbedResult, FilledProperty
+from omnigraph.errors import BadRequest
 
 app = new_app()
+
+_FOR_GRAPHS = {
+    "branch": "--branch",
+    "everything": "--all",
+    "engine": "--engine",
+    "batch": "--batch",
+    "dry_run": "--dry-run",
+}
 
 
 class EngineChoice(StrEnum):
@@ -29,6 +50,7 @@ class EngineChoice(StrEnum):
 
 @app.command()
 def embed(
+    context: typer.Context,
     place: Place = None,
     branch: Annotated[str, typer.Option("--branch", help="The branch.", metavar="BRANCH")] = "main",
     types: Annotated[
@@ -45,12 +67,25 @@ def embed(
         int, typer.Option("--batch", help="How many entities land in one commit, at most.", metavar="N")
     ] = ROWS_PER_COMMIT,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell how many vectors are due.")] = False,
+    seed: Seed = None,
+    input_file: Input = None,
+    output: Output = None,
+    spec: Spec = None,
+    clean: Clean = False,
+    reembed_all: ReembedAll = False,
+    select: Select = None,
     as_json: AsJson = False,
 ) -> None:
     """Make the vectors of `@embed` properties that are missing or whose text has changed.
 
-    A run that was stopped is simply run again: what landed stays, and the rest is done.
+    A run that was stopped is simply run again: what landed stays, and the rest is done. With --seed or
+    --input there is no graph: the records of a file of NDJSON get their vectors before they are loaded.
     """
+    files = FileOptions(seed, input_file, output, spec, clean, reembed_all, tuple(select or ()))
+    if files.are_meant:
+        _refuse_graph(place, context)
+        embed_files(files, tuple(types or ()), as_json=as_json)
+        return
     uri = addressed(place=place)
     with graph.open(uri, read_only=dry_run) as opened:
         done = opened.embed(
@@ -69,6 +104,18 @@ def embed(
         print_note("\n".join(told))
     if done.commits:
         echo_write("embed", uri)
+
+
+def _refuse_graph(place: str | None, context: typer.Context) -> None:
+    """What is said about a graph would mean nothing for files."""
+    said = ["--store"] if place is None and current().text("--store") is not None else []
+    said += ["a URI"] if place is not None else []
+    for name, flag in _FOR_GRAPHS.items():
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            said.append(flag)
+    if said:
+        raise BadRequest(f"{said[0]} is about a graph, and --seed and --input are about files")
 
 
 def _lines(done: EmbedResult) -> Iterator[str]:

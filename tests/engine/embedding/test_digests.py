@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.engine.embedding.digests import text_digests, vector_digests
+from tests.examples import EXAMPLES
 
 TEXTS = st.lists(st.text(max_size=40), max_size=20)
 
 
-@settings(max_examples=settings.default.max_examples // 3)
+@settings(max_examples=EXAMPLES // 3)
 @given(TEXTS, st.integers(0, 5))
 def test_texts_have_equal_digests_when_they_are_equal(texts: list[str], skipped: int) -> None:
     digests = text_digests(pa.array(texts, pa.string())).tolist()

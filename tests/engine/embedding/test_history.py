@@ -17,6 +17,7 @@ from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import EmbeddingFailed
 from omnigraph.graph import Graph
 from tests.embed.provider_server import ProviderServer, Reply, failing, openai_answer
+from tests.engine.embedding.conftest import SCHEMA
 from tests.engine.embedding.docs import change, due, put, vector_of, vectors
 
 
@@ -150,3 +151,23 @@ def test_many_files_of_notes_become_one_that_says_the_same(
     assert graph.embed().embedded == 1
     assert len(list(notes.iterdir())) == 2
     assert due(graph) == 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "name", "column"),
+    [
+        (SCHEMA.replace("node Doc {", 'node Paper @rename_from("Doc") {'), "Paper", "about"),
+        (SCHEMA.replace("about: Vector(8)?", 'topic: Vector(8)? @rename_from("about")'), "Doc", "topic"),
+    ],
+)
+def test_a_new_name_for_a_type_or_a_property_forgets_nothing(
+    graph: Graph, wanted: str, name: str, column: str
+) -> None:
+    put(graph, {"slug": "a", "body": "first"}, {"slug": "b", "body": "second"})
+    graph.embed()
+    change(graph, 'update Doc set { body: "anew" } where slug = "a"')
+    graph.apply_schema(wanted)
+    assert due(graph, everything=True) == due(graph) == 1
+    assert graph.embed().embedded == 1
+    found = vectors(graph, type_name=name, column=column)
+    assert found == {"a": vector_of("anew"), "b": vector_of("second")}

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from omnigraph.embed.documents import embedded_or_refused
 from omnigraph.embed.vectors import Vector
 from omnigraph.engine.columns import ID
 from omnigraph.engine.embedding.digests import Digests
 from omnigraph.engine.embedding.job import EmbedJob, looked_at, owners_of, whole
-from omnigraph.errors import EmbeddingTextRejected
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def make(job: EmbedJob, row_ids: NDArray[np.uint64]) -> Made:
     rows = job.table.take(pa.array(row_ids), job.columns)
     look, texts = looked_at(job, rows), whole(rows.column(job.text))
     asked = np.flatnonzero(look.has_text)
-    answers = list(_answers(job, texts.take(pa.array(asked)).to_pylist()))
+    answers = list(embedded_or_refused(job.embedder, texts.take(pa.array(asked)).to_pylist(), job.dimension))
     refused = {int(at): one for at, one in zip(asked, answers, strict=True) if isinstance(one, str)}
     kept = np.setdiff1d(np.arange(len(texts)), np.fromiter(refused, np.int64, len(refused)))
     ids = whole(rows.column(ID))
@@ -66,21 +66,6 @@ def make(job: EmbedJob, row_ids: NDArray[np.uint64]) -> Made:
         vectors,
         tuple(Refused(str(ids[at].as_py()), reason) for at, reason in refused.items()),
     )
-
-
-def _answers(job: EmbedJob, texts: Sequence[str]) -> Iterator[Vector | str]:
-    """A vector for each text, or why there is none: halves are tried until the culprit is alone."""
-    if not texts:
-        return
-    try:
-        yield from job.embedder.embed(texts, job.dimension, "document")
-    except EmbeddingTextRejected as refusal:
-        if len(texts) == 1:
-            yield refusal.message
-            return
-        middle = len(texts) // 2
-        yield from _answers(job, texts[:middle])
-        yield from _answers(job, texts[middle:])
 
 
 def _column(

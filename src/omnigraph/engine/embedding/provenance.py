@@ -96,6 +96,12 @@ def provenance(root: Root, place: str) -> Provenance:
     return _provenance(_Kept(root, place, _names(root, place)))
 
 
+def carry(root: Root, place: str, other: str) -> None:
+    """Let what is known about a property hold for one under another name, which has its vectors."""
+    known = _known(root, place, _names(root, place))
+    keep(root, other, known)
+
+
 def gather(root: Root, place: str) -> None:
     """Put the files together when they are many; what others add or gather meanwhile is not lost."""
     names = _names(root, place)
@@ -120,14 +126,18 @@ class _Kept:
 @lru_cache(maxsize=1)
 def _provenance(kept: _Kept) -> Provenance:
     """Names of files are never used twice, so they tell what is known."""
-    names = kept.names
+    return Provenance(_known(kept.root, kept.place, kept.names))
+
+
+def _known(root: Root, place: str, names: tuple[str, ...]) -> Notes:
+    """The notes of these files, or of those that took their place."""
     for _ in range(_ATTEMPTS):
-        notes = _read(kept.root, kept.place, names)
+        notes = _read(root, place, names)
         if notes is not None:
-            return Provenance(notes)
-        names = _names(kept.root, kept.place)
+            return notes
+        names = _names(root, place)
     raise Unavailable(
-        f"the notes about vectors in '{kept.place}' are being put together all the time",
+        f"the notes about vectors in '{place}' are being put together all the time",
         remedy="run it again when no other run is at work",
     )
 
