@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 
 from omnigraph import failpoints, graph
+from omnigraph.cli.cleanup import lines
 from omnigraph.cli.main import main
+from omnigraph.engine.cleanup.dropped import DroppedTable
+from omnigraph.engine.cleanup.policy import Policy
+from omnigraph.engine.cleanup.run import CleanupResult
 
 Run = Callable[..., str]
 RunJson = Callable[..., Any]
@@ -121,3 +125,16 @@ def test_sorted_edges_of_tables_that_are_gone_go(uri: str, run: Run, run_json: R
     assert run_json("cleanup", uri, "--keep", "1")["derived"] == {"files": 1, "bytes": 5}
     assert "__derived: 1 files of 5 bytes" in run("cleanup", uri, "--keep", "1", "--confirm")
     assert not stray.exists()
+
+
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        ({"dropped": (DroppedTable("node:Gone", 0),)}, "node:Gone: of a type that was dropped, 0 bytes"),
+        ({"loads": ("01JZ5E8W6Q5T0Y7K3S9D2V4B1N",)}, "__staging: the files of 1 loads that were cut off"),
+    ],
+)
+def test_what_takes_no_room_is_something_to_remove(found: dict[str, Any], line: str) -> None:
+    told = CleanupResult(Policy(1, None, 0.0), True, (), (), **found)
+    assert list(lines(told)) == [line, "would remove 0 versions, 0 bytes"]
+    assert list(lines(CleanupResult(Policy(1, None, 0.0), True, (), ()))) == ["nothing to remove"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ def test_a_healthy_graph_is_in_order(uri: str, run: Callable[..., str], examined
     assert (writer["branch"], writer["owner"].split()[0]) == ("main", "process")
     assert (status, found) == (
         0,
-        {"uri": uri, "ok": True, "operations": [], "drift": [], "forks": [], "indexes": []},
+        {"uri": uri, "ok": True, "operations": [], "unread": [], "drift": [], "forks": [], "indexes": []},
     )
     *_, past, last = run("doctor", uri).splitlines()
     assert past == "history: 1 of 3 versions of tables are past; see `omnigraph cleanup`"
@@ -83,6 +84,7 @@ def test_an_interrupted_write_and_its_drift_are_found(
     assert main(["doctor", uri]) == 1
     text = capsys.readouterr().out
     assert "drift: node:Person on main is at version 2, the branch shows 1: a write on record" in text
+    assert text.endswith("out of order: see `omnigraph recover --dry-run`; see `omnigraph repair`\n")
     assert main(["recover", uri]) == 0
     assert examined()[0] == 0
 
@@ -127,6 +129,32 @@ def test_forks_that_nobody_shows_are_found(uri: str, run: Callable[..., str], ex
         {"table_key": "edge:Knows", "branch": "work", "reason": "its branch does not show it"},
         {"table_key": "node:Person", "branch": "gone", "reason": "its branch is gone"},
     ]
+
+
+def test_what_cannot_be_read_is_told_and_hides_nothing_else(
+    uri: str, run: Callable[..., str], examined: Examined, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("branch", "create", "--uri", uri, "work")
+    run("mutate", "-e", ADD, "--uri", uri)
+    knows = next(Path(uri, "edges").iterdir())
+    lance.dataset(str(knows)).create_branch("gone", (None, 1))
+    person = person_table(uri)
+    shutil.rmtree(person)
+    for at in Path(uri, "__manifest", "tree", "work", "_versions").iterdir():
+        at.write_bytes(b"not a version")
+    status, found = examined()
+    assert (status, found["ok"]) == (1, False)
+    assert [(one["branch"], one["table_key"]) for one in found["unread"]] == [
+        ("work", None),
+        ("main", "node:Person"),
+    ]
+    assert all(one["reason"] for one in found["unread"])
+    assert [(one["table_key"], one["branch"]) for one in found["forks"]] == [("edge:Knows", "gone")]
+    assert main(["doctor", uri]) == 1
+    text = capsys.readouterr().out
+    assert "cannot be read: node:Person on main: " in text
+    assert "cannot be read: branch work: " in text
+    assert "restore from a backup what cannot be read; see `omnigraph cleanup`\n" in text
 
 
 def test_what_is_no_graph_is_told(uri: str, refused: Callable[..., tuple[str, str]]) -> None:

@@ -154,6 +154,7 @@ def test_help_lists_commands_by_what_they_are_about(run: Run) -> None:
 
 
 def test_every_command_can_print_json(run: Run) -> None:
+    from typer import Context
     from typer.core import TyperGroup
     from typer.main import get_command
 
@@ -162,7 +163,7 @@ def test_every_command_can_print_json(run: Run) -> None:
     def leaves(command: Any, path: str) -> list[tuple[str, Any]]:
         if not isinstance(command, TyperGroup):
             return [(path, command)]
-        found = ((name, command.get_command(None, name)) for name in command.commands)
+        found = ((name, command.get_command(Context(command), name)) for name in command.commands)
         return [leaf for name, child in found for leaf in leaves(child, f"{path} {name}")]
 
     every = leaves(get_command(app), "")

@@ -86,7 +86,7 @@ def test_every_violation_is_told_with_its_place(
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.splitlines() == [
-        "error[load_rejected]: 2 violations",
+        "error[load_rejected]: 2 violations: 1 record, 1 value",
         f"  {data}:1: strict property 'age' expects Int32, got \"x\"",
         f"  {data}:2: line 2: unknown node type 'Nope'",
         "  help: mend the records named, or leave them out with --skip-bad",

@@ -99,7 +99,7 @@ def test_conflicts_are_listed_and_exit_with_1(torn: str, capsys: pytest.CaptureF
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err == (
-        "error[merge_conflicts]: merging 'work' into 'main' has 1 conflict\n"
+        "error[merge_conflicts]: merging 'work' into 'main' has 1 conflict; ours is main, theirs is work\n"
         "  divergent_update: node Person 'ann' was changed on both 'work' and 'main', "
         "with different values of age\n"
         "      age: base 1, ours 3, theirs 2\n"
@@ -126,7 +126,8 @@ def test_a_long_list_is_cut(uri: str, capsys: pytest.CaptureFixture[str]) -> Non
     capsys.readouterr()
     assert main(["branch", "merge", "work", "--uri", uri]) == 1
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].endswith("has 25 conflicts")
+    assert lines[0].endswith("has 25 conflicts; ours is main, theirs is work")
+    assert lines[2].endswith("base not there, ours 2, theirs 1")
     assert sum("divergent_insert" in line for line in lines) == 20
     assert lines[-2] == "  and 5 more"
 
@@ -140,7 +141,7 @@ def test_a_preview_shows_counts_and_conflicts_and_changes_nothing(
     assert shown.out == (
         "merging work into main would be: merged\n"
         "node:Person: 1 inserted, 0 updated, 0 deleted\n"
-        "1 conflict\n"
+        "1 conflict; ours is main, theirs is work\n"
         "  divergent_update: node Person 'ann' was changed on both 'work' and 'main', "
         "with different values of age\n"
         "      age: base 1, ours 3, theirs 2\n"
@@ -168,10 +169,12 @@ def test_decisions_are_made_in_a_file(
     command = ["branch", "merge", "work", "--uri", torn]
     capsys.readouterr()
     assert main([*command, "--write-resolutions", at]) == 1
-    assert capsys.readouterr().err == f"wrote 1 conflict to {at}\n"
+    then = f"fill in what should stand, then merge with --resolutions {at}"
+    assert capsys.readouterr().err == f"wrote 1 conflict to {at}; {then}\n"
     code, message = refused(*command, "--write-resolutions", at)
     assert (code, "exists already" in message) == ("bad_request", True)
     file = json.loads(Path(at).read_text(encoding="utf-8"))
+    assert "`ours` (as in main), `theirs` (as in work)" in file["help"][0]
     file["conflicts"][0]["properties"]["age"] = {"value": 40}
     Path(at).write_text(json.dumps(file), encoding="utf-8")
     run(*command, "--resolutions", at, "--write-resolutions", at)

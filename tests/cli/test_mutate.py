@@ -49,12 +49,13 @@ def test_the_result_as_json(uri: str, run_json: RunJson, run: Run) -> None:
         "query_name": "add",
         "affected_nodes": 1,
         "affected_edges": 0,
+        "tables": [{"table_key": "node:Person", "inserted": 1, "updated": 0, "deleted": 0}],
         "actor_id": "ann",
         "commit": newest,
     }
     assert newest["actor_id"] == "ann"
     nothing = run_json("mutate", "-e", 'query q() { delete Person where handle = "zz" }', "--uri", uri)
-    assert (nothing["affected_nodes"], nothing["commit"]) == (0, None)
+    assert (nothing["affected_nodes"], nothing["tables"], nothing["commit"]) == (0, [], None)
 
 
 @pytest.mark.parametrize("as_json", [False, True])

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
+import lance
+import pyarrow as pa
 import pytest
 
 from omnigraph import graph
@@ -71,3 +74,18 @@ def test_a_branch_can_be_named(uri: str, run: Run) -> None:
 
 def test_a_branch_that_is_not_there_is_an_error(uri: str) -> None:
     assert main(["optimize", uri, "--branch", "nowhere"]) == 1
+
+
+def test_a_table_that_something_else_changed_is_left_and_told(uri: str, run: Run) -> None:
+    add(run, uri, "ada", "bo")
+    with graph.open(uri, read_only=True) as opened:
+        shown = opened.snapshot().tables["node:Person"]
+    table = lance.dataset(str(Path(uri, shown.path)))
+    table.insert(pa.table({"id": ["x"], "handle": ["x"], "age": [1]}, schema=table.schema))
+    told = (
+        "node:Person: left as it is: it was changed outside of a commit (it is at version 4, the branch "
+        "shows 3); see `omnigraph repair`\nnothing else to do on branch 'main'\n"
+    )
+    assert (shown.version, run("optimize", uri)) == (3, told)
+    skipped = [one["skipped"] for one in json.loads(run("optimize", uri, "--json"))["datasets"]]
+    assert skipped == [None, "drift_needs_repair"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import pty
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -112,6 +114,29 @@ def test_the_failure_follows_the_events_on_a_line_of_its_own(
     assert failure["code"] == "key_conflict"
 
 
+def test_a_terminal_shows_a_bar_that_is_gone_in_the_end(
+    uri: str, data: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = pty.openpty()
+    monkeypatch.setenv("TERM", "xterm")
+    with os.fdopen(theirs, "w", encoding="utf-8") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        assert main(load(uri, data)) == 0
+        print("end", file=terminal, flush=True)
+        shown = b""
+        while not shown.endswith(b"end\r\n"):
+            shown += os.read(ours, 4096)
+    os.close(ours)
+    assert capsys.readouterr().out.startswith("loaded ")
+    bar, cleared, after = shown.decode().rpartition("\x1b[2K")
+    assert "read" in bar
+    assert "1 of 1 tasks" in bar
+    assert "3 rows" in bar
+    assert cleared
+    assert "read" not in after
+    assert "omnigraph load → " in after
+
+
 class Unread(io.StringIO):
     """A log that nobody reads any more."""
 
@@ -122,9 +147,8 @@ class Unread(io.StringIO):
 
 
 @pytest.fixture
-def unread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def unread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Unread())
-    return
 
 
 @pytest.mark.usefixtures("at_once", "unread")

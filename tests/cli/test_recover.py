@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,7 @@ def cut_off(uri: str, point: str, branch: str = "main") -> str:
 
 def rows(uri: str) -> int:
     with graph.open(uri, read_only=True) as opened:
-        return opened.snapshot().rows("Person").num_rows
+        return len(opened.snapshot().rows("Person"))
 
 
 def test_a_graph_in_order_has_nothing_to_recover(uri: str, run: Run, run_json: RunJson) -> None:
@@ -42,7 +44,8 @@ def test_a_dry_run_tells_what_would_happen_and_does_nothing(uri: str, run: Run, 
     operation = cut_off(uri, failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER)
     (record,) = Path(uri, "__recovery").iterdir()
     text = run("recover", uri, "--dry-run")
-    assert text == f"{operation}, a mutation on main: would finish it (node:Person is written)\n"
+    by = f"process {os.getpid()} on {socket.gethostname()}"
+    assert text == f"{operation}, a mutation on main by {by}: would finish it (node:Person is written)\n"
     assert run_json("recover", uri, "--dry-run") == {
         "uri": uri,
         "dry_run": True,
@@ -52,6 +55,8 @@ def test_a_dry_run_tells_what_would_happen_and_does_nothing(uri: str, run: Run, 
                 "operation_id": operation,
                 "branch": "main",
                 "write": "mutation",
+                "actor_id": None,
+                "writer": by,
                 "would": "finish it",
                 "tables": [{"table_key": "node:Person", "state": "written"}],
             }
@@ -66,15 +71,20 @@ def test_a_dry_run_tells_what_would_happen_and_does_nothing(uri: str, run: Run, 
     [
         (failpoints.MUTATION_POST_TABLE_COMMIT, "undo it (node:Person is written but not confirmed)", 0),
         (failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER, "finish it (node:Person is written)", 1),
-        (failpoints.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT, "finish it, as it is visible already", 1),
+        (
+            failpoints.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT,
+            "finish it, as it is visible already (node:Person is visible)",
+            1,
+        ),
     ],
 )
 def test_an_interrupted_write_is_finished_or_undone(
     uri: str, run: Run, point: str, would: str, after: int
 ) -> None:
     operation = cut_off(uri, point)
-    assert f" on main: would {would}" in run("recover", uri, "--dry-run")
-    assert run("recover", "--store", uri) == f"{operation} on main recovered\n"
+    assert run("recover", uri, "--dry-run").endswith(f": would {would}\n")
+    outcome = "finished" if after else "undone"
+    assert run("recover", "--store", uri) == f"{operation} on main recovered: {outcome}\n"
     assert rows(uri) == after
     assert list(Path(uri, "__recovery").iterdir()) == []
     assert run("recover", uri) == "no interrupted writes\n"
@@ -107,5 +117,28 @@ def test_a_busy_branch_is_left_alone(uri: str, run_json: RunJson) -> None:
     with held:
         found = run_json("recover", uri)
     assert found["operations"] == [
-        {"operation_id": operation, "branch": "main", "result": "busy", "reason": None}
+        {"operation_id": operation, "branch": "main", "result": "busy", "outcome": None, "reason": None}
     ]
+
+
+def test_a_schema_that_is_half_in_place_is_told_and_finished(uri: str, run: Run, run_json: RunJson) -> None:
+    point = failpoints.SCHEMA_APPLY_AFTER_MANIFEST_COMMIT
+    wanted = Path(uri, "_schema.pg").read_text(encoding="utf-8") + "\nnode Later { name: String @key }\n"
+    with (
+        graph.open(uri) as opened,
+        failpoints.armed(point, failpoints.error(point)),
+        pytest.raises(errors.RecoveryRequired),
+    ):
+        opened.apply_schema(wanted)
+    for staged in Path(uri).glob("*.staging"):
+        staged.unlink()
+    Path(uri, "_schema.pg").write_text(wanted, encoding="utf-8")
+    with pytest.raises(errors.SchemaContractBroken):
+        graph.open(uri, read_only=True)
+    text = run("recover", uri, "--dry-run")
+    assert ", a schema change on main by process " in text
+    assert text.endswith(": would finish it, as it is visible already\n")
+    assert main(["doctor", uri]) == 1
+    (done,) = run_json("recover", uri)["operations"]
+    assert (done["result"], done["outcome"]) == ("recovered", "finished")
+    assert "Later" in run("schema", "show", "--store", uri)

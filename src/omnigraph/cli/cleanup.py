@@ -48,7 +48,7 @@ def cleanup(
         where = opened.uri
     if not confirm:
         print_note(_policy(done.policy))
-    print_result(_json(where, done), "\n".join(_lines(done)), as_json=as_json)
+    print_result(_json(where, done), "\n".join(lines(done)), as_json=as_json)
     if confirm:
         echo_write("cleanup", where)
     if not done.ok and confirm:
@@ -99,7 +99,8 @@ def _without_key(facts: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if name != "table_key"}
 
 
-def _lines(done: CleanupResult) -> Iterator[str]:
+def lines(done: CleanupResult) -> Iterator[str]:
+    """What went, or would go, as people read it."""
     for one in (*done.tables, *done.manifests):
         if one.versions_removed or one.files_removed:
             yield (
@@ -122,7 +123,7 @@ def _lines(done: CleanupResult) -> Iterator[str]:
 
 
 def _summary(done: CleanupResult) -> str:
-    if not (done.versions_removed or done.bytes_removed or done.forks):
+    if not (done.versions_removed or done.bytes_removed or done.forks or done.dropped or done.loads):
         return "nothing to remove"
     what = f"{done.versions_removed:,} versions, {done.bytes_removed:,} bytes"
     return f"would remove {what}" if done.dry_run else f"removed {what}"

@@ -14,7 +14,7 @@ from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
 from omnigraph.cli.recover import prospect_json, prospect_line
 from omnigraph.engine.doctor import Health, Indexed, examine
-from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.open import unsettled_graph
 from omnigraph.engine.root import Root
 from omnigraph.storage.location import Location
 
@@ -28,7 +28,7 @@ def doctor(place: Place = None, as_json: AsJson = False) -> None:
     Nothing is changed. A write that is under way at this moment shows up as well.
     """
     root = Root.at(Location.parse(addressed(place=place)))
-    found = examine(OpenGraph.open(root, read_only=True))
+    found = examine(unsettled_graph(root, read_only=True))
     print_result(_json(root.uri, found), "\n".join(_lines(found)), as_json=as_json)
     if not found.ok:
         raise typer.Exit(1)
@@ -39,6 +39,9 @@ def _json(uri: str, found: Health) -> dict[str, Any]:
         "uri": uri,
         "ok": found.ok,
         "operations": [prospect_json(one) for one in found.records],
+        "unread": [
+            {"branch": one.branch, "table_key": one.key, "reason": one.reason} for one in found.unread
+        ],
         "drift": [_keyed(asdict(one)) for one in found.drift],
         "forks": [_keyed(asdict(one)) for one in found.forks],
         "last_writers": [asdict(one) for one in found.writers],
@@ -66,6 +69,9 @@ def _index(one: Indexed) -> dict[str, Any]:
 def _lines(found: Health) -> Iterator[str]:
     for record in found.records:
         yield f"interrupted or under way: {prospect_line(record)}"
+    for unread in found.unread:
+        what = f"{unread.key} on {unread.branch}" if unread.key else f"branch {unread.branch}"
+        yield f"cannot be read: {what}: {unread.reason}"
     for drift in found.drift:
         yield (
             f"drift: {drift.key} on {drift.branch} is at version {drift.head}, "
@@ -85,4 +91,15 @@ def _lines(found: Health) -> Iterator[str]:
         yield f"history: {past:,} of {stored:,} versions of tables are past; see `omnigraph cleanup`"
     if found.derived.files:
         yield f"derived: {found.derived.files:,} files of {found.derived.bytes:,} bytes in __derived"
-    yield "all in order" if found.ok else "something is out of order; see `omnigraph recover --dry-run`"
+    yield "all in order" if found.ok else f"something is out of order: {_remedies(found)}"
+
+
+def _remedies(found: Health) -> str:
+    """What to look at next, for what was found."""
+    ways = (
+        (found.records, "see `omnigraph recover --dry-run`"),
+        (found.unread, "restore from a backup what cannot be read"),
+        (found.drift, "see `omnigraph repair`"),
+        (found.forks, "see `omnigraph cleanup`"),
+    )
+    return "; ".join(way for found_there, way in ways if found_there)

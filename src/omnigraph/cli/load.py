@@ -54,7 +54,7 @@ def load(
     ] = False,
     rejects: Annotated[
         Path | None,
-        typer.Option("--rejects", help="Write what is left out, and why, to this file.", metavar="FILE"),
+        typer.Option("--rejects", help="Write all that is wrong, and why, to this file.", metavar="FILE"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -96,11 +96,14 @@ def _failed(told: OmnigraphError, cause: Exception, arguments: list[str]) -> int
 
 
 def _tell_interrupted(arguments: list[str]) -> None:
-    """One line; what a command had not committed is not there."""
+    """One line; what a command had not begun to commit is not there, and the rest is for recovery to end."""
     if _asks_for("--json", arguments):
         print_note('{"event": "interrupted"}')
     else:
-        print_note("interrupted: what was not committed by then is not in the graph")
+        print_note(
+            "interrupted: what was not committed by then is not in the graph; "
+            "a commit under way is finished or undone by the next write"
+        )
 
 
 def _learn_shells() -> None:

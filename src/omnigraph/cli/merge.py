@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -126,7 +126,8 @@ def _tell_preview(
     else:
         print_text("\n".join(_preview(found)))
     if wanted is not None:
-        print_note(f"wrote {_counted(found.met)} to {wanted}")
+        then = f"; fill in what should stand, then merge with --resolutions {wanted}" if found.met else ""
+        print_note(f"wrote {_counted(found.met)} to {wanted}{then}")
     if found.conflicts:
         raise typer.Exit(CONFLICTS)
 
@@ -137,15 +138,20 @@ def _preview(found: MergePreview) -> Iterator[str]:
     if found.resolved:
         yield f"{found.resolved} decided"
     if found.conflicts:
-        yield _counted(found.conflicts)
+        yield f"{_counted(found.conflicts)}; {_sides(found.source, found.target)}"
         yield from _told(found.conflicts)
 
 
 def _refusal(error: MergeConflicts) -> Iterator[str]:
     counted = _counted(error.conflicts)
-    yield f"error[{error.code}]: merging '{error.source}' into '{error.target}' has {counted}"
+    sides = _sides(error.source, error.target)
+    yield f"error[{error.code}]: merging '{error.source}' into '{error.target}' has {counted}; {sides}"
     yield from _told(error.conflicts)
     yield f"  help: {error.remedy}"
+
+
+def _sides(source: str, target: str) -> str:
+    return f"ours is {target}, theirs is {source}"
 
 
 def _counted(conflicts: Sequence[MergeConflict]) -> str:
@@ -156,15 +162,15 @@ def _told(conflicts: Sequence[MergeConflict]) -> Iterator[str]:
     for conflict in conflicts[:SHOWN]:
         yield f"  {conflict.kind.value}: {visible(conflict.message)}"
         for name in conflict.properties:
-            base, ours, theirs = (
-                value_line(_value(image, name)) for image in (conflict.base, conflict.target, conflict.source)
-            )
+            images = (conflict.base, conflict.target, conflict.source)
+            base, ours, theirs = (_value(image, name) for image in images)
             yield f"      {visible(name)}: base {base}, ours {ours}, theirs {theirs}"
     if len(conflicts) > SHOWN:
         yield f"  and {len(conflicts) - SHOWN} more"
 
 
-def _value(image: Image | None, name: str) -> Any:
+def _value(image: Image | None, name: str) -> str:
+    """A property as one side has it; no value is another thing than no entity."""
     if image is None:
-        return None
-    return {"src": image.source, "dst": image.target, **image.properties}.get(name)
+        return "not there"
+    return value_line({"src": image.source, "dst": image.target, **image.properties}.get(name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -79,6 +80,7 @@ def _json(done: MutationResult, branch: str, actor: str | None) -> dict[str, Any
         "query_name": done.query,
         "affected_nodes": done.affected_nodes,
         "affected_edges": done.affected_edges,
+        "tables": [{"table_key": key, **asdict(found)} for key, found in sorted(done.tables.items())],
         "actor_id": actor,
         "commit": None if done.commit is None else commit_json(done.commit),
     }

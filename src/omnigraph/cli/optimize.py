@@ -31,7 +31,7 @@ def optimize(
     place: Place = None,
     branch: Annotated[str, typer.Option("--branch", help="The branch.", metavar="BRANCH")] = "main",
     engine: Annotated[
-        EngineChoice, typer.Option("--engine", help="Where new files are written; indexes are built here.")
+        EngineChoice, typer.Option("--engine", help="Where new files are written and indexes are built.")
     ] = EngineChoice.LOCAL,
     as_json: AsJson = False,
 ) -> None:
@@ -64,6 +64,7 @@ def _dataset(one: Optimized) -> dict[str, Any]:
         "committed": one.moved,
         "published_dataset_version": one.version,
         "lance_head_version": one.head,
+        "skipped": one.skipped,
         "pending_indexes": [{"property": name, "reason": "no value yet"} for name in one.pending],
     }
 
@@ -88,8 +89,14 @@ def _lines(done: OptimizeResult) -> Iterator[str]:
             yield f"{one.key}: {_size(one.before)} -> {_size(one.after)}{built}"
         if one.pending:
             yield f"{one.key}: no value yet to build an index from in {', '.join(one.pending)}"
+        if one.skipped:
+            yield (
+                f"{one.key}: left as it is: it was changed outside of a commit (it is at version {one.head}, "
+                f"the branch shows {one.version}); see `omnigraph repair`"
+            )
     if done.commit is None:
-        yield f"nothing to do on branch '{done.branch}'"
+        other = " else" if any(one.skipped for one in done.tables) else ""
+        yield f"nothing{other} to do on branch '{done.branch}'"
     else:
         yield f"commit {done.commit.id} on branch '{done.branch}'"
 

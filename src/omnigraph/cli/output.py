@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
@@ -51,7 +51,10 @@ def describe(error: OmnigraphError) -> str:
         lines = [f"error[{error.code}]: the stored data does not fit the schema", *_breach_lines(error)]
     elif len(violations) > 1:
         total = vars(error)["total"]
-        lines = [f"error[{error.code}]: {total} violations", *violation_lines(violations, total)]
+        counts: Mapping[str, int] = getattr(error, "counts", {})
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+        head = f"{total} violations: {kinds}" if len(counts) > 1 else f"{total} violations"
+        lines = [f"error[{error.code}]: {head}", *violation_lines(violations, total)]
     else:
         lines = [f"error[{error.code}]: {next(iter(violations), error.message)}"]
     if error.remedy:

@@ -10,10 +10,10 @@ from omnigraph.cli.addressing import Place, addressed
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
-from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.open import recover_all, unsettled_graph
 from omnigraph.engine.recovery.abandon import abandon
-from omnigraph.engine.recovery.classify import Class, Decision
-from omnigraph.engine.recovery.sweep import Found, Prospect, Report, prospects, sweep
+from omnigraph.engine.recovery.prospects import Prospect, prospects
+from omnigraph.engine.recovery.sweep import Found, Report
 from omnigraph.engine.root import Root
 from omnigraph.errors import BadRequest
 from omnigraph.storage.location import Location
@@ -29,22 +29,7 @@ WRITES = {
     "SchemaApply": "schema change",
     "BranchMerge": "merge",
     "EnsureIndices": "building of indexes",
-    "Optimize": "optimize",
-}
-WOULD = {
-    Decision.ROLL_FORWARD: "finish it",
-    Decision.ROLL_BACK: "undo it",
-    Decision.ABORT: "refuse writes: its tables are not as the record and the branch say",
-    f"finish {Decision.ROLL_FORWARD}": "finish it, as it is visible already",
-    f"finish {Decision.ROLL_BACK}": "finish undoing it",
-}
-REACHED = {
-    Class.NO_MOVEMENT: "untouched",
-    Class.ROLLED_PAST_EXPECTED: "written",
-    Class.INCOMPLETE_PHASE_B: "written but not confirmed",
-    Class.UNEXPECTED_AT_P1: "changed by something else",
-    Class.UNEXPECTED_MULTISTEP: "changed by something else",
-    Class.INVARIANT_VIOLATION: "older than what the branch shows",
+    "Optimize": "run of optimize",
 }
 
 
@@ -71,14 +56,14 @@ def recover(
         _abandon(root, abandoned, dry_run=dry_run, as_json=as_json)
         return
     # Not through `graph.open`: that would deal with them before they can be told.
-    opened = OpenGraph.open(root, read_only=dry_run)
+    opened = unsettled_graph(root, read_only=dry_run)
     if dry_run:
         ahead = prospects(opened)
         records = [prospect_json(one) for one in ahead]
         lines = [prospect_line(one) for one in ahead]
         blocked = False
     else:
-        done = sweep(opened, only_forward=False)
+        done = recover_all(opened)
         records, lines = [_report_json(one) for one in done], [_report_line(one) for one in done]
         blocked = any(one.found in _BLOCKED for one in done)
     report = {"uri": root.uri, "dry_run": dry_run, "ok": not blocked, "operations": records}
@@ -90,7 +75,7 @@ def recover(
 def _abandon(root: Root, operation_id: str, *, dry_run: bool, as_json: bool) -> None:
     if dry_run:
         raise BadRequest("--abandon and --dry-run are mutually exclusive")
-    done = abandon(OpenGraph.open(root), operation_id)
+    done = abandon(unsettled_graph(root), operation_id)
     report = {"uri": root.uri, "abandoned": operation_id, "branch": done.branch}
     text = f"{operation_id} on {done.branch or '?'} abandoned; see `omnigraph repair` for its tables"
     print_result(report, text, as_json=as_json)
@@ -102,28 +87,23 @@ def prospect_json(one: Prospect) -> dict[str, Any]:
         "operation_id": one.operation_id,
         "branch": one.branch,
         "write": _write(one),
-        "would": _would(one),
-        "tables": [{"table_key": key, "state": REACHED[Class(found)]} for key, found in _tables(one)],
+        "actor_id": one.actor,
+        "writer": one.writer,
+        "would": one.would,
+        "tables": [{"table_key": key, "state": state} for key, state in sorted(one.tables.items())],
     }
 
 
 def prospect_line(one: Prospect) -> str:
     """An interrupted write in a line."""
-    tables = ", ".join(f"{key} is {REACHED[Class(found)]}" for key, found in _tables(one))
+    tables = ", ".join(f"{key} is {state}" for key, state in sorted(one.tables.items()))
     write = f"{_write(one) or 'write'} on {one.branch or 'an unknown branch'}"
-    return f"{one.operation_id}, a {write}: would {_would(one)}{f' ({tables})' if tables else ''}"
+    by = f" by {one.writer}" if one.writer else ""
+    return f"{one.operation_id}, a {write}{by}: would {one.would}{f' ({tables})' if tables else ''}"
 
 
 def _write(one: Prospect) -> str | None:
     return None if one.writer_kind is None else WRITES.get(one.writer_kind, one.writer_kind)
-
-
-def _would(one: Prospect) -> str:
-    return WOULD.get(one.would, one.would)
-
-
-def _tables(one: Prospect) -> list[tuple[str, str]]:
-    return sorted(one.classes.items())
 
 
 def _report_json(one: Report) -> dict[str, Any]:
@@ -131,10 +111,12 @@ def _report_json(one: Report) -> dict[str, Any]:
         "operation_id": one.operation_id,
         "branch": one.branch,
         "result": one.found.value,
+        "outcome": one.outcome,
         "reason": one.reason or None,
     }
 
 
 def _report_line(one: Report) -> str:
-    reason = f": {one.reason}" if one.reason else ""
+    told = one.outcome or one.reason
+    reason = f": {told}" if told else ""
     return f"{one.operation_id} on {one.branch or '?'} {one.found}{reason}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -13,8 +13,8 @@ from omnigraph.engine.coordinator import Loaded
 from omnigraph.engine.manifest import MAIN, Entry, State
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.recovery.drift import judge_drift
-from omnigraph.engine.recovery.sweep import Prospect, prospects
-from omnigraph.errors import BranchNotFound, StorageFailure
+from omnigraph.engine.recovery.prospects import Prospect, prospects
+from omnigraph.errors import BranchNotFound, InternalError, StorageFailure
 from omnigraph.storage.indexes import IndexCoverage, coverage
 from omnigraph.storage.tables import Table
 
@@ -29,6 +29,16 @@ class Drift:
     head: int
     cause: str
     """What made the versions in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A branch, or a table of one, that cannot be read at all."""
+
+    branch: str
+    key: str | None
+    """None when it is the branch itself."""
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +92,7 @@ class Health:
 
     records: tuple[Prospect, ...]
     """Writes on record: under way at this moment, or interrupted."""
+    unread: tuple[Unread, ...]
     drift: tuple[Drift, ...]
     forks: tuple[StrayFork, ...]
     writers: tuple[LastWriter, ...]
@@ -92,41 +103,77 @@ class Health:
     @property
     def ok(self) -> bool:
         """Whether there is nothing to mend; an index that lags is none."""
-        return not (self.records or self.drift or self.forks)
+        return not (self.records or self.unread or self.drift or self.forks)
 
 
 def examine(graph: OpenGraph) -> Health:
-    """Look at every branch and table of a graph."""
+    """Look at every branch and table of a graph; what cannot be read is told, and hides nothing else."""
     records = tuple(prospects(graph))
-    branches = _branches(graph)
-    states = {branch: loaded.state for branch, loaded in branches.items()}
+    branches, unread = _branches(graph)
+    tables, missing = _tables(graph, branches)
     return Health(
         records,
-        tuple(found for branch, state in states.items() for found in _drift(graph, branch, state, records)),
-        tuple(_stray_forks(graph, states)),
-        tuple(_writers(graph, states)),
-        tuple(_indexes(graph, states[MAIN])),
+        (*unread, *missing),
+        tuple(_drift(tables, records)),
+        tuple(_stray_forks(graph, branches, tables)),
+        tuple(_writers(graph, branches)),
+        tuple(_indexes(tables)),
         tuple(_history(graph, branches)),
         _derived(graph),
     )
 
 
-def _branches(graph: OpenGraph) -> dict[str, Loaded]:
-    branches = {}
+def _branches(graph: OpenGraph) -> tuple[dict[str, Loaded], list[Unread]]:
+    branches, unread = {}, []
     for branch in graph.branch_names():
         # It may be deleted while the others are looked at.
         with suppress(BranchNotFound):
-            branches[branch] = graph.load(branch)
-    return branches
+            try:
+                branches[branch] = graph.load(branch)
+            except (InternalError, StorageFailure) as error:
+                unread.append(Unread(branch, None, error.message))
+    return branches, unread
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """A table that a branch has of its own: as it publishes it, and its newest version."""
+
+    branch: str
+    entry: Entry
+    shown: Table | None
+    """None when the published version is gone."""
+    tip: Table
+
+
+def _tables(graph: OpenGraph, branches: Mapping[str, Loaded]) -> tuple[list[_Standing], list[Unread]]:
+    """The branches' own tables; what a branch inherits is its source's business."""
+    found, unread = [], []
+    for branch, loaded in branches.items():
+        own = [entry for entry in loaded.state.entries().values() if (entry.owner or MAIN) == branch]
+        for entry in own:
+            try:
+                found.append(_standing(graph, branch, entry))
+            except StorageFailure as failure:
+                unread.append(Unread(branch, entry.key, failure.message))
+    return found, unread
+
+
+def _standing(graph: OpenGraph, branch: str, entry: Entry) -> _Standing:
+    place, tables = graph.root.layout.table(entry.path), graph.root.tables
+    tip = tables.tip(place, branch=entry.owner)
+    behind = tip.version < entry.version
+    shown = None if behind else tables.open(place, entry.version, branch=entry.owner)
+    return _Standing(branch, entry, shown, tip)
 
 
 def _history(graph: OpenGraph, branches: Mapping[str, Loaded]) -> list[Past]:
     """Told by lists alone: how many bytes would go is only known to whoever reads every version."""
-    needed = needed_versions(branches, {}, Policy(1, None, 0.0), graph.root.clock())
+    needed = needed_versions(branches, Policy(1, None, 0.0), graph.root.clock())
     try:
         olds = old_versions(graph, branches, needed)
     except StorageFailure:
-        return []  # a table that cannot be read is told of as drift
+        return []  # a table that cannot be read is told of
     return [Past(old.key, old.place.branch, old.stored, len(old.versions)) for old in olds]
 
 
@@ -135,34 +182,29 @@ def _derived(graph: OpenGraph) -> Derived:
     return Derived(len(sizes), sum(sizes.values()))
 
 
-def _tip(graph: OpenGraph, entry: Entry) -> Table:
-    return graph.root.tables.tip(graph.root.layout.table(entry.path), branch=entry.owner)
+def _drift(tables: Sequence[_Standing], records: Sequence[Prospect]) -> Iterator[Drift]:
+    recorded = {(record.branch, key) for record in records for key in record.tables}
+    for one in tables:
+        pinned, head = one.entry.version, one.tip.version
+        if head != pinned:
+            known = (one.branch, one.entry.key) in recorded
+            cause = "a write on record" if known else judge_drift(one.tip, pinned).cause
+            yield Drift(one.entry.key, one.branch, pinned, head, cause)
 
 
-def _drift(graph: OpenGraph, branch: str, state: State, records: tuple[Prospect, ...]) -> list[Drift]:
-    """Of the tables that are the branch's own; what it inherits is its source's business."""
-    recorded = {key for record in records if record.branch == branch for key in record.classes}
-    found = []
-    for entry in state.entries().values():
-        if (entry.owner or MAIN) != branch:
-            continue
-        tip = _tip(graph, entry)
-        if tip.version != entry.version:
-            cause = "a write on record" if entry.key in recorded else judge_drift(tip, entry.version).cause
-            found.append(Drift(entry.key, branch, entry.version, tip.version, cause))
-    return found
-
-
-def _stray_forks(graph: OpenGraph, states: Mapping[str, State]) -> list[StrayFork]:
+def _stray_forks(
+    graph: OpenGraph, branches: Mapping[str, Loaded], tables: Sequence[_Standing]
+) -> Iterator[StrayFork]:
     live = graph.branch_names()
-    found = []
-    for entry in states[MAIN].entries().values():
-        for name in graph.root.forks.list(graph.root.layout.table(entry.path)):
+    for one in tables:
+        if one.branch != MAIN:
+            continue
+        key = one.entry.key
+        for name in graph.root.forks.list(graph.root.layout.table(one.entry.path)):
             if name not in live:
-                found.append(StrayFork(entry.key, name, "its branch is gone"))
-            elif name in states and not _shows(states[name], entry.key, name):
-                found.append(StrayFork(entry.key, name, "its branch does not show it"))
-    return found
+                yield StrayFork(key, name, "its branch is gone")
+            elif name in branches and not _shows(branches[name].state, key, name):
+                yield StrayFork(key, name, "its branch does not show it")
 
 
 def _shows(state: State, key: str, branch: str) -> bool:
@@ -170,8 +212,8 @@ def _shows(state: State, key: str, branch: str) -> bool:
     return pinned is not None and pinned.owner == branch
 
 
-def _writers(graph: OpenGraph, states: Mapping[str, State]) -> list[LastWriter]:
-    holders = ((branch, graph.root.locks.last_holder(branch)) for branch in states)
+def _writers(graph: OpenGraph, branches: Iterable[str]) -> list[LastWriter]:
+    holders = ((branch, graph.root.locks.last_holder(branch)) for branch in branches)
     return [
         LastWriter(branch, str(holder.owner), holder.operation_id)
         for branch, holder in holders
@@ -179,10 +221,7 @@ def _writers(graph: OpenGraph, states: Mapping[str, State]) -> list[LastWriter]:
     ]
 
 
-def _indexes(graph: OpenGraph, state: State) -> list[Indexed]:
-    root = graph.root
-    found = []
-    for entry in state.entries().values():
-        table = root.tables.open(root.layout.table(entry.path), entry.version, branch=entry.owner)
-        found += [Indexed(entry.key, index) for index in coverage(table).values()]
-    return found
+def _indexes(tables: Sequence[_Standing]) -> Iterator[Indexed]:
+    for one in tables:
+        if one.branch == MAIN and one.shown is not None:
+            yield from (Indexed(one.entry.key, index) for index in coverage(one.shown).values())

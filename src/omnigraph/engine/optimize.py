@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
 from omnigraph.engine.index_intent import Wish, wishes
-from omnigraph.engine.indexing import lacking, vectors_in
+from omnigraph.engine.indexing import lacking, usable, vectors_in
+from omnigraph.engine.leaving_out import write_the_rest
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.load.engines import engine_for
 from omnigraph.engine.load.runner import Runner
@@ -23,8 +24,8 @@ from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.plan import Effect, Rearrange
 from omnigraph.engine.root import Root
 from omnigraph.engine.upkeep import compact_manifest
-from omnigraph.engine.write.transaction import Author, Prepared, Transaction, write
-from omnigraph.errors import BadRequest, OmnigraphError
+from omnigraph.engine.write.transaction import Author, Prepared, Transaction
+from omnigraph.errors import BadRequest, OmnigraphError, TableDrift
 from omnigraph.progress import stage
 from omnigraph.storage.fragments import fragments
 from omnigraph.storage.index_files import find_astray
@@ -35,7 +36,6 @@ from omnigraph.storage.indexes import (
     IndexPart,
     IndexSpec,
     build_part,
-    coverage,
 )
 from omnigraph.storage.location import Location
 from omnigraph.storage.rewriting import packed_tasks, rewrite_part, rewritten_parts
@@ -72,6 +72,8 @@ class Optimized:
     """The version that the branch shows."""
     head: int = 0
     """The newest version of the table."""
+    skipped: str | None = None
+    """Why it was left out, if it was: the code of an error."""
 
     @property
     def moved(self) -> bool:
@@ -110,17 +112,20 @@ def optimize(graph: OpenGraph, author: Author, engine: str = "local") -> Optimiz
         workers, runner = 1, elsewhere.runner
         hands = _Hands(partial(_rewritten_by, runner), partial(_built_by, runner))
 
-    def prepare(transaction: Transaction) -> Prepared:
+    def prepare(transaction: Transaction, left_out: Collection[str]) -> Prepared:
         found.clear()
-        found.update(_look(transaction, _owned(transaction, author.branch), workers, hands))
+        owned = [key for key in _owned(transaction, author.branch) if key not in left_out]
+        found.update(_look(transaction, owned, workers, hands))
         effects: dict[str, Effect] = {key: work.effect for key, work in found.items() if work.effect}
         return Prepared("Optimize", effects, strict=False)
 
-    receipt = write(graph, author, prepare)
+    receipt, skipped = write_the_rest(graph, author, prepare)
     _tidy_manifest(graph, author.branch)
     entries = graph.load(author.branch).state.entries()
-    told = (_told(graph, entries[key], work) for key, work in found.items())
-    return OptimizeResult(author.branch, receipt.commit if receipt else None, tuple(told))
+    told = {key: _told(graph, entries[key], work) for key, work in found.items()}
+    told |= {key: _left_out(graph, entries[key], drift) for key, drift in skipped.items()}
+    tables = tuple(told[key] for key in sorted(told))
+    return OptimizeResult(author.branch, receipt.commit if receipt else None, tables)
 
 
 def _tidy_manifest(graph: OpenGraph, branch: str) -> None:
@@ -212,8 +217,7 @@ def _work(transaction: Transaction, key: str, hands: _Hands) -> _Work:
     table = transaction.table(key)
     size, pieces = _size(table), _numbers(table)
     astray = find_astray(table)
-    lost = astray.lost if astray else frozenset()
-    stored = {name: index for name, index in coverage(table).items() if name not in lost}
+    stored = usable(table, astray)
     lacks = lacking(transaction, key, table, stored)
     specs = (*_stale(wishes(transaction.schema.catalog, key), table, stored), *lacks.build)
     if astray:
@@ -252,9 +256,18 @@ def _numbers(table: Table) -> frozenset[int]:
     return frozenset(one.id for one in fragments(table))
 
 
+def _left_out(graph: OpenGraph, entry: Entry, drift: TableDrift) -> Optimized:
+    size = _size(_published(graph, entry))
+    return Optimized(entry.key, size, size, version=entry.version, head=drift.head, skipped=drift.code)
+
+
+def _published(graph: OpenGraph, entry: Entry) -> Table:
+    place = graph.root.layout.table(entry.path)
+    return graph.root.tables.open(place, entry.version, branch=entry.owner)
+
+
 def _told(graph: OpenGraph, entry: Entry, work: _Work) -> Optimized:
-    root = graph.root
-    table = root.tables.open(root.layout.table(entry.path), entry.version, branch=entry.owner)
+    table = _published(graph, entry)
     now = _numbers(table)
     return Optimized(
         entry.key,

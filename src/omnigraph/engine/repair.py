@@ -11,12 +11,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+import pyarrow as pa
+
 from omnigraph.engine.lineage import FORCED_REPAIR_ACTOR, REPAIR_ACTOR, Commit
 from omnigraph.engine.manifest import MAIN, Entry, TableVersion
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.publish import Changes, Lineage, publish
 from omnigraph.engine.recovery.drift import DriftKind, Judgement, judge_drift, restored_again
-from omnigraph.engine.recovery.sweep import prospects, recover_branch
+from omnigraph.engine.recovery.prospects import prospects
+from omnigraph.engine.recovery.sweep import recover_branch
+from omnigraph.engine.write.target import Target
 from omnigraph.errors import BadRequest, BranchNotFound, OmnigraphError, RecoveryRequired
 from omnigraph.storage.locks import Held
 from omnigraph.storage.tables import Table
@@ -66,12 +70,22 @@ class _Drift:
     entry: Entry
     tip: Table
     judged: Judgement
+    misfits: tuple[str, ...] = ()
+    """What is wrong with its columns: nobody could read or write it under the schema."""
+
+    @property
+    def cause(self) -> str:
+        wrong = (
+            f"; its columns are not those of the schema: {', '.join(self.misfits)}" if self.misfits else ""
+        )
+        return f"{self.judged.cause}{wrong}"
 
 
 def repair(graph: OpenGraph, *, confirm: bool = False, force: bool = False) -> RepairResult:
     """Look at every table of every branch, and with `confirm` publish what is known to be harmless.
 
-    With `force` whatever stands there is published. Its rows were never checked against the schema.
+    With `force` whatever stands there is published, as long as it has the columns of the schema. Its rows
+    were never checked.
     """
     if force and not confirm:
         raise BadRequest("force without confirm does nothing", remedy="ask for both")
@@ -90,7 +104,7 @@ def repair(graph: OpenGraph, *, confirm: bool = False, force: bool = False) -> R
 
 
 def _previewed(graph: OpenGraph, branch: str) -> list[Repaired]:
-    recorded = {key for one in prospects(graph) if one.branch == branch for key in one.classes}
+    recorded = {key for one in prospects(graph) if one.branch == branch for key in one.tables}
     return [_shown(branch, one, recorded) for one in _looked_at(graph, branch)]
 
 
@@ -100,7 +114,7 @@ def _shown(branch: str, found: _Drift | Repaired, recorded: set[str]) -> Repaire
     if found.entry.key in recorded:
         told = _told(branch, found, Action.NO_OP, "a write is on record; see `omnigraph recover`")
         return replace(told, classification=None)
-    return _told(branch, found, Action.PREVIEW, found.judged.cause)
+    return _told(branch, found, Action.PREVIEW, found.cause)
 
 
 def _mended(graph: OpenGraph, branch: str, *, force: bool) -> tuple[list[Repaired], list[Commit]]:
@@ -123,7 +137,7 @@ def _mended(graph: OpenGraph, branch: str, *, force: bool) -> tuple[list[Repaire
 
 def _looked_at(graph: OpenGraph, branch: str) -> Iterator[_Drift | Repaired]:
     """The tables of a branch's own: each one's drift, or what there is to tell if it has none."""
-    owner = None if branch == MAIN else branch
+    owner, targets = None if branch == MAIN else branch, graph.schema().targets
     for entry in graph.load(branch).state.entries().values():
         if entry.owner != owner:
             continue
@@ -131,12 +145,26 @@ def _looked_at(graph: OpenGraph, branch: str) -> Iterator[_Drift | Repaired]:
         try:
             tip = graph.root.tables.tip(graph.root.layout.table(entry.path), branch=owner)
             head = tip.version
-            drift = _Drift(entry, tip, judge_drift(tip, entry.version)) if head != entry.version else None
+            drift = None if head == entry.version else _drift(entry, tip, targets[entry.key])
         except OmnigraphError as error:
             unread = Repaired(entry.key, branch, entry.version, head, Action.REFUSED, DriftKind.UNVERIFIABLE)
             yield replace(unread, reason=error.message)
             continue
         yield drift or Repaired(entry.key, branch, entry.version, head, Action.NO_OP)
+
+
+def _drift(entry: Entry, tip: Table, target: Target) -> _Drift:
+    return _Drift(entry, tip, judge_drift(tip, entry.version), tuple(_misfits(tip.schema, target.schema)))
+
+
+def _misfits(found: pa.Schema, wanted: pa.Schema) -> Iterator[str]:
+    """How the columns of a table differ from what its type declares."""
+    for field in wanted:
+        if field.name not in found.names:
+            yield f"`{field.name}` is missing"
+        elif found.field(field.name).type != field.type:
+            yield f"`{field.name}` is {found.field(field.name).type} and not {field.type}"
+    yield from (f"`{name}` is not declared" for name in found.names if name not in wanted.names)
 
 
 def _told(branch: str, drift: _Drift, action: Action, reason: str) -> Repaired:
@@ -149,12 +177,12 @@ def _blocked(branch: str, found: _Drift | Repaired, error: RecoveryRequired) -> 
 
 
 def _decided(branch: str, drift: _Drift, *, force: bool) -> Repaired:
-    cause = drift.judged.cause
+    cause = drift.cause
     if drift.judged.kind is DriftKind.VERIFIED_MAINTENANCE:
         return _told(branch, drift, Action.HEALED, cause)
     if not force:
         return _told(branch, drift, Action.REFUSED, cause)
-    if drift.tip.version < drift.entry.version:
+    if drift.tip.version < drift.entry.version or drift.misfits:
         return _told(branch, drift, Action.REFUSED, f"{cause}; restore the table from a backup")
     return _told(branch, drift, Action.FORCED, cause)
 

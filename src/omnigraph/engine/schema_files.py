@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -12,7 +14,7 @@ from omnigraph.engine.lineage import Commit, first_parents
 from omnigraph.engine.root import Root
 from omnigraph.engine.write.target import Target, targets_of
 from omnigraph.errors import CompileError, SchemaContractBroken
-from omnigraph.lang.schema import AcceptedSchema, compile_schema, first_identities
+from omnigraph.lang.schema import AcceptedSchema, compile_schema, first_identities, resolve
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.schema.ir import from_json, ir_hash, to_json
 from omnigraph.storage.location import Location
@@ -20,6 +22,8 @@ from omnigraph.storage.location import Location
 _STATE_FORMAT = 1
 _IDENTITY_VERSION = 1
 _READS = 4
+_MARK = re.compile(r"\n[ \t]{64}\n\Z")
+"""What `told_apart` adds."""
 _REMEDY = "restore the schema files from a backup; the data is not affected"
 
 
@@ -59,6 +63,13 @@ def first_schema(source: str) -> LiveSchema:
     return LiveSchema(source, accepted, ir_hash(to_json(accepted)))
 
 
+def successor(accepted: AcceptedSchema, source: str) -> LiveSchema:
+    """The schema that a text makes of the accepted one: whoever works it out, it is the same."""
+    catalog = compile_schema(source)
+    following = AcceptedSchema(catalog, resolve(accepted, catalog).identities)
+    return LiveSchema(source, following, ir_hash(to_json(following)))
+
+
 def files_of(schema: LiveSchema) -> SchemaFiles:
     """The files that record a schema."""
     value = to_json(schema.accepted)
@@ -68,6 +79,16 @@ def files_of(schema: LiveSchema) -> SchemaFiles:
         "schema_identity_version": _IDENTITY_VERSION,
     }
     return SchemaFiles(schema.source, json.dumps(value, indent=2), json.dumps(state, indent=2))
+
+
+def told_apart(files: SchemaFiles) -> SchemaFiles:
+    """The same files as texts that never were before, by a line of blanks at the end of each.
+
+    A bucket knows a state of an object by its content. When a schema comes back that was there before,
+    whoever found it then, and slept since, must not take it for what he found.
+    """
+    mark = format(secrets.randbits(64), "064b").translate({ord("0"): " ", ord("1"): "\t"})
+    return SchemaFiles(*(f"{text}\n{mark}\n" for text in (files.source, files.ir, files.state)))
 
 
 def read_schema(root: Root) -> LiveSchema:
@@ -131,12 +152,18 @@ def bound(files: SchemaFiles) -> LiveSchema:
         )
     accepted = from_json(value)
     try:
-        compiled = compile_schema(files.source, "_schema.pg")
+        catalog = compile_schema(files.source, "_schema.pg")
     except CompileError as error:
         raise SchemaContractBroken(f"_schema.pg does not compile: {error.message}", remedy=_REMEDY) from error
-    if compiled.fingerprint != accepted.catalog.fingerprint:
+    if catalog.fingerprint != accepted.catalog.fingerprint:
         raise SchemaContractBroken("the schema files disagree: _schema.pg was changed", remedy=_REMEDY)
-    return LiveSchema(files.source, accepted, state["schema_ir_hash"])
+    return LiveSchema(_MARK.sub("", files.source), accepted, state["schema_ir_hash"])
+
+
+def compiled(ir: str) -> tuple[AcceptedSchema, str | None]:
+    """A compiled schema by itself, and what it is recognised by."""
+    value = _json(ir, "_schema.ir.json")
+    return from_json(value), _hash(value)
 
 
 def _hash(ir: dict[str, Any]) -> str | None:
@@ -165,3 +192,14 @@ def past_source(root: Root, commits: Mapping[str, Commit], commit_id: str) -> st
         if commit.id in recorded:
             return root.objects.read_text(root.layout.past_schema(commit.id))
     return None
+
+
+def remember_schema(root: Root, commits: Mapping[str, Commit], head: str | None, schema: LiveSchema) -> None:
+    """Record the accepted schema for all commits so far, where none is recorded: before it changes.
+
+    Graphs that older releases made have no record, and until now the accepted schema was that of all of them.
+    """
+    if head is None or past_source(root, commits, head) is not None:
+        return
+    *_, first = first_parents(commits, head)
+    root.objects.write_text_if_absent(root.layout.past_schema(first.id), schema.source)

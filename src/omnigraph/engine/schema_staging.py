@@ -13,8 +13,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from omnigraph.engine.root import Root
-from omnigraph.engine.schema_files import SchemaFiles, bound, live_places
-from omnigraph.errors import SchemaContractBroken
+from omnigraph.engine.schema_files import (
+    LiveSchema,
+    SchemaFiles,
+    bound,
+    compiled,
+    files_of,
+    live_places,
+    successor,
+    told_apart,
+)
+from omnigraph.errors import OmnigraphError, SchemaContractBroken
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import Held
 from omnigraph.storage.objects import Versioned
@@ -32,26 +41,61 @@ class Succession:
 
 def stage_schema(root: Root, files: SchemaFiles) -> Succession:
     """Write the files of a schema that is to be accepted."""
-    replaced = _live(root)
+    replaced, files = _live(root), _unlike_any(root, files)
     texts = (files.source, files.ir, files.state)
     for at, text in zip(live_places(root), texts, strict=True):
         root.objects.write_text(root.layout.staged(at), text)
     return Succession(files, replaced)
 
 
-def staged_schema(root: Root, target: str | None) -> Succession:
-    """The schema that a dead writer left, whether or not some of its files are in place already."""
+def staged_schema(root: Root, target: str | None, commit_id: str) -> Succession:
+    """The schema that a dead writer left, whether or not some of its files are in place already.
+
+    Its commit is visible, so there is no way back. In a bucket somebody who woke up late may have removed the
+    files, or put others in their place: then they are worked out anew from the text that the commit accepted.
+    """
     replaced = _live(root)
     staged = [root.objects.read_text_if_exists(root.layout.staged(at)) for at in live_places(root)]
     texts = [now.text if new is None else new for now, new in zip(replaced, staged, strict=True)]
     files = SchemaFiles(*texts)
-    found = bound(files)
-    if target is not None and found.hash != target:
-        raise SchemaContractBroken(
-            f"the files of the accepted schema '{target}' are missing: there are those of '{found.hash}'",
-            remedy=_REMEDY,
-        )
+    if target is not None and _hash(files) != target:
+        files = _worked_out_anew(root, target, commit_id, replaced[1].text)
+    else:
+        bound(files)
     return Succession(files, replaced)
+
+
+def _hash(files: SchemaFiles) -> str | None:
+    """What a schema is recognised by; None when the files are not of one."""
+    try:
+        return bound(files).hash
+    except SchemaContractBroken:
+        return None
+
+
+def _worked_out_anew(root: Root, target: str, commit_id: str, compiled_now: str) -> SchemaFiles:
+    missing = f"the files of the schema that commit '{commit_id}' accepted are missing"
+    source = root.objects.read_text_if_exists(root.layout.past_schema(commit_id))
+    if source is None:
+        raise SchemaContractBroken(missing, remedy=_REMEDY)
+    try:
+        found = _following(compiled_now, source, target)
+    except OmnigraphError as error:
+        raise SchemaContractBroken(f"{missing}: {error.message}", remedy=_REMEDY) from error
+    if found.hash != target:
+        raise SchemaContractBroken(missing, remedy=_REMEDY)
+    return _unlike_any(root, files_of(found))
+
+
+def _unlike_any(root: Root, files: SchemaFiles) -> SchemaFiles:
+    """In a folder the lock keeps out whoever sleeps; in a bucket only the texts can."""
+    return files if root.layout.root.is_local else told_apart(files)
+
+
+def _following(compiled_now: str, source: str, target: str) -> LiveSchema:
+    """The schema of a text, after the compiled one in place; that may be its own already."""
+    accepted, known = compiled(compiled_now)
+    return LiveSchema(source, accepted, target) if known == target else successor(accepted, source)
 
 
 def _live(root: Root) -> tuple[Versioned, Versioned, Versioned]:

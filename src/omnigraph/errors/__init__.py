@@ -25,7 +25,7 @@
     ├── Conflict                      someone else changed what this operation relied on
     │   ├── AlreadyInitialized, InitializationClaimed
     │   ├── BranchExists, BranchInUse, SchemaApplyBlocked, SchemaContractBroken
-    │   ├── TableVersionConflict, ReadSetChanged, PublishContention, Decided
+    │   ├── TableVersionConflict, TableDrift, ReadSetChanged, PublishContention, Decided
     │   ├── MergeConflicts, NoCommonCommit, StaleResolutions
     │   ├── KeyConflict, ChangeDiffRefused
     │   └── PipelineRunInProgress, PipelineRunLost, PipelineDefinitionMoved
@@ -78,6 +78,7 @@ from omnigraph.errors.conflict import (
     SchemaApplyBlocked,
     SchemaContractBroken,
     StaleResolutions,
+    TableDrift,
     TableVersionConflict,
     Unavailable,
     UnsatisfiableRange,
@@ -257,6 +258,7 @@ __all__ = [
     "SparkUnavailable",
     "StaleResolutions",
     "StorageFailure",
+    "TableDrift",
     "TableVersionConflict",
     "TooManyRequests",
     "TypeCheckError",

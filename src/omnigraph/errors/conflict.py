@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omnigraph.errors.base import OmnigraphError
@@ -86,6 +86,22 @@ class SchemaContractBroken(Conflict):
     code = "schema_contract_broken"
 
 
+class TableDrift(Conflict):
+    """Something else than omnigraph changed a table; what it wrote belongs to no commit."""
+
+    code = "drift_needs_repair"
+
+    def __init__(self, table_key: str, *, published: int, head: int) -> None:
+        super().__init__(
+            f"table '{table_key}' was changed outside of a commit: it is at version {head}, "
+            f"the graph publishes version {published}",
+            remedy="look at it with `omnigraph repair`, which can also publish the change as it is",
+        )
+        self.table_key = table_key
+        self.published = published
+        self.head = head
+
+
 class TableVersionConflict(Conflict):
     """A table moved since this write was prepared."""
 
@@ -157,6 +173,7 @@ class KeyConflict(Conflict):
         *,
         violations: Sequence[Any] = (),
         total: int = 1,
+        counts: Mapping[str, int] | None = None,
     ) -> None:
         what = f"id '{entity_id}'" if entity_id is not None else "this id"
         super().__init__(
@@ -168,6 +185,8 @@ class KeyConflict(Conflict):
         self.violations = tuple(violations)
         """In a load, the first of all records in conflict, each with its place."""
         self.total = total
+        self.counts = dict(counts or {})
+        """In a load, how many violations there are in all, by kind."""
 
 
 class MergeConflicts(Conflict):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omnigraph.errors.base import OmnigraphError
@@ -66,10 +66,19 @@ class LoadRejected(BadRequest):
 
     code = "load_rejected"
 
-    def __init__(self, violations: Sequence[Any], *, total: int, remedy: str | None = None) -> None:
+    def __init__(
+        self,
+        violations: Sequence[Any],
+        *,
+        total: int,
+        counts: Mapping[str, int] | None = None,
+        remedy: str | None = None,
+    ) -> None:
         super().__init__(str(violations[0]), remedy=remedy)
         self.violations = tuple(violations)
         self.total = total
+        self.counts = dict(counts or {})
+        """How many there are in all, by kind."""
 
 
 class UnsupportedSchemaChange(BadRequest):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from base64 import b64encode
+from collections.abc import Callable
 from pathlib import Path
 
 import lance
@@ -16,11 +17,13 @@ from omnigraph import failpoints
 from omnigraph.engine.branches import create_branch, delete_branch
 from omnigraph.engine.cleanup.policy import Policy
 from omnigraph.engine.cleanup.run import cleanup
+from omnigraph.engine.merge.merge import MergeRequest, merge
 from omnigraph.engine.opened import AtBranch, AtCommit, AtTime, AtVersion, OpenGraph
 from omnigraph.engine.optimize import optimize
 from omnigraph.engine.pinned import open_table, read_rows
 from omnigraph.engine.root import Root
 from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
+from omnigraph.engine.schema_apply.lock import LOCK_BRANCH, exclusively, find_lock
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.tiers import FEWEST
 from omnigraph.engine.write.transaction import Author
@@ -89,10 +92,14 @@ def test_a_dry_run_tells_exactly_what_goes_then_and_touches_nothing(graph: OpenG
     assert sum(one.versions_removed for one in told.tables) == 7
 
 
+def stopped(moment: int) -> Callable[[], int]:
+    return lambda: moment
+
+
 def test_every_moment_of_the_time_that_is_kept_can_be_read(folder: Location, graph: OpenGraph) -> None:
     start = graph.root.clock() + 3_600 * SECOND
     for number in range(5):
-        add(with_clock(graph, lambda n=number: start + n * 60 * SECOND), f"p{number}")
+        add(with_clock(graph, stopped(start + number * 60 * SECOND)), f"p{number}")
     now = start + 241 * SECOND
     cleanup(with_clock(graph, lambda: now), Policy.of(None, "90s", 0.0))
     fresh = newcomer(graph)
@@ -229,6 +236,19 @@ def test_a_fork_that_its_branch_does_not_show_goes_and_one_that_it_shows_stays(g
     assert "w0" in {row["name"] for row in rows_of(look(newcomer(graph)))["work"][PERSON]}
 
 
+def test_a_fork_that_somebody_is_just_making_is_nothing_that_could_not_go(graph: OpenGraph) -> None:
+    add(graph, "w0", branch=create_branch(graph, "work").name)
+    teams = graph.load("main").state.entries()[TEAM]
+    source = graph.root.tables.open(graph.root.layout.table(teams.path), teams.version)
+    graph.root.forks.create(source, "work")
+    point = failpoints.CLEANUP_RECONCILE_FORK
+    writing = failpoints.once(lambda: change(graph, 'insert Team { name: "new" }', "work"))
+    with failpoints.armed(point, writing):
+        done = clean(OpenGraph.open(Root.at(graph.root.layout.root)))
+    assert (done.forks, done.forks_left) == ((), ())
+    assert {"new"} < {row["name"] for row in rows_of(look(newcomer(graph)))["work"][TEAM]}
+
+
 def test_files_of_forks_that_were_never_finished_go(graph: OpenGraph) -> None:
     create_branch(graph, "team/ivy")
     add(graph, "w0", branch="team/ivy")
@@ -355,10 +375,66 @@ def test_a_branch_that_becomes_unreadable_in_between_refuses_the_cleanup_as_well
     assert stored(graph) == before
 
 
-def test_a_schema_apply_under_way_refuses_the_cleanup(graph: OpenGraph) -> None:
-    graph.root.forks.create(graph.load("main").table, "__schema_apply_lock__")
-    with pytest.raises(SchemaApplyBlocked, match="cleanup is unavailable while schema apply is in progress"):
-        clean(graph)
+def test_a_schema_apply_under_way_refuses_the_cleanup_and_disturbs_no_preview(graph: OpenGraph) -> None:
+    add(graph, "p0", "p1")
+    other = OpenGraph.open(Root.at(graph.root.layout.root))
+    blocked = "cleanup is unavailable while schema apply is in progress"
+    with exclusively(other, "op"):
+        with pytest.raises(SchemaApplyBlocked, match=blocked):
+            clean(graph)
+        told = clean(graph, dry=True)
+    assert told.tables == clean(graph).tables
+
+
+def test_the_lock_of_a_schema_apply_that_died_does_not_keep_cleanups_away(graph: OpenGraph) -> None:
+    add(graph, "p0", "p1")
+    graph.root.forks.create(graph.load("main").table, LOCK_BRANCH)
+    assert clean(graph).versions_removed > 0
+    assert find_lock(graph.root) is None
+
+
+def test_what_a_branch_takes_over_while_branches_are_read_stays(graph: OpenGraph) -> None:
+    """One that was read already points at a version that only one knew which is gone by now."""
+    create_branch(graph, "a")
+    add(graph, "p0")
+    create_branch(graph, "b")
+    add(graph, "p1", "p2")
+
+    def hand_over() -> None:
+        merge(graph, MergeRequest("b"), Author("a"))
+        delete_branch(graph, "b")
+
+    # They are read for what is left over, then for what is needed; it happens before the last of them.
+    steps: list[Callable[[], None]] = [hand_over, *[lambda: None] * 5]
+
+    def before_a_branch_is_read() -> None:
+        if steps:
+            steps.pop()()
+
+    with failpoints.armed(failpoints.CLEANUP_RESOLVE_BRANCH_SNAPSHOT, before_a_branch_is_read):
+        clean(graph, keep=1)
+    assert not steps
+    assert graph.load("a").state.entries()[PERSON].owner is None
+    fresh = newcomer(graph)
+    assert table_rows(fresh, fresh.snapshot(AtBranch("a"))) == {"ada", "bo", "cy", "p0"}
+
+
+@pytest.mark.parametrize("op", ["list_forks", "collect"])
+def test_a_branch_that_is_deleted_meanwhile_fails_nobody(graph: OpenGraph, op: str) -> None:
+    add(graph, "p0", "p1")
+    add(graph, "w0", "w1", branch=create_branch(graph, "work").name)
+    person = table_at(graph).uri
+
+    class Deleting(Recorder):
+        def __call__(self, called: str, uri: str, /) -> None:
+            if (called, uri) == (op, person) and "work" in graph.branch_names():
+                delete_branch(graph, "work")
+
+    done = clean(OpenGraph.open(Root.at(graph.root.layout.root, Deleting())))
+    assert graph.branch_names() == ["main"]
+    assert done.versions_removed > 0
+    clean(graph)
+    require_settled(graph)
 
 
 def test_one_table_that_fails_does_not_keep_the_others(graph: OpenGraph) -> None:

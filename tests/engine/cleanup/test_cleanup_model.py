@@ -76,7 +76,7 @@ class World:
         clean(self.graph, keep)
         assert {commit: people_at(self.graph, commit) for commit in kept} == before
         for branch, people in self.now.items():
-            assert people_at(self.graph, self._head(branch)) == people
+            assert people_at(self.graph, self._head(branch)) == set(people)
         self.look()
 
     def look(self) -> None:

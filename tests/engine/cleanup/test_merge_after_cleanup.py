@@ -72,3 +72,35 @@ def test_a_delete_on_one_side_is_still_a_delete_after_a_cleanup(graph: og.Graph)
     clean(graph)
     graph.merge("work", "main")
     assert people(graph, "main") == {"bo", "cy"}
+
+
+def test_two_branches_that_took_from_each_other_are_merged_again_after_a_cleanup(graph: og.Graph) -> None:
+    """Where they would start is on one of them: main knows nothing of it."""
+    graph.branches.create("other")
+    add(graph, "w0", "work")
+    add(graph, "o0", "other")
+    graph.merge("work", into="other")
+    for name in ("w1", "w2"):
+        add(graph, name, "work")
+    add(graph, "o1", "other")
+    clean(graph)
+    assert graph.merge("work", into="other").outcome.value == "merged"
+    assert people(graph, "other") == {"ada", "w0", "w1", "w2", "o0", "o1"}
+
+
+def test_branches_that_took_in_a_third_one_are_merged_after_a_cleanup(graph: og.Graph) -> None:
+    """Only the third one tells what they have in common."""
+    for name in ("left", "right"):
+        graph.branches.create(name)
+        add(graph, name, name)
+    graph.mutate('query q() { update Person set { age: 1 } where name = "ada" }', branch="work")
+    graph.merge("work", into="left")
+    graph.merge("work", into="right")
+    graph.mutate('query q() { update Person set { age: 2 } where name = "ada" }', branch="left")
+    for name in ("w1", "w2"):
+        add(graph, name, "work")
+        clean(graph)
+    assert graph.merge("left", into="right").outcome.value == "merged"
+    assert people(graph, "right") == {"ada", "left", "right"}
+    ages = graph.snapshot("right").rows("Person", columns=["name", "age"]).to_pylist()
+    assert {"name": "ada", "age": 2} in ages

@@ -107,6 +107,28 @@ def test_a_change_is_published_as_it_is_when_that_is_asked_for(graph: OpenGraph)
     require_settled(graph)
 
 
+def test_columns_of_another_schema_are_not_published_even_by_force(graph: OpenGraph) -> None:
+    teams = lance.dataset(table_at(graph, TEAM).uri)
+    teams.add_columns({"size": "cast(1 as int)"})
+    people = lance.dataset(table_at(graph).uri)
+    people.drop_columns(["age"])
+    before = rows_of(look(graph))
+    wrong = {
+        (one.key, one.action): one.reason
+        for done in (repair(graph), repair(graph, confirm=True, force=True))
+        for one in done.tables
+        if one.action is not Action.NO_OP
+    }
+    told = "a change outside of a commit; its columns are not those of the schema: "
+    assert wrong == {
+        (PERSON, Action.PREVIEW): f"{told}`age` is missing",
+        (TEAM, Action.PREVIEW): f"{told}`size` is not declared",
+        (PERSON, Action.REFUSED): f"{told}`age` is missing; restore the table from a backup",
+        (TEAM, Action.REFUSED): f"{told}`size` is not declared; restore the table from a backup",
+    }
+    assert rows_of(look(graph)) == before
+
+
 def test_force_needs_confirm(graph: OpenGraph) -> None:
     with pytest.raises(BadRequest, match="force without confirm"):
         repair(graph, force=True)

@@ -10,7 +10,14 @@ import pytest
 
 import omnigraph as og
 from omnigraph import errors
+from omnigraph.engine import reach, tidy
+from omnigraph.engine.opened import AtBranch, OpenGraph
+from omnigraph.engine.root import Root
+from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
 from omnigraph.graph import Graph
+from omnigraph.lang.source import Source
+from omnigraph.storage.location import Location
+from omnigraph.storage.transactions import authorship
 
 SCHEMA = "node P { k: String @key  secret: String? }\nnode Q { k: String @key }\nnode R { k: String @key }"
 WITHOUT = "node P { k: String @key }\nnode R { k: String @key }"
@@ -70,13 +77,14 @@ def test_a_rename_alone_loses_nothing_even_where_loss_is_allowed(graph: Graph) -
 
 
 def test_what_cannot_be_removed_does_not_fail_the_change(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    graph: Graph, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise errors.StorageFailure("the store refuses", kind="Transient")
+    def refuse(op: str, uri: str, /) -> None:
+        if op == "collect":
+            raise errors.StorageFailure("the store refuses", kind="Transient", uri=uri)
 
-    monkeypatch.setattr("omnigraph.engine.schema_apply.reclaim.collect_versions", refuse)
-    assert graph.apply_schema(WITHOUT, allow_data_loss=True).applied
+    refused = OpenGraph.open(Root.at(Location.parse(graph.uri), refuse))
+    assert apply_schema(refused, SchemaRequest(Source(WITHOUT), allow_data_loss=True)).applied
     assert "older versions of 'node:P' are left to cleanup: the store refuses" in caplog.text
     assert graph.schema_source == WITHOUT
 
@@ -109,3 +117,23 @@ def test_files_of_a_change_that_died_are_no_obstacle(graph: Graph, tmp_path: Pat
     shutil.copytree(tmp_path / "other" / path, Path(graph.uri) / path)
     graph.apply_schema(f"{SCHEMA}\nnode New {{ b: String? }}")
     assert lance.dataset(str(Path(graph.uri) / path)).schema.names == ["id", "b"]
+
+
+@pytest.mark.s3
+def test_in_a_bucket_a_hard_drop_leaves_what_a_late_writer_has_to_run_into(
+    s3_root: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Upkeep moves the table on after it was written anew, and lets whoever writes on the old one pass."""
+    graph = og.init(s3_root.uri, schema=SCHEMA)
+    graph.mutate('query q() { insert P { k: "x", secret: "s3cr3t" } }')
+    monkeypatch.setattr(tidy, "EXTEND_ROWS", 1)
+    monkeypatch.setattr(reach, "ID_INDEX_ROWS", 1)
+    graph.apply_schema(WITHOUT, allow_data_loss=True)
+    opened = graph._opened
+    entry = opened.snapshot(AtBranch()).entries["node:P"]
+    place = opened.root.layout.table(entry.path)
+    table = opened.root.tables.open(place, entry.version)
+    assert authorship(table, entry.version).is_maintenance
+    assert table.versions() == (entry.version - 1, entry.version)
+    assert not authorship(table, entry.version - 1).is_maintenance
+    assert opened.root.tables.open(place, entry.version - 1).schema.names == ["id", "k"]

@@ -126,3 +126,45 @@ def test_a_writer_behind_a_killed_change_writes_to_one_schema(place: Path, point
         assert sorted(row["k"] for row in graph.snapshot().rows("P").to_pylist()) == ["x", "y", "z"]
         graph.mutate('query q() { delete P where k = "z" }')
         require_whole(graph)
+
+
+LIVE = ("_schema.pg", "_schema.ir.json", "__schema_state.json")
+
+
+@pytest.mark.parametrize(
+    ("in_place", "left"),
+    [(0, "nothing"), (1, "nothing"), (2, "nothing"), (3, "nothing"), (0, "another"), (2, "another")],
+)
+def test_a_visible_schema_is_worked_out_anew_when_its_files_are_gone(
+    place: Path, in_place: int, left: str
+) -> None:
+    """In a bucket whoever wakes up late may remove them, or write others over them."""
+    point = failpoints.SCHEMA_APPLY_AFTER_MANIFEST_COMMIT
+    failing = failpoints.armed(point, failpoints.error(point))
+    with og.open(place) as graph, failing, pytest.raises(errors.RecoveryRequired):
+        graph.apply_schema(NEW)
+    staged = [place / f"{name}.staging" for name in LIVE]
+    texts = [at.read_text() for at in staged]
+    for name, text in list(zip(LIVE, texts, strict=True))[:in_place]:
+        (place / name).write_text(text)
+    for at, text in zip(staged, texts, strict=True):
+        at.unlink()
+        if left != "nothing":
+            at.write_text(text.replace("R", "Other"))
+    with og.open(place) as graph:
+        assert require_whole(graph) == "new"
+        assert not graph.apply_schema(NEW).applied
+    assert [(place / name).read_text() for name in LIVE] == texts
+    require_tidy(place)
+
+
+def test_a_visible_schema_of_which_nothing_is_left_is_told(place: Path) -> None:
+    point = failpoints.SCHEMA_APPLY_AFTER_MANIFEST_COMMIT
+    with og.open(place) as graph:
+        with failpoints.armed(point, failpoints.error(point)), pytest.raises(errors.RecoveryRequired):
+            graph.apply_schema(NEW)
+        commit = graph.snapshot().id
+    for at in (*place.glob("*.staging"), place / "__schemas" / f"{commit}.pg"):
+        at.unlink()
+    with og.open(place) as graph, pytest.raises(errors.SchemaContractBroken, match=f"commit '{commit}' acc"):
+        graph.mutate('query q() { insert P { k: "z", a: 3 } }')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from omnigraph import errors, failpoints
 from omnigraph.engine.branches import SCHEMA_APPLY_LOCK, create_branch
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.root import Root
+from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
 from omnigraph.engine.schema_apply.lock import exclusively, find_lock
 from omnigraph.graph import Graph
+from omnigraph.lang.source import Source
 from omnigraph.storage.location import Location
 
 SCHEMA = "node P { k: String @key }"
@@ -50,20 +53,27 @@ def test_other_branches_are_named_and_stop_it(graph: Graph) -> None:
     assert graph.apply_schema(WANTED).applied
 
 
-def test_a_branch_that_appears_behind_the_first_look_stops_it_too(
-    graph: Graph, opened: OpenGraph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    take = opened.root.locks.hold
+def at_call(graph: Graph, wanted: tuple[str, str], act: Callable[[], object]) -> OpenGraph:
+    """The graph as somebody sees it who is overtaken, once, just before a storage call."""
+    done: list[str] = []
 
-    def late(*arguments: object, **more: object) -> object:
-        held = take(*arguments, **more)
-        # A lease can be lost without a sign: somebody made a branch with a lock that was his before.
-        opened.root.forks.create(opened.load("main").table, "late")
-        return held
+    def observe(op: str, uri: str, /) -> None:
+        if not done and op == wanted[0] and uri.endswith(wanted[1]):
+            done.append(uri)
+            act()
 
-    monkeypatch.setattr(graph._opened.root.locks, "hold", late)
+    return OpenGraph.open(Root.at(Location.parse(graph.uri), observe))
+
+
+def test_a_branch_that_appears_behind_the_first_look_stops_it_too(graph: Graph, opened: OpenGraph) -> None:
+    # A lease can be lost without a sign: somebody made a branch with a lock that was his before.
+    late = at_call(
+        graph,
+        ("create_fork", SCHEMA_APPLY_LOCK),
+        lambda: opened.root.forks.create(opened.load("main").table, "late"),
+    )
     with pytest.raises(errors.SchemaApplyBlocked, match="found non-main branches: late"):
-        graph.apply_schema(WANTED)
+        apply_schema(late, SchemaRequest(Source(WANTED)))
     assert find_lock(opened.root) is None
     assert graph.schema_source == SCHEMA
 
@@ -97,20 +107,10 @@ def test_branches_wait_for_a_living_change_and_are_told(
     graph.branches.create("work")
 
 
-def test_a_branch_made_under_a_lost_lease_is_taken_back(
-    graph: Graph, opened: OpenGraph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make = opened.root.forks.create
-
-    def overtaken(source: object, name: str) -> object:
-        made = make(source, name)
-        if name == "work":
-            abandoned(OpenGraph(Root.at(Location.parse(graph.uri)), read_only=False))
-        return made
-
-    monkeypatch.setattr(opened.root.forks, "create", overtaken)
+def test_a_branch_made_under_a_lost_lease_is_taken_back(graph: Graph, opened: OpenGraph) -> None:
+    overtaken = at_call(graph, ("create_fork", "work"), lambda: abandoned(opened))
     with pytest.raises(errors.SchemaApplyBlocked, match="branch create is unavailable while schema apply"):
-        create_branch(opened, "work")
+        create_branch(overtaken, "work")
     assert graph.branches.list() == ["main"]
 
 

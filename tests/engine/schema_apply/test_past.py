@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -138,3 +139,42 @@ def test_a_branch_made_after_a_change_has_its_schema(graph: Graph) -> None:
         {"m": 2},
         {"m": 9},
     ]
+
+
+# --- graphs of releases that did not record their schemas ----------------------------------------------
+
+
+def unrecorded(graph: Graph) -> Graph:
+    """The graph as a release left it that kept no schema but the accepted one."""
+    shutil.rmtree(Path(graph.uri) / "__schemas")
+    graph.close()
+    return og.open(graph.uri)
+
+
+def test_the_schema_of_a_graph_without_records_is_recorded_before_it_changes(
+    graph: Graph, tmp_path: Path
+) -> None:
+    before = newest(graph).id
+    older = unrecorded(graph)
+    older.mutate('query q() { insert Q { k: "r" } }')
+    older.apply_schema(
+        DROPPED.replace("node Person", 'node Person @rename_from("P")').replace("I32 }", "I32? }")
+    )
+    assert older.query(PEOPLE, commit=before).rows() == [{"p.k": "x", "p.a": 1}]
+    assert older.export(tmp_path / "old.jsonl", commit=before).rows == 2
+    assert [len(list(block.changes)) for block in older.changes(since="beginning", limit=2)] == [2, 1]
+
+
+def test_a_commit_whose_schema_nobody_recorded_is_told_as_such(graph: Graph, tmp_path: Path) -> None:
+    before = newest(graph).id
+    graph.apply_schema(ADDED)
+    changed = unrecorded(graph)
+    for read in (
+        lambda: changed.query(PEOPLE, commit=before),
+        lambda: changed.export(tmp_path / "old.jsonl", commit=before),
+        lambda: changed.at(commit=before).schema,
+    ):
+        with pytest.raises(errors.SchemaContractBroken, match=f"schema of snapshot '{before}' is not on rec"):
+            read()
+    assert changed.at(commit=before).rows("P").num_rows == 1
+    assert changed.query(PEOPLE).rows() == [{"p.k": "x", "p.a": 1}]

@@ -13,8 +13,11 @@ import omnigraph as og
 from omnigraph.engine.opened import AtBranch
 from omnigraph.engine.pinned import open_table
 from omnigraph.engine.schema_apply import rows as carried
+from omnigraph.engine.schema_apply.migration import Column
 from omnigraph.engine.schema_apply.rows import new_batches
 from omnigraph.graph import Graph
+from omnigraph.storage.blob_bytes import blob_bytes
+from omnigraph.storage.tables import Table
 
 MANY = 20_000
 
@@ -60,9 +63,13 @@ def test_bytes_nothing_and_null_of_blobs_stay_apart(documents: Graph) -> None:
 
 def test_large_blobs_are_carried_a_few_at_a_time(documents: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(carried, "_BLOB_BYTES", 600)
-    sizes = []
-    fetch = carried.blob_bytes
-    monkeypatch.setattr(carried, "blob_bytes", lambda *given: sizes.append(len(given[2])) or fetch(*given))
+    sizes: list[int] = []
+
+    def fetched(table: Table, column: str, row_ids: pa.Array) -> pa.Array:
+        sizes.append(len(row_ids))
+        return blob_bytes(table, column, row_ids)
+
+    monkeypatch.setattr(carried, "blob_bytes", fetched)
     documents.apply_schema("node Doc { k: String @key  body: Blob?  more: Blob?  n: I32? }")
     assert blobs(documents, "Doc", "body") == BYTES
     assert sizes == [2, 2, 2, 2, 1, 1]  # two columns, in three parts
@@ -85,7 +92,7 @@ def test_a_large_table_is_carried_batch_by_batch(tmp_path: Path) -> None:
     assert rows.column("w").null_count == MANY
     opened = graph._opened
     table = open_table(opened, opened.snapshot(AtBranch()), "node:P")
-    column = carried.Column(pa.field("k", pa.int64(), nullable=False), "k")
+    column = Column(pa.field("k", pa.int64(), nullable=False), "k")
     assert max(batch.num_rows for batch in new_batches(table, [column])) < MANY
 
 

@@ -68,18 +68,23 @@ def old_versions(graph: OpenGraph, branches: Mapping[str, Loaded], needed: Neede
     return sorted(found, key=lambda old: (old.key, old.place.branch != MAIN, old.place.branch))
 
 
+def is_gone(graph: OpenGraph, branch: str) -> bool:
+    """Whether a branch was deleted since it was read: nothing of it is left to be looked at."""
+    return branch != MAIN and graph.root.forks.find(graph.root.layout.manifest, branch) is None
+
+
 def _old(root: Root, key: str, place: Place, version: int, needed: Needed) -> Old:
     at = root.layout.table(place.path)
     table = root.tables.open(at, version, branch=place.owner)
     stored = table.versions()
     kept, recent = needed.of(place, version)
-    below = {one for one in stored if one < recent} - kept - _stood_on(root, at, place.owner)
+    below = {one for one in stored if one < recent} - kept - stood_on(root, at, place.owner)
     if below and not at.is_local:
-        below -= _wall(table, set(stored))
+        below -= wall(table, set(stored))
     return Old(key, place, version, tuple(sorted(below)), len(stored))
 
 
-def _stood_on(root: Root, at: Location, owner: str | None) -> set[int]:
+def stood_on(root: Root, at: Location, owner: str | None) -> set[int]:
     """The versions at which forks begin: on the side they were made from, and on their own."""
     forks = root.forks.list(at)
     found = {fork.parent_version for fork in forks.values() if fork.parent == owner}
@@ -88,7 +93,7 @@ def _stood_on(root: Root, at: Location, owner: str | None) -> set[int]:
     return found
 
 
-def _wall(table: Table, stored: set[int]) -> set[int]:
+def wall(table: Table, stored: set[int]) -> set[int]:
     """The versions from the newest change of rows on.
 
     In a bucket a writer may sleep through the loss of its lease. Lance refuses what it writes then as long as
@@ -146,6 +151,8 @@ def _collect_some(graph: OpenGraph, branch: str, olds: Sequence[Old], done: Done
 
     try:
         with graph.root.locks.hold([branch]) as held:
+            if is_gone(graph, branch):
+                return [Cleaned(old.key, branch, old.stored) for old in olds]
             # A writer may have died since all were looked at: its record needs versions, too.
             recover_branch(graph, branch, held)
             return _side_by_side(lambda old: one(old, held), olds, len(olds))

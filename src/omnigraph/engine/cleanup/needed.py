@@ -1,7 +1,7 @@
 """Which versions of tables the branches of a graph still need.
 
-A branch needs what it shows now, what the commits show that a policy keeps, and what a merge with the branch
-it came from would start at. All of it is told by its manifest: each row of that remembers the version of the
+A branch needs what it shows now, what the commits show that a policy keeps, and what a merge with another
+branch would start at. All of it is told by its manifest: each row of that remembers the version of the
 manifest which first had it, so it is known what every commit showed without going back to it.
 """
 
@@ -13,14 +13,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from omnigraph import failpoints
+from omnigraph.engine.cleanup.bases import merge_bases
 from omnigraph.engine.cleanup.policy import Policy
 from omnigraph.engine.coordinator import Loaded
-from omnigraph.engine.lineage import Commit, merge_base
 from omnigraph.engine.manifest import CREATED_AT, MAIN, TOMBSTONE, VERSION
 from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.schema_apply.lock import LOCK_BRANCH
 from omnigraph.errors import BranchNotFound, OmnigraphError, Unavailable
+from omnigraph.storage.references import Fork
 
 ENDLESS = 1 << 63
+
+_LOOKS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,27 +65,43 @@ _Scanned = tuple[int, int, str | None]
 
 
 def read_branches(graph: OpenGraph) -> dict[str, Loaded]:
-    """Every branch as it is now; without each of them nobody knows what may go."""
-    found = {}
-    for branch in graph.branch_names():
-        try:
-            failpoints.reach(failpoints.CLEANUP_RESOLVE_BRANCH_SNAPSHOT)
-            found[branch] = graph.load(branch)
-        except BranchNotFound:
-            continue  # deleted since it was listed
-        except OmnigraphError as error:
-            raise Unavailable(
-                f"nothing is cleaned up while branch '{branch}' cannot be read: {error.message}",
-                remedy="make the branch readable or delete it, then try again",
-            ) from error
-    return found
+    """Every branch as it is now; without each of them nobody knows what may go.
+
+    All of them are there from the first look to the last. Otherwise one that was read already might have
+    taken over what another one showed, which is gone before it is read.
+    """
+    for _ in range(_LOOKS):
+        live = _live(graph)
+        found = {branch: loaded for branch in (MAIN, *sorted(live)) if (loaded := _read(graph, branch))}
+        if _live(graph) == live:
+            return found
+    raise Unavailable(
+        "nothing is cleaned up while branches are made and deleted all the time", remedy="try again"
+    )
 
 
-def needed_versions(
-    branches: Mapping[str, Loaded], sources: Mapping[str, str], policy: Policy, now: int
-) -> Needed:
-    """What must stay, by place; `sources` says which branch each one was made from."""
-    bases = _merge_bases(branches, sources)
+def _live(graph: OpenGraph) -> dict[str, Fork]:
+    """The lives of all branches but main; the lock of a schema change is nobody's branch."""
+    forks = graph.root.forks.list(graph.root.layout.manifest)
+    return {name: fork for name, fork in forks.items() if name != LOCK_BRANCH}
+
+
+def _read(graph: OpenGraph, branch: str) -> Loaded | None:
+    try:
+        failpoints.reach(failpoints.CLEANUP_RESOLVE_BRANCH_SNAPSHOT)
+        return graph.load(branch)
+    except BranchNotFound:
+        return None  # deleted since it was listed
+    except OmnigraphError as error:
+        raise Unavailable(
+            f"nothing is cleaned up while branch '{branch}' cannot be read: {error.message}",
+            remedy="make the branch readable or delete it, then try again",
+        ) from error
+
+
+def needed_versions(branches: Mapping[str, Loaded], policy: Policy, now: int) -> Needed:
+    """What must stay, by place."""
+    bases = merge_bases([loaded.state for loaded in branches.values()])
     recently = Policy(1, None, policy.minimum_age)
     versions: defaultdict[Place, set[int]] = defaultdict(set)
     recent: dict[Place, int] = {}
@@ -113,24 +133,6 @@ def _kept_spans(loaded: Loaded, policy: Policy, bases: frozenset[str], now: int)
         elif commit.id in bases:
             spans.append((commit.version, commit.version + 1))
     return spans
-
-
-def _merge_bases(branches: Mapping[str, Loaded], sources: Mapping[str, str]) -> frozenset[str]:
-    """Where a merge of each branch with main, or with the branch it was made from, would start."""
-    found = set()
-    for branch, loaded in branches.items():
-        for other in {MAIN, sources.get(branch, MAIN)} - {branch}:
-            base = _base(loaded, branches[other]) if other in branches else None
-            if base is not None:
-                found.add(base.id)
-    return frozenset(found)
-
-
-def _base(ours: Loaded, theirs: Loaded) -> Commit | None:
-    if ours.state.head is None or theirs.state.head is None:
-        return None
-    known = {**ours.state.commits, **theirs.state.commits}
-    return merge_base(known, ours.state.head.id, theirs.state.head.id)
 
 
 # --- which versions of tables --------------------------------------------------------------------

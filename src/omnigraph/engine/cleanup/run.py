@@ -14,20 +14,21 @@ from functools import partial
 
 from ulid import ULID
 
-from omnigraph.engine.branches import SCHEMA_APPLY_LOCK, list_branches
-from omnigraph.engine.cleanup.collect import Cleaned, collect, old_versions, preview
+from omnigraph.engine.cleanup.collect import Cleaned, Old, collect, is_gone, old_versions, preview
 from omnigraph.engine.cleanup.dropped import DroppedTable, dropped_tables, remove_dropped
-from omnigraph.engine.cleanup.needed import needed_versions, read_branches
+from omnigraph.engine.cleanup.needed import Needed, needed_versions, read_branches
 from omnigraph.engine.cleanup.policy import Policy
 from omnigraph.engine.cleanup.strays import MANIFEST, Reclaimed, Stray, reclaim_strays, strays
+from omnigraph.engine.coordinator import Loaded
 from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.optimize import concurrency
 from omnigraph.engine.recovery import sidecar
 from omnigraph.engine.recovery.drift import settle_drift
 from omnigraph.engine.recovery.sweep import recover_branch, sweep
+from omnigraph.engine.schema_apply.lock import clear_if_free
 from omnigraph.engine.upkeep import collect_manifest
-from omnigraph.errors import BranchNotFound, OmnigraphError, SchemaApplyBlocked
+from omnigraph.errors import BranchNotFound, OmnigraphError, SchemaApplyBlocked, StorageFailure
 from omnigraph.progress import stage
 from omnigraph.storage.locks import Held
 
@@ -84,14 +85,11 @@ class CleanupResult:
 
 def cleanup(graph: OpenGraph, policy: Policy, *, dry_run: bool = False) -> CleanupResult:
     """Remove old versions of tables, forks of branches that are gone, and what failed writes left."""
-    _refuse_during_schema_apply(graph)
     if not dry_run:
+        _refuse_during_schema_apply(graph)
         _settle(graph)
-    branches = read_branches(graph)
-    found = Reclaimed(tuple(strays(graph, branches))) if dry_run else reclaim_strays(graph, branches)
-    sources = {info.name: info.source for info in list_branches(graph) if info.source is not None}
-    needed = needed_versions(branches, sources, policy, graph.root.clock())
-    olds = old_versions(graph, branches, needed)
+    found = _reclaimed(graph, dry_run=dry_run)
+    branches, needed, olds = _look(graph, policy)
     with stage("cleanup", tasks=len(olds)) as cleaning:
         tell = partial(cleaning.advance, tasks=1)
         tables = (preview if dry_run else collect)(graph, olds, concurrency(), tell)
@@ -118,8 +116,25 @@ def cleanup(graph: OpenGraph, policy: Policy, *, dry_run: bool = False) -> Clean
     )
 
 
+def _reclaimed(graph: OpenGraph, *, dry_run: bool) -> Reclaimed:
+    branches = read_branches(graph)
+    return Reclaimed(tuple(strays(graph, branches))) if dry_run else reclaim_strays(graph, branches)
+
+
+def _look(graph: OpenGraph, policy: Policy) -> tuple[dict[str, Loaded], Needed, list[Old]]:
+    """All branches, what they need, and what nobody does; begins anew when one is deleted meanwhile."""
+    while True:
+        branches = read_branches(graph)
+        try:
+            needed = needed_versions(branches, policy, graph.root.clock())
+            return branches, needed, old_versions(graph, branches, needed)
+        except StorageFailure:
+            if not any(is_gone(graph, branch) for branch in branches):
+                raise
+
+
 def _refuse_during_schema_apply(graph: OpenGraph) -> None:
-    if SCHEMA_APPLY_LOCK in graph.branch_names():
+    if not clear_if_free(graph):
         raise SchemaApplyBlocked(
             "cleanup is unavailable while schema apply is in progress", remedy="try again when it is done"
         )
@@ -152,6 +167,8 @@ def _manifest(graph: OpenGraph, branch: str, *, dry_run: bool) -> Cleaned:
         else:
             with graph.root.locks.hold([branch]):
                 done = collect_manifest(coordinator)
+    except BranchNotFound:
+        return Cleaned(MANIFEST, branch, stored)  # deleted since it was read
     except OmnigraphError as error:
         return Cleaned(MANIFEST, branch, stored, failure=error.message)
     return Cleaned(MANIFEST, branch, stored, done.versions, done.bytes, done.files)

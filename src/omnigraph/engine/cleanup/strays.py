@@ -14,8 +14,8 @@ from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.root import Root
 from omnigraph.errors import InvalidName, OmnigraphError
-from omnigraph.storage.forks import Fork
 from omnigraph.storage.location import Location
+from omnigraph.storage.references import Fork
 
 MANIFEST = "manifest"
 """What the files of a branch itself are told as, where those of a table have its key."""
@@ -121,34 +121,29 @@ def reclaim_strays(graph: OpenGraph, branches: Mapping[str, Loaded]) -> Reclaime
     for stray in strays(graph, branches):
         try:
             failpoints.reach(failpoints.CLEANUP_RECONCILE_FORK)
-            why = _reclaim(graph, stray, branches)
+            standing = _reclaim(graph, stray, branches)
+            why = "whether its branch needs it cannot be told"
         except OmnigraphError as error:
-            why = error.message
-        if why is None:
+            standing, why = Standing.INDETERMINATE, error.message
+        if standing is Standing.ORPHAN:
             removed.append(stray)
-        else:
+        elif standing is Standing.INDETERMINATE:
             _log.warning("the files of '%s' for branch '%s' are left: %s", stray.key, stray.branch, why)
             left.append(Stray(stray.key, stray.branch, why))
+        # Otherwise it is none: somebody was just writing for the first time, or making a branch.
     return Reclaimed(tuple(removed), tuple(left))
 
 
-def _reclaim(graph: OpenGraph, stray: Stray, branches: Mapping[str, Loaded]) -> str | None:
-    """Remove one; why it was left, if it was."""
+def _reclaim(graph: OpenGraph, stray: Stray, branches: Mapping[str, Loaded]) -> Standing:
+    """Remove one, if it is what it seems to be."""
     root = graph.root
     with root.locks.hold(with_those_above(stray.branch)) as held:
         live = root.forks.list(root.layout.manifest)
         if stray.key == MANIFEST:
             if stray.branch in live:
-                return "its branch was made meanwhile"
+                return Standing.LEGITIMATE
             held.require()
             root.forks.remove_residue(root.layout.manifest, stray.branch)
-            return None
+            return Standing.ORPHAN
         place = ForkPlace(stray.key, _places(root, branches)[stray.key], stray.branch)
-        return _LEFT[reclaim(root, held, place, live=list(live))]
-
-
-_LEFT = {
-    Standing.ORPHAN: None,
-    Standing.LEGITIMATE: "its branch shows it by now",
-    Standing.INDETERMINATE: "whether its branch needs it cannot be told",
-}
+        return reclaim(root, held, place, live=list(live))

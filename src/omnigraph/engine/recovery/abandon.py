@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.recovery import sidecar
-from omnigraph.engine.recovery.sweep import Prospect, prospects
+from omnigraph.engine.recovery.prospects import Prospect, prospects
 from omnigraph.errors import Conflict, NotFound
 
 SUFFIX = ".abandoned"
@@ -23,8 +23,8 @@ def abandon(graph: OpenGraph, operation_id: str) -> Prospect:
         found = _found(graph, operation_id)
         if not found.stuck:
             raise Conflict(
-                f"operation '{operation_id}' can be recovered: {found.would}",
-                remedy="run `omnigraph recover`",
+                f"operation '{operation_id}' can be recovered: `omnigraph recover` would {found.would}",
+                remedy="run that, or simply write to the branch",
             )
         held.require()
         place = sidecar.place(root, operation_id)

@@ -8,134 +8,46 @@ restored versions. A restore also fences off the writer, should it still be aliv
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-
-from ulid import ULID
+from dataclasses import replace
 
 from omnigraph import failpoints
-from omnigraph.engine.coordinator import Coordinator
 from omnigraph.engine.created import remove_created
 from omnigraph.engine.forks import remove_fork
 from omnigraph.engine.lineage import RECOVERY_ACTOR
 from omnigraph.engine.manifest import State, TableVersion
 from omnigraph.engine.publish import Changes, ExactHead, Lineage, publish
 from omnigraph.engine.recovery.audit import AuditRow, Outcome, RecoveryKind, record
-from omnigraph.engine.recovery.classify import (
-    OPERATION,
-    RESTORED,
-    Class,
-    Decision,
-    Judged,
-    Mode,
-    Observed,
-    decide,
-    is_restore_of,
-    judge,
-    mode_of,
-)
+from omnigraph.engine.recovery.classify import OPERATION, RESTORED, Class, Decision, Judged, is_restore_of
 from omnigraph.engine.recovery.sidecar import FirstTouch, Pin, Registration, Sidecar, remove
-from omnigraph.engine.root import Root
-from omnigraph.engine.schema_staging import discard_schema, is_staged, promote_schema, staged_schema
+from omnigraph.engine.recovery.verdict import (
+    Scene,
+    is_repinned,
+    observe,
+    pinned_version,
+    place_of,
+    schema_target,
+    tip_of,
+    verdict,
+)
+from omnigraph.engine.schema_staging import discard_schema, promote_schema, staged_schema
 from omnigraph.errors import Decided, ReadSetChanged, RecoveryRequired, StorageFailure, TableVersionConflict
 from omnigraph.storage.lance_errors import Trouble
-from omnigraph.storage.location import Location
-from omnigraph.storage.locks import Held
 from omnigraph.storage.staging import commit_staged, stage_restore
-from omnigraph.storage.tables import Table
 from omnigraph.storage.transactions import history
 
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """Everything a recovery of one record works with; the branch's lock is held."""
-
-    root: Root
-    coordinator: Coordinator
-    held: Held
-    sidecar: Sidecar
-
-    @property
-    def forward(self) -> str:
-        """The id of the commit that means success."""
-        lineage = self.sidecar.lineage
-        return lineage.graph_commit_id if lineage else outcome_id(self.sidecar, "forward")
-
-    @property
-    def back(self) -> str:
-        """The id of the commit that means the write never happened."""
-        return self.sidecar.rollback_commit_id or outcome_id(self.sidecar, "back")
-
-
-def outcome_id(sidecar: Sidecar, outcome: str) -> str:
-    """The id of an outcome for records that name none: the same whoever works it out, and however often."""
-    digest = hashlib.sha256(f"{outcome}:{sidecar.operation_id}".encode()).digest()
-    return str(ULID.from_bytes(digest[:16]))
-
-
-def observe(scene: Scene) -> list[Judged]:
-    """Look at every table the record names, and say how far the write came with it."""
-    state = scene.coordinator.load().state
-    return [judge(scene.sidecar, pin, _observed(scene, pin, state)) for pin in scene.sidecar.tables]
-
-
-def _place(scene: Scene, pin: Pin, state: State) -> Location:
-    """Where a pinned table is: the manifest tells, since a record may have come with a copy of the graph."""
-    path = state.locations.get(pin.table_key)
-    return Location(pin.table_path) if path is None else scene.root.layout.table(path)
-
-
-def _observed(scene: Scene, pin: Pin, state: State) -> Observed:
-    known = state.versions.get(pin.table_key)
-    pinned = known.version if known else 0
-    tip = _tip(scene, pin, state)
-    if tip is None:
-        return Observed(head=pinned, pinned=pinned)
-    if mode_of(scene.sidecar) is not Mode.EXACT:
-        return Observed(head=tip.version, pinned=pinned)
-    made = history(tip, pin.expected_version, tip.version)
-    return Observed(head=tip.version, pinned=pinned, transactions=made)
-
-
-def _tip(scene: Scene, pin: Pin, state: State) -> Table | None:
-    """The newest version of a pinned table; None when the fork it was meant for was never made."""
-    place, branch = _place(scene, pin, state), pin.table_branch
-    # Older records do not say whether the fork was there before. Files alone are no fork: they come first.
-    may_miss = pin.first_touch is not None or scene.sidecar.schema_version < 3
-    if may_miss and branch is not None and scene.root.forks.find(place, branch) is None:
-        return None
-    return scene.root.tables.tip(place, branch=branch)
-
-
 # --- the outcome that is visible already ---------------------------------------------------------
-
-
-def visible_outcome(scene: Scene) -> Decision | None:
-    """The outcome that the manifest shows, if it shows one."""
-    commits = scene.coordinator.load().state.commits
-    if scene.forward in commits:
-        return Decision.ROLL_FORWARD
-    if scene.back in commits:
-        return Decision.ROLL_BACK
-    return None
 
 
 def finish_forward(scene: Scene) -> None:
     """The write is visible; all that is missing is to note it and to remove its record."""
     state = scene.coordinator.load().state
     outcomes = [
-        Outcome(pin.table_key, pin.expected_version, _pinned(state, pin)) for pin in scene.sidecar.tables
+        Outcome(pin.table_key, pin.expected_version, pinned_version(state, pin))
+        for pin in scene.sidecar.tables
     ]
     _accept_schema(scene)
     _close(scene, "RolledForward", scene.forward, outcomes)
-
-
-def _is_stale_old(scene: Scene, judged: Sequence[Judged]) -> bool:
-    """Whether a record of an older form, which names no commit, is of a write that is published."""
-    if scene.sidecar.schema_version >= 3 or any(one.found is not Class.NO_MOVEMENT for one in judged):
-        return False
-    return any(one.observed.pinned > one.pin.expected_version for one in judged)
 
 
 def _finish_old(scene: Scene) -> None:
@@ -145,11 +57,6 @@ def _finish_old(scene: Scene) -> None:
     finish_forward(scene)
 
 
-def _pinned(state: State, pin: Pin) -> int:
-    known = state.versions.get(pin.table_key)
-    return known.version if known else 0
-
-
 # --- forward -------------------------------------------------------------------------------------
 
 
@@ -157,8 +64,6 @@ def roll_forward(scene: Scene, judged: Sequence[Judged]) -> bool:
     """Publish what the write had completed; False when the branch moved on and it must be undone instead."""
     failpoints.reach(failpoints.RECOVERY_BEFORE_ROLL_FORWARD_PUBLISH)
     sidecar = scene.sidecar
-    if sidecar.writer_kind == "SchemaApply" and not is_staged(scene.root, _target(sidecar)):
-        return False
     lineage = Lineage(
         scene.forward,
         actor=RECOVERY_ACTOR,
@@ -202,7 +107,7 @@ def _first_version(scene: Scene, made: Registration) -> TableVersion:
 
 
 def _row_count(scene: Scene, one: Judged) -> int:
-    place = _place(scene, one.pin, scene.coordinator.load().state)
+    place = place_of(scene, one.pin, scene.coordinator.load().state)
     return scene.root.tables.open(place, one.observed.head, branch=one.pin.table_branch).count()
 
 
@@ -212,24 +117,24 @@ def _authority(sidecar: Sidecar) -> ExactHead | None:
     return ExactHead(sidecar.authority.branch_identifier, sidecar.authority.graph_head)
 
 
-def _target(sidecar: Sidecar) -> str | None:
-    return sidecar.schema_target.schema_ir_hash if sidecar.schema_target else None
-
-
 def _accept_schema(scene: Scene) -> None:
     """The write is visible: the schema that came with it holds from now on."""
     if scene.sidecar.writer_kind == "SchemaApply":
-        promote_schema(scene.root, scene.held, staged_schema(scene.root, _target(scene.sidecar)))
+        staged = staged_schema(scene.root, schema_target(scene.sidecar), scene.forward)
+        promote_schema(scene.root, scene.held, staged)
 
 
 # --- back ----------------------------------------------------------------------------------------
 
 
-def roll_back(scene: Scene) -> None:
-    """Undo a write: decide, restore, publish what was restored, note it, remove the record."""
+def roll_back(scene: Scene) -> Decision:
+    """Undo a write: decide, restore, publish what was restored, note it, remove the record.
+
+    Its own commit may have become visible meanwhile; then it is finished instead.
+    """
     if scene.sidecar.schema_version < 3:
         _roll_back_old(scene)
-        return
+        return Decision.ROLL_BACK
     try:
         scene.held.require()
         publish(
@@ -239,15 +144,16 @@ def roll_back(scene: Scene) -> None:
         )
     except Decided:
         finish_forward(scene)
-        return
+        return Decision.ROLL_FORWARD
     finish_back(scene)
+    return Decision.ROLL_BACK
 
 
 def finish_back(scene: Scene) -> None:
     """The decision to undo is visible; do what it asks for."""
     state = scene.coordinator.load().state
     _take_back(scene, state)
-    if not _is_repinned(scene, state):
+    if not is_repinned(scene):
         restored = _restore_all(scene, state)
         failpoints.reach(failpoints.RECOVERY_POST_TABLE_RESTORE_PRE_PUBLISH)
         if restored:
@@ -281,11 +187,6 @@ def _roll_back_old(scene: Scene) -> None:
     _close(scene, "RolledBack", scene.back, _undone(scene))
 
 
-def _is_repinned(scene: Scene, state: State) -> bool:
-    """Whether the restored versions are published: nothing must be restored any more."""
-    return scene.sidecar.schema_version < 3 or scene.sidecar.restore_commit_id in state.commits
-
-
 def _restore_all(scene: Scene, state: State) -> list[TableVersion]:
     found = (_restored(scene, one, state) for one in observe(scene))
     return [one for one in found if one is not None]
@@ -296,7 +197,7 @@ def _undone(scene: Scene) -> list[Outcome]:
     state = scene.coordinator.load().state
     outcomes = []
     for pin in scene.sidecar.tables:
-        tip = _tip(scene, pin, state)
+        tip = tip_of(scene, pin, state)
         made = history(tip, pin.expected_version, tip.version) if tip else ()
         first = next((one for one in made if is_restore_of(one, scene.sidecar.operation_id)), None)
         if first is not None:
@@ -310,6 +211,8 @@ def _restored(scene: Scene, one: Judged, state: State) -> TableVersion | None:
     known = state.versions.get(pin.table_key)
     if known is None:
         return None
+    if observed.head < observed.pinned:
+        raise _not_as_told(scene, pin)
     moved = observed.head > observed.pinned
     foreign = one.found in (Class.UNEXPECTED_AT_P1, Class.UNEXPECTED_MULTISTEP)
     if scene.sidecar.schema_version >= 3 and foreign:
@@ -326,16 +229,16 @@ def _fence_unmoved(scene: Scene, pin: Pin, known: TableVersion, state: State) ->
     if scene.root.layout.root.is_local:
         if pin.first_touch is not None and known.owner != pin.table_branch and pin.table_branch is not None:
             scene.held.require()
-            remove_fork(scene.root, _place(scene, pin, state), pin.table_branch)
+            remove_fork(scene.root, place_of(scene, pin, state), pin.table_branch)
         return None
-    if pin.first_touch is not None and _tip(scene, pin, state) is None:
+    if pin.first_touch is not None and tip_of(scene, pin, state) is None:
         _make_fork(scene, pin, pin.first_touch, state)
     return _restore(scene, pin, known, state)
 
 
 def _make_fork(scene: Scene, pin: Pin, touch: FirstTouch, state: State) -> None:
     assert pin.table_branch is not None
-    place = _place(scene, pin, state)
+    place = place_of(scene, pin, state)
     source = scene.root.tables.open(place, touch.source_version, branch=touch.source_branch)
     scene.held.require()
     try:
@@ -349,7 +252,7 @@ def _make_fork(scene: Scene, pin: Pin, touch: FirstTouch, state: State) -> None:
 
 
 def _restore(scene: Scene, pin: Pin, known: TableVersion, state: State) -> TableVersion:
-    tip = _tip(scene, pin, state)
+    tip = tip_of(scene, pin, state)
     if tip is None:
         raise RecoveryRequired(scene.sidecar.operation_id, f"table '{pin.table_key}' has no fork to restore")
     marks = {OPERATION: scene.sidecar.operation_id, RESTORED: str(known.version)}
@@ -391,35 +294,35 @@ def _settle(scene: Scene) -> None:
     loaded = scene.coordinator.load()
     loaded.table.settled()
     for pin in scene.sidecar.tables:
-        tip = _tip(scene, pin, loaded.state)
+        tip = tip_of(scene, pin, loaded.state)
         if tip is not None:
             tip.settled()
 
 
-def recover(scene: Scene, *, only_forward: bool) -> bool:
-    """Deal with one record; False when it has to wait for a writer that may undo things."""
+def recover(scene: Scene, *, only_forward: bool) -> Decision | None:
+    """Deal with one record, and say how it ended; None when it has to wait for who may undo things."""
+    found = verdict(scene)
+    if found.decision is Decision.ABORT:
+        if only_forward:
+            return None
+        broken = next(one.pin for one in found.judged if one.found is Class.INVARIANT_VIOLATION)
+        raise _not_as_told(scene, broken)
     _settle(scene)
-    outcome = visible_outcome(scene)
-    if outcome is Decision.ROLL_FORWARD:
-        finish_forward(scene)
-        return True
-    if outcome is Decision.ROLL_BACK:
-        if not only_forward:
-            finish_back(scene)
-        return not only_forward
-    judged = observe(scene)
-    if _is_stale_old(scene, judged):
-        _finish_old(scene)
-        return True
-    decision = decide(scene.sidecar, judged)
-    if decision is Decision.ROLL_FORWARD and roll_forward(scene, judged):
-        return True
+    if found.decision is Decision.ROLL_FORWARD:
+        if found.visible:
+            (_finish_old if found.judged else finish_forward)(scene)
+            return Decision.ROLL_FORWARD
+        if roll_forward(scene, found.judged):
+            return Decision.ROLL_FORWARD
     if only_forward:
-        return False
-    if decision is Decision.ABORT:
-        broken = next(one.pin.table_key for one in judged if one.found is Class.INVARIANT_VIOLATION)
-        raise RecoveryRequired(
-            scene.sidecar.operation_id, f"table '{broken}' is not as the write and its manifest say"
-        )
-    roll_back(scene)
-    return True
+        return None
+    if not found.visible:
+        return roll_back(scene)
+    finish_back(scene)
+    return Decision.ROLL_BACK
+
+
+def _not_as_told(scene: Scene, pin: Pin) -> RecoveryRequired:
+    return RecoveryRequired(
+        scene.sidecar.operation_id, f"table '{pin.table_key}' is not as the write and its manifest say"
+    )

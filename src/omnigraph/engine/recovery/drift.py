@@ -16,7 +16,7 @@ from omnigraph.engine.manifest import Entry, TableVersion
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.publish import Changes, Lineage, publish, repin
 from omnigraph.engine.recovery.classify import OPERATION, RESTORED, is_restore_of
-from omnigraph.errors import Conflict, CorruptGraph
+from omnigraph.errors import CorruptGraph, TableDrift
 from omnigraph.storage.locks import Held
 from omnigraph.storage.staging import commit_staged, stage_restore
 from omnigraph.storage.tables import Table
@@ -106,7 +106,7 @@ def _settled_by_kind(
         elif judged.kind is DriftKind.VERIFIED_MAINTENANCE:
             kept.append(TableVersion(entry.key, tip.version, entry.owner, entry.row_count))
         else:
-            raise _refused(entry, tip)
+            raise TableDrift(entry.key, published=entry.version, head=tip.version)
     return restored, kept
 
 
@@ -127,11 +127,3 @@ def restored_again(entry: Entry, tip: Table, judged: Judgement, held: Held) -> T
     marks = {OPERATION: judged.made[-1].properties[OPERATION], RESTORED: str(entry.version)}
     table = commit_staged(stage_restore(tip, entry.version).signed(marks))
     return TableVersion(entry.key, table.version, entry.owner, entry.row_count)
-
-
-def _refused(entry: Entry, tip: Table) -> Conflict:
-    return Conflict(
-        f"table '{entry.key}' was changed outside of a commit: it is at version {tip.version}, "
-        f"the graph publishes version {entry.version}",
-        remedy="look at it with `omnigraph repair`, which can also publish the change as it is",
-    )

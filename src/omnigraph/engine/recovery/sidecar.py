@@ -17,7 +17,7 @@ from omnigraph.engine.publish import Changes
 from omnigraph.engine.root import Root
 from omnigraph.errors import CorruptGraph, StorageFailure
 from omnigraph.storage.location import Location
-from omnigraph.storage.tables import Identity
+from omnigraph.storage.references import Identity
 
 CURRENT = 3
 SUFFIX = ".json"

@@ -17,9 +17,10 @@ from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.publish import Changes, Lineage, publish
 from omnigraph.engine.recovery import audit, sidecar
-from omnigraph.engine.recovery.actions import Scene, observe, outcome_id, recover, visible_outcome
-from omnigraph.engine.recovery.classify import Decision, decide
+from omnigraph.engine.recovery.actions import recover
+from omnigraph.engine.recovery.classify import Decision
 from omnigraph.engine.recovery.sidecar import Sidecar, Unreadable
+from omnigraph.engine.recovery.verdict import Scene, outcome_id
 from omnigraph.errors import BranchNotFound, Conflict, LockLost, RecoveryRequired
 from omnigraph.storage.locks import Held
 
@@ -37,6 +38,18 @@ class Found(StrEnum):
     UNREADABLE = "unreadable"
     DISCARDED = "discarded"
     """Its branch is gone."""
+    GONE = "gone"
+    """Its writer, or somebody else's recovery, was done with it just then."""
+
+
+class Outcome(StrEnum):
+    """How an interrupted write ended."""
+
+    FINISHED = "finished"
+    UNDONE = "undone"
+
+
+_OUTCOMES = {Decision.ROLL_FORWARD: Outcome.FINISHED, Decision.ROLL_BACK: Outcome.UNDONE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +60,8 @@ class Report:
     branch: str | None
     found: Found
     reason: str = ""
+    outcome: Outcome | None = None
+    """How a write that was recovered ended."""
 
 
 def recover_branch(graph: OpenGraph, branch: str, held: Held, *, only_forward: bool = False) -> int:
@@ -55,16 +70,17 @@ def recover_branch(graph: OpenGraph, branch: str, held: Held, *, only_forward: b
     Raises `RecoveryRequired` when one of them cannot be, so that nobody writes over it.
     """
     done = 0
-    for record in _records(graph):
+    for record in records(graph):
         if isinstance(record, Unreadable):
-            if _concerns(graph, record, branch):
+            if branch_of(graph, record) in (None, branch):
                 raise RecoveryRequired(record.operation_id, record.reason)
-        elif record.graph_branch == branch and not _is_orphan(graph, record):
-            done += _recover(graph, record.operation_id, held, only_forward=only_forward)
+        elif record.graph_branch == branch and not is_orphan(graph, record):
+            done += _recover(graph, record, held, only_forward=only_forward).found is Found.RECOVERED
     return done
 
 
-def _records(graph: OpenGraph) -> list[Sidecar | Unreadable]:
+def records(graph: OpenGraph) -> list[Sidecar | Unreadable]:
+    """The writes on record, oldest first."""
     failpoints.reach(failpoints.RECOVERY_SIDECAR_LIST)
     found = sidecar.operations(graph.root)
     failpoints.reach(failpoints.RECOVERY_POST_SIDECAR_LIST_PRE_READ)
@@ -73,12 +89,12 @@ def _records(graph: OpenGraph) -> list[Sidecar | Unreadable]:
     return [record for record in read if record is not None]
 
 
-def _concerns(graph: OpenGraph, record: Unreadable, branch: str) -> bool:
-    known = record.branch or graph.root.locks.branch_of_operation(record.operation_id)
-    return known is None or known == branch
+def branch_of(graph: OpenGraph, record: Unreadable) -> str | None:
+    """The branch of a record that cannot be used: what is left of it tells, or the lock taken for it."""
+    return record.branch or graph.root.locks.branch_of_operation(record.operation_id)
 
 
-def _is_orphan(graph: OpenGraph, record: Sidecar) -> bool:
+def is_orphan(graph: OpenGraph, record: Sidecar) -> bool:
     """Whether the branch of a record is gone, even if there is a new one of the same name."""
     root, branch = graph.root, record.graph_branch
     life = root.forks.identity(root.layout.manifest, None if branch == MAIN else branch)
@@ -87,16 +103,20 @@ def _is_orphan(graph: OpenGraph, record: Sidecar) -> bool:
     return record.authority is not None and record.authority.branch_identifier != life
 
 
-def _recover(graph: OpenGraph, operation_id: str, held: Held, *, only_forward: bool) -> int:
+def _recover(graph: OpenGraph, listed: Sidecar, held: Held, *, only_forward: bool) -> Report:
+    operation_id, branch = listed.operation_id, listed.graph_branch
     # Read anew under the lock: its writer may have confirmed, or finished, while we waited.
     record = sidecar.read(graph.root, operation_id)
     if record is None:
-        return 0
+        return Report(operation_id, branch, Found.GONE)
     if isinstance(record, Unreadable):
         raise RecoveryRequired(operation_id, record.reason)
-    coordinator = graph.coordinator(record.graph_branch)
+    coordinator = graph.coordinator(branch)
     coordinator.forget()
-    return int(recover(Scene(graph.root, coordinator, held, record), only_forward=only_forward))
+    ended = recover(Scene(graph.root, coordinator, held, record), only_forward=only_forward)
+    if ended is None:
+        return Report(operation_id, branch, Found.WAITING)
+    return Report(operation_id, branch, Found.RECOVERED, outcome=_OUTCOMES[ended])
 
 
 # --- the whole graph -----------------------------------------------------------------------------
@@ -106,10 +126,11 @@ def sweep(graph: OpenGraph, *, only_forward: bool) -> list[Report]:
     """Deal with the records of every branch that is free at this moment; never waits."""
     reports = []
     orphans: list[Sidecar] = []
-    for record in _records(graph):
+    for record in records(graph):
         if isinstance(record, Unreadable):
-            reports.append(Report(record.operation_id, record.branch, Found.UNREADABLE, record.reason))
-        elif _is_orphan(graph, record):
+            known = branch_of(graph, record)
+            reports.append(Report(record.operation_id, known, Found.UNREADABLE, record.reason))
+        elif is_orphan(graph, record):
             orphans.append(record)
         else:
             reports.append(_sweep_one(graph, record, only_forward=only_forward))
@@ -125,13 +146,12 @@ def _sweep_one(graph: OpenGraph, record: Sidecar, *, only_forward: bool) -> Repo
         return Report(record.operation_id, branch, Found.BUSY)
     with held:
         try:
-            done = _recover(graph, record.operation_id, held, only_forward=only_forward)
+            return _recover(graph, record, held, only_forward=only_forward)
         except (RecoveryRequired, LockLost, BranchNotFound, Conflict) as error:
             # Whoever writes to that branch next meets it again; nobody else has to wait for it.
             _log.warning("operation %s on branch '%s' waits: %s", record.operation_id, branch, error)
             reason = error.reason if isinstance(error, RecoveryRequired) else error.message
             return Report(record.operation_id, branch, Found.WAITING, reason)
-    return Report(record.operation_id, branch, Found.RECOVERED if done else Found.WAITING)
 
 
 def _discard(graph: OpenGraph, record: Sidecar) -> Report:
@@ -143,7 +163,7 @@ def _discard(graph: OpenGraph, record: Sidecar) -> Report:
     with held:
         if sidecar.read(root, record.operation_id) is None:
             return Report(record.operation_id, branch, Found.DISCARDED)
-        if not _is_orphan(graph, record):
+        if not is_orphan(graph, record):
             return Report(record.operation_id, branch, Found.WAITING, "its branch came back")
         failpoints.reach(failpoints.RECOVERY_ORPHAN_DISCARD_AUDIT_APPEND)
         commit_id = record.rollback_commit_id or outcome_id(record, "back")
@@ -167,41 +187,3 @@ def heal(graph: OpenGraph) -> None:
     """What every write does first: finish what a dead writer completed; one list call if all is well."""
     if sidecar.operations(graph.root):
         sweep(graph, only_forward=True)
-
-
-# --- looking without touching --------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Prospect:
-    """A record, and what a recovery would do about it."""
-
-    operation_id: str
-    branch: str | None
-    writer_kind: str | None
-    would: str
-    classes: dict[str, str]
-    stuck: bool = False
-    """Whether it needs a person: nobody can finish or undo it."""
-
-
-def prospects(graph: OpenGraph) -> list[Prospect]:
-    """What a recovery would do, without doing it."""
-    return [_prospect(graph, record) for record in _records(graph)]
-
-
-def _prospect(graph: OpenGraph, record: Sidecar | Unreadable) -> Prospect:
-    if isinstance(record, Unreadable):
-        return Prospect(record.operation_id, record.branch, None, f"refuse writes: {record.reason}", {}, True)
-    branch = record.graph_branch
-    if _is_orphan(graph, record):
-        return Prospect(record.operation_id, branch, record.writer_kind, "discard: its branch is gone", {})
-    scene = Scene(graph.root, graph.coordinator(branch), Held(), record)
-    outcome = visible_outcome(scene)
-    judged = observe(scene)
-    classes = {one.pin.table_key: one.found.value for one in judged}
-    if outcome is not None:
-        return Prospect(record.operation_id, branch, record.writer_kind, f"finish {outcome}", classes)
-    decision: Decision = decide(record, judged)
-    stuck = decision is Decision.ABORT
-    return Prospect(record.operation_id, branch, record.writer_kind, decision.value, classes, stuck)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.engine.commit import commit
+from omnigraph.engine.embedding.provenance import carry, notes_of
 from omnigraph.engine.gates import BaseMoved
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.manifest import MAIN
@@ -25,7 +26,7 @@ from omnigraph.engine.schema_apply.migration import Migration, TableChange, migr
 from omnigraph.engine.schema_apply.reclaim import reclaim_past
 from omnigraph.engine.schema_apply.rows import rewritten
 from omnigraph.engine.schema_apply.validate import require_fitting_data
-from omnigraph.engine.schema_files import files_of
+from omnigraph.engine.schema_files import files_of, remember_schema
 from omnigraph.engine.write.transaction import Author, Transaction, begin
 from omnigraph.errors import PublishContention, ReadOnlyGraph, SchemaApplyBlocked
 from omnigraph.lang.schema import MigrationPlan, compile_schema
@@ -111,6 +112,7 @@ def _attempt(graph: OpenGraph, request: SchemaRequest, held: Held, operation_id:
     if not wanted.plan.steps:
         return SchemaApplied(True, False, None, graph.load(MAIN).state.version, ())
     require_fitting_data(wanted, transaction.table)
+    _prepare_past(graph, transaction, wanted)
     plan = new_plan(
         graph.root,
         kind="SchemaApply",
@@ -125,6 +127,15 @@ def _attempt(graph: OpenGraph, request: SchemaRequest, held: Held, operation_id:
     done = commit(graph, plan, held).commit
     reclaim_past(graph, held, transaction.base.entries, wanted.reclaimed)
     return SchemaApplied(True, True, done, done.version, wanted.plan.steps)
+
+
+def _prepare_past(graph: OpenGraph, transaction: Transaction, wanted: Migration) -> None:
+    """What is known so far and told by names that change; it stays true if the change comes to nothing."""
+    commits = graph.load(MAIN).state.commits
+    remember_schema(graph.root, commits, transaction.base.head, transaction.schema)
+    for change in wanted.tables:
+        for before, after in change.renamed_vectors():
+            carry(graph.root, notes_of(*before), notes_of(*after))
 
 
 def _migration(graph: OpenGraph, transaction: Transaction, request: SchemaRequest) -> Migration:

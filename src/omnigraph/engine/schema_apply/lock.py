@@ -18,10 +18,16 @@ from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.recovery import sidecar
 from omnigraph.engine.recovery.sweep import recover_branch
 from omnigraph.engine.root import Root
-from omnigraph.errors import OmnigraphError, RecoveryRequired, SchemaApplyBlocked, WriterBusy
-from omnigraph.storage.forks import Fork
+from omnigraph.errors import (
+    OmnigraphError,
+    RecoveryRequired,
+    SchemaApplyBlocked,
+    SchemaContractBroken,
+    WriterBusy,
+)
 from omnigraph.storage.lock_table import THIS_PROCESS
 from omnigraph.storage.locks import Held
+from omnigraph.storage.references import Fork
 
 LOCK_BRANCH = "__schema_apply_lock__"
 
@@ -108,7 +114,7 @@ def _release(root: Root, own: Fork | None, operation_id: str) -> None:
 def clear_stale(graph: OpenGraph, held: Held) -> None:
     """Finish or undo the schema change that left a lock, if there is one, and remove it; `held` has main's.
 
-    Raises `RecoveryRequired` when it cannot be finished nor undone.
+    Raises `RecoveryRequired`, or `SchemaContractBroken`, when it cannot be finished nor undone.
     """
     found = find_lock(graph.root)
     if found is None:
@@ -129,7 +135,7 @@ def clear_if_free(graph: OpenGraph) -> bool:
     with held:
         try:
             clear_stale(graph, held)
-        except RecoveryRequired as error:
+        except (RecoveryRequired, SchemaContractBroken) as error:
             _log.warning("the lock of a schema change stays: %s", error)
             return False
     return True

@@ -10,13 +10,12 @@ import pyarrow as pa
 
 from omnigraph.engine.columns import table_schema
 from omnigraph.engine.layout import refuse_colliding_paths, split_key, table_key, table_keys, table_path
-from omnigraph.engine.schema_files import LiveSchema
+from omnigraph.engine.schema_files import LiveSchema, successor
 from omnigraph.engine.write.cells import column_of
 from omnigraph.engine.write.target import Target, target_of
 from omnigraph.lang.schema import AcceptedSchema, Resolution, compile_schema, plan_resolved, resolve
 from omnigraph.lang.schema.catalog import Check, EdgeType, NodeType, Property, Range, Unique
 from omnigraph.lang.schema.defaults import default_of
-from omnigraph.lang.schema.ir import ir_hash, to_json
 from omnigraph.lang.schema.planner import REFUSED
 from omnigraph.lang.schema.shape import constraint_value
 from omnigraph.lang.schema.steps import (
@@ -28,6 +27,7 @@ from omnigraph.lang.schema.steps import (
     UnsupportedChange,
 )
 from omnigraph.lang.source import Source
+from omnigraph.lang.types import Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,19 @@ class TableChange:
         """Whether it needs a table that is not there yet."""
         return self.before != self.target.key
 
+    def renamed_vectors(self) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+        """The properties with vectors that get another name, of their own or by their type: from, and to."""
+        if self.before is None:
+            return
+        _, name = split_key(self.before)
+        for column in self.columns:
+            declared = self.target.owner.properties.get(column.field.name)
+            if declared is None or column.source is None or declared.type.scalar is not Scalar.VECTOR:
+                continue
+            before, after = (name, column.source), (self.target.name, declared.name)
+            if before != after:
+                yield before, after
+
 
 @dataclass(frozen=True, slots=True)
 class Migration:
@@ -84,15 +97,15 @@ def migration(
     desired = compile_schema(source)
     refuse_colliding_paths(table_keys(desired))
     resolution = resolve(live.accepted, desired)
-    accepted = AcceptedSchema(desired, resolution.identities)
+    schema = successor(live.accepted, source.text)
     plan = plan_resolved(live.accepted, desired, resolution, allow_data_loss)
-    changes = _Changes(live.accepted, accepted, resolution, plan)
+    changes = _Changes(live.accepted, schema.accepted, resolution, plan)
     nodes_first = sorted(table_keys(desired), key=lambda key: (split_key(key)[0] == "edge", key))
     tables = tuple(changes.table(key) for key in nodes_first)
     kept = {change.before for change in tables if not change.is_new}
     retired = _retired((change.target.key for change in tables if change.is_new), locations)
     return Migration(
-        schema=LiveSchema(source.text, accepted, ir_hash(to_json(accepted))),
+        schema=schema,
         plan=MigrationPlan((*plan.steps, *retired)),
         tables=tables,
         dropped=tuple(key for key in table_keys(live.catalog) if key not in kept),

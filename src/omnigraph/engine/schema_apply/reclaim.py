@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
+from omnigraph.engine.cleanup.collect import stood_on, wall
 from omnigraph.engine.manifest import Entry
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.schema_apply.lock import LOCK_BRANCH
@@ -35,8 +36,12 @@ def _reclaim(graph: OpenGraph, entry: Entry) -> None:
         root.objects.delete_prefix(place)
     else:
         table = root.tables.tip(place)
-        kept = {one.version for one in shown if one.owner is None}
-        collect_versions(table, [version for version in table.versions() if version not in kept])
+        stored = set(table.versions())
+        kept = {one.version for one in shown if one.owner is None} | stood_on(root, place, None)
+        if not place.is_local:
+            # Upkeep may have moved the table on; the version before that has the new columns as well.
+            kept |= wall(table, stored)
+        collect_versions(table, sorted(stored - kept))
     root.tables.forget()
 
 
