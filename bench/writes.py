@@ -56,8 +56,9 @@ def run(size: str) -> Result:
     plan = PLANS[size]
     times: Times = {}
     # Old versions of the manifest would go after a while; here every commit of the past is left to weigh.
-    with setting(COLLECTION, "1e9"):
-        rows = {depth: _measure(depth, plan, times) for depth in plan.depths}
+    # All folders stay to the end: for minutes after many files were deleted a new one takes longer to make.
+    with setting(COLLECTION, "1e9"), tempfile.TemporaryDirectory() as folder:
+        rows = {depth: _measure(depth, plan, Path(folder) / str(depth), times) for depth in plan.depths}
     return Result(
         times=times,
         limits=(BARE,),
@@ -71,10 +72,11 @@ def task(tables: int, depth: int) -> str:
     return f"one row into {tables} table{'s' if tables > 1 else ''}, after {depth:,} commits"
 
 
-def _measure(depth: int, plan: Plan, times: Times) -> tuple[int, ...]:
+def _measure(depth: int, plan: Plan, folder: Path, times: Times) -> tuple[int, ...]:
     """Databases with so many commits behind them, and what one more costs in each; gives what they stored."""
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        workers = _workers(depth, plan, Path(folder), stack)
+    folder.mkdir()
+    with ExitStack() as stack:
+        workers = _workers(depth, plan, folder, stack)
         # The first round is for warming up.
         for turn in range(plan.rounds + 1):
             for tables in (1, 2):

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
+from omnigraph import errors
+from tests import python_process
 
 SCHEMA = "node P { k: String @key  n: I32 }"
 KEYS = [f"k{number}" for number in range(30)]
@@ -56,14 +58,27 @@ def live_otherwise(graph: og.Graph, branch: str) -> None:
 LEFT = set(KEYS) - {"k1", "k2", "k16"}
 
 
-@pytest.mark.parametrize("by", ["the same handle", "another handle"])
+MAKE_ANEW = """
+import sys
+import omnigraph as og
+with og.open(sys.argv[1]) as graph:
+    graph.branches.delete("draft")
+    graph.branches.create("draft")
+"""
+
+
+@pytest.mark.parametrize("by", ["the same handle", "another handle", "another process"])
 def test_what_is_deleted_on_a_branch_made_anew_is_gone(tmp_path: Path, by: str) -> None:
     with new_graph(tmp_path / "g") as graph, og.open(tmp_path / "g") as other:
         graph.branches.create("draft")
         live(graph, "draft")
-        maker = graph if by == "the same handle" else other
-        maker.branches.delete("draft")
-        maker.branches.create("draft")
+        if by == "another process":
+            done = python_process.run("-c", MAKE_ANEW, str(tmp_path / "g"))
+            assert done.returncode == 0, done.stderr
+        else:
+            maker = graph if by == "the same handle" else other
+            maker.branches.delete("draft")
+            maker.branches.create("draft")
         live_otherwise(graph, "draft")
         assert stored(other, "draft") == LEFT
 
@@ -91,3 +106,31 @@ def test_a_handle_reads_the_graph_that_took_the_place_of_its_own(tmp_path: Path)
             for n in range(100, 105):
                 put(new, "main", ["a"], n)
                 assert old.query(text, {"k": "a"}).tuples() == [(n,)]
+
+
+@pytest.mark.parametrize("asked", ["before", "never"])
+def test_a_snapshot_never_shows_the_branch_that_took_the_name(tmp_path: Path, asked: str) -> None:
+    """The versions of its tables are there again, with the rows of another life."""
+    text = "query q() { match { $p: P } return { $p.n as n } }"
+    with new_graph(tmp_path / "g") as graph, og.open(tmp_path / "g") as other:
+        graph.branches.create("draft")
+        put(graph, "draft", KEYS, 1)
+        graph.branches.create("below", from_="draft")
+        kept = [graph.snapshot("draft"), graph.snapshot("below")]
+        if asked == "before":
+            assert [set(old.rows("P").column("n").to_pylist()) for old in kept] == [{1}, {1}]
+        for name in ("below", "draft"):
+            other.branches.delete(name)
+        other.branches.create("draft")
+        put(other, "draft", KEYS, 2)
+        other.branches.create("below", from_="draft")
+        for old in kept:
+            with pytest.raises(errors.HistoricalVersionReclaimed):
+                old.rows("P")
+            with pytest.raises(errors.HistoricalVersionReclaimed):
+                old.query(text)
+            with pytest.raises(errors.HistoricalVersionReclaimed):
+                list(graph.diff(old, "main"))
+            now = graph.snapshot(old.branch)
+            assert set(now.rows("P").column("n").to_pylist()) == {2}
+            assert set(now.query(text).to_arrow().column("n").to_pylist()) == {2}

@@ -39,8 +39,10 @@ FORK_POST_CREATE_PRE_OPEN: Final = "fork.post_create_pre_open"
 CLASSIFY_FRESH_READ: Final = "classify.fresh_read"
 
 MUTATION_POST_STAGE_PRE_EFFECT_GATE: Final = "mutation.post_stage_pre_effect_gate"
+MUTATION_POST_NO_EFFECT_PRE_GATE: Final = "mutation.post_no_effect_pre_gate"
 MUTATION_POST_SIDECAR_PRE_FORK: Final = "mutation.post_sidecar_pre_fork"
 MUTATION_POST_FORK_PRE_COMMIT: Final = "mutation.post_fork_pre_commit"
+MUTATION_BETWEEN_TABLE_VERSIONS: Final = "mutation.between_table_versions"
 MUTATION_POST_TABLE_COMMIT: Final = "mutation.post_table_commit"
 MUTATION_POST_FINALIZE_PRE_PUBLISHER: Final = "mutation.post_finalize_pre_publisher"
 
@@ -93,8 +95,8 @@ NAMES: Final = frozenset(
 )
 """Every point, by the name a user of the environment variable writes."""
 
-Action = Callable[[], None]
-
+Action = Callable[[], object]
+"""What happens at a point; its answer is nobody's."""
 
 _mutex = threading.Lock()
 _armed: dict[str, Action] = {}

@@ -347,8 +347,8 @@ class Graph:
         of pandas, polars or Spark. `mapping` says how columns become properties where their names do not. A
         branch that is missing is made from `from_`, if that is given and the load is right.
 
-        `skip_bad` leaves wrong records out instead of refusing the load; all of them then go to the file
-        `rejects`, if one is named. `engine` is `local`, `spark`, or chosen by the size of the input.
+        `skip_bad` leaves wrong records out instead of refusing the load; either way all of them go to the
+        file `rejects`, if one is named. `engine` is `local`, `spark`, or chosen by the size of the input.
         `progress` hears how far it is.
         """
         opened, chosen = self._writing(), _mode(mode)
@@ -374,6 +374,11 @@ class Graph:
     def merge(
         self, source: str, into: str = MAIN, *, dry_run: Literal[True], **how: Unpack[MergeOptions]
     ) -> MergePreview: ...
+
+    @overload
+    def merge(
+        self, source: str, into: str = MAIN, *, dry_run: bool, **how: Unpack[MergeOptions]
+    ) -> MergeResult | MergePreview: ...
 
     def merge(
         self,

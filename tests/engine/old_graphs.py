@@ -122,7 +122,8 @@ class OldGraph:
         before = known.entries["node:Person"]
         people = self._open(PERSON, before.owner)
         if before.owner != fork:
-            people = people.create_branch(fork, (before.owner, before.version))
+            assert fork is not None, "nothing main has belongs to a branch"
+            people.create_branch(fork, (before.owner, before.version))
         name = f"person {self._made}"
         row = {"id": name, "name": name, "age": self._made}
         people = self._append(self._open(PERSON, fork), [row], _PERSON)

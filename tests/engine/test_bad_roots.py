@@ -183,7 +183,8 @@ def test_an_empty_prefix_of_a_bucket_is_no_graph(s3_root: Location, read_only: b
 @pytest.mark.s3
 def test_a_bucket_that_is_not_there_is_not_an_empty_one(s3_root: Location) -> None:
     gone = Location.parse("s3://no-such-bucket-anywhere/graph")
-    for act in (*OPENS, lambda at: initialise(Root.at(at), SCHEMA)):
+    acts: list[Callable[[Location], object]] = [*OPENS, lambda at: initialise(Root.at(at), SCHEMA)]
+    for act in acts:
         with pytest.raises(StorageFailure) as caught:
             act(gone)
         assert caught.value.kind == "Configuration"

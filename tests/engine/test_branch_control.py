@@ -71,8 +71,9 @@ def write_people(graph: OpenGraph, branch: str, *people: str) -> None:
 
 def people(graph: OpenGraph, branch: str) -> list[str]:
     entry = graph.load(branch).state.entries()[PERSON]
-    at = graph.root.layout.table(entry.path)
-    return graph.root.tables.open(at, entry.version, branch=entry.owner).scan(["id"]).column("id").to_pylist()
+    table = graph.root.tables.open(graph.root.layout.table(entry.path), entry.version, branch=entry.owner)
+    found: list[str] = table.scan(["id"]).column("id").to_pylist()
+    return found
 
 
 def forks_of_person(graph: OpenGraph) -> list[str]:
@@ -253,12 +254,11 @@ def test_nothing_is_kept_of_a_deleted_branch(graph: OpenGraph) -> None:
     write_people(graph, "work", "ann")
     coordinator, entry = graph.coordinator("work"), graph.load("work").state.entries()[PERSON]
     at = graph.root.layout.table(entry.path)
-    life = graph.root.forks.identity(at, "work")
-    graph.root.tables.open(at, entry.version, branch="work", identity=life)
+    graph.root.tables.open(at, entry.version, branch="work")
     delete_branch(graph, "work")
     assert graph.coordinator("work") is not coordinator
     with pytest.raises(errors.StorageFailure):
-        graph.root.tables.open(at, entry.version, branch="work", identity=life)
+        graph.root.tables.open(at, entry.version, branch="work")
 
 
 def test_what_cannot_be_deleted_is_told_why(graph: OpenGraph) -> None:
@@ -485,7 +485,8 @@ class Rival:
 
     def answer(self) -> str:
         assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
+        line: str = self._process.stdout.readline()
+        return line.strip()
 
     def send(self, command: str) -> None:
         assert self._process.stdin is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -92,10 +93,14 @@ def test_no_writer_of_disjoint_keys_starves(graph: OpenGraph) -> None:
 def test_writers_that_find_the_branch_taken_follow_in_the_order_they_came(graph: OpenGraph) -> None:
     names = [f"w{number}" for number in range(6)]
     done: dict[str, str] = {}
-    crew = []
+    crew: list[threading.Thread] = []
+
+    def write(name: str) -> None:
+        done[name] = insert(graph, name)
+
     with graph.root.locks.hold(["main"]):
         for place, name in enumerate(names):
-            crew += started(lambda name=name: done.__setitem__(name, insert(graph, name)))
+            crew += started(partial(write, name))
             until_queued(graph, place + 1)
     for one in crew:
         one.join()

@@ -6,23 +6,30 @@ import base64
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from omnigraph import errors, failpoints
-from omnigraph.engine.branches import create_branch
+from omnigraph.engine.branches import create_branch, delete_branch
+from omnigraph.engine.indexing import ensure_indices
 from omnigraph.engine.initialise import initialise
 from omnigraph.engine.load.request import LoadRequest
-from omnigraph.engine.load.run import load
+from omnigraph.engine.load.run import Engine, load
+from omnigraph.engine.load.runner import LocalRunner
+from omnigraph.engine.merge.merge import MergeRequest, merge
 from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.optimize import optimize
 from omnigraph.engine.recovery.sweep import sweep
 from omnigraph.engine.root import Root
+from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
 from omnigraph.engine.upkeep import FRAGMENT_LIMIT
 from omnigraph.engine.write.duplicates import Mode
 from omnigraph.engine.write.mutate import mutate
 from omnigraph.engine.write.transaction import Author
-from omnigraph.lang.query.compile import compile_query
+from omnigraph.lang.query.compile import CompiledMutation, compile_query
+from omnigraph.lang.source import Source
 from omnigraph.storage.durability import configured_sync, sync_path
 from omnigraph.storage.location import Location
 
@@ -71,6 +78,7 @@ def graph(disk: Disk) -> OpenGraph:
 
 def change(graph: OpenGraph, statements: str, branch: str = "main") -> None:
     compiled = compile_query(f"query q() {{ {statements} }}", graph.schema().catalog)
+    assert isinstance(compiled, CompiledMutation)
     mutate(graph, compiled, {}, Author(branch))
 
 
@@ -129,6 +137,47 @@ def test_every_file_of_a_load_is_synced(disk: Disk, graph: OpenGraph, tmp_path: 
     assert any(at.suffix == ".blob" for at in written)
 
 
+def _load_of_any_size(graph: OpenGraph, folder: Path) -> None:
+    """Rows that wait in files of their own, which then get second names."""
+    file = folder / "more.jsonl"
+    lines = (json.dumps({"type": "P", "data": {"k": key}}) for key in "bxyz")
+    file.write_text("\n".join(lines), encoding="utf-8")
+    engine = Engine(LocalRunner(), "asked for")
+    load(graph, LoadRequest((file,), Mode.MERGE), Author("main"), engine=lambda _: engine)
+
+
+def _undone(graph: OpenGraph) -> None:
+    point = failpoints.MUTATION_POST_TABLE_COMMIT
+    with failpoints.armed(point, failpoints.error(point)), pytest.raises(errors.RecoveryRequired):
+        change(graph, 'insert P { k: "x" }')
+    sweep(graph, only_forward=False)
+
+
+def test_every_file_of_other_writes_is_synced(disk: Disk, graph: OpenGraph, tmp_path: Path) -> None:
+    bring(graph, tmp_path / "in.jsonl", Mode.APPEND, "a", "b", "c")
+    create_branch(graph, "work")
+    change(graph, 'update P set { n: 3 } where k = "a"', "work")
+    change(graph, 'delete P where k = "c"', "work")
+    change(graph, 'insert P { k: "m" }')
+    main, wanted = Author("main"), f"{SCHEMA.replace('n: I32?', 'n: I64?')}node New {{ k: String @key }}\n"
+
+    def change_schema() -> None:
+        delete_branch(graph, "work")
+        apply_schema(graph, SchemaRequest(Source(wanted)))
+
+    acts: list[Callable[[], object]] = [
+        lambda: ensure_indices(graph, main),
+        lambda: merge(graph, MergeRequest("work"), main),
+        lambda: _load_of_any_size(graph, tmp_path),
+        lambda: optimize(graph, main),
+        lambda: _undone(graph),
+        change_schema,
+    ]
+    for act in acts:
+        written, synced = disk.after(act)
+        require_synced(written, synced, disk.folder)
+
+
 def test_a_new_branch_is_synced(disk: Disk, graph: OpenGraph) -> None:
     written, synced = disk.after(lambda: create_branch(graph, "work"))
     require_synced(written, synced, disk.folder)
@@ -145,7 +194,7 @@ def test_tables_are_on_disk_before_the_manifest_names_them(disk: Disk, graph: Op
 def test_a_compacted_manifest_is_synced(disk: Disk, graph: OpenGraph) -> None:
     for number in range(FRAGMENT_LIMIT):
         change(graph, f'insert P {{ k: "k{number}" }}')
-        written, synced = disk.after(lambda number=number: change(graph, f'insert P {{ k: "l{number}" }}'))
+        written, synced = disk.after(partial(change, graph, f'insert P {{ k: "l{number}" }}'))
         require_synced(written, synced, disk.folder)
         if graph.load("main").table.fragment_count < FRAGMENT_LIMIT // 2:
             break

@@ -28,6 +28,7 @@ from omnigraph.errors import BadRequest, InvalidValue, ResourceLimitExceeded, St
 from omnigraph.graph import Graph
 from omnigraph.progress import Progress
 from tests.engine.graphs import run, tree
+from tests.examples import EXAMPLES
 
 SCHEMA = """
 node Person { handle: String @key  age: I32? }
@@ -119,10 +120,11 @@ def test_the_same_graph_gives_the_same_packed_bytes(team: Graph, tmp_path: Path)
     assert (tmp_path / "a.ndjson.gz").read_bytes() == (tmp_path / "b.ndjson.gz").read_bytes()
 
 
-def test_a_folder_loads_back(team: Graph, tmp_path: Path) -> None:
-    team.export(tmp_path / "out")
+@pytest.mark.parametrize("name", ["out", "out.jsonl", "out.ndjson.gz", "out.jsonl.gz", "out.gz"])
+def test_whatever_it_is_named_it_loads_back(team: Graph, tmp_path: Path, name: str) -> None:
+    team.export(tmp_path / name)
     with graphs.init(tmp_path / "again.omni", schema=SCHEMA) as again:
-        again.load(tmp_path / "out", mode="append")
+        again.load(tmp_path / name, mode="append")
         assert exported(again) == exported(team)
 
 
@@ -219,7 +221,7 @@ def rich_graphs(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 @pytest.mark.fuzz
-@settings(max_examples=settings.default.max_examples // 4)
+@settings(max_examples=EXAMPLES // 4)
 @given(rich_graphs())
 def test_export_load_export_gives_the_same_bytes(
     tmp_path_factory: pytest.TempPathFactory, given_records: list[dict[str, Any]]
@@ -448,8 +450,13 @@ def test_what_exists_is_replaced_only_when_asked(team: Graph, tmp_path: Path, na
 def test_a_file_that_appears_meanwhile_is_kept(team: Graph, tmp_path: Path) -> None:
     at = tmp_path / "place" / "x.ndjson"
     at.parent.mkdir()
+
+    def appear(now: Progress) -> None:
+        if now.rows:
+            at.write_text("mine")
+
     with pytest.raises(BadRequest, match="exists already"):
-        team.export(at, progress=lambda now: at.write_text("mine") if now.rows else None)
+        team.export(at, progress=appear)
     assert at.read_text() == "mine"
     assert list(at.parent.iterdir()) == [at]
 

@@ -63,7 +63,8 @@ def with_rows(table: Table, *ids: str) -> Table:
 
 
 def ids(table: Table) -> list[str]:
-    return table.scan(["id"]).column("id").to_pylist()
+    found: list[str] = table.scan(["id"]).column("id").to_pylist()
+    return found
 
 
 def is_there(graph: OpenGraph, place: ForkPlace) -> tuple[bool, bool]:

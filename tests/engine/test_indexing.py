@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from omnigraph.engine.branches import create_branch
@@ -125,3 +128,19 @@ def test_an_index_is_right_about_rows_that_came_changed_and_went(folder: Locatio
 def test_a_branch_that_is_not_there_is_refused(folder: Location) -> None:
     with pytest.raises(BranchNotFound):
         ensure_indices(docs_graph(folder), Author("nowhere"))
+
+
+def test_an_index_whose_files_are_gone_is_built_again(folder: Location) -> None:
+    graph = docs_graph(folder)
+    add_docs(graph, range(10))
+    log(graph)
+    ensure_indices(graph, MAIN)
+    shutil.rmtree(Path(table_of(graph, DOC).uri, "_indices"))
+    fresh = OpenGraph.open(Root.at(folder))
+    assert ensure_indices(fresh, MAIN).built == {DOC: ("id", "level", "score", "text")}
+    docs = table_of(fresh, DOC)
+    assert docs.count("score > 6") == 3
+    assert "ScalarIndexQuery" in plan_of(docs, "score > 6")
+    assert texts_with(docs, "walk") == {f"d{number}" for number in range(10)}
+    assert ensure_indices(fresh, MAIN).commit is None
+    require_settled(fresh)

@@ -17,6 +17,11 @@ def graph(*commits: Commit) -> dict[str, Commit]:
     return {each.id: each for each in commits}
 
 
+def newest(*commits: Commit) -> str | None:
+    found = head(commits)
+    return found.id if found else None
+
+
 def base(commits: dict[str, Commit], ours: str, theirs: str) -> str | None:
     found = merge_base(commits, ours, theirs)
     return found.id if found else None
@@ -36,9 +41,9 @@ FORKED = graph(
 
 def test_the_head_is_the_newest_version_then_time_then_id() -> None:
     assert head([]) is None
-    assert head([commit("z", 1, created_at=99), commit("a", 2, created_at=1)]).id == "a"
-    assert head([commit("z", 2, created_at=1), commit("a", 2, created_at=2)]).id == "a"
-    assert head([commit("a", 2, created_at=2), commit("b", 2, created_at=2)]).id == "b"
+    assert newest(commit("z", 1, created_at=99), commit("a", 2, created_at=1)) == "a"
+    assert newest(commit("z", 2, created_at=1), commit("a", 2, created_at=2)) == "a"
+    assert newest(commit("a", 2, created_at=2), commit("b", 2, created_at=2)) == "b"
 
 
 def test_a_log_is_newest_first_whatever_the_order_of_rows() -> None:

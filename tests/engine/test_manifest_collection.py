@@ -110,9 +110,26 @@ def test_few_versions_are_left_alone_and_so_are_too_many(
     assert versions(graph)[0] == 1
     monkeypatch.setattr(upkeep, "COLLECTED_AT_ONCE", 1)
     monkeypatch.setattr(upkeep, "MOST_STORED", 10)
+    graph = opened(graph.root.layout.root)  # one that has not looked yet
     crowd(graph)
     assert compact_manifest(graph.coordinator("main"))
     assert versions(graph)[0] == 1
+
+
+def test_versions_are_listed_only_once_enough_of_them_can_be_out_of_date(
+    folder: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "COLLECTED_AT_ONCE", 2 * FRAGMENT_LIMIT)
+    new_graph(folder)
+    recorder = Recorder()
+    graph = OpenGraph(Root.at(folder, recorder), read_only=False)
+    write(graph, 3 * FRAGMENT_LIMIT)
+    assert recorder.counts()["commit_compaction"] >= 2
+    assert recorder.counts()["versions"] == 0, "all of them are young"
+    monkeypatch.setenv(upkeep.SETTING, "0")
+    monkeypatch.setattr(upkeep, "MOST_STORED", 1)
+    write(graph, 2 * FRAGMENT_LIMIT)
+    assert recorder.counts()["versions"] == 1, "too many, and the same a moment later"
 
 
 def test_optimize_collects_whatever_the_number_and_only_once(

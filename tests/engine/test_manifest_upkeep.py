@@ -6,12 +6,13 @@ from itertools import pairwise
 import pytest
 
 from omnigraph.engine.coordinator import Coordinator
-from omnigraph.engine.manifest import KEY, State
+from omnigraph.engine.manifest import KEY, State, TableVersion
 from omnigraph.engine.opened import AtCommit, OpenGraph
 from omnigraph.engine.publish import Changes, Lineage, publish
 from omnigraph.engine.root import Root
 from omnigraph.engine.upkeep import FRAGMENT_LIMIT, compact_manifest, publish_and_tidy
 from omnigraph.errors import OmnigraphError, StorageFailure
+from omnigraph.storage.fragments import fragments as fragments_of
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import Held
 from omnigraph.storage.objects import Recorder
@@ -60,6 +61,21 @@ def test_without_upkeep_every_publish_adds_a_fragment(graph: OpenGraph) -> None:
     assert fragments(graph) == 1
 
 
+def test_a_long_history_is_not_written_again_every_few_publishes(graph: OpenGraph) -> None:
+    main = graph.coordinator("main")
+    state = main.load().state
+    many = tuple(TableVersion(f"node:T{number}", 1, None, 0) for number in range(1_000))
+    publish(main, Changes({one.key: f"nodes/{one.key[5:]}" for one in many}, many), Lineage("01X"))
+    old = max(fragments_of(main.load().table), key=lambda one: one.rows)
+    done = write(graph, 2 * FRAGMENT_LIMIT)
+    assert sum(earlier > later for (_, earlier), (_, later) in pairwise(done)) >= 2
+    tip = main.load()
+    assert old.id in {one.id for one in fragments_of(tip.table)}
+    assert len(tip.state.commits) == len(state.commits) + 1 + len(done)
+    assert compact_manifest(main, thorough=True)
+    assert fragments(graph) == 1
+
+
 def test_a_compaction_changes_no_row_no_id_and_no_version(graph: OpenGraph) -> None:
     main = graph.coordinator("main")
     for version in range(2, FRAGMENT_LIMIT + 5):
@@ -78,7 +94,8 @@ def test_a_compaction_changes_no_row_no_id_and_no_version(graph: OpenGraph) -> N
 def row_identities(graph: OpenGraph) -> list[dict[str, object]]:
     tip = graph.root.tables.tip(graph.root.layout.manifest)
     columns = [KEY, "_rowid", "_row_created_at_version", "_row_last_updated_at_version"]
-    return tip.scan(columns).sort_by(KEY).to_pylist()
+    found: list[dict[str, object]] = tip.scan(columns).sort_by(KEY).to_pylist()
+    return found
 
 
 def test_a_branch_is_kept_cheap_by_itself(graph: OpenGraph) -> None:

@@ -16,7 +16,7 @@ from omnigraph import errors, failpoints
 from omnigraph.engine import migrations, stamp
 from omnigraph.engine.branches import create_branch, delete_branch
 from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.opened import AtBranch, AtCommit, AtTime, AtVersion, OpenGraph
+from omnigraph.engine.opened import AtBranch, AtCommit, AtTime, AtVersion, OpenGraph, Target
 from omnigraph.engine.root import Root
 from omnigraph.lang.schema.ir import from_json, to_json
 from omnigraph.storage.lance_errors import Trouble, failure
@@ -47,7 +47,7 @@ def require_same_history(graph: OpenGraph, old: OldGraph) -> None:
         assert state.commits == old.history(branch)
         assert state.head == old.branches[branch].commits[-1]
         assert graph.snapshot(AtBranch(branch)).entries == old.branches[branch].entries
-    targets = [(AtCommit(found), found) for found in old.snapshots]
+    targets: list[tuple[Target, str]] = [(AtCommit(found), found) for found in old.snapshots]
     targets += [(AtVersion("deep", commit.version), commit.id) for commit in old.branches["deep"].commits]
     targets += [(AtTime("deep", commit.created_at), commit.id) for commit in old.branches["deep"].commits]
     for target, commit_id in targets:
@@ -399,7 +399,11 @@ def test_stamp_out_of_range_is_refused_everywhere(
     graph.load(MAIN)
     graph.load("work")
     old.set_stamp(text, "work")
-    for use in (lambda: graph.load("work"), lambda: bare_publish(graph.coordinator("work"))):
+    of_work: list[Callable[[], object]] = [
+        lambda: graph.load("work"),
+        lambda: bare_publish(graph.coordinator("work")),
+    ]
+    for use in of_work:
         with pytest.raises(errors.UnsupportedFormat) as refused:
             use()
         assert message in refused.value.message
@@ -408,7 +412,12 @@ def test_stamp_out_of_range_is_refused_everywhere(
     assert opened(folder).load(MAIN).state.commits == old.history(MAIN)
     old.set_stamp(text)
     before = old.stored("__manifest").version
-    for use in (lambda: opened(folder), lambda: opened(folder, read_only=True), lambda: graph.load(MAIN)):
+    of_main: list[Callable[[], object]] = [
+        lambda: opened(folder),
+        lambda: opened(folder, read_only=True),
+        lambda: graph.load(MAIN),
+    ]
+    for use in of_main:
         with pytest.raises(errors.UnsupportedFormat) as refused:
             use()
         assert message in refused.value.message

@@ -34,6 +34,7 @@ from omnigraph.lang.query.compile import CompiledMutation, compile_query
 from omnigraph.lang.query.parameters import decode_parameters
 from omnigraph.storage.location import Location
 from tests.engine.graphs import require_linear
+from tests.examples import EXAMPLES
 
 SCHEMA = """
 node Person { name: String @key  age: I32? }
@@ -379,12 +380,10 @@ class GraphMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.fuzz
-class TestModel(GraphMachine.TestCase):
+class TestModel(GraphMachine.TestCase):  # type: ignore[valid-type, misc]  # Hypothesis makes it at run time
     """Random lives of a graph."""
 
-    settings = settings(
-        max_examples=max(1, settings.default.max_examples // 10), stateful_step_count=15, deadline=None
-    )
+    settings = settings(max_examples=max(1, EXAMPLES // 10), stateful_step_count=15, deadline=None)
 
     @pytest.fixture(autouse=True, scope="class")
     @classmethod

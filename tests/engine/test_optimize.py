@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import lance
+import pyarrow as pa
 import pytest
 
 from omnigraph.engine.branches import create_branch
@@ -165,3 +167,29 @@ def test_no_table_removes_its_own_past(folder: Location) -> None:
     log(graph, 3)
     optimize(graph, MAIN)
     assert not any("auto_cleanup" in key for key in table_of(graph, LOG).config)
+
+
+def test_a_table_that_was_changed_past_the_door_is_left_out_and_the_others_are_done(folder: Location) -> None:
+    graph = docs_graph(folder)
+    add_docs(graph, range(5))
+    add_docs(graph, range(5, 10))
+    log(graph, 3)
+    published = entry_of(graph, LOG).version
+    changed = lance.dataset(table_of(graph, LOG).uri)
+    changed.insert(pa.table({"id": ["x"], "msg": ["x"]}, schema=changed.schema))
+    done = {one.key: one for one in optimize(graph, MAIN).tables}
+    assert (done[DOC].after.fragments, done[DOC].skipped) == (1, None)
+    told = (done[LOG].skipped, done[LOG].moved, done[LOG].version, done[LOG].head)
+    assert told == ("drift_needs_repair", False, published, published + 1)
+    assert entry_of(graph, LOG).version == published
+
+
+def test_indexes_are_built_beside_a_table_that_was_changed_past_the_door(folder: Location) -> None:
+    graph = docs_graph(folder)
+    add_docs(graph, range(5))
+    log(graph)
+    changed = lance.dataset(table_of(graph, LOG).uri)
+    changed.insert(pa.table({"id": ["x"], "msg": ["x"]}, schema=changed.schema))
+    done = ensure_indices(graph, MAIN)
+    assert done.built == {DOC: ("id", "level", "score", "text")}
+    assert [(key, drift.head) for key, drift in done.skipped.items()] == [(LOG, changed.version)]

@@ -345,9 +345,7 @@ def test_a_write_whose_answer_says_contention_but_which_landed_is_a_success(main
     lineage = Lineage(main.root.new_id())
     twin = stranger(main.root)
     main.load()
-    with failpoints.armed(
-        BEFORE_WRITE, failpoints.once(lambda: publish(twin, changed(PERSON, 2), lineage) and None)
-    ):
+    with failpoints.armed(BEFORE_WRITE, failpoints.once(lambda: publish(twin, changed(PERSON, 2), lineage))):
         done = publish(main, changed(PERSON, 2), lineage, expected={PERSON: 1})
     assert done.already_landed
     assert done.commit.id == lineage.commit_id
@@ -415,7 +413,7 @@ def test_a_rival_that_lands_during_the_race_decides_too(main: Coordinator) -> No
     forward, back = main.root.new_id(), main.root.new_id()
     other = stranger(main.root)
     main.load()
-    race = failpoints.once(lambda: publish(other, Changes(), Lineage(back, rival=forward)) and None)
+    race = failpoints.once(lambda: publish(other, Changes(), Lineage(back, rival=forward)))
     with failpoints.armed(BEFORE_WRITE, race), pytest.raises(Decided):
         publish(main, changed(PERSON, 2), Lineage(forward, rival=back))
     assert forward not in stranger(main.root).load().state.commits
@@ -426,7 +424,7 @@ def test_an_exact_head_lets_nothing_slip_in_between(main: Coordinator) -> None:
     assert loaded.state.head is not None
     exact = ExactHead(loaded.identity, loaded.state.head.id)
     other = stranger(main.root)
-    race = failpoints.once(lambda: bare_publish(other, {TEAM: 2}) and None)
+    race = failpoints.once(lambda: bare_publish(other, {TEAM: 2}))
     with failpoints.armed(BEFORE_WRITE, race), pytest.raises(ReadSetChanged) as caught:
         publish(main, changed(PERSON, 2), Lineage(main.root.new_id()), precondition=exact)
     assert (caught.value.member, caught.value.expected) == ("graph_head:main", exact.head)

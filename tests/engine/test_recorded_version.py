@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import lance
 import pytest
 
@@ -90,7 +92,7 @@ def test_a_first_publish_of_a_branch_slides_over_its_compaction(graph: OpenGraph
 
 
 @pytest.mark.parametrize("upkeep", [change_config, compact_now])
-def test_upkeep_between_publishes_moves_no_commit(graph: OpenGraph, upkeep) -> None:
+def test_upkeep_between_publishes_moves_no_commit(graph: OpenGraph, upkeep: Callable[[Root], None]) -> None:
     main = graph.coordinator("main")
     done = []
     for version in range(2, 9):

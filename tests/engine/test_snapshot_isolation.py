@@ -9,6 +9,7 @@ import pytest
 from omnigraph.engine.opened import AtBranch, AtCommit, OpenGraph
 from omnigraph.engine.pinned import open_table
 from omnigraph.engine.root import Root
+from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BranchNotFound
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
@@ -16,7 +17,7 @@ from omnigraph.storage.upkeep import compact
 from tests.engine.graphs import PERSON, TEAM, add_branch, append_people, bare_publish, new_graph
 
 
-def names(graph: OpenGraph, snapshot) -> list[str]:
+def names(graph: OpenGraph, snapshot: Snapshot) -> list[str]:
     return sorted(open_table(graph, snapshot, PERSON).scan(["name"]).column("name").to_pylist())
 
 
@@ -29,7 +30,7 @@ def test_a_snapshot_stays_what_it_was(graph: OpenGraph) -> None:
     assert (dict(snapshot.entries), names(graph, snapshot)) == (entries, ["ada"])
     assert names(graph, graph.snapshot(AtBranch())) == ["ada", "bob"]
     with pytest.raises(FrozenInstanceError):
-        snapshot.version = 3
+        snapshot.version = 3  # type: ignore[misc]
 
 
 def test_a_snapshot_of_the_live_branch_can_be_asked_for_again(graph: OpenGraph) -> None:

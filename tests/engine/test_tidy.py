@@ -133,6 +133,25 @@ def test_a_failure_is_logged_the_write_stands_and_the_next_one_tries_again(
     require_settled(whole)
 
 
+def test_a_write_stands_whatever_goes_wrong_with_upkeep(
+    folder: Location, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also what nobody thought of: whoever is told of a failure does it once more."""
+    log(docs_graph(folder), FEWEST)
+
+    class Mistaken(Recorder):
+        def __call__(self, called: str, uri: str, /) -> None:
+            if called == "plan_compaction":
+                raise ZeroDivisionError("a mistake")
+
+    graph = OpenGraph.open(Root.at(folder, Mistaken()))
+    with caplog.at_level(logging.ERROR, "omnigraph"):
+        log(graph)
+    assert "ZeroDivisionError: a mistake" in caplog.text
+    assert table_of(graph, LOG).count() == FEWEST + 1
+    require_settled(OpenGraph.open(Root.at(folder)))
+
+
 def test_a_branch_is_tidied_by_itself_and_leaves_what_it_inherits(folder: Location) -> None:
     graph = docs_graph(folder)
     log(graph, FEWEST - 2)

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from omnigraph.engine.tiers import FEWEST, TIERS, crowded
+from omnigraph.engine.tiers import FEWEST, TIERS, crowded, latest
 from omnigraph.storage.upkeep import TARGET_ROWS
 
 
@@ -70,3 +70,29 @@ def test_few_fragments_are_left_alone() -> None:
 
 def test_fragments_without_small_neighbours_are_left_alone() -> None:
     assert crowded([1, TARGET_ROWS] * 100) == []
+
+
+# --- tables that only ever grow, a little at a time ------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [[3], [2, 2, 2, 400]], ids=["even", "with large ones"])
+def test_the_newest_are_put_together_at_a_cost_that_does_not_follow_what_was_there(sizes: list[int]) -> None:
+    rows, most, left = [20], 16, 0
+    written = rewritten = 0
+    for turn in range(20_000):
+        rows.append(sizes[turn % len(sizes)])
+        written += rows[-1]
+        if len(rows) > most:
+            chosen = latest(rows, most // 2)
+            rows[chosen.start :] = [sum(rows[chosen.start :])]
+            rewritten += rows[-1]
+            left = max(left, len(rows))
+    assert left <= most // 2 + 2
+    assert rewritten <= 25 * written, "a row is written again a few times for each step"
+    assert sum(rows) == written + 20
+
+
+def test_of_a_small_table_all_fragments_are_put_together() -> None:
+    assert latest([5, *[2] * 16], 8) == range(17)
+    assert latest([1, 1], 8) == range(2)
+    assert latest([], 8) == range(0)

@@ -54,7 +54,7 @@ def checked_out(root: Root, branch: str | None, version: int) -> tuple[dict[str,
     }
     commits = [row for row in rows if row["object_type"] == "graph_commit"]
     newest_commit = max(commits, key=lambda row: json.loads(row["metadata"])["created_at"], default=None)
-    return entries, newest_commit and newest_commit["object_id"]
+    return entries, None if newest_commit is None else newest_commit["object_id"]
 
 
 def require_same_as_checkout(graph: OpenGraph, branch: str = "main", *, since: int = 1) -> int:
@@ -141,6 +141,7 @@ def test_versions_a_branch_stands_on_outlive_a_collection(eventful: OpenGraph) -
     collect_versions(tip, tip.versions()[:-1])
     again = OpenGraph(Root.at(eventful.root.layout.root), read_only=True)
     assert again.load("work").state == before
+    assert before.head is not None
     assert bare_publish(again.coordinator("work"), {PERSON: 400}).commit.parent == before.head.id
 
 

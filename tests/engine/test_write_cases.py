@@ -15,6 +15,8 @@ import pytest
 import omnigraph as og
 from omnigraph import errors
 from omnigraph.graph import Graph, LoadResult, MutationResult
+from omnigraph.storage.location import Location
+from omnigraph.storage.tables import Tables
 from tests.lang.casefile import CASES as LANGUAGE_CASES
 from tests.lang.casefile import Case, read_cases
 
@@ -57,12 +59,14 @@ class Run:
     folder: Path
     params: dict[str, Any] = field(default_factory=dict)
     outcome: MutationResult | LoadResult | errors.OmnigraphError | None = None
-    before: tuple[str, list[Any]] = ("", [])
+    before: tuple[str, list[Any], list[int]] = ("", [], [])
 
-    def state(self) -> tuple[str, list[Any]]:
+    def state(self) -> tuple[str, list[Any], list[int]]:
+        """The head, the rows, and where the tables themselves stand, published or not."""
         snapshot = self.graph.snapshot()
-        tables = [snapshot.rows(key).to_pylist() for key in snapshot.tables]
-        return snapshot.id, tables
+        rows = [snapshot.rows(key).to_pylist() for key in snapshot.tables]
+        places = [Location.parse(Path(self.graph.uri, table.path)) for table in snapshot.tables.values()]
+        return snapshot.id, rows, [Tables().tip(place).version for place in places]
 
     def rows(self, type_name: str) -> dict[str, dict[str, Any]]:
         return {row["id"]: row for row in self.graph.snapshot().rows(type_name).to_pylist()}

@@ -12,17 +12,15 @@ import logging
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import parse_qs
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+from moto.moto_server.werkzeug_app import create_backend_app
 from moto.s3.models import s3_backends
-from moto.server import create_backend_app
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
-
-Environ = dict[str, Any]
-Start = Callable[..., Any]
 
 _ACCOUNT, _PARTITION = "123456789012", "aws"
 
@@ -30,12 +28,12 @@ _ACCOUNT, _PARTITION = "123456789012", "aws"
 class OneWriteAtATime:
     """S3 decides a conditional put atomically; the emulation checks and stores in two steps."""
 
-    def __init__(self, app: Any, ignored: list[str]) -> None:
+    def __init__(self, app: WSGIApplication, ignored: list[str]) -> None:
         self._app = app
         self._lock = threading.Lock()
         self._ignored = [f"HTTP_{name.upper().replace('-', '_')}" for name in ignored]
 
-    def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         for name in self._ignored:
             environ.pop(name, None)
         if environ["REQUEST_METHOD"] in ("GET", "HEAD"):
@@ -47,12 +45,12 @@ class OneWriteAtATime:
 class LosesAnswers:
     """Answers the first of equal puts with an error of the server, although it took effect."""
 
-    def __init__(self, app: Any, paths: str | None) -> None:
+    def __init__(self, app: WSGIApplication, paths: str | None) -> None:
         self._app = app
         self._paths = None if paths is None else re.compile(paths)
         self.lost: set[tuple[str, str]] = set()
 
-    def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         put = (environ["PATH_INFO"], environ.get("HTTP_IF_MATCH", ""))
         meant = self._paths is not None and self._paths.search(put[0])
         if environ["REQUEST_METHOD"] != "PUT" or not meant or put in self.lost:
@@ -69,7 +67,7 @@ class Answers:
         self._app = app
         self._requests: list[tuple[str, str, str]] | None = None
 
-    def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
         if path.startswith("/-/"):
             found = getattr(self, path.removeprefix("/-/"))(environ)
@@ -78,20 +76,20 @@ class Answers:
             self._requests.append((method, path, environ["QUERY_STRING"]))
         return self._app(environ, start_response)
 
-    def record(self, _: Environ) -> int:
+    def record(self, _: WSGIEnvironment) -> int:
         """Remember requests from here on."""
         self._requests = []
         return 0
 
-    def requests(self, _: Environ) -> list[tuple[str, str, str]]:
+    def requests(self, _: WSGIEnvironment) -> list[tuple[str, str, str]]:
         """The requests since then, in order: method, path, query."""
         found, self._requests = self._requests, None
         return found or []
 
-    def answers_lost(self, _: Environ) -> int:
+    def answers_lost(self, _: WSGIEnvironment) -> int:
         return len(self._app.lost)
 
-    def copy(self, environ: Environ) -> int:
+    def copy(self, environ: WSGIEnvironment) -> int:
         """Copy all objects of one prefix to another, in any bucket; how many there were."""
         asked = _arguments(environ)
         backend = s3_backends[_ACCOUNT][_PARTITION]
@@ -100,7 +98,7 @@ class Answers:
             backend.copy_object(key, asked["into"], asked["target"] + name.removeprefix(asked["source"]))
         return len(found)
 
-    def drop(self, environ: Environ) -> int:
+    def drop(self, environ: WSGIEnvironment) -> int:
         """Remove all objects of a prefix; how many there were."""
         asked = _arguments(environ)
         found = _below(asked["bucket"], asked["prefix"])
@@ -109,7 +107,7 @@ class Answers:
         return len(found)
 
 
-def _arguments(environ: Environ) -> dict[str, str]:
+def _arguments(environ: WSGIEnvironment) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
 
 

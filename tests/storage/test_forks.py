@@ -8,10 +8,11 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import StorageFailure
-from omnigraph.storage.forks import Fork, Forks
+from omnigraph.storage.forks import Forks
 from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore, Recorder
+from omnigraph.storage.references import Fork
 from omnigraph.storage.staging import commit_staged, stage_append
 from omnigraph.storage.tables import Table, Tables
 
@@ -29,7 +30,8 @@ class Graph:
 
 @pytest.fixture
 def graph(shared_root: Location) -> Graph:
-    tables, objects = Tables(), ObjectStore.at(shared_root)
+    objects = ObjectStore.at(shared_root)
+    tables = Tables(objects=objects)
     main = tables.create(shared_root / "people", SCHEMA, primary_key="id")
     for name in ("ann", "bob"):
         main = added(main, name)
@@ -41,7 +43,8 @@ def added(table: Table, *ids: str) -> Table:
 
 
 def ids(table: Table) -> list[str]:
-    return table.scan(["id"]).column("id").to_pylist()
+    found: list[str] = table.scan(["id"]).column("id").to_pylist()
+    return found
 
 
 def kind(caught: pytest.ExceptionInfo[StorageFailure]) -> str:
@@ -107,8 +110,7 @@ def test_a_pinned_read_of_a_name_created_again_shows_its_new_life(graph: Graph) 
     for name in ("old", "new"):
         fork = graph.forks.create(graph.main, "work")
         pinned = added(fork, name).version
-        identity = graph.forks.identity(graph.at, "work")
-        seen = graph.tables.open(graph.at, pinned, branch="work", identity=identity)
+        seen = graph.tables.open(graph.at, pinned, branch="work")
         assert ids(seen) == ["ann", "bob", name]
         if name == "old":
             graph.forks.delete(graph.at, "work")

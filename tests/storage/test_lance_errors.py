@@ -104,3 +104,12 @@ def _read_on(table: Table, reading: threading.Event) -> None:
 def _press_ctrl_c(when: threading.Event) -> None:
     when.wait()
     os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_panic_of_lance_is_a_failure_like_any_other(tmp_path: Path) -> None:
+    """Its class is no `Exception`: whoever finishes or undoes what failed would not hear of it."""
+    schema = pa.schema([pa.field("id", pa.string(), nullable=False)])
+    table = Tables().create(Location.parse(tmp_path / "t"), schema, primary_key="id")
+    with pytest.raises(StorageFailure, match="take failed: Lance broke off: ") as broke:
+        table.take([0], ["no such column"])
+    assert broke.value.kind == Trouble.UNKNOWN

@@ -17,11 +17,11 @@ import pytest
 from lance import Index, LanceDataset, Transaction
 from lance import LanceOperation as Op
 from lance.commit import CommitConflictError
-from lance.dataset import Session
+from lance.dataset import Session  # type: ignore[attr-defined]  # public in its documentation only
 from lance.fragment import write_fragments
 from lance.optimize import Compaction, CompactionOptions
 
-KEY = {"lance-schema:unenforced-primary-key": "true"}
+KEY: dict[str, str | None] = {"lance-schema:unenforced-primary-key": "true"}
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False, metadata=KEY), pa.field("n", pa.int64())])
 
 
@@ -154,6 +154,7 @@ def test_mark_and_properties_of_the_caller_are_stored(tmp_path: Path) -> None:
         staged.read_version, staged.operation, "7f3f0b9e-5d0a-4c0e-9b0e-1d2c3b4a5f60", {"who": "me"}
     )
     found = commit(ds, ours).read_transaction(3)
+    assert found is not None
     assert (found.uuid, found.transaction_properties) == (ours.uuid, {"who": "me"}), (
         "proof of authorship is lost"
     )
@@ -223,7 +224,7 @@ def test_an_overwrite_keeps_the_key_only_if_its_schema_says_so(tmp_path: Path) -
 def test_settings_conflict_on_one_key_only_and_schema_metadata_always(tmp_path: Path) -> None:
     ds = created(tmp_path / "t", rows("a"))
 
-    def setting(**changes: str) -> Transaction:
+    def setting(**changes: str | None) -> Transaction:
         return Transaction(ds.version, Op.UpdateConfig(config_updates=Op.UpdateMap(changes)))
 
     commit(ds, setting(k="1"))
@@ -497,7 +498,9 @@ def test_some_transactions_can_only_be_printed(tmp_path: Path) -> None:
     ds = created(tmp_path / "t", rows("a"), rows("b"))
     ds.create_scalar_index("id", "BTREE")
     ds.optimize.compact_files()
-    assert type(ds.read_transaction(ds.version - 1).operation) is Op.BaseOperation
+    built = ds.read_transaction(ds.version - 1)
+    assert built is not None
+    assert type(built.operation) is Op.BaseOperation
     with pytest.raises(TypeError, match=r"RewrittenIndex.__init__"):
         ds.read_transaction(ds.version)
 
@@ -517,6 +520,7 @@ def fork_with_index(at: Path, kind: str = "BTREE") -> LanceDataset:
     ds = created(at, rows("a", "b", "c", "d"))
     transaction = index(ds, kind=kind)
     if kind == "INVERTED":
+        assert isinstance(transaction.operation, Op.CreateIndex)
         transaction.operation.new_indices = [
             ds.merge_existing_index_segments(transaction.operation.new_indices)
         ]
@@ -613,9 +617,8 @@ def test_compaction_keeps_blobs_apart_from_null_and_empty(tmp_path: Path) -> Non
     for number, payload in enumerate(payloads):
         table = pa.table([pa.array([str(number)]), lance.blob_array([payload])], schema=schema)
         mode = "append" if number else "create"
-        ds = lance.write_dataset(
-            table, uri, mode=mode, enable_stable_row_ids=True, data_storage_version="2.2"
-        )
+        lance.write_dataset(table, uri, mode=mode, enable_stable_row_ids=True, data_storage_version="2.2")
+    ds = lance.dataset(uri)
     ds.optimize.compact_files()
     assert len(ds.get_fragments()) == 1
     found = ds.scanner(columns=["body"], blob_handling="all_binary").to_table()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -36,7 +37,7 @@ def test_threads_enter_in_the_order_they_came() -> None:
 
 
 @pytest.mark.parametrize("leave", [Gate.leave, Gate.leave_to_waiter])
-def test_a_newcomer_does_not_get_ahead_of_a_thread_that_waits(leave) -> None:
+def test_a_newcomer_does_not_get_ahead_of_a_thread_that_waits(leave: Callable[[Gate], None]) -> None:
     gate, entered, go = Gate(), threading.Event(), threading.Event()
     assert gate.enter(0)
 

@@ -17,7 +17,7 @@ from tests import python_process
 
 
 @pytest.fixture
-def root(tmp_path) -> Location:
+def root(tmp_path: Path) -> Location:
     return Location.parse(tmp_path / "g")
 
 
@@ -46,7 +46,7 @@ def _open_lock_files() -> list[str]:
     return sorted(target for target in targets if ".lock" in target)
 
 
-def test_threads_of_one_process_exclude_each_other(root):
+def test_threads_of_one_process_exclude_each_other(root: Location) -> None:
     inside, most = 0, 0
 
     def work() -> None:
@@ -66,7 +66,7 @@ def test_threads_of_one_process_exclude_each_other(root):
     assert (inside, most) == (0, 1)
 
 
-def test_a_second_thread_is_told_that_this_process_is_busy(root):
+def test_a_second_thread_is_told_that_this_process_is_busy(root: Location) -> None:
     with _locks(root).hold(["main"], operation_id="01FIRST"), pytest.raises(errors.WriterBusy) as busy:
         _locks(root).hold(["main"], wait=0)
     assert f"process {os.getpid()} " in busy.value.owner
@@ -74,7 +74,7 @@ def test_a_second_thread_is_told_that_this_process_is_busy(root):
     assert busy.value.retryable
 
 
-def test_two_paths_to_one_graph_share_the_lock(root, tmp_path):
+def test_two_paths_to_one_graph_share_the_lock(root: Location, tmp_path: Path) -> None:
     root.path.mkdir()
     (tmp_path / "link").symlink_to(root.path)
     with _locks(root).hold(["main"]):
@@ -82,11 +82,13 @@ def test_two_paths_to_one_graph_share_the_lock(root, tmp_path):
         assert not _other_process_gets(root, "main")
 
 
-def test_nothing_this_process_does_beside_it_drops_the_lock(root):
+def test_nothing_this_process_does_beside_it_drops_the_lock(root: Location) -> None:
     locks = _locks(root)
     with locks.hold(["main"], operation_id="01ONE"):
         assert locks.try_acquire(["main"]) is None
-        assert locks.last_holder("main").operation_id == "01ONE"
+        holder = locks.last_holder("main")
+        assert holder is not None
+        assert holder.operation_id == "01ONE"
         assert locks.branch_of_operation("01ONE") == "main"
         assert ObjectStore.at(root).exists(root / "__locks")
         with locks.hold(["other"]):
@@ -96,7 +98,7 @@ def test_nothing_this_process_does_beside_it_drops_the_lock(root):
     assert _other_process_gets(root, "main")
 
 
-def test_descriptors_do_not_pile_up_and_lock_files_stay(root):
+def test_descriptors_do_not_pile_up_and_lock_files_stay(root: Location) -> None:
     locks = _locks(root)
     for n in range(5):
         with locks.hold([f"b{n}", "main"]):
@@ -112,7 +114,7 @@ def test_descriptors_do_not_pile_up_and_lock_files_stay(root):
     ]
 
 
-def test_several_locks_are_taken_sorted_and_all_or_none(root):
+def test_several_locks_are_taken_sorted_and_all_or_none(root: Location) -> None:
     locks = _locks(root)
     with locks.hold(["work", "main", "work"]) as held:
         assert held.branches == ("main", "work")
@@ -123,7 +125,7 @@ def test_several_locks_are_taken_sorted_and_all_or_none(root):
 
 
 @pytest.mark.parametrize("branch", ["review/one", "a%2Fb", "..", "ünï cödé", "x#1"])
-def test_any_branch_name_has_a_lock_of_its_own(root, branch):
+def test_any_branch_name_has_a_lock_of_its_own(root: Location, branch: str) -> None:
     locks = _locks(root)
     with locks.hold([branch], operation_id="01X"):
         assert locks.try_acquire([branch]) is None
@@ -131,7 +133,7 @@ def test_any_branch_name_has_a_lock_of_its_own(root, branch):
     assert [path.parent.name for path in root.path.rglob("*.lock")] == ["__locks"]
 
 
-def test_a_graph_that_was_removed_and_made_again_has_new_locks(root):
+def test_a_graph_that_was_removed_and_made_again_has_new_locks(root: Location) -> None:
     old = _locks(root).hold(["main"])
     shutil.rmtree(root.path)
     with _locks(root).hold(["main"], wait=0) as new:
@@ -140,19 +142,20 @@ def test_a_graph_that_was_removed_and_made_again_has_new_locks(root):
         assert not _other_process_gets(root, "main")
 
 
-def test_earlier_operations_stay_readable_for_a_while(root):
+def test_earlier_operations_stay_readable_for_a_while(root: Location) -> None:
     locks = _locks(root)
     for n in range(12):
         with locks.hold(["main"], operation_id=f"op{n}"):
             pass
     holder = locks.last_holder("main")
+    assert holder is not None
     assert holder.operations() == ("op11", "op10", "op9", "op8", "op7", "op6", "op5", "op4", "op3")
     assert locks.branch_of_operation("op5") == "main"
     assert locks.branch_of_operation("op0") is None
     assert locks.last_holder("never") is None
 
 
-def test_a_lock_file_with_damaged_content_still_locks(root):
+def test_a_lock_file_with_damaged_content_still_locks(root: Location) -> None:
     locks = _locks(root)
     with locks.hold(["main"]):
         pass
@@ -162,7 +165,7 @@ def test_a_lock_file_with_damaged_content_still_locks(root):
         held.require()
 
 
-def test_a_released_lock_is_released_once(root):
+def test_a_released_lock_is_released_once(root: Location) -> None:
     locks = _locks(root)
     first = locks.hold(["main"])
     first.release()
@@ -173,13 +176,15 @@ def test_a_released_lock_is_released_once(root):
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("", 10.0), ("0", 0.0), (" 2.5 ", 2.5)])
-def test_the_wait_is_a_setting(monkeypatch, text, seconds):
+def test_the_wait_is_a_setting(monkeypatch: pytest.MonkeyPatch, text: str, seconds: float) -> None:
     monkeypatch.setenv("OMNIGRAPH_LOCK_WAIT", text)
     assert configured_wait() == seconds
 
 
 @pytest.mark.parametrize("text", ["-1", "soon", "nan", "inf"])
-def test_a_wait_that_is_no_time_is_refused(monkeypatch, root, text):
+def test_a_wait_that_is_no_time_is_refused(
+    monkeypatch: pytest.MonkeyPatch, root: Location, text: str
+) -> None:
     monkeypatch.setenv("OMNIGRAPH_LOCK_WAIT", text)
     with pytest.raises(errors.BadRequest, match="OMNIGRAPH_LOCK_WAIT"):
         _locks(root).hold(["main"])

@@ -6,11 +6,13 @@ import json
 import os
 import threading
 from collections.abc import Callable
+from typing import Any, Literal
 
 import pytest
 
 from omnigraph import errors
 from omnigraph.storage.bucket import BucketStore
+from omnigraph.storage.lease import LeaseLock
 from omnigraph.storage.location import Location
 from omnigraph.storage.lock_table import LockTable
 from omnigraph.storage.locks import BranchLocks, Held
@@ -18,6 +20,8 @@ from omnigraph.storage.objects import Recorder, Stored
 
 ROOT = Location.parse("s3://memory/g")
 LEASE = ROOT / "__locks" / "main.json"
+
+Process = Callable[[], BranchLocks]
 
 
 class Clock:
@@ -42,7 +46,7 @@ class Bucket(BucketStore):
         blank = BucketStore.in_memory("memory")
         super().__init__("memory", blank._client, blank.scope)
         self.age = 0.0
-        self.lose_next_answer: type[Exception] | str | None = None
+        self.lose_next_answer: Literal["refused", "broken"] | None = None
 
     def _get(self, at: Location) -> Stored | None:
         found = super()._get(at)
@@ -59,8 +63,9 @@ class Bucket(BucketStore):
             raise errors.StorageFailure("connection reset", kind="Transient", uri=at.uri)
         return landed
 
-    def lease(self) -> dict:
-        return json.loads(self.read_text(LEASE))
+    def lease(self) -> dict[str, Any]:
+        body: dict[str, Any] = json.loads(self.read_text(LEASE))
+        return body
 
 
 @pytest.fixture
@@ -74,7 +79,7 @@ def bucket() -> Bucket:
 
 
 @pytest.fixture
-def process(bucket, clock) -> Callable[[], BranchLocks]:
+def process(bucket: Bucket, clock: Clock) -> Process:
     """Makes what another process would have: locks that share nothing but the bucket."""
 
     def start() -> BranchLocks:
@@ -83,11 +88,13 @@ def process(bucket, clock) -> Callable[[], BranchLocks]:
     return start
 
 
-def _lock(held: Held):
-    return held._locks["main"]
+def _lock(held: Held) -> LeaseLock:
+    lock = held._locks["main"]
+    assert isinstance(lock, LeaseLock)
+    return lock
 
 
-def test_a_lease_has_one_holder_and_says_who(process, bucket):
+def test_a_lease_has_one_holder_and_says_who(process: Process, bucket: Bucket) -> None:
     mine, other = process(), process()
     with mine.hold(["main"], operation_id="01MINE") as held:
         held.require()
@@ -103,11 +110,14 @@ def test_a_lease_has_one_holder_and_says_who(process, bucket):
         assert bucket.lease()["epoch"] == 2
 
 
-def test_no_two_bodies_of_a_lease_are_equal(process, bucket, clock):
+def test_no_two_bodies_of_a_lease_are_equal(process: Process, bucket: Bucket, clock: Clock) -> None:
     bodies: list[str] = []
-    bucket.observe = lambda op, uri: (
-        bodies.append(bucket._get(LEASE).body.decode()) if bucket._get(LEASE) else None
-    )
+
+    def note(op: str, uri: str) -> None:
+        if (found := bucket._get(LEASE)) is not None:
+            bodies.append(found.body.decode())
+
+    bucket.observe = note
     for locks in (process(), process()):
         for _ in range(2):
             with locks.hold(["main"]) as held:
@@ -119,14 +129,16 @@ def test_no_two_bodies_of_a_lease_are_equal(process, bucket, clock):
     assert len(set(distinct)) == len(distinct)
 
 
-def test_a_waiter_gives_up_after_its_wait(process, clock):
+def test_a_waiter_gives_up_after_its_wait(process: Process, clock: Clock) -> None:
     with process().hold(["main"]), pytest.raises(errors.WriterBusy) as busy:
         process().hold(["main"], wait=5.0)
     assert busy.value.waited == pytest.approx(5.0)
     assert clock.now == pytest.approx(1005.0)
 
 
-def test_a_lease_without_a_sign_of_life_is_taken_over_after_its_time(process, bucket, clock):
+def test_a_lease_without_a_sign_of_life_is_taken_over_after_its_time(
+    process: Process, bucket: Bucket, clock: Clock
+) -> None:
     dead = process().hold(["main"])
     with process().hold(["main"], wait=31.0) as held:
         assert clock.now >= 1030.0
@@ -138,7 +150,7 @@ def test_a_lease_without_a_sign_of_life_is_taken_over_after_its_time(process, bu
         held.require()
 
 
-def test_a_renewed_lease_is_never_taken_over(process, bucket, clock):
+def test_a_renewed_lease_is_never_taken_over(process: Process, bucket: Bucket, clock: Clock) -> None:
     alive = process().hold(["main"])
 
     def renew_now_and_then() -> None:
@@ -152,7 +164,7 @@ def test_a_renewed_lease_is_never_taken_over(process, bucket, clock):
     assert bucket.lease()["beat"] >= 15
 
 
-def test_what_a_process_saw_counts_in_its_next_attempt(process, clock):
+def test_what_a_process_saw_counts_in_its_next_attempt(process: Process, clock: Clock) -> None:
     process().hold(["main"])
     waiter = process()
     with pytest.raises(errors.WriterBusy):
@@ -163,7 +175,9 @@ def test_what_a_process_saw_counts_in_its_next_attempt(process, clock):
     assert waiter.try_acquire(["main"]) is not None
 
 
-def test_a_lease_long_dead_by_the_clock_of_the_store_is_taken_at_once(process, bucket):
+def test_a_lease_long_dead_by_the_clock_of_the_store_is_taken_at_once(
+    process: Process, bucket: Bucket
+) -> None:
     process().hold(["main"])
     bucket.age = 60.5
     assert process().try_acquire(["main"]) is None
@@ -171,7 +185,9 @@ def test_a_lease_long_dead_by_the_clock_of_the_store_is_taken_at_once(process, b
     assert process().try_acquire(["main"]) is not None
 
 
-def test_a_holder_may_not_begin_anything_in_the_second_half_of_its_lease(process, clock):
+def test_a_holder_may_not_begin_anything_in_the_second_half_of_its_lease(
+    process: Process, clock: Clock
+) -> None:
     held = process().hold(["main"])
     clock.now += 14.9
     held.require()
@@ -183,7 +199,9 @@ def test_a_holder_may_not_begin_anything_in_the_second_half_of_its_lease(process
     held.require()
 
 
-def test_the_deadline_counts_from_sending_not_from_the_answer(process, bucket, clock):
+def test_the_deadline_counts_from_sending_not_from_the_answer(
+    process: Process, bucket: Bucket, clock: Clock
+) -> None:
     def slow(op: str, uri: str) -> None:
         if op.startswith("write_text_if"):
             clock.now += 16.0
@@ -192,7 +210,7 @@ def test_the_deadline_counts_from_sending_not_from_the_answer(process, bucket, c
     assert not process().hold(["main"]).still_held()
 
 
-def test_the_second_operation_costs_one_put_to_begin_and_one_to_end(process, bucket):
+def test_the_second_operation_costs_one_put_to_begin_and_one_to_end(process: Process, bucket: Bucket) -> None:
     locks = process()
     with locks.hold(["main"]):
         pass
@@ -203,7 +221,7 @@ def test_the_second_operation_costs_one_put_to_begin_and_one_to_end(process, buc
     assert recorder.counts() == {"write_text_if_match": 2}
 
 
-def test_a_second_release_takes_nothing_from_the_next_thread(process, bucket):
+def test_a_second_release_takes_nothing_from_the_next_thread(process: Process, bucket: Bucket) -> None:
     locks = process()
     first = locks.hold(["main"])
     first.release()
@@ -213,7 +231,9 @@ def test_a_second_release_takes_nothing_from_the_next_thread(process, bucket):
         assert bucket.lease()["state"] == "held"
 
 
-def test_a_remembered_release_is_useless_once_somebody_else_was_here(process, bucket):
+def test_a_remembered_release_is_useless_once_somebody_else_was_here(
+    process: Process, bucket: Bucket
+) -> None:
     first, second = process(), process()
     for locks in (first, second):
         with locks.hold(["main"]):
@@ -228,7 +248,9 @@ def _waiting(locks: BranchLocks) -> int:
     return locks._lock("main").gate.waiting()
 
 
-def test_threads_of_a_process_follow_each_other_under_one_lease_sixteen_times_at_most(process, bucket):
+def test_threads_of_a_process_follow_each_other_under_one_lease_sixteen_times_at_most(
+    process: Process, bucket: Bucket
+) -> None:
     locks = process()
     done: list[str] = []
 
@@ -249,7 +271,7 @@ def test_threads_of_a_process_follow_each_other_under_one_lease_sixteen_times_at
     assert (bucket.lease()["epoch"], bucket.lease()["state"]) == (2, "free")
 
 
-def test_a_lease_kept_for_a_thread_that_went_away_is_given_back(process, bucket):
+def test_a_lease_kept_for_a_thread_that_went_away_is_given_back(process: Process, bucket: Bucket) -> None:
     held = process().hold(["main"])
     lock = _lock(held)
     assert lock.beat_or_stop()
@@ -258,7 +280,7 @@ def test_a_lease_kept_for_a_thread_that_went_away_is_given_back(process, bucket)
     assert bucket.lease()["state"] == "free"
 
 
-def test_the_timer_renews_by_itself(bucket):
+def test_the_timer_renews_by_itself(bucket: Bucket) -> None:
     renewed = threading.Event()
     locks = BranchLocks(bucket, ROOT, ttl=0.03, table=LockTable())
     with locks.hold(["main"]):
@@ -266,7 +288,7 @@ def test_the_timer_renews_by_itself(bucket):
         assert renewed.wait(30)
 
 
-def test_a_put_that_landed_although_it_was_reported_refused_counts(process, bucket):
+def test_a_put_that_landed_although_it_was_reported_refused_counts(process: Process, bucket: Bucket) -> None:
     locks = process()
     with locks.hold(["main"]):
         pass
@@ -278,7 +300,9 @@ def test_a_put_that_landed_although_it_was_reported_refused_counts(process, buck
         held.require()
 
 
-def test_a_lost_answer_to_taking_the_lease_delays_nobody_in_this_process(process, bucket):
+def test_a_lost_answer_to_taking_the_lease_delays_nobody_in_this_process(
+    process: Process, bucket: Bucket
+) -> None:
     locks = process()
     with locks.hold(["main"]):
         pass
@@ -291,7 +315,7 @@ def test_a_lost_answer_to_taking_the_lease_delays_nobody_in_this_process(process
         held.require()
 
 
-def test_a_lost_answer_to_a_renewal_loses_nothing(process, bucket):
+def test_a_lost_answer_to_a_renewal_loses_nothing(process: Process, bucket: Bucket) -> None:
     with process().hold(["main"]) as held:
         bucket.lose_next_answer = "broken"
         assert _lock(held).beat_or_stop()
@@ -302,7 +326,7 @@ def test_a_lost_answer_to_a_renewal_loses_nothing(process, bucket):
         held.require()
 
 
-def test_a_lost_answer_to_a_release_is_healed_by_the_next_operation(process, bucket):
+def test_a_lost_answer_to_a_release_is_healed_by_the_next_operation(process: Process, bucket: Bucket) -> None:
     locks = process()
     held = locks.hold(["main"])
     bucket.lose_next_answer = "broken"
@@ -311,7 +335,9 @@ def test_a_lost_answer_to_a_release_is_healed_by_the_next_operation(process, buc
         again.require()
 
 
-def test_a_lease_taken_by_somebody_else_cannot_be_renewed(process, bucket, clock):
+def test_a_lease_taken_by_somebody_else_cannot_be_renewed(
+    process: Process, bucket: Bucket, clock: Clock
+) -> None:
     stopped = process().hold(["main"])
     taken = process().hold(["main"], wait=40.0)
     _lock(stopped).renew()
@@ -322,7 +348,7 @@ def test_a_lease_taken_by_somebody_else_cannot_be_renewed(process, bucket, clock
     assert bucket.lease()["epoch"] == 2
 
 
-def test_the_name_of_a_deleted_branch_is_not_reused_for_ten_minutes(process, bucket):
+def test_the_name_of_a_deleted_branch_is_not_reused_for_ten_minutes(process: Process, bucket: Bucket) -> None:
     with process().hold(["main"]) as held:
         held.mark_deleted("main")
     assert bucket.lease()["state"] == "deleted"
@@ -336,7 +362,7 @@ def test_the_name_of_a_deleted_branch_is_not_reused_for_ten_minutes(process, buc
     assert bucket.lease()["state"] == "free"
 
 
-def test_tidying_up_after_a_deleted_branch_does_not_free_its_name(process, bucket):
+def test_tidying_up_after_a_deleted_branch_does_not_free_its_name(process: Process, bucket: Bucket) -> None:
     with process().hold(["main"]) as held:
         held.mark_deleted("main")
     with process().hold(["main"], wait=0):
@@ -346,7 +372,7 @@ def test_tidying_up_after_a_deleted_branch_does_not_free_its_name(process, bucke
         process().hold(["main"], creating=["main"], wait=0)
 
 
-def test_a_crash_after_marking_does_not_free_the_name(process, bucket, clock):
+def test_a_crash_after_marking_does_not_free_the_name(process: Process, bucket: Bucket, clock: Clock) -> None:
     process().hold(["main"]).mark_deleted("main")
     with pytest.raises(errors.Unavailable, match="was deleted"):
         process().hold(["main"], creating=["main"], wait=40.0)
@@ -355,7 +381,9 @@ def test_a_crash_after_marking_does_not_free_the_name(process, bucket, clock):
     assert bucket.lease()["state"] == "deleted"
 
 
-def test_a_thread_that_waits_to_reuse_a_name_deleted_meanwhile_is_refused(process, bucket):
+def test_a_thread_that_waits_to_reuse_a_name_deleted_meanwhile_is_refused(
+    process: Process, bucket: Bucket
+) -> None:
     locks = process()
     refusals: list[errors.OmnigraphError] = []
 
@@ -375,7 +403,7 @@ def test_a_thread_that_waits_to_reuse_a_name_deleted_meanwhile_is_refused(proces
     assert bucket.lease()["state"] == "deleted"
 
 
-def test_a_lease_nobody_here_wrote_is_reported_not_replaced(process, bucket):
+def test_a_lease_nobody_here_wrote_is_reported_not_replaced(process: Process, bucket: Bucket) -> None:
     bucket.write_text(LEASE, '{"epoch": "x"}')
     with pytest.raises(errors.CorruptGraph) as failure:
         process().hold(["main"])
@@ -383,7 +411,9 @@ def test_a_lease_nobody_here_wrote_is_reported_not_replaced(process, bucket):
     assert bucket.read_text(LEASE) == '{"epoch": "x"}'
 
 
-def test_a_store_that_fails_while_waiting_is_not_mistaken_for_a_free_lease(process, bucket):
+def test_a_store_that_fails_while_waiting_is_not_mistaken_for_a_free_lease(
+    process: Process, bucket: Bucket
+) -> None:
     locks = process()
 
     def broken(op: str, uri: str) -> None:

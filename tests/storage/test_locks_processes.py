@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from omnigraph import errors
+from omnigraph.storage.folder import LOCK_FOLDER, LOCK_SUFFIX
 from omnigraph.storage.location import Location
+from omnigraph.storage.lock_table import LockTable
 from omnigraph.storage.locks import BranchLocks
 from omnigraph.storage.objects import ObjectStore
+from omnigraph.storage.record_lock import RecordLock
 from tests.python_process import PIPE, Python
 
 _WORKER = Path(__file__).with_name("lock_worker.py")
@@ -45,7 +48,8 @@ class Worker:
 
     def answer(self) -> str:
         assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
+        line: str = self._process.stdout.readline()
+        return line.strip()
 
     def do(self, command: str) -> str:
         self.send(command)
@@ -68,8 +72,11 @@ class Worker:
             pipe.close()
 
 
+Start = Callable[..., Worker]
+
+
 @pytest.fixture
-def worker(shared_root) -> Iterator[Callable[..., Worker]]:
+def worker(shared_root: Location) -> Iterator[Start]:
     """Starts workers; they and their children end with the test."""
     life, end_of_life = os.pipe()
     started: list[Worker] = []
@@ -86,11 +93,11 @@ def worker(shared_root) -> Iterator[Callable[..., Worker]]:
 
 
 @pytest.fixture
-def locks(shared_root) -> BranchLocks:
+def locks(shared_root: Location) -> BranchLocks:
     return BranchLocks(ObjectStore.at(shared_root), shared_root, ttl=_LONG)
 
 
-def test_a_busy_branch_names_its_writer_and_the_operation(worker, locks):
+def test_a_busy_branch_names_its_writer_and_the_operation(worker: Start, locks: BranchLocks) -> None:
     owner = worker()
     assert owner.do("hold 0 main") == "done"
     with pytest.raises(errors.WriterBusy) as busy:
@@ -107,7 +114,7 @@ def test_a_busy_branch_names_its_writer_and_the_operation(worker, locks):
         assert owner.do("hold 0 main") == "writer_busy"
 
 
-def test_a_killed_writer_loses_its_lock(worker, locks):
+def test_a_killed_writer_loses_its_lock(worker: Start, locks: BranchLocks) -> None:
     owner = worker(_SHORT)
     assert owner.do("hold 0 main") == "done"
     owner.kill()
@@ -115,7 +122,7 @@ def test_a_killed_writer_loses_its_lock(worker, locks):
         held.require()
 
 
-def test_a_waiting_process_gets_the_lock_when_it_is_given_back(worker, locks):
+def test_a_waiting_process_gets_the_lock_when_it_is_given_back(worker: Start, locks: BranchLocks) -> None:
     owner, waiter = worker(), worker()
     assert owner.do("hold 0 main") == "done"
     waiter.send("hold 60 main")
@@ -124,7 +131,37 @@ def test_a_waiting_process_gets_the_lock_when_it_is_given_back(worker, locks):
     assert waiter.do("require") == "done"
 
 
-def test_a_forked_child_has_no_lock_and_takes_none_away(worker, locks):
+@pytest.mark.parametrize("shared_root", ["folder"], indirect=True)
+def test_a_process_that_waits_is_not_overtaken_by_the_one_that_had_the_lock(
+    worker: Start, tmp_path: Path
+) -> None:
+    root = Location.parse(tmp_path / "graph")
+    owner = worker()
+    answers = [owner.do("hold 0 main")]
+
+    def meanwhile(_: float) -> None:
+        answers.extend(owner.do(command) for command in ("release", "hold 0 main"))
+
+    with BranchLocks(ObjectStore.at(root), root, pause=meanwhile).hold(["main"], wait=_LONG):
+        assert answers == ["done", "done", "writer_busy"]
+    assert owner.do("hold 0 main") == "done"
+
+
+@pytest.mark.parametrize("shared_root", ["folder"], indirect=True)
+def test_a_waiting_process_that_does_not_go_on_holds_nobody_up(worker: Start, tmp_path: Path) -> None:
+    root = Location.parse(tmp_path / "graph")
+    owner = worker()
+    assert owner.do("hold 0 main") == "done"
+    stopped = RecordLock(root.path / LOCK_FOLDER / f"main{LOCK_SUFFIX}", LockTable())
+    assert stopped.gate.enter(0)
+    assert stopped.attempt("op", creating=False, first=True) is not None
+    assert owner.do("release") == "done"
+    assert owner.do("hold 0 main") == "writer_busy"
+    assert owner.do(f"hold {_LONG} main") == "done"
+    stopped.abandon()
+
+
+def test_a_forked_child_has_no_lock_and_takes_none_away(worker: Start, locks: BranchLocks) -> None:
     owner = worker()
     assert owner.do("hold 0 main") == "done"
     child, state = owner.do("fork").split()
@@ -134,7 +171,7 @@ def test_a_forked_child_has_no_lock_and_takes_none_away(worker, locks):
     assert owner.do("require") == "done"
 
 
-def test_a_forked_child_does_not_keep_the_lock_of_its_dead_parent(worker, locks):
+def test_a_forked_child_does_not_keep_the_lock_of_its_dead_parent(worker: Start, locks: BranchLocks) -> None:
     owner = worker(_SHORT)
     assert owner.do("hold 0 main") == "done"
     child, _ = owner.do("fork").split()
@@ -144,7 +181,7 @@ def test_a_forked_child_does_not_keep_the_lock_of_its_dead_parent(worker, locks)
         os.kill(int(child), 0)
 
 
-def test_no_increment_under_the_lock_is_lost(worker, shared_root):
+def test_no_increment_under_the_lock_is_lost(worker: Start, shared_root: Location) -> None:
     store = ObjectStore.at(shared_root)
     store.write_text(shared_root / "number", "0")
     counters = [worker() for _ in range(3)]
@@ -155,7 +192,7 @@ def test_no_increment_under_the_lock_is_lost(worker, shared_root):
 
 
 @pytest.mark.parametrize("shared_root", ["folder"], indirect=True)
-def test_a_forked_child_can_take_the_lock_after_its_parent(worker):
+def test_a_forked_child_can_take_the_lock_after_its_parent(worker: Start) -> None:
     owner = worker()
     assert owner.do("hold 0 main") == "done"
     assert owner.do("fork-and-hold") == "writer_busy held"
@@ -163,14 +200,16 @@ def test_a_forked_child_can_take_the_lock_after_its_parent(worker):
 
 @pytest.mark.s3
 @pytest.mark.parametrize("shared_root", ["s3"], indirect=True)
-def test_a_child_forked_after_a_bucket_was_used_is_told_so(worker):
+def test_a_child_forked_after_a_bucket_was_used_is_told_so(worker: Start) -> None:
     owner = worker()
     assert owner.do("hold 0 main") == "done"
     assert owner.do("fork-and-hold") == "storage_failure storage_failure"
 
 
 @pytest.mark.parametrize("shared_root", ["folder"], indirect=True)
-def test_a_lock_on_a_file_that_was_replaced_is_no_lock(worker, locks, shared_root):
+def test_a_lock_on_a_file_that_was_replaced_is_no_lock(
+    worker: Start, locks: BranchLocks, shared_root: Location
+) -> None:
     owner = worker()
     assert owner.do("hold 0 main") == "done"
 
@@ -185,7 +224,7 @@ def test_a_lock_on_a_file_that_was_replaced_is_no_lock(worker, locks, shared_roo
 
 
 @pytest.mark.parametrize("shared_root", ["folder"], indirect=True)
-def test_a_stopped_writer_keeps_a_lock_of_the_kernel(worker, locks):
+def test_a_stopped_writer_keeps_a_lock_of_the_kernel(worker: Start, locks: BranchLocks) -> None:
     owner = worker()
     assert owner.do("hold 0 main") == "done"
     owner.signal(signal.SIGSTOP)
@@ -197,7 +236,7 @@ def test_a_stopped_writer_keeps_a_lock_of_the_kernel(worker, locks):
 
 @pytest.mark.s3
 @pytest.mark.parametrize("shared_root", ["s3"], indirect=True)
-def test_a_writer_stopped_beyond_its_lease_finds_it_lost(worker, locks):
+def test_a_writer_stopped_beyond_its_lease_finds_it_lost(worker: Start, locks: BranchLocks) -> None:
     owner = worker(_SHORT)
     assert owner.do("hold 0 main") == "done"
     owner.signal(signal.SIGSTOP)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from omnigraph import errors
 from omnigraph.storage.failures import FailureKind
+from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Call, ObjectStore, Recorder
+from tests.storage.conftest import Place
 
 
-def _names(store, at) -> list[str]:
+def _names(store: ObjectStore, at: Location) -> list[str]:
     return sorted(found.name for found in store.list_dir(at))
 
 
-def test_text_written_is_text_read(place):
+def test_text_written_is_text_read(place: Place) -> None:
     at = place.root / "a" / "b.json"
     place.store.write_text(at, "Grüße\r\n\0 ✓")
     assert place.store.read_text(at) == "Grüße\r\n\0 ✓"
@@ -24,7 +28,7 @@ def test_text_written_is_text_read(place):
     assert place.store.read_text(at) == ""
 
 
-def test_a_missing_object_is_a_typed_not_found(place):
+def test_a_missing_object_is_a_typed_not_found(place: Place) -> None:
     at = place.root / "absent.json"
     with pytest.raises(errors.StorageFailure, match="does not exist") as failure:
         place.store.read_text(at)
@@ -34,14 +38,14 @@ def test_a_missing_object_is_a_typed_not_found(place):
     assert place.store.read_text_versioned(at) is None
 
 
-def test_a_prefix_is_not_an_object(place):
+def test_a_prefix_is_not_an_object(place: Place) -> None:
     place.store.write_text(place.root / "sub" / "x.json", "x")
     assert place.store.read_text_if_exists(place.root / "sub") is None
     place.store.delete(place.root / "sub")
     assert place.store.read_text(place.root / "sub" / "x.json") == "x"
 
 
-def test_below_an_object_there_is_nothing(place):
+def test_below_an_object_there_is_nothing(place: Place) -> None:
     place.store.write_text(place.root / "x.json", "x")
     below = place.root / "x.json" / "y"
     assert place.store.read_text_if_exists(below) is None
@@ -52,7 +56,7 @@ def test_below_an_object_there_is_nothing(place):
     assert place.store.read_text(place.root / "x.json") == "x"
 
 
-def test_text_that_is_not_utf8_is_a_typed_failure(place):
+def test_text_that_is_not_utf8_is_a_typed_failure(place: Place) -> None:
     at = place.root / "x.json"
     place.store._put(at, b"ok \xff")
     with pytest.raises(errors.StorageFailure, match=r"not UTF-8 text: .* at byte 3") as failure:
@@ -62,7 +66,7 @@ def test_text_that_is_not_utf8_is_a_typed_failure(place):
         place.store.write_text(at, "\ud800")
 
 
-def test_only_the_first_create_succeeds(place):
+def test_only_the_first_create_succeeds(place: Place) -> None:
     at = place.root / "claim.json"
     assert place.store.write_text_if_absent(at, "first") is True
     assert place.store.write_text_if_absent(at, "second") is False
@@ -71,7 +75,7 @@ def test_only_the_first_create_succeeds(place):
     assert place.store.write_text_if_absent(at, "third") is True
 
 
-def test_exactly_one_thread_creates_an_object_and_losers_read_it_whole(place):
+def test_exactly_one_thread_creates_an_object_and_losers_read_it_whole(place: Place) -> None:
     at = place.root / "claim.json"
     start = threading.Barrier(8)
 
@@ -87,7 +91,7 @@ def test_exactly_one_thread_creates_an_object_and_losers_read_it_whole(place):
     assert {text for _, text in outcomes} == {str(winners[0]) * 5000}
 
 
-def test_a_replacement_needs_the_current_token(place):
+def test_a_replacement_needs_the_current_token(place: Place) -> None:
     at = place.root / "lease.json"
     first = place.store.create_text(at, "one")
     assert first is not None
@@ -95,21 +99,24 @@ def test_a_replacement_needs_the_current_token(place):
     assert second is not None
     assert place.store.write_text_if_match(at, "late", first) is None
     found = place.store.read_text_versioned(at)
+    assert found is not None
     assert (found.text, found.token) == ("two", second)
     place.store.delete(at)
     assert place.store.write_text_if_match(at, "revived", second) is None
     assert not place.store.exists(at)
 
 
-def test_times_of_one_store_do_not_run_backwards(place):
+def test_times_of_one_store_do_not_run_backwards(place: Place) -> None:
     place.store.write_text(place.root / "a", "1")
     place.store.write_text(place.root / "b", "2")
-    earlier = place.store.read_text_versioned(place.root / "a").modified
-    later = place.store.read_text_versioned(place.root / "b").modified
-    assert 1.5e9 < earlier <= later
+    earlier = place.store.read_text_versioned(place.root / "a")
+    later = place.store.read_text_versioned(place.root / "b")
+    assert earlier is not None
+    assert later is not None
+    assert 1.5e9 < earlier.modified <= later.modified
 
 
-def test_exists_means_an_object_or_something_below(place):
+def test_exists_means_an_object_or_something_below(place: Place) -> None:
     assert not place.store.exists(place.root)
     place.store.write_text(place.root / "deep" / "er" / "x.json", "x")
     assert place.store.exists(place.root)
@@ -120,7 +127,7 @@ def test_exists_means_an_object_or_something_below(place):
     assert not place.store.exists(place.root / "deep")
 
 
-def test_listing_is_direct_files_of_exactly_this_folder(place):
+def test_listing_is_direct_files_of_exactly_this_folder(place: Place) -> None:
     for name in ("a.json", "b c.json", "größe.json", "100%25.json", "+.json", "x#y", "#1x"):
         place.store.write_text(place.root / "__recovery" / name, name)
     place.store.write_text(place.root / "__recovery" / "below" / "no.json", "no")
@@ -135,13 +142,13 @@ def test_listing_is_direct_files_of_exactly_this_folder(place):
         assert place.store.read_text(at) == at.name
 
 
-def test_listing_where_nothing_is_gives_an_empty_list(place):
+def test_listing_where_nothing_is_gives_an_empty_list(place: Place) -> None:
     assert place.store.list_dir(place.root / "nothing") == []
     assert place.store.list_sizes(place.root / "nothing") == {}
     assert place.store.list_folders(place.root / "nothing") == []
 
 
-def test_sizes_are_those_of_direct_files_and_folders_those_that_hold_something(place):
+def test_sizes_are_those_of_direct_files_and_folders_those_that_hold_something(place: Place) -> None:
     place.store.write_text(place.root / "top" / "a.json", "12345")
     place.store.write_text(place.root / "top" / "empty.json", "")
     place.store.write_text(place.root / "top" / "below" / "deep" / "b.json", "123")
@@ -155,7 +162,7 @@ def test_sizes_are_those_of_direct_files_and_folders_those_that_hold_something(p
     assert place.store.list_folders(place.root / "top") == []
 
 
-def test_rename_replaces_the_target(place):
+def test_rename_replaces_the_target(place: Place) -> None:
     place.store.write_text(place.root / "x.staging", "new")
     place.store.write_text(place.root / "x", "old")
     place.store.rename_text(place.root / "x.staging", place.root / "x")
@@ -168,7 +175,7 @@ def test_rename_replaces_the_target(place):
     assert failure.value.kind == FailureKind.NOT_FOUND
 
 
-def test_a_shared_object_has_two_names_and_outlives_either(place):
+def test_a_shared_object_has_two_names_and_outlives_either(place: Place) -> None:
     one, other = place.root / "a" / "one.bin", place.root / "b" / "c" / "other.bin"
     place.store.write_text(one, "x")
     place.store.share(one, other)
@@ -182,14 +189,14 @@ def test_a_shared_object_has_two_names_and_outlives_either(place):
     assert not place.store.exists(place.root / "third.bin")
 
 
-def test_delete_twice_is_fine(place):
+def test_delete_twice_is_fine(place: Place) -> None:
     place.store.write_text(place.root / "x", "x")
     place.store.delete(place.root / "x")
     place.store.delete(place.root / "x")
     assert not place.store.exists(place.root / "x")
 
 
-def test_delete_prefix_takes_all_below_and_no_sibling(place):
+def test_delete_prefix_takes_all_below_and_no_sibling(place: Place) -> None:
     for name in ("tree/a", "tree/b/c", "tree/b/d/e"):
         place.store.write_text(place.root / name, name)
     place.store.write_text(place.root / "tree-2" / "a", "stays")
@@ -202,34 +209,33 @@ def test_delete_prefix_takes_all_below_and_no_sibling(place):
 
 
 @pytest.mark.parametrize("name", ["x#1", "x.json#0042"])
-def test_temporary_names_cannot_be_addressed(place, name):
+def test_temporary_names_cannot_be_addressed(place: Place, name: str) -> None:
     at = place.root / name
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: place.store.read_text(at),
         lambda: place.store.write_text(at, ""),
         lambda: place.store.write_text_if_absent(at, ""),
         lambda: place.store.delete(at),
         lambda: place.store.rename_text(place.root / "x", at),
         lambda: place.store.exists(at),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(errors.InvalidName, match="temporary name"):
             call()
 
 
-def test_residue_of_a_cut_write_is_invisible(place):
+def test_residue_of_a_cut_write_is_invisible(place: Place) -> None:
     place.store._put(place.root / "__recovery" / "01.json#77", b'{"half')
     assert place.store.list_dir(place.root / "__recovery") == []
 
 
-def test_an_address_outside_the_store_is_refused(place, tmp_path):
-    from omnigraph.storage.location import Location
-
+def test_an_address_outside_the_store_is_refused(place: Place, tmp_path: Path) -> None:
     elsewhere = Location.parse("s3://another-bucket/x")
     with pytest.raises(errors.InvalidName):
         place.store.read_text(elsewhere)
 
 
-def test_an_observer_hears_each_call_once_and_before_it_happens(place):
+def test_an_observer_hears_each_call_once_and_before_it_happens(place: Place) -> None:
     recorder = Recorder()
     place.store.observe = recorder
     at = place.root / "x.json"
@@ -253,7 +259,7 @@ def test_an_observer_hears_each_call_once_and_before_it_happens(place):
     assert place.store.read_text(at) == "1"
 
 
-def test_a_reader_never_sees_a_part_of_a_replacement(place):
+def test_a_reader_never_sees_a_part_of_a_replacement(place: Place) -> None:
     at = place.root / "x.json"
     texts = {letter * 40_000 for letter in "ab"}
     place.store.write_text(at, "a" * 40_000)
@@ -274,8 +280,7 @@ def test_a_reader_never_sees_a_part_of_a_replacement(place):
     assert set(seen) <= texts
 
 
-def test_the_abstract_store_makes_the_right_kind(tmp_path):
+def test_the_abstract_store_makes_the_right_kind(tmp_path: Path) -> None:
     from omnigraph.storage.folder import FolderStore
-    from omnigraph.storage.location import Location
 
     assert isinstance(ObjectStore.at(Location.parse(tmp_path)), FolderStore)

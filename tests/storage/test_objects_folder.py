@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,12 @@ from tests.python_process import PIPE, Python
 
 
 @pytest.fixture
-def root(tmp_path) -> Location:
+def root(tmp_path: Path) -> Location:
     return Location.parse(tmp_path / "g")
 
 
 @pytest.fixture
-def store(root) -> ObjectStore:
+def store(root: Location) -> ObjectStore:
     return ObjectStore.at(root)
 
 
@@ -29,7 +30,7 @@ def _files(root: Location) -> list[str]:
     return sorted(str(path.relative_to(root.path)) for path in root.path.rglob("*"))
 
 
-def test_an_empty_folder_does_not_exist(store, root):
+def test_an_empty_folder_does_not_exist(store: ObjectStore, root: Location) -> None:
     (root.path / "a" / "b").mkdir(parents=True)
     assert not store.exists(root)
     (root.path / "a" / "b" / "x.json#123").write_text("residue")
@@ -38,7 +39,9 @@ def test_an_empty_folder_does_not_exist(store, root):
     assert store.exists(root)
 
 
-def test_a_folder_that_may_not_be_read_is_an_error_not_absence(store, root, monkeypatch):
+def test_a_folder_that_may_not_be_read_is_an_error_not_absence(
+    store: ObjectStore, root: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.write_text(root / "x" / "y", "")
 
     def scandir(path: object) -> None:
@@ -49,20 +52,30 @@ def test_a_folder_that_may_not_be_read_is_an_error_not_absence(store, root, monk
         with pytest.raises(errors.StorageFailure, match="Permission denied") as failure:
             call(root / "x")
         assert failure.value.kind == FailureKind.CONFIGURATION
-        assert "permissions" in failure.value.remedy
+        assert "permissions" in (failure.value.remedy or "")
 
 
-def test_a_write_is_on_disk_before_it_is_visible(store, root, monkeypatch):
+def test_a_write_is_on_disk_before_it_is_visible(
+    store: ObjectStore, root: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
     order: list[str] = []
-    real_fsync, real_replace, real_link = os.fsync, Path.replace, Path.hardlink_to
+    real_fsync, real_replace, real_link = os.fsync, os.replace, os.link
 
     def fsync(descriptor: int) -> None:
         order.append("folder" if Path(f"/proc/self/fd/{descriptor}").resolve().is_dir() else "file")
         real_fsync(descriptor)
 
+    def replace(old: str, new: str) -> None:
+        order.append("move")
+        real_replace(old, new)
+
+    def link(old: str, new: str) -> None:
+        order.append("link")
+        real_link(old, new)
+
     monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(Path, "replace", lambda a, b: (order.append("move"), real_replace(a, b))[1])
-    monkeypatch.setattr(Path, "hardlink_to", lambda a, b: (order.append("link"), real_link(a, b))[1])
+    monkeypatch.setattr(os, "replace", replace)
+    monkeypatch.setattr(os, "link", link)
     root.path.mkdir()
     store.write_text(root / "x", "1")
     store.write_text_if_absent(root / "y", "1")
@@ -70,7 +83,9 @@ def test_a_write_is_on_disk_before_it_is_visible(store, root, monkeypatch):
 
 
 @pytest.mark.parametrize("write", ["write_text", "write_text_if_absent"])
-def test_a_full_disk_leaves_the_old_text_and_no_residue(store, root, monkeypatch, write):
+def test_a_full_disk_leaves_the_old_text_and_no_residue(
+    store: ObjectStore, root: Location, monkeypatch: pytest.MonkeyPatch, write: str
+) -> None:
     store.write_text(root / "x", "old")
 
     def fsync(descriptor: int) -> None:
@@ -80,33 +95,34 @@ def test_a_full_disk_leaves_the_old_text_and_no_residue(store, root, monkeypatch
     with pytest.raises(errors.StorageFailure, match="No space left") as failure:
         getattr(store, write)(root / "x", "new")
     assert failure.value.kind == FailureKind.TRANSIENT
-    assert "space" in failure.value.remedy
+    assert "space" in (failure.value.remedy or "")
     monkeypatch.undo()
     assert store.read_text(root / "x") == "old"
     assert _files(root) == ["x"]
 
 
-def test_a_folder_in_the_place_of_an_object_is_named(store, root):
+def test_a_folder_in_the_place_of_an_object_is_named(store: ObjectStore, root: Location) -> None:
     store.write_text(root / "x" / "y", "")
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: store.write_text(root / "x", ""),
         lambda: store.write_text_if_absent(root / "x", ""),
         lambda: store.write_text(root / "x" / "y" / "z", ""),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(errors.StorageFailure) as failure:
             call()
         assert failure.value.kind == FailureKind.PERMANENT
     assert _files(root) == ["x", "x/y"]
 
 
-def test_a_name_that_is_too_long_is_typed(store, root):
+def test_a_name_that_is_too_long_is_typed(store: ObjectStore, root: Location) -> None:
     with pytest.raises(errors.StorageFailure) as failure:
         store.write_text(root / ("x" * 300), "")
     assert failure.value.kind == FailureKind.PERMANENT
-    assert "shorter" in failure.value.remedy
+    assert "shorter" in (failure.value.remedy or "")
 
 
-def test_a_lock_file_is_not_an_object(store, root):
+def test_a_lock_file_is_not_an_object(store: ObjectStore, root: Location) -> None:
     (root.path / "__locks").mkdir(parents=True)
     (root.path / "__locks" / "main.lock").write_text("")
     with pytest.raises(errors.InvalidName, match="is a lock"):
@@ -114,7 +130,7 @@ def test_a_lock_file_is_not_an_object(store, root):
     assert [at.name for at in store.list_dir(root / "__locks")] == ["main.lock"]
 
 
-def test_names_nobody_can_address_are_not_listed(store, root):
+def test_names_nobody_can_address_are_not_listed(store: ObjectStore, root: Location) -> None:
     root.path.mkdir()
     (root.path / "with\nnewline").write_text("")
     (root.path / "fine").write_text("")
@@ -122,7 +138,9 @@ def test_names_nobody_can_address_are_not_listed(store, root):
     assert [at.name for at in store.list_dir(root)] == ["fine"]
 
 
-def test_a_link_below_a_prefix_is_removed_but_not_followed(store, root, tmp_path):
+def test_a_link_below_a_prefix_is_removed_but_not_followed(
+    store: ObjectStore, root: Location, tmp_path: Path
+) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "kept").write_text("")
     store.write_text(root / "tree" / "x", "")
@@ -146,11 +164,13 @@ print(flush=True)
 """
 
 
-def test_exactly_one_process_creates_each_object(shared_root):
+def test_exactly_one_process_creates_each_object(shared_root: Location) -> None:
     racers = [Python("-c", _RACER, shared_root.uri, str(n), stdin=PIPE, stdout=PIPE) for n in range(4)]
     for racer in racers:
+        assert racer.stdout is not None
         assert racer.stdout.readline() == "ready\n"
     for racer in racers:
+        assert racer.stdin is not None
         racer.stdin.write("go\n")
         racer.stdin.flush()
     wins = [racer.communicate()[0].split() for racer in racers]
@@ -174,17 +194,19 @@ def test_exactly_one_process_creates_each_object(shared_root):
         (errno.ECHILD, FailureKind.UNKNOWN),
     ],
 )
-def test_each_error_of_the_system_has_its_class(number, kind):
+def test_each_error_of_the_system_has_its_class(number: int, kind: FailureKind) -> None:
     assert classify(OSError(number, os.strerror(number)))[0] is kind
 
 
 @pytest.mark.s3
-def test_a_store_that_does_not_answer_is_transient(s3_root, monkeypatch):
+def test_a_store_that_does_not_answer_is_transient(
+    s3_root: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(errors.StorageFailure) as failure:
         ObjectStore.at(s3_root).read_text_if_exists(s3_root / "x")
     assert failure.value.kind == FailureKind.TRANSIENT
-    assert "reached" in failure.value.remedy
+    assert "reached" in (failure.value.remedy or "")
 
 
 @pytest.mark.s3
@@ -201,7 +223,9 @@ def test_a_store_that_does_not_answer_is_transient(s3_root, monkeypatch):
         lambda store, at: store.rename_text(at, at / "y"),
     ],
 )
-def test_a_missing_bucket_is_not_an_absent_object(s3_root, call):
+def test_a_missing_bucket_is_not_an_absent_object(
+    s3_root: Location, call: Callable[[ObjectStore, Location], object]
+) -> None:
     at = Location.parse("s3://no-such-bucket/x")
     with pytest.raises(errors.StorageFailure, match="NoSuchBucket") as failure:
         call(ObjectStore.at(at), at)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from lance.query import MatchQuery
+from numpy.typing import NDArray
 
 from omnigraph.storage.indexes import IndexSpec, stage_indexes
 from omnigraph.storage.location import Location
@@ -59,8 +60,14 @@ def ids(table: Table, row_ids: Any) -> set[str]:
     return set(table.take(pa.array(row_ids), ["id"]).column("id").to_pylist())
 
 
+def hits(table: Table, text: str, limit: int | None = None) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
+    found = text_hits(table, "text", text, limit)
+    assert found is not None
+    return found
+
+
 def found(table: Table, text: str) -> set[str]:
-    return ids(table, text_hits(table, "text", text)[0])
+    return ids(table, hits(table, text)[0])
 
 
 @pytest.mark.parametrize(
@@ -158,10 +165,10 @@ def test_the_fuzzy_search_of_lance_misses_rows_outside_of_the_index_and_words_wi
 
 def test_hits_come_with_scores_and_no_more_than_asked_for(tmp_path: Path) -> None:
     table = with_text_index(stored(tmp_path, docs(a="graph graph", b="graph of things", c="table")))
-    row_ids, scores = text_hits(table, "text", "graph", 1)
+    row_ids, scores = hits(table, "graph", 1)
     assert ids(table, row_ids) == {"a"}
     assert (scores > 0).all()
-    assert len(text_hits(table, "text", "graph table")[0]) == 3
+    assert len(hits(table, "graph table")[0]) == 3
 
 
 def test_the_nearest_rows_include_those_outside_of_the_index(tmp_path: Path) -> None:
@@ -173,7 +180,9 @@ def test_the_nearest_rows_include_those_outside_of_the_index(tmp_path: Path) -> 
     index = stored_vector_index(table, "at")
     assert index is not None
     assert (index.kind, index.indexed_rows, index.unindexed_rows) == ("IVF_FLAT", 1, 2)
-    row_ids, vectors = vector_hits(table, index, "at", np.zeros(2, np.float32), 2)
+    nearest = vector_hits(table, index, "at", np.zeros(2, np.float32), 2)
+    assert nearest is not None
+    row_ids, vectors = nearest
     assert ids(table, row_ids) == {"n", "c"}
     assert sorted(vectors.to_pylist()) == [[0.25, 0.0], [2.0, 0.0]]
 

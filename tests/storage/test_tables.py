@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,7 +25,8 @@ def people(*ids: str, age: int = 0) -> pa.Table:
 
 
 def ids(table: Table, where: str | None = None) -> list[str]:
-    return table.scan(["id"], where=where).column("id").to_pylist()
+    found: list[str] = table.scan(["id"], where=where).column("id").to_pylist()
+    return found
 
 
 @pytest.fixture
@@ -94,11 +96,12 @@ def test_of_rivals_creating_one_table_exactly_one_wins(shared_root: Location) ->
 
 def test_what_is_not_there_is_told_as_not_found(tables: Tables, shared_root: Location) -> None:
     created(tables, shared_root / "people")
-    for missing in (
+    calls: list[Callable[[], Table]] = [
         lambda: tables.tip(shared_root / "nobody"),
         lambda: tables.open(shared_root / "people", 9),
         lambda: tables.open(shared_root / "people", 1, branch="none"),
-    ):
+    ]
+    for missing in calls:
         with pytest.raises(StorageFailure) as caught:
             missing()
         assert caught.value.kind == Trouble.NOT_FOUND
@@ -208,11 +211,10 @@ def test_a_pinned_version_is_opened_once_and_a_tip_each_time(at: Location) -> No
     assert recorder.counts()["open"] == 4
 
 
-def test_a_forks_handle_is_kept_only_for_the_life_it_belongs_to(tables: Tables, at: Location) -> None:
+def test_nothing_is_kept_of_forks_by_whoever_cannot_read_their_references(
+    tables: Tables, at: Location
+) -> None:
     created(tables, at, people("ann")).native.create_branch("work", (None, 2))
-    first = tables.open(at, 2, branch="work", identity=((2, "a"),))
-    assert tables.open(at, 2, branch="work", identity=((2, "a"),)) is first
-    assert tables.open(at, 2, branch="work", identity=((2, "b"),)) is not first
     assert tables.open(at, 2, branch="work") is not tables.open(at, 2, branch="work")
 
 
@@ -241,7 +243,7 @@ def test_every_call_is_announced_and_a_refusal_prevents_it(at: Location) -> None
 
     tables = Tables(observe)
     table = created(tables, at, people("ann"))
-    for op, call in {
+    doings: dict[str, Callable[[], object]] = {
         "open": lambda: tables.tip(at),
         "scan": table.scan,
         "take": lambda: table.take([0]),
@@ -249,7 +251,8 @@ def test_every_call_is_announced_and_a_refusal_prevents_it(at: Location) -> None
         "probe": table.latest_version,
         "stage_append": lambda: stage_append(table, people("bob")),
         "commit": lambda: commit_staged(stage_config(table, {"a": "b"})),
-    }.items():
+    }
+    for op, call in doings.items():
         refused.add(op)
         with pytest.raises(Stop):
             call()

@@ -5,6 +5,7 @@ import pytest
 
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.cas import merge_rows
+from omnigraph.storage.fragments import fragments
 from omnigraph.storage.indexes import (
     Extension,
     IndexSpec,
@@ -21,7 +22,6 @@ from omnigraph.storage.upkeep import (
     collect_versions,
     commit_compaction,
     compact,
-    fragments,
     plan_compaction,
     rewrite,
     stage_barrier,

@@ -34,10 +34,10 @@ from omnigraph.errors import (
     StorageFailure,
     WriterBusy,
 )
-from omnigraph.storage.forks import Fork
 from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.locks import Held
-from omnigraph.storage.tables import Identity, Table
+from omnigraph.storage.references import Fork, Identity
+from omnigraph.storage.tables import Table
 
 SCHEMA_APPLY_LOCK = schema_lock.LOCK_BRANCH
 """There while a schema apply runs; it is nobody's branch."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import msgspec
@@ -23,13 +22,14 @@ import msgspec
 from omnigraph import failpoints
 from omnigraph.engine.coordinator import Loaded
 from omnigraph.engine.created import create_table, path_of, stage_over
-from omnigraph.engine.effects import Step, moving, stage, steps_of, together
+from omnigraph.engine.effects import moving, stage, steps_of, together
 from omnigraph.engine.forks import fork_table
 from omnigraph.engine.gates import BaseMoved, is_first_touch, pass_gates
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.plan import Adopt, BuildIndexes, CommitPlan, Create, Drop, Effect, Rearrange
+from omnigraph.engine.prepare import Ready, prepare
 from omnigraph.engine.publish import ExactHead, Lineage, Publication, publish
 from omnigraph.engine.rearrange import rearrange
 from omnigraph.engine.recovery import sidecar
@@ -60,8 +60,7 @@ from omnigraph.storage.lock_table import THIS_PROCESS
 from omnigraph.storage.locks import Held
 from omnigraph.storage.staging import BINDING, Counts, Staged, commit_staged, new_mark
 from omnigraph.storage.tables import Table
-
-_PARALLEL_TABLES = 8
+from omnigraph.storage.upserting import Found, stage_found
 
 _log = logging.getLogger(__name__)
 
@@ -80,21 +79,21 @@ def commit(graph: OpenGraph, plan: CommitPlan, held: Held | None = None) -> Rece
 
     `held` is the branch's lock, where the caller took it before it prepared the plan.
     """
-    staged = _stage_owned(graph, plan)
+    ready = prepare(graph, plan)
     failpoints.reach(failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE)
     if held is not None:
-        return _through(graph, plan, staged, held)
+        return _through(graph, plan, ready, held)
     with graph.root.locks.hold([plan.branch], operation_id=plan.operation_id) as own:
-        return _through(graph, plan, staged, own)
+        return _through(graph, plan, ready, own)
 
 
-def _through(graph: OpenGraph, plan: CommitPlan, staged: dict[str, Staged], held: Held) -> Receipt:
+def _through(graph: OpenGraph, plan: CommitPlan, ready: Mapping[str, Ready], held: Held) -> Receipt:
     try:
         base = pass_gates(graph, plan, held)
     except LockLost as lost:
         raise BaseMoved(lost) from lost
     passage = _Passage(graph, plan, held, base)
-    published = passage.run(staged)
+    published = passage.run(ready)
     receipt = Receipt(published.commit, {key: together(found) for key, found in passage.counts.items()})
     if held.still_held():
         _tidy(graph, receipt, passage, published)
@@ -108,34 +107,13 @@ def _tidy(graph: OpenGraph, receipt: Receipt, passage: _Passage, published: Publ
     """What is done after a write while its lock is held: nothing of it can fail the write."""
     coordinator = graph.coordinator(passage.plan.branch)
     written = {key: (one.inserted or 0) + (one.updated or 0) for key, one in receipt.counts.items()}
-    tidy_tables(coordinator, passage.held, passage.landed, written)
-    # The publish itself shows how many fragments there are: in most cases nothing more is asked.
-    if published.loaded.table.fragment_count > FRAGMENT_LIMIT:
-        compact_manifest(coordinator)
-
-
-# --- prepare -------------------------------------------------------------------------------------
-
-
-def _stage_owned(graph: OpenGraph, plan: CommitPlan) -> dict[str, Staged]:
-    """Stage the first change of all tables the branch owns, side by side; forks have to wait for the lock."""
-    ready = {key: steps for key, effect in plan.effects.items() if (steps := _ready(plan, key, effect))}
-
-    def one(key: str) -> Staged:
-        entry = plan.base.entries[key]
-        place = graph.root.layout.table(entry.path)
-        table = graph.root.tables.open(place, entry.version, branch=entry.owner)
-        return stage(graph.root.objects, table, ready[key][0])
-
-    if len(ready) < 2:
-        return {key: one(key) for key in ready}
-    with ThreadPoolExecutor(min(_PARALLEL_TABLES, len(ready))) as pool:
-        return dict(zip(ready, pool.map(one, ready), strict=True))
-
-
-def _ready(plan: CommitPlan, key: str, effect: Effect) -> tuple[Step, ...]:
-    steps = steps_of(effect)
-    return steps if steps and not is_first_touch(plan, plan.base.entries[key]) else ()
+    try:
+        tidy_tables(coordinator, passage.held, passage.landed, written)
+        # The publish itself shows how many fragments there are: in most cases nothing more is asked.
+        if published.loaded.table.fragment_count > FRAGMENT_LIMIT:
+            compact_manifest(coordinator)
+    except Exception:  # noqa: BLE001 - a mistake of ours, and who is told of it would write once more
+        _log.exception("upkeep on branch '%s' broke off", coordinator.branch)
 
 
 # --- phases --------------------------------------------------------------------------------------
@@ -160,12 +138,12 @@ class _Passage:
         self.begun = False
         """Whether anything may have happened that somebody has to know of."""
 
-    def run(self, staged: Mapping[str, Staged]) -> Publication:
-        """All phases; `staged` is what was staged before the lock was taken."""
-        record = self._armed(staged)
+    def run(self, ready: Mapping[str, Ready]) -> Publication:
+        """All phases; `ready` is what was prepared before the lock was taken."""
+        record = self._armed(ready)
         self._store(record)
         try:
-            published = self._effects(record, staged)
+            published = self._effects(record, ready)
         except _NoEffect as nothing:
             sidecar.remove(self.root, record.operation_id)
             raise BaseMoved(nothing.cause) from nothing
@@ -187,7 +165,7 @@ class _Passage:
             self._remove(record.operation_id)
             raise
 
-    def _armed(self, staged: Mapping[str, Staged]) -> Sidecar:
+    def _armed(self, ready: Mapping[str, Ready]) -> Sidecar:
         plan, base = self.plan, self.plan.base
         owner = THIS_PROCESS.owner
         return Sidecar(
@@ -197,7 +175,7 @@ class _Passage:
             writer_kind=plan.kind,
             branch=None if plan.branch == MAIN else plan.branch,
             actor_id=plan.actor,
-            tables=tuple(self._pin(key, staged.get(key)) for key in moving(plan.effects)),
+            tables=tuple(self._pin(key, ready.get(key)) for key in moving(plan.effects)),
             additional_registrations=tuple(
                 Registration(table_key=key, table_path=path_of(key)) for key in self._of(Create)
             ),
@@ -221,18 +199,20 @@ class _Passage:
     def _of(self, kind: type[Effect]) -> list[str]:
         return [key for key, effect in self.plan.effects.items() if isinstance(effect, kind)]
 
-    def _pin(self, key: str, staged: Staged | None) -> Pin:
+    def _pin(self, key: str, ready: Ready | None) -> Pin:
         entry, steps = self.plan.base.entries[key], steps_of(self.plan.effects[key])
         touch, marks = None, [new_mark() for _ in steps]
         if is_first_touch(self.plan, entry):
             touch = FirstTouch(source_branch=entry.owner, source_version=entry.version)
-        if staged is not None:
-            marks[0] = staged.uuid
+        if isinstance(ready, Staged):
+            marks[0] = ready.uuid
+        if ready is not None and ready.in_two:
+            marks.insert(1, new_mark())
         return Pin(
             table_key=key,
             table_path=self.root.layout.table(entry.path).uri,
             expected_version=entry.version,
-            post_commit_pin=entry.version + max(1, len(steps)),
+            post_commit_pin=entry.version + max(1, len(marks)),
             table_branch=None if self.plan.branch == MAIN else self.plan.branch,
             transaction_uuids=tuple(marks),
             first_touch=touch,
@@ -240,12 +220,12 @@ class _Passage:
 
     # --- phase B ---------------------------------------------------------------------------------
 
-    def _effects(self, record: Sidecar, staged: Mapping[str, Staged]) -> Publication:
+    def _effects(self, record: Sidecar, ready: Mapping[str, Ready]) -> Publication:
         """Everything after the record is written; raises `_NoEffect` while nothing has happened yet."""
         try:
             self._reach_the_effects()
             self._make_tables()
-            first = {**staged, **self._fork_tables(record)}
+            first = self._first(record, ready)
             for pin in record.tables:
                 self.landed[pin.table_key] = self._land(pin, first.get(pin.table_key))
                 failpoints.reach(failpoints.MUTATION_POST_TABLE_COMMIT)
@@ -277,21 +257,23 @@ class _Passage:
         coordinator = self.graph.coordinator(self.plan.branch)
         return commit_staged(stage_over(self.root, self.held, key, effect, lambda: coordinator.load().state))
 
-    def _fork_tables(self, record: Sidecar) -> dict[str, Staged]:
-        """The first change of every table that the branch does not have of its own yet."""
-        found = {}
+    def _first(self, record: Sidecar, ready: Mapping[str, Ready]) -> dict[str, Staged]:
+        """The first change of every table; those that the branch does not have of its own yet are forked."""
+        found = {key: one for key, one in ready.items() if isinstance(one, Staged)}
         for pin in record.tables:
             if pin.first_touch is not None:
-                found[pin.table_key] = self._fork_and_stage(pin)
+                found[pin.table_key] = self._fork_and_stage(pin, ready.get(pin.table_key))
                 self.begun = True
         return found
 
-    def _fork_and_stage(self, pin: Pin) -> Staged:
+    def _fork_and_stage(self, pin: Pin, ready: Ready | None) -> Staged:
         entry = self.plan.base.entries[pin.table_key]
         failpoints.reach(failpoints.MUTATION_POST_SIDECAR_PRE_FORK)
         table = fork_table(self.root, self.held, entry, self.plan.branch, operation_id=self.plan.operation_id)
         failpoints.reach(failpoints.MUTATION_POST_FORK_PRE_COMMIT)
         first, *_ = steps_of(self.plan.effects[pin.table_key])
+        if isinstance(ready, Found):
+            return stage_found(table, ready).marked(pin.transaction_uuids[0])
         return stage(self.root.objects, table, first).marked(pin.transaction_uuids[0])
 
     def _land(self, pin: Pin, first: Staged | None) -> Table:
@@ -304,8 +286,13 @@ class _Passage:
         if isinstance(effect, BuildIndexes):
             failpoints.reach(failpoints.ENSURE_INDICES_POST_STAGE_PRE_COMMIT_BTREE)
         assert first is not None
-        table = self._commit(pin.table_key, first)
-        for step, mark in zip(steps_of(effect)[1:], pin.transaction_uuids[1:], strict=True):
+        table, marks = self._commit(pin.table_key, first), pin.transaction_uuids[1:]
+        if first.then is not None:
+            failpoints.reach(failpoints.MUTATION_BETWEEN_TABLE_VERSIONS)
+            self.held.require()
+            table = self._commit(pin.table_key, first.then(table).marked(marks[0]))
+            marks = marks[1:]
+        for step, mark in zip(steps_of(effect)[1:], marks, strict=True):
             failpoints.reach(failpoints.BRANCH_MERGE_ADOPT_AFTER_UPSERT_PRE_DELETE)
             self.held.require()
             table = self._commit(pin.table_key, stage(self.root.objects, table, step).marked(mark))

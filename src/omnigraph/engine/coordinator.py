@@ -20,7 +20,8 @@ from omnigraph.engine.snapshot import Snapshot, snapshot_of
 from omnigraph.engine.stamp import checked_stamp, is_current
 from omnigraph.errors import BranchNotFound, GraphNotFound, ReadSetChanged, StorageFailure
 from omnigraph.storage.lance_errors import Trouble
-from omnigraph.storage.tables import Identity, Table
+from omnigraph.storage.references import Identity
+from omnigraph.storage.tables import Table
 
 _LIVES = 3
 """How often a branch may be made anew during one read of it."""
@@ -54,6 +55,8 @@ class Coordinator:
         self._passed: OrderedDict[int, State] = OrderedDict()
         self.breaks = 0
         """How often what was found was no later state of what was known before."""
+        self.worth_collecting = 0
+        """Old versions of the manifest are not looked for before those below this one are out of date."""
         self._lock = threading.Lock()
 
     def load(self) -> Loaded:
@@ -70,6 +73,8 @@ class Coordinator:
                 or known.identity != loaded.identity
                 or known.state.version < loaded.state.version
             ):
+                if known is not None and known is self._current and _is_next(known, loaded):
+                    self._current = loaded  # a publish leaves the form as it is, and nothing came between
                 self._moved_to(loaded)
 
     @property
@@ -92,6 +97,7 @@ class Coordinator:
             return loaded
         if known is None or not _goes_on(known, loaded):
             self.breaks += known is not None
+            self.worth_collecting = 0
             self._passed.clear()
             return loaded
         # A snapshot needs no more than this, and the commits of a long history are many.
@@ -108,17 +114,20 @@ class Coordinator:
     def _fresh(self) -> Loaded:
         known = self._known
         # In an older form commits are written apart from the manifest: its version does not tell of them.
-        if known is not None and self._has_current_form(known):
+        if known is not None and self.has_current_form(known):
             advanced = self._advanced(known)
             if advanced is not None:
                 return advanced
         return self._opened()
 
-    def _has_current_form(self, known: Loaded) -> bool:
+    def has_current_form(self, known: Loaded) -> bool:
         """Whether a manifest is in the form of this release; asked once for each that is known."""
-        if self._current is not known and is_current(known.table):
-            self._current = known
-        return self._current is known
+        if self._current is known:
+            return True
+        if not is_current(known.table):
+            return False
+        self._current = known
+        return True
 
     def _advanced(self, known: Loaded) -> Loaded | None:
         """What is known and the rows since then; None when that is not the branch as it is now."""
@@ -173,6 +182,10 @@ class Coordinator:
             lineage = legacy_lineage(self.root, self.branch)
             records = replace(records, commits=lineage.commits, heads=lineage.heads)
         return Loaded(table, EMPTY.plus(records, table.version), identity)
+
+
+def _is_next(before: Loaded, after: Loaded) -> bool:
+    return before.identity == after.identity and before.state.version + 1 == after.state.version
 
 
 def _goes_on(before: Loaded, after: Loaded) -> bool:
@@ -246,7 +259,7 @@ def _checked_out(root: Root, branch: str | None, version: int) -> Table:
     fork = root.forks.find(manifest, branch) if branch is not None else None
     if fork is not None and version < fork.parent_version:
         return _checked_out(root, fork.parent, version)
-    return root.tables.open(manifest, version, branch=branch, identity=fork.identity if fork else None)
+    return root.tables.open(manifest, version, branch=branch)
 
 
 def _rows(table: Table, where: str | None) -> pa.Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -25,10 +25,10 @@ from omnigraph.storage.objects import ObjectStore
 from omnigraph.storage.pieces import Pieces, stage_pieces, upsert_pieces
 from omnigraph.storage.staging import Counts, Staged, stage_append, stage_delete, stage_overwrite
 from omnigraph.storage.tables import Table
-from omnigraph.storage.upserting import stage_upsert
+from omnigraph.storage.upserting import Found, look_up, stage_upsert
 
 Step = Append | Upsert | Remove | Replace | BuildIndexes
-"""A change of one table that can be staged, and makes one version."""
+"""A change of one table that can be staged, and makes one version; see `stage` for when it makes two."""
 
 
 def steps_of(effect: Effect) -> tuple[Step, ...]:
@@ -47,8 +47,11 @@ def moving(effects: Mapping[str, Effect]) -> list[str]:
     return [key for key, effect in effects.items() if not isinstance(effect, Adopt | Create | Drop)]
 
 
-def stage(objects: ObjectStore, table: Table, step: Step) -> Staged:
-    """Write the files of one change, or bring those that are written; the table does not move."""
+def stage(objects: ObjectStore, table: Table, step: Step, *, in_two: bool = False) -> Staged:
+    """Write the files of one change, or bring those that are written; the table does not move.
+
+    `in_two` allows a change to take two versions of the table where that is faster.
+    """
     match step:
         case Append(rows=Pieces() as pieces) | Replace(rows=Pieces() as pieces):
             return stage_pieces(objects, table, pieces, replace=isinstance(step, Replace))
@@ -57,13 +60,22 @@ def stage(objects: ObjectStore, table: Table, step: Step) -> Staged:
         case Append(rows=rows):
             return stage_append(table, rows)
         case Upsert(rows=rows, replaced=replaced):
-            return stage_upsert(table, rows, replaced=replaced)
+            return stage_upsert(table, rows, replaced=replaced, in_two=in_two)
         case Remove(ids=ids):
             return stage_delete(table, ids)
         case Replace(rows=rows):
             return stage_overwrite(table, opened(rows))
         case BuildIndexes(indexes=indexes):
             return stage_indexes(table, indexes)
+
+
+def looked_up(table: Callable[[], Table], step: Step) -> Found | None:
+    """What can be found out about a change of a table before that is forked; None where that is nothing."""
+    match step:
+        case Upsert(rows=pa.Table() as rows, replaced=replaced):
+            return look_up(table(), rows, replaced=replaced, in_two=True)
+        case _:
+            return None
 
 
 def opened(rows: Rows) -> pa.Table | pa.RecordBatchReader:

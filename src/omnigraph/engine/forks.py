@@ -169,7 +169,7 @@ def fork_table(
     if made is None:
         raise _taken(place)
     failpoints.reach(failpoints.FORK_POST_CREATE_PRE_OPEN)
-    return made
+    return root.tables.grown_up(made)
 
 
 def _attempt(root: Root, held: Held, source: Table, place: ForkPlace) -> Table | None:

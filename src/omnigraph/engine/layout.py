@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Literal
 
 from omnigraph.errors import InvalidName
@@ -77,33 +78,38 @@ def refuse_colliding_paths(keys: Iterable[str]) -> None:
         taken[path] = name
 
 
-@dataclass(frozen=True, slots=True)
+@lru_cache(maxsize=4096)
+def _below(root: Location, path: str) -> Location:
+    return root / path
+
+
+@dataclass(frozen=True)
 class Layout:
-    """The places of one graph."""
+    """The places of one graph; every write asks for most of them, so they are made once."""
 
     root: Location
 
-    @property
+    @cached_property
     def manifest(self) -> Location:
         """The dataset of commits and table versions."""
         return self.root / "__manifest"
 
-    @property
+    @cached_property
     def manifest_versions(self) -> Location:
         """There as soon as there is a graph: files of a manifest whose creation was cut short are none."""
         return self.manifest / "_versions"
 
-    @property
+    @cached_property
     def schema_source(self) -> Location:
         """The accepted schema as its author wrote it."""
         return self.root / "_schema.pg"
 
-    @property
+    @cached_property
     def schema_ir(self) -> Location:
         """The accepted schema, compiled."""
         return self.root / "_schema.ir.json"
 
-    @property
+    @cached_property
     def schema_state(self) -> Location:
         """The hash that binds source and compiled schema."""
         return self.root / "__schema_state.json"
@@ -112,22 +118,22 @@ class Layout:
         """The successor of a schema file, until the write that accepts it is published."""
         return self.root / f"{live.name}.staging"
 
-    @property
+    @cached_property
     def init_claim(self) -> Location:
         """Present while an initialisation runs, or when nobody knows how it ended."""
         return self.root / "__init_claim.json"
 
-    @property
+    @cached_property
     def recovery(self) -> Location:
         """Records of writes under way; empty when nothing is."""
         return self.root / "__recovery"
 
-    @property
+    @cached_property
     def audit(self) -> Location:
         """The dataset of recoveries that took place."""
         return self.root / "_graph_commit_recoveries.lance"
 
-    @property
+    @cached_property
     def past_schemas(self) -> Location:
         """The schemas of the past, by the commit that accepted each."""
         return self.root / "__schemas"
@@ -136,16 +142,16 @@ class Layout:
         """The schema that a commit accepted."""
         return self.past_schemas / f"{commit_id}.pg"
 
-    @property
+    @cached_property
     def staging(self) -> Location:
         """Where the files of large loads wait, a folder for each load, named by when it began."""
         return self.root / STAGING
 
-    @property
+    @cached_property
     def derived(self) -> Location:
         """What reads keep to be fast after a restart; it may be deleted at any time."""
         return self.root / "__derived"
 
     def table(self, path: str) -> Location:
         """A table by its path in the manifest."""
-        return self.root / path
+        return _below(self.root, path)

@@ -66,12 +66,12 @@ def merge_base(commits: Mapping[str, Commit], ours: str, theirs: str) -> Commit 
 
     Commits of branches that were deleted are unknown; a walk ends there.
     """
-    left, right = _distances(commits, ours), _distances(commits, theirs)
+    left, right = distances(commits, ours), distances(commits, theirs)
     common = sorted((commits[found] for found in left.keys() & right.keys()), key=lambda found: found.order)
     return min(reversed(common), key=lambda found: left[found.id] + right[found.id], default=None)
 
 
-def _distances(commits: Mapping[str, Commit], start: str) -> dict[str, int]:
+def distances(commits: Mapping[str, Commit], start: str) -> dict[str, int]:
     """How many steps each ancestor is away, over both kinds of parents."""
     found = {start: 0} if start in commits else {}
     queue = deque(found)

@@ -132,8 +132,11 @@ class State:
 
     def leads_to(self, records: Records) -> bool:
         """Whether the commits of these rows follow on commits that are known."""
-        known = self.commits.keys() | {commit.id for commit in records.commits}
-        return all(commit.parent in known or commit.id in self.commits for commit in records.commits)
+        new = {commit.id for commit in records.commits}
+        return all(
+            commit.parent in new or commit.parent in self.commits or commit.id in self.commits
+            for commit in records.commits
+        )
 
     def plus(self, records: Records, version: int) -> State:
         """The state after these rows were added or rewritten."""
@@ -171,6 +174,7 @@ def _highest(known: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int
 
 def decode(rows: pa.Table) -> Records:
     """The values behind manifest rows; `rows` has `COLUMNS` and, where it is known, `CREATED_AT`."""
+    rows = rows.combine_chunks()  # a fragment each, and every step below would go through all of them
     kinds = rows.column("object_type")
     by_kind = {kind: rows.filter(pc.equal(kinds, kind)) for kind in (TABLE, VERSION, TOMBSTONE, COMMIT, HEAD)}
     return Records(
@@ -349,5 +353,5 @@ def _head_row(branch: str, commit_id: str, parent: str | None) -> dict[str, Any]
     return _row(f"graph_head:{branch}", HEAD, metadata=_text(metadata))
 
 
-def _text(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+_text = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+"""JSON in few characters."""

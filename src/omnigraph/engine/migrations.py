@@ -26,9 +26,9 @@ from omnigraph.engine.stamp import (
 )
 from omnigraph.errors import PublishContention, StorageFailure, UnsupportedFormat
 from omnigraph.storage.cas import merge_rows
-from omnigraph.storage.forks import Fork
 from omnigraph.storage.lance_errors import Trouble, failure
 from omnigraph.storage.locks import Held
+from omnigraph.storage.references import Fork
 from omnigraph.storage.staging import Staged, commit_staged, stage_primary_key, stage_schema_metadata
 from omnigraph.storage.tables import Table
 

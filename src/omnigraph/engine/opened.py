@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from omnigraph.engine import lineage
-from omnigraph.engine.coordinator import Coordinator, Loaded, open_manifest, records_at
+from omnigraph.engine.columns import table_schema
+from omnigraph.engine.coordinator import Coordinator, Loaded, lance_branch, open_manifest, records_at
+from omnigraph.engine.layout import table_keys
 from omnigraph.engine.lineage import Commit
-from omnigraph.engine.manifest import EMPTY, MAIN
+from omnigraph.engine.manifest import EMPTY, MAIN, Entry
 from omnigraph.engine.migrations import migrate_main
 from omnigraph.engine.root import Root
 from omnigraph.engine.schema_files import LiveSchema, past_source, read_schema
@@ -23,6 +25,7 @@ from omnigraph.errors import (
     CommitNotFound,
     GraphNotFound,
     HistoricalVersionReclaimed,
+    SchemaContractBroken,
     StorageFailure,
     VersionNotFound,
 )
@@ -31,9 +34,11 @@ from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.probe import probe
-from omnigraph.storage.tables import Identity
+from omnigraph.storage.references import Identity
+from omnigraph.storage.tables import Table
 
 _KEPT_CATALOGS = 64
+_KEPT_PROOFS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,7 @@ class OpenGraph:
         self._coordinators: dict[str, Coordinator] = {}
         self._snapshots: dict[str, tuple[Loaded, Snapshot]] = {}
         self._catalogs: OrderedDict[tuple[str, Identity, int], Catalog] = OrderedDict()
+        self._proofs: OrderedDict[tuple[str, str], tuple[Identity, Identity]] = OrderedDict()
         self._lock = threading.Lock()
 
     @classmethod
@@ -201,6 +207,28 @@ class OpenGraph:
         branch, commit = self.find_commit(commit_id)
         return self._at_version(branch, commit.version)
 
+    def shows(self, snapshot: Snapshot, table: Table) -> bool:
+        """Whether a table that was opened for a snapshot is of the life that its branch had then.
+
+        The branch is asked last: if it lives still, it did when the table was opened. No fork changes its
+        branch, so once is enough.
+        """
+        if table.branch is None:
+            return True
+        at, life = (snapshot.branch, table.uri), table.life
+        with self._lock:
+            if life is not None and self._proofs.get(at) == (snapshot.life, life):
+                return True
+        manifest, branch = self.root.layout.manifest, lance_branch(snapshot.branch)
+        if self.root.forks.identity(manifest, branch) != snapshot.life:
+            return False
+        if life is not None:
+            with self._lock:
+                self._proofs[at] = snapshot.life, life
+                while len(self._proofs) > _KEPT_PROOFS:
+                    self._proofs.popitem(last=False)
+        return True
+
     # --- commits ---------------------------------------------------------------------------------
 
     def find_commit(self, commit_id: str) -> tuple[str, Commit]:
@@ -240,9 +268,31 @@ class OpenGraph:
         live = self.schema()
         if snapshot.commit is None:
             return live.catalog
-        commits = self.load(snapshot.branch).state.commits
-        source = past_source(self.root, commits, snapshot.commit.id)
+        state = self.load(snapshot.branch).state
+        source = past_source(self.root, state.commits, snapshot.commit.id)
+        if source is None and snapshot.commit != state.head:
+            self._require_fit(snapshot, live.catalog)
         return live.catalog if source in (None, live.source) else _compiled(source)
+
+    def _require_fit(self, snapshot: Snapshot, catalog: Catalog) -> None:
+        """Fail where the accepted schema is not that of a snapshot, and no other one is on record."""
+        found = {key: self._columns(entry) for key, entry in snapshot.entries.items()}
+        if found != {key: set(table_schema(catalog, key).names) for key in table_keys(catalog)}:
+            raise SchemaContractBroken(
+                f"the schema of snapshot '{snapshot.id}' is not on record: an older release changed it since",
+                remedy="read a newer commit; the rows of a type can be read without its schema",
+            )
+
+    def _columns(self, entry: Entry) -> set[str]:
+        try:
+            table = self.root.tables.open(
+                self.root.layout.table(entry.path), entry.version, branch=entry.owner
+            )
+        except StorageFailure as failure:
+            if failure.kind not in (Trouble.NOT_FOUND, Trouble.RECLAIMED):
+                raise
+            raise HistoricalVersionReclaimed(entry.key, entry.version) from failure
+        return set(table.schema.names)
 
 
 @lru_cache(maxsize=_KEPT_CATALOGS)

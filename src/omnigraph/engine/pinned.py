@@ -29,10 +29,14 @@ def open_table(graph: OpenGraph, snapshot: Snapshot, key: str) -> Table:
     entry = snapshot.entries.get(key)
     if entry is None:
         raise NotFound(f"snapshot '{snapshot.id}' has no table '{key}'")
+    place = graph.root.layout.table(entry.path)
     try:
-        return graph.root.tables.open(graph.root.layout.table(entry.path), entry.version, branch=entry.owner)
+        table = graph.root.tables.open(place, entry.version, branch=entry.owner)
     except StorageFailure as failure:
         raise explained(graph, snapshot, key, failure) from failure
+    if not graph.shows(snapshot, table):
+        raise HistoricalVersionReclaimed(key, entry.version)
+    return table
 
 
 def read_rows(
@@ -69,9 +73,10 @@ def explained(graph: OpenGraph, snapshot: Snapshot, key: str, failure: StorageFa
 
 def _is_pinned_now(graph: OpenGraph, snapshot: Snapshot, key: str) -> bool:
     try:
-        current = graph.load(snapshot.branch).state.entries().get(key)
+        loaded = graph.load(snapshot.branch)
     except BranchNotFound:
         return False
+    current = loaded.state.entries().get(key) if loaded.identity == snapshot.life else None
     return current is not None and (current.version, current.owner) == (
         snapshot.entries[key].version,
         snapshot.entries[key].owner,

@@ -15,7 +15,8 @@ from omnigraph.engine.root import Root
 from omnigraph.engine.schema_files import SchemaFiles
 from omnigraph.storage.indexes import BuildParts, IndexSpec
 from omnigraph.storage.pieces import Pieces
-from omnigraph.storage.tables import Identity, Table
+from omnigraph.storage.references import Identity
+from omnigraph.storage.tables import Table
 from omnigraph.storage.upkeep import Rewritten
 
 Rows: TypeAlias = pa.Table | Callable[[], pa.RecordBatchReader]

@@ -16,7 +16,6 @@ from omnigraph.engine.coordinator import Coordinator, Loaded, changed_since
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.manifest import KEY, Records, State, TableVersion, encode
 from omnigraph.engine.migrations import migrate_branch
-from omnigraph.engine.stamp import is_current
 from omnigraph.errors import (
     Conflict,
     Decided,
@@ -27,7 +26,7 @@ from omnigraph.errors import (
 )
 from omnigraph.storage.cas import merge_rows
 from omnigraph.storage.lance_errors import Trouble
-from omnigraph.storage.tables import Identity
+from omnigraph.storage.references import Identity
 
 RETRY_BUDGET = 5
 
@@ -163,7 +162,7 @@ def _load(coordinator: Coordinator, base: Loaded | None = None) -> Loaded | None
     try:
         failpoints.reach(failpoints.PUBLISH_LOAD_STATE_RETRYABLE_CONTENTION)
         loaded = base or coordinator.load()
-        if is_current(loaded.table):
+        if coordinator.has_current_form(loaded):
             return loaded
         migrate_branch(coordinator.root, coordinator.branch, loaded.table)
         return coordinator.load()

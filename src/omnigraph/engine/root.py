@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ulid import ULID
-
 from omnigraph.engine.layout import Layout
+from omnigraph.engine.ulids import ulid
 from omnigraph.storage.durability import Sync, configured_sync
 from omnigraph.storage.forks import Forks
 from omnigraph.storage.location import Location
@@ -20,7 +20,7 @@ from omnigraph.storage.tables import Tables
 
 def new_id() -> str:
     """A ULID: unique, and sorted by time as far as clocks agree."""
-    return str(ULID())
+    return ulid(time.time_ns() // 1_000_000, os.urandom(10))
 
 
 def wall_clock() -> int:
@@ -44,7 +44,7 @@ class Root:
     def at(cls, location: Location, observe: Observer | None = None, sync: Sync | None = None) -> Root:
         """The graph root at a place; nothing is contacted yet. Without `sync` the environment decides."""
         objects = ObjectStore.at(location, observe)
-        tables = Tables(observe, sync=sync or configured_sync(location))
+        tables = Tables(observe, sync=sync or configured_sync(location), objects=objects)
         return cls(Layout(location), objects, tables, Forks(tables, objects), BranchLocks(objects, location))
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.manifest import Entry, State
-from omnigraph.storage.tables import Identity
+from omnigraph.storage.references import Identity
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ class Tier:
 TIERS = (Tier(1 << 8, 24), Tier(1 << 12, 30), Tier(1 << 16, 36), Tier(TARGET_ROWS, 42))
 FEWEST = TIERS[0].spare
 """With so many fragments or fewer nothing is ever to be done."""
+_LARGE = 8
+"""So many times as many rows make a fragment large beside others."""
 
 
 def crowded(rows: Sequence[int]) -> list[range]:
@@ -36,6 +38,19 @@ def crowded(rows: Sequence[int]) -> list[range]:
         if sum(len(run) - 1 for run in runs) >= tier.spare:
             return runs
     return []
+
+
+def latest(rows: Sequence[int], fewest: int) -> range:
+    """The newest fragments of a table that only ever grows, to be put together: at least so many.
+
+    An older one joins them unless it is large beside them. So few remain, each several times as large as the
+    next, and a row is written again a few times for each of these steps, however many there are before it.
+    """
+    total, start = 0, len(rows)
+    while start and (len(rows) - start < fewest or rows[start - 1] <= _LARGE * total):
+        start -= 1
+        total += rows[start]
+    return range(start, len(rows))
 
 
 def _runs(rows: Sequence[int], limit: int) -> list[range]:

@@ -14,7 +14,9 @@ from collections.abc import Mapping
 
 from omnigraph.engine.coordinator import Coordinator, Loaded
 from omnigraph.engine.publish import Changes, ExactHead, Lineage, Publication, publish
+from omnigraph.engine.tiers import latest
 from omnigraph.errors import BadRequest, OmnigraphError
+from omnigraph.storage.fragments import fragments
 from omnigraph.storage.locks import Held
 from omnigraph.storage.staging import commit_staged
 from omnigraph.storage.tables import Table
@@ -62,7 +64,7 @@ def compact_manifest(coordinator: Coordinator, *, thorough: bool = False) -> boo
         loaded = coordinator.load()
         if loaded.table.fragment_count <= (1 if thorough else FRAGMENT_LIMIT):
             return False
-        table = compact(loaded.table).table
+        table = compact(loaded.table, only=None if thorough else _latest(loaded.table)).table
     except OmnigraphError as failure:
         _log.warning("the manifest of branch '%s' was not compacted: %s", coordinator.branch, failure)
         return False
@@ -82,32 +84,47 @@ def collect_manifest(coordinator: Coordinator, *, dry_run: bool = False) -> Coll
     """
     loaded = coordinator.load()
     table = loaded.table
-    old = _outdated(coordinator, loaded, table.versions()) if table.has_stable_row_ids else []
+    limit = _out_of_date(coordinator, loaded)
+    old = [version for version in table.versions() if version < limit] if table.has_stable_row_ids else []
     old = _free(coordinator, loaded, old) if old else []
     if dry_run or not old:
         return preview_collection(table, old)
-    if table.fragment_count > 1:
-        table = compact(table).table
     return _collect(coordinator, loaded, table, thorough=True)
 
 
 def _collect(coordinator: Coordinator, loaded: Loaded, table: Table, *, thorough: bool) -> Collected:
-    """Collect the versions before a compaction that have been out of date for long enough.
+    """Collect the versions that have been out of date for long enough, after a compaction of everything.
 
     A publisher may have been asleep since before that, its lease lost. What it still writes must run into
     something that is stored: a publish into the barrier, a compaction into the fragments that this one,
-    which left none of them, took away.
+    which leaves none of them, took away.
     """
-    if not table.has_stable_row_ids or table.fragment_count != 1:
+    if not table.has_stable_row_ids:
+        return NOTHING
+    limit = _out_of_date(coordinator, loaded)
+    if not thorough and limit < max(COLLECTED_AT_ONCE, coordinator.worth_collecting):
         return NOTHING
     stored = table.versions()
     enough = 1 if thorough else _enough(len(stored))
-    old = _outdated(coordinator, loaded, stored) if len(stored) > enough else []
+    old = [version for version in stored if version < limit]
     if len(old) >= enough:
         old = _free(coordinator, loaded, old)
     if len(old) < enough:
+        # A listing costs as much as is stored: the next one waits until enough can be out of date.
+        missing = COLLECTED_AT_ONCE if len(stored) > MOST_STORED else enough - len(old)
+        coordinator.worth_collecting = limit + missing
+        return NOTHING
+    table = compact(table).table
+    if table.fragment_count != 1:
         return NOTHING
     return collect_versions(commit_staged(stage_barrier(table)), old)
+
+
+def _latest(table: Table) -> frozenset[int]:
+    """The fragments to be put together after a publish: what came lately, seldom what was there before."""
+    pieces = fragments(table)
+    chosen = latest([one.rows for one in pieces], FRAGMENT_LIMIT // 2)
+    return frozenset(pieces[at].id for at in chosen)
 
 
 def _enough(stored: int) -> int:
@@ -115,12 +132,11 @@ def _enough(stored: int) -> int:
     return stored if stored > MOST_STORED else max(COLLECTED_AT_ONCE, stored // 4)
 
 
-def _outdated(coordinator: Coordinator, loaded: Loaded, stored: tuple[int, ...]) -> list[int]:
-    """The versions that a commit replaced long ago: how old they are themselves does not matter."""
-    latest = coordinator.root.clock() - int(minimum_age() * 1_000_000)
-    replaced = [commit.version for commit in loaded.state.commits.values() if commit.created_at <= latest]
-    limit = min(max(replaced, default=0), loaded.state.version)
-    return [version for version in stored if version < limit]
+def _out_of_date(coordinator: Coordinator, loaded: Loaded) -> int:
+    """All versions below this one were replaced by commits long ago: how old they are does not matter."""
+    moment = coordinator.root.clock() - int(minimum_age() * 1_000_000)
+    replaced = (commit.version for commit in loaded.state.commits.values() if commit.created_at <= moment)
+    return min(max(replaced, default=0), loaded.state.version)
 
 
 def _free(coordinator: Coordinator, loaded: Loaded, old: list[int]) -> list[int]:

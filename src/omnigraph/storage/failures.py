@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 
 from omnigraph import errors
@@ -137,13 +135,21 @@ def not_found(uri: str) -> errors.StorageFailure:
     return errors.StorageFailure(f"'{uri}' does not exist", kind=FailureKind.NOT_FOUND, uri=uri)
 
 
-@contextmanager
-def guarded(doing: str, uri: str) -> Iterator[None]:
+class guarded:  # noqa: N801 - a block; not made of a generator, for there are many in every write
     """Turns operating system errors inside the block into typed ones."""
-    try:
-        yield
-    except OSError as failure:
-        raise storage_failure(failure, doing, uri) from failure
+
+    __slots__ = ("_doing", "_uri")
+
+    def __init__(self, doing: str, uri: str) -> None:
+        self._doing = doing
+        self._uri = uri
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _: object, failure: BaseException | None, __: object) -> None:
+        if isinstance(failure, OSError):
+            raise storage_failure(failure, self._doing, self._uri) from failure
 
 
 def _reason(failure: BaseException) -> str:

@@ -20,6 +20,7 @@ from omnigraph.storage.objects import ObjectStore, Stored, is_residue
 
 LOCK_FOLDER = "__locks"
 LOCK_SUFFIX = ".lock"
+_READ_BYTES = 1 << 16
 
 # In a bucket `a/b` can exist whatever `a` is; so a file in the place of a folder means only "not there".
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
@@ -50,14 +51,20 @@ class FolderStore(ObjectStore):
         """What a file holds, and when it was written."""
         with guarded("read", at.uri):
             try:
-                with open(at.uri, "rb", buffering=0) as file:  # noqa: PTH123 - several times in every write
-                    return file.read(), os.fstat(file.fileno()).st_mtime
-            except (*_NOT_THERE, IsADirectoryError):
+                # Not `open`: this happens several times in every write.
+                descriptor = os.open(at.uri, os.O_RDONLY | os.O_CLOEXEC)
+            except _NOT_THERE:
                 return None
+            try:
+                return _whole(descriptor)
+            except IsADirectoryError:
+                return None
+            finally:
+                os.close(descriptor)
 
     def _put(self, at: Location, body: bytes) -> None:
-        with guarded("write", at.uri), _staged(at.path, body) as staged:
-            staged.replace(at.path)
+        with guarded("write", at.uri), _staged(at.uri, body) as staged:
+            os.replace(staged, at.uri)  # noqa: PTH105 - here and below: what every write does goes by texts
 
     def _create(self, at: Location, body: bytes) -> str | None:
         with guarded("create", at.uri):
@@ -158,10 +165,10 @@ class FolderStore(ObjectStore):
     def _delete(self, at: Location) -> None:
         with guarded("delete", at.uri):
             try:
-                if stat.S_ISDIR(at.path.lstat().st_mode):
+                if stat.S_ISDIR(os.lstat(at.uri).st_mode):
                     return
-                at.path.unlink()
-                _sync_folder(at.path.parent)
+                os.unlink(at.uri)  # noqa: PTH108
+                _sync_folder(_parent(at.uri))
             except _NOT_THERE:
                 return
 
@@ -186,9 +193,9 @@ def _copy(source: Path, target: Path) -> None:
 
 def create_file(path: Path, body: bytes) -> bool:
     """Make a whole file appear at `path`, unless something is there already."""
-    with _staged(path, body) as staged:
+    with _staged(str(path), body) as staged:
         try:
-            path.hardlink_to(staged)
+            os.link(staged, path)
         except FileExistsError:
             if _is_folder(path):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)) from None
@@ -203,22 +210,49 @@ def _token(body: bytes) -> str:
 
 
 @contextmanager
-def _staged(target: Path, body: bytes) -> Iterator[Path]:
+def _staged(target: str, body: bytes) -> Iterator[str]:
     """The body on disk under a temporary name beside `target`; what was done with it is synced too."""
-    _make_folders(target.parent)
-    staged = target.with_name(f"{target.name}#{secrets.randbelow(10**18)}")
-    descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    folder, staged = _parent(target), f"{target}#{secrets.randbelow(10**18)}"
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(body)
-            file.flush()
-            os.fsync(file.fileno())
+        descriptor = _open_new(staged)
+    except _NOT_THERE:
+        _make_folders(Path(folder))
+        descriptor = _open_new(staged)
+    try:
+        try:
+            _write_all(descriptor, body)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         yield staged
-        _sync_folder(target.parent)
+        _sync_folder(folder)
     finally:
         # Whatever failed first is the news; a name left behind is invisible and harmless.
         with suppress(OSError):
-            staged.unlink(missing_ok=True)
+            os.unlink(staged)  # noqa: PTH108
+
+
+def _open_new(path: str) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def _write_all(descriptor: int, body: bytes) -> None:
+    left = memoryview(body)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def _whole(descriptor: int) -> tuple[bytes, float]:
+    """What an open file holds, and when it was written."""
+    found = os.fstat(descriptor)
+    parts = [os.read(descriptor, found.st_size + 1)]
+    while parts[-1]:
+        parts.append(os.read(descriptor, _READ_BYTES))
+    return b"".join(parts), found.st_mtime
 
 
 def _make_folders(folder: Path) -> None:
@@ -234,7 +268,7 @@ def _make_folders(folder: Path) -> None:
         _sync_folder(each.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def _sync_folder(folder: str | Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote
 
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.lance_errors import Trouble, failure
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore
-from omnigraph.storage.tables import Identity, Table, Tables, apart, fork_uri
-
-
-@dataclass(frozen=True, slots=True)
-class Fork:
-    """A fork as its reference records it."""
-
-    name: str
-    parent: str | None
-    """The branch it was made from, None for main."""
-    parent_version: int
-    identity: Identity
-    notes: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """What its maker wrote about it."""
+from omnigraph.storage.references import Fork, Identity, described, find_fork, reference
+from omnigraph.storage.session import fork_session
+from omnigraph.storage.tables import Table, Tables, apart, fork_uri
 
 
 class Forks:
@@ -46,7 +32,9 @@ class Forks:
         try:
             with source.access.call("create_fork", uri):
                 # A handle can make one fork at a time, and threads share this one.
-                native = apart(copy.copy(source.native).create_branch(name, (source.branch, source.version)))
+                native = copy.copy(source.native).create_branch(name, (source.branch, source.version))
+                # What the source keeps of its own versions must not be taken for this one's.
+                native = apart(native, fork_session())
         except StorageFailure as error:
             if error.kind in (Trouble.EXISTS, Trouble.NOT_FOUND) and self._is_residue(source.location, name):
                 reason = "an earlier creation of it was interrupted and left files behind"
@@ -72,8 +60,7 @@ class Forks:
 
     def find(self, location: Location, name: str) -> Fork | None:
         """The fork of this name, by one read of its reference; None when the store says there is none."""
-        text = self._objects.read_text_if_exists(_reference(location, name))
-        return None if text is None else _parsed(location, name, text)
+        return find_fork(self._objects, location, name)
 
     def identity(self, location: Location, branch: str | None) -> Identity | None:
         """Which life of a branch this is: `()` for main, None when there is no such fork."""
@@ -85,7 +72,7 @@ class Forks:
     def list(self, location: Location) -> dict[str, Fork]:
         """Every fork of a table by name; reads one reference per fork."""
         root = self._tables.tip(location)
-        return {name: _described(name, facts) for name, facts in sorted(_listed(root).items())}
+        return {name: described(name, facts) for name, facts in sorted(_listed(root).items())}
 
     def delete(self, location: Location, name: str) -> None:
         """Remove a fork and exactly its own files; fails with `NotFound`, or `InUse` when it has forks.
@@ -101,7 +88,8 @@ class Forks:
         built_on = _built_on(found, name)
         if built_on:
             raise failure(Trouble.IN_USE, "delete_fork", uri, f"'{built_on[0]}' was made from it")
-        self._objects.delete(_reference(location, name))
+        self._tables.drop(name)
+        self._objects.delete(reference(location, name))
         if not any(other.startswith(f"{name}/") for other in found):
             self._objects.delete_prefix(location / f"tree/{name}")
 
@@ -138,25 +126,3 @@ def _built_on(found: dict[str, Fork], name: str) -> list[str]:
         return []
     life = found[name].identity
     return sorted(f.name for f in found.values() if f.name != name and f.identity[: len(life)] == life)
-
-
-def _reference(location: Location, name: str) -> Location:
-    return Location(f"{location.uri}/_refs/branches/{quote(name, safe='')}.json")
-
-
-def _parsed(location: Location, name: str, text: str) -> Fork:
-    try:
-        facts: Any = json.loads(text)
-        mapping = facts["identifier"]["version_mapping"]
-        identity = tuple((int(version), str(mark)) for version, mark in mapping)
-        notes = {str(key): str(value) for key, value in (facts.get("metadata") or {}).items()}
-        return Fork(name, facts["parentBranch"], int(facts["parentVersion"]), identity, notes)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        uri = _reference(location, name).uri
-        raise failure(Trouble.UNKNOWN, "read_fork", uri, "its reference cannot be understood") from error
-
-
-def _described(name: str, facts: Any) -> Fork:
-    identity = tuple((int(version), str(mark)) for version, mark in facts["branch_identifier"])
-    notes = dict(facts.get("metadata") or {})
-    return Fork(name, facts["parent_branch"], int(facts["parent_version"]), identity, notes)

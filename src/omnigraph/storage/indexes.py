@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -122,7 +123,8 @@ def _built_here(table: Table, parts: Sequence[IndexPart]) -> list[Index]:
 def build_part(table: Table, part: IndexPart) -> BuiltPart:
     """A part of an index, which nobody sees before it is staged with the others."""
     spec = part.spec
-    built: Index = table.native.create_index_uncommitted(
+    # While it builds, nobody else can use the handle, and others share this one.
+    built: Index = copy.copy(table.native).create_index_uncommitted(
         spec.column,
         spec.type,
         name=spec.name,

@@ -8,8 +8,6 @@ there and not in a graph.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 
 import pyarrow as pa
@@ -56,6 +54,9 @@ class Trouble(StrEnum):
 
 # What Lance and the libraries below it raise; anything else is not theirs and passes unchanged.
 LANCE_RAISES = (OSError, ValueError, TypeError, KeyError, RuntimeError, pa.ArrowException)
+
+_PANIC = "PanicException"
+"""Every library built with PyO3 has a class of this name of its own, and none can be imported."""
 
 # The first text found in the message decides, so the narrower text stands before the wider one.
 _TEXTS: tuple[tuple[str, Trouble], ...] = (
@@ -154,16 +155,30 @@ def failure(trouble: Trouble, operation: str, uri: str, reason: str) -> StorageF
     )
 
 
-@contextmanager
-def typed(operation: str, uri: str) -> Iterator[None]:
-    """Raise what Lance raises inside as a `StorageFailure` with its `Trouble`, and Ctrl-C as itself."""
-    try:
-        yield
-    except LANCE_RAISES as error:
+class typed:  # noqa: N801 - a block; not made of a generator, for there are many in every read and write
+    """Raises what Lance raises inside as a `StorageFailure` with its `Trouble`, and Ctrl-C as itself."""
+
+    __slots__ = ("_operation", "_uri")
+
+    def __init__(self, operation: str, uri: str) -> None:
+        self._operation = operation
+        self._uri = uri
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if not isinstance(error, LANCE_RAISES):
+            if error is None or type(error).__name__ != _PANIC:
+                return
+            # Lance broke off. Its class is no `Exception`, and would pass whoever deals with failures.
+            reason = f"Lance broke off: {_plain(error)}"
+            raise failure(Trouble.UNKNOWN, self._operation, self._uri, reason) from error
         if str(error).startswith(_INTERRUPTED):
             raise KeyboardInterrupt from error
         trouble = classify(error)
-        raise failure(trouble, operation, uri, _REASONS.get(trouble) or _plain(error)) from error
+        reason = _REASONS.get(trouble) or _plain(error)
+        raise failure(trouble, self._operation, self._uri, reason) from error
 
 
 def _plain(error: BaseException) -> str:

@@ -87,6 +87,9 @@ class LeaseSlot:
 class LeaseLock:
     """The use of one lease by one thread, from asking for it to giving it back."""
 
+    longest_pause = 0.25
+    """Between two attempts: each of them is a request."""
+
     def __init__(
         self,
         store: ObjectStore,

@@ -30,11 +30,12 @@ NAME_REUSE_AFTER = 600.0
 _WAIT_SETTING = "OMNIGRAPH_LOCK_WAIT"
 _DEFAULT_WAIT = 10.0
 _FIRST_PAUSE = 0.005
-_LONGEST_PAUSE = 0.25
 
 
 class _Lock(Protocol):
     """The use of one branch lock by one thread."""
+
+    longest_pause: float
 
     @property
     def gate(self) -> Gate: ...
@@ -111,6 +112,7 @@ class BranchLocks:
     ) -> None:
         self._store = store
         self._folder = root / LOCK_FOLDER
+        self._addresses: dict[str, Location] = {}
         self._clock = clock or elapsed
         self._pause = pause
         self._ttl = ttl
@@ -195,7 +197,7 @@ class BranchLocks:
         self, lock: _Lock, branch: str, operation_id: str | None, creating: bool, patience: _Patience
     ) -> None:
         busy = lock.attempt(operation_id, creating=creating, first=True)
-        for longest in _pauses():
+        for longest in _pauses(lock.longest_pause):
             if busy is None:
                 return
             if patience.left() <= 0:
@@ -213,8 +215,11 @@ class BranchLocks:
         )
 
     def _address(self, branch: str) -> Location:
-        suffix = LOCK_SUFFIX if self._folder.is_local else LEASE_SUFFIX
-        return self._folder / f"{quote(branch, safe='')}{suffix}"
+        found = self._addresses.get(branch)
+        if found is None:
+            suffix = LOCK_SUFFIX if self._folder.is_local else LEASE_SUFFIX
+            found = self._addresses[branch] = self._folder / f"{quote(branch, safe='')}{suffix}"
+        return found
 
     def _known_branches(self) -> list[str]:
         suffix = LOCK_SUFFIX if self._folder.is_local else LEASE_SUFFIX
@@ -265,11 +270,11 @@ def configured_wait() -> float:
     return seconds
 
 
-def _pauses() -> Iterable[float]:
+def _pauses(longest: float) -> Iterable[float]:
     pause = _FIRST_PAUSE
     while True:
         yield pause
-        pause = min(2 * pause, _LONGEST_PAUSE)
+        pause = min(2 * pause, longest)
 
 
 def _release_all(locks: list[_Lock]) -> None:

@@ -3,6 +3,9 @@
 A stopped process keeps it, a killed one loses it at once; there is no time limit and no clock. The kernel
 drops it when the process closes *any* descriptor of the file, so each lock file is open at most once per
 process and only through the lock table. What the file contains serves messages and diagnosis only.
+
+Whoever waits holds the last byte of the file, if nobody else does, and so is next: a process with many
+threads cannot take the lock again and again while another one waits.
 """
 
 from __future__ import annotations
@@ -20,6 +23,11 @@ from omnigraph.storage.folder import create_file
 from omnigraph.storage.lock_table import EARLIER_OPERATIONS, Gate, Holder, LockTable
 
 _MAX_CONTENT = 4096
+
+_NEXT = 1 << 62
+"""The byte of whoever is next; the lock itself is all bytes before it."""
+_ATTEMPTS = 50
+"""So often, which is about a second, others have precedence; then they may be stopped, and count no more."""
 
 
 class RecordSlot:
@@ -41,9 +49,14 @@ class RecordSlot:
 class RecordLock:
     """The use of one lock file by one thread, from asking for it to giving it back."""
 
+    longest_pause = 0.025
+    """Between two attempts: asking the kernel costs next to nothing."""
+
     def __init__(self, path: Path, table: LockTable) -> None:
         self.path = path
         self._table = table
+        self._attempts = 0
+        self._is_next = False
         with guarded("make the lock file", str(path)):
             self._identity = _identity_of(path)
         with table.mutex:
@@ -63,12 +76,10 @@ class RecordLock:
         """Take the lock if it is free; otherwise say who has it."""
         with guarded("lock", str(self.path)):
             descriptor = self._open()
-            try:
-                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as failure:
-                if failure.errno in (errno.EAGAIN, errno.EACCES):
-                    return self._written_holder() or Holder(owner=self._table.owner)
-                raise
+            if not self._has_turn(descriptor) or not _granted(descriptor, _NEXT, 0):
+                return self._written_holder() or Holder(owner=self._table.owner)
+            if self._is_next:
+                fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, _NEXT)
             self._require_same_file()
             self._write_holder(descriptor, operation_id)
         return None
@@ -97,6 +108,11 @@ class RecordLock:
             self._slot.users -= 1
             if not self._slot.users:
                 self._table.forget(self._identity)
+
+    def _has_turn(self, descriptor: int) -> bool:
+        self._attempts += 1
+        self._is_next = self._is_next or _granted(descriptor, 1, _NEXT)
+        return self._is_next or self._attempts > _ATTEMPTS
 
     def _open(self) -> int:
         with self._table.mutex:
@@ -134,6 +150,17 @@ class RecordLock:
             if self._slot.descriptor is None:
                 return None
             return _parse(os.pread(self._slot.descriptor, _MAX_CONTENT, 0))
+
+
+def _granted(descriptor: int, length: int, start: int) -> bool:
+    """Take a part of a file, if no other process has any of it."""
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
+    except OSError as failure:
+        if failure.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
+    return True
 
 
 def gate_of(path: Path, table: LockTable) -> Gate | None:

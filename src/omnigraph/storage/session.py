@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from weakref import WeakKeyDictionary
 
 from lance.dataset import Session  # type: ignore[attr-defined]  # public in its documentation only
 
+from omnigraph.storage.cache_budget import cache_bytes
 from omnigraph.storage.durability import Sync
 from omnigraph.storage.lance_errors import typed
 from omnigraph.storage.objects import Observer
 from omnigraph.storage.version_files import Newest
 
+LEAST_BYTES = 8 << 20
+"""What a session may keep at least, of indexes and of metadata: below, every call reads them anew."""
+_INDEX_SHARE, _METADATA_SHARE = 4, 16
+"""One part in so many of the memory that reads may keep."""
 _OWN_BYTES = 16 << 20
+BRANCHES = 8
+"""Of the forks of so many branches something is kept, each in a session; all together keep one share."""
+
+
+def _bounded(sharers: int = 1) -> Session:
+    """A session that keeps its share; by itself it would keep gigabytes, whatever the machine has."""
+    budget = cache_bytes() // sharers
+    return Session(
+        index_cache_size_bytes=max(LEAST_BYTES, budget // _INDEX_SHARE),
+        metadata_cache_size_bytes=max(LEAST_BYTES, budget // _METADATA_SHARE),
+    )
 
 
 class _Sessions:
@@ -30,7 +45,7 @@ class _Sessions:
         with self._lock:
             found = self._pinned.get(access)
             if found is None:
-                found = self._pinned[access] = Session()
+                found = self._pinned[access] = _bounded()
             return found
 
     def drop(self, access: Access) -> None:
@@ -45,11 +60,13 @@ class _Sessions:
 
 
 _sessions = _Sessions()
+_generation = 0
 
 
 def _forget() -> None:
-    global _sessions  # noqa: PLW0603 - the child must not touch the parent's lock either
+    global _sessions, _generation  # noqa: PLW0603 - the child must not touch the parent's lock either
     _sessions = _Sessions()
+    _generation += 1
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -71,8 +88,16 @@ def drop_pinned_session(access: Access) -> None:
 
 
 def fork_session() -> Session:
-    """A caching session for one handle of a fork, whose place and numbers repeat when it is made anew."""
-    return Session()
+    """A caching session for forks, whose places and numbers repeat when a branch is made anew.
+
+    It must never serve two lives of one; see `lives.py`.
+    """
+    return _bounded(BRANCHES)
+
+
+def generation() -> int:
+    """How often this process was forked from another one: sessions made before that serve no longer."""
+    return _generation
 
 
 def tip_session() -> Session:
@@ -102,12 +127,10 @@ class Access:
         if self.observe is not None:
             self.observe(operation, uri)
 
-    @contextmanager
-    def call(self, operation: str, uri: str) -> Iterator[None]:
-        """Announce one call and type its errors; an error of the observer passes unchanged."""
+    def call(self, operation: str, uri: str) -> AbstractContextManager[None]:
+        """Announce one call, and type its errors in a block; an error of the observer passes unchanged."""
         self.announce(operation, uri)
-        with typed(operation, uri):
-            yield
+        return typed(operation, uri)
 
     def rest(self, operation: str, uri: str) -> AbstractContextManager[None]:
         """Type the errors of a call that was announced before and goes on."""

@@ -10,7 +10,7 @@ check of the landed version does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
@@ -94,6 +94,13 @@ class Staged:
     table: Table
     transaction: Transaction = field(repr=False, compare=False)
     counts: Counts = Counts()
+    then: Callable[[Table], Staged] | None = field(default=None, repr=False, compare=False)
+    """The rest of a change that takes two versions, to be staged on what the first one makes."""
+
+    @property
+    def in_two(self) -> bool:
+        """Whether the change takes two versions."""
+        return self.then is not None
 
     @property
     def uuid(self) -> str:

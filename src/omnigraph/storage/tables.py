@@ -15,14 +15,17 @@ import lance
 import numpy as np
 import pyarrow as pa
 from lance import LanceDataset
+from lance.dataset import Session  # type: ignore[attr-defined]  # public in its documentation only
 from lance.fragment import write_fragments
 from numpy.typing import NDArray
 
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.durability import Sync, settle
 from omnigraph.storage.lance_errors import LANCE_RAISES, Trouble, classify, misses_transaction
+from omnigraph.storage.lives import Lives
 from omnigraph.storage.location import Location
-from omnigraph.storage.objects import Observer
+from omnigraph.storage.objects import ObjectStore, Observer
+from omnigraph.storage.references import Identity, life_of
 from omnigraph.storage.session import (
     Access,
     drop_pinned_session,
@@ -38,9 +41,6 @@ Rows: TypeAlias = pa.Table | pa.RecordBatchReader
 
 PRIMARY_KEY = b"lance-schema:unenforced-primary-key"
 STORAGE_FORMAT: Final = "2.2"
-
-Identity = tuple[tuple[int, str], ...]
-"""Which life of a fork this is: a name deleted and created again has another one. Main has `()`."""
 
 _CACHED_HANDLES = 512
 
@@ -64,6 +64,8 @@ class Table:
     access: Access = field(repr=False, compare=False)
     native: LanceDataset = field(repr=False, compare=False)
     """Lance's handle. Only this room may touch it, and only through a copy where a call moves it."""
+    life: Identity | None = field(default=None, repr=False, compare=False)
+    """The life of a fork that this is of for certain; None where nobody made sure, and for main."""
 
     @property
     def uri(self) -> str:
@@ -271,7 +273,7 @@ class Table:
 
     def moved(self, native: LanceDataset) -> Table:
         """The same branch of the same table through another handle."""
-        return Table(self.location, self.branch, native.version, self.access, native)
+        return Table(self.location, self.branch, native.version, self.access, native, self.life)
 
     def settled(self, before: Table | None = None) -> Table:
         """This version, on disk for good where the graph is kept so; what `before` has is there already."""
@@ -290,43 +292,51 @@ class Tables:
         *,
         cached_handles: int = _CACHED_HANDLES,
         sync: Sync | None = None,
+        objects: ObjectStore | None = None,
     ) -> None:
+        """Without `objects`, where the references of forks are read, nothing is kept of forks."""
         self.access = Access(observe, sync)
-        self._handles: OrderedDict[tuple[str, str | None, int, Identity], Table] = OrderedDict()
+        self._handles: OrderedDict[tuple[str, int], Table] = OrderedDict()
         self._room = cached_handles
+        self._objects = objects
+        self._lives: Lives[Table] = Lives()
         self._lock = threading.Lock()
 
-    def open(
-        self, location: Location, version: int, *, branch: str | None = None, identity: Identity | None = None
-    ) -> Table:
-        """A table at a version that does not change any more.
-
-        The handle is kept for the next caller, but for a fork only when the caller says which life of
-        it is meant: version numbers repeat after a delete and a new creation.
-        """
-        if branch is not None and identity is None:
-            return self._open(location, branch, version)
-        key = (location.uri, branch, version, identity or ())
+    def open(self, location: Location, version: int, *, branch: str | None = None) -> Table:
+        """A table at a version that does not change any more; the handle is kept for the next caller."""
+        if branch is not None:
+            return self._open_fork(location, branch, version)
         with self._lock:
-            if found := self._handles.get(key):
-                self._handles.move_to_end(key)
+            if found := self._handles.get((location.uri, version)):
+                self._handles.move_to_end((location.uri, version))
                 return found
-        return self._keep(key, self._open(location, branch, version))
+        return self._keep(self._open(location, None, version, pinned_session(self.access)))
 
     def keep(self, table: Table) -> None:
-        """Keep the handle of a version that was just made, and is there for good, for the next caller.
-
-        Not that of a fork, which may be made anew with the same version numbers.
-        """
+        """Keep the handle of a version that was just made, and is there for good, for the next caller."""
         if table.branch is None:
-            self._keep((table.location.uri, None, table.version, ()), table)
+            self._keep(table)
+        elif table.life is not None:
+            self._lives.keep(table.branch, table.uri, table.life, table.version, table)
+
+    def grown_up(self, made: Table) -> Table:
+        """A fork that was just made, and that nobody can have made anew yet, ready to be kept."""
+        life = None if made.branch is None else self._life(made.location, made.branch)
+        if made.branch is None or life is None:
+            return made
+        native = apart(made.native, self._lives.session(made.branch, made.uri, life))
+        return Table(made.location, made.branch, made.version, self.access, native, life)
+
+    def drop(self, branch: str) -> None:
+        """Keep nothing of the forks of a branch, which is about to go."""
+        self._lives.drop(branch)
 
     def tip(self, location: Location, *, branch: str | None = None, followed: bool = False) -> Table:
         """A table at its newest version, read anew and never kept.
 
         `followed` is for a handle that is to be moved to newer versions: it remembers the files it read.
         """
-        return self._open(location, branch, None, followed=followed)
+        return self._open(location, branch, None, own_session() if followed else tip_session())
 
     def create(
         self, location: Location, schema: pa.Schema, *, primary_key: str, rows: Rows | None = None
@@ -367,23 +377,43 @@ class Tables:
         """Drop every kept handle, and what was read through them."""
         with self._lock:
             self._handles.clear()
+        self._lives.clear()
         drop_pinned_session(self.access)
 
+    def _open_fork(self, location: Location, branch: str, version: int) -> Table:
+        """A fork at a version. What is kept of it serves as long as its reference shows the same life."""
+        uri, life = fork_uri(location, branch), self._life(location, branch)
+        if life is None:
+            return self._open(location, branch, version, fork_session())
+        found = self._lives.find(branch, uri, life, version)
+        if found is not None:
+            return found
+        opened = self._open(location, branch, version, self._lives.session(branch, uri, life), life)
+        if self._life(location, branch) != life:
+            # It was made anew while it was opened: nobody knows which of the two this is.
+            self._lives.drop(branch)
+            return self._open(location, branch, version, fork_session())
+        return self._lives.keep(branch, uri, life, version, opened)
+
+    def _life(self, location: Location, branch: str) -> Identity | None:
+        return None if self._objects is None else life_of(self._objects, location, branch)
+
     def _open(
-        self, location: Location, branch: str | None, version: int | None, *, followed: bool = False
+        self,
+        location: Location,
+        branch: str | None,
+        version: int | None,
+        session: Session,
+        life: Identity | None = None,
     ) -> Table:
         uri = fork_uri(location, branch)
-        if version is None:
-            session = own_session() if followed else tip_session()
-        else:
-            session = pinned_session(self.access) if branch is None else fork_session()
         with self.access.call("open", uri):
             native = lance.dataset(uri, version=version, storage_options=options(location), session=session)
-        return Table(location, branch, native.version, self.access, native)
+        return Table(location, branch, native.version, self.access, native, life)
 
-    def _keep(self, key: tuple[str, str | None, int, Identity], table: Table) -> Table:
+    def _keep(self, table: Table) -> Table:
         with self._lock:
-            kept = self._handles.setdefault(key, table)
+            kept = self._handles.setdefault((table.location.uri, table.version), table)
             while len(self._handles) > self._room:
                 self._handles.popitem(last=False)
             return kept
@@ -410,12 +440,10 @@ def newest(native: LanceDataset) -> LanceDataset:
     return moved
 
 
-def apart(native: LanceDataset) -> LanceDataset:
-    """Another handle of the same version that shares nothing with it; nothing is read for that."""
+def apart(native: LanceDataset, session: Session) -> LanceDataset:
+    """Another handle of the same version with a session of its own; nothing is read for that."""
     uri, place, version, manifest, *_ = native.__getstate__()  # type: ignore[no-untyped-call]
-    return LanceDataset(
-        uri, version, storage_options=place, serialized_manifest=manifest, session=fork_session()
-    )
+    return LanceDataset(uri, version, storage_options=place, serialized_manifest=manifest, session=session)
 
 
 def options(location: Location) -> dict[str, str] | None:

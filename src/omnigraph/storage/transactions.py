@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -47,7 +48,8 @@ def authorship(table: Table, version: int) -> Authorship:
     """Who made `version` of this branch of the table; fails with `NotFound` when it is not stored."""
     with table.access.call("read_transaction", table.uri):
         try:
-            found = table.native.read_transaction(version)
+            # While it reads, nobody else can use the handle, and others share this one.
+            found = copy.copy(table.native).read_transaction(version)
         except TypeError as error:
             if not misses_transaction(error):
                 raise

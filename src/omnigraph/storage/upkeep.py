@@ -113,9 +113,11 @@ def _mended(table: Table) -> Table:
     return table if astray is None else commit_staged(astray.stage_mended())
 
 
-def compact(table: Table, *, target_rows: int = TARGET_ROWS) -> Compacted:
+def compact(
+    table: Table, *, target_rows: int = TARGET_ROWS, only: Collection[int] | None = None
+) -> Compacted:
     """Plan, rewrite and commit in one go; nothing to do leaves the table where it is."""
-    plan = plan_compaction(table, target_rows=target_rows)
+    plan = plan_compaction(table, target_rows=target_rows, only=only)
     if plan.is_empty:
         return Compacted(table, 0, 0)
     return commit_compaction(rewrite(plan))

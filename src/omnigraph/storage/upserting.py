@@ -9,7 +9,7 @@ the search for keys, which is most of the cost of a small change of a large tabl
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,17 @@ import pyarrow.compute as pc
 from lance import LanceOperation as Op
 from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
 
-from omnigraph.storage.staging import Counts, Staged, fenced_update, refuse_duplicates, writing_to
+from omnigraph.storage.delta import CREATED_AT
+from omnigraph.storage.staging import (
+    Counts,
+    Staged,
+    fenced_update,
+    refuse_duplicates,
+    stage_append,
+    writing_to,
+)
 from omnigraph.storage.tables import Rows, Table
+from omnigraph.storage.taking_over import stage_takeover
 from omnigraph.storage.whole import require_whole
 
 _FEW_KEYS, _SOME_KEYS = 100, 5_000
@@ -31,6 +40,8 @@ cheaper to look up, and still cheaper to list.
 """
 _WORTH, _ROWS_WORTH = 256, 64
 _KEYS_AT_ONCE = 1 << 20
+_LARGE = 200_000
+"""From so many rows on, Lance's search for where replaced rows come from costs more than a second commit."""
 
 ROW, ADDRESS = "_rowid", "_rowaddr"
 
@@ -45,6 +56,8 @@ class Met:
     """Where in the change the key is, ascending."""
     row_ids: Numbers
     addresses: Numbers
+    created: Numbers | None = None
+    """The versions the rows were made in, where somebody asked for them."""
 
     def between(self, start: int, end: int) -> Met:
         """Those of a part of the change, counted from its start."""
@@ -55,22 +68,76 @@ class Met:
         return len(self.places)
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Rows to be stored, and where those are that they replace; it holds for a fork of the table as well."""
+
+    rows: pa.Table = field(repr=False)
+    """Those that replace one come first."""
+    met: Met
+
+    @property
+    def in_two(self) -> bool:
+        """Whether the change takes two versions."""
+        return self.met.created is not None and len(self.met) > 0
+
+
 def stage_upsert(
-    table: Table, rows: pa.Table, key: str = "id", *, replaced: pa.Array | None = None
+    table: Table, rows: pa.Table, key: str = "id", *, replaced: pa.Array | None = None, in_two: bool = False
 ) -> Staged:
     """Rows to be added, or to replace the stored row with the same key, which keeps its row id.
 
     `replaced` are the row ids of these stored rows, null for a row that is added; where one of them is not
-    stored, all keys are looked up nevertheless.
+    stored, all keys are looked up nevertheless. `in_two` allows that the change takes two versions.
     """
+    return stage_found(table, look_up(table, rows, key, replaced=replaced, in_two=in_two))
+
+
+def look_up(
+    table: Table, rows: pa.Table, key: str = "id", *, replaced: pa.Array | None = None, in_two: bool = False
+) -> Found:
+    """The first half of it, after which nothing is written yet."""
     keys = rows.column(key)
     refuse_duplicates(table, keys, "stage_upsert")
-    met = None if replaced is None else find_rows(table, replaced)
+    in_two = in_two and _is_large(table) and _are_few(table, rows.num_rows, _ROWS_WORTH)
+    met = None if replaced is None else find_rows(table, replaced, created=in_two)
     if met is None:
         met = find_keys(table, keys, key)
+        if in_two and len(met):
+            met = replace(met, created=_created(table, met))
+    return Found(_met_first(rows, met), met)
+
+
+def stage_found(table: Table, found: Found) -> Staged:
+    """The second half: files are written."""
     with table.access.call("stage_upsert", table.uri):
-        written = write_replacing(table, _met_first(rows, met), met)
-        return staged_upsert(table, written, met, rows.num_rows)
+        if found.in_two:
+            return _staged_in_two(table, found)
+        written = write_replacing(table, found.rows, found.met)
+        return staged_upsert(table, written, found.met, found.rows.num_rows)
+
+
+def _is_large(table: Table) -> bool:
+    """Whether one commit more costs less than one that looks at all rows; in a bucket it never does."""
+    native = table.native
+    return table.location.is_local and table.has_stable_row_ids and bool(native.count_rows() >= _LARGE)
+
+
+def _created(table: Table, met: Met) -> Numbers | None:
+    found = find_rows(table, pa.array(met.row_ids, pa.uint64()), created=True)
+    return None if found is None else found.created
+
+
+def _staged_in_two(table: Table, found: Found) -> Staged:
+    """The rows to be added, and then to take the place of those that they replace."""
+    met, created = found.met, found.met.created
+    assert created is not None
+    added, losing = stage_append(table, found.rows), _losing(table, met)
+    return replace(
+        added,
+        counts=Counts(inserted=found.rows.num_rows - len(met), updated=len(met)),
+        then=lambda landed: stage_takeover(landed, table, met.row_ids, created, losing),
+    )
 
 
 def _met_first(rows: pa.Table, met: Met) -> pa.Table:
@@ -106,18 +173,23 @@ def taking_the_place(fragments: Sequence[FragmentMetadata], met: Met) -> list[Fr
 
 def staged_upsert(table: Table, written: Sequence[FragmentMetadata], met: Met, rows: int) -> Staged:
     """The change that puts files in the place of the rows they replace."""
+    operation = replace(_losing(table, met), new_fragments=list(written))
+    require_whole("stage_upsert", table.location, table.uri, operation)
+    counts = Counts(inserted=rows - len(met), updated=len(met))
+    return Staged(table, fenced_update(table, operation), counts)
+
+
+def _losing(table: Table, met: Met) -> Op.Update:
+    """A change of the fragments that hold the rows which were met: they lose these."""
     kept, emptied = _without(table, met.addresses)
-    operation = Op.Update(
+    return Op.Update(
         removed_fragment_ids=emptied,
         updated_fragments=kept,
-        new_fragments=list(written),
+        new_fragments=[],
         update_mode="rewrite_rows",
         # All columns of the rows are new, so no index may take their fragments for covered.
         fields_for_preserving_frag_bitmap=[column.id() for column in table.native.lance_schema.fields()],
     )
-    require_whole("stage_upsert", table.location, table.uri, operation)
-    counts = Counts(inserted=rows - len(met), updated=len(met))
-    return Staged(table, fenced_update(table, operation), counts)
 
 
 def _without(table: Table, addresses: Numbers) -> tuple[list[Any], list[int]]:
@@ -140,17 +212,21 @@ def _without(table: Table, addresses: Numbers) -> tuple[list[Any], list[int]]:
 # --- which stored rows have a key ------------------------------------------------------------------
 
 
-def find_rows(table: Table, row_ids: pa.Array) -> Met | None:
+def find_rows(table: Table, row_ids: pa.Array, *, created: bool = False) -> Met | None:
     """The stored rows with these row ids, nulls aside; None when one of them is not stored.
 
-    Where a row is, the description of its fragment tells: no column is read.
+    Where a row is, and when it was made, the description of its fragment tells: no column is read.
     """
     wanted = row_ids.drop_null()
     few = _are_few(table, len(wanted), _ROWS_WORTH)
     where = f"{ROW} IN ({', '.join(map(str, wanted.to_pylist()))})" if few and len(wanted) else None
     with table.access.call("find_rows", table.uri):
         stored = table.native.scanner(
-            columns=[], filter=where, with_row_id=True, with_row_address=True, scan_in_order=False
+            columns=[CREATED_AT] if created else [],
+            filter=where,
+            with_row_id=True,
+            with_row_address=True,
+            scan_in_order=False,
         ).to_table()
     at = pc.index_in(wanted, value_set=stored.column(ROW).combine_chunks())
     if at.null_count:
@@ -159,6 +235,7 @@ def find_rows(table: Table, row_ids: pa.Array) -> Met | None:
         np.flatnonzero(row_ids.is_valid().to_numpy(zero_copy_only=False)),
         wanted.to_numpy(zero_copy_only=False).astype(np.uint64),
         stored.column(ADDRESS).take(at).to_numpy().astype(np.uint64),
+        stored.column(CREATED_AT).take(at).to_numpy().astype(np.uint64) if created else None,
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ FOLDER = "_versions"
 _HINT = "latest_version_hint.json"
 _U64 = (1 << 64) - 1
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
+_NOTE = re.compile(rb'\{"version":([0-9]+)\}')
+_LONGEST_NOTE = 4096
 _TICK = 2_500_000_000  # nanoseconds; no disk tells times apart more coarsely
 
 Mark = tuple[int, int, int, int]
@@ -85,12 +88,10 @@ def _looked_at(table: str, version: int) -> Newest | None:
     it, because versions are made under the lock of the branch; and whoever collects old versions of a
     manifest has just made a new one. So the successor is looked for first, and the note is read after it.
     """
-    if is_stored(table, version + 1):
-        return None
     # Versions of one table have names of one form.
     pairs = zip(_names(table, version), _names(table, version + 1), strict=True)
     successor = next((after for name, after in pairs if _is_there(name)), None)
-    if successor is None:
+    if successor is None or _is_there(successor):
         return None
     note = f"{table}/{hint_file()}"
     found = _noted(note)
@@ -115,11 +116,19 @@ def _is_there(file: str) -> bool:
 def _noted(note: str) -> tuple[int, Mark] | None:
     """The version in Lance's note and the mark it has; None when there is none that can be understood."""
     try:
-        with open(note, "rb", buffering=0) as file:  # noqa: PTH123 - as above
-            # Before it is read: a note that is written meanwhile has another mark.
-            mark = _mark(os.fstat(file.fileno()))
-            return int(json.loads(file.read())["version"]), mark
-    except (*_NOT_THERE, ValueError, TypeError, KeyError):
+        # Not `open`, which asks for much that is not needed here.
+        descriptor = os.open(note, os.O_RDONLY | os.O_CLOEXEC)
+    except _NOT_THERE:
+        return None
+    try:
+        # Before it is read: a note that is written meanwhile has another mark.
+        mark, text = _mark(os.fstat(descriptor)), os.read(descriptor, _LONGEST_NOTE)
+    finally:
+        os.close(descriptor)
+    plain = _NOTE.fullmatch(text)
+    try:
+        return int(plain[1] if plain else json.loads(text)["version"]), mark
+    except (ValueError, TypeError, KeyError):
         return None
 
 

@@ -85,15 +85,30 @@ def test_nodes_come_before_edges_and_ids_in_order(graph: Graph) -> None:
     ]
 
 
+def re_insert(graph: Graph) -> None:
+    delete(graph, "a")
+    load(graph, {("Thing", "a"): thing("a", i=1)})
+
+
+def there_and_back(graph: Graph) -> None:
+    set_i(graph, "a", 2)
+    set_i(graph, "a", 1)
+
+
+def insert_and_delete(graph: Graph) -> None:
+    load(graph, {("Thing", "c"): thing("c")})
+    delete(graph, "c")
+
+
 @pytest.mark.parametrize(
     "act",
     [
         lambda graph: set_i(graph, "a", 1),
         lambda graph: load(graph, {("Thing", "a"): thing("a", i=1)}),
         lambda graph: load(graph, {("Thing", key): thing(key, i=1) for key in "ab"}, "overwrite"),
-        lambda graph: (delete(graph, "a"), load(graph, {("Thing", "a"): thing("a", i=1)})),
-        lambda graph: (set_i(graph, "a", 2), set_i(graph, "a", 1)),
-        lambda graph: (load(graph, {("Thing", "c"): thing("c")}), delete(graph, "c")),
+        re_insert,
+        there_and_back,
+        insert_and_delete,
         lambda graph: graph.optimize(),
         lambda graph: graph.ensure_indices(),
     ],

@@ -35,6 +35,7 @@ from tests.engine.changes.world import (
     texts,
     thing,
 )
+from tests.examples import EXAMPLES
 
 KEYS = ("a", "b", "c", "ü")
 ZEROS = st.sampled_from([0.0, -0.0])
@@ -130,7 +131,7 @@ class History:
         self.graph.optimize(branch)
 
 
-@settings(max_examples=max(1, settings.default.max_examples // 10))
+@settings(max_examples=max(1, EXAMPLES // 10))
 @given(steps=STEPS)
 @pytest.mark.fuzz
 def test_a_diff_leads_from_any_state_to_any_other(template: Path, steps: list[Any]) -> None:

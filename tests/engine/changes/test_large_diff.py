@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import resource
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,13 +19,15 @@ from omnigraph.engine.changes import hands, meeting
 from omnigraph.engine.changes.diff import Diff
 from omnigraph.engine.changes.hands import Hands
 from omnigraph.engine.changes.meeting import Meeting
-from omnigraph.engine.changes.runs import Runs, compared, merged
+from omnigraph.engine.changes.pairs import SCHEMA
+from omnigraph.engine.changes.runs import Runs, _read, compared, merged
 from omnigraph.engine.changes.side import Side
 from omnigraph.engine.load.runner import LocalRunner
 from omnigraph.errors import BadRequest, HistoricalVersionReclaimed
 from omnigraph.graph import Graph
 from omnigraph.storage.upkeep import collect_versions
 from tests.engine.changes.world import few_rows_at_once, link, load, thing
+from tests.examples import EXAMPLES
 
 THING = "node:Thing"
 
@@ -157,7 +160,7 @@ def test_buckets_are_bounded_by_rows_and_cores() -> None:
     assert [meeting.buckets_for(rows, 4) for rows in (0, size, 5 * size, 5 * size + 1)] == [4, 4, 5, 6]
 
 
-@settings(max_examples=max(10, settings.default.max_examples // 4))
+@settings(max_examples=max(10, EXAMPLES // 4))
 @given(st.lists(st.lists(st.text(max_size=2), min_size=1, max_size=6), max_size=5), st.integers(1, 4))
 def test_sorted_runs_are_read_in_one_order(runs: list[list[str]], at_once: int) -> None:
     def portions(run: list[str]) -> list[pa.Table]:
@@ -166,3 +169,19 @@ def test_sorted_runs_are_read_in_one_order(runs: list[list[str]], at_once: int) 
 
     found = [row for part in merged([iter(portions(run)) for run in runs]) for row in part["id"].to_pylist()]
     assert found == sorted(row for run in runs for row in run)
+
+
+def test_runs_may_be_more_than_files_can_be_open(tmp_path: Path) -> None:
+    names = [f"{number:03}" for number in range(200)]
+    files = [tmp_path / name for name in names]
+    for file in files:
+        rows = pa.table({"id": [f"{file.name}-{at}" for at in range(3)], "left": [0] * 3, "right": [0] * 3})
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as writer:
+            writer.write_table(rows.cast(SCHEMA), max_chunksize=2)
+    limits, now_open = resource.getrlimit(resource.RLIMIT_NOFILE), len(list(Path("/proc/self/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (now_open + 100, limits[1]))
+    try:
+        found = [row for part in merged([_read(file) for file in files]) for row in part["id"].to_pylist()]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert found == [f"{name}-{at}" for name in names for at in range(3)]

@@ -1,5 +1,8 @@
 """Storage that fails once: a call that is not made, or one that is made and whose answer is lost."""
 
+# `_Answering` stands before a store, and it is that store's methods which it calls, not the abstract ones.
+# mypy: disable-error-code="safe-super"
+
 from __future__ import annotations
 
 import threading
@@ -21,11 +24,12 @@ from tests.engine.crash.places import locks_of
 
 
 class Fault:
-    """An observer that makes one call fail, once it is armed."""
+    """An observer that makes one call fail, or somebody press Ctrl-C in it, once it is armed."""
 
-    def __init__(self, number: int, *, lost: bool) -> None:
+    def __init__(self, number: int, *, lost: bool = False, interrupts: bool = False) -> None:
         self._number = number
         self._lost = lost
+        self._interrupts = interrupts
         self._count = 0
         self._lock = threading.Lock()
         self._current = threading.local()
@@ -51,6 +55,8 @@ class Fault:
         if getattr(self._current, "number", None) == self._number:
             self._current.number = None
             self.fired = True
+            if self._interrupts:
+                raise KeyboardInterrupt
             raise StorageFailure(f"injected: {op} of '{uri}'", kind=FailureKind.TRANSIENT, uri=uri)
 
 
@@ -58,7 +64,7 @@ def faulty_root(root: Root, fault: Fault) -> Root:
     """The same root behind such storage."""
     at = root.layout.root
     objects: ObjectStore = _FaultyFolder(fault) if at.is_local else _FaultyBucket.connect(at, fault)
-    tables = Tables(fault)
+    tables = Tables(fault, objects=objects)
     tables.access = _FaultyAccess(fault)
     return replace(
         root, objects=objects, tables=tables, forks=Forks(tables, objects), locks=locks_of(objects, at)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
+
 import lance
 import pyarrow as pa
 import pytest
 
 from omnigraph import failpoints
 from omnigraph.engine.branches import create_branch
+from omnigraph.engine.open import open_graph
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.recovery.abandon import abandon
+from omnigraph.engine.recovery.prospects import prospects
 from omnigraph.engine.repair import Action, repair
+from omnigraph.engine.root import Root
 from omnigraph.errors import Conflict, NotFound, RecoveryRequired, WriterBusy
 from omnigraph.storage.location import Location
 from tests.engine.cleanup.world import add, table_at
-from tests.engine.crash.world import PERSON, look, make_graph, pending, rows_of
+from tests.engine.crash.world import PERSON, change, look, make_graph, pending, rows_of
 
 
 @pytest.fixture
@@ -44,7 +49,7 @@ def test_an_operation_that_recovery_gave_up_can_be_abandoned_and_its_tables_repa
     with pytest.raises(RecoveryRequired):
         add(graph, "next")
     before = rows_of(look(graph))
-    assert abandon(graph, operation).would == "Abort"
+    assert "not as the record and the branch say" in abandon(graph, operation).would
     assert pending(graph) == []
     (left,) = graph.root.objects.list_dir(graph.root.layout.recovery)
     assert left.name == f"{operation}.abandoned"
@@ -57,9 +62,25 @@ def test_an_operation_that_recovery_gave_up_can_be_abandoned_and_its_tables_repa
     assert {"late", "x", "next"} <= {row["name"] for row in rows_of(look(graph))["main"][PERSON]}
 
 
+def test_a_record_of_a_table_that_is_gone_stops_its_branch_and_nobody_else(graph: OpenGraph) -> None:
+    create_branch(graph, "work")
+    change(graph, 'insert Person { name: "w" }', "work")
+    operation = cut_off(graph)
+    shutil.rmtree(table_at(graph).uri)
+    other = open_graph(Root.at(graph.root.layout.root))
+    (found,) = prospects(other)
+    assert (found.branch, found.stuck, found.tables) == ("main", True, {PERSON: "missing"})
+    with pytest.raises(RecoveryRequired, match=PERSON):
+        change(other, 'insert Team { name: "t" }')
+    assert change(other, 'insert Team { name: "t" }', "work").commit is not None
+    assert pending(graph) == [operation]
+    abandon(other, operation)
+    assert change(other, 'insert Team { name: "t" }').commit is not None
+
+
 def test_what_can_be_recovered_is_not_abandoned(graph: OpenGraph) -> None:
     operation = cut_off(graph)
-    with pytest.raises(Conflict, match=f"operation '{operation}' can be recovered: RollBack"):
+    with pytest.raises(Conflict, match=f"operation '{operation}' can be recovered: .* would undo it"):
         abandon(graph, operation)
     assert pending(graph) == [operation]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import chain, combinations, product
 
 import pytest
@@ -86,7 +87,7 @@ LOOSE = {-1: (BROKEN, N, P1, MULTI), 0: (BROKEN, N, R, R), 1: (BROKEN, N, P1, MU
 CONFIRMED_AT_P1 = {-1: (BROKEN, N, MULTI, MULTI), 0: (BROKEN, N, R, MULTI), 1: (BROKEN, N, MULTI, MULTI)}
 UNCONFIRMED = dict.fromkeys((-1, 0, 1), (BROKEN, N, PARTIAL, PARTIAL))
 
-TABLES: list[tuple[Sidecar, int | None, dict[int, tuple[Class, ...]]]] = [
+TABLES: list[tuple[Sidecar, int | None, Mapping[int, tuple[Class, ...]]]] = [
     (record(2, "Mutation"), None, STRICT),
     (record(1, "Load"), None, STRICT),
     (record(2, "SchemaApply"), None, LOOSE),

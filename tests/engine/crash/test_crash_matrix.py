@@ -21,6 +21,7 @@ from _pytest.mark.structures import ParameterSet
 
 from omnigraph.engine.open import open_graph
 from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.root import Root
 from omnigraph.errors import WriterBusy
 from omnigraph.storage.location import Location
 from tests.engine.crash.faults import Fault, faulty_root
@@ -44,7 +45,7 @@ pytestmark = pytest.mark.crash
 PROJECT = Path(__file__).parents[3]
 ALL = bool(os.environ.get("OMNIGRAPH_TORTURE"))
 SEED = int(os.environ.get("OMNIGRAPH_SEED") or datetime.now(UTC).toordinal())
-SHARE = {"killed": 60, "failed": 120, "unanswered": 120, "held": 120}
+SHARE = {"killed": 60, "failed": 120, "unanswered": 120, "interrupted": 60, "held": 120}
 """In the short form one of so many cells is tried, and in a bucket one of three times as many."""
 
 IN_BUCKET = (
@@ -184,6 +185,11 @@ def test_a_write_killed_at_any_moment_happened_or_did_not(
         dropped(at)
 
 
+def again(graph: OpenGraph) -> Callable[[Root], OpenGraph]:
+    """Instead of opening a graph anew: the handle there is."""
+    return lambda _: graph
+
+
 @KINDS
 @pytest.mark.parametrize("lost", [False, True], ids=["failed", "unanswered"])
 def test_a_write_with_one_bad_call_happened_or_did_not_and_the_same_handle_goes_on(
@@ -199,7 +205,26 @@ def test_a_write_with_one_bad_call_happened_or_did_not_and_the_same_handle_goes_
             error = outcome(scene, graph)
             assert fault.fired, "the call did not fail"
             require_told_right(scene, graph, error)
-            require_whole(scene, at, lambda _, graph=graph: graph)
+            require_whole(scene, at, again(graph))
+        dropped(at)
+
+
+@pytest.mark.parametrize("place", ["folder"], indirect=True)
+@pytest.mark.parametrize("name", WRITES if ALL else ("insert-two-tables", "load-overwrite"))
+def test_a_write_given_up_at_any_call_happened_or_did_not_and_the_same_handle_goes_on(
+    name: str, scenes: Scenes, record_property: Property
+) -> None:
+    """Ctrl-C: no handler of errors takes part, and the process lives on."""
+    scene = scenes(name)
+    for number in cells(scene, "interrupted", record_property):
+        at = copy_of(scene)
+        fault = Fault(number, interrupts=True)
+        graph = OpenGraph.open(faulty_root(root_at(at), fault))
+        fault.armed = True
+        with explained(scene.cell(number)):
+            with pytest.raises(KeyboardInterrupt):
+                outcome(scene, graph)
+            require_whole(scene, at, again(graph))
         dropped(at)
 
 

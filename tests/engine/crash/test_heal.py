@@ -15,12 +15,15 @@ from omnigraph import failpoints
 from omnigraph.engine.branches import create_branch, delete_branch
 from omnigraph.engine.lineage import RECOVERY_ACTOR
 from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.open import open_graph, reopen_graph
+from omnigraph.engine.open import open_graph, recover_all, reopen_graph
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.recovery import audit, sidecar
-from omnigraph.engine.recovery.sweep import Found, heal, prospects, sweep
+from omnigraph.engine.recovery.prospects import prospects
+from omnigraph.engine.recovery.sweep import Found, heal, sweep
 from omnigraph.engine.root import Root
+from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
 from omnigraph.errors import OmnigraphError, PreconditionFailed, RecoveryRequired
+from omnigraph.lang.source import Source
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Observer, Recorder
 from omnigraph.storage.staging import commit_staged, stage_append
@@ -177,8 +180,56 @@ def test_a_dry_run_says_what_would_happen_and_does_nothing(graph: OpenGraph) -> 
     before = tree(folder)
     (found,) = prospects(newcomer(graph))
     assert tree(folder) == before
-    assert (found.branch, found.writer_kind, found.would) == (MAIN, "Mutation", "RollBack")
-    assert found.classes == {KNOWS: "IncompletePhaseB", PERSON: "NoMovement"}
+    assert (found.branch, found.writer_kind, found.would) == (MAIN, "Mutation", "undo it")
+    assert found.tables == {KNOWS: "written but not confirmed", PERSON: "untouched"}
+
+
+def test_a_dry_run_knows_of_a_branch_that_moved_on(graph: OpenGraph) -> None:
+    """What was completed would be finished, were it not prepared on a head that is the head no more."""
+    operation = interrupt(graph, CONFIRMED)
+    place = sidecar.place(graph.root, operation).path
+    text = place.read_text()
+    place.unlink()
+    change(graph, 'insert Team { name: "ops" }')
+    place.write_text(text)
+    (found,) = prospects(newcomer(graph))
+    (report,) = sweep(newcomer(graph), only_forward=False)
+    assert (found.would, report.outcome) == ("undo it", "undone")
+
+
+def test_a_dry_run_knows_of_a_schema_whose_files_are_not_there(graph: OpenGraph) -> None:
+    point = failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER
+    wanted = f"{graph.schema().source}\nnode Later {{ name: String @key }}\n"
+    with failpoints.armed(point, failpoints.error(point)), pytest.raises(RecoveryRequired):
+        apply_schema(graph, SchemaRequest(Source(wanted)))
+    assert [one.would for one in prospects(newcomer(graph))] == ["finish it"]
+    graph.root.objects.delete(graph.root.layout.staged(graph.root.layout.schema_ir))
+    (found,) = prospects(newcomer(graph))
+    (report,) = recover_all(newcomer(graph))
+    assert (found.would, found.writer_kind, report.outcome) == ("undo it", "SchemaApply", "undone")
+    assert "Later" not in graph.schema().catalog.nodes
+    require_settled(graph)
+
+
+@pytest.mark.parametrize(
+    ("again", "states"),
+    [
+        (
+            failpoints.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT,
+            {KNOWS: "written but not confirmed", PERSON: "untouched"},
+        ),
+        (failpoints.RECOVERY_POST_TABLE_RESTORE_PRE_PUBLISH, {KNOWS: "restored", PERSON: "untouched"}),
+        (failpoints.RECOVERY_RECORD_AUDIT, {KNOWS: "as before the write", PERSON: "as before the write"}),
+    ],
+)
+def test_a_dry_run_tells_how_far_an_undoing_came(
+    graph: OpenGraph, again: str, states: dict[str, str]
+) -> None:
+    interrupt(graph, COMMITTED)
+    with failpoints.armed(again, failpoints.error(again)), pytest.raises(OmnigraphError):
+        open_graph(newcomer(graph).root)
+    (found,) = prospects(newcomer(graph))
+    assert (found.would, found.tables) == ("finish undoing it", states)
 
 
 # --- what is noted -------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.open import open_graph
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.recovery import audit
-from omnigraph.engine.recovery.sweep import Found, prospects, sweep
+from omnigraph.engine.recovery.prospects import prospects
+from omnigraph.engine.recovery.sweep import Found, sweep
 from omnigraph.errors import OmnigraphError, RecoveryRequired
 from tests.engine.crash.test_heal import CONFIRMED, UPDATE, interrupt, newcomer
 from tests.engine.crash.world import change, look, make_graph, pending

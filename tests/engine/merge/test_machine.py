@@ -25,7 +25,8 @@ from omnigraph.engine.lineage import Commit
 from omnigraph.engine.load.request import LoadRequest
 from omnigraph.engine.load.run import load
 from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.merge.merge import MergeRequest, MergeResult, merge
+from omnigraph.engine.merge.merge import MergeRequest, merge
+from omnigraph.engine.merge.result import MergeResult
 from omnigraph.engine.opened import AtBranch, OpenGraph
 from omnigraph.engine.optimize import optimize
 from omnigraph.engine.pinned import open_table
@@ -40,6 +41,7 @@ from omnigraph.storage.location import Location
 from tests.engine.changes.world import few_rows_at_once
 from tests.engine.crash.world import change
 from tests.engine.test_model import Crash, crash_at
+from tests.examples import EXAMPLES
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  nick: String? @unique }
@@ -450,12 +452,10 @@ def conflicts_of_rows(conflicts: Iterable[Conflict]) -> bool:
 
 
 @pytest.mark.fuzz
-class TestMerges(MergeMachine.TestCase):
+class TestMerges(MergeMachine.TestCase):  # type: ignore[valid-type, misc]  # Hypothesis makes it at run time
     """Random histories."""
 
-    settings = settings(
-        max_examples=max(1, settings.default.max_examples // 12), stateful_step_count=12, deadline=None
-    )
+    settings = settings(max_examples=max(1, EXAMPLES // 12), stateful_step_count=12, deadline=None)
 
     @pytest.fixture(autouse=True, scope="class")
     @classmethod
@@ -475,7 +475,7 @@ def deltas(names: str, edge: str) -> st.SearchStrategy[tuple[World, frozenset[st
 
 
 @pytest.mark.fuzz
-@settings(max_examples=max(1, settings.default.max_examples // 30))
+@settings(max_examples=max(1, EXAMPLES // 30))
 @given(left=deltas("abc", "k1"), right=deltas("xyz", "k2"))
 def test_branches_without_anything_in_common_can_be_merged_in_any_order(
     template: Path, left: tuple[World, frozenset[str]], right: tuple[World, frozenset[str]]

@@ -41,7 +41,7 @@ def versions(graph: Graph, key: str, branch: str = "main") -> dict[str, tuple[in
     opened = graph._opened
     table = open_table(opened, opened.snapshot(AtBranch(branch)), key)
     marks = ["_rowid", "_row_created_at_version", "_row_last_updated_at_version"]
-    return {row["id"]: tuple(row[mark] for mark in marks) for row in table.scan(["id", *marks]).to_pylist()}  # type: ignore[misc]
+    return {row["id"]: tuple(row[mark] for mark in marks) for row in table.scan(["id", *marks]).to_pylist()}
 
 
 @pytest.mark.parametrize(
@@ -213,6 +213,36 @@ def test_compaction_on_either_side_changes_nothing(graph: Graph, optimized: tupl
     assert rows(graph, PERSON).keys() == kept
     graph.optimize()
     assert graph.merge("work").outcome.value == "already_up_to_date"
+
+
+def test_branches_made_after_a_schema_change_merge_several_deep(graph: Graph) -> None:
+    """The base is the commit that wrote every table anew, under other names and with other columns."""
+    put(graph, person("dan", age=4), pet("cat", weight=1.5))
+    graph.branches.delete("work")
+    wanted = graph.schema_source.replace("age: I32?", 'years: I64? @rename_from("age")')
+    wanted = wanted.replace("Person", "Human")
+    graph.apply_schema(wanted.replace("node Human {", 'node Human @rename_from("Person") {'))
+    graph.optimize()
+    graph.branches.create("work")
+    graph.branches.create("deeper", from_="work")
+
+    def years(**changes: int) -> list[dict[str, Any]]:
+        return [{"type": "Human", "data": {"name": name, "years": age}} for name, age in changes.items()]
+
+    put(graph, *years(ann=11, eve=1), branch="deeper")
+    graph.mutate('query q() { delete Human where name = "dan" }', branch="deeper")
+    put(graph, *years(bob=12), branch="work")
+    put(graph, *years(cid=13))
+    graph.optimize("work")
+    graph.merge("deeper", "work")
+    graph.merge("work")
+    people = graph.snapshot().rows("Human", columns=["id", "years"]).to_pylist()
+    assert {row["id"]: row["years"] for row in people} == {"ann": 11, "bob": 12, "cid": 13, "eve": 1}
+    put(graph, *years(ann=20), branch="deeper")
+    put(graph, *years(ann=21))
+    with pytest.raises(MergeConflicts) as refused:
+        graph.merge("deeper")
+    assert [(one.entity_id, one.properties) for one in refused.value.conflicts] == [("ann", ("years",))]
 
 
 def test_what_the_source_does_later_is_left_out(graph: Graph) -> None:

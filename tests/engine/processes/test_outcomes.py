@@ -49,7 +49,16 @@ def test_of_two_outcomes_exactly_one_becomes_visible(
 # --- wall clocks -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wall", ["frozen", "jumping"])
+@pytest.mark.parametrize(
+    ("shared_root", "wall"),
+    [
+        ("folder", "frozen"),
+        ("folder", "jumping"),
+        # In a bucket a lease runs out, and it is there that somebody could look at the wrong clock.
+        *(pytest.param("s3", wall, marks=pytest.mark.s3) for wall in ["jumping", *["frozen"] * TORTURE]),
+    ],
+    indirect=["shared_root"],
+)
 def test_no_wall_clock_decides_anything(people_graph: Location, writer: Start, wall: str) -> None:
     owner, others = writer(wall=wall), [writer(wall=wall, impatient=True) for _ in range(2)]
     owner.stops(BOTH, "^commit nodes/24b1dafb1b20370c")

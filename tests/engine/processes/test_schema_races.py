@@ -232,3 +232,21 @@ def test_a_schema_change_that_wakes_up_behind_a_newer_one_undoes_nothing(
     assert open_table(graph, graph.snapshot(AtBranch()), "node:City").count() == 2
     require_one_schema(people_graph, new=True)
     require_sound(people_graph, [second])
+
+
+@in_a_bucket
+@pytest.mark.parametrize("place", [PROMOTE, PROMOTE_LAST] if TORTURE else [PROMOTE])
+def test_a_schema_that_came_back_is_not_taken_for_what_it_was(
+    people_graph: Location, writer: Start, place: str
+) -> None:
+    """The change that sleeps has seen the same schema before, and a bucket tells states by their content."""
+    changer, other = writer(), writer(impatient=True)
+    changer.arm(place)
+    changer.send("apply_schema", schema=SCHEMA.replace("node Person {", 'node Person @description("x") {'))
+    changer.stands_still()
+    other.commits(BOB)
+    assert other.do("apply_schema", schema=SCHEMA)["applied"]
+    told = changer.goes_on()
+    assert OpenGraph.open(Root.at(people_graph)).schema().source == SCHEMA, told
+    require_one_schema(people_graph, new=False)
+    require_sound(people_graph, [other.commits('insert Team { name: "ops", size: 3 }')])

@@ -263,7 +263,7 @@ class Writer:
         return {"answers": answers}
 
     def answer(self, command: dict[str, Any]) -> Answer:
-        action = getattr(self, command.pop("do"))
+        action: Callable[..., Answer] = getattr(self, command.pop("do"))
         try:
             return action(**command)
         except OmnigraphError as error:

@@ -24,7 +24,7 @@ SCHEMA = (Path(__file__).parents[2] / "lang" / "cases" / "F.pg").read_text()
 STARTED = 1_700_000_000_000
 IDS = LoadIds(STARTED, salt=0xABCDEF)
 
-PEOPLE = [
+PEOPLE: list[dict[str, Any]] = [
     {
         "handle": "ada",
         "age": 36,
@@ -38,7 +38,7 @@ PEOPLE = [
     {"handle": "cy", "tags": []},
     {"handle": "dee", "age": 36, "role": "ops"},
 ]
-MENTORS = [
+MENTORS: list[tuple[str, str, str, dict[str, Any]]] = [
     ("m1", "ada", "bo", {"since": 2019}),
     ("m2", "ada", "bo", {"since": 2021, "note": "again"}),
     ("m3", "ada", "cy", {}),

@@ -36,7 +36,7 @@ TARGET = target_of(accepted(RULES), "node:R")
         ("e", "b", "@check violation on R.e: value 'b' does not match pattern 'a'"),
     ],
 )
-def test_a_value_that_breaks_a_rule_is_told(name: str, value: object, reason: str) -> None:
+def test_a_value_that_breaks_a_rule_is_told(name: str, value: float | str, reason: str) -> None:
     assert told(read(lines(node("R"), node("R", **{name: value})), RULES)) == [(2, reason)]
     with pytest.raises(ConstraintViolation) as caught:
         require_values(inserted_nodes(TARGET, [{}, {name: value}], pa.array(["r0", "r1"])), TARGET)

@@ -90,19 +90,33 @@ def test_a_generated_id_says_when_and_where_its_record_was_read(
 
 def test_a_place_that_does_not_fit_an_id_is_refused() -> None:
     ids = LoadIds(0, 0)
-    with pytest.raises(InvalidValue, match="file number 65536 is beyond 65535"):
-        ids.ids(2**16, np.array([0]))
+    with pytest.raises(InvalidValue, match="file number 1099511627776 is beyond 1099511627775"):
+        ids.ids(2**40, np.array([0]))
     with pytest.raises(InvalidValue, match="position 1099511627776 in a file is beyond 1099511627775"):
         ids.ids(0, np.array([0, 2**40]))
+
+
+def test_files_beyond_the_numbers_of_an_id_go_by_groups_with_bits_of_their_own() -> None:
+    ids, last = LoadIds(7, 2**24 - 1), LoadIds(7, 2**24 - 1).ids(2**16 - 1, np.array([3]))
+    numbers = (0, 2**16 - 1, 2**16, 2**16 + 5, 2 * 2**16)
+    found = [ids.ids(number, np.array([3]))[0].as_py() for number in numbers]
+    assert (len(set(found)), found[1]) == (len(numbers), last[0].as_py())
+    # The group after the last of all salts has the first.
+    assert found[2:4] == [LoadIds(7, 0).ids(number, np.array([3]))[0].as_py() for number in (0, 5)]
 
 
 def test_two_loads_of_one_moment_have_other_ids() -> None:
     assert len({LoadIds(1).salt for _ in range(20)}) > 1
 
 
-def test_fresh_ids_are_ulids_of_their_moment() -> None:
-    entropy = bytes(range(20))
-    expected = [str(ULID((123).to_bytes(6, "big") + part)) for part in (entropy[:10], entropy[10:])]
-    assert fresh_ids(2, 123, entropy).to_pylist() == expected
+@pytest.mark.parametrize("count", [1, 2, 25])
+def test_fresh_ids_are_ulids_of_their_moment(count: int) -> None:
+    entropy = bytes(range(10 * count))
+    parts = [entropy[start : start + 10] for start in range(0, len(entropy), 10)]
+    expected = [str(ULID((123).to_bytes(6, "big") + part)) for part in parts]
+    assert fresh_ids(count, 123, entropy).to_pylist() == expected
+
+
+def test_fresh_ids_differ_and_there_may_be_none() -> None:
     assert fresh_ids(0, 123).to_pylist() == []
     assert len(set(fresh_ids(100, 123).to_pylist())) == 100

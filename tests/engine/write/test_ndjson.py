@@ -127,8 +127,9 @@ def test_colons_quotes_and_escapes_in_texts_are_data() -> None:
 
 def test_lines_beyond_the_limits_stop_the_load() -> None:
     long = lines({"type": "Log", "data": {"msg": "x" * 100}})
-    with pytest.raises(ResourceLimitExceeded, match="graph_batch_line_bytes: actual 136, limit 135"):
-        read(long, limits=Limits(line_bytes=135))
+    with pytest.raises(ResourceLimitExceeded, match="graph_batch_line_bytes: actual 136, limit 135") as told:
+        read(b"{}\n" + long, limits=Limits(line_bytes=135))
+    assert told.value.remedy == "make the record smaller whose line begins at byte 3 of 'in.ndjson'"
     assert read(long, limits=Limits(line_bytes=136, structural_slots=8)).violations == ()
     with pytest.raises(ResourceLimitExceeded, match="graph_batch_json_structural_slots: actual 8, limit 7"):
         read(b'{"type":"Log","data":{"msg":":::::"}}', limits=Limits(structural_slots=7))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +192,7 @@ def test_pending_rows_over_stored_ones_are_one_table(steps: list[tuple[str, Any]
             above, age = what
             test = settle(older_than(above), Bindings())
             stored = matching(STORED.tables["node:Person"], older_than(above), Bindings())
-            hit = pending.read(stored, lambda rows, test=test: passing(rows, test))
+            hit = pending.read(stored, partial(passing, test=test))
             pending.put(assigned(hit, PERSON, {"age": age}))
             model = {h: age if a is not None and a > above else a for h, a in model.items()}
         expected = {handle: age for handle, age in model.items() if age is not None and age > 10}

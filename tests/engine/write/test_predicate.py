@@ -33,6 +33,7 @@ from omnigraph.lang.query.terms import (
     TextTest,
 )
 from omnigraph.lang.types import DATE, DATETIME, F64, I64, NUMBERS, STRING, Scalar, Type
+from tests.examples import EXAMPLES
 
 NONE = Bindings()
 _EDGES = [
@@ -121,10 +122,11 @@ def _exact(value: Any, column: Type, *, rounds: bool) -> Any:
 
 
 def _holds(op: str, left: Any, right: Any) -> bool:
-    return {
+    answers: dict[str, bool] = {
         "=": left == right, "!=": left != right, "<": left < right,
         "<=": left <= right, ">": left > right, ">=": left >= right,
-    }[op]  # fmt: skip
+    }  # fmt: skip
+    return answers[op]
 
 
 def _stored(name: str) -> list[Any]:
@@ -169,7 +171,7 @@ def _typed(value: Any, type_: Type) -> Type:
 
 
 @pytest.mark.fuzz
-@settings(max_examples=2 * settings.default.max_examples)
+@settings(max_examples=2 * EXAMPLES)
 @given(
     data=st.data(), name=st.sampled_from(list(COLUMNS)), op=st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
 )
@@ -245,7 +247,7 @@ def test_null_is_found_only_by_asking_for_it(dataset: lance.LanceDataset, name: 
     assert len(_both(dataset, NullCheck(prop, negated=True))) == ROWS.num_rows - len(missing)
     for op in ("=", "!=", "<", ">="):
         null = Bindings({"x": None})
-        assert _both(dataset, Compare(op, prop, ParamRef("x", prop.type)), null) == []  # type: ignore[arg-type]
+        assert _both(dataset, Compare(op, prop, ParamRef("x", prop.type)), null) == []
     assert _both(dataset, InList(prop, ParamRef("x", prop.type)), Bindings({"x": None})) == []
 
 
@@ -282,3 +284,27 @@ def test_constants_a_column_cannot_hold_are_settled_beforehand(
     type_: Type, op: Any, value: Any, settled: object
 ) -> None:
     assert settle(Compare(op, Prop(ROW, "p", type_), Const(value, _typed(value, type_))), NONE) == settled
+
+
+@pytest.mark.parametrize(
+    ("type_", "op", "value", "filter_"),
+    [
+        (STRING, "=", "it's", "`id` = 'it''s'"),
+        (I64, "=", -7, "`id` = '-7'"),
+        (I64, "=", 7.0, "`id` = '7'"),
+        (I64, "=", 7.5, "false"),
+        (I64, "<", 7, "`p` < 7"),
+        (STRING, "!=", "a", "`p` <> 'a'"),
+        (F64, "=", 0.5, "`p` = arrow_cast('0.5', 'Float64')"),
+    ],
+)
+def test_a_key_is_looked_for_by_the_id_that_has_an_index(
+    type_: Type, op: Any, value: Any, filter_: str
+) -> None:
+    predicate = Compare(op, Prop(ROW, "p", type_), Const(value, _typed(value, type_)))
+    assert filter_of(predicate, NONE, ["p"]) == filter_
+    assert "`id`" not in filter_of(predicate, NONE, ["p", "q"]), "one of several does not make up the id"
+    assert "`id`" not in filter_of(predicate, NONE, ["q"])
+    if op == "=" and isinstance(value, str):
+        among = InList(Prop(ROW, "p", type_), Const((value, "b"), Type(type_.scalar, is_list=True)))
+        assert filter_of(among, NONE, ["p"]) == "`id` IN ('it''s', 'b')"

@@ -15,6 +15,7 @@ from omnigraph.engine.write.faults import violations_of
 from omnigraph.engine.write.read import LoadRows
 from omnigraph.engine.write.sets import LoadChecked, check_load
 from tests.engine.write.support import InMemory, edge, lines, loaded, node
+from tests.examples import EXAMPLES
 
 SCHEMA = """
 node A { k: String @key  n: I32?  @unique(n) }
@@ -142,7 +143,7 @@ class Model:
         told: Told = []
         for place, end in ((0, "src"), (1, "dst")):
             ends = [(line, (s, d)[place]) for line, _, s, d, _ in self.edges]
-            ends += [(None, it[place]) for it in kept]  # type: ignore[list-item]
+            ends += [(None, it[place]) for it in kept]
             told += [(line, f"{end} '{id_}' not found in A") for line, id_ in ends if id_ not in nodes]
         return told
 
@@ -190,7 +191,7 @@ def _checked(
 
 
 @pytest.mark.fuzz
-@settings(max_examples=2 * settings.default.max_examples)
+@settings(max_examples=2 * EXAMPLES)
 @given(graphs(), _FILE, st.sampled_from(["append", "merge", "overwrite"]))
 def test_a_load_is_checked_as_the_rules_say(before: Graph, rows: list[tuple[Any, ...]], mode: str) -> None:
     found, load = _checked(before, rows, mode, skip=False)

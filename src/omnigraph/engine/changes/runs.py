@@ -84,9 +84,18 @@ def _written(meeting: Meeting, answers: Iterable[pa.Table], at_once: int) -> Run
 
 
 def _read(file: Path) -> Iterator[pa.Table]:
-    with pa.OSFile(str(file), "rb") as source, pa.ipc.open_stream(source) as reader:
-        for batch in reader:
-            yield pa.Table.from_batches([batch])
+    """The portions of a run; between two of them its file is closed, as there may be thousands of runs."""
+    at = 0
+    while True:
+        with pa.OSFile(str(file), "rb") as source:
+            source.seek(at)
+            try:
+                message = pa.ipc.read_message(source)
+            except EOFError:
+                return
+            at = source.tell()
+        if message.type == "record batch":
+            yield pa.Table.from_batches([pa.ipc.read_record_batch(message, SCHEMA)])
 
 
 def merged(runs: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:

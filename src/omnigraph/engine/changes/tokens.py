@@ -15,7 +15,7 @@ from typing import Any
 from omnigraph.engine.changes.change import Filter
 from omnigraph.engine.changes.diff import Place
 from omnigraph.errors import ChangeCursorRejected
-from omnigraph.storage.tables import Identity
+from omnigraph.storage.references import Identity
 
 _CURSOR, _PAGE = "c1.", "p1."
 

@@ -26,6 +26,8 @@ def new_file(at: Path, *, overwrite: bool) -> Iterator[Path]:
             raise BadRequest(f"cannot write '{at}': it is a folder", remedy="name a file")
         if not overwrite:
             _refuse_existing(at)
+        elif at.exists() and not at.is_file():  # a device or a pipe, which a file would take away from others
+            raise BadRequest(f"cannot write '{at}': it is no file", remedy="name a file")
         temporary = _beside(at)
         try:
             yield temporary

@@ -48,6 +48,7 @@ class _Type(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
+    help: Any = None
     source: str | None = None
     into: str | None = None
     granularity: Granularity | None = None
@@ -156,6 +157,7 @@ def resolution_file(
     types = dict.fromkeys(one.table_key for one in conflicts)
     made = _by_conflict(choices)
     return {
+        "help": _help(source, into),
         "source": source,
         "into": into,
         "granularity": granularity.value,
@@ -166,6 +168,15 @@ def resolution_file(
             for one in conflicts
         ],
     }
+
+
+def _help(source: str, into: str) -> list[str]:
+    """What whoever opens the file has to know; a merge does not read it."""
+    return [
+        f"Set `take` to `ours` (as in {into}), `theirs` (as in {source}) or `base` (as before both).",
+        "Of a property, `value` in place of `take` gives it another value.",
+        "`types` and `default` decide on what has no decision of its own; what stays null is a conflict.",
+    ]
 
 
 def _by_conflict(choices: Choices) -> dict[tuple[str, str | None, ConflictKind | None], EntityChoice]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
+from omnigraph.engine.layout import table_key
 from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.schema_files import LiveSchema
+from omnigraph.engine.write.ids import fresh_ids
 from omnigraph.engine.write.mutate import MutationResult, carry_out
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import BadRequest
-from omnigraph.lang.query.resolved import DeleteEdges, DeleteNodes, Statement
+from omnigraph.lang.query.resolved import DeleteEdges, DeleteNodes, InsertNode, Statement
 from omnigraph.lang.query.statements import (
     Values,
     Where,
@@ -19,7 +22,8 @@ from omnigraph.lang.query.statements import (
     insert_node,
     update_nodes,
 )
-from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.query.terms import Const
+from omnigraph.lang.schema.keys import compose_id, render_scalar
 
 
 class Write:
@@ -32,14 +36,18 @@ class Write:
     def __init__(self, writing: Callable[[], OpenGraph], author: Author) -> None:
         self._writing = writing
         self._author = author
-        self._catalog: Catalog | None = None
+        self._schema: LiveSchema | None = None
+        self._new_ids: Iterator[str] = iter(())
         self._statements: list[Statement] = []
+        self._ids: list[str] = []
         self._over = False
         self._result: MutationResult | None = None
 
-    def insert(self, type_name: str, values: Values | None = None, /, **more: object) -> None:
-        """A node; its properties as keywords or in a mapping."""
-        self._add(insert_node(self._open(), type_name, {**(values or {}), **more}))
+    def insert(self, type_name: str, values: Values | None = None, /, **more: object) -> str:
+        """A node; its properties as keywords or in a mapping. Edges may name it by the id that comes back."""
+        schema = self._open()
+        statement = insert_node(schema.catalog, type_name, {**(values or {}), **more})
+        return self._add(statement, _key_id(schema, statement))
 
     def insert_edge(
         self,
@@ -49,17 +57,17 @@ class Write:
         values: Values | None = None,
         /,
         **more: object,
-    ) -> None:
-        """An edge from one node to another, both named by their ids."""
-        self._add(insert_edge(self._open(), type_name, from_, to, {**(values or {}), **more}))
+    ) -> str:
+        """An edge from one node to another, both named by their ids; what comes back is its own."""
+        return self._add(insert_edge(self._open().catalog, type_name, from_, to, {**(values or {}), **more}))
 
     def update(self, type_name: str, where: Where, values: Values | None = None, /, **more: object) -> None:
         """New values for all nodes that pass a test such as `("age", ">", 90)`."""
-        self._add(update_nodes(self._open(), type_name, where, {**(values or {}), **more}))
+        self._add(update_nodes(self._open().catalog, type_name, where, {**(values or {}), **more}))
 
     def delete(self, type_name: str, where: Where, /) -> None:
         """All nodes, with their edges, or all edges of a type that pass a test."""
-        self._add(delete_rows(self._open(), type_name, where))
+        self._add(delete_rows(self._open().catalog, type_name, where))
 
     @property
     def result(self) -> MutationResult:
@@ -72,28 +80,31 @@ class Write:
         return len(self._statements)
 
     def __enter__(self) -> Self:
-        if self._catalog is not None:
+        if self._schema is not None:
             raise BadRequest("a write can be used once", remedy="begin another one with `graph.write`")
-        self._catalog = self._writing().schema().catalog
+        graph = self._writing()
+        self._schema, self._new_ids = graph.schema(), _drawn(graph.root.clock() // 1000)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._over = True
-        if kind is None and self._catalog is not None:
-            schema = self._catalog.fingerprint
-            self._result = carry_out(self._writing(), self._statements, {}, self._author, schema=schema)
+        if kind is None and self._schema is not None:
+            known = self._schema.catalog.fingerprint
+            self._result = carry_out(
+                self._writing(), self._statements, {}, self._author, schema=known, ids=self._ids
+            )
 
     def __repr__(self) -> str:
         return f"<Write to '{self._author.branch}' with {len(self)} statements>"
 
-    def _open(self) -> Catalog:
-        if self._catalog is None or self._over:
+    def _open(self) -> LiveSchema:
+        if self._schema is None or self._over:
             raise BadRequest("a write collects changes only inside its `with` block")
-        return self._catalog
+        return self._schema
 
-    def _add(self, statement: Statement) -> None:
+    def _add(self, statement: Statement, key_id: str | None = None) -> str:
         deletes = isinstance(statement, DeleteNodes | DeleteEdges)
         if self._statements and deletes != isinstance(self._statements[0], DeleteNodes | DeleteEdges):
             raise BadRequest(
@@ -101,3 +112,21 @@ class Write:
                 "(1) inserts and updates, then (2) deletes"
             )
         self._statements.append(statement)
+        self._ids.append(next(self._new_ids) if key_id is None else key_id)
+        return self._ids[-1]
+
+
+def _drawn(milliseconds: int) -> Iterator[str]:
+    """New ids without end; some are drawn at a time, which costs no more than drawing one."""
+    while True:
+        yield from fresh_ids(64, milliseconds).to_pylist()
+
+
+def _key_id(schema: LiveSchema, statement: InsertNode) -> str | None:
+    """The id that follows from the key of a node; None when its type has none, and it gets a new one."""
+    target = schema.targets[table_key("node", statement.type_name)]
+    if not target.identity:
+        return None
+    given = {name: term.value for name, term in statement.values if isinstance(term, Const)}
+    types = target.owner.properties
+    return compose_id([render_scalar(given[name], types[name].type) for name in target.identity])

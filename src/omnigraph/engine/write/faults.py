@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -91,12 +92,22 @@ def rejection(
 ) -> LoadRejected | KeyConflict:
     """A load that cannot be: a conflict when the first fault is a stored id, else a list of violations."""
     first = min(found, key=lambda faults: _rank(faults, origins))
-    total = sum(map(len, found))
+    counts = counts_of((faults.rule, len(faults)) for faults in found)
     violations = tuple(islice(placed(violations_of(found, origins)), limit))
     if first.rule == "key_conflict":
         target, entity = first.target, first.ids[0].as_py()
-        return KeyConflict(target.kind, target.name, entity, violations=violations, total=total)
-    return LoadRejected(violations, total=total)
+        return KeyConflict(
+            target.kind, target.name, entity, violations=violations, total=counts.total(), counts=counts
+        )
+    return LoadRejected(violations, total=counts.total(), counts=counts)
+
+
+def counts_of(found: Iterable[tuple[str, int]]) -> Counter[str]:
+    """How many there are in all, by kind."""
+    counts: Counter[str] = Counter()
+    for kind, many in found:
+        counts[kind] += many
+    return counts
 
 
 def _rank(faults: Faults, origins: Mapping[str, Origins]) -> tuple[bool, int, int]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from omnigraph.engine.ulids import ulid
 from omnigraph.engine.write.violations import Numbers
 from omnigraph.errors import InvalidValue
 from omnigraph.lang.schema.keys import render_scalar
@@ -27,8 +28,11 @@ _ROW = np.dtype([("common", "V18"), ("high", np.uint32), ("low", np.uint32)])
 _NEEDS_ESCAPE = r'[\x00-\x1f"\\]'
 _EVERY_INTEGER = {Scalar.F32: 2.0**24, Scalar.F64: 2.0**53}
 """Below this a float type has every integer, so that no shorter digits mean the same one."""
-MAX_FILES = 2**16
+FILES_IN_GROUP = 2**16
+GROUPS = 2**24
 MAX_POSITION = 2**40 - 1
+_FEW = 16
+"""So few ids are written faster one by one than as columns."""
 
 
 # --- ids from keys -------------------------------------------------------------------------------
@@ -93,17 +97,25 @@ class LoadIds:
     """24 random bits."""
 
     def ids(self, file_number: int, positions: Numbers) -> pa.Array:
-        """The ids of records by where they stand in their file."""
-        if not 0 <= file_number < MAX_FILES:
-            raise InvalidValue(f"file number {file_number} is beyond {MAX_FILES - 1}")
+        """The ids of records by where they stand in their file.
+
+        Files are numbered in groups of 65,536, and each group has random bits of its own.
+        """
+        group, number = divmod(file_number, FILES_IN_GROUP)
+        if not 0 <= group < GROUPS:
+            raise InvalidValue(f"file number {file_number} is beyond {FILES_IN_GROUP * GROUPS - 1}")
         if positions.size and not 0 <= int(positions.min()) <= int(positions.max()) <= MAX_POSITION:
             raise InvalidValue(f"position {int(positions.max())} in a file is beyond {MAX_POSITION}")
-        return _ulids(self.milliseconds, (self.salt << 16) | file_number, positions)
+        salt = (self.salt + group) % GROUPS
+        return _ulids(self.milliseconds, (salt << 16) | number, positions)
 
 
 def fresh_ids(count: int, milliseconds: int, entropy: bytes | None = None) -> pa.Array:
     """So many new ULIDs; `entropy` gives ten bytes for each."""
-    bits = np.frombuffer(entropy if entropy is not None else os.urandom(10 * count), np.uint8)
+    drawn = entropy if entropy is not None else os.urandom(10 * count)
+    if count <= _FEW:
+        return pa.array([ulid(milliseconds, drawn[10 * at :][:10]) for at in range(count)], pa.string())
+    bits = np.frombuffer(drawn, np.uint8)
     halves = bits.reshape(count, 2, 5).astype(np.uint64)
     weights = np.uint64(1) << np.arange(32, -1, -8, dtype=np.uint64)
     numbers = (halves * weights).sum(axis=2, dtype=np.uint64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 import pyarrow as pa
@@ -19,9 +19,10 @@ from omnigraph.engine.write.change import Change
 from omnigraph.engine.write.ids import fresh_ids
 from omnigraph.engine.write.pending import Pending, PendingLimits
 from omnigraph.engine.write.predicate import Bindings, passing, settle
-from omnigraph.engine.write.rows import Values, assigned, inserted_edges, inserted_nodes
+from omnigraph.engine.write.rows import Values, assigned, inserted_edges, inserted_nodes, missing
 from omnigraph.engine.write.sets import check_mutation
 from omnigraph.engine.write.sql import filter_of
+from omnigraph.engine.write.target import Target
 from omnigraph.engine.write.transaction import Author, Prepared, Transaction, write
 from omnigraph.errors import CompileError, InvalidValue, ReadSetChanged
 from omnigraph.lang.query.compile import CompiledMutation
@@ -37,10 +38,20 @@ from omnigraph.lang.query.terms import Const, Instant, ParamRef, Predicate, Term
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.types import STRING, Type
 from omnigraph.lang.values import Stored, convert
+from omnigraph.storage.staging import Counts
 
 SCHEMA = "schema"
 _SCHEMAS = 4
 """How often the schema may be another one before a mutation gives up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How many rows of one type a mutation added, replaced and removed."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +64,8 @@ class MutationResult:
     """None when nothing matched, and so nothing was written."""
     query: str = ""
     """The name of the query; empty when the statements came from Python."""
+    tables: Mapping[str, Written] = field(default_factory=dict)
+    """What happened to the rows that are stored, by table: `node:Person`, `edge:Knows`."""
 
 
 def mutate(
@@ -96,15 +109,16 @@ def carry_out(
     author: Author,
     limits: PendingLimits | None = None,
     schema: str | None = None,
+    ids: Sequence[str] | None = None,
 ) -> MutationResult:
     """Carry out statements on a branch: all of them, in one commit, or none.
 
     `schema` is the fingerprint of the one that they were checked against: under another one they may mean
-    something else.
+    something else. `ids` has an id for each statement, if they were drawn before.
     """
     milliseconds = graph.root.clock() // 1000
     # Drawn once: a write that is prepared again stores the same ids and the same moment.
-    new_ids = fresh_ids(len(statements), milliseconds)
+    new_ids = fresh_ids(len(statements), milliseconds) if ids is None else pa.array(ids, pa.string())
     bindings = Bindings(parameters, milliseconds)
     done: list[_Execution] = []
 
@@ -117,7 +131,14 @@ def carry_out(
 
     receipt: Receipt | None = write(graph, author, prepare)
     last = done[-1]
-    return MutationResult(last.nodes, last.edges, receipt.commit if receipt else None)
+    if receipt is None:
+        return MutationResult(last.nodes, last.edges, None)
+    tables = {key: _written(counts) for key, counts in receipt.counts.items()}
+    return MutationResult(last.nodes, last.edges, receipt.commit, tables=tables)
+
+
+def _written(counts: Counts) -> Written:
+    return Written(counts.inserted or 0, counts.updated or 0, counts.deleted or 0)
 
 
 def _require_schema(transaction: Transaction, expected: str | None) -> None:
@@ -210,20 +231,26 @@ class _Execution:
 
     def _update(self, statement: UpdateNodes) -> None:
         pending = self._table("node", statement.type_name)
+        # Before rows are looked for: whether a value is wrong must not depend on them.
+        values = self._values(pending, statement.values)
         test = settle(statement.where, self._bindings)
         stored = self._transaction.table(pending.target.key).scan(
-            pending.target.schema.names, where=filter_of(statement.where, self._bindings), blob_bytes=True
+            pending.target.schema.names, where=self._filter(pending.target, statement.where), blob_bytes=True
         )
         matched = pending.read(stored, lambda rows: passing(rows, test))
         if matched.num_rows:
             self._replacing.add(pending.target.key)
-            pending.put(assigned(matched, pending.target, self._values(pending, statement.values)))
+            pending.put(assigned(matched, pending.target, values))
         self.nodes += matched.num_rows
 
     def _delete(self, key: str, where: Predicate) -> None:
         """Deletes all look at the state before the query."""
-        found = self._transaction.table(key).scan([ID], where=filter_of(where, self._bindings))
+        target = self._transaction.targets[key]
+        found = self._transaction.table(key).scan([ID], where=self._filter(target, where))
         self._remove(key, found.column(ID))
+
+    def _filter(self, target: Target, where: Predicate) -> str:
+        return filter_of(where, self._bindings, target.identity)
 
     def _cascade(self) -> None:
         """An edge goes with either of its nodes."""
@@ -259,8 +286,19 @@ class _Execution:
         return self._pending[key]
 
     def _values(self, pending: Pending, values: tuple[tuple[str, Term], ...]) -> Values:
-        types = pending.target.owner.properties
-        return {name: self._value(term, types[name].type) for name, term in values}
+        return {name: self._assigned(pending.target, name, term) for name, term in values}
+
+    def _assigned(self, target: Target, name: str, term: Term) -> Stored:
+        """The value of a property; what is wrong with it is told with the property's name."""
+        type_ = target.owner.properties[name].type
+        try:
+            value = self._value(term, type_.with_nullable())
+        except InvalidValue as wrong:
+            remedy = wrong.remedy or f"look at the value for `{target.name}.{name}`"
+            raise InvalidValue(wrong.message, remedy=remedy) from wrong
+        if value is None and not type_.nullable:
+            raise missing(target, name)
+        return value
 
     def _value(self, term: Term, type_: Type) -> Stored:
         match term:

@@ -25,7 +25,7 @@ from omnigraph.engine.write.alike import read_alike
 from omnigraph.engine.write.decoders import UNDECODABLE, type_decoder
 from omnigraph.engine.write.lines import Lines
 from omnigraph.engine.write.records import Records, Said, in_order, said_by
-from omnigraph.engine.write.splits import Limits, Split
+from omnigraph.engine.write.splits import Limits, Split, too_large
 from omnigraph.engine.write.violations import Numbers, Violation
 from omnigraph.errors import ResourceLimitExceeded
 from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType
@@ -99,22 +99,30 @@ class _Repeated(Exception):
 def read_split(split: Split, catalog: Catalog, limits: Limits | None = None) -> Parsed:
     """The records of a split."""
     lines = Lines(split.data)
-    _check_limits(lines, limits or Limits())
+    _check_limits(split, lines, limits or Limits())
     reader = LineReader(split, catalog)
     reader.read_singly(lines, reader.read_together(lines))
     return reader.parsed(lines)
 
 
-def _check_limits(lines: Lines, limits: Limits) -> None:
+def _check_limits(split: Split, lines: Lines, limits: Limits) -> None:
     longest = int(lines.sizes.max(initial=0))
     if longest > limits.line_bytes:
-        raise ResourceLimitExceeded("graph_batch_line_bytes", limit=limits.line_bytes, actual=longest)
+        raise ResourceLimitExceeded(
+            "graph_batch_line_bytes",
+            limit=limits.line_bytes,
+            actual=longest,
+            remedy=too_large(split.file, split.offset + int(lines.starts[lines.sizes.argmax()])),
+        )
     for number in np.flatnonzero(lines.sizes > limits.structural_slots).tolist():
         bare = _TEXTS.sub(b"", lines.line(number))
         slots = sum(bare.count(char) for char in (b"{", b"}", b"[", b"]", b":", b","))
         if slots > limits.structural_slots:
             raise ResourceLimitExceeded(
-                "graph_batch_json_structural_slots", limit=limits.structural_slots, actual=slots
+                "graph_batch_json_structural_slots",
+                limit=limits.structural_slots,
+                actual=slots,
+                remedy=too_large(split.file, split.offset + int(lines.starts[number])),
             )
 
 

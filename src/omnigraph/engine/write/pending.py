@@ -67,9 +67,11 @@ class Pending:
         refuse_hollow(rows)
         self._count(rows)
         self._written.append(rows)
-        self._distinct = False
+        # What is known to be distinct is one batch; a single row is.
+        self._distinct = len(self._written) == rows.num_rows == 1
         self._adds_only = self._adds_only and fresh
-        self._deleted = without(self._deleted, rows.column(ID))
+        if len(self._deleted):
+            self._deleted = without(self._deleted, rows.column(ID))
 
     def delete(self, ids: pa.ChunkedArray) -> None:
         """Rows to go, pending or stored."""

@@ -28,7 +28,7 @@ def inserted_nodes(
         return _table(target, {**columns, ID: new_ids})
     for name in target.identity:
         if columns[name].null_count:
-            raise InvalidValue(f"insert @key property '{name}' cannot contain null")
+            raise missing(target, name)
     types = target.owner.properties
     keyed = composed([rendered(columns[name], types[name].type) for name in target.identity])
     return _table(target, {**columns, ID: keyed})
@@ -79,9 +79,17 @@ def _column(target: Target, name: str, values: Sequence[Stored], external: Refus
 
 def _refuse_missing(target: Target, name: str, column: pa.Array) -> None:
     if column.null_count and not target.owner.properties[name].type.nullable:
-        raise InvalidValue(
-            f"missing required property '{name}'", remedy=f"assign `{name}`; it cannot be null"
+        raise missing(target, name)
+
+
+def missing(target: Target, name: str) -> InvalidValue:
+    """A property of a row that must have a value has none."""
+    if name in target.identity:
+        return InvalidValue(
+            f"insert @key property '{name}' cannot contain null",
+            remedy=f"assign `{name}`; the id of a {target.name} follows from it",
         )
+    return InvalidValue(f"missing required property '{name}'", remedy=f"assign `{name}`; it cannot be null")
 
 
 def _table(target: Target, columns: Mapping[str, pa.Array]) -> pa.Table:

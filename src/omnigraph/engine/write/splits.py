@@ -35,6 +35,11 @@ class Split:
     """Where the data begins in the file, decompressed."""
 
 
+def too_large(file: str, begin: int) -> str:
+    """What to do about a line, told by its byte: a part of a file does not know how many come before."""
+    return f"make the record smaller whose line begins at byte {begin} of '{file}'"
+
+
 class Readable(Protocol):
     """Anything that gives bytes."""
 
@@ -57,7 +62,9 @@ def splits(
         if not cut:
             rest += block
             if len(rest) > longest:
-                raise ResourceLimitExceeded("graph_batch_line_bytes", limit=longest, actual=len(rest))
+                raise ResourceLimitExceeded(
+                    "graph_batch_line_bytes", limit=longest, actual=len(rest), remedy=too_large(file, offset)
+                )
             continue
         data = rest + block[:cut]
         yield Split(file, data, file_number, line, offset)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from omnigraph.engine.columns import ID
 from omnigraph.engine.write.predicate import (
     Bindings,
     Nothing,
@@ -20,10 +21,13 @@ from omnigraph.engine.write.predicate import (
     with_both_zeros,
 )
 from omnigraph.lang.query.terms import Predicate
+from omnigraph.lang.schema.keys import render_scalar
 from omnigraph.lang.types import FLOATS, INTEGERS, STRING, Scalar, Type
 from omnigraph.lang.values import FORMS, Atom
 
 _SMALLEST = -(2**63)  # its digits without the sign are no 64-bit integer
+_SAME_TEXT = (Scalar.STRING, *INTEGERS)
+"""Two values of these types are equal exactly when their texts in ids are."""
 _CASTS = {
     Scalar.F32: "Float32",
     Scalar.F64: "Float64",
@@ -32,9 +36,24 @@ _CASTS = {
 }
 
 
-def filter_of(predicate: Predicate, bindings: Bindings) -> str:
-    """A predicate as a filter of Lance."""
-    return render(settle(predicate, bindings))
+def filter_of(predicate: Predicate, bindings: Bindings, key: Sequence[str] = ()) -> str:
+    """A predicate as a filter of Lance; `key` names the properties from which the ids of the rows follow."""
+    test = settle(predicate, bindings)
+    return render(_of_id(test) if len(key) == 1 and _column(test) == key[0] else test)
+
+
+def _column(test: Test) -> str | None:
+    return None if isinstance(test, Nothing) else test.column
+
+
+def _of_id(test: Test) -> Test:
+    """A test of the key as one of the id, where that says the same: the id is what has an index."""
+    match test:
+        case Relation(type=type_, op="=", value=value) if type_.scalar in _SAME_TEXT:
+            return Relation(ID, STRING, "=", render_scalar(value, type_))
+        case OneOf(type=type_, values=values) if type_.scalar in _SAME_TEXT:
+            return OneOf(ID, STRING, tuple(render_scalar(value, type_) for value in values))
+    return test
 
 
 def render(test: Test) -> str:

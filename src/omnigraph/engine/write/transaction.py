@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from omnigraph import failpoints
 from omnigraph.engine.commit import Receipt, commit
 from omnigraph.engine.gates import BaseMoved
 from omnigraph.engine.opened import OpenGraph
@@ -122,9 +123,13 @@ def _attempt(
 def _carried_out(
     transaction: Transaction, author: Author, prepared: Prepared, operation_id: str, held: Held | None
 ) -> Receipt | None:
-    if prepared.is_nothing:
-        return None
     graph = transaction.graph
+    if prepared.is_nothing:
+        failpoints.reach(failpoints.MUTATION_POST_NO_EFFECT_PRE_GATE)
+        if author.if_commit is not None:
+            # That there is nothing to do was found on a head which may be the head no more.
+            _check_condition(begin(graph, author).base, author)
+        return None
     try:
         return commit(graph, _plan(transaction, author, prepared, operation_id), held)
     except BaseMoved as moved:

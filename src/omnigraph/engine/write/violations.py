@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,12 +40,10 @@ class Violation:
 
     def to_json(self) -> dict[str, Any]:
         """The violation as plain JSON values; with a row group it has a row instead of a line."""
-        told = asdict(self)
-        group = told.pop("row_group")
-        if group is None:
-            return told
-        place = {"row_group": group, "row": told.pop("line")}
-        return {"file": told.pop("file"), **place, **told}
+        about = {"entity": self.entity, "reason": self.reason}
+        if self.row_group is None:
+            return {"file": self.file, "line": self.line, **about}
+        return {"file": self.file, "row_group": self.row_group, "row": self.line, **about}
 
     def moved(self, lines: int) -> Violation:
         """The same, so many lines further down: what a reader says that did not see the lines before.
