@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # `make test` tries a few inputs per property, the same ones each time; `make fuzz` tries many new ones.
-# A property that wants more or fewer takes a multiple of `settings.default.max_examples`: both forms scale.
+# A property that wants more or fewer takes a multiple of `tests.examples.EXAMPLES`: both forms scale.
 settings.register_profile(
     "short",
     max_examples=100,
@@ -80,7 +80,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Hand out file by file, because what a file prepares serves all its tests; Spark's to one worker."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class Scheduling(LoadScopeScheduling):
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist tells no types
         def _split_scope(self, nodeid: str) -> str:
             return TOGETHER if nodeid.startswith(TOGETHER) else nodeid.partition("::")[0]
 

@@ -46,7 +46,8 @@ class Forks:
     def serve(self) -> dict[str, Any] | None:
         """Fork as often as asked: in a child gives its order, in this process nothing, at the end."""
         while True:
-            ready, _, _ = select.select([self._control, self._woken], [], [])
+            awaited: list[socket.socket | int] = [self._control, self._woken]
+            ready, _, _ = select.select(awaited, [], [])
             if self._woken in ready:
                 os.read(self._woken, 1000)
                 self._report()
@@ -138,7 +139,7 @@ def status_of(order: dict[str, Any]) -> int:
     except BaseException:  # noqa: BLE001 - as the interpreter does
         sys.excepthook(*sys.exc_info())
         status = 1
-    threading._shutdown()
+    threading._shutdown()  # type: ignore[attr-defined]  # undeclared, but what the interpreter calls
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -86,7 +86,8 @@ class Python:
         kind = "" if text else "b"
         status, tell = os.pipe()
         self._status = os.fdopen(status)
-        self._theirs, self._to_close = {}, [tell]
+        self._theirs: dict[int, int] = {}
+        self._to_close = [tell]
         self.stdin = self._stream(0, stdin, f"w{kind}")
         self.stdout = self._stream(1, stdout, f"r{kind}")
         self.stderr = self._stream(2, stderr, f"r{kind}")

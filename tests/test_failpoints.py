@@ -44,22 +44,22 @@ def _last_name(node: ast.expr) -> str | None:
     return None
 
 
-def test_every_point_has_a_place_in_the_code():
+def test_every_point_has_a_place_in_the_code() -> None:
     placed = {_last_name(argument) for _, argument in _reach_arguments()}
     assert sorted(set(_CONSTANTS) - placed) == [], "these points are in the catalogue but nowhere in the code"
 
 
-def test_the_code_names_points_by_their_constants_only():
+def test_the_code_names_points_by_their_constants_only() -> None:
     assert [place for place, argument in _reach_arguments() if _last_name(argument) not in _CONSTANTS] == []
 
 
-def test_each_constant_is_spelled_like_its_point():
+def test_each_constant_is_spelled_like_its_point() -> None:
     assert len(_CONSTANTS) == len(failpoints.NAMES)
     for constant, value in _CONSTANTS.items():
         assert constant == value.upper().replace(".", "_")
 
 
-def test_an_armed_point_acts_and_a_disarmed_one_does_not():
+def test_an_armed_point_acts_and_a_disarmed_one_does_not() -> None:
     name = failpoints.FORK_BEFORE_RECLAIM
     reached: list[str] = []
     failpoints.reach(name)
@@ -71,7 +71,7 @@ def test_an_armed_point_acts_and_a_disarmed_one_does_not():
     assert reached == [name, name]
 
 
-def test_an_error_leaves_the_point_disarmed():
+def test_an_error_leaves_the_point_disarmed() -> None:
     name = failpoints.FORK_BEFORE_RECLAIM
     with (
         pytest.raises(errors.InternalError, match=r"injected failure at 'fork\.before_reclaim'"),
@@ -81,7 +81,7 @@ def test_an_error_leaves_the_point_disarmed():
     failpoints.reach(name)
 
 
-def test_an_action_can_be_limited_to_the_first_arrival():
+def test_an_action_can_be_limited_to_the_first_arrival() -> None:
     name = failpoints.FORK_BEFORE_RECLAIM
     with failpoints.armed(name, failpoints.once(failpoints.error(name))):
         with pytest.raises(errors.InternalError):
@@ -89,7 +89,7 @@ def test_an_action_can_be_limited_to_the_first_arrival():
         failpoints.reach(name)
 
 
-def test_a_paused_thread_stands_at_the_point_until_resumed():
+def test_a_paused_thread_stands_at_the_point_until_resumed() -> None:
     pause = failpoints.Pause()
     passed = threading.Event()
 
@@ -107,7 +107,7 @@ def test_a_paused_thread_stands_at_the_point_until_resumed():
     assert passed.is_set()
 
 
-def test_unknown_and_doubly_armed_points_are_refused():
+def test_unknown_and_doubly_armed_points_are_refused() -> None:
     with (
         pytest.raises(errors.BadRequest, match=r"no failpoint 'fork\.nowhere'"),
         failpoints.armed("fork.nowhere", lambda: None),
@@ -145,18 +145,18 @@ def _child(setting: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_child_process_ends_at_once_at_the_point_its_environment_names():
+def test_a_child_process_ends_at_once_at_the_point_its_environment_names() -> None:
     child = _child("fork.before_reclaim=exit")
     assert (child.returncode, child.stdout) == (failpoints.EXIT_STATUS, "passed the first\n")
 
 
-def test_a_child_process_fails_at_the_point_its_environment_names():
+def test_a_child_process_fails_at_the_point_its_environment_names() -> None:
     child = _child(" fork.before_reclaim = error ; classify.fresh_read=exit;")
     assert child.stdout == "passed the first\nfinally\ntidied up\n"
     assert "injected failure at 'fork.before_reclaim'" in child.stderr
 
 
-def test_a_child_process_stands_still_at_the_point_its_environment_names():
+def test_a_child_process_stands_still_at_the_point_its_environment_names() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", _CHILD],
         env={**os.environ, failpoints.SETTING: "fork.before_reclaim=stop"},
@@ -174,7 +174,7 @@ def test_a_child_process_stands_still_at_the_point_its_environment_names():
 @pytest.mark.parametrize(
     "setting", ["fork.nowhere=exit", "fork.before_reclaim=explode", "fork.before_reclaim"]
 )
-def test_a_setting_that_means_nothing_is_refused(setting):
+def test_a_setting_that_means_nothing_is_refused(setting: str) -> None:
     child = _child(setting)
     assert child.returncode == 1
     assert "BadRequest" in child.stderr

@@ -116,8 +116,13 @@ def test_a_graph_opens_under_every_form_of_its_name(
 ) -> None:
     place = Path(graph.uri)
     monkeypatch.chdir(place.parent)
-    name = {"path": place, "text": str(place), "file URL": place.as_uri(), "relative": "./g.omni"}[form]
-    with og.open(name) as opened:
+    forms: dict[str, str | Path] = {
+        "path": place,
+        "text": str(place),
+        "file URL": place.as_uri(),
+        "relative": "./g.omni",
+    }
+    with og.open(forms[form]) as opened:
         assert opened.uri == graph.uri
 
 
@@ -145,8 +150,8 @@ def test_a_bucket_holds_a_graph_like_a_folder(s3_root: Location) -> None:
 
 def test_leaving_the_block_closes_the_graph(graph: og.Graph) -> None:
     with og.open(graph.uri) as opened:
-        assert not opened.closed
-    assert opened.closed
+        inside = opened.closed
+    assert (inside, opened.closed) == (False, True)
     assert repr(opened) == f"<Graph '{graph.uri}' closed>"
 
 
@@ -310,7 +315,7 @@ def test_the_past_is_found_by_commit_version_and_time(graph: og.Graph) -> None:
     snapshot = graph.snapshot()
     commit(graph, rows=2)
     past = graph.commits.get(before)
-    moments = [
+    moments: list[datetime | str] = [
         past.time,
         past.time.astimezone(timezone(timedelta(hours=5, minutes=30))),
         past.time.isoformat(),
@@ -437,7 +442,7 @@ def test_the_face_has_these_names_and_no_others() -> None:
     assert set(og.__all__) <= set(dir(og))
     assert all(getattr(og, name) is not None for name in og.__all__)
     with pytest.raises(AttributeError, match="no attribute 'opne'"):
-        og.opne  # noqa: B018
+        og.opne  # type: ignore[attr-defined]  # noqa: B018
 
 
 def public_members() -> Iterator[tuple[str, Any]]:

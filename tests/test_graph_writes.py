@@ -17,6 +17,7 @@ import omnigraph as og
 from omnigraph import errors, failpoints
 from omnigraph.cli.main import main
 from omnigraph.engine.write.ids import fresh_ids
+from omnigraph.engine.write.mutate import Written
 from omnigraph.storage.location import Location
 from tests.storage.conftest import s3_endpoint, s3_root
 
@@ -135,6 +136,43 @@ def test_a_condition_holds_only_on_the_newest_commit(graph: og.Graph) -> None:
     assert graph.snapshot().id == first.commit.id
 
 
+@pytest.mark.parametrize("tries", [1, 2], ids=["a no-op", "a write"])
+def test_a_condition_that_fails_while_the_write_is_prepared_is_told(graph: og.Graph, tries: int) -> None:
+    """Also where nothing had to be done: whether that holds was asked of a head that is gone."""
+    name = [failpoints.MUTATION_POST_NO_EFFECT_PRE_GATE, failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE]
+
+    def overtake() -> None:
+        with og.open(graph.uri) as other:
+            other.mutate(INSERT, {"h": "zed"})
+
+    graph.mutate(INSERT, {"h": "ada", "a": 1})
+    head = graph.snapshot().id
+    text = f'query q() {{ update Person set {{ age: 2 }} where handle = "{["zed", "ada"][tries - 1]}" }}'
+    with (
+        failpoints.armed(name[tries - 1], failpoints.once(overtake)),
+        pytest.raises(errors.PreconditionFailed) as lost,
+    ):
+        graph.mutate(text, if_commit=head)
+    assert lost.value.actual == graph.snapshot().id
+    assert ages(graph) == {"ada": 1, "zed": None}
+
+
+def test_a_receipt_counts_the_stored_rows_of_each_type(graph: og.Graph) -> None:
+    graph.mutate(INSERT, {"h": "ada"})
+    both = 'insert Person { handle: "ada" } insert Person { handle: "bo" } insert Log { msg: "x" }'
+    done = graph.mutate(f'query q() {{ {both} insert Mentors {{ from: "ada", to: "bo" }} }}')
+    assert done.tables == {
+        "node:Person": Written(inserted=1, updated=1),
+        "node:Log": Written(inserted=1),
+        "edge:Mentors": Written(inserted=1),
+    }
+    done = graph.mutate("query q() { update Person set { age: 1 } where age is null }")
+    assert done.tables == {"node:Person": Written(updated=2)}
+    done = graph.mutate('query q() { delete Person where handle = "ada" }')
+    assert done.tables == {"node:Person": Written(deleted=1), "edge:Mentors": Written(deleted=1)}
+    assert graph.mutate('query q() { delete Person where handle = "ada" }').tables == {}
+
+
 def test_no_write_where_none_is_allowed(graph: og.Graph, people: Path) -> None:
     with og.open(graph.uri, read_only=True) as reader:
         for write in (
@@ -168,6 +206,25 @@ def test_a_block_commits_once_at_its_end(graph: og.Graph) -> None:
     assert ages(graph) == {"ada": 36, "bo": 21}
     (edge,) = graph.snapshot().rows("Mentors").to_pylist()
     assert (edge["src"], edge["dst"], edge["since"]) == ("ada", "bo", 2019)
+
+
+def test_what_a_block_inserts_can_be_named_in_it(graph: og.Graph) -> None:
+    graph.apply_schema(
+        f"{SCHEMA}\nnode Spot {{ x: I32  y: F64  @key(x, y) }}\n"
+        "edge Wrote: Person -> Log\nedge On: Log -> Spot\n"
+    )
+    with graph.write() as tx:
+        ada, log = tx.insert("Person", handle="ada"), tx.insert("Log", msg="x")
+        spot = tx.insert("Spot", x=1, y=2.5)
+        wrote, on = tx.insert_edge("Wrote", ada, log), tx.insert_edge("On", log, spot)
+        nobody = tx.insert("Person", handle="")
+        tx.insert_edge("Mentors", nobody, ada)
+    assert (ada, nobody, spot) == ("ada", "", '["1","2.5"]')
+    now = graph.snapshot()
+    assert now.rows("Log").to_pylist() == [{"id": log, "msg": "x"}]
+    assert now.rows("Spot").to_pylist() == [{"id": spot, "x": 1, "y": 2.5}]
+    assert now.rows("Wrote").to_pylist() == [{"id": wrote, "src": "ada", "dst": log}]
+    assert now.rows("On").to_pylist() == [{"id": on, "src": log, "dst": spot}]
 
 
 def test_an_error_in_a_block_writes_nothing(graph: og.Graph) -> None:

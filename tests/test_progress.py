@@ -87,10 +87,12 @@ def test_the_nearest_listener_hears_and_none_changes_nothing() -> None:
 def test_threads_may_add_at_once() -> None:
     heard: list[Progress] = []
     with progress_to(heard.append), stage("optimize", tasks=400) as working:
-        threads = [
-            threading.Thread(target=lambda: [working.advance(tasks=1, rows=2) for _ in range(100)])
-            for _ in range(4)
-        ]
+
+        def work() -> None:
+            for _ in range(100):
+                working.advance(tasks=1, rows=2)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:

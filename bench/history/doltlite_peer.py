@@ -17,7 +17,7 @@ _COMMIT = "SELECT dolt_commit('-A', '-m', 'change')"
 
 
 def _connected(place: Path) -> Any:
-    import doltlite  # type: ignore[import-untyped]  # noqa: F401, I001 - before sqlite3, whose place it takes
+    import doltlite  # noqa: F401, I001 - before sqlite3, whose place it takes
     import sqlite3
 
     return sqlite3.connect(place, isolation_level=None)

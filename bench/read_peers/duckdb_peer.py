@@ -31,4 +31,6 @@ class Engine:
 
     def ask(self, question: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """All rows as tuples."""
-        return self._connection.execute(SQL[question], dict(parameters) or None).fetchall()
+        asked = self._connection.execute(SQL[question], dict(parameters) or None)
+        found: list[tuple[Any, ...]] = asked.fetchall()
+        return found

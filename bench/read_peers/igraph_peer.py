@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import igraph  # type: ignore[import-untyped]
+import igraph
 import pyarrow.parquet as pq
 
 VERSION = igraph.__version__

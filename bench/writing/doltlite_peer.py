@@ -13,7 +13,7 @@ class Engine:
     """A database that is open."""
 
     def __init__(self, place: Path) -> None:
-        import doltlite  # type: ignore[import-untyped]  # noqa: F401, I001 - before sqlite3, whose place it takes
+        import doltlite  # noqa: F401, I001 - before sqlite3, whose place it takes
         import sqlite3
 
         self._connection = sqlite3.connect(place, isolation_level=None)

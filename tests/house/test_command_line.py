@@ -165,4 +165,7 @@ def test_ctrl_c_ends_the_command_with_130_and_no_traceback(tmp_path: Path) -> No
         child.send_signal(signal.SIGINT)
         _, messages = child.communicate()
     assert child.returncode == 130
-    assert messages == "interrupted: what was not committed by then is not in the graph\n"
+    assert messages == (
+        "interrupted: what was not committed by then is not in the graph; "
+        "a commit under way is finished or undone by the next write\n"
+    )

@@ -20,12 +20,12 @@ from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.query.printer import print_expr, print_file, print_query
 from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.source import Source
+from tests.examples import EXAMPLES
 from tests.lang.casefile import CASES
 from tests.lang.query.limits import hang_guard
 from tests.lang.query.strategies import CORPUS, changes, clause, expr, files, mutate, queries
 
 pytestmark = pytest.mark.fuzz
-EXAMPLES = settings.default.max_examples if settings.default else 100
 thrice = settings(max_examples=3 * EXAMPLES)
 # A whole tree costs a hundred times what a mutation costs, so the long form tries fewer of them.
 trees = settings(max_examples=max(100, EXAMPLES // 10))

@@ -62,7 +62,7 @@ value = st.builds(ast.Argument, bare, st.just(False)) | quoted
 option = st.tuples(
     lower, st.builds(ast.Argument, st.integers(0, 99).map(str) | st.just("true"), st.just(False)) | quoted
 )
-annotations = st.lists(
+some_annotations = st.lists(
     st.builds(ast.Annotation, lower.filter(lambda name: name != "card"))
     | st.builds(
         ast.Annotation,
@@ -85,17 +85,17 @@ constraints = st.one_of(
     st.builds(ast.CheckConstraint, names, text),
 )
 properties = st.lists(
-    st.builds(ast.Property, st.builds(ast.Name, property_name), value_types, annotations), max_size=4
+    st.builds(ast.Property, st.builds(ast.Name, property_name), value_types, some_annotations), max_size=4
 ).map(tuple)
 body = {"properties": properties, "constraints": st.lists(constraints, max_size=3).map(tuple)}
 type_name = st.builds(ast.Name, upper)
 cards = st.tuples(st.integers(0, 9), st.none() | st.integers(0, 9)).map(
-    lambda pair: ast.Card(pair[0], None if pair[1] is None else sum(pair))
+    lambda pair: ast.Card(pair[0], None if pair[1] is None else pair[0] + pair[1])
 )
 declarations = st.one_of(
     st.builds(ast.Interface, type_name, properties),
-    st.builds(ast.Node, type_name, annotations, st.lists(type_name, max_size=2).map(tuple), **body),
-    st.builds(ast.Edge, type_name, type_name, type_name, st.none() | cards, annotations, **body),
+    st.builds(ast.Node, type_name, some_annotations, st.lists(type_name, max_size=2).map(tuple), **body),
+    st.builds(ast.Edge, type_name, type_name, type_name, st.none() | cards, some_annotations, **body),
 )
 trees = st.lists(declarations, max_size=4).map(tuple).map(ast.SchemaFile)
 
@@ -118,7 +118,7 @@ def _plain(found: Type) -> bool:
 
 @st.composite
 def _members(draw: st.DrawFn, prefix: str, *, edge: bool = False) -> list[ast.Property]:
-    found = []
+    found: list[ast.Property] = []
     for index in range(draw(st.integers(0, 4))):
         name, kind, notes = f"{prefix}{index}", draw(value_types), _metadata(draw)
         if _plain(kind) and draw(st.booleans()):
@@ -144,7 +144,7 @@ def _constraints(draw: st.DrawFn, members: list[ast.Property], *, edge: bool) ->
     if edge:
         return found
     required = [each.name for each in members if _plain(each.type) and not each.type.nullable]
-    if required and draw(st.booleans()):
+    if bool(required) and draw(st.booleans()):
         key = draw(st.lists(st.sampled_from(required), min_size=1, max_size=3, unique=True))
         found.append(ast.ColumnConstraint("key", tuple(key)))
     for each in members:

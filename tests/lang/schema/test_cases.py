@@ -61,7 +61,9 @@ def check_error(case: Case) -> None:
     assert type(caught.value).__name__ == wanted, found
     assert len(found) == len(expected), found
     for actual, line in zip(found, expected, strict=True):
-        place, part = re.fullmatch(r"(\d+:\d+ )?(.*)", line).groups()
+        place_and_part = re.fullmatch(r"(\d+:\d+ )?(.*)", line)
+        assert place_and_part is not None
+        place, part = place_and_part.groups()
         assert part in actual, found
         assert actual.startswith(place or ""), found
 

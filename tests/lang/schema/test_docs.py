@@ -10,6 +10,7 @@ import pytest
 from omnigraph.lang.schema import CHANGE_CODES, STEP_KINDS, compile_schema, describe_plan, plan_files
 from omnigraph.lang.schema.annotations import ANNOTATIONS
 from omnigraph.lang.schema.parser import CONSTRAINTS, STORAGE_COLUMNS
+from omnigraph.lang.schema.steps import ChangeCode
 from omnigraph.lang.schema.widening import WIDER
 from omnigraph.lang.types import Scalar
 
@@ -29,7 +30,7 @@ def test_every_step_kind_has_a_row(kind: str) -> None:
 
 
 @pytest.mark.parametrize("found", CHANGE_CODES, ids=lambda found: found.code)
-def test_every_code_has_a_row_with_its_title(found: object) -> None:
+def test_every_code_has_a_row_with_its_title(found: ChangeCode) -> None:
     assert f"| {found.code} | {found.title} |" in GUIDE
 
 

@@ -32,11 +32,12 @@ from omnigraph.lang.schema import (
 )
 from omnigraph.lang.schema.ir import from_json, ir_hash, to_json
 from omnigraph.lang.source import Source
+from tests.examples import EXAMPLES
 from tests.lang.casefile import cases_in
 from tests.lang.schema.strategies import mutated, shuffled_tokens, trees, valid_schemas
 
 pytestmark = pytest.mark.fuzz
-twice = settings(max_examples=2 * settings.default.max_examples)
+twice = settings(max_examples=2 * EXAMPLES)
 
 
 @contextmanager
