@@ -196,6 +196,14 @@ def test_what_holds_on_to_a_value_that_is_not_kept_is_not_kept_either() -> None:
     assert (memory.get("user"), memory.used) == (None, 0)
 
 
+def test_a_value_that_is_no_longer_kept_takes_along_what_holds_on_to_it() -> None:
+    memory = Memory(100)
+    memory.keep("base", "b", 10)
+    memory.keep("user", "u", 20, goes_with="base")
+    memory.keep("base", "other", 10, goes_with="forgotten meanwhile")
+    assert (memory.get("base"), memory.get("user"), memory.used) == (None, None, 0)
+
+
 def test_a_value_that_is_kept_anew_keeps_what_goes_with_it() -> None:
     memory = Memory(100)
     memory.keep("base", "b", 10)

@@ -14,7 +14,7 @@ from omnigraph.query import stretches
 from omnigraph.query.rows import Rows
 
 SCHEMA = """
-node P { k: String @key  t: String?  n: I64 }
+node P { k: String @key  t: String?  n: I64  words: [String]?  numbers: [I64]? }
 node Q { k: String @key }
 node Nobody { k: String @key }
 edge E: P -> P
@@ -27,13 +27,22 @@ TWO_HOPS = "$a: P  $a e $b  $b e $c"
 MOST = 30 * LONG
 
 
+def listed(at: int) -> dict[str, Any]:
+    """One node has lists as long as a text, and the others have short ones or none."""
+    if at == 3:
+        return {"words": ["x" * 10] * (LONG // 10), "numbers": [1] * (LONG // 8)}
+    return {"words": ["x"], "numbers": []} if at % 2 else {}
+
+
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
     """Everybody is joined to everybody, so that every text is in thousands of rows."""
     with og.init(tmp_path_factory.mktemp("long") / "g", schema=SCHEMA) as graph:
         with graph.write() as tx:
             for at in range(NODES):
-                tx.insert("P", k=f"p{at:02}", n=at, t=None if at == 7 else f"{at % 7}{'x' * LONG}")
+                tx.insert(
+                    "P", k=f"p{at:02}", n=at, t=None if at == 7 else f"{at % 7}{'x' * LONG}", **listed(at)
+                )
                 tx.insert("Q", k=f"q{at}")
             for at in range(NODES):
                 for other in range(NODES):
@@ -85,6 +94,17 @@ def test_long_texts_are_returned_some_rows_at_a_time(graph: Graph, sizes: list[i
     assert len(found.to_arrow().column("t").chunks) > 5
     assert max(sizes) <= MOST + LONG
     assert [step.name for step in graph.explain(text).steps].count("Project") == 1
+
+
+@pytest.mark.parametrize("name", ["words", "numbers"])
+def test_few_long_lists_among_short_ones_count_for_what_they_are(
+    graph: Graph, sizes: list[int], name: str
+) -> None:
+    text = f"query q() {{ match {{ {TWO_HOPS}  $a.n < 9  $b.n = 3 }} return {{ $b.{name} as l }} }}"
+    found = graph.query(text).table
+    assert found.num_rows == 9 * NODES
+    assert found["l"][0].as_py() == found["l"][-1].as_py() == listed(3)[name]
+    assert max(sizes) <= MOST + 4 * LONG
 
 
 def test_a_filter_on_what_may_be_missing_is_cut_as_well(graph: Graph, sizes: list[int]) -> None:

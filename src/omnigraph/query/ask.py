@@ -15,8 +15,9 @@ from omnigraph.embed.embedder import Embedder
 from omnigraph.embed.providers import configured_embedder
 from omnigraph.engine.load.frames import frames
 from omnigraph.engine.opened import AtBranch, OpenGraph, Target
+from omnigraph.engine.source_files import read_source
 from omnigraph.engine.targets import read_target
-from omnigraph.errors import BadRequest, HistoricalVersionReclaimed, WrongQueryKind
+from omnigraph.errors import BadRequest, HistoricalVersionReclaimed, ParseError, WrongQueryKind
 from omnigraph.lang.query.compile import (
     CompiledMutation,
     QueryCache,
@@ -25,7 +26,6 @@ from omnigraph.lang.query.compile import (
 from omnigraph.lang.query.parameters import decode_parameters
 from omnigraph.lang.query.statements import plain_value
 from omnigraph.lang.schema.catalog import Catalog
-from omnigraph.lang.source import Source
 from omnigraph.lang.values import Stored
 from omnigraph.query.prepared import Prepared, ready
 from omnigraph.query.read import Pinned, Reader
@@ -62,8 +62,12 @@ class Questions:
     def _ready(self, query: QueryText, name: str | None, catalog: Catalog) -> Prepared | CompiledMutation:
         """A query, ready to run."""
         if isinstance(query, str):
-            return self._cache.compile(query, catalog, name)
-        return ready(compile_query(file_source(Path(query)), catalog, name), catalog)
+            try:
+                return self._cache.compile(query, catalog, name)
+            except ParseError:
+                _refuse_path(query)
+                raise
+        return ready(compile_query(read_source(Path(query)), catalog, name), catalog)
 
     def mutation(
         self, query: QueryText, params: Mapping[str, object] | None, name: str | None, catalog: Catalog
@@ -124,6 +128,12 @@ class Questions:
         return configured_embedder()
 
 
+def _refuse_path(query: str) -> None:
+    if query.endswith(".gq") and len(query.split()) == 1:
+        remedy = f"to read a file, write `Path('{query}')`"
+        raise BadRequest(f"'{query}' is not a query", remedy=remedy) from None
+
+
 def run_by(engine: str) -> Run[Result]:
     """What runs a read: this process, or Spark, which is started only for that."""
     if engine == "local":
@@ -141,11 +151,3 @@ def decoded(decode: Decode, params: Mapping[str, object] | None) -> dict[str, St
             name: value if type(value) in _PLAIN else plain_value(value) for name, value in params.items()
         }
     return decode(plain)
-
-
-def file_source(path: Path) -> Source:
-    """The text of a schema or query file with its name, so that mistakes are told with it."""
-    try:
-        return Source.from_bytes(path.read_bytes(), str(path))
-    except OSError as failure:
-        raise BadRequest(f"cannot read '{path}': {failure.strerror}", remedy="check the path") from failure

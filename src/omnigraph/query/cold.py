@@ -17,6 +17,7 @@ from omnigraph.engine.columns import ID, SOURCE, TARGET
 from omnigraph.engine.write.sql import one_of
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.frame import NO_ROW, Positions
+from omnigraph.query.interrupt import apart
 from omnigraph.query.reading import Reading
 from omnigraph.query.rows import Rows
 from omnigraph.query.topology.linked import FEW
@@ -138,7 +139,9 @@ def _one_way(
         return Hop(nothing, nothing, nothing.astype(np.uint64))
     ids = reading.rows(near).take(ID, known)
     where = one_of(_NEAR[direction], ids.to_pylist())
-    found = edges.table.scan([SOURCE, TARGET], where=where, row_ids=True).combine_chunks()
+    found = apart(
+        edges.count, lambda: edges.table.scan([SOURCE, TARGET], where=where, row_ids=True).combine_chunks()
+    )
     starts = pc.index_in(found.column(_NEAR[direction]), value_set=ids).to_numpy(zero_copy_only=False)
     ends = reading.rows(far).find(_array(found.column(_FAR[direction])))
     return _spread(sources, known[starts], ends, found.column("_rowid").to_numpy())

@@ -19,6 +19,7 @@ from omnigraph.lang.query.explain import show_predicate
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.cold import cold_hop, goes_cold
 from omnigraph.query.frame import Frame, Positions, all_rows, concatenated
+from omnigraph.query.interrupt import apart
 from omnigraph.query.keyed import Keyed, keyed
 from omnigraph.query.pattern import Pattern
 from omnigraph.query.reading import Reading
@@ -27,7 +28,7 @@ from omnigraph.query.topology import walk
 from omnigraph.query.topology.linked import Linked
 from omnigraph.query.topology.spread import pieces
 from omnigraph.query.topology.topology import State
-from omnigraph.query.turns import turns
+from omnigraph.query.turns import FEW, turns
 from omnigraph.query.weigh import REVERSED, Branch, cut, merged, weighed
 
 _DEEP = 16  # hops beyond which a guess of the rows to come says nothing
@@ -167,7 +168,8 @@ class Matcher:
             tests, named = self._pattern.own_tests(var), self._by_key(var)
             if named is not None:
                 self._learn_ids(var)
-            found = candidates(self._reading, var, tests, named)
+            met = 0 if named or not tests else self._reading.rows(var).count
+            found = apart(met, lambda: candidates(self._reading, var, tests, named))
             step.rows, step.how = found.count, found.how
         return found
 
@@ -227,11 +229,11 @@ class Matcher:
         with self._reading.request.step("Expand", lambda: _shown(step, ends)) as noted:
             if ends.far in frame.variables:
                 noted.how = "both ends known"
-                grown = self._closed(frame, step, ends)
+                grown = apart(frame.length * step.maximum, lambda: self._closed(frame, step, ends))
             else:
                 cold = self._cold(frame, step, ends)
                 noted.how = self._adjacent(step, ends) if cold is None else "indexes of its ends"
-                grown = concatenated(list(self._grown(frame, step, ends))) if cold is None else cold
+                grown = self._all_grown(frame, step, ends) if cold is None else cold
             noted.rows = grown.length
         return grown
 
@@ -294,6 +296,10 @@ class Matcher:
             grown = carried.take(rows).binding(ends.far, targets)
             yield grown if step.edge_var is None else grown.binding(step.edge_var, edges[0])
 
+    def _all_grown(self, frame: Frame, step: p.Expand, ends: _Ends) -> Frame:
+        coming = frame.length * (1 + self._growth(step, frame))
+        return apart(coming, lambda: concatenated(list(self._grown(frame, step, ends))))
+
     def _look_ahead(self, linked: Linked, frame: Frame, step: p.Expand, ends: _Ends) -> None:
         """Find out which nodes are candidates where testing all of them is less than testing what comes."""
         if ends.far in self._known or not self._pattern.own_tests(ends.far):
@@ -312,15 +318,23 @@ class Matcher:
         """Incoming row, node reached and, where it has a name, edge of a walk; in parts, at least one."""
         near = frame.variables[ends.near]
         if step.maximum > 1:
-            for rows in turns(linked, near, ends.direction, step.maximum):
-                found, targets = walk.reach(linked, near[rows], ends.direction, step.minimum, step.maximum)
+            size = 0 if len(near) <= FEW else linked.topology.edge_count
+            taken = apart(size, lambda: list(turns(linked, near, ends.direction, step.maximum)))
+            for rows in taken:
+                coming = len(rows) * self._growth(step, frame)
+                begins = near[rows]
+                found, targets = apart(
+                    coming,
+                    partial(walk.reach, linked, begins, ends.direction, step.minimum, step.maximum),
+                )
                 yield rows[found], targets
             return
         named = step.edge_var is not None
         # All that is read of files is read before the first part is handed over.
         hop = walk.begun(linked, near, ends.direction, named=named)
         if piled and self._reading.request.is_too_much(int(hop.fanout.sum()), _width(frame, step)):
-            reached = self._reached(linked, near, hop.fanout, ends, not named)
+            size = linked.topology.edge_count
+            reached = apart(size, lambda: self._reached(linked, near, hop.fanout, ends, not named))
             self._reading.request.check(reached, _width(frame, step))
         for begin, end in list(pieces(hop.fanout, ROWS_AT_ONCE)) or [(0, 0)]:
             yield hop.part(begin, end)
@@ -362,7 +376,7 @@ class Matcher:
 
     def _settled(self, frame: Frame) -> Frame:
         """The rows after everything that can be decided about them by now."""
-        return self._merged(self._weighed(self._tested(frame)))
+        return apart(frame.length, lambda: self._merged(self._weighed(self._tested(frame))))
 
     def _tested(self, frame: Frame) -> Frame:
         if not self._tests:

@@ -49,6 +49,8 @@ class Memory:
             if entry is None:
                 return None
             self._entries.move_to_end(key)
+            if entry.goes_with is not None:
+                self._entries.move_to_end(entry.goes_with)  # it is in use as well
             return entry.value
 
     def knows(self, key: Hashable, value: object, nbytes: int) -> bool:
@@ -68,11 +70,10 @@ class Memory:
         """
         with self._lock:
             self._drop(key, alone=True)
-            if nbytes > self.limit or self.limit == 0:
+            is_lost = goes_with is not None and goes_with not in self._entries
+            if is_lost or nbytes > self.limit or self.limit == 0:
                 self._drop_users(key)
                 return value  # what is kept may have grown until it does not fit any more
-            if goes_with is not None and goes_with not in self._entries:
-                return value
             self._used += nbytes
             self._entries[key] = _Entry(value, nbytes, goes_with)
             if goes_with is not None:

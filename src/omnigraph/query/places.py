@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
 
 from omnigraph.query.frame import NO_ROW
+from omnigraph.query.grown import is_long
 
 _BYTES = 150  # of an id in a dictionary, about
 _SMALL = 1024
-_SHARE = 16  # of the first ids may have come later; more, and a dictionary of all is made anew
-_FEW = 4096
+_GONE_BYTES = 64  # of a number in a set, about
+_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +26,15 @@ class Places:
     """Where in memory that is."""
     later: Mapping[str, int]
     """The ids of the rows that came since then, also where they replace a row."""
-    alive: NDArray[np.bool_] | None = None
-    """Which positions are rows of this version; None when all are."""
+    gone: frozenset[int] = frozenset()
+    """Positions that died since then."""
 
     @property
     def nbytes(self) -> int:
         """Memory taken, without that of the first ids where others hold them."""
-        is_first = self.alive is None and not self.later
-        return _SMALL + _BYTES * len(self.first if is_first else self.later)
+        if not self.later and not self.gone:
+            return _SMALL + _BYTES * len(self.first)
+        return _SMALL + _BYTES * len(self.later) + _GONE_BYTES * len(self.gone)
 
     def of(self, id_: str | None) -> int:
         """The position of an id; NO_ROW where there is none."""
@@ -42,19 +43,24 @@ class Places:
         place = self.later.get(id_)
         if place is None:
             place = self.first.get(id_, NO_ROW)
-        return place if place < 0 or self.alive is None or self.alive[place] else NO_ROW
+        return NO_ROW if place in self.gone else place
 
-    def grown(self, ids: Iterable[str], behind: int, alive: NDArray[np.bool_] | None) -> Places | None:
-        """The same after rows with these ids came behind so many positions, and others died.
+    def grown(self, ids: Iterable[str], behind: int, removed: Iterable[int]) -> Places | None:
+        """The same after rows with these ids came behind so many positions, and those at others died.
 
         None when it is time for a dictionary of all.
         """
         later = {**self.later, **{id_: behind + place for place, id_ in enumerate(ids)}}
-        if len(later) > _FEW + len(self.first) // _SHARE:
+        gone = self.gone.union(removed)
+        if is_long(len(later) + len(gone), len(self.first)):
             return None
-        return Places(self.first, self.kept_as, later, alive)
+        return Places(self.first, self.kept_as, later, gone)
 
 
-def places_of(ids: Iterable[str | None], kept_as: Hashable) -> Places:
+def places_of(ids: pa.Array, kept_as: Hashable) -> Places:
     """The positions of ids in their order; null is no row."""
-    return Places({id_: place for place, id_ in enumerate(ids) if id_ is not None}, kept_as, {})
+    places: dict[str, int] = {}
+    for start in range(0, len(ids), _AT_ONCE):  # in between, other threads of this process have their turn
+        some = ids.slice(start, _AT_ONCE).to_pylist()
+        places.update({id_: place for place, id_ in enumerate(some, start) if id_ is not None})
+    return Places(places, kept_as, {})

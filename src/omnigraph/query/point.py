@@ -46,16 +46,20 @@ class Point:
             return None  # ids of newer rows were cleaned up, or worse: the matcher tells which
         if places is None:
             return None
-        columns = []
+        columns, together = [], rows.count
         for name in self.columns:
             column = rows.known(name)
             if column is None:
                 return None
             columns.append(column)
+            together = min(together, len(column.first))
         ids = self.test.ids(bindings)
         if ids is None:
             return None
-        return OneRow(columns, places.of(ids[0]) if ids else NO_ROW, self.schema)
+        place = places.of(ids[0]) if ids else NO_ROW
+        if place < together:
+            return OneRow([column.first for column in columns], place, self.schema)
+        return OneRow([column.cell(place) for column in columns], 0, self.schema)
 
 
 def point_of(plan: p.Plan, schema: pa.Schema, catalog: Catalog) -> Point | None:

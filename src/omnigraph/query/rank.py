@@ -20,7 +20,7 @@ def searched(reading: Reading, frame: Frame, by: Distance | Relevance, best: int
     """The rows of the best nodes among those that are there, best first, each with its place and score."""
     var = ranked_variable(by)
     rows, positions = reading.rows(var), frame.variables[var]
-    if positions is rows.positions() and rows.alive is None:
+    if rows.are_all(positions):
         kept, scores = reading.scores.ranked(by, rows, None, best)  # a row for each node, in its place
         ranks = np.arange(len(kept))
     else:

@@ -16,6 +16,7 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import OmnigraphError, QueryError, ResourceLimitExceeded, StorageFailure
 from omnigraph.lang.values import Stored
 from omnigraph.query.explain import Explained
+from omnigraph.query.interrupt import Asking, promptly
 from omnigraph.query.memory import Memory, shared_memory
 from omnigraph.query.point import Point
 from omnigraph.query.prepared import Prepared
@@ -86,10 +87,10 @@ class Reader:
     def _batches(
         self, query: Prepared, request: Request, sources: Sources, size: int | None = None
     ) -> Iterator[pa.RecordBatch]:
+        asking = Asking(request, sources.settle)
+        found = promptly(self._runner(query, request, sources).batches(query.plan, size), asking)
         try:
-            yield from _limited(
-                self._runner(query, request, sources).batches(query.plan, size), query, request
-            )
+            yield from _limited(found, query, request)
         except StorageFailure as failure:
             raise sources.explained(failure) from failure
         except (pa.ArrowInvalid, pa.ArrowCapacityError) as failure:
@@ -100,7 +101,7 @@ class Reader:
                 remedy="filter before, or ask for less at a time",
             ) from failure
         finally:
-            sources.settle()
+            asking.settle()
 
     def explain(
         self, query: Prepared, parameters: Mapping[str, Stored], pinned: Pinned, limits: Limits

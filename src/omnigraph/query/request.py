@@ -88,6 +88,8 @@ class Request:
     limits: Limits = field(default_factory=Limits)
     steps: list[Step] | None = None
     """What was done so far, when somebody wants to know."""
+    left: bool = False
+    """Whether nobody waits for it any more."""
     _started: float = field(default_factory=time.monotonic)
     _depth: int = 0
 
@@ -107,7 +109,7 @@ class Request:
     def check(self, rows: int = 0, width: int = 1) -> None:
         """Stop here when the caller does not want the rest, or rows of so many variables take too much."""
         limits = self.limits
-        if limits.cancel is not None and limits.cancel.is_set():
+        if self.left or (limits.cancel is not None and limits.cancel.is_set()):
             raise QueryCancelled("query was cancelled")
         if limits.seconds is not None and time.monotonic() - self._started >= limits.seconds:
             raise QueryCancelled(f"query took longer than {limits.seconds:g} s and was stopped")

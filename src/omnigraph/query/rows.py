@@ -21,9 +21,11 @@ from numpy.typing import NDArray
 from omnigraph.engine.columns import ID
 from omnigraph.engine.write.sql import one_of
 from omnigraph.query.frame import NO_ROW, Positions
+from omnigraph.query.grown import Growth, Pieces, RowNumbers, is_among, is_long
+from omnigraph.query.interrupt import apart
 from omnigraph.query.memory import Memory
 from omnigraph.query.places import Places, places_of
-from omnigraph.storage.delta import Delta
+from omnigraph.storage.delta import CREATED_AT, Delta
 from omnigraph.storage.tables import Table
 
 SMALL = 200_000
@@ -43,6 +45,8 @@ _DICTIONARY_ROWS = 4_000_000
 _MOST_DEAD = 4  # one row in so many; more and the rows are numbered anew
 _FEW_CHANGES = 4096
 _ROWS_BYTES = 16 << 10  # of rows without their columns, about: most is the open table
+_ROW_BYTES = 256  # of a few values, beside them
+_NOWHERE: Positions = np.empty(0, dtype=np.int64)
 _FORK_BYTES = 128 << 10  # of what Lance keeps for a table of a branch, which shares that with no other
 
 _numberings = itertools.count()
@@ -64,25 +68,6 @@ class Codes:
     def nbytes(self) -> int:
         """Memory taken."""
         return int(self.by_position.nbytes + self.values.nbytes)
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """How the rows of a version came from those of an older one."""
-
-    base: Identity
-    base_count: int
-    removed: Positions
-    """The positions that are dead now and were not before."""
-    added: NDArray[np.uint64]
-    """The row ids of the positions behind those of the base."""
-    alive: NDArray[np.bool_]
-    row_ids: NDArray[np.uint64]
-
-    @property
-    def nbytes(self) -> int:
-        """Memory taken."""
-        return self.removed.nbytes + self.added.nbytes + self.alive.nbytes + self.row_ids.nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +98,8 @@ class Rows:
         """What these rows were made from, when they were not numbered anew."""
         self.live_count = table.count()
         """How many rows this version has."""
-        self.count = self.live_count if growth is None else len(growth.alive)
+        self.count = self.live_count if growth is None else len(growth.numbers)
         """How many positions there are, dead ones included."""
-        self.alive = None if growth is None or self.live_count == self.count else growth.alive
-        """Which positions are rows of this version; None when all are."""
         self._memory = memory
         self._lock = threading.RLock()
         self._cold_reads = 0
@@ -129,17 +112,48 @@ class Rows:
         handle = _ROWS_BYTES + (0 if self.table.branch is None else _FORK_BYTES)
         return handle + (0 if self.growth is None else self.growth.nbytes)
 
+    @property
+    def goes_with(self) -> Hashable | None:
+        """Where in memory is what these rows hold on to: the numbers of those they have grown from."""
+        return None if self.growth is None else self.growth.numbers.kept_as
+
     @cached_property
     def about(self) -> str:
         """Which version of which table, for other processes; nothing where only this one numbers rows so."""
         return "" if self.growth is not None else f"{self.identity[1:]!r} {self.table.signature}"
 
+    @property
+    def has_dead(self) -> bool:
+        """Whether there are positions that are no rows of this version."""
+        return self.live_count < self.count
+
+    @property
+    def alive(self) -> NDArray[np.bool_] | None:
+        """Which positions are rows of this version; None when all are."""
+        if not self.has_dead:
+            return None
+        return self._memory.get_or_make(self._key("alive"), self._living, lambda made: int(made.nbytes))
+
+    def _living(self) -> NDArray[np.bool_]:
+        alive = np.ones(self.count, dtype=np.bool_)
+        alive[self._dead] = False
+        return alive
+
+    @property
+    def _dead(self) -> Positions:
+        return _NOWHERE if self.growth is None else self.growth.dead
+
     def positions(self) -> Positions:
         """All rows of this version; always the same array."""
         return self._memory.get_or_make(self._key("positions"), self._numbered, lambda made: int(made.nbytes))
 
+    def are_all(self, positions: Positions) -> bool:
+        """Whether these are all positions, in the array that `positions` tells, and rows at all of them."""
+        return len(positions) == self.count and not self.has_dead and positions is self.positions()
+
     def _numbered(self) -> Positions:
-        return np.arange(self.count) if self.alive is None else np.flatnonzero(self.alive)
+        alive = self.alive
+        return np.arange(self.count) if alive is None else np.flatnonzero(alive)
 
     # --- columns -----------------------------------------------------------------------------------
 
@@ -147,15 +161,35 @@ class Rows:
         """Whether a column is in memory."""
         return self.known(name) is not None
 
-    def known(self, name: str) -> pa.Array | None:
-        """A whole column by position, if it is in memory."""
-        return self._memory.get(self._key("column", name))
+    def known(self, name: str) -> Pieces | None:
+        """A column by position, if it is in memory: for this version, or for the one it has grown from."""
+        key = self._key("column", name)
+        found: pa.Array | None = self._memory.get(key)
+        if found is not None:
+            return Pieces(found, key)
+        return None if self.growth is None else self._known_pieces(name, self.growth)
+
+    def _known_pieces(self, name: str, growth: Growth) -> Pieces | None:
+        key = self._key("pieces", name)
+        found: Pieces | None = self._memory.get(key)
+        if found is not None:
+            return found
+        older = _pieces_of(self._memory, growth.base, name)
+        if older is None:
+            return None
+        found = older.grown(self.added(name))
+        if found is None:  # so much came that it is put together, and what comes next is added to that
+            return Pieces(self.column(name), self._key("column", name))
+        return self._memory.keep(key, found, found.later_nbytes + _ROW_BYTES, goes_with=found.kept_as)
 
     def column(self, name: str) -> pa.Array:
         """A whole column by position; the values of dead positions mean nothing."""
-        found = self.known(name)
+        found: pa.Array | None = self._memory.get(self._key("column", name))
         if found is not None:
             return found
+        return apart(self.count, lambda: self._kept_column(name))
+
+    def _kept_column(self, name: str) -> pa.Array:
         key = self._key("column", name)
         with self._lock:
             return self._memory.get_or_make(key, lambda: self._loaded(name), lambda read: int(read.nbytes))
@@ -176,7 +210,7 @@ class Rows:
         if passing and self.count > SMALL and _is_stretch(positions) and not self.is_hot(name):
             return self._taken_cold(name, positions)
         if len(positions) == 1 and positions[0] >= 0 and self._reads_whole(name, 1):
-            return self.column(name).slice(int(positions[0]), 1)  # a read by key, without any copying
+            return self._held(name).cell(int(positions[0]))  # a read by key, without any copying
         if self._is_told_by_ids(name, len(positions)):
             return self._from_ids(self.take(ID, positions))
         missing = positions < 0
@@ -184,13 +218,19 @@ class Rows:
             index = pa.array(positions, mask=missing)
             return self.column(name).take(index)
         if self._reads_whole(name, len(positions)):
-            return self.column(name).take(pa.array(positions))
+            return self._held(name).take(positions)
         return self._taken_cold(name, positions)
+
+    def _held(self, name: str) -> Pieces:
+        """A column in memory, read whole if it was not there."""
+        return self.known(name) or Pieces(self.column(name), self._key("column", name))
 
     def codes(self, name: str) -> Codes:
         """A column of scalars as numbers."""
         return self._memory.get_or_make(
-            self._key("codes", name), lambda: _encoded(self.column(name)), lambda made: made.nbytes
+            self._key("codes", name),
+            lambda: apart(self.count, lambda: _encoded(self.column(name))),
+            lambda made: made.nbytes,
         )
 
     def _reads_whole(self, name: str, wanted: int) -> bool:
@@ -200,11 +240,14 @@ class Rows:
         return self._cold_reads > self.count // COLD_SHARE
 
     def _taken_cold(self, name: str, positions: Positions) -> pa.Array:
+        return apart(len(positions) * COLD_SHARE, lambda: self._fetched(name, positions))
+
+    def _fetched(self, name: str, positions: Positions) -> pa.Array:
         wanted, back = np.unique(positions, return_inverse=True)
         if self.growth is None:
             found = self.table.take_offsets(wanted, [name])
         else:
-            found = self.table.take(pa.array(self.growth.row_ids[wanted]), [name])
+            found = self.table.take(pa.array(self.growth.numbers.at(wanted)), [name])
         return _whole(found.column(name)).take(pa.array(back))
 
     def _is_told_by_ids(self, name: str, wanted: int) -> bool:
@@ -226,9 +269,12 @@ class Rows:
             return self._from_ids(self.ids())
         if self.growth is None:
             return _whole(self.table.scan([name]).column(name))
-        old: pa.Array | None = self._memory.get((*self.growth.base, "column", name))
-        if old is not None:
-            return pa.concat_arrays([old, self.added(name)])
+        pieces: Pieces | None = self._memory.get(self._key("pieces", name))
+        if pieces is not None:
+            return pieces.whole()
+        older = _pieces_of(self._memory, self.growth.base, name)
+        if older is not None:
+            return older.joined(self.added(name)).whole()
         read = self.table.scan([name], row_ids=True)
         places = np.full(self.count, NO_ROW, dtype=np.int64)
         places[self.positions_of(read.column("_rowid").to_numpy())] = np.arange(len(read))
@@ -237,7 +283,10 @@ class Rows:
     def added(self, name: str) -> pa.Array:
         """The values at the positions that came by growing."""
         assert self.growth is not None
-        return _whole(self.table.take(pa.array(self.growth.added), [name]).column(name))
+        read = self.growth.values
+        if read is None or name not in read.column_names:
+            read = self.table.take(pa.array(self.growth.added), [name])
+        return _whole(read.column(name))
 
     # --- ids and row ids ---------------------------------------------------------------------------
 
@@ -262,7 +311,7 @@ class Rows:
         if places is not None:
             return np.array([places.of(each) for each in ids], dtype=np.int64)
         if len(ids) == 1 and ids[0] is not None:
-            return np.array([pc.index(self._live_ids(), ids[0]).as_py()], dtype=np.int64)
+            return np.array([self._index_of(ids[0])], dtype=np.int64)
         return self._looked_up(pa.array(ids, pa.string()))
 
     def places(self) -> Places | None:
@@ -273,14 +322,29 @@ class Rows:
         older: Places | None = self._memory.get((*self.growth.base, "places"))
         if older is None:
             return None
-        added = self.ids().slice(self.growth.base_count) if self.is_hot(ID) else self.added(ID)
-        found = older.grown(added.to_pylist(), self.growth.base_count, self.alive)
+        removed = self.growth.removed.tolist()
+        found = older.grown(self.added(ID).to_pylist(), self.growth.base_count, removed)
         if found is not None:
             self._memory.keep(self._key("places"), found, found.nbytes, goes_with=found.kept_as)
         return found
 
+    def _index_of(self, id_: str) -> int:
+        """The position of one id, looked for among all."""
+        held, behind = self._held(ID), 0
+        for part in (held.first, held.later):
+            place = -1 if part is None else pc.index(part, id_).as_py()
+            while place >= 0:
+                if not is_among(self._dead, np.array([behind + place]))[0]:
+                    return int(behind + place)
+                place = pc.index(part, id_, start=place + 1).as_py()  # it was there, and was written again
+            behind = len(held.first)
+        return NO_ROW
+
     def _looked_up(self, ids: pa.Array) -> Positions:
         """Ids looked up in one pass; the fewer of both, these or all, are hashed."""
+        return apart(len(ids) + self.count, lambda: self._passed(ids))
+
+    def _passed(self, ids: pa.Array) -> Positions:
         held = self._live_ids()
         if len(ids) * _FEWER > len(held):
             found = pc.index_in(ids, value_set=held)
@@ -294,8 +358,8 @@ class Rows:
 
     def _found_cold(self, ids: pa.Array) -> Positions:
         """Ids looked up in the table, which has an index on them if it is large and looked after."""
-        wanted = ids.unique()
-        found = self.table.scan([ID], where=one_of(ID, wanted.to_pylist()), row_ids=True)
+        where = one_of(ID, ids.unique().to_pylist())
+        found = apart(self.count, lambda: self.table.scan([ID], where=where, row_ids=True))
         places = pc.index_in(ids, value_set=_whole(found.column(ID))).fill_null(NO_ROW)
         positions = np.append(self.positions_of(found.column("_rowid").to_numpy()), NO_ROW)
         return np.asarray(positions[places.to_numpy(zero_copy_only=False)])
@@ -307,9 +371,15 @@ class Rows:
         self._passes += 1
         if self._passes < _PASSES:
             return None
+        return apart(self.count, self._kept_places)
+
+    def _kept_places(self) -> Places:
+        # The lock is taken by whoever does the work: who waits for that must not hold it.
+        key = self._key("places")
         with self._lock:
-            made = places_of(self._live_ids().to_pylist(), self._key("places"))
-            return self._memory.keep(self._key("places"), made, made.nbytes)
+            return self._memory.get_or_make(
+                key, lambda: places_of(self._live_ids(), key), lambda made: made.nbytes
+            )
 
     def _live_ids(self) -> pa.Array:
         if self.alive is None:
@@ -323,31 +393,23 @@ class Rows:
     @property
     def row_ids(self) -> NDArray[np.uint64]:
         """The stable row id of each position."""
+        return self._numbers().all()
+
+    def _numbers(self) -> RowNumbers:
         if self.growth is not None:
-            return self.growth.row_ids
+            return self.growth.numbers
+        key = self._key("numbers")
         return self._memory.get_or_make(
-            self._key("row ids"),
-            lambda: self.table.scan([], row_ids=True).column("_rowid").to_numpy(),
-            lambda made: int(made.nbytes),
+            key, lambda: apart(self.count, self._read_numbers), lambda made: made.nbytes
         )
+
+    def _read_numbers(self) -> RowNumbers:
+        row_ids = self.table.scan([], row_ids=True).column("_rowid").to_numpy()
+        return RowNumbers.of(row_ids, self.positions(), self._key("numbers"))
 
     def positions_of(self, row_ids: NDArray[np.uint64]) -> Positions:
         """The live position of each row id; NO_ROW where there is none."""
-        known, order = self._memory.get_or_make(
-            self._key("row id order"), self._sorted_row_ids, lambda made: int(made[0].nbytes + made[1].nbytes)
-        )
-        if len(known) == 0:
-            return np.full(len(row_ids), NO_ROW, dtype=np.int64)
-        places = np.minimum(np.searchsorted(known, row_ids), len(known) - 1)
-        return np.where(known[places] == row_ids, order[places], NO_ROW)
-
-    def _sorted_row_ids(self) -> tuple[NDArray[np.uint64], Positions]:
-        live = self.positions()
-        ids = self.row_ids if self.alive is None else self.row_ids[live]
-        if (ids[1:] > ids[:-1]).all():
-            return ids, live  # as it is in a table whose rows were never changed
-        order = np.argsort(ids, kind="stable")
-        return ids[order], live[order]
+        return self._numbers().positions_of(row_ids, self._dead)
 
     # --- moving on ---------------------------------------------------------------------------------
 
@@ -356,27 +418,61 @@ class Rows:
         # Asked first, because a delta reads whole rows.
         if abs(table.count() - self.live_count) * _MOST_DEAD > self.live_count + _FEW_CHANGES:
             return None
-        delta = Delta(self.table, table)
-        updated = _row_ids(delta.updated())
-        added = np.concatenate([updated, _row_ids(delta.inserted())])
-        gone = np.concatenate([updated, delta.deleted_row_ids().to_numpy()])
-        places = self.positions_of(gone)
+        change = self._changed(Delta(self.table, table))
+        places = self.positions_of(change.gone)
         removed = places[places >= 0]
-        alive = np.ones(self.count + len(added), dtype=np.bool_)
-        if self.alive is not None:
-            alive[: self.count] = self.alive
-        alive[removed] = False
-        live = int(alive.sum())
+        dead = np.union1d(self._dead, removed)
+        count = self.count + len(change.added)
         # Whatever the delta could not tell shows in the number of rows.
-        if len(alive) - live > len(alive) // _MOST_DEAD or live != table.count():
+        if len(dead) > count // _MOST_DEAD or count - len(dead) != table.count():
             return None
-        row_ids = np.concatenate([self.row_ids, added])
-        growth = Growth(self.identity, self.count, removed, added, alive, row_ids)
         numbered = (*identity, next(_numberings))
+        numbers = self._numbers().grown(change.added)
+        if is_long(len(numbers.later), len(numbers.first)):
+            key = (*numbered, "numbers")
+            live = np.setdiff1d(np.arange(count), dead, assume_unique=True)
+            numbers = RowNumbers.of(numbers.all(), live, key)
+            self._memory.keep(key, numbers, numbers.nbytes)
+        growth = Growth(self.identity, self.count, removed, change.added, change.values, dead, numbers)
         return Rows(self.key, numbered, table, self._memory, growth, self.in_ids)
+
+    def _changed(self, delta: Delta) -> _Change:
+        """What became of these rows; with the values of new ones in columns that are in memory."""
+        names = [name for name in delta.end.schema.names if self.is_hot(name)]
+        read = delta.written(names, _FEW_CHANGES)
+        if read is None:
+            updated = _row_ids(delta.updated())
+            added = np.concatenate([updated, _row_ids(delta.inserted())])
+            return _Change(added, np.concatenate([updated, delta.deleted_row_ids().to_numpy()]), None)
+        added, created = _row_ids(read), read.column(CREATED_AT).to_numpy()
+        updated = added[created <= delta.begin.version]
+        deleted = delta.deleted_row_ids(len(added) - len(updated)).to_numpy()
+        return _Change(added, np.concatenate([updated, deleted]), read.select(names))
 
     def _key(self, *what: str) -> Hashable:
         return (*self.identity, *what)
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What a newer version has that an older one has not, and the other way round."""
+
+    added: NDArray[np.uint64]
+    """The row ids of rows that were added, or written again."""
+    gone: NDArray[np.uint64]
+    """The row ids of rows that were deleted, or written again."""
+    values: pa.Table | None
+    """What was read of those that were added."""
+
+
+def _pieces_of(memory: Memory, identity: Identity, name: str) -> Pieces | None:
+    """A column of some version, as far as memory has it."""
+    key = (*identity, "column", name)
+    whole: pa.Array | None = memory.get(key)
+    if whole is not None:
+        return Pieces(whole, key)
+    found: Pieces | None = memory.get((*identity, "pieces", name))
+    return found
 
 
 def _row_ids(rows: pa.Table) -> NDArray[np.uint64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -29,10 +30,11 @@ from omnigraph.query.blocks import crossed, mark_of, with_solutions, without_sol
 from omnigraph.query.codes import codes_of, grouped
 from omnigraph.query.expressions.evaluate import value
 from omnigraph.query.frame import Frame, Positions
+from omnigraph.query.interrupt import apart
 from omnigraph.query.match import Matcher, Wanted
 from omnigraph.query.order import SortKey, order_of, sort_keys
 from omnigraph.query.pattern import Pattern, pattern_of, tables_of
-from omnigraph.query.rank import fused, searched
+from omnigraph.query.rank import fused, ranked_variable, searched
 from omnigraph.query.reading import Reading
 
 
@@ -129,9 +131,13 @@ class Runner:
                 yield from self._values(plan, frame.slice(start, stop), passing=passing).batches()
 
     def _values(self, plan: p.Project, frame: Frame, *, passing: bool = False) -> Columns:
-        scope = self._reading.scope(frame, passing=passing)
-        arrays = [value(column.term, scope) for column in plan.columns]
-        return _columns(self._outline.of(schema_of, plan), arrays, frame.length)
+        schema = self._outline.of(schema_of, plan)
+
+        def fetched() -> Columns:
+            scope = self._reading.scope(frame, passing=passing)
+            return _columns(schema, [value(column.term, scope) for column in plan.columns], frame.length)
+
+        return apart(frame.length, fetched)
 
     def _projected_rows(self, plan: p.Project, top: int | None) -> Frame:
         """The rows to be returned, in their order."""
@@ -150,7 +156,7 @@ class Runner:
     def _aggregated(self, plan: p.Aggregate) -> Columns:
         frame = self.rows(plan.input, self._outline.of(_needed, plan))
         with self._reading.request.step("Aggregate", lambda: _shown(plan.columns)) as step:
-            arrays = aggregated(self._reading, frame, plan)
+            arrays = apart(frame.length, lambda: aggregated(self._reading, frame, plan))
             step.rows = len(arrays[0])
         nothing = not plan.keys and frame.length == 0
         schema = self._outline.of(schema_of_nothing if nothing else schema_of, plan)
@@ -159,9 +165,9 @@ class Runner:
     def _distinct(self, plan: p.Plan) -> Columns:
         found = self._distinct_input(plan)
         with self._reading.request.step("Distinct") as step:
-            kept = grouped([codes_of(array) for array in found.arrays], found.length)
-            step.rows = kept.count
-        return found if kept.count == found.length else found.take(kept.first)
+            kept = apart(found.length, lambda: _distinct_rows(found))
+            step.rows = kept.length
+        return kept
 
     def _distinct_input(self, plan: p.Plan) -> Columns:
         if not isinstance(plan, p.Project) or isinstance(plan.input, p.Order):
@@ -172,12 +178,9 @@ class Runner:
     def _sorted(self, plan: p.Sort, top: int | None) -> Columns:
         found = self.columns(plan.input)
         with self._reading.request.step("Sort", lambda: _keys_shown(plan.keys)) as step:
-            keys: list[SortKey] = []
-            for key in plan.keys:
-                keys += sort_keys(_named(found, key.term), key.descending)
-            places = order_of(keys, found.length, lambda rows: _all_taken(found, rows), top)
-            step.rows = len(places)
-        return found.take(places)
+            ordered = apart(found.length, lambda: _sorted_rows(found, plan.keys, top))
+            step.rows = ordered.length
+        return ordered
 
     # --- rows in flight ----------------------------------------------------------------------------
 
@@ -225,7 +228,8 @@ class Runner:
         if wanted is not None and wanted.counted:
             left, right = left.summed(wanted.variables), right.summed(wanted.variables)
         with self._reading.request.step("Cross") as step:
-            found = crossed(self._reading, left, right, tests)
+            pairs = left.length * right.length
+            found = apart(pairs, lambda: crossed(self._reading, left, right, tests))
             step.rows = found.length
         return found
 
@@ -233,16 +237,16 @@ class Runner:
         frame = self.rows(plan.input)
         with self._reading.request.step("AntiJoin") as step:
             mark = mark_of(frame)
-            found = without_solution(frame, plan.block, lambda outer: self._solved(plan.block, outer, mark))
+            solved = partial(self._solved, plan.block, mark=mark)
+            found = apart(frame.length, lambda: without_solution(frame, plan.block, solved))
             step.rows = found.length
         return found
 
     def _optional(self, plan: p.OptionalJoin) -> Frame:
         frame = self.rows(plan.input)
         with self._reading.request.step("OptionalJoin") as step:
-            found = with_solutions(
-                frame, plan.block, plan.adds, lambda outer: self._solved(plan.block, outer)
-            )
+            solved = partial(self._solved, plan.block)
+            found = apart(frame.length, lambda: with_solutions(frame, plan.block, plan.adds, solved))
             step.rows = found.length
         return found
 
@@ -256,14 +260,16 @@ class Runner:
         frame = self.rows(plan.input)
         with self._reading.request.step("Search", lambda: show_term(plan.by)) as step:
             best = self._best(plan) if isinstance(plan.by, Distance) else top
-            found = searched(self._reading, frame, plan.by, best)
+            size = frame.length + self._reading.rows(ranked_variable(plan.by)).count
+            found = apart(size, lambda: searched(self._reading, frame, plan.by, best))
             step.rows, step.how = found.length, self._reading.scores.how
         return found
 
     def _fused(self, plan: p.Fuse) -> Frame:
         first, second = self.rows(plan.first), self.rows(plan.second)
         with self._reading.request.step("Fuse", lambda: show_term(plan.by)) as step:
-            found = fused(self._reading, first, second, plan.by, self._best(plan))
+            size = first.length + second.length
+            found = apart(size, lambda: fused(self._reading, first, second, plan.by, self._best(plan)))
             step.rows = found.length
         return found
 
@@ -276,14 +282,14 @@ class Runner:
         below = plan.input
         frame = self._searched(below, top) if isinstance(below, p.Search) else self.rows(below)
         with self._reading.request.step("Order", lambda: _keys_shown(plan.keys)) as step:
-            places = order_of(
-                self._sort_keys(frame, plan.keys),
-                frame.length,
-                lambda rows: self._ids(frame, rows, plan.ties),
-                top,
-            )
-            step.rows = len(places)
-        return frame.take(places)
+            ordered = apart(frame.length, lambda: self._in_order(frame, plan, top))
+            step.rows = ordered.length
+        return ordered
+
+    def _in_order(self, frame: Frame, plan: p.Order, top: int | None) -> Frame:
+        keys = self._sort_keys(frame, plan.keys)
+        ties = partial(self._ids, frame, plan.ties)
+        return frame.take(order_of(keys, frame.length, ties, top))
 
     def _sort_keys(self, frame: Frame, keys: tuple[p.Key, ...]) -> list[SortKey]:
         if isinstance(keys[0].term, Distance | Relevance | Fusion):
@@ -306,7 +312,7 @@ class Runner:
             return []
         return [found[positions] for found in sort_keys(rows.column(term.name), key.descending)]
 
-    def _ids(self, frame: Frame, rows: Positions, ties: tuple[str, ...]) -> list[pa.Array]:
+    def _ids(self, frame: Frame, ties: tuple[str, ...], rows: Positions) -> list[pa.Array]:
         """What decides between equal rows: the order of ids, as numbers where there are many."""
         found = {var: frame.variables[var][rows] for var in ties}
         return [self._reading.id_order(var, positions) for var, positions in found.items()]
@@ -370,6 +376,16 @@ def _named(found: Columns, term: Term) -> pa.Array:
     assert isinstance(term, Column)
     names = found.schema.names
     return found.arrays[len(names) - 1 - names[::-1].index(term.name)]
+
+
+def _distinct_rows(found: Columns) -> Columns:
+    kept = grouped([codes_of(array) for array in found.arrays], found.length)
+    return found if kept.count == found.length else found.take(kept.first)
+
+
+def _sorted_rows(found: Columns, by: tuple[p.Key, ...], top: int | None) -> Columns:
+    keys = [key for each in by for key in sort_keys(_named(found, each.term), each.descending)]
+    return found.take(order_of(keys, found.length, lambda rows: _all_taken(found, rows), top))
 
 
 def _all_taken(found: Columns, rows: Positions) -> list[pa.Array]:

@@ -45,7 +45,7 @@ class FrameScope:
         if found is None:
             rows, positions = self._rows(var), self._frame.variables[var]
             # All rows of a table in its own order need no taking.
-            whole = positions is rows.positions() and rows.alive is None and not self._passing
+            whole = not self._passing and rows.are_all(positions)
             found = rows.column(name) if whole else rows.take(name, positions, passing=self._passing)
             self._taken[var, name] = found
         return found

@@ -17,6 +17,7 @@ from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.types import INTEGERS, Scalar
 from omnigraph.lang.values import arrow_type
 from omnigraph.query.frame import NO_ROW, Positions
+from omnigraph.query.interrupt import apart
 from omnigraph.query.memory import Memory, shared_memory
 from omnigraph.query.rows import Identity, InIds, Rows
 from omnigraph.query.topology.linked import Linked
@@ -105,7 +106,7 @@ class Sources:
         made = self._grown(key, identity) or Rows(
             key, identity, self._table(key), self.memory, in_ids=_in_ids(self.catalog, key)
         )
-        self.memory.keep(_part(identity, "rows"), made, made.nbytes)
+        self.memory.keep(_part(identity, "rows"), made, made.nbytes, goes_with=made.goes_with)
         self._note_newest(identity)
         return made
 
@@ -118,7 +119,8 @@ class Sources:
         if older is None:
             return None
         try:
-            return older.grown(identity, self._table(key))
+            known, table = older, self._table(key)
+            return apart(older.count, lambda: known.grown(identity, table))
         except StorageFailure:
             return None  # the older version was cleaned up; this one is read as it is
 
@@ -140,11 +142,14 @@ class Sources:
         declared = self.catalog.edges[edge_type]
         edges = self.edges(edge_type)
         sources, targets = self.nodes(declared.source), self.nodes(declared.target)
-        topology = self._known_topology(edges) or self._built(edges, sources, targets)
+        topology = self._known_topology(edges) or apart(
+            edges.count, lambda: self._built(edges, sources, targets)
+        )
         key = (*edges.identity, "linked", sources.identity, targets.identity)
         found: Linked | None = self.memory.get(key)
         if found is None or found.topology is not topology:
-            found = self._made_link(topology, edges, sources, targets)
+            nodes = topology.shape.sources + topology.shape.targets
+            found = apart(nodes, lambda: self._made_link(topology, edges, sources, targets))
         self._links[key] = found, _part(edges.identity, "topology")
         return found
 
@@ -206,7 +211,11 @@ class Sources:
         before: Topology | None = self.memory.get(_part(growth.base, "topology"))
         if before is None or not self._is_usable(before):
             return None
-        return extended(before, growth.removed, edges.added(SOURCE), edges.added(TARGET))
+        known = before
+        return apart(
+            edges.count,
+            lambda: extended(known, growth.removed, edges.added(SOURCE), edges.added(TARGET)),
+        )
 
     def _is_usable(self, topology: Topology) -> bool:
         """Whether a topology may be used: that of a damaged file may be in memory again, by another read."""
@@ -229,11 +238,11 @@ class Sources:
 
     def settle(self) -> None:
         """Tell the memory what the links that were used take by now; they grow with use."""
-        for key, topology in self._topologies.items():
+        for key, topology in list(self._topologies.items()):
             nbytes = topology.nbytes
             if not self.memory.knows(key, topology, nbytes):
                 self.memory.keep(key, topology, nbytes)
-        for key, (linked, topology_key) in self._links.items():
+        for key, (linked, topology_key) in list(self._links.items()):
             nbytes = linked.nbytes
             if not self.memory.knows(key, linked, nbytes):
                 self.memory.keep(key, linked, nbytes, goes_with=topology_key)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.columns import ID
 from omnigraph.lang.query.terms import EntityId, Predicate, Prop, Term, walk
-from omnigraph.query.frame import Frame, Positions
+from omnigraph.query.frame import Frame
 from omnigraph.query.memory import Memory
 from omnigraph.query.rows import SMALL, Rows
 from omnigraph.query.topology.spread import pieces
@@ -26,6 +26,7 @@ _FEW = 256
 """Rows that are never too much."""
 _ROW_BYTES = 128  # that a row counts for at least, whatever is looked at
 _NUMBER_BYTES = 8
+_OFFSET_BYTES = 4  # of each text in a list
 _UNKNOWN_BYTES = 1024  # of a value in a column that is not in memory
 
 Stretch = tuple[int, int]
@@ -38,7 +39,7 @@ def stretches(
     if frame.length <= _FEW:
         return [(0, frame.length)]
     looked_at = {part for term in terms for part in walk(term) if isinstance(part, Prop | EntityId)}
-    copied = [part for part in looked_at if not _is_whole(rows_of(part.var), frame.variables[part.var])]
+    copied = [part for part in looked_at if not rows_of(part.var).are_all(frame.variables[part.var])]
     if not copied:
         return [(0, frame.length)]
     weights = [_weight(rows_of(part.var), memory, frame, part) for part in copied]
@@ -50,21 +51,16 @@ def stretches(
     return [(start, min(start + step, frame.length)) for start in range(0, frame.length, step)]
 
 
-def _is_whole(rows: Rows, positions: Positions) -> bool:
-    """Whether a column is looked at as it is, without copying."""
-    return positions is rows.positions() and rows.alive is None
-
-
 def _weight(rows: Rows, memory: Memory, frame: Frame, part: Prop | EntityId) -> NDArray[np.int64] | int:
     """About how many bytes a value takes in each row, or how many in any."""
     if isinstance(part, Prop) and part.type.is_numeric:
         return _NUMBER_BYTES  # nobody has to read the column to know that
     name = ID if isinstance(part, EntityId) else part.name
-    column = rows.column(name) if rows.count <= SMALL else rows.known(name)
-    if column is None:
+    if rows.count > SMALL and not rows.is_hot(name):
         return _UNKNOWN_BYTES
-    if not _is_text(column.type):
-        return int(column.nbytes) // max(1, len(column))
+    column = rows.column(name)
+    if not _is_text(column.type) and not _is_list(column.type):
+        return _average(column)
     widest = memory.get_or_make(
         (*rows.identity, "widest", name), lambda: int(_lengths(column).max(initial=0)), lambda _: _ROW_BYTES
     )
@@ -75,8 +71,26 @@ def _weight(rows: Rows, memory: Memory, frame: Frame, part: Prop | EntityId) -> 
 
 
 def _lengths(column: pa.Array) -> NDArray[np.int64]:
+    """How many bytes each text or list has."""
+    if _is_list(column.type):
+        items, ends, each = column.values, column.offsets.to_numpy(), 1
+        if _is_text(items.type):
+            ends = np.append(0, np.cumsum(_lengths(items) + _OFFSET_BYTES))[ends]
+        else:
+            each = _average(items)
+        found: NDArray[np.int64] = np.diff(ends).astype(np.int64) * each
+        return found
     lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
     return np.asarray(lengths, dtype=np.int64)
+
+
+def _average(column: pa.Array) -> int:
+    """How many bytes a value has; each of them, where they are alike."""
+    return int(-(-column.nbytes // max(1, len(column))))
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
 
 
 def _is_text(type_: pa.DataType) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +14,11 @@ from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.lang.query.terms import Predicate
 from omnigraph.query.counting import products, sums
 from omnigraph.query.frame import NO_ROW, Frame, Positions
+from omnigraph.query.interrupt import apart
 from omnigraph.query.pattern import Pattern
 from omnigraph.query.reading import Reading
 from omnigraph.query.topology import walk
+from omnigraph.query.topology.linked import Linked
 from omnigraph.query.topology.spread import pieces
 from omnigraph.query.turns import STEPS_AT_ONCE
 
@@ -118,15 +121,26 @@ def weights_of(reading: Reading, branch: Branch, sources: Positions, known: Know
     if not branch.tests and not branch.branches:
         return walk.fanout(linked, sources, branch.direction, distinct=distinct)
     if 2 * len(sources) >= near.live_count:
-        per_row = walk.weights(linked, _of_all(reading, branch, known), branch.direction, distinct=distinct)
-        return np.where(sources >= 0, per_row[sources], 0)
+        return apart(linked.topology.edge_count, lambda: _by_edges(reading, branch, linked, sources, known))
     weights = np.zeros(len(sources), dtype=np.int64)
     fanout = walk.fanout(linked, sources, branch.direction, distinct=distinct)
     for begin, end in pieces(fanout, STEPS_AT_ONCE):
         reading.request.check()
-        rows, targets = walk.hop(linked, sources[begin:end], branch.direction, distinct=distinct)
-        weights[begin:end] = _summed(rows, _of(reading, branch, targets, known), end - begin)
+        ways = partial(_by_hop, reading, branch, linked, sources[begin:end], known)
+        weights[begin:end] = apart(int(fanout[begin:end].sum()), ways)
     return weights
+
+
+def _by_edges(reading: Reading, branch: Branch, linked: Linked, sources: Positions, known: Known) -> Weights:
+    """The ways from most of all rows: those of every node are found at once."""
+    every, distinct = _of_all(reading, branch, known), branch.walk.edge_var is None
+    per_row = walk.weights(linked, every, branch.direction, distinct=distinct)
+    return np.where(sources >= 0, per_row[sources], 0)
+
+
+def _by_hop(reading: Reading, branch: Branch, linked: Linked, sources: Positions, known: Known) -> Weights:
+    rows, targets = walk.hop(linked, sources, branch.direction, distinct=branch.walk.edge_var is None)
+    return _summed(rows, _of(reading, branch, targets, known), len(sources))
 
 
 def _of_all(reading: Reading, branch: Branch, known: Known) -> Weights:

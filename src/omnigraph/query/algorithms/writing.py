@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from omnigraph.engine.branches import branch_name, create_branch
 from omnigraph.engine.columns import ID
 from omnigraph.engine.layout import table_key
 from omnigraph.engine.load.engines import engine_for
+from omnigraph.engine.load.given import GivenRows
 from omnigraph.engine.load.request import LoadRequest
 from omnigraph.engine.load.run import load
 from omnigraph.engine.opened import AtBranch, OpenGraph
@@ -25,6 +26,7 @@ from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import BadRequest, PreconditionFailed
 from omnigraph.query.algorithms.outcome import PropertyWritten
 from omnigraph.query.algorithms.request import Destination
+from omnigraph.storage.temporary import TemporaryFolder, write_rows
 
 _ATTEMPTS = 5
 _BATCH_ROWS = 16_384
@@ -49,8 +51,8 @@ def write_values(graph: OpenGraph, values: pa.Table, to: Destination, engine: st
 def _attempt(graph: OpenGraph, values: pa.Table, to: Destination, engine: str) -> PropertyWritten:
     snapshot = base_of(graph, to)
     missing = snapshot.branch != to.branch
-    with tempfile.TemporaryDirectory(prefix="omnigraph-values-") as folder:
-        file = Path(folder) / f"{to.type}.arrow"
+    with TemporaryFolder("values") as folder:
+        file = folder / f"{to.type}.arrow"
         rows = _spooled(file, _changed(graph, snapshot, values, to))
         if rows == 0:
             if missing:
@@ -59,7 +61,7 @@ def _attempt(graph: OpenGraph, values: pa.Table, to: Destination, engine: str) -
         head = None if snapshot.commit is None else snapshot.commit.id
         done = load(
             graph,
-            LoadRequest((str(file),), Mode.MERGE),
+            LoadRequest((GivenRows(str(file), to.type),), Mode.MERGE),
             Author(to.branch, to.actor, head),
             from_=to.from_,
             engine=partial(engine_for, engine),
@@ -74,13 +76,8 @@ def base_of(graph: OpenGraph, to: Destination) -> Snapshot:
 
 
 def _spooled(file: Path, batches: Iterator[pa.RecordBatch]) -> int:
-    rows = 0
     first = next(batches)
-    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, first.schema) as writer:
-        for batch in (first, *batches):
-            writer.write_batch(batch)
-            rows += batch.num_rows
-    return rows
+    return write_rows(file, first.schema, chain((first,), batches))
 
 
 def _changed(

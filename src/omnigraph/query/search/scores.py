@@ -16,6 +16,7 @@ from omnigraph.lang.query.terms import Const, Distance, ParamRef, Relevance, Tex
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.values import Stored
 from omnigraph.query.frame import Positions
+from omnigraph.query.interrupt import LONG, apart
 from omnigraph.query.memory import Memory
 from omnigraph.query.request import Request
 from omnigraph.query.rows import Identity, Rows
@@ -151,7 +152,9 @@ class Scores:
         if isinstance(given, str):
             kind, type_name = split_key(rows.key)
             owner = self._catalog.nodes[type_name] if kind == "node" else self._catalog.edges[type_name]
-            given = tuple(self._embed(EmbeddedProperty.of(type_name, owner.properties[name]), given))
+            text, declared = given, EmbeddedProperty.of(type_name, owner.properties[name])
+            # Whoever makes vectors may be far away: that takes as long as it takes.
+            given = apart(LONG, lambda: tuple(self._embed(declared, text)))
         if not isinstance(given, tuple):
             raise BadRequest("nearest query must be a string or list of floats")
         with np.errstate(over="ignore"):  # beyond 32 bits a number is infinitely far

@@ -113,6 +113,9 @@ class _Head(msgspec.Struct, frozen=True):
     arrays: dict[str, _Held]
 
 
+_decoder = msgspec.json.Decoder(_Head)
+
+
 # --- writing -----------------------------------------------------------------------------------------
 
 
@@ -240,7 +243,7 @@ def _head(file: File) -> tuple[_Head, int] | None:
         return None
     end = _START.size + length
     try:
-        return msgspec.json.decode(text, type=_Head), end + _gap(end)
+        return _decoder.decode(text), end + _gap(end)
     except msgspec.MsgspecError:
         return None  # another program wrote it
 

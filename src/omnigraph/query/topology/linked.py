@@ -11,6 +11,7 @@ import numpy as np
 
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.frame import NO_ROW, Positions
+from omnigraph.query.interrupt import apart
 from omnigraph.query.topology.adjacency import Adjacency, Counts, Ints, Mask, position_type
 from omnigraph.query.topology.blocks import Runs
 from omnigraph.query.topology.endpoint_codes import Codes
@@ -127,8 +128,8 @@ class Linked:
     @property
     def nbytes(self) -> int:
         """Memory taken by what is built so far, without the topology."""
-        with self._lock:
-            steps = {id(each): each.nbytes for each in self._steps.values()}
+        # Without the lock, which is held as long as another step is made; copying a dictionary is one step.
+        steps = {id(each): each.nbytes for each in list(self._steps.values())}
         there = (self._sources, self._targets, *(vars(self).get(name) for name in _MADE))
         taken: int = sum({id(each): each.nbytes for each in there if each is not None}.values())
         return sum(steps.values()) + taken
@@ -151,13 +152,14 @@ class Linked:
 
     def loops(self) -> Mask:
         """Which positions have an edge to themselves."""
-        with self._lock:
-            if self._loops is None:
-                found = np.zeros(self.source_count, dtype=np.bool_)
-                places = self.source_positions[self.topology.loops()]
-                found[places[places >= 0]] = True
-                self._loops = found
-            return self._loops
+        # Without the lock, which is held as long as a step is made; whoever finds them finds the same.
+        found = self._loops
+        if found is None:
+            found = np.zeros(self.source_count, dtype=np.bool_)
+            places = self.source_positions[self.topology.loops()]
+            found[places[places >= 0]] = True
+            self._loops = found
+        return found
 
     def steps_from(self, nodes: Positions, direction: EdgeDirection, *, distinct: bool) -> Steps | FewSteps:
         """What a walk that begins at these nodes reads."""
@@ -175,6 +177,9 @@ class Linked:
         found = self._steps.get((direction, distinct))
         if found is not None:
             return found
+        return apart(self.topology.edge_count, lambda: self._kept_steps(direction, distinct))
+
+    def _kept_steps(self, direction: EdgeDirection, distinct: bool) -> Steps:
         with self._lock:
             if (direction, distinct) not in self._steps:
                 self._steps[direction, distinct] = self._made_or_shared(direction, distinct)

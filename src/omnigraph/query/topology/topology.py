@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.frame import NO_ROW, Positions
+from omnigraph.query.interrupt import apart
 from omnigraph.query.topology.adjacency import (
     Adjacency,
     Counts,
@@ -106,18 +107,17 @@ class Topology:
     def nbytes(self) -> int:
         """Memory taken by what was fetched or built so far."""
         # One and the same thing may be there under two names.
-        fetched, built = vars(self), self._built
+        fetched, built = dict(vars(self)), self.built()
         there = {id(held): held for name in _FETCHED if (held := fetched.get(name)) is not None}
-        with self._lock:
-            there |= {id(each): each for each in built.values()}
-            there |= {id(each): each for kind, each in self._stored.items() if kind not in built}
+        there |= {id(each): each for each in list(built.values())}
+        there |= {id(each): each for kind, each in list(self._stored.items()) if kind not in built}
         taken: int = sum([each.nbytes for each in there.values()])
         return _OBJECT_BYTES + self.shape.held + taken
 
     def built(self) -> dict[Kind, Adjacency]:
         """The adjacencies that are in memory."""
-        with self._lock:
-            return dict(self._built)
+        # Without the lock, which is held as long as another one is sorted; copying a dictionary is one step.
+        return dict(self._built)
 
     def known(self) -> set[Kind]:
         """The adjacencies that need not be sorted: those in memory and those that are stored."""
@@ -142,6 +142,9 @@ class Topology:
         found = self._built.get((direction, distinct))
         if found is not None:
             return found
+        return apart(self.edge_count, lambda: self._kept_adjacency(direction, distinct))
+
+    def _kept_adjacency(self, direction: EdgeDirection, distinct: bool) -> Adjacency:
         with self._lock:
             if (direction, distinct) not in self._built:
                 self._built[direction, distinct] = self._made(direction, distinct)
@@ -153,10 +156,11 @@ class Topology:
         return self._runs(self._shared_kind(direction, distinct)) if is_stored else None
 
     def _runs(self, kind: Kind) -> Runs:
-        with self._lock:
-            if kind not in self._stored:
-                self._stored[kind] = self._parts.adjacency(kind)
-            return self._stored[kind]
+        found = self._stored.get(kind)
+        if found is not None:
+            return found
+        # Without the lock, which is held as long as another one is sorted; nothing is read for it.
+        return self._stored.setdefault(kind, self._parts.adjacency(kind))
 
     def _shared_kind(self, direction: EdgeDirection, distinct: bool) -> Kind:
         """Which adjacency is read for one: where no edges are parallel, that of all edges."""
