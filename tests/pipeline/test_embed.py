@@ -19,7 +19,7 @@ from omnigraph.engine.embedding.run import EmbedRequest, fill
 from omnigraph.engine.load.run import Engine
 from omnigraph.engine.write.transaction import Author
 from omnigraph.pipeline.runner import SparkRunner
-from omnigraph.storage import indexes, upkeep
+from omnigraph.storage import index_parts, indexes, upkeep
 from tests.embed.provider_server import ProviderServer, letters
 from tests.engine.embedding.docs import vectors
 from tests.engine.upkeep_graph import table_of
@@ -79,7 +79,7 @@ def test_tasks_build_an_index_in_parts(spark: SparkSession, graph: og.Graph) -> 
         patch.object(optimize, "engine_for", chosen),
         patch.object(optimize, "plan_compaction", unchanged),
         patch.object(rearrange, "plan_compaction", unchanged),
-        patch.object(indexes, "_ROWS_PER_PART", 1),
+        patch.object(index_parts, "_ROWS_PER_PART", 1),
     ):
         (docs,) = graph.optimize(engine="spark").tables
     assert (docs.before, docs.indexes) == (docs.after, ("id",))

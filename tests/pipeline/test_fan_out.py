@@ -20,6 +20,21 @@ if TYPE_CHECKING:
 NUMBERS = pa.schema([("item", pa.int64()), ("partition", pa.int64())])
 
 
+def test_spark_is_told_how_much_tasks_will_make(spark: SparkSession) -> None:
+    """Otherwise it takes the largest table for one that may be sent whole to every task."""
+
+    def task(item: int) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch([[item], [item]], schema=NUMBERS)
+
+    many, few = (fan_out(spark, [10, 20, 30], task, NUMBERS, values) for values in (3_000_001, 3))
+    assert [sorted(tuple(row) for row in one.collect()) for one in (many, few)] == [
+        [(10, 10), (20, 20), (30, 30)]
+    ] * 2
+    plans = [one.alias("a").join(one.alias("b"), "item") for one in (many, few)]
+    kinds = [plan._jdf.queryExecution().sparkPlan().toString() for plan in plans]
+    assert ["BroadcastHashJoin" in kind for kind in kinds] == [False, True]
+
+
 def test_each_item_has_a_task_of_its_own(spark: SparkSession) -> None:
     def task(item: int) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext

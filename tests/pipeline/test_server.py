@@ -112,6 +112,9 @@ door = socket.create_server(("127.0.0.1", 0))
 port = door.getsockname()[1]
 
 def good(item):
+    if item == 3:
+        with socket.create_connection(("127.0.0.1", port)) as line:
+            line.recv(1)
     yield pa.record_batch([[item], [os.environ["AWS_REGION"]]], schema=ITEMS)
 
 def ours(item):
@@ -134,8 +137,17 @@ def failure(stage, task, cancel=None):
     except OmnigraphError as error:
         return error
 
-told = []
-with progress_to(told.append), watched(spark, "items"):
+# The server tells of progress every two seconds, so the last task goes on once that was heard.
+told, heard = [], threading.Event()
+def listen(report):
+    told.append(report)
+    if report.tasks:
+        heard.set()
+def let_go():
+    with door.accept()[0]:
+        heard.wait()
+threading.Thread(target=let_go, daemon=True).start()
+with progress_to(listen), watched(spark, "items"):
     found = fan_out(spark, [1, 2, 3], good, ITEMS).toArrow()
 error, wrong = failure("ours", ours), failure("bug", bug)
 

@@ -41,6 +41,7 @@ def test_tasks_write_files_that_load_in_their_order(graph: Graph, monkeypatch: p
     list(stage(batches))
     files = stage.files(parts, batches[0].schema)
     assert (len(files), len(waiting(graph))) == (2, 4)
+    assert [(file.type, file.before) for file in files] == [("Person", 0), ("Person", 1)]
     assert graph.load(files, mode="append").nodes == {"Person": 2}
     stage.clear()
     assert waiting(graph) == []

@@ -118,6 +118,30 @@ def test_a_version_that_was_cleaned_up_is_told_as_that(graph: Graph) -> None:
         replace(scan, version=99).pieces()
 
 
+def test_a_branch_that_was_made_anew_is_not_taken_for_the_one_that_was_read(graph: Graph) -> None:
+    def made(name: str) -> None:
+        graph.branches.create("work")
+        with graph.write("work") as tx:
+            tx.insert("Person", name=name)
+
+    made("cy")
+    snapshot = graph.snapshot("work")
+    scan = scan_of(graph.uri, snapshot, "node:Person", ["name"])
+    (piece,) = scan.pieces()
+    assert [name for batch in scan(piece) for name in batch["name"].to_pylist()] == ["ada", "bo", "cy"]
+    graph.branches.delete("work")
+    made("dee")
+    assert graph.snapshot("work").tables["node:Person"].version == scan.version
+    for read in (
+        scan.pieces,
+        lambda: list(scan(piece)),
+        lambda: scan_of(graph.uri, snapshot, "node:Person"),
+        replace(scan, work="another process").pieces,
+    ):
+        with pytest.raises(HistoricalVersionReclaimed, match="of table 'node:Person'"):
+            read()
+
+
 def test_lists_of_other_widths_take_the_form_of_their_items() -> None:
     given = pa.schema([("a", pa.list_(pa.uint32(), 3)), ("b", pa.timestamp("ms", "UTC"))])
     assert spark_form(given).types == [pa.list_(pa.int64()), pa.timestamp("us", "UTC")]

@@ -37,11 +37,12 @@ def computed(
     spark: SparkSession, files: Sequence[str | os.PathLike[str]], mapping: InputMapping, root: Root
 ) -> Iterator[Spool]:
     """The files of a load, those with expressions replaced by files with the values; no row comes here."""
-    inputs, entries = list[str](), list(mapping.entries)
+    inputs, entries = list[str | os.PathLike[str]](), list(mapping.entries)
+    named = {os.fspath(file): file for file in files}
     with ExitStack() as stages:
         for entry, group in _groups(find_inputs(files, mapping.format_of), mapping):
             if not entry.expressions:
-                inputs += [file.file for file in group]
+                inputs += [named.get(file.file, file.file) for file in group]
                 continue
             frame = _worked_out(_read(spark, entry, group), entry, mapping.name)
             # No type has a kind like this, so columns keep their names: the entry says what they become.
@@ -51,7 +52,8 @@ def computed(
                 parts = in_tasks(spark, frame, stage, PARTS).toArrow()
             made = stage.files(parts, arrow_schema(frame.schema))
             inputs += made
-            plain = replace(entry, files=tuple(map(glob.escape, made)), expressions=(), format=None)
+            paths = tuple(glob.escape(file.at) for file in made)
+            plain = replace(entry, files=paths, expressions=(), format=None)
             entries.insert(0, plain)
         yield Spool(tuple(inputs), None, InputMapping(mapping.name, tuple(entries)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.pipeline.failures import explained
@@ -18,6 +19,16 @@ _UNTOLD = 4
 def is_connect(spark: SparkSession) -> bool:
     """Whether the session is a client of a Connect server; there is no SparkContext then."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def closed_in_time(spark: SparkSession) -> SparkSession:
+    """The same session, whose connection to a server ends before the interpreter does.
+
+    Else the session ends it when the threads of the connection are gone, and may wait for them for ever.
+    """
+    if is_connect(spark):
+        weakref.finalize(spark, spark.client.close)
+    return spark
 
 
 def server_host(spark: SparkSession) -> str | None:

@@ -25,25 +25,44 @@ Item = TypeVar("Item")
 Task = Callable[[Item], Iterable[pa.RecordBatch]]
 
 
+Work = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
+
+MANY_VALUES, _MOST_TOLD = 500_000, 16_000_000
+"""So many values Spark may take for none; how many more there are than the other makes no difference."""
+
+
 def fan_out(
-    spark: SparkSession, items: Sequence[Item], task: Task[Item], schema: pa.Schema | str
+    spark: SparkSession, items: Sequence[Item], task: Task[Item], schema: pa.Schema | str, values: int = 0
 ) -> DataFrame:
     """A DataFrame of what `task(item)` yields, each item in a Spark task of its own.
 
     `schema` is an Arrow schema or Spark DDL; batches with other types of the same names are cast to it. The
     task and the items travel pickled: give them URIs and versions, not open tables. An `OmnigraphError` that
-    a task raises arrives whole in a `watched` block.
+    a task raises arrives whole in a `watched` block. `values` is that of `numbered`.
     """
-    numbers = spark.range(0, len(items), 1, max(1, len(items)))
-    return in_tasks(spark, numbers, _Items(items, task), schema)
+    numbers, work = numbered(spark, items, task, values)
+    return in_tasks(spark, numbers, work, schema)
 
 
-def in_tasks(
-    spark: SparkSession,
-    frame: DataFrame,
-    work: Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]],
-    schema: pa.Schema | str,
-) -> DataFrame:
+def numbered(
+    spark: SparkSession, items: Sequence[Item], task: Task[Item], values: int = 0
+) -> tuple[DataFrame, Work]:
+    """The numbers of items, each in a partition of its own, and the work that makes of them what is yielded.
+
+    `values` says about how many values that will be, rows times columns. Spark takes what tasks make for as
+    large as what they are given, and without a word would send the largest table whole to every task.
+    """
+    count = len(items)
+    told = min(values, _MOST_TOLD) if values > MANY_VALUES else count
+    apart = max(1, told // max(1, count))
+    numbers = spark.range(0, count * apart, 1, max(1, count))
+    if apart > 1:
+        # To count to some millions takes a moment; only the first number of each task goes on.
+        numbers = numbers.where(f"id % {apart} = 0")
+    return numbers, _Items(items, task, apart)
+
+
+def in_tasks(spark: SparkSession, frame: DataFrame, work: Work, schema: pa.Schema | str) -> DataFrame:
     """What `work` makes of each partition of `frame`, with errors and settings carried along."""
     shape = spark_schema(schema)
     wanted, settings = arrow_schema(shape), task_settings(spark)
@@ -87,18 +106,19 @@ def arrow_schema(shape: Any) -> pa.Schema:
 class _Items:
     """The items of a fan-out: a partition is the number of one of them."""
 
-    def __init__(self, items: Sequence[Any], task: Task[Any]) -> None:
+    def __init__(self, items: Sequence[Any], task: Task[Any], apart: int) -> None:
         self.items = items
         self.task = task
+        self.apart = apart
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from self.task(self.items[number])
+                yield from self.task(self.items[number // self.apart])
 
 
 def _run(
-    work: Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]],
+    work: Work,
     batches: Iterator[pa.RecordBatch],
     wanted: pa.Schema,
     settings: Mapping[str, str],

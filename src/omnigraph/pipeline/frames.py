@@ -15,12 +15,12 @@ from omnigraph.engine.root import Root
 class SparkFrames:
     """What the entry point `omnigraph.frames` names; the work is elsewhere and imported when it is wanted."""
 
-    def of(self, graph: Any, session: Any) -> Any:
+    def of(self, graph: Any, questions: Any, session: Any) -> Any:
         """A graph as DataFrames."""
         from omnigraph.pipeline.session import session as found
         from omnigraph.pipeline.source import GraphFrames
 
-        return GraphFrames(graph, found() if session is None else session)
+        return GraphFrames(graph, questions, found() if session is None else session)
 
     def result(self) -> Callable[..., Any]:
         """What answers reads that are pinned."""

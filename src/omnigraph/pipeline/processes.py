@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 _PROC = Path("/proc")
 
 
-def start_detached(
-    command: Sequence[str], *, log: Path | None, environment: Mapping[str, str] | None = None
-) -> None:
+def start_detached(command: Sequence[str], *, log: Path | None) -> None:
     """Start a process that belongs to nobody: no terminal, no parent that would have to wait for it."""
     with (log or Path(os.devnull)).open("ab") as output:
         subprocess.run(
@@ -20,7 +18,6 @@ def start_detached(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env=None if environment is None else dict(environment),
             start_new_session=True,
             check=True,
         )

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from omnigraph.errors import MissingExtra, SparkSessionActive, SparkUnavailable
 from omnigraph.pipeline import server, start_cache
-from omnigraph.pipeline.connection import server_host
+from omnigraph.pipeline.connection import closed_in_time, server_host
 from omnigraph.pipeline.failures import reason
 from omnigraph.pipeline.java import Java, find_java, launcher_home
 from omnigraph.pipeline.launching import ended_with_its_start
@@ -155,7 +155,7 @@ def _connected(url: str) -> SparkSession:
         raise SparkUnavailable(
             f"the Spark server at '{shown}' refused the session: {reason(str(failure))}", master=shown
         ) from failure
-    return spark
+    return closed_in_time(spark)
 
 
 def _require_master(master: str) -> None:

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate, repeat
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from pyarrow import types as kinds
 from omnigraph.engine.columns import SOURCE, TARGET
 from omnigraph.engine.export.part import FROM, TO
 from omnigraph.engine.load.frames import Spool
+from omnigraph.engine.load.given import GivenRows
 from omnigraph.engine.load.run import Engine
 from omnigraph.engine.load.sources.plan import file_of
 from omnigraph.engine.root import Root, root_for
@@ -70,12 +72,14 @@ class Stage:
             file = self._write(rows, f"{partition:05}-{number:05}-{uuid.uuid4().hex}")
             yield pa.record_batch([[partition], [number], [file], [rows.num_rows]], schema=PARTS)
 
-    def files(self, parts: pa.Table, schema: pa.Schema) -> tuple[str, ...]:
+    def files(self, parts: pa.Table, schema: pa.Schema) -> tuple[GivenRows, ...]:
         """The files of all tasks in the order of the rows; a frame without rows is a file without any."""
+        name = self.key.partition(":")[2]
         if not parts.num_rows:
-            return (self._write(schema.empty_table(), "empty"),)
+            return (GivenRows(self._write(schema.empty_table(), "empty"), name),)
         ordered = parts.sort_by([("partition", "ascending"), ("number", "ascending")])
-        return tuple(ordered["file"].to_pylist())
+        files, rows = ordered["file"].to_pylist(), ordered["rows"].to_pylist()
+        return tuple(map(GivenRows, files, repeat(name), accumulate(rows, initial=0)))
 
     def clear(self) -> None:
         """Remove all files."""

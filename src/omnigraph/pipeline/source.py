@@ -12,18 +12,22 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from omnigraph.engine.changes.change import filter_of
+from omnigraph.engine.coordinator import lance_branch
 from omnigraph.engine.layout import table_key
 from omnigraph.engine.manifest import MAIN
+from omnigraph.engine.pinned import open_table
 from omnigraph.engine.root import Root, new_id, root_for
 from omnigraph.errors import BadRequest, HistoricalVersionReclaimed, StorageFailure
 from omnigraph.graph import Commit, Graph, LoadResult, Snapshot
 from omnigraph.lang.values import legible
 from omnigraph.pipeline.fan_out import fan_out
 from omnigraph.pipeline.where import filter_text
+from omnigraph.query.ask import Questions
+from omnigraph.snapshot import pinned_by
 from omnigraph.storage.blobs import is_blob
 from omnigraph.storage.fragments import fragments, portions
 from omnigraph.storage.lance_errors import Trouble
-from omnigraph.storage.location import Location
+from omnigraph.storage.references import Identity
 from omnigraph.storage.tables import Table
 
 if TYPE_CHECKING:
@@ -45,8 +49,9 @@ class GraphFrames:
     A DataFrame shows the graph as it was when the DataFrame was made, however often it is used.
     """
 
-    def __init__(self, graph: Graph, spark: SparkSession) -> None:
+    def __init__(self, graph: Graph, questions: Questions, spark: SparkSession) -> None:
         self._graph = graph
+        self._questions = questions
         self.session = spark
 
     def nodes(
@@ -87,8 +92,7 @@ class GraphFrames:
         self, query: str | os.PathLike[str], params: Mapping[str, object] | None = None, **how: Any
     ) -> DataFrame:
         """What a read query finds, as a DataFrame; `how` is what `Graph.query` takes, but for limits."""
-        questions = self._graph._questions  # noqa: SLF001 - the way in for another engine
-        return questions.answered_by(self.reads.frame, query, params, **how)
+        return self._questions.answered_by(self.reads.frame, query, params, **how)
 
     @property
     def reads(self) -> SparkReads:
@@ -148,7 +152,8 @@ class GraphFrames:
         snapshot: Snapshot,
     ) -> DataFrame:
         scan = scan_of(self._graph.uri, snapshot, key, columns, where)
-        return fan_out(self.session, scan.pieces(), scan, scan.schema)
+        values = (snapshot.tables[key].rows or 0) * len(scan.schema)
+        return fan_out(self.session, scan.pieces(), scan, scan.schema, values)
 
     def __repr__(self) -> str:
         return f"<GraphFrames of '{self._graph.uri}'>"
@@ -182,6 +187,10 @@ class Scan:
     schema: pa.Schema
     """The columns as Spark takes them."""
     blobs: bool
+    branch: str
+    """The branch that was read."""
+    life: Identity
+    """Which of the branches of that name it was."""
     where: str | None = None
     work: str = field(default_factory=new_id)
     """What its tasks have in common."""
@@ -207,9 +216,16 @@ class Scan:
     def _table(self) -> Table:
         root = root_for(self.uri, self.work)
         try:
-            return root.tables.open(root.layout.table(self.path), self.version, branch=self.owner)
+            table = root.tables.open(root.layout.table(self.path), self.version, branch=self.owner)
+            # Asked last: a branch that is still the same now was the same when the table was opened.
+            if self.owner is None or self._life(root) == self.life:
+                return table
         except StorageFailure as failure:
             raise self._explained(failure) from failure
+        raise HistoricalVersionReclaimed(self.key, self.version)
+
+    def _life(self, root: Root) -> Identity | None:
+        return root.forks.identity(root.layout.manifest, lance_branch(self.branch))
 
     def _explained(self, failure: StorageFailure) -> Exception:
         return HistoricalVersionReclaimed(self.key, self.version) if failure.kind in _GONE else failure
@@ -227,13 +243,15 @@ def scan_of(
     if entry is None:
         raise _no_type(snapshot, key)
     owner = None if entry.branch == MAIN else entry.branch
-    root = Root.at(Location(uri))
-    stored = root.tables.open(root.layout.table(entry.path), entry.version, branch=owner).schema
+    opened, pinned = pinned_by(snapshot)
+    stored = open_table(opened, pinned, key).schema
     wanted = _chosen(stored, key, columns)
     schema = spark_form(pa.schema([stored.field(name) for name in wanted]))
     blobs = any(is_blob(stored.field(name)) for name in wanted)
     passing = None if where is None else filter_text(snapshot.schema, key, where)
-    return Scan(uri, key, entry.path, owner, entry.version, schema, blobs, passing)
+    return Scan(
+        uri, key, entry.path, owner, entry.version, schema, blobs, pinned.branch, pinned.life, passing
+    )
 
 
 def key_of(snapshot: Snapshot, type_name: str) -> str:

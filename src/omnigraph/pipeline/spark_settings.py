@@ -52,7 +52,6 @@ def spark_settings(folder: Path, *, master: str, memory: str) -> dict[str, str]:
         # A process whose task was cancelled is ended soon, and writes nothing that nobody waits for.
         "spark.python.task.killTimeout": "100ms",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "8",
         # Otherwise Spark makes a folder of that name wherever it is started.

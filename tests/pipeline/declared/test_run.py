@@ -43,6 +43,12 @@ def branches(folder: Path, graph: str = "team") -> list[str]:
         return opened.branches.list()
 
 
+def newest(folder: Path, graph: str = "team") -> str:
+    """The moment that main shows."""
+    with og.open(folder / graph, read_only=True) as opened:
+        return opened.snapshot().id
+
+
 def stopped_at(point: str, pipeline: Pipeline, given: Given) -> RunRecord:
     """A run whose process ends at a point: nothing after it is written, and its lease stays."""
 
@@ -62,14 +68,22 @@ def stopped_at(point: str, pipeline: Pipeline, given: Given) -> RunRecord:
     return ledger_of(pipeline).runs(1)[0]
 
 
+def merged(done: RunRecord) -> str | None:
+    """The commit that brought the rows of a run to main."""
+    return done.targets["graph.team"].merged_commit_id
+
+
 def test_appending_the_same_rows_again_does_nothing(folder: Path) -> None:
     pipeline = declared(folder, into())
     first = run(pipeline, Given(folder, ONE))
     second = run(pipeline, Given(folder, ONE))
     assert [one.targets["graph.team"].status for one in (first, second)] == ["succeeded", "skipped"]
     assert (second.status, people(folder / "team"), branches(folder)) == ("succeeded", ["a@x"], ["main"])
+    assert (newest(folder), second.targets["graph.team"].commit_ids) == (merged(first), ())
     third = run(pipeline, Given(folder, ONE), Order(full_refresh=True))
-    assert (third.status, third.targets["graph.team"].error or {})[0] == "failed"
+    refused = third.targets["graph.team"]
+    assert (third.status, refused.error and refused.error["code"]) == ("failed", "key_conflict")
+    assert (people(folder / "team"), newest(folder), branches(folder)) == (["a@x"], merged(first), ["main"])
 
 
 def test_modes_and_strategies_do_what_loads_do(folder: Path) -> None:
@@ -96,8 +110,11 @@ def test_a_checkpoint_moves_with_each_target_and_bounds_the_next_run(folder: Pat
     assert {name: one["people"].upper for name, one in reached.items()} == dict.fromkeys(
         ("graph.team", "graph.other"), "2024-01-02"
     )
+    before = newest(folder)
     empty = run(pipeline, Given(folder, {"node:Person": {"email": []}}, "2024-01-03"))
     assert {one.status for one in empty.targets.values()} == {"skipped"}
+    assert (people(folder / "team"), people(folder / "other")) == (["a@x", "b@x"], ["b@x"])
+    assert newest(folder) == before
     assert ledger_of(pipeline).checkpoint()["graph.team"]["people"].upper == "2024-01-03"
     assert ledger_of(pipeline).forget(("graph.team",)) == ["graph.team"]
     assert list(ledger_of(pipeline).checkpoint()) == ["graph.other"]
@@ -231,8 +248,10 @@ def test_a_second_run_is_refused_while_one_is_at_work(folder: Path) -> None:
         assert (refused.value.lease_id, refused.value.pid) == (held.lease_id, os.getpid())
         with pytest.raises(BadRequest, match="has no lease 'another'"):
             force_unlock(ledger, "another")
+        assert people(folder / "team") == []
         assert force_unlock(ledger, held.lease_id) == held
-    assert run(pipeline, Given(folder, ONE)).status == "succeeded"
+    done = run(pipeline, Given(folder, ONE))
+    assert (done.status, people(folder / "team"), newest(folder)) == ("succeeded", ["a@x"], merged(done))
     elsewhere = Lease("l", "r", "another-machine", 1, "")
     assert not elsewhere.is_dead()
 
@@ -251,8 +270,8 @@ def test_a_run_that_was_taken_over_stops_before_its_next_step(folder: Path) -> N
 
 
 def test_what_cannot_be_read_fails_the_run_and_may_be_tried_again(folder: Path) -> None:
-    pipeline = declared(folder, into())
-    given = Given(folder, ONE)
+    pipeline = declared(folder, into(), WATERMARK)
+    given, before = Given(folder, ONE, "2024-01-01"), newest(folder)
 
     class Broken(Given):
         def bounds(self, known: Bounds) -> Bounds:
@@ -260,7 +279,12 @@ def test_what_cannot_be_read_fails_the_run_and_may_be_tried_again(folder: Path) 
 
     done = run(pipeline, Broken(folder, ONE))
     assert (done.status, done.targets["graph.team"].retryable) == ("failed", True)
-    assert retry(pipeline, given, done.run_id).status == "succeeded"
+    assert (people(folder / "team"), newest(folder)) == ([], before)
+    assert ledger_of(pipeline).checkpoint() == {}
+    again = retry(pipeline, given, done.run_id)
+    assert (again.run_id, again.status) == (done.run_id, "succeeded")
+    assert (people(folder / "team"), newest(folder)) == (["a@x"], merged(again))
+    assert ledger_of(pipeline).checkpoint()["graph.team"]["people"].upper == "2024-01-01"
 
 
 def test_parameters_have_the_types_of_the_file(folder: Path) -> None:

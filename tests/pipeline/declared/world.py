@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import omnigraph as og
+from omnigraph.engine.load.given import GivenRows
 from omnigraph.graph import Graph
 from omnigraph.pipeline.declared.batch import Batch, Bounds
 from omnigraph.pipeline.declared.declaration import Destination, Pipeline
@@ -83,13 +84,13 @@ class Given:
     @contextmanager
     def batch(self, target: Destination, graph: Graph, bounds: Bounds) -> Iterator[Batch]:
         self.asked.append(bounds)
-        files: list[str] = []
+        files: list[GivenRows] = []
         for key, columns in self.rows.items():
             file = self.folder / f"{key.partition(':')[2]}.arrow"
             table = pa.table(dict(columns))
             with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
                 writer.write_table(table)
-            files += [str(file)] if table.num_rows else []
+            files += [GivenRows(str(file), file.stem)] if table.num_rows else []
         counts = {key: len(next(iter(columns.values()))) for key, columns in self.rows.items()}
         yield Batch(tuple(files), counts, self.content)
 

@@ -1,23 +1,22 @@
 """The cases of reads on Spark: the rows that this process finds, of the same types.
 
-Each costs Spark about a second of work, so `make test` runs some that have every operator between them, and
-`make fuzz` runs all.
+All run as what they are, queries of a few rows. As if there were many, with jobs that move rows, `make test`
+runs some that have every operator between them, and `make fuzz` runs all.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import pytest
 
+from omnigraph.graph import Graph
+from omnigraph.pipeline import fan_out
+from omnigraph.pipeline.query import meeting
 from omnigraph.query.result import Result
 from tests.lang.casefile import Case
 from tests.query.conftest import Shelf
 from tests.query.test_cases import ANSWERED, data_of, expect, params_of, query_of, schema_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SAMPLE = (
     "E2 an edge binding keeps parallel edges apart, ties by edge id",
@@ -35,19 +34,36 @@ SAMPLE = (
     "a text that does not match is false, no text is null",
     "V1 a large integer as text",
 )
-CHOSEN = [case for case in ANSWERED if os.environ.get("OMNIGRAPH_FUZZ") or case.name in SAMPLE]
+MOVED = [case for case in ANSWERED if os.environ.get("OMNIGRAPH_FUZZ") or case.name in SAMPLE]
 
 
 def test_the_sample_names_cases_that_exist() -> None:
     assert set(SAMPLE) <= {case.name for case in ANSWERED}
 
 
-@pytest.mark.fuzz
-@pytest.mark.parametrize("case", CHOSEN, ids=str)
-def test_a_read_on_spark_gives_the_rows_of_its_case(frugal: SparkSession, case: Case, shelf: Shelf) -> None:
+@pytest.mark.usefixtures("frugal")
+@pytest.mark.parametrize("case", ANSWERED, ids=str)
+def test_a_read_on_spark_gives_the_rows_of_its_case(case: Case, shelf: Shelf) -> None:
     with shelf.reading(schema_of(case), data_of(case), "warm") as graph:
-        local = graph.query(query_of(case), params_of(case))
-        found = graph.query(query_of(case), params_of(case), engine="spark")
+        compare(graph, case)
+
+
+@pytest.mark.fuzz
+@pytest.mark.usefixtures("frugal")
+@pytest.mark.parametrize("case", MOVED, ids=str)
+def test_a_read_of_many_rows_gives_them_too(
+    case: Case, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meeting, "FEW_ROWS", -1)
+    monkeypatch.setattr(fan_out, "MANY_VALUES", 0)
+    with shelf.reading(schema_of(case), data_of(case), "warm") as graph:
+        compare(graph, case)
+
+
+def compare(graph: Graph, case: Case) -> None:
+    """What Spark finds with what this process finds, and with what the case says."""
+    local = graph.query(query_of(case), params_of(case))
+    found = graph.query(query_of(case), params_of(case), engine="spark")
     assert found.to_arrow().schema == local.to_arrow().schema
     assert found.envelope().keys() == local.envelope().keys()
     assert found.about() == local.about()

@@ -13,7 +13,7 @@ import pytest
 from omnigraph.cli.main import main
 from omnigraph.errors import BadRequest, QueryCancelled, ResourceLimitExceeded
 from omnigraph.graph import Graph
-from omnigraph.pipeline.query import walk
+from omnigraph.pipeline.query import meeting, walk
 from tests.pipeline.graphs import people
 
 if TYPE_CHECKING:
@@ -58,6 +58,22 @@ def test_a_long_walk_ends_where_there_is_nothing_left_to_meet(
     }"""
     found = graph.query(text, engine="spark").tuples()
     assert found == [("ada", "ada"), ("ada", "bo")] == graph.query(text).tuples()
+
+
+def test_few_rows_meet_where_they_are(
+    spark: SparkSession, graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """query steps() {
+      match { $a: Person  $a knows $b  not { $b knows{1,2} $c } }
+      return { $a.name as a, count($b) as n }
+      order { a }
+    }"""
+    plans = []
+    for most in (meeting.FEW_ROWS, -1):
+        monkeypatch.setattr(meeting, "FEW_ROWS", most)
+        frame = graph.spark(spark).query(text)
+        plans.append(frame._jdf.queryExecution().executedPlan().toString())
+    assert ["Exchange" in plan for plan in plans] == [False, True]
 
 
 @pytest.mark.usefixtures("frugal")

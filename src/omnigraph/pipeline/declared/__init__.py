@@ -1,1 +1,11 @@
-"""Declared pipelines: a file says what is read, how it is changed and where it goes; runs are on record."""
+"""Declared pipelines: a file says what is read, how it is changed and where it goes; runs are on record.
+
+To read in this order:
+
+    declaration.py                 a pipeline as a value
+    parse.py, sources.py, maps.py, members.py     the file, read strictly; secrets.py: what never stands in it
+    check.py, sql.py               against what is there, without Spark
+    plan.py, extraction.py         what a run would do, and its rows
+    run.py, deliver.py, batch.py   a run, step by step
+    records.py, lease.py           what is written down, and one run at a time
+"""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from omnigraph.engine.layout import split_key
+from omnigraph.engine.load.given import GivenRows
 from omnigraph.graph import Graph
 from omnigraph.pipeline.declared.declaration import Destination
 from omnigraph.pipeline.declared.records import SourceRecord
@@ -17,7 +18,7 @@ from omnigraph.pipeline.declared.records import SourceRecord
 class Batch:
     """The rows of a target as files that a load reads."""
 
-    files: tuple[str, ...]
+    files: tuple[GivenRows, ...]
     rows: Mapping[str, int]
     """How many there are, by table; mapped types without rows are 0."""
     content: str

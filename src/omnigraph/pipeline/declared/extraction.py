@@ -9,6 +9,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from omnigraph import graph
+from omnigraph.engine.load.given import GivenRows
 from omnigraph.engine.load.sources.binding import bind
 from omnigraph.engine.load.sources.mapping import NO_ENTRY
 from omnigraph.engine.root import new_id
@@ -23,6 +24,7 @@ from omnigraph.errors import (
 )
 from omnigraph.graph import Graph
 from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.pipeline.connection import closed_in_time, is_connect
 from omnigraph.pipeline.declared.batch import Batch, Bounds
 from omnigraph.pipeline.declared.declaration import (
     CheckpointKind,
@@ -77,8 +79,6 @@ class SparkExtract:
 
     def told(self) -> dict[str, str]:
         """Which Spark does the work."""
-        from omnigraph.pipeline.connection import is_connect
-
         app = "" if is_connect(self._spark) else str(self._spark.sparkContext.applicationId)
         return {"app_id": app, "version": str(self._spark.version)}
 
@@ -98,7 +98,7 @@ class SparkExtract:
         """The rows of all types of a target, written by tasks into its place for loads under way."""
         frames = self.frames(target, graph.schema, bounds)
         with ExitStack() as stages:
-            files: list[str] = []
+            files: list[GivenRows] = []
             rows: dict[str, int] = {}
             contents: dict[str, str] = {}
             for key, frame in frames.items():
@@ -282,7 +282,7 @@ class _Staged:
 
     __slots__ = ("content", "files", "rows")
 
-    def __init__(self, files: Sequence[str], rows: int, content: str) -> None:
+    def __init__(self, files: Sequence[GivenRows], rows: int, content: str) -> None:
         self.files = files
         self.rows = rows
         self.content = content
@@ -290,7 +290,7 @@ class _Staged:
 
 def _own_session(spark: SparkSession, pipeline: Pipeline) -> SparkSession:
     """A session that shares the Spark, and neither views nor settings, with the one that was found."""
-    made = spark.newSession()
+    made = closed_in_time(spark.newSession())
     made.conf.set("spark.sql.session.timeZone", "UTC")
     # A statement reads the sources of its pipeline, and no files past them.
     made.conf.set("spark.sql.runSQLOnFiles", "false")

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from omnigraph.engine.columns import ID
 from omnigraph.lang.query.terms import Distance, Fusion, Relevance
+from omnigraph.pipeline.query.tasked import Tasked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,9 +37,19 @@ Slots = Mapping[Held, Slot]
 class Flight:
     """Bindings of variables, one row each: ids, and of each variable the properties that are needed."""
 
-    frame: DataFrame
+    rows: DataFrame | Tasked
     slots: Slots
     ranked: bool = False
+
+    @property
+    def frame(self) -> DataFrame:
+        """The rows for Spark."""
+        return self.rows.frame if isinstance(self.rows, Tasked) else self.rows
+
+    @property
+    def columns(self) -> list[str]:
+        """What the rows have."""
+        return list(self.rows.columns)
 
     def id(self, var: str) -> str:
         """The column with the ids of a variable."""
@@ -53,9 +64,9 @@ class Flight:
         wanted = set(variables)
         return {held: slot for held, slot in self.slots.items() if _variable(held) in wanted}
 
-    def on(self, frame: DataFrame, added: Slots | None = None) -> Flight:
+    def on(self, rows: DataFrame | Tasked, added: Slots | None = None) -> Flight:
         """Other rows with the same columns, and some more."""
-        return replace(self, frame=frame, slots={**self.slots, **(added or {})})
+        return replace(self, rows=rows, slots={**self.slots, **(added or {})})
 
 
 def _variable(held: Held) -> str | None:

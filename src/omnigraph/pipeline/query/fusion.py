@@ -8,6 +8,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from omnigraph.pipeline.query.flight import RANK, Flight, Held, Slot
+from omnigraph.pipeline.query.meeting import Meeting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,9 +30,10 @@ def places(rows: Flight, var: str, arm: str) -> DataFrame:
     return nodes.select(F.col(rows.id(var)).alias(f"{arm}_id"), place.alias(f"{arm}_place"))
 
 
-def combined(first: DataFrame, second: DataFrame, k: int) -> DataFrame:
+def combined(meeting: Meeting, first: DataFrame, second: DataFrame, k: int) -> DataFrame:
     """Nodes of either ranking with the sum of the reciprocals of their places, and their place by that."""
-    both = first.join(second, F.col("first_id") == F.col("second_id"), "full_outer")
+    same = F.col("first_id") == F.col("second_id")
+    both = meeting.join(first, second, same, "full_outer", stored=True)
     shares = [
         F.coalesce(F.lit(1.0) / (F.col(place) + F.lit(float(k)) + F.lit(1.0)), F.lit(0.0))
         for place in ("second_place", FIRST_PLACE)
@@ -50,10 +52,11 @@ def combined(first: DataFrame, second: DataFrame, k: int) -> DataFrame:
     return scored.withColumn(FUSED_RANK, F.row_number().over(order) - 1)
 
 
-def placed(rows: Flight, var: str, chosen: DataFrame, score: str) -> DataFrame:
+def placed(meeting: Meeting, rows: Flight, var: str, chosen: DataFrame, score: str) -> DataFrame:
     """The rows of the chosen nodes, with the place and score that the two rankings give them together."""
     nodes = chosen.select(
         "fused_id", F.col(FUSED_RANK).cast("bigint").alias(FUSED_RANK), F.col("fused_score").alias(score)
     )
-    placed = rows.frame.drop(RANK).join(nodes, F.col(rows.id(var)) == F.col("fused_id"))
+    same = F.col(rows.id(var)) == F.col("fused_id")
+    placed = meeting.join(rows.frame.drop(RANK), nodes, same, stored=True)
     return placed.drop("fused_id").withColumnRenamed(FUSED_RANK, RANK)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 
+from omnigraph.engine.layout import table_key
 from omnigraph.lang.query import plan as p
 from omnigraph.lang.query.terms import (
     Distance,
@@ -52,6 +53,18 @@ def outer_variables(block: p.Plan) -> set[str]:
         return set(block.variables)
     found = (outer_variables(below) for role, below in p.inputs(block) if role != "block")
     return set().union(*found)
+
+
+def tables_read(plan: p.Plan) -> set[str]:
+    """The tables that a plan reads, in its blocks too."""
+    found = set()
+    for below in _plans(plan):
+        match below:
+            case p.Scan(type_name=type_name):
+                found.add(table_key("node", type_name))
+            case p.Expand(target_type=target_type, edge_type=edge_type):
+                found |= {table_key("node", target_type), table_key("edge", edge_type)}
+    return found
 
 
 def _seen(part: Part) -> Iterator[str]:

@@ -16,6 +16,7 @@ from omnigraph.lang.query.terms import Total
 from omnigraph.lang.values import Stored
 from omnigraph.pipeline.progress import watched
 from omnigraph.pipeline.query.flight import Names
+from omnigraph.pipeline.query.meeting import Meeting
 from omnigraph.pipeline.query.needs import properties_of
 from omnigraph.pipeline.query.results import COUNTED, Found, Results
 from omnigraph.pipeline.query.rows import Matching, Query
@@ -84,7 +85,8 @@ class SparkReads:
         catalog, names = reader.graph.catalog_at(pinned.snapshot), Names()
         tables = Tables(self._spark, reader.graph, pinned.snapshot, names, properties_of(query.plan))
         answers = Answers(reader, request, pinned, catalog)
-        context = Query(self._spark, request, catalog, tables, answers, names)
+        meeting = Meeting.of(pinned.snapshot, query.plan)
+        context = Query(self._spark, request, catalog, tables, answers, names, meeting)
         try:
             return Results(context, Matching(context, tables_of(query.plan))).found(query.plan)
         finally:

@@ -133,7 +133,7 @@ class Results:
         work = Make(tuple(made), rows.slots, given, tuple(kept))
         fields = [pa.field(name, pa.int64()) for name in kept]
         shape = pa.schema([*fields, *(pa.field(one.name, one.type) for one in made)])
-        return in_tasks(self._query.spark, rows.frame, work, spark_form(shape))
+        return self._query.tasked(rows, work, shape).frame
 
     # --- one row for each group --------------------------------------------------------------------
 
@@ -160,9 +160,13 @@ class Results:
             for at, output in enumerate(plan.columns)
         )
         kept = {COUNTED: pa.int64(), **({_FIRST: _place_type(order)} if order else {})}
-        work = Make(outputs, {}, self._query.given([], {}), tuple(kept), known)
-        shape = pa.schema([*kept.items(), *((made.name, made.type) for made in outputs)])
-        frame = in_tasks(self._query.spark, groups, work, spark_form(shape))
+        if all(made.term in known and _spark_type(made.term) == made.type for made in outputs):
+            names = (F.col(known[made.term].column).alias(made.name) for made in outputs)
+            frame = groups.select(*kept, *names)
+        else:
+            work = Make(outputs, {}, self._query.given([], {}), tuple(kept), known)
+            shape = pa.schema([*kept.items(), *((made.name, made.type) for made in outputs)])
+            frame = in_tasks(self._query.spark, groups, work, spark_form(shape))
         return Found(frame, plan.columns, (By(_FIRST),) if order else (), of_all=not plan.keys)
 
 
@@ -186,6 +190,13 @@ def _total(total: Total, column: str) -> Column:
             return F.min(argument)
         case "max":
             return F.max(argument)
+
+
+def _spark_type(term: Term) -> pa.DataType:
+    """The type in which Spark tells a key or total of a group."""
+    if isinstance(term, Total) and term.fn == "count":
+        return pa.int64()
+    return _argument("", term).type if isinstance(term, Total) else arrow_type(term.type)
 
 
 def _earliest(order: tuple[By, ...]) -> Column:

@@ -14,16 +14,17 @@ from omnigraph.lang.query import plan as p
 from omnigraph.lang.query.terms import Compare, Distance, Predicate, variables
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.values import arrow_type
-from omnigraph.pipeline.fan_out import in_tasks
+from omnigraph.pipeline.fan_out import Work
 from omnigraph.pipeline.query.flight import RANK, Flight, Names, Slot, Slots
 from omnigraph.pipeline.query.fusion import FIRST_PLACE, FUSED_RANK, combined, placed, places, unscored
+from omnigraph.pipeline.query.meeting import Meeting
 from omnigraph.pipeline.query.needs import Part, outer_variables, searches_in, variables_of
 from omnigraph.pipeline.query.scope import Given
 from omnigraph.pipeline.query.searches import Answers, told
 from omnigraph.pipeline.query.tables import Tables, Wish, edge_key, node_key
+from omnigraph.pipeline.query.tasked import Tasked
 from omnigraph.pipeline.query.tasks import FAR, NEAR, Made, Make, Rank, Test
 from omnigraph.pipeline.query.walk import REACHED, START, reached
-from omnigraph.pipeline.source import spark_form
 from omnigraph.query.pattern import tables_of
 from omnigraph.query.rank import ranked_variable
 from omnigraph.query.request import Request
@@ -45,6 +46,13 @@ class Query:
     tables: Tables
     answers: Answers
     names: Names
+    meeting: Meeting
+
+    def tasked(self, rows: Flight, work: Work, shape: pa.Schema) -> Tasked:
+        """What tasks make of rows."""
+        if isinstance(rows.rows, Tasked):
+            return rows.rows.then(work, shape)
+        return Tasked(self.spark, rows.rows, work, shape)
 
     def given(self, parts: Iterable[Part], keys: Mapping[str, str], but: Slots | None = None) -> Given:
         """What tasks must know to evaluate expressions; searches in `but` have a column of their own."""
@@ -107,7 +115,7 @@ class Matching:
         if not tests:
             return rows
         work = Test(tests, rows.slots, self._query.given(tests, self.keys, rows.slots))
-        return rows.on(in_tasks(self._query.spark, rows.frame, work, _shape(rows)))
+        return rows.on(self._query.tasked(rows, work, _shape(rows)))
 
     def _paired(self, left: Flight, right: Flight, tests: tuple[Predicate, ...]) -> Flight:
         """Rows of two sides where values of the one equal values of the other."""
@@ -119,16 +127,15 @@ class Matching:
             theirs.append(test.left if swapped else test.right)
         one, other = self._keyed(left, ours, "ours"), self._keyed(right, theirs, "theirs")
         equal = [F.col(f"ours{at}") == F.col(f"theirs{at}") for at in range(len(tests))]
-        pairs = one.join(other, _all(equal)).select(*left.frame.columns, *right.frame.columns)
+        met = self._query.meeting.join(one, other, _all(equal))
+        pairs = met.select(*left.columns, *right.columns)
         return _joined(pairs, left, right)
 
     def _keyed(self, rows: Flight, terms: Sequence[Any], name: str) -> DataFrame:
         made = tuple(Made(f"{name}{at}", term, arrow_type(term.type)) for at, term in enumerate(terms))
-        work = Make(
-            made, rows.slots, self._query.given(terms, self.keys, rows.slots), tuple(rows.frame.columns)
-        )
+        work = Make(made, rows.slots, self._query.given(terms, self.keys, rows.slots), tuple(rows.columns))
         more = [pa.field(one.name, one.type) for one in made]
-        return in_tasks(self._query.spark, rows.frame, work, _shape(rows, more))
+        return self._query.tasked(rows, work, _shape(rows, more)).frame
 
     # --- walks -------------------------------------------------------------------------------------
 
@@ -146,24 +153,34 @@ class Matching:
         far = plan.maximum > 1 and not between_types
         steps = self._reached(rows, plan, links.frame) if far else links
         if plan.closes:
-            return _closed(rows, plan, steps)
+            return self._closed(rows, plan, steps)
         if plan.edge_var is None and not far:
-            # By one end first, so that Spark need not move them again for the join.
-            steps = links.on(links.frame.repartition(NEAR).distinct())
+            steps = links.on(self._query.meeting.different(links.frame, NEAR))
         nodes = self._query.tables.nodes(
             self._wish(plan.target, node_key(plan.target_type), _rest(tests, of_edge))
         )
-        walked = rows.frame.join(steps.frame, F.col(rows.id(plan.source)) == F.col(NEAR)).drop(NEAR)
-        grown = walked.join(nodes.frame, F.col(FAR) == F.col(nodes.id(plan.target))).drop(FAR)
-        return rows.on(grown, {**steps.slots, **nodes.slots})
+        join, added = self._query.meeting.join, {**steps.slots, **nodes.slots}
+        walked = join(rows.frame, steps.frame, F.col(rows.id(plan.source)) == F.col(NEAR), stored=not far)
+        grown = join(walked, nodes.frame, F.col(FAR) == F.col(nodes.id(plan.target)), stored=True)
+        kept = [*rows.columns, *(slot.column for slot in added.values())]
+        return rows.on(grown.select(*kept), added)
+
+    def _closed(self, rows: Flight, plan: p.Expand, steps: Flight) -> Flight:
+        """The rows whose two ends are linked; with a name for the edge, a row for each."""
+        linked = (F.col(rows.id(plan.source)) == F.col(NEAR)) & (F.col(rows.id(plan.target)) == F.col(FAR))
+        if plan.edge_var is None:
+            return rows.on(self._query.meeting.join(rows.frame, steps.frame, linked, "left_semi"))
+        pairs = self._query.meeting.join(rows.frame, steps.frame, linked)
+        return rows.on(pairs.drop(NEAR, FAR), steps.slots)
 
     def _reached(self, rows: Flight, plan: p.Expand, links: DataFrame) -> Flight:
         """Walks of several hops as steps."""
         there = self._query.tables.ids(node_key(plan.target_type), "there")
-        between = links.join(there, F.col(FAR) == F.col("there"), "left_semi")
+        meeting = self._query.meeting
+        between = meeting.join(links, there, F.col(FAR) == F.col("there"), "left_semi", stored=True)
         source = F.col(rows.id(plan.source))
         sources = rows.frame.select(source).where(source.isNotNull()).distinct()
-        found = reached(sources, between, plan.minimum, plan.maximum)
+        found = reached(meeting, sources, between, plan.minimum, plan.maximum)
         return Flight(found.select(F.col(START).alias(NEAR), F.col(REACHED).alias(FAR)), {})
 
     # --- blocks ------------------------------------------------------------------------------------
@@ -172,14 +189,14 @@ class Matching:
         rows = self.rows(plan.input)
         solved, same = self._solved(rows, plan.block)
         some = solved.frame.select(*_around(rows, same)).distinct()
-        return rows.on(rows.frame.join(some, _same(rows, same), "left_anti"))
+        return rows.on(self._query.meeting.join(rows.frame, some, _same(rows, same), "left_anti"))
 
     def _optional(self, plan: p.OptionalJoin) -> Flight:
         rows = self.rows(plan.input)
         solved, same = self._solved(rows, plan.block)
         added = solved.of(plan.adds)
         found = solved.frame.select(*_around(rows, same), *(slot.column for slot in added.values()))
-        extended = rows.frame.join(found, _same(rows, same), "left")
+        extended = self._query.meeting.join(rows.frame, found, _same(rows, same), "left")
         return rows.on(extended.drop(*(_AROUND + rows.id(var) for var in same)), added)
 
     def _solved(self, rows: Flight, block: p.Plan) -> tuple[Flight, list[str]]:
@@ -205,7 +222,7 @@ class Matching:
         score = Slot(self._query.names.of(plan.by), _SCORE)
         work = Rank(rows.id(var), ranks, RANK, (score.column, scores))
         more = [pa.field(RANK, pa.int64()), pa.field(score.column, _SCORE)]
-        ranked = in_tasks(self._query.spark, rows.frame, work, _shape(rows, more))
+        ranked = self._query.tasked(rows, work, _shape(rows, more))
         return replace(rows.on(ranked, {plan.by: score}), ranked=True)
 
     def _candidates(self, plan: p.Plan, var: str, rows: Flight) -> pa.Array | None:
@@ -224,14 +241,15 @@ class Matching:
         first, second = (unscored(self.rows(arm)) for arm in (plan.first, plan.second))
         var = ranked_variable(plan.by.first)
         k = self._query.answers.number(plan.by.k)
-        chosen = combined(places(first, var, "first"), places(second, var, "second"), k)
+        meeting = self._query.meeting
+        chosen = combined(meeting, places(first, var, "first"), places(second, var, "second"), k)
         best = self._best(plan)
         if best is not None:
             chosen = chosen.where(F.col(FUSED_RANK) < best)
         score = Slot(self._query.names.of(plan.by), _SCORE)
         parts = [
-            placed(first, var, chosen, score.column),
-            placed(second, var, chosen.where(F.col(FIRST_PLACE).isNull()), score.column),
+            placed(meeting, first, var, chosen, score.column),
+            placed(meeting, second, var, chosen.where(F.col(FIRST_PLACE).isNull()), score.column),
         ]
         return replace(first.on(parts[0].unionByName(parts[1]), {plan.by: score}), ranked=True)
 
@@ -245,14 +263,6 @@ def _crossed(left: Flight, right: Flight) -> Flight:
 
 def _joined(frame: DataFrame, left: Flight, right: Flight) -> Flight:
     return Flight(frame, {**left.slots, **right.slots}, left.ranked or right.ranked)
-
-
-def _closed(rows: Flight, plan: p.Expand, steps: Flight) -> Flight:
-    """The rows whose two ends are linked; with a name for the edge, a row for each."""
-    linked = (F.col(rows.id(plan.source)) == F.col(NEAR)) & (F.col(rows.id(plan.target)) == F.col(FAR))
-    if plan.edge_var is None:
-        return rows.on(rows.frame.join(steps.frame, linked, "left_semi"))
-    return rows.on(rows.frame.join(steps.frame, linked).drop(NEAR, FAR), steps.slots)
 
 
 def _around(rows: Flight, variables_around: Iterable[str]) -> list[Column]:
@@ -300,5 +310,5 @@ def _shape(rows: Flight, more: Sequence[pa.Field] = ()) -> pa.Schema:
     types = {slot.column: slot.type for slot in rows.slots.values()}
     if rows.ranked:
         types[RANK] = pa.int64()
-    fields = [pa.field(name, types[name]) for name in rows.frame.columns]
-    return spark_form(pa.schema([*fields, *more]))
+    fields = [pa.field(name, types[name]) for name in rows.columns]
+    return pa.schema([*fields, *more])

@@ -16,9 +16,10 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.predicate import Bindings
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.lang.query.terms import Predicate
-from omnigraph.pipeline.fan_out import Task, fan_out
+from omnigraph.pipeline.fan_out import Task, numbered
 from omnigraph.pipeline.query.flight import Flight, Held, Names, Slot
 from omnigraph.pipeline.query.scope import Given
+from omnigraph.pipeline.query.tasked import Tasked
 from omnigraph.pipeline.query.tasks import FAR, NEAR, ReadLinks, ReadRows
 from omnigraph.pipeline.source import Fragments, Scan, spark_form
 from omnigraph.query.expressions.pushdown import columns_needed, lance_filter
@@ -67,7 +68,7 @@ class Tables:
         stored = open_table(self._graph, self._snapshot, key).schema
         scan = self._scan(key, stored, [ID])
         task = ReadRows(scan, (), {}, _NOTHING, {ID: column})
-        return fan_out(self._spark, scan.pieces(), task, pa.schema([(column, pa.string())]))
+        return self._read(task, scan, pa.schema([(column, pa.string())])).frame
 
     def links(self, wish: Wish, direction: EdgeDirection) -> Flight:
         """The edges of a type as steps from `NEAR` to `FAR`, with what is needed of one that has a name."""
@@ -79,8 +80,12 @@ class Tables:
         self, task: Task[Fragments], scan: Scan, slots: dict[Held, Slot], before: list[pa.Field]
     ) -> Flight:
         columns = [pa.field(slot.column, slot.type) for slot in slots.values()]
-        shape = spark_form(pa.schema([*before, *columns]))
-        return Flight(fan_out(self._spark, scan.pieces(), task, shape), slots)
+        return Flight(self._read(task, scan, pa.schema([*before, *columns])), slots)
+
+    def _read(self, task: Task[Fragments], scan: Scan, shape: pa.Schema) -> Tasked:
+        values = (self._snapshot.entries[scan.key].row_count or 0) * len(shape)
+        numbers, work = numbered(self._spark, scan.pieces(), task, values)
+        return Tasked(self._spark, numbers, work, shape)
 
     def _reading(self, wish: Wish, ends: tuple[str, ...]) -> tuple[ReadRows, dict[Held, Slot]]:
         """A task that reads what a variable needs, and where that is found in its rows."""
@@ -107,8 +112,10 @@ class Tables:
     def _scan(self, key: str, stored: pa.Schema, columns: list[str]) -> Scan:
         entry = self._snapshot.entries[key]
         schema = spark_form(pa.schema([stored.field(name) for name in columns]))
-        uri = self._graph.root.uri
-        return Scan(uri, key, entry.path, entry.owner, entry.version, schema, blobs=False)
+        uri, pinned = self._graph.root.uri, self._snapshot
+        return Scan(
+            uri, key, entry.path, entry.owner, entry.version, schema, False, pinned.branch, pinned.life
+        )
 
 
 def node_key(type_name: str) -> str:

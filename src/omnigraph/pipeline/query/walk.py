@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from omnigraph.pipeline.query.meeting import Meeting
 from omnigraph.pipeline.query.tasks import FAR, NEAR
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ HOPS_AT_ONCE = 4
 """So many hops are one job; after them it is seen whether there is anything left to walk to."""
 
 
-def reached(sources: DataFrame, links: DataFrame, minimum: int, maximum: int) -> DataFrame:
+def reached(meeting: Meeting, sources: DataFrame, links: DataFrame, minimum: int, maximum: int) -> DataFrame:
     """What each of the sources, a column of different ids, reaches in that many hops.
 
     A source is visited at the start and a node when it is first met; it is reached if that happens within
@@ -29,7 +30,7 @@ def reached(sources: DataFrame, links: DataFrame, minimum: int, maximum: int) ->
         source.alias(START), source.alias(REACHED), F.lit(0).alias(_HOPS), F.lit(False).alias(_LOOP)
     )
     for hop in range(1, maximum + 1):
-        met = _farther(met, ends, hop, minimum)
+        met = _farther(meeting, met, ends, hop, minimum)
         if hop % HOPS_AT_ONCE == 0 and hop < maximum:
             met = met.localCheckpoint()
             if met.where(F.col(_HOPS) == hop).isEmpty():
@@ -37,7 +38,7 @@ def reached(sources: DataFrame, links: DataFrame, minimum: int, maximum: int) ->
     return met.where((F.col(_HOPS) >= minimum) | F.col(_LOOP)).select(START, REACHED)
 
 
-def _farther(met: DataFrame, ends: DataFrame, hop: int, minimum: int) -> DataFrame:
+def _farther(meeting: Meeting, met: DataFrame, ends: DataFrame, hop: int, minimum: int) -> DataFrame:
     """Everything met, and what is met one hop farther; the input is used once, so that plans stay small."""
     last = F.col(_HOPS) == hop - 1
     stay = F.struct(F.col(REACHED).alias(REACHED), F.col(_HOPS).alias(_HOPS), F.col(_LOOP).alias(_LOOP))
@@ -45,7 +46,7 @@ def _farther(met: DataFrame, ends: DataFrame, hop: int, minimum: int) -> DataFra
         F.coalesce(F.when(last, F.col(_ENDS)), F.array().cast("array<string>")),
         lambda end: F.struct(end.alias(REACHED), F.lit(hop).alias(_HOPS), F.lit(False).alias(_LOOP)),
     )
-    beside = met.join(ends, F.col(REACHED) == F.col(NEAR), "left")
+    beside = meeting.join(met, ends, F.col(REACHED) == F.col(NEAR), "left", stored=True)
     if hop == minimum:
         loop = F.coalesce(last & F.array_contains(F.col(_ENDS), F.col(REACHED)), F.lit(False))
         beside = beside.withColumn(_LOOP, loop)
