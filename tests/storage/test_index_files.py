@@ -14,7 +14,8 @@ from lance.optimize import Compaction, CompactionOptions
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.forks import Forks
 from omnigraph.storage.index_files import find_astray
-from omnigraph.storage.indexes import BTREE, IVF_FLAT, IndexSpec, coverage, stage_indexes, text_index
+from omnigraph.storage.index_parts import BTREE, IVF_FLAT
+from omnigraph.storage.indexes import IndexSpec, coverage, stage_indexes, text_index
 from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore

@@ -10,7 +10,8 @@ from omnigraph.engine.columns import SYSTEM_COLUMNS
 from omnigraph.engine.layout import split_key
 from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.lang.types import Scalar, Type
-from omnigraph.storage.indexes import BTREE, IVF_FLAT, IndexCoverage, IndexSpec, text_index
+from omnigraph.storage.index_parts import BTREE, IVF_FLAT
+from omnigraph.storage.indexes import IndexCoverage, IndexSpec, text_index
 from omnigraph.storage.search import PARTITION_ROWS
 
 VECTOR_ROWS = 5_000
@@ -48,7 +49,7 @@ class Wish:
         return stored.columns == (self.column,) and _KINDS.get(stored.kind, Kind.VECTOR) is self.kind
 
     def spec(self, vectors: int = 0) -> IndexSpec:
-        """How to build it; for vectors, over so many.
+        """How to build it; for vectors, over so many; where there are none, nothing is in a partition.
 
         Vectors are kept as they are, in partitions: distances stay exact, so the only rows that a search can
         miss are those of partitions it did not look into, and nothing has to be trained anew when values
@@ -61,7 +62,7 @@ class Wish:
             case Kind.TEXT:
                 return text_index(self.column, self.name)
             case Kind.VECTOR:
-                partitions = max(1, vectors // PARTITION_ROWS)
+                partitions = min(vectors, max(1, vectors // PARTITION_ROWS))
                 return IndexSpec(
                     self.column, IVF_FLAT, self.name, {"metric": "L2", "num_partitions": partitions}
                 )

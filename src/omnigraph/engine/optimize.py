@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from omnigraph.engine.index_intent import Wish, wishes
-from omnigraph.engine.indexing import lacking, usable, vectors_in
+from omnigraph.engine.catching_up import lagging
+from omnigraph.engine.index_intent import wishes
+from omnigraph.engine.indexing import lacking, usable
 from omnigraph.engine.leaving_out import write_the_rest
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.load.engines import engine_for
@@ -29,14 +30,7 @@ from omnigraph.errors import BadRequest, OmnigraphError, TableDrift
 from omnigraph.progress import stage
 from omnigraph.storage.fragments import fragments
 from omnigraph.storage.index_files import find_astray
-from omnigraph.storage.indexes import (
-    BuildParts,
-    BuiltPart,
-    IndexCoverage,
-    IndexPart,
-    IndexSpec,
-    build_part,
-)
+from omnigraph.storage.index_parts import BuildParts, BuiltPart, IndexPart, build_part
 from omnigraph.storage.location import Location
 from omnigraph.storage.rewriting import packed_tasks, rewrite_part, rewritten_parts
 from omnigraph.storage.tables import Table
@@ -81,7 +75,7 @@ class Optimized:
         return bool(self.indexes) or self.before != self.after
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class OptimizeResult:
     """What became of a branch."""
 
@@ -90,6 +84,11 @@ class OptimizeResult:
     """None when everything was in order."""
     tables: tuple[Optimized, ...]
     """The tables the branch has of its own, by key."""
+
+    def __repr__(self) -> str:
+        moved = sum(one.moved for one in self.tables)
+        commit = "no commit" if self.commit is None else f"commit {self.commit.id}"
+        return f"<OptimizeResult of '{self.branch}': {moved} of {len(self.tables)} tables moved, {commit}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,32 +218,21 @@ def _work(transaction: Transaction, key: str, hands: _Hands) -> _Work:
     astray = find_astray(table)
     stored = usable(table, astray)
     lacks = lacking(transaction, key, table, stored)
-    specs = (*_stale(wishes(transaction.schema.catalog, key), table, stored), *lacks.build)
+    effect = Rearrange(
+        table,
+        None,
+        lacks.build,
+        lagging(wishes(transaction.schema.catalog, key), stored, fragments(table)),
+        hands.build,
+    )
     if astray:
         # Mending them comes first, and moves the table: what is rewritten before would not fit any more.
-        return _Work(size, pieces, Rearrange(table, None, specs, hands.build), lacks.pending)
+        return _Work(size, pieces, effect, lacks.pending)
     plan = plan_compaction(table)
-    if plan.is_empty and not specs:
+    if plan.is_empty and not effect.columns:
         return _Work(size, pieces, None, lacks.pending)
     rewritten = None if plan.is_empty else hands.rewrite(plan)
-    return _Work(size, pieces, Rearrange(table, rewritten, specs, hands.build), lacks.pending)
-
-
-def _stale(asked: tuple[Wish, ...], table: Table, stored: Mapping[str, IndexCoverage]) -> list[IndexSpec]:
-    """The declared indexes to be built anew: some rows are outside of them, or they are in pieces."""
-    found = []
-    for index in stored.values():
-        wish = next((wish for wish in asked if wish.is_met_by(index)), None)
-        if wish is None or (index.is_complete and index.segments == 1):
-            continue
-        vectors = vectors_in(table, wish)
-        if vectors != 0:
-            found.append(_named(wish.spec(vectors or 0), index.name))
-    return found
-
-
-def _named(spec: IndexSpec, name: str) -> IndexSpec:
-    return IndexSpec(spec.column, spec.type, name, spec.options)
+    return _Work(size, pieces, replace(effect, rewritten=rewritten), lacks.pending)
 
 
 def _size(table: Table) -> Size:
@@ -273,7 +261,7 @@ def _told(graph: OpenGraph, entry: Entry, work: _Work) -> Optimized:
         entry.key,
         work.size,
         work.size if work.effect is None else _size(table),
-        () if work.effect is None else tuple(spec.column for spec in work.effect.indexes),
+        () if work.effect is None else work.effect.columns,
         work.pending,
         len(work.fragments - now),
         len(now - work.fragments),

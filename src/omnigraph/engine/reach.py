@@ -11,15 +11,8 @@ from collections.abc import Mapping, Sequence
 from omnigraph.engine.columns import ID
 from omnigraph.engine.index_intent import Kind, Wish
 from omnigraph.storage.fragments import Fragment
-from omnigraph.storage.indexes import (
-    BTREE,
-    INVERTED,
-    Extension,
-    IndexCoverage,
-    IndexSpec,
-    Segment,
-    text_index,
-)
+from omnigraph.storage.index_parts import BTREE, INVERTED
+from omnigraph.storage.indexes import Extension, IndexCoverage, IndexSpec, Segment, text_index
 
 ID_INDEX_ROWS = 32_768
 """From here on looking for an id without an index is felt in every write."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from omnigraph import failpoints
+from omnigraph.engine.catching_up import catching_up
 from omnigraph.engine.plan import Rearrange
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.index_files import find_astray
-from omnigraph.storage.indexes import stage_indexes
+from omnigraph.storage.indexes import anew, catch_up, stage_extensions
 from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.locks import Held
 from omnigraph.storage.staging import commit_staged
@@ -43,7 +44,7 @@ def rearrange(effect: Rearrange, held: Held) -> Table:
     mended = table is not effect.table
     if effect.rewritten is not None and not mended:
         table = put_in_place(effect.rewritten, held)
-    if effect.indexes:
+    if effect.columns:
         table = _indexed(table, effect, held)
     elif not mended:
         return table
@@ -53,7 +54,14 @@ def rearrange(effect: Rearrange, held: Held) -> Table:
 
 
 def _indexed(table: Table, effect: Rearrange, held: Held) -> Table:
-    staged = stage_indexes(table, effect.indexes, effect.build)
-    failpoints.reach(failpoints.OPTIMIZE_INJECT_REINDEX_CONFLICT)
-    held.require()
-    return commit_staged(staged)
+    found = catching_up(table, effect.lagging)
+    wanted = (*found.extended, *anew(table, effect.indexes))
+    if wanted:
+        staged = stage_extensions(table, wanted, effect.build)
+        failpoints.reach(failpoints.OPTIMIZE_INJECT_REINDEX_CONFLICT)
+        held.require()
+        table = commit_staged(staged)
+    if found.texts:
+        held.require()
+        table = catch_up(table, found.texts)
+    return table

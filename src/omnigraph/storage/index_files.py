@@ -14,7 +14,8 @@ from typing import Any
 from lance import Index, LanceOperation
 from lance.file import LanceFileSession
 
-from omnigraph.storage.indexes import BTREE, entries
+from omnigraph.storage.index_parts import BTREE
+from omnigraph.storage.indexes import entries
 from omnigraph.storage.staging import Staged, unfenced
 from omnigraph.storage.tables import Table, options
 

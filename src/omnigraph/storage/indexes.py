@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from lance import Index, LanceOperation
 
-from omnigraph.storage.fragments import fragments, portions
+from omnigraph.storage.index_parts import (
+    BTREE,
+    INVERTED,
+    BuildParts,
+    IndexPart,
+    build_here,
+    divided,
+    joined,
+    of_one_partition,
+    ready,
+)
+from omnigraph.storage.lance_errors import Trouble, failure
 from omnigraph.storage.search import ANALYSER
 from omnigraph.storage.staging import Staged, unfenced
-from omnigraph.storage.tables import Table
-
-BTREE, INVERTED, IVF_FLAT = "BTREE", "INVERTED", "IVF_FLAT"
+from omnigraph.storage.tables import Table, newest
 
 _SAME = {"BTree": BTREE, "Inverted": INVERTED}
 """Lance describes some kinds by other words than it takes."""
@@ -37,6 +46,8 @@ class Segment:
     uuid: str
     fragments: frozenset[int]
     """Those that the table still has."""
+    inherited: bool = field(default=False, compare=False)
+    """Whether its files are with the table that a fork was made from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,99 +84,79 @@ def text_index(column: str, name: str) -> IndexSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexPart:
-    """An index over some of the fragments; it travels between processes."""
-
-    spec: IndexSpec
-    fragments: tuple[int, ...]
-    replaces: bool
-    """Whether one of its name is stored."""
-
-
-BuiltPart: TypeAlias = Index
-BuildParts = Callable[[Table, Sequence[IndexPart]], Iterable[BuiltPart]]
-"""Builds parts, in any order."""
-
-_ROWS_PER_PART = 4 << 20
-
-
-def stage_indexes(table: Table, specs: Sequence[IndexSpec], build: BuildParts | None = None) -> Staged:
-    """These indexes, built over the whole table, in one change; a stored one of the same name is replaced.
-
-    With `build`, that of a large table is built in parts, wherever it likes, and put together here.
-    """
-    with table.access.call("stage_indexes", table.uri):
-        stored = {found.name: found for found in table.native.describe_indices()}
-        parts = [part for spec in specs for part in _parts(table, spec, spec.name in stored, build is None)]
-        segments: dict[str, list[Index]] = {spec.name: [] for spec in specs}
-        for segment in (build or _built_here)(table, parts):
-            segments[segment.name].append(segment)
-        built = [_joined(table, spec, segments[spec.name]) for spec in specs]
-        replaced = [
-            segment for spec in specs if spec.name in stored for segment in entries(stored[spec.name])
-        ]
-        operation = LanceOperation.CreateIndex(new_indices=built, removed_indices=replaced)
-        return Staged(table, unfenced(table, operation))
-
-
-def _parts(table: Table, spec: IndexSpec, replaces: bool, whole: bool) -> list[IndexPart]:
-    # Vectors are parted around centres that must be the same in all parts, and each would find its own.
-    if whole or spec.type not in (BTREE, INVERTED):
-        return [IndexPart(spec, tuple(_fragment_ids(table)), replaces)]
-    chosen = portions(fragments(table), _ROWS_PER_PART)
-    return [IndexPart(spec, tuple(one.id for one in some), replaces) for some in chosen]
-
-
-def _built_here(table: Table, parts: Sequence[IndexPart]) -> list[Index]:
-    return [build_part(table, part) for part in parts]
-
-
-def build_part(table: Table, part: IndexPart) -> BuiltPart:
-    """A part of an index, which nobody sees before it is staged with the others."""
-    spec = part.spec
-    # While it builds, nobody else can use the handle, and others share this one.
-    built: Index = copy.copy(table.native).create_index_uncommitted(
-        spec.column,
-        spec.type,
-        name=spec.name,
-        fragment_ids=list(part.fragments),
-        replace=part.replaces,
-        **spec.options,
-    )
-    return built
-
-
-def _joined(table: Table, spec: IndexSpec, segments: list[Index]) -> Index:
-    # A text index whose segment was not merged commits and then cannot be queried.
-    if len(segments) > 1 or spec.type == INVERTED:
-        return table.native.merge_existing_index_segments(segments)
-    return segments[0]
-
-
-@dataclass(frozen=True, slots=True)
 class Extension:
-    """A new segment of a stored index, and the segments it stands for from then on."""
+    """A new segment of an index, and the stored segments it stands for from then on."""
 
     spec: IndexSpec
     fragments: frozenset[int]
     replaced: frozenset[str] = frozenset()
 
 
-def stage_extensions(table: Table, extensions: Sequence[Extension]) -> Staged:
+def stage_indexes(table: Table, specs: Sequence[IndexSpec], build: BuildParts | None = None) -> Staged:
+    """These indexes, built over the whole table, in one change; a stored one of the same name is replaced."""
+    return stage_extensions(table, anew(table, specs), build)
+
+
+def anew(table: Table, specs: Sequence[IndexSpec]) -> list[Extension]:
+    """These indexes over the whole table, each in the place of a stored one of its name."""
+    stored = coverage(table)
+    every = frozenset(_fragment_ids(table))
+    return [
+        Extension(spec, every, frozenset(part.uuid for part in stored[spec.name].parts))
+        if spec.name in stored
+        else Extension(spec, every)
+        for spec in specs
+    ]
+
+
+def stage_extensions(
+    table: Table, extensions: Sequence[Extension], build: BuildParts | None = None
+) -> Staged:
     """Segments over these fragments, in one change: what it costs follows those fragments.
 
-    Not for text: of two segments of a text index the older one still finds what rows said before they
-    were updated.
+    A segment of a text index has to replace all others: of two of them the older one still finds what rows
+    said before they were updated. With `build`, a large segment is built in parts, wherever it likes, and put
+    together here.
     """
     with table.access.call("stage_indexes", table.uri):
         stored = {found.name: found for found in table.native.describe_indices()}
-        built, gone = [], []
-        for one in extensions:
-            found = stored.get(one.spec.name)
-            built.append(_built(table, one.spec, sorted(one.fragments), found is not None))
-            gone += [old for old in entries(found) if old.uuid in one.replaced] if found else []
+        wanted = [_part(table, one, one.spec.name in stored) for one in extensions]
+        parts = wanted if build is None else [part for one in wanted for part in divided(table, one)]
+        segments: dict[str, list[Index]] = {one.spec.name: [] for one in extensions}
+        for segment in (build or build_here)(table, parts):
+            segments[segment.name].append(segment)
+        built = [joined(table, one.spec.type, segments[one.spec.name]) for one in extensions]
+        gone = [
+            old
+            for one in extensions
+            if one.spec.name in stored
+            for old in entries(stored[one.spec.name])
+            if old.uuid in one.replaced
+        ]
         operation = LanceOperation.CreateIndex(new_indices=built, removed_indices=gone)
         return Staged(table, unfenced(table, operation))
+
+
+def _part(table: Table, one: Extension, replaces: bool) -> IndexPart:
+    spec, chosen = one.spec, tuple(sorted(one.fragments))
+    part = IndexPart(spec.column, spec.type, spec.name, chosen, replaces, dict(spec.options))
+    return of_one_partition(table, part) if spec.options.get("num_partitions") == 0 else ready(table, part)
+
+
+def catch_up(table: Table, names: Sequence[str]) -> Table:
+    """The table after its text indexes of these names have taken in the rows outside; each stays one segment.
+
+    Only the new texts are read. What the index knows already is copied, without what rows said before they
+    were updated. Lance cannot stage this: it is a commit of its own, made on the newest version.
+    """
+    with table.access.call("catch_up", table.uri):
+        native = copy.copy(table.native)
+        native.optimize.optimize_indices(index_names=list(names))
+        moved = table.moved(newest(native))
+    if moved.version != table.version + 1:
+        reason = f"the indexes of version {table.version} were completed in version {moved.version}"
+        raise failure(Trouble.DISPLACED, "catch_up", table.uri, reason)
+    return moved.settled(table)
 
 
 def coverage(table: Table) -> dict[str, IndexCoverage]:
@@ -178,10 +169,6 @@ def coverage(table: Table) -> dict[str, IndexCoverage]:
 
 def _fragment_ids(table: Table) -> list[int]:
     return [int(fragment.fragment_id) for fragment in table.native.get_fragments()]
-
-
-def _built(table: Table, spec: IndexSpec, fragments: Collection[int], replace: bool) -> Index:
-    return _joined(table, spec, [build_part(table, IndexPart(spec, tuple(fragments), replace))])
 
 
 def entries(stored: Any) -> list[Index]:
@@ -203,7 +190,11 @@ def entries(stored: Any) -> list[Index]:
 
 def _described(stored: Any, present: frozenset[int]) -> IndexCoverage:
     parts = tuple(
-        Segment(str(segment.uuid), present & {int(one) for one in segment.fragment_ids})
+        Segment(
+            str(segment.uuid),
+            present & {int(one) for one in segment.fragment_ids},
+            segment.base_id is not None,
+        )
         for segment in stored.segments
     )
     return IndexCoverage(
