@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from lance import LanceDataset
 from lance import LanceOperation as Op
 from lance.file import LanceFileReader
@@ -51,6 +52,9 @@ _ROWS_PER_PIECE = 1 << 20
 _SHARED_AT_ONCE = 8
 _KEYS_AT_ONCE = 4 << 20
 """Keys that are looked up together, and so in memory together."""
+_COMPRESSION = b"lance-encoding:compression"
+_SHORT_TEXT = 10
+"""Up to so many bytes on average, a text is not worth being compressed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +103,15 @@ class Pieces:
         return sum(piece.bytes for piece in self.pieces)
 
 
-def write_pieces(access: Access, place: Location, rows: pa.Table) -> tuple[Piece, ...]:
-    """Write rows to a folder of pieces."""
+def write_pieces(
+    access: Access, place: Location, rows: pa.Table, ids: Sequence[str] = ()
+) -> tuple[Piece, ...]:
+    """Write rows to a folder of pieces; columns of `ids` are packed in a way that takes half the time.
+
+    By itself Lance looks for letters that often follow each other. In ids that helps less than what those of
+    neighbours have in common, and in short ones nothing does.
+    """
+    rows = rows.cast(_packed(rows, ids)) if ids else rows
     try:
         written = _written(access, place, rows, "create")
     except StorageFailure as failure:
@@ -109,6 +120,18 @@ def write_pieces(access: Access, place: Location, rows: pa.Table) -> tuple[Piece
         # A folder that was read as a table is one. Nothing is overwritten: no version comes of it.
         written = _written(access, place, rows, "overwrite")
     return tuple(_piece(fragment) for fragment in written if fragment.physical_rows)
+
+
+def _packed(rows: pa.Table, ids: Sequence[str]) -> pa.Schema:
+    """The same columns; what is noted of them here is for the writer, and no part of any table."""
+    schema = rows.schema
+    for name in ids:
+        place = schema.get_field_index(name)
+        letters = pc.sum(pc.binary_length(rows.column(name))).as_py() or 0
+        short = letters <= _SHORT_TEXT * rows.num_rows
+        noted = {**(schema.field(place).metadata or {}), _COMPRESSION: b"none" if short else b"lz4"}
+        schema = schema.set(place, schema.field(place).with_metadata(noted))
+    return schema
 
 
 def _written(

@@ -14,6 +14,7 @@ import pytest
 import omnigraph
 from omnigraph.engine.load.buckets import key_hash
 from omnigraph.engine.load.job import LoadJob
+from omnigraph.engine.load.marks import Bits, Marking, all_marked, are_among, count
 from omnigraph.engine.load.prints import RANGES, Prints, all_differ, keep_prints
 from omnigraph.engine.load.request import LoadRequest
 from omnigraph.engine.load.run import Engine, load
@@ -27,6 +28,12 @@ SCHEMA = """
 node Person { slug: String @key }
 edge Knows: Person -> Person { }
 """
+NUMBERED = """
+node Person { number: I64 @key }
+node Place { name: String @key }
+edge Knows: Person -> Person { }
+edge In: Person -> Place { }
+"""
 
 
 class _Buckets(LocalRunner):
@@ -34,6 +41,12 @@ class _Buckets(LocalRunner):
 
     def __init__(self) -> None:
         self.met = 0
+        self.stages: list[str] = []
+
+    def each(self, stage: str, items: Any, task: Any) -> Iterator[Any]:
+        if items:
+            self.stages.append(stage)
+        return super().each(stage, items, task)
 
     def grouped(self, *args: Any, **options: Any) -> Iterator[Any]:
         self.met += 1
@@ -42,6 +55,10 @@ class _Buckets(LocalRunner):
 
 def _loaded(graph: omnigraph.Graph, folder: Path, records: list[dict[str, Any]], mode: Mode) -> int:
     """How often the rows of a load met in buckets."""
+    return _run(graph, folder, records, mode).met
+
+
+def _run(graph: omnigraph.Graph, folder: Path, records: list[dict[str, Any]], mode: Mode) -> _Buckets:
     file = folder / "records.jsonl"
     file.write_text("".join(json.dumps(one) + "\n" for one in records))
     runner = _Buckets()
@@ -51,7 +68,7 @@ def _loaded(graph: omnigraph.Graph, folder: Path, records: list[dict[str, Any]],
         Author("main"),
         engine=lambda _: Engine(runner, "asked for"),
     )
-    return runner.met
+    return runner
 
 
 def _people(first: int, last: int) -> list[dict[str, Any]]:
@@ -86,6 +103,111 @@ def test_what_is_wrong_is_found_where_rows_meet(tmp_path: Path) -> None:
         # These people are to be all there are.
         with pytest.raises(LoadRejected, match="src 'p1' not found in Person"):
             _loaded(graph, tmp_path, [*_people(5, 9), _edge("p1", "p5", "e2")], Mode.OVERWRITE)
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is much for this process, so that nothing of the checks is done by it."""
+    monkeypatch.setattr("omnigraph.engine.load.checks.scope.FEW", 0)
+
+
+def _numbered(*numbers: int) -> list[dict[str, Any]]:
+    return [{"type": "Person", "data": {"number": number}} for number in numbers]
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("mode", list(Mode))
+def test_no_row_is_read_again_where_ids_are_numbers(tmp_path: Path, mode: Mode) -> None:
+    with omnigraph.init(tmp_path / "graph", schema=NUMBERED) as graph:
+        first = [*_numbered(0, 7, 70_000), _edge("0", "70000", "1")]
+        assert _run(graph, tmp_path, first, mode).stages == ["read"]
+        more = [
+            *_numbered(3),
+            _edge("3", "3", "2"),
+            *([] if mode is Mode.OVERWRITE else [_edge("3", "7", "3")]),
+        ]
+        done = _run(graph, tmp_path, more, mode)
+        # Stored ones are looked at as far as they stay.
+        assert set(done.stages) <= {"read", "stored ids"}
+        assert ("stored ids" in done.stages) == (mode is not Mode.OVERWRITE)
+        # Edges of another type stay when their nodes are replaced, and have to meet them.
+        assert done.met == (mode is Mode.OVERWRITE)
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize(
+    ("records", "stages"),
+    [
+        ([*_numbered(1, 2), _edge("1", "2", "1"), _edge("2", "1", "2")], ["read"]),
+        ([*_numbered(1, 2), {"edge": "Knows", "from": "1", "to": "2"}], ["read"]),
+        ([*_numbered(1, -2), _edge("1", "-2", "1")], ["read", "check"]),
+        ([*_numbered(1, 1 << 24), _edge("1", str(1 << 24), "1")], ["read", "check"]),
+        ([*_numbered(1, 2), _edge("1", "2", "e")], ["read", "check"]),
+    ],
+)
+def test_what_has_no_mark_is_looked_at_otherwise(
+    tmp_path: Path, records: list[dict[str, Any]], stages: list[str]
+) -> None:
+    with omnigraph.init(tmp_path / "graph", schema=NUMBERED) as graph:
+        done = _run(graph, tmp_path, records, Mode.APPEND)
+        assert done.stages == stages
+        assert done.met == 0
+
+
+@pytest.mark.parametrize(
+    ("records", "told"),
+    [
+        ([*_numbered(4, 5, 4)], "4"),
+        ([_edge("1", "07", "e")], "dst '07' not found in Person"),
+        ([_edge("1", "0x1", "e")], "dst '0x1' not found in Person"),
+        ([_edge("-1", "1", "e")], "src '-1' not found in Person"),
+        ([*_numbered(8), _edge("8", "9", "e")], "dst '9' not found in Person"),
+        ([_edge("1", "16777217", "e")], "dst '16777217' not found in Person"),
+        ([{"edge": "In", "from": "1", "to": "1"}], "dst '1' not found in Place"),
+    ],
+)
+def test_numbers_that_are_not_there_are_found_where_rows_meet(
+    tmp_path: Path, records: list[dict[str, Any]], told: str
+) -> None:
+    with omnigraph.init(tmp_path / "graph", schema=NUMBERED) as graph:
+        _run(graph, tmp_path, [*_numbered(0, 1, 7), _edge("1", "7", "3")], Mode.APPEND)
+        with pytest.raises(LoadRejected, match=told):
+            _run(graph, tmp_path, records, Mode.APPEND)
+        for again in (_numbered(7), [_edge("1", "7", "3")]):
+            with pytest.raises(KeyConflict):
+                _run(graph, tmp_path, again, Mode.APPEND)
+
+
+@pytest.mark.parametrize(
+    ("some", "others"),
+    [
+        ([], []),
+        ([{1}], []),
+        ([{1, 2}, {2}], [{2}, {1, 3}]),
+        ([{1, 2}, {2, 4}], [{2}, {1, 3}]),
+        ([{5, 2**16}], [{5}]),
+        ([{5}], [{5, 2**16}]),
+        ([{5, 2**16 - 1}, {2**16, 9}], [{2**16 - 1}, {9, 2**16}, {5}]),
+        ([{5, 2**16 + 7}], [{5, 2**16 + 6}]),
+    ],
+)
+def test_marks_are_sets_of_numbers(tmp_path: Path, some: list[set[int]], others: list[set[int]]) -> None:
+    job = LoadJob(str(tmp_path), accepted(SCHEMA), IDS, "waiting", 100)
+
+    def bits(name: str, parts: list[set[int]]) -> Bits:
+        files = []
+        for at, part in enumerate(parts):
+            marking = Marking()
+            for texts in ([], sorted(part), sorted(part)[:1]):
+                marking.add(pa.array(map(str, texts), pa.string()))
+            files.append(marking.kept(job, f"{name}-{at}"))
+        known = [one for one in files if one is not None]
+        assert [one.count for one in known] == [len(part) for part in parts]
+        return all_marked(job, known)
+
+    one, two = bits("some", some), bits("others", others)
+    assert count(one) == len(set().union(*some))
+    assert are_among(one, two) == (set().union(*some) <= set().union(*others))
 
 
 def test_equal_hashes_are_found_wherever_they_are(tmp_path: Path) -> None:

@@ -290,6 +290,57 @@ def test_lines_written_alike_say_what_they_say_one_by_one(seed: int) -> None:
     assert _told_together(split) == _told_one_by_one(split)
 
 
+_ODD_LITERALS = [
+    *(b"007", b"00", b"0x1f", b"-0x1f", b"-0", b"-01", b"+1", b"-", b"--1", b"1-2", b"-0.0", b"-0e0", b"0e1"),
+    *(
+        b"1.",
+        b"1.e5",
+        b".5",
+        b"-.5",
+        b"-5.",
+        b"01.5",
+        b"00.5",
+        b"-00.5",
+        b"0.5.5",
+        b"1e5",
+        b"1E-2",
+        b"1e",
+        b"1e400",
+    ),
+    *(
+        b"123456789012345",
+        b"1234567890123456",
+        b"1234567890123456.5",
+        b"-123456789012345",
+        b"0.30000000000000004",
+    ),
+    *(
+        b"9223372036854775807",
+        b"9223372036854775808",
+        b"-9223372036854775809",
+        b"inf",
+        b"nan",
+        b"-inf",
+        b"NaN",
+    ),
+    *(b"null", b"nul", b"nulll", b"none", b"true", b"tru", b"truee", b"True", b"false", b"falsee", b"fals"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "usual"),
+    [
+        *((b"i", b"12"), (b"j", b"-3"), (b"w", b"0"), (b"f", b"12"), (b"g", b"0.5"), (b"g", b"-0.25")),
+        *((b"b", b"true"), (b"b", b"null"), (b"g", b"null"), (b"s", b"null")),
+    ],
+)
+def test_a_literal_among_usual_ones_is_read_as_it_is_by_itself(name: bytes, usual: bytes) -> None:
+    for odd in _ODD_LITERALS:
+        lines = [b'{"type":"T","data":{"%s":%s}}' % (name, odd if at == 9 else usual) for at in range(18)]
+        split = Split("f", b"\n".join(lines), 3, 5, 1000)
+        assert _told_together(split) == _told_one_by_one(split), odd
+
+
 # --- what is read together ------------------------------------------------------------------------
 
 

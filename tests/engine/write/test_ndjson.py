@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from typing import Any
 
@@ -11,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.engine.write.ndjson import read_split
-from omnigraph.engine.write.splits import Limits, Split, splits
+from omnigraph.engine.write.splits import Limits, Split
 from omnigraph.errors import ResourceLimitExceeded
-from tests.engine.write.support import SCHEMA, accepted, lines, read, told
+from tests.engine.write.support import SCHEMA, accepted, cut, lines, read, told
 
 CATALOG = accepted(SCHEMA).catalog
 GOOD = b'{"type":"Log","data":{"msg":"x"}}'
@@ -133,8 +132,6 @@ def test_lines_beyond_the_limits_stop_the_load() -> None:
     assert read(long, limits=Limits(line_bytes=136, structural_slots=8)).violations == ()
     with pytest.raises(ResourceLimitExceeded, match="graph_batch_json_structural_slots: actual 8, limit 7"):
         read(b'{"type":"Log","data":{"msg":":::::"}}', limits=Limits(structural_slots=7))
-    with pytest.raises(ResourceLimitExceeded, match="graph_batch_line_bytes"):
-        list(splits(io.BytesIO(b"x" * 100), "f", size=10, limits=Limits(line_bytes=50)))
 
 
 @pytest.mark.fuzz
@@ -142,7 +139,7 @@ def test_lines_beyond_the_limits_stop_the_load() -> None:
 def test_cutting_a_file_into_splits_changes_nothing(parts: list[bytes], size: int) -> None:
     data = b"\n".join(parts)
     whole = read_split(Split("f", data), CATALOG)
-    pieces = [read_split(split, CATALOG) for split in splits(io.BytesIO(data), "f", size=size)]
+    pieces = [read_split(split, CATALOG) for split in cut(data, "f", size)]
     assert [v for piece in pieces for v in piece.violations] == list(whole.violations)
     for wanted in ("lines", "offsets"):
         found = [n for piece in pieces for r in piece.records for n in getattr(r, wanted).tolist()]

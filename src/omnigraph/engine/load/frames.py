@@ -37,8 +37,8 @@ class Spool:
 class Frames(Protocol):
     """DataFrames of one engine."""
 
-    def of(self, graph: Any, session: Any) -> Any:
-        """A graph as DataFrames; without a session one is found or made."""
+    def of(self, graph: Any, questions: Any, session: Any) -> Any:
+        """A graph as DataFrames, with what compiles its queries; without a session one is found or made."""
         ...
 
     def result(self) -> Callable[..., Any]:

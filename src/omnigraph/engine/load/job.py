@@ -73,6 +73,10 @@ class LoadJob:
         """Where hashes of ids wait."""
         return self.place / f"prints/{name}"
 
+    def marks(self, name: str) -> Location:
+        """Where it is marked which numbers are ids."""
+        return self.place / f"marks/{name}"
+
     def notes(self, item: int, number: int) -> Location:
         """Where it is noted what is wrong with rows of an item."""
         return self.place / f"notes/{item}-{number}"

@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.layout import split_key
 from omnigraph.engine.load.checks.breaches import Breaches, joined_breaches
-from omnigraph.engine.load.checks.clear import Clear, first_look
+from omnigraph.engine.load.checks.clear import first_look
 from omnigraph.engine.load.checks.ends import check_ends
 from omnigraph.engine.load.checks.ids import check_ids
+from omnigraph.engine.load.checks.numbers import Clear
 from omnigraph.engine.load.checks.scope import Scope, Task
 from omnigraph.engine.load.checks.uniques import check_uniques
 from omnigraph.engine.load.job import LoadJob

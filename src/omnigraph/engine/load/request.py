@@ -38,7 +38,7 @@ class EngineReport:
     stages: tuple[StageReport, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class LoadResult:
     """What a load did; counts are input rows by type."""
 
@@ -54,6 +54,12 @@ class LoadResult:
     """Whether the load made its branch first."""
     engine: EngineReport | None = None
     """What did the work."""
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{rows} {name}" for name, rows in (*self.nodes.items(), *self.edges.items()))
+        left_out = f", {self.skipped_total} violations left out" if self.skipped_counts else ""
+        commit = "no commit" if self.commit is None else f"commit {self.commit.id}"
+        return f"<LoadResult {counts or 'no rows'}{left_out}, {commit}>"
 
     @property
     def total(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
@@ -13,6 +14,7 @@ from typing import Protocol
 from omnigraph.engine.branches import branch_name
 from omnigraph.engine.layout import split_key
 from omnigraph.engine.lineage import Commit
+from omnigraph.engine.load.given import Names
 from omnigraph.engine.load.job import LoadJob
 from omnigraph.engine.load.large import LargeLoad
 from omnigraph.engine.load.records import Records
@@ -80,7 +82,8 @@ def load(
 
     A branch that is missing is made from `from_`, once the load is known to be right there.
     """
-    local = [Path(name) for name in request.inputs if not str(name).startswith("s3://")]
+    paths = [os.fspath(name) for name in request.inputs]
+    local = [Path(name) for name in paths if not name.startswith("s3://")]
     with rejects_file(request.rejects, local) as rejects, ExitStack() as open_loads:
         work = _Load(graph, request, author, engine, rejects, open_loads)
         try:
@@ -89,7 +92,7 @@ def load(
             if rejects is not None:
                 work.keep_rejects(otherwise=refused.violations)
                 rejects.keep("the load was refused, and")
-            raise
+            raise work.names.told_of(refused) from None
         if rejects is not None:
             rejects.keep()
     return done
@@ -113,6 +116,7 @@ class _Load:
         self.choose = engine
         self.rejects = rejects
         self.open_loads = open_loads
+        self.names = Names(request.inputs)
         self.ids = LoadIds(graph.root.clock() // 1000)
         self.report = EngineReport("local", "")
         self.items: Sequence[Item] = ()
@@ -198,7 +202,8 @@ class _Load:
         found = (
             otherwise if loading is None else chain(loading.unread(), loading.skipped(), loading.refused())
         )
-        self.rejects.write(found, Records(self.items).of)
+        record_of = Records(self.items).of
+        self.rejects.write((self.names.told(one), record_of(one)) for one in found)
 
     def _result(self, loading: Loading, commit: Commit | None) -> LoadResult:
         told = chain(loading.unread(), loading.skipped())
@@ -207,7 +212,7 @@ class _Load:
             nodes=_of_kind("node", loading.counts()),
             edges=_of_kind("edge", loading.counts()),
             commit=commit,
-            skipped=tuple(islice(told, VIOLATIONS_TOLD)),
+            skipped=tuple(map(self.names.told, islice(told, VIOLATIONS_TOLD))),
             skipped_counts=dict(counts),
             engine=replace(self.report, stages=tuple(loading.reports)),
         )

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from omnigraph.engine.load.buckets import partitioned
 from omnigraph.progress import begin_stage
+from omnigraph.storage.temporary import for_a_while
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -138,7 +139,8 @@ class _Held:
         self._rows.setdefault(bucket, {}).setdefault(tag, []).append(rows)
         self._bytes += rows.nbytes
         if self._bytes > HELD_IN_MEMORY:
-            self._spill()
+            with for_a_while():
+                self._spill()
 
     def _spill(self) -> None:
         if self._file is None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from omnigraph.engine.load.frames import Spool, frames, is_frame
+from omnigraph.engine.load.given import GivenRows
+from omnigraph.engine.load.sources.blocks import END_NAMES
 from omnigraph.engine.load.sources.mapping import InputMapping
 from omnigraph.engine.load.sources.plan import file_of
 from omnigraph.engine.load.sources.tables import as_arrow, is_table
@@ -21,6 +21,7 @@ from omnigraph.engine.root import Root
 from omnigraph.errors import BadRequest
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.values import legible
+from omnigraph.storage.temporary import TemporaryFolder, for_a_while, write_rows
 
 
 @contextmanager
@@ -34,7 +35,7 @@ def brought(
 ) -> Iterator[Spool]:
     """What a load is given, as files and a mapping that it reads by itself."""
     with ExitStack() as spools:
-        if is_table(data):
+        if is_table(data) or (type_name is not None and _is_nothing(data)):
             spool = spools.enter_context(spooled(data, type_name, catalog, root))
         elif type_name is not None:
             raise BadRequest("files tell their types themselves", remedy="leave `type` out")
@@ -66,15 +67,25 @@ def spooled(data: Any, type_name: str | None, catalog: Catalog, root: Root) -> I
         with frames().spooled(data, root, key) as spool:
             yield spool
         return
-    rows = as_arrow(data)
-    with tempfile.TemporaryDirectory(prefix="omnigraph-rows-") as folder:
-        file = Path(folder) / file_of(key)
-        file.parent.mkdir()
-        batches = rows.to_batches() if isinstance(rows, pa.Table) else rows
-        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, rows.schema) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
-        yield Spool((str(file),))
+    rows = _no_rows(catalog, key) if _is_nothing(data) else as_arrow(data)
+    with TemporaryFolder("rows") as folder:
+        file = folder / file_of(key)
+        with for_a_while():
+            file.parent.mkdir()
+        write_rows(file, rows.schema, rows.to_batches() if isinstance(rows, pa.Table) else rows)
+        yield Spool((GivenRows(str(file), key.partition(":")[2]),))
+
+
+def _is_nothing(data: object) -> bool:
+    return isinstance(data, list | tuple) and not data
+
+
+def _no_rows(catalog: Catalog, key: str) -> pa.Table:
+    """An empty list of rows, which tells no columns, as those that the type has."""
+    kind, _, name = key.partition(":")
+    ends = () if kind == "node" else END_NAMES.values()
+    owner = catalog.nodes[name] if kind == "node" else catalog.edges[name]
+    return pa.table({column: pa.nulls(0) for column in (*ends, *owner.properties)})
 
 
 def _table(catalog: Catalog, type_name: str) -> str:

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.columns import ID
+from omnigraph.engine.columns import ID, SOURCE, TARGET
 from omnigraph.engine.layout import fnv1a64
 from omnigraph.engine.load.buckets import Hashes, key_hash
 from omnigraph.engine.load.job import LoadJob
+from omnigraph.engine.load.marks import Marking, Marks
 from omnigraph.engine.load.notes import Notes
 from omnigraph.engine.load.prints import Prints, keep_prints
 from omnigraph.engine.load.request import kinds_of
@@ -24,6 +25,8 @@ from omnigraph.storage.pieces import Piece, write_pieces
 from omnigraph.storage.scratch import write_scratch
 from omnigraph.storage.session import Access
 
+STRUCTURE = (ID, SOURCE, TARGET)
+"""Columns that hold ids."""
 PIECE_BYTES = 256 * 2**20
 """Rows of one type are written once they take so much memory."""
 
@@ -40,6 +43,8 @@ class StagedType:
     """The line of the first row where the rows follow each other line by line; else the lines are on file."""
     prints: Prints | None = None
     """The hashes of all ids, where none of them is new."""
+    marks: Mapping[str, Marks] = field(default_factory=dict)
+    """The ids, where none of them is new, and the ends of edges, by column: where they are numbers."""
 
     @property
     def rows(self) -> int:
@@ -95,6 +100,7 @@ class _Writer:
     pieces: list[Piece] = field(default_factory=list)
     lines: list[Numbers] = field(default_factory=list)
     hashes: list[Hashes] = field(default_factory=list)
+    markings: dict[str, Marking] = field(default_factory=dict)
     bytes: int = 0
     rows: int = 0
     given: int = 0
@@ -108,6 +114,9 @@ class _Writer:
         self.given += int(np.count_nonzero(~shaped.generated))
         if self.given == self.rows:
             self.hashes.append(key_hash(shaped.rows.column(ID)))
+        for name in STRUCTURE:
+            if name in self.schema.names and (name != ID or self.given == self.rows):
+                self.markings.setdefault(name, Marking()).add(shaped.rows.column(name))
         self.bytes += shaped.rows.nbytes
         if self.bytes > PIECE_BYTES:
             self.flush()
@@ -115,7 +124,8 @@ class _Writer:
     def flush(self) -> None:
         if self.bytes:
             rows = pa.Table.from_batches(self.batches, self.schema)
-            self.pieces += write_pieces(self.access, self.job.pieces(self.key), rows)
+            ids = [name for name in STRUCTURE if name in self.schema.names]
+            self.pieces += write_pieces(self.access, self.job.pieces(self.key), rows, ids)
             self.batches, self.bytes = [], 0
 
     def finished(self, job: LoadJob, item: int) -> StagedType:
@@ -125,10 +135,14 @@ class _Writer:
         if first and int(lines[-1]) - first + 1 != len(lines):
             write_scratch(job.root.objects, job.lines(item, self.key), lines.astype("<u4").tobytes())
             first = None
-        prints = None
+        prints, name = None, f"{item}-{fnv1a64(self.key)}"
         if self.rows and self.given == self.rows:
-            prints = keep_prints(job, f"{item}-{fnv1a64(self.key)}", self.hashes)
-        return StagedType(self.key, tuple(self.pieces), self.given, first, prints)
+            prints = keep_prints(job, name, self.hashes)
+        else:
+            self.markings.pop(ID, None)
+        kept = {column: one.kept(job, f"{name}-{column}") for column, one in self.markings.items()}
+        marks = {column: one for column, one in kept.items() if one is not None}
+        return StagedType(self.key, tuple(self.pieces), self.given, first, prints, marks)
 
 
 def lines_of(job: LoadJob, item: int, staged: StagedType, rows: Numbers) -> Numbers:

@@ -17,13 +17,13 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.engine.columns import ID, SOURCE, TARGET
 from omnigraph.engine.write.lines import Lines
+from omnigraph.engine.write.literals import read_literals
 from omnigraph.engine.write.records import Said
 from omnigraph.engine.write.violations import Numbers
-from omnigraph.lang.types import FLOATS, INTEGERS, Scalar, Type
+from omnigraph.lang.types import Type
 
 _FEWEST = 16
 """So many lines are worth being looked at together."""
@@ -34,10 +34,6 @@ _SHARE = 8
 _MEMBER = re.compile(rb'"([^"]*)" *: *(?:"([^"]*)"|([-+.0-9A-Za-z]+)|(\{ *))')
 _OPENING, _NEXT, _CLOSING = re.compile(rb"\{ *"), re.compile(rb" *, *"), re.compile(rb" *\}")
 _ENDS = {b"from": SOURCE, b"to": TARGET}
-_NUMBER = r"^-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][+-]?[0-9]+)?$"
-_WHOLE = r"^-?[0-9]+$"
-_EXACT_DIGITS = 15
-"""Integers of no more digits are floats without loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +63,7 @@ class Layout:
 
         So many bytes are known to be the same in all of them.
         """
-        alike = lines.quote_counts[numbers] == self.quotes[-1]
-        numbers = numbers if alike.all() else numbers[alike]
-        first = lines.first_quotes[numbers]
+        numbers = lines.having_quotes(self.quotes[-1], numbers)
         begins: list[Numbers] = []
         same = np.ones(numbers.size, np.bool_)
         for place, constant in enumerate(self.constants):
@@ -79,7 +73,7 @@ class Layout:
             elif at < 0:
                 begin = lines.ends[numbers] - len(constant)
             else:
-                begin = lines.quotes[first + self.quotes[place]] - at
+                begin = lines.quote_places(numbers, self.quotes[place]) - at
             same &= lines.having(constant, begin, 0 if place else known)
             if place:
                 # No value is shorter than it can be, so that each constant begins behind the one before.
@@ -211,8 +205,11 @@ def _said(
     """What lines of one layout say; None when a value is not beyond doubt."""
     columns: dict[str, pa.Array] = {}
     for place, value in enumerate(layout.values):
-        texts = lines.texts(begins[place] + len(layout.constants[place]), begins[place + 1])
-        column = texts if value.is_text else _literals(texts, properties[value.becomes])
+        begin, end = begins[place] + len(layout.constants[place]), begins[place + 1]
+        if value.is_text:
+            column = lines.texts(begin, end)
+        else:
+            column = read_literals(lines, begin, end, properties[value.becomes])
         if column is None:
             return None
         columns[value.becomes] = column
@@ -224,49 +221,3 @@ def _said(
         columns.get(SOURCE, ()),
         columns.get(TARGET, ()),
     )
-
-
-def _literals(texts: pa.Array, type_: Type) -> pa.Array | None:
-    """Values that stand without quotation marks, as what they are; None when one of them may be wrong."""
-    nothing = pc.equal(texts, "null")
-    if pc.any(nothing).as_py():
-        texts = pc.if_else(nothing, pa.scalar(None, pa.string()), texts)
-    if texts.null_count == len(texts):
-        return pa.nulls(len(texts))
-    if type_.is_list:
-        return None
-    if type_.scalar is Scalar.BOOL:
-        return _flags(texts)
-    try:
-        if type_.scalar in INTEGERS:
-            return _integers(texts)
-        return _floats(texts) if type_.scalar in FLOATS else None
-    except pa.ArrowInvalid:
-        return None
-
-
-def _flags(texts: pa.Array) -> pa.Array | None:
-    found = pc.equal(texts, "true")
-    return found if _all(pc.or_(found, pc.equal(texts, "false"))) else None
-
-
-def _integers(texts: pa.Array) -> pa.Array | None:
-    """Only as they are usually written: `-0` and what has leading zeros is not."""
-    found = texts.cast(pa.int64())
-    return found if found.cast(pa.string()).equals(texts) else None
-
-
-def _floats(texts: pa.Array) -> pa.Array | None:
-    if not _all(pc.match_substring_regex(texts, _NUMBER)):
-        return None
-    # Integers are read as such: without a sign of zero, and in all their digits.
-    odd = pc.or_(pc.greater(pc.binary_length(texts), _EXACT_DIGITS), pc.equal(texts, "-0"))
-    if pc.any(odd).as_py() and pc.any(pc.match_substring_regex(texts.filter(odd), _WHOLE)).as_py():
-        return None
-    found = texts.cast(pa.float64())
-    return found if _all(pc.is_finite(found)) else None
-
-
-def _all(flags: pa.Array) -> bool:
-    """Whether a flag is set wherever there is one."""
-    return pc.all(flags).as_py() is not False

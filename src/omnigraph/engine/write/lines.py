@@ -54,10 +54,8 @@ class Lines:
 
     def beginning_with(self, head: bytes, numbers: Numbers) -> Flags:
         """Which of the lines begin with these bytes, of which there are eight or more."""
-        found = self.sizes[numbers] >= len(head)
-        for at in (*range(0, len(head) - _WORD, _WORD), len(head) - _WORD):
-            places = self.starts[numbers[found]] + at
-            found[found] = self._words[places] == np.frombuffer(head, np.uint64, 1, at)[0]
+        found: Flags = self.sizes[numbers] >= len(head)
+        found &= self.having(head, self.starts[numbers])
         return found
 
     def closed(self, numbers: Numbers) -> Flags:
@@ -72,9 +70,12 @@ class Lines:
         """Whether all is as it reads: no escapes, no control characters but those of line ends, UTF-8."""
         if b"\\" in self.data:
             return False
+        controls = np.count_nonzero(self._bytes < _SPACE)
+        if controls == len(self) - (self.data[-1:] != b"\n"):
+            return _is_utf8(self.data)
         last = self._bytes[self.ends[self.sizes > 0] - 1]
         ends = len(self) - (self.data[-1:] != b"\n") + np.count_nonzero(last == _CARRIAGE_RETURN)
-        return bool(np.count_nonzero(self._bytes < _SPACE) == ends) and _is_utf8(self.data)
+        return bool(controls == ends) and _is_utf8(self.data)
 
     @cached_property
     def quotes(self) -> Numbers:
@@ -82,43 +83,74 @@ class Lines:
         return np.flatnonzero(self._bytes == _QUOTE)
 
     @cached_property
-    def first_quotes(self) -> Numbers:
-        """For each line, how many quotation marks come before it."""
+    def quotes_each(self) -> int:
+        """How many quotation marks every line has; 0 when lines differ in that."""
         each, rest = divmod(self.quotes.size, max(1, len(self)))
-        if each and not rest:
-            # Mostly all lines have as many as the others.
-            first = np.arange(0, self.quotes.size, each)
-            inside = (self.quotes[::each] >= self.starts) & (self.quotes[each - 1 :: each] < self.ends)
-            if inside.all():
-                return first
-        return np.searchsorted(self.quotes, self.starts)
+        if not each or rest:
+            return 0
+        inside = (self.quotes[::each] >= self.starts) & (self.quotes[each - 1 :: each] < self.ends)
+        return each if inside.all() else 0
 
     @cached_property
-    def quote_counts(self) -> Numbers:
-        """For each line, how many quotation marks it has."""
-        return np.diff(self.first_quotes, append=self.quotes.size)
+    def _first_quotes(self) -> Numbers:
+        """For each line, how many quotation marks come before it."""
+        return np.searchsorted(self.quotes, self.starts)
+
+    def having_quotes(self, count: int, numbers: Numbers) -> Numbers:
+        """Those of the lines that have so many quotation marks."""
+        if self.quotes_each:
+            return numbers if self.quotes_each == count else numbers[:0]
+        first = self._first_quotes
+        found: Numbers = numbers[np.diff(first, append=self.quotes.size)[numbers] == count]
+        return found
+
+    def quote_places(self, numbers: Numbers, which: int) -> Numbers:
+        """Where a quotation mark, counted within each line, stands."""
+        if self.quotes_each:
+            places = self.quotes[which :: self.quotes_each]
+            return places if numbers.size == len(self) else places[numbers]
+        return self.quotes[self._first_quotes[numbers] + which]
 
     def having(self, constant: bytes, places: Numbers, known: int = 0) -> Flags:
         """At which of the places these bytes stand, of which the first ones are known to."""
         size = len(constant)
         if size < _WORD:
             # The word that ends where they end, without what stands before them.
-            words = self._words_at(places + (size - _WORD)) >> np.uint64(8 * (_WORD - size))
+            words = self._words_at(places + (size - _WORD), 1)[0] >> np.uint64(8 * (_WORD - size))
             same: Flags = words == int.from_bytes(constant, "little")
             return same
-        found = np.ones(places.size, np.bool_)
-        for at in (*range(0, size - _WORD, _WORD), size - _WORD):
-            if at + _WORD > known:
-                wanted = np.frombuffer(constant, np.uint64, 1, at)[0]
-                found &= self._words_at(places + at) == wanted
-        return found
+        count = max(1, -(-(size - known) // _WORD))
+        if count * _WORD <= size:
+            return self._same(constant, places, size - count * _WORD, count)
+        # Not a number of whole words: the last one begins within the one before.
+        return self._same(constant, places, 0, size // _WORD) & self._same(constant, places, size - _WORD, 1)
 
-    def _words_at(self, places: Numbers) -> NDArray[np.uint64]:
-        """The words at places, of which those that are not within the text may give anything."""
-        last = self._words.size - 1
+    def _same(self, constant: bytes, places: Numbers, at: int, count: int) -> Flags:
+        """At which of the places so many words are those of the constant, from a byte of it on."""
+        wanted = np.frombuffer(constant, np.uint64, count, at)
+        first, *others = self._words_at(places + at if at else places, count)
+        same: Flags = first == wanted[0]
+        for word, one in zip(others, wanted[1:], strict=True):
+            same &= word == one
+        return same
+
+    def _words_at(self, places: Numbers, count: int) -> list[NDArray[np.uint64]]:
+        """So many words from each place on; of places that are not within the text they may be anything."""
+        size = count * _WORD
+        last = len(self.data) - size
+        if last < 0:
+            return [np.zeros(places.size, np.uint64)] * count
         if places.min(initial=0) < 0 or places.max(initial=0) > last:
             places = np.clip(places, 0, last)
-        return self._words[places]
+        # Fetching all of them at once takes no longer than fetching one.
+        windows = np.ndarray((last + 1,), np.dtype((np.void, size)), self.data, strides=(1,))
+        words = windows[places].view(np.uint64)
+        return [words[at::count] for at in range(count)]
+
+    def bytes_at(self, places: Numbers) -> NDArray[np.uint8]:
+        """The bytes at places, all of which are within the text."""
+        found: NDArray[np.uint8] = self._bytes[places]
+        return found
 
     def texts(self, begins: Numbers, ends: Numbers) -> pa.Array:
         """The texts between places, which follow each other."""
@@ -126,12 +158,6 @@ class Lines:
         cuts[::2], cuts[1::2] = begins, ends
         parts = pa.StringArray.from_buffers(cuts.size - 1, pa.py_buffer(cuts), pa.py_buffer(self.data))
         return parts.take(pa.array(np.arange(0, cuts.size, 2)))
-
-    @cached_property
-    def _words(self) -> NDArray[np.uint64]:
-        """The eight bytes from each place on."""
-        places = max(0, len(self.data) - _WORD + 1)
-        return np.ndarray((places,), np.uint64, self.data, strides=(1,))
 
 
 def _is_utf8(data: bytes) -> bool:

@@ -15,7 +15,7 @@ from omnigraph.engine.write.text_bytes import bytes_of
 _MOST_DIGITS = 18
 _PLACES_PER_TEXT = 16
 _FEW_PLACES = 1 << 20
-_ZERO, _NINE = b"09"
+_ZERO, _NINE, _MINUS = b"09-"
 
 
 def all_among(wanted: pa.ChunkedArray, known: pa.ChunkedArray) -> bool:
@@ -24,6 +24,22 @@ def all_among(wanted: pa.ChunkedArray, known: pa.ChunkedArray) -> bool:
     numbers, texts = _parts(known, places)
     asked_numbers, asked_texts = _parts(wanted, places)
     return _all_there(asked_numbers, numbers) and _all_equal_one(asked_texts, texts)
+
+
+def whole_numbers(texts: pa.Array) -> NDArray[np.int64] | None:
+    """Texts as the numbers they are; None when one is not just digits without a zero before them."""
+    data, offsets = bytes_of(texts)
+    lengths = np.diff(offsets)
+    if not len(texts) or lengths.min() == 0 or lengths.max() > _MOST_DIGITS:
+        return None
+    first = data[offsets[:-1]]
+    # Arrow takes these for numbers, too: 007, 0x1f and -1.
+    if ((first == _MINUS) | ((first == _ZERO) & (lengths > 1))).any():
+        return None
+    try:
+        return np.asarray(texts.cast(pa.int64()))
+    except pa.ArrowInvalid:
+        return None
 
 
 def _all_there(wanted: list[NDArray[np.int64]], known: list[NDArray[np.int64]]) -> bool:

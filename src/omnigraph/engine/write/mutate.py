@@ -54,7 +54,7 @@ class Written:
     deleted: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class MutationResult:
     """What a mutation did."""
 
@@ -66,6 +66,10 @@ class MutationResult:
     """The name of the query; empty when the statements came from Python."""
     tables: Mapping[str, Written] = field(default_factory=dict)
     """What happened to the rows that are stored, by table: `node:Person`, `edge:Knows`."""
+
+    def __repr__(self) -> str:
+        commit = "no commit" if self.commit is None else f"commit {self.commit.id}"
+        return f"<MutationResult {self.affected_nodes} nodes, {self.affected_edges} edges, {commit}>"
 
 
 def mutate(

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from omnigraph.engine.export.place import keep_access, led_to
 from omnigraph.engine.write.violations import Violation
 from omnigraph.errors import BadRequest
 
 VIOLATIONS_TOLD = 100
 """So many violations are told one by one."""
-
-RecordOf = Callable[[Violation], Any]
-"""The record that a violation is about, as JSON takes it; None when there is none."""
 
 
 @contextmanager
@@ -44,21 +42,25 @@ def _same(at: Path, other: Path) -> bool:
 
 
 class RejectsFile:
-    """NDJSON under a temporary name beside the one it is to have."""
+    """NDJSON under a temporary name beside the one it is to have, or beside the file that a link leads to."""
 
     def __init__(self, at: Path) -> None:
         self._at = at
-        self._temporary: Path | None = at.with_name(f".{at.name}-{secrets.token_hex(8)}")
         with self._written():
+            self._goal = led_to(at)
+            self._temporary: Path | None = self._goal.with_name(f".{at.name}-{secrets.token_hex(8)}")
             self._file = self._temporary.open("xb")
 
-    def write(self, found: Iterable[Violation], record_of: RecordOf) -> None:
-        """All that is wrong, in place of what an earlier try found."""
+    def write(self, found: Iterable[tuple[Violation, Any]]) -> None:
+        """All that is wrong, in place of what an earlier try found.
+
+        Each comes with the record it is about, as JSON takes it; None when there is none.
+        """
         with self._written():
             self._file.seek(0)
             self._file.truncate()
-            for one in found:
-                told = {**one.to_json(), "record": record_of(one)}
+            for one, record in found:
+                told = {**one.to_json(), "record": record}
                 self._file.write(msgspec.json.encode(told) + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -69,7 +71,8 @@ class RejectsFile:
         temporary, self._temporary = self._temporary, None
         self._file.close()
         try:
-            temporary.replace(self._at)
+            keep_access(self._goal, temporary)
+            temporary.replace(self._goal)
         except OSError as failure:
             raise BadRequest(
                 f"{outcome} '{self._at}' cannot be written: {failure.strerror}",

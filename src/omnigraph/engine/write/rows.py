@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from omnigraph.engine.columns import ID, SOURCE, TARGET
-from omnigraph.engine.write.blobs import Refusal, no_external, read_blobs
+from omnigraph.engine.write.blobs import no_external, read_blobs
 from omnigraph.engine.write.cells import column_of
 from omnigraph.engine.write.ids import composed, rendered
 from omnigraph.engine.write.target import Target
@@ -19,11 +19,9 @@ Values = Mapping[str, Stored]
 """Converted values by property; a property that is left out is null."""
 
 
-def inserted_nodes(
-    target: Target, values: Sequence[Values], new_ids: pa.Array, *, external: Refusal = no_external
-) -> pa.Table:
+def inserted_nodes(target: Target, values: Sequence[Values], new_ids: pa.Array) -> pa.Table:
     """Whole rows; the ids follow from the keys, and are the new ones where the type has no key."""
-    columns = _properties(target, values, external)
+    columns = _properties(target, values)
     if not target.identity:
         return _table(target, {**columns, ID: new_ids})
     for name in target.identity:
@@ -40,38 +38,36 @@ def inserted_edges(
     targets: Sequence[str],
     values: Sequence[Values],
     new_ids: pa.Array,
-    *,
-    external: Refusal = no_external,
 ) -> pa.Table:
     """Whole rows of edges between nodes given by their ids."""
     ends = {SOURCE: pa.array(sources, pa.string()), TARGET: pa.array(targets, pa.string())}
-    return _table(target, {**_properties(target, values, external), **ends, ID: new_ids})
+    return _table(target, {**_properties(target, values), **ends, ID: new_ids})
 
 
-def assigned(rows: pa.Table, target: Target, values: Values, *, external: Refusal = no_external) -> pa.Table:
+def assigned(rows: pa.Table, target: Target, values: Values) -> pa.Table:
     """The rows with some properties set to the same value in all of them."""
     for name in values:
-        column = _column(target, name, [values[name]], external)
+        column = _column(target, name, [values[name]])
         repeated = column.take(pa.array([0] * rows.num_rows, pa.int64()))
         _refuse_missing(target, name, repeated)
         rows = rows.set_column(rows.schema.get_field_index(name), target.schema.field(name), repeated)
     return rows
 
 
-def _properties(target: Target, values: Sequence[Values], external: Refusal) -> dict[str, pa.Array]:
+def _properties(target: Target, values: Sequence[Values]) -> dict[str, pa.Array]:
     columns = {}
     for name in target.owner.properties:
-        columns[name] = _column(target, name, [row.get(name) for row in values], external)
+        columns[name] = _column(target, name, [row.get(name) for row in values])
         if name not in target.identity:
             _refuse_missing(target, name, columns[name])
     return columns
 
 
-def _column(target: Target, name: str, values: Sequence[Stored], external: Refusal) -> pa.Array:
+def _column(target: Target, name: str, values: Sequence[Stored]) -> pa.Array:
     type_ = target.owner.properties[name].type
     if type_.scalar is not Scalar.BLOB:
         return column_of(values, type_)
-    cells = read_blobs(values, name, target.schema.field(name), external)
+    cells = read_blobs(values, name, target.schema.field(name), no_external)
     for reason in cells.faults.values():
         raise InvalidValue(reason)
     return cells.array

@@ -18,6 +18,7 @@ from omnigraph.engine.recovery.sidecar import WriterKind
 from omnigraph.engine.recovery.sweep import heal, recover_branch
 from omnigraph.engine.schema_apply.lock import find_lock
 from omnigraph.engine.schema_files import LiveSchema, schema_hash
+from omnigraph.engine.write.lost_branch import require_life
 from omnigraph.engine.write.stored import StoredTables
 from omnigraph.engine.write.target import Target
 from omnigraph.errors import (
@@ -115,6 +116,8 @@ def _attempt(
     except RecoveryRequired:
         raise
     except OmnigraphError as error:
+        if transaction is not None:
+            require_life(graph, author.branch, transaction.base, held, error)
         if held is None and _schema_is_changing(graph, transaction, error):
             raise BaseMoved(error, by_rival=False) from error
         raise
@@ -129,6 +132,8 @@ def _carried_out(
         if author.if_commit is not None:
             # That there is nothing to do was found on a head which may be the head no more.
             _check_condition(begin(graph, author).base, author)
+        if held is None:
+            require_life(graph, author.branch, transaction.base)
         return None
     try:
         return commit(graph, _plan(transaction, author, prepared, operation_id), held)

@@ -14,6 +14,7 @@ Flags = NDArray[np.bool_]
 
 
 _LINE = re.compile("^(invalid (?:strict JSON|CSV) at line |line )[0-9]+(?=: )")
+_GIVEN = "<rows of "
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +37,22 @@ class Violation:
             return f"{self.file}: {self.reason}"
         if self.row_group is not None:
             return f"{self.file}: row group {self.row_group}, row {self.line}: {self.reason}"
+        if self._given:
+            return f"{self.file}: row {self.line}: {self.reason}"
         return f"{self.file}:{self.line}: {self.reason}"
 
     def to_json(self) -> dict[str, Any]:
-        """The violation as plain JSON values; with a row group it has a row instead of a line."""
+        """The violation as plain JSON values; in a row group or in rows given it has a row, not a line."""
         about = {"entity": self.entity, "reason": self.reason}
+        if self._given:
+            return {"file": self.file, "row": self.line, **about}
         if self.row_group is None:
             return {"file": self.file, "line": self.line, **about}
         return {"file": self.file, "row_group": self.row_group, "row": self.line, **about}
+
+    @property
+    def _given(self) -> bool:
+        return self.file is not None and self.file.startswith(_GIVEN)
 
     def moved(self, lines: int) -> Violation:
         """The same, so many lines further down: what a reader says that did not see the lines before.
@@ -68,6 +77,11 @@ class Origins:
     def place(self, row: int) -> tuple[str, int]:
         """File name and line of a row."""
         return self.files[int(self.file[row])], int(self.line[row])
+
+
+def rows_of(type_name: str) -> str:
+    """What stands for a file where rows were given as rows."""
+    return f"{_GIVEN}{type_name}>"
 
 
 def entity_name(key: str, entity_id: str | None) -> str:

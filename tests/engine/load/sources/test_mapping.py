@@ -29,8 +29,7 @@ def test_a_mapping_that_makes_no_sense_is_refused_with_its_place(case: Case, peo
         plan(people, mapping=parse_mapping(case.section("mapping") or "", "map.yaml"))
     message, _, remedy = (case.section("error") or "").strip().partition("\nhelp: ")
     assert refused.value.message.replace(str(people), people.name) == message
-    if remedy:
-        assert refused.value.remedy == remedy
+    assert (refused.value.remedy or "") == remedy
 
 
 def test_columns_key_constants_and_drop(people: Path) -> None:

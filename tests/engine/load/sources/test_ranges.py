@@ -124,4 +124,16 @@ def test_large_files_are_cut_for_the_cores_there_are(tmp_path: Path) -> None:
     assert [item.number for item in items] == list(range(16))
     assert all(one.end == two.begin for one, two in pairwise(items))
     assert max(item.size for item in plan(path, cores=1)) == 256 * 2**20
-    assert min(item.size for item in plan(path, cores=100)) == 32 * 2**20
+    # One for each of so many cores, which is a little less than 32 MB.
+    assert len(plan(path, cores=100)) == 100
+
+
+@pytest.mark.parametrize(
+    ("size", "cores", "items"),
+    [(347_341_636, 2, 8), (2**30 + 1, 2, 8), (16_700_104, 2, 2), (70 * 2**20, 8, 8), (7 * 2**20, 2, 1)],
+)
+def test_every_core_gets_as_many_items(size: int, cores: int, items: int, tmp_path: Path) -> None:
+    path = tmp_path / "large.ndjson"
+    with path.open("wb") as file:
+        file.truncate(size)
+    assert len(plan(path, cores=cores)) == items

@@ -1,7 +1,8 @@
 """A first look at a whole load: for most types it shows at once that nothing is wrong with them.
 
 Ids whose hashes all differ are different ids. The ends of edges are looked up one by one, in all nodes that
-there are, as long as these are few enough to be held by every task. What does not turn out to be right here
+there are, as long as these are few enough to be held by every task. Where all are numbers it is a matter of
+bits (`numbers.py`), and no row is read again. What does not turn out to be right here
 may still be: that is for the other checks to say, and what is wrong with it.
 """
 
@@ -18,6 +19,7 @@ import pyarrow as pa
 from omnigraph.engine.columns import ID
 from omnigraph.engine.layout import fnv1a64, table_key
 from omnigraph.engine.load.buckets import key_hash
+from omnigraph.engine.load.checks.numbers import Clear, by_numbers, nodes_after
 from omnigraph.engine.load.checks.scope import Scope, Task, rows_of
 from omnigraph.engine.load.prints import RANGES, Prints, all_differ, keep_prints
 from omnigraph.engine.load.views import NewRows, OldRows, View
@@ -29,16 +31,6 @@ _IDS_AT_ONCE = 4 << 20
 _EDGES_AT_ONCE = 2 << 20
 _NODES_HELD = 4 << 20
 """So many nodes, and no more, are in the memory of a task."""
-
-
-@dataclass(frozen=True, slots=True)
-class Clear:
-    """Types of which something is known to be right."""
-
-    ids: frozenset[str] = frozenset()
-    """No id is there twice that must not be."""
-    ends: frozenset[str] = frozenset()
-    """Every edge has its ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +68,11 @@ _Part = _Ids | _Ends
 
 def first_look(scope: Scope) -> Clear:
     """What can be shown of a load from which nothing is left out."""
-    parts: list[_Part] = [*_id_parts(scope), *_end_parts(scope)]
+    known = by_numbers(scope)
+    parts: list[_Part] = [*_id_parts(scope, known.ids), *_end_parts(scope, known.ends)]
     runner = scope.runner_for(sum(part.rows for part in parts))
     answers = list(runner.each("check", parts, partial(_is_right, scope.task)))
-    return Clear(_right(parts, answers, _Ids), _right(parts, answers, _Ends))
+    return Clear(known.ids | _right(parts, answers, _Ids), known.ends | _right(parts, answers, _Ends))
 
 
 def _right(
@@ -94,8 +87,10 @@ def _right(
 # --- what is looked at ---------------------------------------------------------------------------
 
 
-def _id_parts(scope: Scope) -> Iterator[_Ids]:
+def _id_parts(scope: Scope, settled: frozenset[str]) -> Iterator[_Ids]:
     for key in scope.keys:
+        if key in settled:
+            continue
         given = [view for view in scope.new(key) if view.staged.given]
         files = [view.staged.prints for view in given]
         known = [one for one in files if one is not None]
@@ -117,22 +112,15 @@ def _stored_prints(task: Task, view: OldRows) -> Prints:
     return keep_prints(task.job, name, [key_hash(ids)])
 
 
-def _end_parts(scope: Scope) -> Iterator[_Ends]:
+def _end_parts(scope: Scope, settled: frozenset[str]) -> Iterator[_Ends]:
     for key in scope.keys:
-        if not key.startswith("edge:") or scope.task.counts(key):
+        if key in settled or not key.startswith("edge:") or scope.task.counts(key):
             continue
         types = sorted({table_key("node", node_type(scope.task.targets[key], end)) for end in ENDS})
-        nodes = tuple((node, tuple(_nodes(scope, node))) for node in types)
+        nodes = tuple((node, tuple(nodes_after(scope, node))) for node in types)
         if sum(view.rows for _, views in nodes for view in views) <= _NODES_HELD:
             for edges in _portions(scope.new(key), scope.runner.cores):
                 yield _Ends(key, edges, nodes)
-
-
-def _nodes(scope: Scope, key: str) -> list[View]:
-    """All nodes of a type that there are after the load."""
-    if scope.mode is Mode.OVERWRITE and key in scope.keys:
-        return [*scope.new(key)]
-    return [*scope.new(key), *scope.old(key)]
 
 
 def _portions(views: Sequence[NewRows], cores: int) -> Iterator[tuple[NewRows, ...]]:

@@ -30,7 +30,6 @@ from omnigraph.engine.write.stored import End
 _NODE, _STORED_NODE, _END, _KEPT = "node", "stored-node", "end", "kept"
 _EDGE, _STORED_EDGE, _RELEASED = "edge", "stored-edge", "released"
 _VALUE = "value"
-_NO_EDGES = pa.schema([(ID, pa.string()), (SOURCE, pa.string()), (POSITION, pa.int64())]).empty_table()
 
 
 @dataclass(frozen=True, slots=True)

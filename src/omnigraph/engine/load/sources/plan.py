@@ -26,6 +26,8 @@ from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.storage.input_tables import describe_table
 
 SMALLEST, LARGEST = 32 * 2**20, 256 * 2**20
+_LEAST = 4 * 2**20
+"""An item is only smaller than `SMALLEST` so that no core is without one, and never smaller than this."""
 ITEMS_PER_CORE = 4
 _LEAST_ROW = 64
 """What a row of columns weighs at least: files hold numbers in a byte or two that become ids as texts."""
@@ -70,8 +72,11 @@ def file_of(key: str) -> str:
 
 
 def split_size(total: int, cores: int) -> int:
-    """About how many bytes an item has: enough items for all cores, none of them tiny or huge."""
-    return min(max(total // (ITEMS_PER_CORE * cores), SMALLEST), LARGEST)
+    """About how many bytes an item has: as many items for every core, none of them tiny or huge."""
+    size = min(max(-(-total // (ITEMS_PER_CORE * cores)), SMALLEST), LARGEST)
+    rounds = -(-total // (size * cores))
+    even = -(-total // max(1, rounds * cores))
+    return even if even >= _LEAST else size
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,107 @@
+"""Rows that are given as rows: what is wrong with them is told by their numbers, and never by a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import omnigraph as og
+from omnigraph.engine.load.given import GivenRows
+from omnigraph.errors import BadRequest, KeyConflict, LoadRejected
+
+SCHEMA = """
+node Person { name: String @key  age: I32?  likes: Vector(2)?  tags: [String]? }
+edge Knows: Person -> Person
+"""
+TOO_OLD = 2**40
+PEOPLE: list[dict[str, Any]] = [{"name": "bo", "age": 20}, {"name": "cy", "age": TOO_OLD}, {"name": "ada"}]
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Iterator[og.Graph]:
+    with og.init(tmp_path / "g.omni", schema=SCHEMA) as made:
+        with made.write() as tx:
+            tx.insert("Person", name="ada")
+        yield made
+
+
+def stored(graph: og.Graph) -> dict[str, Any]:
+    return {row["name"]: row["age"] for row in graph.snapshot().rows("Person").to_pylist()}
+
+
+@pytest.mark.parametrize("as_table", [False, True], ids=["dictionaries", "arrow"])
+def test_what_is_wrong_with_a_row_is_told_by_its_number(graph: og.Graph, *, as_table: bool) -> None:
+    rows = pa.Table.from_pylist(PEOPLE) if as_table else PEOPLE
+    with pytest.raises(LoadRejected) as refused:
+        graph.load(rows, type="Person", mode="merge")
+    reason = f"property 'age' value {TOO_OLD} exceeds Int32 range"
+    assert str(refused.value) == f"<rows of Person>: row 2: {reason}"
+    assert [one.to_json() for one in refused.value.violations] == [
+        {"file": "<rows of Person>", "row": 2, "entity": "node:Person 'cy'", "reason": reason}
+    ]
+
+
+def test_what_is_wrong_with_all_rows_names_them_and_no_file(graph: og.Graph) -> None:
+    with pytest.raises(LoadRejected, match=r"^<rows of Person>: unknown input field 'nick'"):
+        graph.load([{"name": "bo", "nick": "b"}], type="Person", mode="append")
+
+
+def test_rows_that_are_stored_or_lack_an_end_are_told_by_their_numbers(graph: og.Graph) -> None:
+    with pytest.raises(KeyConflict) as taken:
+        graph.load([{"name": "bo"}, {"name": "ada"}], type="Person", mode="append")
+    assert [(one.file, one.line) for one in taken.value.violations] == [("<rows of Person>", 2)]
+    with pytest.raises(LoadRejected, match=r"^<rows of Knows>: row 2: dst 'zoe' not found in Person$"):
+        graph.load([{"from": "ada", "to": to} for to in ("ada", "zoe")], type="Knows", mode="append")
+
+
+def test_rejects_and_what_was_left_out_tell_rows_by_their_numbers(graph: og.Graph, tmp_path: Path) -> None:
+    at = tmp_path / "rejects.jsonl"
+    done = graph.load(PEOPLE, type="Person", mode="merge", skip_bad=True, rejects=at)
+    assert [(one.file, one.line) for one in done.skipped] == [("<rows of Person>", 2)]
+    (told,) = map(json.loads, at.read_text().splitlines())
+    assert (told["file"], told["row"]) == ("<rows of Person>", 2)
+    assert told["record"] == {"name": "cy", "age": TOO_OLD}
+    assert stored(graph) == {"ada": None, "bo": 20}
+
+
+def test_rows_in_several_files_are_numbered_on(graph: og.Graph, tmp_path: Path) -> None:
+    files = [tmp_path / f"{part}" / "Person.arrow" for part in range(2)]
+    for file in files:
+        file.parent.mkdir()
+        with (
+            pa.OSFile(str(file), "wb") as sink,
+            pa.ipc.new_file(sink, pa.Table.from_pylist(PEOPLE).schema) as out,
+        ):
+            out.write_table(pa.Table.from_pylist([{"name": file.parent.name, "age": 1}, PEOPLE[1]]))
+    given = [GivenRows(str(file), "Person", 2 * part) for part, file in enumerate(files)]
+    with pytest.raises(LoadRejected) as refused:
+        graph.load(given, mode="append")
+    assert [one.line for one in refused.value.violations] == [2, 4]
+
+
+def test_dictionaries_need_not_have_the_same_members(graph: og.Graph) -> None:
+    rows = [{"name": "bo", "tags": []}, {"name": "cy", "likes": [1, 2.5]}, {"age": 3, "name": "dee"}]
+    done = graph.load(rows, type="Person", mode="append")
+    assert repr(done) == f"<LoadResult 3 Person, commit {graph.snapshot().id}>"
+    found = graph.snapshot().rows("Person", columns=["name", "tags", "likes", "age"]).sort_by("name")
+    assert found.to_pylist()[1:] == [
+        {"name": "bo", "tags": [], "likes": None, "age": None},
+        {"name": "cy", "tags": None, "likes": [1.0, 2.5], "age": None},
+        {"name": "dee", "tags": None, "likes": None, "age": 3},
+    ]
+
+
+def test_values_that_do_not_fit_together_name_their_property(graph: og.Graph) -> None:
+    with pytest.raises(BadRequest, match=r"^the values of 'age' do not fit together: "):
+        graph.load([{"name": "bo", "age": 1}, {"name": "cy", "age": "x"}], type="Person", mode="append")
+
+
+def test_an_empty_list_is_no_rows_of_its_type(graph: og.Graph) -> None:
+    assert repr(graph.load([], type="Knows", mode="append")) == "<LoadResult 0 Knows, no commit>"
+    graph.load([], type="Person", mode="overwrite")
+    assert stored(graph) == {}
