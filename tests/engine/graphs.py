@@ -18,6 +18,7 @@ from omnigraph.engine.manifest import MAIN, State, TableVersion
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.publish import Changes, Lineage, Publication, publish
 from omnigraph.engine.root import Root
+from omnigraph.errors import StorageFailure
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Observer
 from omnigraph.storage.staging import commit_staged, stage_append
@@ -40,6 +41,16 @@ def new_graph(at: Location, schema: str = SCHEMA, observe: Observer | None = Non
     """A graph that was just made, opened."""
     initialise(Root.at(at), schema)
     return OpenGraph.open(Root.at(at, observe))
+
+
+def no_room_for(op: str, *, where: Callable[[str], bool] = bool) -> Observer:
+    """A store that fails an operation, wherever it is called or only at some places."""
+
+    def fail(called: str, uri: str, /) -> None:
+        if called == op and where(uri):
+            raise StorageFailure("no room", kind="Transient", uri=uri)
+
+    return fail
 
 
 def with_clock(graph: OpenGraph, clock: Callable[[], int]) -> OpenGraph:

@@ -25,7 +25,7 @@ from omnigraph.engine.publish import Changes, Lineage, publish
 from omnigraph.engine.root import Root
 from omnigraph.engine.tidy import tidy_tables
 from omnigraph.engine.tiers import TIERS
-from omnigraph.engine.upkeep import FRAGMENT_LIMIT, compact_manifest
+from omnigraph.engine.upkeep import FRAGMENT_LIMIT, tidy_manifest
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import Held
 from omnigraph.storage.objects import Recorder
@@ -63,8 +63,7 @@ def _add_log(graph: OpenGraph, held: Held) -> None:
     version = TableVersion(LOG, landed.version, None, landed.count())
     done = publish(main, Changes(versions=(version,)), Lineage(graph.root.new_id()), base=main.load())
     tidy_tables(main, held, {LOG: landed}, {LOG: 1})
-    if done.loaded.table.fragment_count > FRAGMENT_LIMIT:
-        compact_manifest(main)
+    tidy_manifest(main, done)
 
 
 def grown(at: Location, commits: int) -> OpenGraph:

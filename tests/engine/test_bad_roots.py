@@ -195,7 +195,7 @@ def test_a_store_that_does_not_answer_is_not_an_empty_one(
     s3_root: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    with pytest.raises(StorageFailure):
+    with pytest.raises(StorageFailure, match="cannot look for"):
         OpenGraph.open(Root.at(s3_root), read_only=True)
 
 

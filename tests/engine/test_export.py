@@ -503,6 +503,8 @@ def test_what_cannot_be_exported_is_told(team: Graph, tmp_path: Path) -> None:
         team.export(io.BytesIO(), format="csv")
     with pytest.raises(BadRequest, match="parquet is written as a folder"):
         team.export(tmp_path / "x.parquet", format="parquet")
+    with pytest.raises(BadRequest, match=r"people\.csv' is a name for csv, and the export is to be ndjson"):
+        team.export(tmp_path / "people.csv")
     with pytest.raises(BadRequest, match="'/' is not a name for an export"):
         team.export("/")
     assert sorted(found.name for found in tmp_path.iterdir()) == ["g.omni", "in.ndjson"]

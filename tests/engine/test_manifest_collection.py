@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import lance
 import pytest
 
 from omnigraph.engine import upkeep
@@ -14,9 +15,10 @@ from omnigraph.engine.opened import AtCommit, AtTime, AtVersion, OpenGraph
 from omnigraph.engine.optimize import optimize
 from omnigraph.engine.publish import Changes, Lineage, publish
 from omnigraph.engine.root import Root
-from omnigraph.engine.upkeep import FRAGMENT_LIMIT, compact_manifest, minimum_age
+from omnigraph.engine.upkeep import FRAGMENT_LIMIT, collect_manifest, compact_manifest, minimum_age
 from omnigraph.engine.write.transaction import Author
-from omnigraph.errors import BadRequest, StorageFailure
+from omnigraph.errors import BadRequest
+from omnigraph.storage import collecting
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
 from tests.engine.crash.matrix import make_scene
@@ -28,6 +30,7 @@ from tests.engine.graphs import (
     bare_publish,
     manifest_rows,
     new_graph,
+    no_room_for,
     require_linear,
     with_clock,
 )
@@ -40,8 +43,9 @@ SECOND = 1_000_000
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Versions go as soon as they are replaced, a few at a time."""
+    """Versions go as soon as they are replaced, a few at a time, and all of these with one write."""
     monkeypatch.setenv(upkeep.SETTING, "0")
+    monkeypatch.setattr(upkeep, "AT_FIRST", 1_000)
     monkeypatch.setattr(upkeep, "COLLECTED_AT_ONCE", FRAGMENT_LIMIT * 2 // 3)
 
 
@@ -91,6 +95,7 @@ def test_a_version_goes_when_it_has_been_out_of_date_for_the_minimum_age(
     graph: OpenGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "COLLECTED_AT_ONCE", 1)
+    monkeypatch.setattr(upkeep, "AT_FIRST", 1_000)
     start = graph.root.clock() + 3600 * SECOND
     crowd(with_clock(graph, lambda: start))
     last = max(commit.version for commit in graph.load("main").state.commits.values())
@@ -101,19 +106,122 @@ def test_a_version_goes_when_it_has_been_out_of_date_for_the_minimum_age(
     assert min(versions(graph)) == last
 
 
-def test_few_versions_are_left_alone_and_so_are_too_many(
-    graph: OpenGraph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_versions_are_left_alone(graph: OpenGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(upkeep.SETTING, "0")
     crowd(graph)
     assert compact_manifest(graph.coordinator("main"))
     assert versions(graph)[0] == 1
-    monkeypatch.setattr(upkeep, "COLLECTED_AT_ONCE", 1)
-    monkeypatch.setattr(upkeep, "MOST_STORED", 10)
-    graph = opened(graph.root.layout.root)  # one that has not looked yet
-    crowd(graph)
-    assert compact_manifest(graph.coordinator("main"))
-    assert versions(graph)[0] == 1
+
+
+def test_many_versions_go_a_few_with_each_of_the_next_writes(
+    folder: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "IN_ONE_WRITE", 3)
+    monkeypatch.setattr(upkeep, "AT_FIRST", 3)
+    monkeypatch.setattr(upkeep, "COLLECTED_AT_ONCE", 20)
+    new_graph(folder)
+    recorder, plain = Recorder(), OpenGraph(Root.at(folder), read_only=True)
+    graph = OpenGraph(Root.at(folder, recorder), read_only=False)
+    write(graph, 30)
+    many, files = versions(plain), files_of(plain)
+    monkeypatch.setenv(upkeep.SETTING, "0")
+    seen = [many]
+    while min(seen[-1]) <= max(many) - 5:
+        before = len(recorder.calls)
+        write(graph, 1)
+        asked = [call.op for call in recorder.calls[before:]]
+        seen.append(versions(plain))
+        gone = sorted(set(seen[-2]) - set(seen[-1]))
+        assert len(gone) <= 3
+        assert gone == list(seen[-2][: len(gone)]), "the oldest first"
+        assert asked.count("collect") == bool(gone)
+    assert recorder.counts()["versions"] == 1, "they were listed once"
+    removed = files - files_of(plain)
+    assert {name.partition("/")[0] for name in removed} == {"data", "_deletions", "_transactions"}
+    require_what_versions_name(plain)
+    assert logical(opened(folder).load("main").state) == logical(graph.load("main").state)
+
+
+def test_versions_stay_few_where_each_write_is_a_process_of_its_own(
+    folder: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "COLLECTED_AT_ONCE", 20)
+    monkeypatch.setenv(upkeep.SETTING, "0")
+    new_graph(folder)
+    most = 0
+    for _ in range(12 * FRAGMENT_LIMIT):
+        graph = opened(folder)
+        write(graph, 1)
+        most = max(most, len(versions(graph)))
+    assert most <= 20 + 3 * FRAGMENT_LIMIT
+
+
+def files_of(graph: OpenGraph) -> set[str]:
+    """The files of the manifest but for those of its versions."""
+    at = graph.root.layout.manifest.path
+    parts = (path.relative_to(at).as_posix() for path in at.rglob("*") if path.is_file())
+    return {name for name in parts if not name.startswith("_versions/")}
+
+
+def require_what_versions_name(graph: OpenGraph) -> None:
+    """There are the files that the stored versions name, and no others."""
+    uri = graph.root.layout.manifest.uri
+    stored = [lance.dataset(uri, version=version) for version in versions(graph)]
+    pieces = [piece for native in stored for piece in native.get_fragments()]
+    named = {f"data/{file.path}" for piece in pieces for file in piece.data_files()}
+    named |= {gone for piece in pieces if (gone := piece.deletion_file()) is not None}
+    found = files_of(graph)
+    assert {name for name in found if not name.startswith("_transactions/")} == named
+    assert len(found - named) == len(stored), "a transaction for each"
+
+
+@pytest.mark.parametrize("after", [1, 20])
+def test_a_collection_that_breaks_off_is_finished_by_a_later_one(
+    graph: OpenGraph, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "COLLECTED_AT_ONCE", 10)
+    write(graph, 14)
+    monkeypatch.setenv(upkeep.SETTING, "0")
+    left = after
+
+    def breaking_off(file: Path) -> int:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise PermissionError(f"no right to remove {file}")
+        return removed(file)
+
+    removed = collecting._removed
+    with monkeypatch.context() as patch:
+        patch.setattr(collecting, "_removed", breaking_off)
+        while left >= 0:
+            write(graph, 1)
+    again = opened(graph.root.layout.root)
+    assert logical(again.load("main").state) == logical(graph.load("main").state)
+    write(again, FRAGMENT_LIMIT)
+    while again.coordinator("main").collecting:
+        write(again, 1)
+    assert versions(again)[0] > 14
+    require_what_versions_name(again)
+
+
+def test_versions_that_another_process_removed_are_no_trouble(
+    graph: OpenGraph, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(upkeep, "IN_ONE_WRITE", 3)
+    monkeypatch.setattr(upkeep, "AT_FIRST", 3)
+    monkeypatch.setattr(upkeep, "COLLECTED_AT_ONCE", 20)
+    write(graph, 30)
+    monkeypatch.setenv(upkeep.SETTING, "0")
+    while not graph.coordinator("main").collecting:
+        write(graph, 1)
+    assert collect_manifest(opened(graph.root.layout.root).coordinator("main")).versions > 0
+    left = versions(graph)
+    with caplog.at_level(logging.WARNING, "omnigraph"):
+        write(graph, 8)
+    assert set(left) <= set(versions(graph))
+    assert not graph.coordinator("main").collecting
+    assert caplog.text == ""
 
 
 def test_versions_are_listed_only_once_enough_of_them_can_be_out_of_date(
@@ -127,9 +235,8 @@ def test_versions_are_listed_only_once_enough_of_them_can_be_out_of_date(
     assert recorder.counts()["commit_compaction"] >= 2
     assert recorder.counts()["versions"] == 0, "all of them are young"
     monkeypatch.setenv(upkeep.SETTING, "0")
-    monkeypatch.setattr(upkeep, "MOST_STORED", 1)
     write(graph, 2 * FRAGMENT_LIMIT)
-    assert recorder.counts()["versions"] == 1, "too many, and the same a moment later"
+    assert recorder.counts()["versions"] == 1, "there were enough, and the next look waits for as many"
 
 
 def test_optimize_collects_whatever_the_number_and_only_once(
@@ -293,12 +400,7 @@ def test_a_collection_that_fails_is_logged_and_the_publish_stands(
 ) -> None:
     new_graph(folder)
 
-    class Failing(Recorder):
-        def __call__(self, called: str, uri: str, /) -> None:
-            if called == op:
-                raise StorageFailure("no room", kind="Transient", uri=uri)
-
-    graph = OpenGraph(Root.at(folder, Failing()), read_only=False)
+    graph = OpenGraph(Root.at(folder, no_room_for(op)), read_only=False)
     with caplog.at_level(logging.WARNING, "omnigraph"):
         done = write(graph, FRAGMENT_LIMIT + 2)
     assert "old versions of the manifest of branch 'main' were not collected" in caplog.text
@@ -316,8 +418,13 @@ def test_old_versions_in_a_bucket_go_too(s3_root: Location, monkeypatch: pytest.
     monkeypatch.setattr(upkeep, "FRAGMENT_LIMIT", 3)
     monkeypatch.setattr(upkeep, "COLLECTED_AT_ONCE", 3)
     graph = new_graph(s3_root)
-    done = write(graph, 12)
-    assert len(versions(graph)) < 12
+    with monkeypatch.context() as few:
+        few.setattr(upkeep, "MOST_STORED", 1)
+        done = write(graph, 6)
+        assert versions(graph)[0] == 1, "all of them would have to be read"
+    graph = opened(s3_root)  # one that has not looked yet
+    done += write(graph, 12)
+    assert len(versions(graph)) < 18
     require_linear(graph.load("main").state.commits.values(), [commit for commit, _ in done])
 
 

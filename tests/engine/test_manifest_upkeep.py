@@ -16,7 +16,15 @@ from omnigraph.storage.fragments import fragments as fragments_of
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import Held
 from omnigraph.storage.objects import Recorder
-from tests.engine.graphs import PERSON, add_branch, bare_publish, manifest_rows, new_graph, require_linear
+from tests.engine.graphs import (
+    PERSON,
+    add_branch,
+    bare_publish,
+    manifest_rows,
+    new_graph,
+    no_room_for,
+    require_linear,
+)
 
 
 def write(graph: OpenGraph, count: int, branch: str = "main") -> list[tuple[str, int]]:
@@ -125,12 +133,7 @@ def test_upkeep_that_fails_is_logged_and_the_publish_stands(
 ) -> None:
     new_graph(folder)
 
-    class Failing(Recorder):
-        def __call__(self, called: str, uri: str, /) -> None:
-            if called == op:
-                raise StorageFailure("no room", kind="Transient", uri=uri)
-
-    graph = OpenGraph.open(Root.at(folder, Failing()))
+    graph = OpenGraph.open(Root.at(folder, no_room_for(op)))
     with caplog.at_level(logging.WARNING, "omnigraph"):
         done = write(graph, FRAGMENT_LIMIT + 2)
     assert "main" in caplog.text

@@ -34,6 +34,7 @@ from tests.engine.graphs import (
     bare_publish,
     manifest_rows,
     new_graph,
+    no_room_for,
     require_consistent,
     require_linear,
     with_clock,
@@ -160,22 +161,30 @@ def test_a_version_below_the_published_one_is_a_conflict(main: Coordinator) -> N
     assert (caught.value.expected, caught.value.actual) == (4, 5)
 
 
+NO_TABLE = "table 'node:Nobody' is not registered in the manifest"
+TWICE = "table 'node:Person' is changed twice in one publish"
+VERSION_2, VERSION_3 = TableVersion(PERSON, 2, None, 0), TableVersion(PERSON, 3, None, 0)
 REFUSED = [
-    Changes(versions=(TableVersion("node:Nobody", 1, None, 0),)),
-    Changes(dropped={"node:Nobody": 1}),
-    Changes(versions=(TableVersion(PERSON, 2, None, 0), TableVersion(PERSON, 2, None, 0))),
-    Changes(versions=(TableVersion(PERSON, 2, None, 0), TableVersion(PERSON, 3, None, 0))),
-    Changes(versions=(TableVersion(PERSON, 2, None, 0),), dropped={PERSON: 2}),
-    Changes(registered={PERSON: "nodes/0000000000000000"}, versions=(TableVersion(PERSON, 2, None, 0),)),
-    Changes(dropped={PERSON: 0}),
+    (Changes(versions=(TableVersion("node:Nobody", 1, None, 0),)), NO_TABLE),
+    (Changes(dropped={"node:Nobody": 1}), NO_TABLE),
+    (Changes(versions=(VERSION_2, VERSION_2)), TWICE),
+    (Changes(versions=(VERSION_2, VERSION_3)), TWICE),
+    (Changes(versions=(VERSION_2,), dropped={PERSON: 2}), TWICE),
+    (
+        Changes(registered={PERSON: "nodes/0000000000000000"}, versions=(VERSION_2,)),
+        "is registered at .* already",
+    ),
+    (Changes(dropped={PERSON: 0}), "expected version 0, found 1"),
 ]
 
 
-@pytest.mark.parametrize("changes", REFUSED, ids=lambda changes: str(REFUSED.index(changes)))
-def test_changes_that_do_not_add_up_are_refused_whole(main: Coordinator, changes: Changes) -> None:
+@pytest.mark.parametrize(("changes", "reason"), REFUSED, ids=map(str, range(len(REFUSED))))
+def test_changes_that_do_not_add_up_are_refused_whole(
+    main: Coordinator, changes: Changes, reason: str
+) -> None:
     judged = unchanged(main)
     next(judged)
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match=reason):
         send(main, changes)
     assert list(judged) == []
 
@@ -353,13 +362,8 @@ def test_a_write_whose_answer_says_contention_but_which_landed_is_a_success(main
 
 
 def test_a_store_that_fails_the_write_is_reported_and_nothing_is_there(graph: OpenGraph) -> None:
-    class Failing(Recorder):
-        def __call__(self, op: str, uri: str, /) -> None:
-            if op == "merge_rows":
-                raise StorageFailure("no space", kind="Transient", uri=uri)
-
-    main = Coordinator(Root.at(graph.root.layout.root, Failing()), "main")
-    with pytest.raises(StorageFailure, match="no space"):
+    main = Coordinator(Root.at(graph.root.layout.root, no_room_for("merge_rows")), "main")
+    with pytest.raises(StorageFailure, match="no room"):
         send(main, changed(PERSON, 2))
     assert len(stranger(graph.root).load().state.commits) == 1
 

@@ -8,7 +8,7 @@ import pytest
 from omnigraph.engine.opened import AtCommit, OpenGraph
 from omnigraph.engine.root import Root
 from omnigraph.engine.schema_files import files_of, first_schema, past_source, read_schema
-from omnigraph.errors import OmnigraphError, SchemaContractBroken, StorageFailure
+from omnigraph.errors import CorruptGraph, SchemaContractBroken, StorageFailure
 from omnigraph.lang.schema.ir import from_json, ir_hash
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
@@ -129,7 +129,7 @@ def test_a_compiled_schema_that_was_changed_is_refused(graph: OpenGraph, folder:
     with pytest.raises(SchemaContractBroken, match="compiled schema was changed"):
         graph.schema()
     rehash(folder.path)
-    with pytest.raises(OmnigraphError):
+    with pytest.raises(CorruptGraph, match="edge Knows references unknown type 'Person'"):
         graph.schema()
 
 

@@ -17,11 +17,10 @@ from omnigraph.engine.root import Root
 from omnigraph.engine.tidy import SETTING
 from omnigraph.engine.tiers import FEWEST, TIERS
 from omnigraph.engine.write.transaction import Author
-from omnigraph.errors import StorageFailure
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
 from tests.engine.crash.world import change, look, require_settled, rows_of
-from tests.engine.graphs import manifest_rows, require_consistent
+from tests.engine.graphs import manifest_rows, no_room_for, require_consistent
 from tests.engine.upkeep_graph import (
     DOC,
     LOG,
@@ -115,12 +114,7 @@ def test_a_failure_is_logged_the_write_stands_and_the_next_one_tries_again(
 ) -> None:
     log(docs_graph(folder), FEWEST)
 
-    class Failing(Recorder):
-        def __call__(self, called: str, uri: str, /) -> None:
-            if called == op and "__manifest" not in uri:
-                raise StorageFailure("no room", kind="Transient", uri=uri)
-
-    graph = OpenGraph.open(Root.at(folder, Failing()))
+    graph = OpenGraph.open(Root.at(folder, no_room_for(op, where=lambda uri: "__manifest" not in uri)))
     with caplog.at_level(logging.WARNING, "omnigraph"):
         log(graph)
     assert "no room" in caplog.text

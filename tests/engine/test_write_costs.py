@@ -19,6 +19,7 @@ from omnigraph.engine.root import Root
 from omnigraph.engine.write.mutate import mutate
 from omnigraph.engine.write.transaction import Author
 from omnigraph.lang.query.compile import CompiledMutation, compile_query
+from omnigraph.storage import upserting
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
 from tests.storage.conftest import ask_s3, s3_server, use_s3
@@ -26,6 +27,8 @@ from tests.storage.conftest import ask_s3, s3_server, use_s3
 SCHEMA = "node Person { handle: String @key }\nnode Log { msg: String }\n"
 ONE = 'insert Log { msg: "a" }'
 TWO = 'insert Log { msg: "a" }  insert Person { handle: "p" }'
+GROUP = " ".join(f'insert Person {{ handle: "{name}" }}' for name in "abc")
+ANN = 'insert Person { handle: "a" }'
 PUTS = {"write_text", "write_text_if_absent", "write_text_if_match"}
 WRITES = pytest.mark.parametrize(("text", "tables"), [(ONE, 1), (TWO, 2)], ids=["one-table", "two-tables"])
 
@@ -41,9 +44,9 @@ class Warm:
         self.recorder = Recorder()
         initialise(Root.at(at), SCHEMA)
         self.graph = OpenGraph.open(Root.at(at, self.recorder))
-        self._compiled = {text: self._compile(text) for text in (ONE, TWO)}
-        for _ in range(3):
-            self.write(TWO)
+        self._compiled = {text: self._compile(text) for text in (ONE, TWO, GROUP, ANN)}
+        for text in (GROUP, TWO, TWO, TWO):
+            self.write(text)
 
     def write(self, text: str) -> Counter[str]:
         """The calls of our own that a write makes."""
@@ -102,6 +105,19 @@ def test_a_write_in_a_folder_puts_few_objects_and_deletes_one(
     assert calls["delete"] == 1
     assert calls["list_dir"] == 2, "only the records of writes under way are listed"
     require_golden(f"folder-{request.node.callspec.id}", left + calls)
+
+
+def test_a_row_of_a_large_table_is_replaced_in_two_versions_and_two_files_more(
+    warm: Warm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upserting, "_LARGE", 1)
+    before = files(warm)
+    calls = warm.write(ANN)
+    left = Counter(f"new file {part_of(path)}" for path in files(warm) - before)
+    assert left["new file table/_deletions"] == 1, "the fragment that had the row has others"
+    assert left.total() + sum(calls[op] for op in PUTS) <= 6 + 4 * 1 + 2
+    assert calls["delete"] == 1
+    require_golden("folder-large-table", left + calls)
 
 
 @WRITES
@@ -175,4 +191,4 @@ def test_requests_do_not_grow_with_history(warm_bucket: Warm) -> None:
 
 def test_every_golden_file_belongs_to_a_write() -> None:
     names = {f"{where}-{tables}" for where in ("folder", "s3") for tables in ("one-table", "two-tables")}
-    assert {file.stem for file in GOLDEN.iterdir()} == names
+    assert {file.stem for file in GOLDEN.iterdir()} == names | {"folder-large-table"}

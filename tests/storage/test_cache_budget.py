@@ -11,7 +11,8 @@ import pytest
 
 from omnigraph.errors import InvalidValue
 from omnigraph.storage.cache_budget import CACHE_BYTES
-from omnigraph.storage.indexes import IVF_FLAT, IndexSpec, stage_indexes
+from omnigraph.storage.index_parts import IVF_FLAT
+from omnigraph.storage.indexes import IndexSpec, stage_indexes
 from omnigraph.storage.location import Location
 from omnigraph.storage.search import stored_vector_index, vector_hits
 from omnigraph.storage.session import LEAST_BYTES, Access, drop_pinned_session, fork_session, pinned_session

@@ -94,6 +94,58 @@ def _lock(held: Held) -> LeaseLock:
     return lock
 
 
+def test_who_gives_the_lease_back_leaves_it_to_one_that_waits(
+    process: Process, bucket: Bucket, clock: Clock
+) -> None:
+    mine, other = process(), process()
+    held = mine.hold(["main"])
+    pauses = 0
+
+    def meanwhile() -> None:
+        nonlocal pauses
+        pauses += 1
+        if pauses == 2:
+            assert bucket.lease()["wanted"]
+            _lock(held).renew()
+            held.require()
+            held.release()
+            with pytest.raises(errors.WriterBusy):
+                mine.hold(["main"], wait=0)
+
+    clock.meanwhile = meanwhile
+    with other.hold(["main"], wait=5):
+        assert pauses == 2, "it came with its next look"
+        assert "wanted" not in bucket.lease()
+    with mine.hold(["main"], wait=0):
+        assert bucket.lease()["epoch"] == 3
+
+
+def test_a_lease_that_nobody_takes_is_not_left_to_others_for_long(
+    process: Process, bucket: Bucket, clock: Clock
+) -> None:
+    mine, gone = process(), process()
+    with mine.hold(["main"]):
+        with pytest.raises(errors.WriterBusy):
+            gone.hold(["main"], wait=1)
+        assert bucket.lease()["wanted"]
+    started = clock.now
+    with mine.hold(["main"], wait=5):
+        assert 0 < clock.now - started < 1
+    started = clock.now
+    with mine.hold(["main"], wait=5):
+        assert clock.now == started, "nobody waits any more"
+
+
+def test_a_lease_that_is_wanted_is_anybodys_but_for_who_had_it(process: Process, bucket: Bucket) -> None:
+    mine, waiting, third = process(), process(), process()
+    with mine.hold(["main"]), pytest.raises(errors.WriterBusy):
+        waiting.hold(["main"], wait=1)
+    with third.hold(["main"], wait=0):
+        assert bucket.lease()["epoch"] == 2
+    with mine.hold(["main"], wait=0):
+        assert bucket.lease()["epoch"] == 3
+
+
 def test_a_lease_has_one_holder_and_says_who(process: Process, bucket: Bucket) -> None:
     mine, other = process(), process()
     with mine.hold(["main"], operation_id="01MINE") as held:

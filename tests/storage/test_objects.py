@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -160,6 +161,19 @@ def test_sizes_are_those_of_direct_files_and_folders_those_that_hold_something(p
     assert place.store.list_folders(place.root / "top") == ["below"]
     place.store.delete_prefix(place.root / "top" / "below")
     assert place.store.list_folders(place.root / "top") == []
+
+
+def test_the_last_change_is_that_of_the_newest_object_however_deep(place: Place) -> None:
+    assert place.store.last_change(place.root / "top") is None
+    place.store.write_text(place.root / "top" / "a.json", "1")
+    first = place.store.last_change(place.root / "top")
+    assert first is not None
+    assert abs(first - time.time()) < 3600, "in seconds since 1970"
+    place.store.write_text(place.root / "top" / "below" / "b.json", "2")
+    place.store.write_text(place.root / "top.json", "3")
+    below = place.store.last_change(place.root / "top" / "below")
+    assert below is not None
+    assert place.store.last_change(place.root / "top") == max(first, below)
 
 
 def test_rename_replaces_the_target(place: Place) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage.indexes import IndexPart, IndexSpec, build_part, stage_indexes
+from omnigraph.storage.index_parts import IndexPart, build_part
+from omnigraph.storage.indexes import IndexSpec, stage_indexes
 from omnigraph.storage.location import Location
 from omnigraph.storage.staging import commit_staged, stage_append
 from omnigraph.storage.tables import Table, Tables
@@ -52,7 +53,9 @@ def test_a_reader_of_the_same_version_is_in_nobodys_way(tmp_path: Path, doing: s
     table = commit_staged(stage_append(table, rows))
     does = {
         "who made it": lambda: authorship(table, table.version),
-        "part of an index": lambda: build_part(table, IndexPart(AGES, (0,), False)),
+        "part of an index": lambda: build_part(
+            table, IndexPart(AGES.column, AGES.type, AGES.name, (0,), False)
+        ),
         "an index": lambda: stage_indexes(table, [AGES]),
         "a compaction": lambda: plan_compaction(table),
         "its newest": table.latest,

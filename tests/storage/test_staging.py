@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,9 +19,9 @@ from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.location import Location
 from omnigraph.storage.staging import (
     Counts,
-    Intent,
     Staged,
     commit_staged,
+    new_mark,
     stage_append,
     stage_config,
     stage_delete,
@@ -401,13 +400,13 @@ def test_rows_that_do_not_fit_the_table_are_told_as_invalid(at: Location) -> Non
         assert caught.value.kind == Trouble.INVALID
 
 
-def test_an_intent_survives_as_text(at: Location) -> None:
-    staged = stage_append(created(at, people("ann")), people("bob")).signed({"omnigraph.operation": "op1"})
-    intent = staged.intent
-    assert Intent.from_json(json.loads(json.dumps(intent.to_json()))) == intent
-    assert (intent.uuid, intent.read_version, intent.binding) == (staged.uuid, 2, lance.__version__)
-    landed = commit_staged(staged)
-    assert authorship(landed, 3).uuid == intent.uuid
+def test_a_version_is_recognised_by_the_mark_and_the_properties_its_change_was_given(at: Location) -> None:
+    staged = stage_append(created(at, people("ann")), people("bob"))
+    mark = new_mark()
+    landed = commit_staged(staged.signed({"omnigraph.operation": "op1"}).marked(mark))
+    made = authorship(landed, 3)
+    assert mark != staged.uuid
+    assert (made.uuid, made.properties["omnigraph.operation"]) == (mark, "op1")
 
 
 def landed(change: Staged) -> bool:

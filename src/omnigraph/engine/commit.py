@@ -21,33 +21,22 @@ import msgspec
 
 from omnigraph import failpoints
 from omnigraph.engine.coordinator import Loaded
-from omnigraph.engine.created import create_table, path_of, stage_over
+from omnigraph.engine.created import create_table, stage_over
 from omnigraph.engine.effects import moving, stage, steps_of, together
 from omnigraph.engine.forks import fork_table
-from omnigraph.engine.gates import BaseMoved, is_first_touch, pass_gates
+from omnigraph.engine.gates import BaseMoved, pass_gates
 from omnigraph.engine.lineage import Commit
-from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.plan import Adopt, BuildIndexes, CommitPlan, Create, Drop, Effect, Rearrange
+from omnigraph.engine.plan import BuildIndexes, CommitPlan, Create, Rearrange
 from omnigraph.engine.prepare import Ready, prepare
 from omnigraph.engine.publish import ExactHead, Lineage, Publication, publish
 from omnigraph.engine.rearrange import rearrange
+from omnigraph.engine.recording import achieved_record, armed_record
 from omnigraph.engine.recovery import sidecar
-from omnigraph.engine.recovery.sidecar import (
-    Authority,
-    FirstTouch,
-    LineageIntent,
-    OwnerMark,
-    Pin,
-    Registration,
-    SchemaTarget,
-    Sidecar,
-    Tombstone,
-    Update,
-)
+from omnigraph.engine.recovery.sidecar import Pin, Sidecar
 from omnigraph.engine.schema_staging import Succession, promote_schema, stage_schema
 from omnigraph.engine.tidy import tidy_tables
-from omnigraph.engine.upkeep import FRAGMENT_LIMIT, compact_manifest
+from omnigraph.engine.upkeep import tidy_manifest
 from omnigraph.errors import (
     Conflict,
     LockLost,
@@ -56,9 +45,8 @@ from omnigraph.errors import (
     StorageFailure,
 )
 from omnigraph.storage.lance_errors import Trouble
-from omnigraph.storage.lock_table import THIS_PROCESS
 from omnigraph.storage.locks import Held
-from omnigraph.storage.staging import BINDING, Counts, Staged, commit_staged, new_mark
+from omnigraph.storage.staging import Counts, Staged, commit_staged
 from omnigraph.storage.tables import Table
 from omnigraph.storage.upserting import Found, stage_found
 
@@ -88,6 +76,7 @@ def commit(graph: OpenGraph, plan: CommitPlan, held: Held | None = None) -> Rece
 
 
 def _through(graph: OpenGraph, plan: CommitPlan, ready: Mapping[str, Ready], held: Held) -> Receipt:
+    """From the gates to the last phase, and what upkeep there is to do while the lock is held."""
     try:
         base = pass_gates(graph, plan, held)
     except LockLost as lost:
@@ -109,10 +98,8 @@ def _tidy(graph: OpenGraph, receipt: Receipt, passage: _Passage, published: Publ
     written = {key: (one.inserted or 0) + (one.updated or 0) for key, one in receipt.counts.items()}
     try:
         tidy_tables(coordinator, passage.held, passage.landed, written)
-        # The publish itself shows how many fragments there are: in most cases nothing more is asked.
-        if published.loaded.table.fragment_count > FRAGMENT_LIMIT:
-            compact_manifest(coordinator)
-    except Exception:  # noqa: BLE001 - a mistake of ours, and who is told of it would write once more
+        tidy_manifest(coordinator, published)
+    except Exception:  # noqa: BLE001 - the write stands: whoever was told of a failure would write it again
         _log.exception("upkeep on branch '%s' broke off", coordinator.branch)
 
 
@@ -140,10 +127,11 @@ class _Passage:
 
     def run(self, ready: Mapping[str, Ready]) -> Publication:
         """All phases; `ready` is what was prepared before the lock was taken."""
-        record = self._armed(ready)
+        record = armed_record(self.root, self.plan, ready)
         self._store(record)
         try:
-            published = self._effects(record, ready)
+            confirmed = self._effects(record, ready)
+            published = self._publish(confirmed)
         except _NoEffect as nothing:
             sidecar.remove(self.root, record.operation_id)
             raise BaseMoved(nothing.cause) from nothing
@@ -152,8 +140,10 @@ class _Passage:
         self._remove(record.operation_id)
         return published
 
+    # --- phase A ---------------------------------------------------------------------------------
+
     def _store(self, record: Sidecar) -> None:
-        """Phase A. Nothing has happened yet, so a record whose put failed is taken back."""
+        """Nothing has happened yet, so a record whose put failed is taken back."""
         try:
             self.held.require()
             failpoints.reach(failpoints.RECOVERY_SIDECAR_WRITE)
@@ -165,63 +155,10 @@ class _Passage:
             self._remove(record.operation_id)
             raise
 
-    def _armed(self, ready: Mapping[str, Ready]) -> Sidecar:
-        plan, base = self.plan, self.plan.base
-        owner = THIS_PROCESS.owner
-        return Sidecar(
-            schema_version=sidecar.CURRENT,
-            operation_id=plan.operation_id,
-            started_at=str(self.root.clock()),
-            writer_kind=plan.kind,
-            branch=None if plan.branch == MAIN else plan.branch,
-            actor_id=plan.actor,
-            tables=tuple(self._pin(key, ready.get(key)) for key in moving(plan.effects)),
-            additional_registrations=tuple(
-                Registration(table_key=key, table_path=path_of(key)) for key in self._of(Create)
-            ),
-            tombstones=tuple(
-                Tombstone(table_key=key, tombstone_version=base.entries[key].version + 1)
-                for key in self._of(Drop)
-            ),
-            phase="Armed" if plan.is_confirmed else None,
-            lineage=LineageIntent(graph_commit_id=plan.commit_id, merged_parent_commit_id=plan.merged_parent),
-            merge_source_commit_id=plan.merged_parent,
-            rollback_commit_id=plan.rollback_id,
-            restore_commit_id=plan.restore_id,
-            owner=OwnerMark(host=owner.host, pid=owner.pid, token=owner.token),
-            lance_version=BINDING,
-            authority=Authority(
-                branch_identifier=base.identity, graph_head=base.head, schema_ir_hash=base.schema_hash
-            ),
-            schema_target=SchemaTarget(schema_ir_hash=plan.schema.hash) if plan.schema else None,
-        )
-
-    def _of(self, kind: type[Effect]) -> list[str]:
-        return [key for key, effect in self.plan.effects.items() if isinstance(effect, kind)]
-
-    def _pin(self, key: str, ready: Ready | None) -> Pin:
-        entry, steps = self.plan.base.entries[key], steps_of(self.plan.effects[key])
-        touch, marks = None, [new_mark() for _ in steps]
-        if is_first_touch(self.plan, entry):
-            touch = FirstTouch(source_branch=entry.owner, source_version=entry.version)
-        if isinstance(ready, Staged):
-            marks[0] = ready.uuid
-        if ready is not None and ready.in_two:
-            marks.insert(1, new_mark())
-        return Pin(
-            table_key=key,
-            table_path=self.root.layout.table(entry.path).uri,
-            expected_version=entry.version,
-            post_commit_pin=entry.version + max(1, len(marks)),
-            table_branch=None if self.plan.branch == MAIN else self.plan.branch,
-            transaction_uuids=tuple(marks),
-            first_touch=touch,
-        )
-
     # --- phase B ---------------------------------------------------------------------------------
 
-    def _effects(self, record: Sidecar, ready: Mapping[str, Ready]) -> Publication:
-        """Everything after the record is written; raises `_NoEffect` while nothing has happened yet."""
+    def _effects(self, record: Sidecar, ready: Mapping[str, Ready]) -> Sidecar:
+        """Move every table, and confirm that; raises `_NoEffect` while nothing has happened yet."""
         try:
             self._reach_the_effects()
             self._make_tables()
@@ -235,13 +172,7 @@ class _Passage:
                 raise
             raise _NoEffect(error) from error
         self._reach_the_confirmation()
-        confirmed = self._confirm(self._achieved(record))
-        self._reach_the_publish()
-        published = self._publish(confirmed)
-        if self.succession is not None:
-            failpoints.reach(failpoints.SCHEMA_APPLY_AFTER_MANIFEST_COMMIT)
-            promote_schema(self.root, self.held, self.succession)
-        return published
+        return self._confirm(achieved_record(record, self.plan, self.landed))
 
     def _make_tables(self) -> None:
         for key, effect in self.plan.effects.items():
@@ -316,25 +247,6 @@ class _Passage:
         self.root.objects.write_text(self.root.layout.past_schema(self.plan.commit_id), schema.files.source)
         failpoints.reach(failpoints.SCHEMA_APPLY_AFTER_STAGING_WRITE)
 
-    def _achieved(self, record: Sidecar) -> Sidecar:
-        """The record with the versions that the tables have reached."""
-        reached = [
-            Update(
-                table_key=key, table_version=table.version, table_branch=table.branch, row_count=table.count()
-            )
-            for key, table in self.landed.items()
-        ]
-        adopted = [
-            Update(table_key=key, table_version=effect.version, row_count=effect.row_count)
-            for key, effect in self.plan.effects.items()
-            if isinstance(effect, Adopt)
-        ]
-        pins = tuple(
-            msgspec.structs.replace(pin, confirmed_version=self.landed[pin.table_key].version)
-            for pin in record.tables
-        )
-        return msgspec.structs.replace(record, tables=pins, updates=(*reached, *adopted))
-
     def _confirm(self, achieved: Sidecar) -> Sidecar:
         """The commit point of the record: from here on the write is finished, before it is undone."""
         if not self.plan.is_confirmed:
@@ -344,6 +256,34 @@ class _Passage:
         failpoints.reach(failpoints.RECOVERY_SIDECAR_CONFIRM)
         sidecar.rewrite(self.root, confirmed)
         return confirmed
+
+    # --- phases C and D --------------------------------------------------------------------------
+
+    def _publish(self, record: Sidecar) -> Publication:
+        """Make all of it visible; a new schema holds from here on."""
+        plan, entries = self.plan, self.plan.base.entries
+        self._reach_the_publish()
+        self.held.require()
+        published = publish(
+            self.graph.coordinator(plan.branch),
+            record.published,
+            Lineage(plan.commit_id, plan.actor, plan.merged_parent, rival=plan.rollback_id),
+            expected={key: entries[key].version if key in entries else 0 for key in plan.effects},
+            precondition=ExactHead(plan.base.identity, plan.base.head),
+            base=self.base,
+        )
+        if self.succession is not None:
+            failpoints.reach(failpoints.SCHEMA_APPLY_AFTER_MANIFEST_COMMIT)
+            promote_schema(self.root, self.held, self.succession)
+        return published
+
+    def _remove(self, operation_id: str) -> None:
+        """Best effort: a record that is left behind is dealt with by the next writer of the branch."""
+        try:
+            failpoints.reach(failpoints.RECOVERY_SIDECAR_DELETE)
+            sidecar.remove(self.root, operation_id)
+        except OmnigraphError as error:
+            _log.warning("the record of operation %s is left behind: %s", operation_id, error)
 
     # --- points where tests step in --------------------------------------------------------------
 
@@ -368,28 +308,6 @@ class _Passage:
                 failpoints.reach(failpoints.BRANCH_MERGE_POST_PHASE_B_PRE_MANIFEST_COMMIT)
             case _:
                 failpoints.reach(failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER)
-
-    # --- phases C and D --------------------------------------------------------------------------
-
-    def _publish(self, record: Sidecar) -> Publication:
-        plan, entries = self.plan, self.plan.base.entries
-        self.held.require()
-        return publish(
-            self.graph.coordinator(plan.branch),
-            record.published,
-            Lineage(plan.commit_id, plan.actor, plan.merged_parent, rival=plan.rollback_id),
-            expected={key: entries[key].version if key in entries else 0 for key in plan.effects},
-            precondition=ExactHead(plan.base.identity, plan.base.head),
-            base=self.base,
-        )
-
-    def _remove(self, operation_id: str) -> None:
-        """Best effort: a record that is left behind is dealt with by the next writer of the branch."""
-        try:
-            failpoints.reach(failpoints.RECOVERY_SIDECAR_DELETE)
-            sidecar.remove(self.root, operation_id)
-        except OmnigraphError as error:
-            _log.warning("the record of operation %s is left behind: %s", operation_id, error)
 
 
 class _NoEffect(Exception):

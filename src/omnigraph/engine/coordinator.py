@@ -7,18 +7,21 @@ probe; when the manifest moved, only the rows written since are read.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from omnigraph.engine.kept_state import WORTH_KEEPING, keep_state, kept_state
 from omnigraph.engine.legacy import legacy_lineage
 from omnigraph.engine.manifest import COLUMNS, CREATED_AT, EMPTY, MAIN, UPDATED_AT, Records, State, decode
 from omnigraph.engine.root import Root
 from omnigraph.engine.snapshot import Snapshot, snapshot_of
 from omnigraph.engine.stamp import checked_stamp, is_current
 from omnigraph.errors import BranchNotFound, GraphNotFound, ReadSetChanged, StorageFailure
+from omnigraph.storage.collecting import Run
+from omnigraph.storage.fragments import file_names
 from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.references import Identity
 from omnigraph.storage.tables import Table
@@ -47,9 +50,11 @@ def lance_branch(branch: str) -> str | None:
 class Coordinator:
     """The warm manifest state of one branch; safe to share between threads."""
 
-    def __init__(self, root: Root, branch: str) -> None:
+    def __init__(self, root: Root, branch: str, *, keeps: bool = False) -> None:
+        """With `keeps`, what took long to read is put on file."""
         self.root = root
         self.branch = branch
+        self._keeps = keeps
         self._known: Loaded | None = None
         self._current: Loaded | None = None
         self._passed: OrderedDict[int, State] = OrderedDict()
@@ -57,6 +62,8 @@ class Coordinator:
         """How often what was found was no later state of what was known before."""
         self.worth_collecting = 0
         """Old versions of the manifest are not looked for before those below this one are out of date."""
+        self.collecting: deque[Run] = deque()
+        """Those that were found, and that later writes are to remove."""
         self._lock = threading.Lock()
 
     def load(self) -> Loaded:
@@ -98,6 +105,7 @@ class Coordinator:
         if known is None or not _goes_on(known, loaded):
             self.breaks += known is not None
             self.worth_collecting = 0
+            self.collecting.clear()
             self._passed.clear()
             return loaded
         # A snapshot needs no more than this, and the commits of a long history are many.
@@ -177,11 +185,32 @@ class Coordinator:
 
     def _open(self, identity: Identity) -> Loaded:
         table = open_manifest(self.root, self.branch, followed=True)
+        if self.branch == MAIN and table.has_stable_row_ids and is_current(table):
+            return Loaded(table, self._state_of_main(table), identity)
         records = all_records(table)
         if not is_current(table) and not records.commits:
             lineage = legacy_lineage(self.root, self.branch)
             records = replace(records, commits=lineage.commits, heads=lineage.heads)
         return Loaded(table, EMPTY.plus(records, table.version), identity)
+
+    def _state_of_main(self, table: Table) -> State:
+        """What all rows say; of many fragments only those are read that the state on file does not know."""
+        files = file_names(table)
+        kept = kept_state(self.root) if len(files) >= WORTH_KEEPING else None
+        unread = None if kept is None else kept.unread(files)
+        if kept is not None and unread is not None:
+            if not unread:
+                return kept.at(table.version)
+            found = kept.plus(_rows(table, None, unread), table.version)
+            if found is not None:
+                return self._kept(found, files, len(unread))
+        return self._kept(EMPTY.plus(all_records(table), table.version), files, len(files))
+
+    def _kept(self, state: State, files: Mapping[int, str], read: int) -> State:
+        """A state that is on file from now on, if it took long to read."""
+        if self._keeps and read >= WORTH_KEEPING:
+            keep_state(self.root, state, files)
+        return state
 
 
 def _is_next(before: Loaded, after: Loaded) -> bool:
@@ -262,6 +291,6 @@ def _checked_out(root: Root, branch: str | None, version: int) -> Table:
     return root.tables.open(manifest, version, branch=branch)
 
 
-def _rows(table: Table, where: str | None) -> pa.Table:
+def _rows(table: Table, where: str | None, fragments: Sequence[int] | None = None) -> pa.Table:
     columns: Sequence[str] = (*COLUMNS, CREATED_AT) if table.has_stable_row_ids else COLUMNS
-    return table.scan(columns, where=where, ordered=False)
+    return table.scan(columns, where=where, ordered=False, fragments=fragments)

@@ -17,6 +17,8 @@ EntityKind = Literal["node", "edge"]
 STAGING = "__staging"
 
 _FOLDERS: dict[EntityKind, str] = {"node": "nodes", "edge": "edges"}
+ENTITY_FOLDERS = tuple(_FOLDERS.values())
+"""Where the tables of types are."""
 _FNV_OFFSET = 0xCBF29CE484222325
 _FNV_PRIME = 0x100000001B3
 _U64 = (1 << 64) - 1

@@ -106,7 +106,8 @@ class OpenGraph:
         with self._lock:
             found = self._coordinators.get(branch)
             if found is None:
-                found = self._coordinators[branch] = Coordinator(self.root, branch)
+                found = Coordinator(self.root, branch, keeps=not self.read_only)
+                self._coordinators[branch] = found
             return found
 
     def forget(self, branch: str) -> None:

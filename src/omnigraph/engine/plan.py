@@ -8,12 +8,14 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from omnigraph.engine.catching_up import Lagging
 from omnigraph.engine.coordinator import Loaded
 from omnigraph.engine.manifest import Entry
 from omnigraph.engine.recovery.sidecar import WriterKind
 from omnigraph.engine.root import Root
 from omnigraph.engine.schema_files import SchemaFiles
-from omnigraph.storage.indexes import BuildParts, IndexSpec
+from omnigraph.storage.index_parts import BuildParts
+from omnigraph.storage.indexes import IndexSpec
 from omnigraph.storage.pieces import Pieces
 from omnigraph.storage.references import Identity
 from omnigraph.storage.tables import Table
@@ -62,14 +64,22 @@ class BuildIndexes:
 
 @dataclass(frozen=True, slots=True)
 class Rearrange:
-    """The rows of a table in fewer fragments, then indexes over all of them; they stay the same rows."""
+    """The rows of a table in fewer fragments, then all of them under indexes; they stay the same rows."""
 
     table: Table
     rewritten: Rewritten | None
     """The new files, written beforehand; None when there is nothing to put together."""
     indexes: tuple[IndexSpec, ...] = ()
+    """Those that are built over the whole table."""
+    lagging: tuple[Lagging, ...] = ()
+    """Those that are brought up to date."""
     build: BuildParts | None = field(default=None, repr=False)
     """Who builds these, if not the process that commits."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns whose indexes are built or brought up to date."""
+        return (*(one.wish.column for one in self.lagging), *(spec.column for spec in self.indexes))
 
 
 @dataclass(frozen=True, slots=True)

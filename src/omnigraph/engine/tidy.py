@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from omnigraph.engine.coordinator import Coordinator
 from omnigraph.engine.manifest import TableVersion
+from omnigraph.engine.prepare import side_by_side
 from omnigraph.engine.publish import repin
 from omnigraph.engine.reach import EXTEND_ROWS, extensions
 from omnigraph.engine.rearrange import mend, put_in_place
@@ -26,6 +27,8 @@ from omnigraph.storage.tables import Table
 from omnigraph.storage.upkeep import plan_compaction, rewrite
 
 SETTING = "OMNIGRAPH_AUTO_UPKEEP"
+_TABLES_AT_ONCE = 2
+"""Side by side, because a write waits for it; no more, because each takes the memory of a large index."""
 
 _log = logging.getLogger(__name__)
 
@@ -67,11 +70,17 @@ def _crowd(table: Table) -> frozenset[int]:
 
 def _tidy(coordinator: Coordinator, held: Held, due: Mapping[str, Table]) -> None:
     expected = {key: table.version for key, table in due.items()}
+    keys = list(due)
     moved = []
-    for key, table in due.items():
-        after = _extended(_compacted(mend(table, held), held), held)
-        if after.version != table.version:
-            moved.append(TableVersion(key, after.version, table.branch, table.count()))
+
+    def one(key: str) -> Table:
+        return _extended(_compacted(mend(due[key], held), held), held)
+
+    for begin in range(0, len(keys), _TABLES_AT_ONCE):
+        some = keys[begin : begin + _TABLES_AT_ONCE]
+        for key, after in zip(some, side_by_side(one, some), strict=True):
+            if after.version != due[key].version:
+                moved.append(TableVersion(key, after.version, due[key].branch, due[key].count()))
     if moved:
         held.require()
         repin(coordinator, moved, expected={one.key: expected[one.key] for one in moved})

@@ -10,13 +10,16 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from omnigraph.engine.coordinator import Coordinator, Loaded
 from omnigraph.engine.publish import Changes, ExactHead, Lineage, Publication, publish
 from omnigraph.engine.tiers import latest
-from omnigraph.errors import BadRequest, OmnigraphError
+from omnigraph.errors import BadRequest, OmnigraphError, StorageFailure
+from omnigraph.storage.collecting import collect_run, runs
 from omnigraph.storage.fragments import fragments
+from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.locks import Held
 from omnigraph.storage.staging import commit_staged
 from omnigraph.storage.tables import Table
@@ -33,8 +36,16 @@ FRAGMENT_LIMIT = 16
 """Every publish adds a fragment, and a write costs as much as there are fragments."""
 COLLECTED_AT_ONCE = 256
 """So many old versions are worth being collected; finding the newest of a few hundred costs nothing."""
+IN_ONE_WRITE, WRITES_APART = 8, 4
+"""In a folder so many are removed by one write, which costs about half of what the write itself does, and
+then by none of the next few: still more than are made meanwhile, so that those out of date become fewer.
+"""
+AT_FIRST = 64
+"""What the write removes that finds them, which has compacted everything anyway. Where each write is a
+process of its own there is no next one to go on, so this must be more than came since the last such write.
+"""
 MOST_STORED = 8_192
-"""Collecting reads all versions that are stored: of more than these it takes longer than a write may."""
+"""In a bucket collecting reads all that are stored: of more than these it takes longer than a write may."""
 
 SETTING = "OMNIGRAPH_CLEANUP_MIN_AGE"
 _DEFAULT_AGE = "600"
@@ -54,6 +65,28 @@ def minimum_age() -> float:
     return seconds
 
 
+def tidy_manifest(coordinator: Coordinator, published: Publication) -> None:
+    """What a publish may do for the manifest; callers hold the branch lock.
+
+    The publish itself shows how many fragments there are: in most cases nothing more is asked.
+    """
+    table = published.loaded.table
+    if table.fragment_count > FRAGMENT_LIMIT:
+        compact_manifest(coordinator)
+    elif coordinator.collecting and table.fragment_count % WRITES_APART == 0:
+        with _no_news(coordinator.branch):
+            _next_run(coordinator, table)
+
+
+@contextmanager
+def _no_news(branch: str) -> Iterator[None]:
+    """A collection that fails is no news for whoever published just before: a later publish tries again."""
+    try:
+        yield
+    except OmnigraphError as failure:
+        _log.warning("old versions of the manifest of branch '%s' were not collected: %s", branch, failure)
+
+
 def compact_manifest(coordinator: Coordinator, *, thorough: bool = False) -> bool:
     """Compact a branch's manifest once it has many fragments, and collect its old versions if these are many.
 
@@ -68,12 +101,8 @@ def compact_manifest(coordinator: Coordinator, *, thorough: bool = False) -> boo
     except OmnigraphError as failure:
         _log.warning("the manifest of branch '%s' was not compacted: %s", coordinator.branch, failure)
         return False
-    try:
+    with _no_news(coordinator.branch):
         _collect(coordinator, loaded, table, thorough=thorough)
-    except OmnigraphError as failure:
-        _log.warning(
-            "old versions of the manifest of branch '%s' were not collected: %s", coordinator.branch, failure
-        )
     return True
 
 
@@ -101,23 +130,47 @@ def _collect(coordinator: Coordinator, loaded: Loaded, table: Table, *, thorough
     """
     if not table.has_stable_row_ids:
         return NOTHING
+    if coordinator.collecting and not thorough:
+        return NOTHING  # other writes are at it
     limit = _out_of_date(coordinator, loaded)
     if not thorough and limit < max(COLLECTED_AT_ONCE, coordinator.worth_collecting):
         return NOTHING
     stored = table.versions()
-    enough = 1 if thorough else _enough(len(stored))
+    enough = 1 if thorough else _enough(table, stored)
     old = [version for version in stored if version < limit]
     if len(old) >= enough:
         old = _free(coordinator, loaded, old)
     if len(old) < enough:
         # A listing costs as much as is stored: the next one waits until enough can be out of date.
-        missing = COLLECTED_AT_ONCE if len(stored) > MOST_STORED else enough - len(old)
+        missing = COLLECTED_AT_ONCE if _are_too_many(table, stored) else enough - len(old)
         coordinator.worth_collecting = limit + missing
         return NOTHING
     table = compact(table).table
     if table.fragment_count != 1:
         return NOTHING
-    return collect_versions(commit_staged(stage_barrier(table)), old)
+    table = commit_staged(stage_barrier(table))
+    coordinator.collecting.clear()
+    coordinator.worth_collecting = limit + COLLECTED_AT_ONCE
+    if thorough or not table.location.is_local:
+        return collect_versions(table, old)
+    coordinator.collecting.extend(runs(stored, old, AT_FIRST, IN_ONE_WRITE))
+    return _next_run(coordinator, table)
+
+
+def _next_run(coordinator: Coordinator, table: Table) -> Collected:
+    """Remove the oldest of the versions that were found: all of them are below a barrier."""
+    try:
+        run = coordinator.collecting.popleft()
+    except IndexError:
+        return NOTHING  # a reader found another graph in the place of this one
+    try:
+        return collect_run(table, run)
+    except StorageFailure as failure:
+        # The others are looked for anew, whoever of them is left.
+        coordinator.collecting.clear()
+        if failure.kind not in (Trouble.NOT_FOUND, Trouble.RECLAIMED):
+            raise
+        return NOTHING  # another process removed them
 
 
 def _latest(table: Table) -> frozenset[int]:
@@ -127,9 +180,13 @@ def _latest(table: Table) -> frozenset[int]:
     return frozenset(pieces[at].id for at in chosen)
 
 
-def _enough(stored: int) -> int:
-    """How many old versions must be there. All that are stored are read, so what one costs has a limit."""
-    return stored if stored > MOST_STORED else max(COLLECTED_AT_ONCE, stored // 4)
+def _enough(table: Table, stored: Sequence[int]) -> int:
+    """How many old versions must be there: to look for them costs as much as there are stored."""
+    return len(stored) if _are_too_many(table, stored) else max(COLLECTED_AT_ONCE, len(stored) // 4)
+
+
+def _are_too_many(table: Table, stored: Sequence[int]) -> bool:
+    return len(stored) > MOST_STORED and not table.location.is_local
 
 
 def _out_of_date(coordinator: Coordinator, loaded: Loaded) -> int:
@@ -159,7 +216,6 @@ def publish_and_tidy(
     """Publish under the branch lock that is held, then compact the manifest where that is due."""
     held.require()
     done = publish(coordinator, changes, lineage, expected=expected, precondition=precondition)
-    # The publish itself shows how many fragments there are: in most cases nothing more is asked.
-    if done.loaded.table.fragment_count > FRAGMENT_LIMIT and held.still_held():
-        compact_manifest(coordinator)
+    if held.still_held():
+        tidy_manifest(coordinator, done)
     return done

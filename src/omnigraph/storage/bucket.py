@@ -124,6 +124,12 @@ class BucketStore(ObjectStore):
             found = obstore.list_with_delimiter(self._client, at.key or None)
         return [prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"]]
 
+    def _last_change(self, at: Location) -> float | None:
+        with typed("list", at):
+            batches = obstore.list(self._client, at.key or None, chunk_size=1000)
+            times = [entry["last_modified"].timestamp() for batch in batches for entry in batch]
+        return max(times, default=None)
+
     def _rename(self, source: Location, target: Location) -> bool:
         if not self._share(source, target):
             return False

@@ -116,6 +116,16 @@ class FolderStore(ObjectStore):
                 return []
             return [name for name in names if _has_objects_now(at.path / name)]
 
+    def _last_change(self, at: Location) -> float | None:
+        times = []
+        with guarded("list", at.uri):
+            for folder, _, names in os.walk(at.path, onerror=_raise_unless_gone):
+                for name in names:
+                    # What somebody else removes meanwhile is not there.
+                    with suppress(FileNotFoundError):
+                        times.append(os.lstat(f"{folder}/{name}").st_mtime)
+        return max(times, default=None)
+
     def _discard_partial(self, at: Location, seconds: float) -> int:
         latest, removed = time.time() - seconds, 0
         with guarded("clean up", at.uri):
@@ -301,6 +311,11 @@ def _has_objects(folder: Path) -> bool:
             elif not is_residue(entry.name):
                 return True
     return any(_has_objects_now(each) for each in below)
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    if not isinstance(error, _NOT_THERE):
+        raise error
 
 
 def _has_objects_now(folder: Path) -> bool:

@@ -24,6 +24,17 @@ def fragments(table: Table) -> tuple[Fragment, ...]:
     return tuple(described(found.metadata) for found in table.native.get_fragments())
 
 
+def file_names(table: Table) -> dict[int, str]:
+    """The fragments by number, each with the name of its data file, which no other fragment ever has."""
+    return {
+        found.fragment_id: "\n".join(map(_name, found.data_files())) for found in table.native.get_fragments()
+    }
+
+
+def _name(file: Any) -> str:
+    return str(file.path)  # Lance's own type does more
+
+
 def described(stored: Any) -> Fragment:
     """A fragment as Lance describes it."""
     return Fragment(stored.id, stored.num_rows, sum(file.file_size_bytes or 0 for file in stored.files))

@@ -28,6 +28,9 @@ _TIME_GRANULARITY = 1.0
 
 _log = logging.getLogger(__name__)
 
+_STANDS_BACK = 7
+"""How often who gave the lease back leaves it to one that waits: about as long as that may pause."""
+
 _ROUNDS = 3
 """How often a rival may be faster in one attempt."""
 
@@ -47,6 +50,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     earlier: tuple[str, ...] = ()
     retired: bool = False
     """The branch of this name was deleted; kept while somebody tidies up under the lock."""
+    wanted: bool = False
+    """Somebody waits for it; written into it by who waits, which changes nothing for its holder."""
 
     def encode(self) -> str:
         """The JSON text."""
@@ -72,6 +77,8 @@ class LeaseSlot:
         self.sent = 0.0
         """When our last successful put was sent."""
         self.operations = 0
+        self.stands_back = 0
+        """How often we still leave the lease that we gave back to others."""
         self.sighting: tuple[Lease, float] | None = None
         self.stop = threading.Event()
 
@@ -136,6 +143,10 @@ class LeaseLock:
                     continue
                 lease = decode(found.text, self._at)
                 if not self._available(lease, found, asked, first):
+                    if not first and not lease.wanted:
+                        self._say_that_we_wait(lease, found.token)
+                    return lease.holder()
+                if self._stand_back(lease):
                     return lease.holder()
                 retired = lease.retired or lease.state == "deleted"
                 if creating and retired:
@@ -182,7 +193,9 @@ class LeaseLock:
                 slot.current = None
                 return
             try:
-                self._change(state="deleted" if lease.retired else "free")
+                done = self._change(state="deleted" if lease.retired else "free")
+                if done and slot.current is not None and slot.current[0].wanted:
+                    slot.stands_back = _STANDS_BACK
             except errors.StorageFailure as failure:
                 # It expires by itself, and this process recognises it as its own.
                 _log.warning("lease not given back: %s", failure)
@@ -214,7 +227,28 @@ class LeaseLock:
     def _take_back(self, operation_id: str | None) -> bool:
         """With the token of our own release one put is enough, if nobody was here since."""
         current = self._slot.current
-        return current is not None and current[0].state == "free" and self._take(*current, operation_id)
+        if current is None or current[0].state != "free" or self._slot.stands_back:
+            return False
+        return self._take(*current, operation_id)
+
+    def _stand_back(self, lease: Lease) -> bool:
+        """Whether a lease that we could have is another's turn: we had it last, and somebody waited.
+
+        Who gives a lease back and wants it again would mostly be faster than one who looks now and then. If
+        nobody takes it, whoever waited is gone.
+        """
+        slot = self._slot
+        if lease.state == "held" or lease.owner.token != self._owner.token:
+            slot.stands_back = 0
+        if not slot.stands_back:
+            return False
+        slot.stands_back -= 1
+        return True
+
+    def _say_that_we_wait(self, lease: Lease, token: str) -> None:
+        """Have the holder know, who meets this with its next beat; if that came meanwhile, the next time."""
+        wanted = msgspec.structs.replace(lease, wanted=True)
+        self._store.write_text_if_match(self._at, wanted.encode(), token)
 
     def _faster_rival(self) -> Holder:
         found = self._store.read_text_versioned(self._at)
@@ -265,6 +299,7 @@ class LeaseLock:
             owner=self._owner,
             ttl_s=self._ttl,
             retired=retired,
+            wanted=False,
         )
         return self._begin(lease, token)
 
@@ -274,7 +309,7 @@ class LeaseLock:
         slot.current = None
         if not self._send(lease, replacing):
             return False
-        slot.operations = 0
+        slot.operations = slot.stands_back = 0
         slot.stop.set()
         slot.stop = threading.Event()
         _start_timer(self, slot.stop, self._ttl / 3)

@@ -185,6 +185,11 @@ class ObjectStore(ABC):
         self._begin("list_folders", at)
         return [name for name in self._folders(at) if _addressable(at, name)]
 
+    def last_change(self, at: Location) -> float | None:
+        """When anything below `at` was written last, in seconds since 1970; None when nothing is there."""
+        self._begin("last_change", at)
+        return self._last_change(at)
+
     def discard_partial(self, at: Location, seconds: float) -> int:
         """Remove what writes that were cut short left directly below `at` so long ago; how much that was."""
         self._begin("discard_partial", at)
@@ -258,6 +263,9 @@ class ObjectStore(ABC):
 
     def _discard_partial(self, at: Location, seconds: float) -> int:
         return 0  # in a bucket a put that was cut short leaves nothing
+
+    @abstractmethod
+    def _last_change(self, at: Location) -> float | None: ...
 
     @abstractmethod
     def _rename(self, source: Location, target: Location) -> bool: ...

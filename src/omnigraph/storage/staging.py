@@ -55,39 +55,6 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
-    """What is needed to recognise a staged change later, in another process: plain values."""
-
-    uuid: str
-    operation: str
-    read_version: int
-    properties: Mapping[str, str] = field(default_factory=dict)
-    binding: str = BINDING
-    """The release of Lance's Python package that staged it."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The intent as plain JSON values."""
-        return {
-            "uuid": self.uuid,
-            "operation": self.operation,
-            "read_version": self.read_version,
-            "properties": dict(self.properties),
-            "binding": self.binding,
-        }
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Intent:
-        """The intent `to_json` described."""
-        return cls(
-            uuid=str(stored["uuid"]),
-            operation=str(stored["operation"]),
-            read_version=int(stored["read_version"]),
-            properties=dict(stored["properties"]),
-            binding=str(stored["binding"]),
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Staged:
     """A change whose files are written and which no reader sees."""
 
@@ -106,16 +73,6 @@ class Staged:
     def uuid(self) -> str:
         """The mark by which the change is recognised once it landed."""
         return self.transaction.uuid
-
-    @property
-    def intent(self) -> Intent:
-        """The plain values by which recovery recognises this change."""
-        return Intent(
-            uuid=self.transaction.uuid,
-            operation=type(self.transaction.operation).__name__,
-            read_version=self.transaction.read_version,
-            properties=dict(self.transaction.transaction_properties or {}),
-        )
 
     def marked(self, uuid: str) -> Staged:
         """The same change under a mark that was drawn, and noted, before it was staged."""

@@ -35,6 +35,7 @@ from omnigraph.storage.session import (
     tip_session,
 )
 from omnigraph.storage.version_files import newest as newest_in_folder
+from omnigraph.storage.version_files import stored_versions
 from omnigraph.storage.whole import require_whole
 
 Rows: TypeAlias = pa.Table | pa.RecordBatchReader
@@ -213,14 +214,18 @@ class Table:
         with self.access.call("take", self.uri):
             return self.native.take(pa.array(offsets), columns=list(columns))
 
-    def count(self, where: str | None = None) -> int:
-        """How many rows satisfy `where`; without it, the answer is in memory already."""
+    def count(self, where: str | None = None, *, fragments: Sequence[int] | None = None) -> int:
+        """How many rows satisfy `where`; without it, the answer is in memory already.
+
+        With `fragments`, of some fragments: these are read.
+        """
+        some = None if fragments is None else self._fragments(fragments)
         return self.asked(
             "count",
             lambda indexed: int(
                 self.native.count_rows(filter=where)
-                if indexed
-                else self.native.scanner(filter=where, use_scalar_index=False).count_rows()
+                if indexed and some is None
+                else self.native.scanner(filter=where, fragments=some, use_scalar_index=False).count_rows()
             ),
         )
 
@@ -269,7 +274,8 @@ class Table:
     def versions(self) -> tuple[int, ...]:
         """Every version of this branch that is still stored, oldest first."""
         with self.access.call("versions", self.uri):
-            return tuple(sorted(ref["version"] for ref in self.native.version_refs()))
+            found = stored_versions(self.uri) if self.location.is_local else []
+            return tuple(found or sorted(ref["version"] for ref in self.native.version_refs()))
 
     def moved(self, native: LanceDataset) -> Table:
         """The same branch of the same table through another handle."""

@@ -4,6 +4,10 @@ A replaced row keeps its row id and the version it was made in. Told only the ro
 for these versions itself, among the row ids of all rows there are. So the new rows are first added like any
 other rows. Then their fragment is given the row ids and versions of the rows they replace, and those go. In
 the version between, which nobody publishes, both are there.
+
+That puts two files more than one version would: the other version, and its transaction. One version would do
+with the rows in a small fragment that is written again under its number, but Lance takes fragments of one
+number for the same in all versions, and then tells deleted rows wrongly.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 FOLDER = "_versions"
 _HINT = "latest_version_hint.json"
 _U64 = (1 << 64) - 1
+_DIGITS = len(str(_U64))
+_FILE = re.compile(r"([0-9]+)\.manifest")
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 _NOTE = re.compile(rb'\{"version":([0-9]+)\}')
 _LONGEST_NOTE = 4096
@@ -57,6 +59,11 @@ def version_file(version: int) -> str:
     return f"{FOLDER}/{_U64 - version:020d}.manifest"
 
 
+def version_files(version: int) -> tuple[str, str]:
+    """The same, and the file it has in tables of an older form."""
+    return version_file(version), f"{FOLDER}/{version}.manifest"
+
+
 def hint_file() -> str:
     """Where Lance notes the newest version of a table in a folder; it is never above that, but may lag."""
     return f"{FOLDER}/{_HINT}"
@@ -65,6 +72,17 @@ def hint_file() -> str:
 def is_stored(table: str, version: int) -> bool:
     """Whether a version of a table in a folder is there, under its name or the one that old tables use."""
     return any(map(_is_there, _names(table, version)))
+
+
+def stored_versions(table: str) -> list[int]:
+    """All versions of a table in a folder, oldest first, by the names of their files; none if it is gone."""
+    try:
+        with os.scandir(f"{table}/{FOLDER}") as entries:
+            names = [found[1] for entry in entries if (found := _FILE.fullmatch(entry.name))]
+    except _NOT_THERE:
+        return []
+    # Names of the newer form have all digits that a number can have, and count down.
+    return sorted(_U64 - int(name) if len(name) == _DIGITS else int(name) for name in names)
 
 
 def newest(table: str, version: int) -> tuple[bool, Newest | None]:
@@ -101,7 +119,8 @@ def _looked_at(table: str, version: int) -> Newest | None:
 
 
 def _names(table: str, version: int) -> tuple[str, str]:
-    return f"{table}/{version_file(version)}", f"{table}/{FOLDER}/{version}.manifest"
+    new, old = version_files(version)
+    return f"{table}/{new}", f"{table}/{old}"
 
 
 def _is_there(file: str) -> bool:

@@ -14,7 +14,7 @@ import omnigraph
 from omnigraph.engine.changes.change import Change, Op, Stat
 from omnigraph.engine.changes.pairs import pairs_of
 from omnigraph.engine.changes.side import FEW, Side
-from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.opened import AtBranch, OpenGraph
 from omnigraph.engine.publish import Changes, Lineage, publish
 from omnigraph.engine.root import Root
 from omnigraph.errors import BadRequest, HistoricalVersionReclaimed, InvalidName, NotFound
@@ -387,3 +387,30 @@ def forget_old_things(graph: Graph) -> None:
 def test_values_are_plain_and_hashable_by_what_identifies_them(graph: Graph) -> None:
     changes: set[Change] = set(graph.diff(graph.commits.list()[-1], "main"))
     assert {change.id for change in changes if change.type_name == "Thing"} == {"a", "b"}
+
+
+@pytest.mark.parametrize("other", ["work", "main"])
+def test_a_branch_that_was_made_anew_is_not_compared_as_the_one_that_was_read(
+    graph: Graph, other: str
+) -> None:
+    """Its versions have the same numbers: all the same, or that of main from which it was made."""
+
+    def side(branch: str) -> Side:
+        opened = graph._opened
+        made = Side.of(opened, opened.snapshot(AtBranch(branch)), "node:Thing", opened.schema().catalog)
+        assert made is not None
+        return made
+
+    graph.branches.create("work")
+    load(graph, {("Thing", "c"): thing("c")}, branch="work")
+    old = side("work")
+    graph.branches.delete("work")
+    if other == "main":
+        load(graph, {("Thing", "d"): thing("d")})
+    graph.branches.create("work")
+    for key in "ef":
+        load(graph, {("Thing", key): thing(key)}, branch="work")
+    new = side(other)
+    assert old.point.version == new.point.version - (other == "work")
+    with pytest.raises(HistoricalVersionReclaimed, match="of table 'node:Thing'"):
+        pairs_of(old, new)

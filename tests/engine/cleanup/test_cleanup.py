@@ -15,6 +15,7 @@ from ulid import ULID
 
 from omnigraph import failpoints
 from omnigraph.engine.branches import create_branch, delete_branch
+from omnigraph.engine.cleanup.in_vain import remove_in_vain, tables_in_vain
 from omnigraph.engine.cleanup.policy import Policy
 from omnigraph.engine.cleanup.run import cleanup
 from omnigraph.engine.merge.merge import MergeRequest, merge
@@ -42,7 +43,7 @@ from omnigraph.storage.staging import stage_append
 from tests.engine.cleanup.world import add, clean, newcomer, people_at, readable, table_at
 from tests.engine.crash.matrix import make_scene
 from tests.engine.crash.world import KNOWS, PERSON, TEAM, change, look, make_graph, require_settled, rows_of
-from tests.engine.graphs import new_graph, tree, with_clock
+from tests.engine.graphs import new_graph, no_room_for, tree, with_clock
 from tests.engine.test_blob_updates import changed
 from tests.engine.upkeep_graph import commits_of
 
@@ -358,7 +359,7 @@ def test_a_branch_that_cannot_be_read_refuses_the_cleanup(graph: OpenGraph) -> N
     reader = OpenGraph.open(Root.at(graph.root.layout.root))
     with pytest.raises(Unavailable, match="while branch 'work' cannot be read"):
         clean(reader, dry=True)
-    with pytest.raises(StorageFailure):
+    with pytest.raises(StorageFailure, match="/__manifest/tree/work': open failed"):
         clean(reader)
     assert stored(graph) == before
 
@@ -443,12 +444,9 @@ def test_one_table_that_fails_does_not_keep_the_others(graph: OpenGraph) -> None
         change(graph, text)
     team = table_at(graph, TEAM).uri
 
-    class Failing(Recorder):
-        def __call__(self, op: str, uri: str, /) -> None:
-            if op == "collect" and uri == team:
-                raise StorageFailure("no room", kind="Transient", uri=uri)
-
-    broken = OpenGraph.open(Root.at(graph.root.layout.root, Failing()))
+    broken = OpenGraph.open(
+        Root.at(graph.root.layout.root, no_room_for("collect", where=lambda uri: uri == team))
+    )
     done = cleanup(broken, Policy.of(1, None, 0.0))
     found = {one.key: (one.versions_removed, one.failure) for one in done.tables}
     assert not done.ok
@@ -522,3 +520,39 @@ def test_the_files_of_a_load_that_was_cut_off_go_after_a_week(tmp_path: Path) ->
     assert graph.root.objects.list_folders(graph.root.layout.staging)
     assert cleanup(graph, Policy(1, None, 0)).loads == (old,)
     assert sorted(graph.root.objects.list_folders(graph.root.layout.staging)) == sorted([fresh, "notes"])
+
+
+@pytest.mark.s3
+def test_a_table_that_a_failed_schema_change_left_in_a_bucket_goes_after_a_week(s3_root: Location) -> None:
+    graph = new_graph(s3_root, "node P { k: String @key }")
+    wanted = SchemaRequest(Source("node P { k: String @key }\nnode Q { k: String @key }"))
+    point = failpoints.SCHEMA_APPLY_BEFORE_STAGING_WRITE
+    with failpoints.armed(point, failpoints.error(point)), pytest.raises(RecoveryRequired):
+        apply_schema(graph, wanted)
+    change(graph, 'insert P { k: "a" }')
+    shown = {entry.path for entry in graph.load("main").state.entries().values()}
+
+    def stored() -> set[str]:
+        return {f"nodes/{name}" for name in graph.root.objects.list_folders(s3_root / "nodes")}
+
+    (left,) = stored() - shown
+    later = with_clock(graph, lambda: graph.root.clock() + 8 * 86_400 * 1_000_000)
+    branches = [graph.load("main")]
+    assert tables_in_vain(graph, branches) == []
+    assert tables_in_vain(later, branches) == [left]
+    assert clean(later).in_vain == (left,)
+    assert stored() == shown
+    assert apply_schema(graph, wanted).applied
+    assert stored() == shown | {left}
+    # Whoever looked before that does not remove what is used by now, however old it is.
+    assert remove_in_vain(later, [left]) == []
+    change(graph, 'insert Q { k: "b" }')
+
+
+def test_what_is_no_table_of_ours_stays(tmp_path: Path) -> None:
+    graph = new_graph(Location.parse(tmp_path / "g"))
+    notes = graph.root.layout.root / "nodes" / "notes" / "read.me"
+    graph.root.objects.write_text(notes, "mine")
+    later = with_clock(graph, lambda: graph.root.clock() + 8 * 86_400 * 1_000_000)
+    assert clean(later).in_vain == ()
+    assert graph.root.objects.read_text(notes) == "mine"

@@ -125,6 +125,11 @@ class _Answering(ObjectStore):
         self._answered("list", at)
         return found
 
+    def _last_change(self, at: Location) -> float | None:
+        found = super()._last_change(at)
+        self._answered("list", at)
+        return found
+
     def _discard_partial(self, at: Location, seconds: float) -> int:
         removed = super()._discard_partial(at, seconds)
         self._answered("discard_partial", at)

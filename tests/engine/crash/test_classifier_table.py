@@ -9,14 +9,14 @@ import pytest
 
 from omnigraph.engine.recovery.classify import (
     OPERATION,
-    Class,
     Decision,
     Judged,
-    Mode,
     Observed,
+    Proof,
+    Reached,
     decide,
     judge,
-    mode_of,
+    proof_of,
 )
 from omnigraph.engine.recovery.sidecar import Phase, Pin, Sidecar, WriterKind
 from omnigraph.storage.transactions import Authorship
@@ -66,19 +66,19 @@ MODES = {
     ],
 )
 def test_each_form_of_each_writer_has_its_mode(version: int, kind: WriterKind, mode: str) -> None:
-    assert mode_of(record(version, kind)) == Mode(mode)
+    assert proof_of(record(version, kind)) == Proof(mode)
 
 
 # --- modes that count versions -------------------------------------------------------------------
 
 PINNED = 5
 N, R, P1, MULTI, PARTIAL, BROKEN = (
-    Class.NO_MOVEMENT,
-    Class.ROLLED_PAST_EXPECTED,
-    Class.UNEXPECTED_AT_P1,
-    Class.UNEXPECTED_MULTISTEP,
-    Class.INCOMPLETE_PHASE_B,
-    Class.INVARIANT_VIOLATION,
+    Reached.NO_MOVEMENT,
+    Reached.ROLLED_PAST_EXPECTED,
+    Reached.UNEXPECTED_AT_P1,
+    Reached.UNEXPECTED_MULTISTEP,
+    Reached.INCOMPLETE_PHASE_B,
+    Reached.INVARIANT_VIOLATION,
 )
 
 # Rows: expected below, at and above what is pinned. Columns: head at pinned -1, 0, +1, +2.
@@ -87,7 +87,7 @@ LOOSE = {-1: (BROKEN, N, P1, MULTI), 0: (BROKEN, N, R, R), 1: (BROKEN, N, P1, MU
 CONFIRMED_AT_P1 = {-1: (BROKEN, N, MULTI, MULTI), 0: (BROKEN, N, R, MULTI), 1: (BROKEN, N, MULTI, MULTI)}
 UNCONFIRMED = dict.fromkeys((-1, 0, 1), (BROKEN, N, PARTIAL, PARTIAL))
 
-TABLES: list[tuple[Sidecar, int | None, Mapping[int, tuple[Class, ...]]]] = [
+TABLES: list[tuple[Sidecar, int | None, Mapping[int, tuple[Reached, ...]]]] = [
     (record(2, "Mutation"), None, STRICT),
     (record(1, "Load"), None, STRICT),
     (record(2, "SchemaApply"), None, LOOSE),
@@ -107,15 +107,15 @@ TABLES: list[tuple[Sidecar, int | None, Mapping[int, tuple[Class, ...]]]] = [
     ],
 )
 def test_older_records_are_judged_by_version_numbers(
-    sidecar: Sidecar, confirmed: int | None, expected: int, head: int, found: Class
+    sidecar: Sidecar, confirmed: int | None, expected: int, head: int, found: Reached
 ) -> None:
     judged = judge(sidecar, pin(expected, confirmed=confirmed), Observed(head, PINNED))
-    assert judged.found == found
+    assert judged.reached == found
 
 
 def test_a_strict_record_owns_only_the_version_it_announced() -> None:
     observed = Observed(PINNED + 1, PINNED)
-    assert judge(record(2), pin(PINNED, post=PINNED + 2), observed).found == P1
+    assert judge(record(2), pin(PINNED, post=PINNED + 2), observed).reached == P1
 
 
 # --- exact ---------------------------------------------------------------------------------------
@@ -167,23 +167,25 @@ def test_a_new_record_knows_its_own_transactions(
     confirmed: int | None,
     pinned: int,
     versions: tuple[str, ...],
-    found: Class,
+    found: Reached,
     compensated: bool,
 ) -> None:
     transactions = tuple(made(6 + position, what) for position, what in enumerate(versions))
     observed = Observed(5 + len(versions), pinned, transactions)
     judged = judge(record(3, "Mutation", phase), pin(5, confirmed=confirmed, uuids=plan), observed)
-    assert (judged.found, judged.compensated) == (found, compensated)
+    assert (judged.reached, judged.compensated) == (found, compensated)
 
 
 # --- the decision --------------------------------------------------------------------------------
 
-SETS = list(chain.from_iterable(combinations(Class, size) for size in range(len(Class) + 1)))
+SETS = list(chain.from_iterable(combinations(Reached, size) for size in range(len(Reached) + 1)))
 
 
 @pytest.mark.parametrize("classes", SETS, ids=lambda found: "+".join(found) or "none")
 @pytest.mark.parametrize("phase", [None, "Armed", "EffectsConfirmed"])
-def test_a_write_takes_effect_everywhere_or_nowhere(classes: tuple[Class, ...], phase: Phase | None) -> None:
+def test_a_write_takes_effect_everywhere_or_nowhere(
+    classes: tuple[Reached, ...], phase: Phase | None
+) -> None:
     sidecar = record(2 if phase is None else 3, "Mutation", phase)
     judged = [Judged(pin(5), Observed(5, 5), one) for one in classes]
     if BROKEN in classes:

@@ -19,7 +19,7 @@ from omnigraph.engine.open import open_graph, recover_all, reopen_graph
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.recovery import audit, sidecar
 from omnigraph.engine.recovery.prospects import prospects
-from omnigraph.engine.recovery.sweep import Found, heal, sweep
+from omnigraph.engine.recovery.sweep import Fate, heal, sweep
 from omnigraph.engine.root import Root
 from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
 from omnigraph.errors import OmnigraphError, PreconditionFailed, RecoveryRequired
@@ -165,7 +165,7 @@ def test_opening_and_healing_never_wait_for_a_branch_that_is_being_written(graph
     interrupt(graph, CONFIRMED)
     with graph.root.locks.hold([MAIN]):
         (report,) = sweep(newcomer(graph), only_forward=False)
-        assert report.found is Found.BUSY
+        assert report.fate is Fate.BUSY
         open_graph(Root.at(graph.root.layout.root))
         change(newcomer(graph), UPDATE, "draft")
     assert len(pending(graph)) == 1
@@ -226,7 +226,7 @@ def test_a_dry_run_tells_how_far_an_undoing_came(
     graph: OpenGraph, again: str, states: dict[str, str]
 ) -> None:
     interrupt(graph, COMMITTED)
-    with failpoints.armed(again, failpoints.error(again)), pytest.raises(OmnigraphError):
+    with failpoints.armed(again, failpoints.error(again)), pytest.raises(OmnigraphError, match=again):
         open_graph(newcomer(graph).root)
     (found,) = prospects(newcomer(graph))
     assert (found.would, found.tables) == ("finish undoing it", states)
@@ -268,7 +268,7 @@ def test_a_recovery_that_is_repeated_after_its_last_publish_still_tells_what_was
 ) -> None:
     interrupt(graph, COMMITTED)
     point = failpoints.RECOVERY_RECORD_AUDIT
-    with failpoints.armed(point, failpoints.error(point)), pytest.raises(OmnigraphError):
+    with failpoints.armed(point, failpoints.error(point)), pytest.raises(OmnigraphError, match=point):
         open_graph(graph.root)
     commits = len(look(graph)[MAIN].chain)
     open_graph(newcomer(graph).root)
@@ -278,7 +278,7 @@ def test_a_recovery_that_is_repeated_after_its_last_publish_still_tells_what_was
 
 
 def test_a_note_is_made_once_however_often_it_is_told(graph: OpenGraph) -> None:
-    row = audit.AuditRow("op", "RolledBack", "c", "Load", None, (audit.Outcome("node:A", 3, 2),), 17)
+    row = audit.AuditRow("op", "RolledBack", "c", "Load", None, (audit.TableOutcome("node:A", 3, 2),), 17)
     assert audit.read_all(graph.root) == []
     audit.record(graph.root, row)
     version = graph.root.tables.tip(graph.root.layout.audit).version
@@ -358,7 +358,7 @@ def test_the_record_of_a_deleted_branch_is_discarded(graph: OpenGraph) -> None:
     delete_branch(graph, "draft")
     before = look(graph)
     (report,) = sweep(newcomer(graph), only_forward=True)
-    assert (report.found, report.branch) == (Found.DISCARDED, "draft")
+    assert (report.fate, report.branch) == (Fate.DISCARDED, "draft")
     assert rows_of(look(graph)) == rows_of(before)
     require_settled(graph)
     found = note(graph)
@@ -374,7 +374,7 @@ def test_a_discarded_record_is_noted_once_though_the_note_fails_at_first(graph: 
     interrupt(graph, FORKED, branch="draft")
     delete_branch(graph, "draft")
     point = failpoints.RECOVERY_RECORD_AUDIT
-    with failpoints.armed(point, failpoints.error(point)), pytest.raises(OmnigraphError):
+    with failpoints.armed(point, failpoints.error(point)), pytest.raises(OmnigraphError, match=point):
         sweep(graph, only_forward=False)
     commits = len(look(graph)[MAIN].chain)
     sweep(graph, only_forward=False)
@@ -402,9 +402,9 @@ def test_records_of_two_branches_are_dealt_with_each_for_itself(graph: OpenGraph
     with failpoints.armed(CONFIRMED, failpoints.error(CONFIRMED)), pytest.raises(RecoveryRequired):
         change(graph, TWO, "draft")
     reports = sweep(newcomer(graph), only_forward=True)
-    assert {report.branch: report.found for report in reports} == {
-        MAIN: Found.WAITING,
-        "draft": Found.RECOVERED,
+    assert {report.branch: report.fate for report in reports} == {
+        MAIN: Fate.WAITING,
+        "draft": Fate.RECOVERED,
     }
     assert pending(graph) == [first]
     change(graph, UPDATE)
@@ -509,7 +509,7 @@ def test_undoing_an_old_record_can_be_taken_up_again(graph: OpenGraph, point: st
     before = look(graph)
     rewrite_old(graph, interrupt(graph, COMMITTED))
     point = failpoints.RECOVERY_RECORD_AUDIT if point == "audit" else point
-    with failpoints.armed(point, failpoints.error(point)), pytest.raises(OmnigraphError):
+    with failpoints.armed(point, failpoints.error(point)), pytest.raises(OmnigraphError, match=point):
         open_graph(graph.root)
     open_graph(graph.root)
     after = look(graph)

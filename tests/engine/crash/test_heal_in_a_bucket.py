@@ -53,7 +53,7 @@ def test_a_completed_write_is_published(graph: OpenGraph) -> None:
 def test_tables_are_not_restored_again_once_their_restored_versions_are_published(graph: OpenGraph) -> None:
     interrupt(graph, COMMITTED)
     point = failpoints.RECOVERY_RECORD_AUDIT
-    with failpoints.armed(point, failpoints.error(point)), pytest.raises(OmnigraphError):
+    with failpoints.armed(point, failpoints.error(point)), pytest.raises(OmnigraphError, match=point):
         open_graph(graph.root)
     before = look(graph)
     open_graph(Root.at(graph.root.layout.root))

@@ -14,8 +14,8 @@ from omnigraph.engine.open import open_graph
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.recovery import audit
 from omnigraph.engine.recovery.prospects import prospects
-from omnigraph.engine.recovery.sweep import Found, sweep
-from omnigraph.errors import OmnigraphError, RecoveryRequired
+from omnigraph.engine.recovery.sweep import Fate, sweep
+from omnigraph.errors import RecoveryRequired
 from tests.engine.crash.test_heal import CONFIRMED, UPDATE, interrupt, newcomer
 from tests.engine.crash.world import change, look, make_graph, pending
 
@@ -88,7 +88,7 @@ def test_the_graph_opens_and_reads_as_ever(graph: OpenGraph, content: bytes | st
             assert held.snapshot().tables["node:Person"].rows == 3
     assert look(graph) == before
     (report,) = sweep(graph, only_forward=False)
-    assert (report.operation_id, report.found) == (OPERATION, Found.UNREADABLE)
+    assert (report.operation_id, report.fate) == (OPERATION, Fate.UNREADABLE)
     (prospect,) = prospects(graph)
     assert prospect.would.startswith("refuse writes: ")
 
@@ -107,7 +107,7 @@ def test_a_newer_record_tells_to_upgrade(graph: OpenGraph) -> None:
 
 def test_removing_the_unreadable_record_ends_it(graph: OpenGraph) -> None:
     at = put(graph, "{")
-    with pytest.raises(OmnigraphError):
+    with pytest.raises(RecoveryRequired, match="it is not JSON"):
         change(graph, UPDATE)
     at.rename(at.with_suffix(".json.bad"))
     assert change(graph, UPDATE).commit is not None

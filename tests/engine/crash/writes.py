@@ -40,6 +40,7 @@ from tests.engine.crash.steps import (
     rows_to_load,
     touched,
 )
+from tests.engine.crash.text_indexes import TEXT_INDEXES
 from tests.engine.crash.world import PERSON, change, load_rows
 
 
@@ -199,6 +200,7 @@ WRITES: dict[str, Write] = {
     **RECOVERED_SCHEMA_CHANGES,
     **LARGE_LOADS,
     **EMBEDDINGS,
+    **TEXT_INDEXES,
 }
 
 IN_TURN: dict[str, tuple[str, ...]] = {
@@ -208,6 +210,7 @@ IN_TURN: dict[str, tuple[str, ...]] = {
     "recover-schema": tuple(RECOVERED_SCHEMA_CHANGES),
     "load-large": tuple(LARGE_LOADS),
     "embed": tuple(EMBEDDINGS),
+    "optimize-texts": tuple(TEXT_INDEXES),
 }
 """Kinds that resemble each other: the short form takes one of each of these groups."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+import omnigraph as og
 from omnigraph.embed.settings import EmbedSettings
 from omnigraph.engine.embedding import provenance, run
 from omnigraph.engine.embedding.run import EmbedRequest, fill
@@ -58,6 +60,26 @@ def test_compaction_and_cleanup_forget_nothing(graph: Graph, monkeypatch: pytest
     assert due(graph) == 1
     assert graph.embed().embedded == 1
     assert vectors(graph)["d1"] == vector_of("anew")
+
+
+@pytest.mark.parametrize("with_notes", [False, True])
+def test_an_export_loaded_elsewhere_is_embedded_as_far_as_notes_tell(
+    graph: Graph, tmp_path: Path, *, with_notes: bool
+) -> None:
+    put(graph, *({"slug": f"d{number}", "body": f"text {number}"} for number in range(3)))
+    graph.embed()
+    change(graph, 'update Doc set { body: "anew" } where slug = "d1"')
+    graph.export(tmp_path / "all.ndjson")
+    with og.init(tmp_path / "other.omni", schema=SCHEMA) as other:
+        if with_notes:
+            shutil.copytree(f"{graph.uri}/__embedded", f"{other.uri}/__embedded")
+        other.load(tmp_path / "all.ndjson", mode="append")
+        assert vectors(other) == vectors(graph)
+        # A vector without a note is taken for the one of its text, and only `everything` asks for all again.
+        assert (due(other), due(other, everything=True)) == ((1, 1) if with_notes else (0, 3))
+        other.embed()
+        change(other, 'update Doc set { body: "later" } where slug = "d2"')
+        assert due(other) == 1
 
 
 @pytest.mark.parametrize(("batch", "commits"), [(2, 2), (5, 1)])

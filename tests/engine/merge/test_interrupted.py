@@ -43,7 +43,7 @@ def test_it_is_made_as_a_whole_or_not_at_all(
         # Where there are many rows, they are replaced in two versions.
         monkeypatch.setattr(upserting, "_LARGE", 1)
     before = everything(parted, into)
-    with failpoints.armed(point, failpoints.error(point)), pytest.raises(OmnigraphError):
+    with failpoints.armed(point, failpoints.error(point)), pytest.raises(OmnigraphError, match=point):
         parted.merge("work", into)
     assert everything(parted, into) == before
 

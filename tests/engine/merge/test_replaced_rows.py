@@ -119,3 +119,18 @@ def test_rows_that_differ_are_told_by_few_columns_and_all_others_are_compared(
     merged = graph.merge("side")
     assert merged.changes[PERSON].updated == len(older | moved)
     assert rows(graph, PERSON) == rows(graph, PERSON, "side")
+
+
+def test_what_a_branch_deleted_stays_deleted_where_its_rows_moved_together(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upserting, "_LARGE", 1)
+    put(graph, person("ann", age=5), branch="work")
+    remove(graph, "Person", "bob", "work")
+    put(graph, person("cid", age=6), branch="work")
+    put(graph, person("eve"))
+    changes = {change.id: change.op.value for change in graph.diff("main", "work", kinds="node")}
+    assert changes == {"ann": "update", "bob": "delete", "cid": "update", "eve": "delete"}
+    graph.merge("work")
+    assert rows(graph, PERSON).keys() == {"ann", "cid", "eve"}
+    assert [value(graph, PERSON, name, "age") for name in ("ann", "cid")] == [5, 6]

@@ -109,6 +109,31 @@ def test_base_puts_back_what_was_there_when_the_branches_parted(torn: Graph) -> 
     assert ages(torn) == {"ann": 1, "bob": 1, "cid": 1}
 
 
+@pytest.mark.parametrize(
+    ("granularity", "said", "age", "city"),
+    [
+        ("row", {"default": "base"}, 1, "here"),
+        ("row", {"types": {"Person": "base"}}, 1, "here"),
+        ("row", {"conflicts": [{"type": "Person", "id": "ann", "take": "base"}]}, 1, "here"),
+        ("row", {"default": "ours"}, 3, "there"),
+        (
+            "row",
+            {"conflicts": [{"type": "Person", "id": "ann", "properties": {"age": {"take": "base"}}}]},
+            1,
+            "there",
+        ),
+        ("property", {"default": "base"}, 1, "there"),
+    ],
+)
+def test_base_takes_back_what_both_changed_alike_only_with_the_whole_entity(
+    graph: Graph, granularity: Any, said: dict[str, Any], age: int, city: str
+) -> None:
+    put(graph, person("ann", age=2, city="there"), branch="work")
+    put(graph, person("ann", age=3, city="there"))
+    graph.merge("work", resolutions=said, granularity=granularity)
+    assert (ages(graph)["ann"], value(graph, PERSON, "ann", "city")) == (age, city)
+
+
 def test_single_properties_come_from_different_sides_and_from_nowhere(torn: Graph) -> None:
     file = decisions(torn)
     ann, bob, dan = (entry(file, name) for name in ("ann", "bob", "dan"))

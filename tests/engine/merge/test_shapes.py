@@ -8,7 +8,7 @@ import pytest
 
 from omnigraph import failpoints
 from omnigraph.engine.manifest import Entry
-from omnigraph.engine.merge.history import Source, common_commit
+from omnigraph.engine.merge.history import MergeSource, common_commit
 from omnigraph.engine.merge.standing import Way, way_of
 from omnigraph.engine.opened import AtBranch
 from omnigraph.engine.pinned import open_table
@@ -294,7 +294,7 @@ def test_two_branches_are_needed(graph: Graph, source: str, into: str, error: An
 
 def test_branches_without_a_common_commit_are_refused(graph: Graph) -> None:
     at = graph._opened.snapshot(AtBranch("main"))
-    stranger = Source(Snapshot("work", 1, at.commit, {}), {})
+    stranger = MergeSource(Snapshot("work", 1, at.commit, {}), {})
     with pytest.raises(NoCommonCommit, match="'work' and 'main' have no commit in common"):
         common_commit(stranger, at, {})
 

@@ -240,7 +240,7 @@ class Writer:
 
     def sweep(self) -> Answer:
         """What opening a graph for writing does about interrupted writes."""
-        return {"found": [report.found.value for report in sweep(self.graph, only_forward=False)]}
+        return {"found": [report.fate.value for report in sweep(self.graph, only_forward=False)]}
 
     def publish(self, commit: str, rival: str) -> Answer:
         """One of two outcomes, by the swap alone."""

@@ -48,7 +48,7 @@ def told(error: errors.OmnigraphError) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_case(case: Case, tmp_path: Path) -> None:
+def test_a_schema_change_does_what_its_case_says(case: Case, tmp_path: Path) -> None:
     with og.init(tmp_path / "g.omni", schema=text(case, "from")) as graph:
         load(graph, text(case, "rows"), tmp_path)
         if (expected := case.section("refused")) is not None:

@@ -160,6 +160,7 @@ def test_a_write_that_sees_a_new_schema_before_its_files_waits_and_begins_anew(
             for thread in (applying, *writers):
                 thread.join()
     assert len(outcomes) == 3
+    assert list(graph.schema.nodes) == [schema.split()[1]]
     if "P" in graph.schema.nodes:
         assert not [found for found in outcomes if isinstance(found, Exception)]
         rows = sorted((row["k"], row["a"]) for row in graph.snapshot().rows("P").to_pylist())

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from omnigraph.storage.forks import Forks
 from omnigraph.storage.location import Location
+from omnigraph.storage.references import Identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,21 @@ class Parting:
     right: tuple[Stretch, ...]
 
 
-def parting(forks: Forks, location: Location, left: Point, right: Point) -> Parting | None:
-    """Where two versions of one table parted; None when that cannot be told."""
+def parting(
+    forks: Forks,
+    location: Location,
+    left: Point,
+    right: Point,
+    lives: tuple[Identity | None, Identity | None],
+) -> Parting | None:
+    """Where two versions of one table parted; None when that cannot be told.
+
+    `lives` are those of the forks that hold them: a fork that was made anew has versions of the same numbers.
+    """
     if left.owner == right.owner:
-        return _met([left], [right], 0, 0)
-    ours, theirs = _line(forks, location, left), _line(forks, location, right)
+        is_one = left.owner is None or (lives[0] is not None and lives[0] == lives[1])
+        return _met([left], [right], 0, 0) if is_one else None
+    ours, theirs = _line(forks, location, left, lives[0]), _line(forks, location, right, lives[1])
     if ours is None or theirs is None:
         return None
     owners = [point.owner for point in theirs]
@@ -66,14 +77,14 @@ def _way(begin: int, line: Sequence[Point]) -> tuple[Stretch, ...]:
     return tuple(found)
 
 
-def _line(forks: Forks, location: Location, point: Point) -> list[Point] | None:
+def _line(forks: Forks, location: Location, point: Point, life: Identity | None) -> list[Point] | None:
     """A version, the one its fork was made from, and so on down to main."""
     found = [point]
     while point.owner is not None:
         fork = forks.find(location, point.owner)
-        if fork is None or point.version < fork.parent_version:
+        if fork is None or fork.identity != life:
             # It was of a fork that is gone; one of the same name may have followed.
             return None
-        point = Point(fork.parent, fork.parent_version)
+        point, life = Point(fork.parent, fork.parent_version), fork.identity[:-1]
         found.append(point)
     return found

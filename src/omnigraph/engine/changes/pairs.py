@@ -158,7 +158,8 @@ def parting_of(left: Side | None, right: Side | None) -> Parting | None:
         return None
     if not (left.table.has_stable_row_ids and right.table.has_stable_row_ids):
         return None
-    return parting(left.graph.root.forks, left.table.location, left.point, right.point)
+    lives = left.table.life, right.table.life
+    return parting(left.graph.root.forks, left.table.location, left.point, right.point, lives)
 
 
 def _written_since(at: Parting, left: Side, right: Side) -> tuple[pa.Table, pa.Table] | None:
@@ -245,11 +246,13 @@ def _ends(side: Side, stretch: Stretch, known: dict[Point, Table]) -> tuple[Tabl
         if failure.kind in (Trouble.NOT_FOUND, Trouble.RECLAIMED):
             return None
         raise
-    return first, last
+    return None if first is None or last is None else (first, last)
 
 
-def _opened(side: Side, point: Point) -> Table:
-    return side.graph.root.tables.open(side.table.location, point.version, branch=point.owner)
+def _opened(side: Side, point: Point) -> Table | None:
+    """A version on the way; None when its branch was made anew, which has versions of the same numbers."""
+    table = side.graph.root.tables.open(side.table.location, point.version, branch=point.owner)
+    return table if side.graph.shows(side.snapshot, table) else None
 
 
 # --- what does differ ----------------------------------------------------------------------------

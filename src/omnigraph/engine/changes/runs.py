@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,6 +16,7 @@ from omnigraph.engine.changes.pairs import LEFT, RIGHT, SCHEMA, Pairs
 from omnigraph.engine.changes.side import Side
 from omnigraph.engine.columns import ID
 from omnigraph.engine.load.runner import Runner
+from omnigraph.storage.temporary import TemporaryFolder, write_rows
 
 ROWS_READ = 65_536
 """How many rows of all runs together are in memory at a time."""
@@ -33,7 +31,7 @@ class Runs:
     stat: Stat
     """How many there are of each sort."""
     files: tuple[Path, ...] = field(repr=False)
-    folder: _Folder = field(repr=False)
+    folder: TemporaryFolder = field(repr=False)
     after: str | None = None
 
     def beyond(self, entity: str) -> Runs:
@@ -46,14 +44,6 @@ class Runs:
             found = table if self.after is None else table.filter(pc.greater(table.column(ID), self.after))
             if found.num_rows:
                 yield Pairs(self.left, self.right, found)
-
-
-class _Folder:
-    """A folder that is there as long as somebody has it."""
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="omnigraph-changes-"))
-        self._removed = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
 def compared(meeting: Meeting, runner: Runner) -> Runs:
@@ -70,13 +60,12 @@ def _differing(meeting: Meeting, rows: dict[str, pa.Table]) -> pa.Table:
 
 
 def _written(meeting: Meeting, answers: Iterable[pa.Table], at_once: int) -> Runs:
-    folder, files, stat = _Folder(), [], Stat()
+    folder, files, stat = TemporaryFolder("changes"), [], Stat()
     for number, run in enumerate(answers):
         if not run.num_rows:
             continue
         file = folder.path / f"{number}.arrow"
-        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as writer:
-            writer.write_table(run.cast(SCHEMA).combine_chunks(), max_chunksize=at_once)
+        write_rows(file, SCHEMA, run.cast(SCHEMA).combine_chunks().to_batches(max_chunksize=at_once))
         files.append(file)
         more = Pairs(*meeting.placed, run).stat
         stat = Stat(stat.inserted + more.inserted, stat.updated + more.updated, stat.deleted + more.deleted)

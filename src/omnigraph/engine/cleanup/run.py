@@ -16,6 +16,7 @@ from ulid import ULID
 
 from omnigraph.engine.cleanup.collect import Cleaned, Old, collect, is_gone, old_versions, preview
 from omnigraph.engine.cleanup.dropped import DroppedTable, dropped_tables, remove_dropped
+from omnigraph.engine.cleanup.in_vain import remove_in_vain, tables_in_vain
 from omnigraph.engine.cleanup.needed import Needed, needed_versions, read_branches
 from omnigraph.engine.cleanup.policy import Policy
 from omnigraph.engine.cleanup.strays import MANIFEST, Reclaimed, Stray, reclaim_strays, strays
@@ -40,7 +41,7 @@ _LOAD_AGE = 7 * 86_400.0
 """Longer than any load takes: its files may be all there is of it so far."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CleanupResult:
     """What went, or in a dry run would go."""
 
@@ -61,6 +62,12 @@ class CleanupResult:
     derived_bytes: int = 0
     loads: tuple[str, ...] = ()
     """Loads that were cut off long ago, whose files were still waiting."""
+    in_vain: tuple[str, ...] = ()
+    """The places of tables that a change of the schema made long ago, and that no branch ever showed."""
+
+    def __repr__(self) -> str:
+        would = ", a dry run" if self.dry_run else "" if self.ok else ", not all that was to go"
+        return f"<CleanupResult {self.versions_removed} versions, {self.bytes_removed} bytes{would}>"
 
     @property
     def versions_removed(self) -> int:
@@ -99,7 +106,9 @@ def cleanup(graph: OpenGraph, policy: Policy, *, dry_run: bool = False) -> Clean
         dropped = remove_dropped(graph, dropped)
         _discard_partial(graph)
     loads = abandoned_loads(graph)
+    in_vain = tables_in_vain(graph, branches.values())
     if not dry_run:
+        in_vain = remove_in_vain(graph, in_vain)
         for load in loads:
             graph.root.objects.delete_prefix(graph.root.layout.staging / load)
         # Handles of versions that are gone would only fail later.
@@ -113,6 +122,7 @@ def cleanup(graph: OpenGraph, policy: Policy, *, dry_run: bool = False) -> Clean
         found.left,
         tuple(dropped),
         loads=tuple(loads),
+        in_vain=tuple(in_vain),
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +22,10 @@ LANCE, PART = ".lance", "part-"
 
 @contextmanager
 def new_file(at: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A path to write a file to; it gets its name when the block ends well."""
+    """A path to write a file to; it gets its name when the block ends well.
+
+    A link stays one: what is replaced is the file that it leads to.
+    """
     with _writing(at):
         if at.is_dir():
             raise BadRequest(f"cannot write '{at}': it is a folder", remedy="name a file")
@@ -28,15 +33,17 @@ def new_file(at: Path, *, overwrite: bool) -> Iterator[Path]:
             _refuse_existing(at)
         elif at.exists() and not at.is_file():  # a device or a pipe, which a file would take away from others
             raise BadRequest(f"cannot write '{at}': it is no file", remedy="name a file")
-        temporary = _beside(at)
+        goal = led_to(at)
+        temporary = _beside(goal)
         try:
             yield temporary
+            keep_access(goal, temporary)
             _sync(temporary)
             if overwrite:
-                temporary.replace(at)
+                temporary.replace(goal)
             else:
-                _give_free_name(temporary, at)
-            _sync(at.parent)
+                _give_free_name(temporary, goal)
+            _sync(goal.parent)
         finally:
             # What led here is told; a rest that cannot be removed either is not worth hiding that.
             with suppress(OSError):
@@ -45,23 +52,49 @@ def new_file(at: Path, *, overwrite: bool) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(at: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A new folder to write files to, each in its place; it gets its name when the block ends well."""
+    """A new folder to write files to, each in its place; it gets its name when the block ends well.
+
+    A link stays one: what is replaced is the folder that it leads to.
+    """
     with _writing(at):
         if not overwrite:
             _refuse_existing(at)
-        elif os.path.lexists(at):
+        elif at.exists():
             _require_export(at)
-        temporary = _beside(at)
+        goal = led_to(at)
+        temporary = _beside(goal)
         temporary.mkdir()
         try:
             yield temporary
             for made in sorted(temporary.rglob("*"), reverse=True):
                 _sync(made)
+            keep_access(goal, temporary)
             _sync(temporary)
-            _swap_in(temporary, at, overwrite=overwrite)
-            _sync(at.parent)
+            _swap_in(temporary, goal, overwrite=overwrite)
+            _sync(goal.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def led_to(at: Path) -> Path:
+    """Where a name leads that may be a link; it need not be there yet."""
+    goal = Path(os.path.realpath(at)) if at.is_symlink() else at
+    if goal.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(at))
+    return goal
+
+
+def keep_access(goal: Path, new: Path) -> None:
+    """Give what is about to replace a file or folder its permissions: a private one stays private."""
+    try:
+        former = goal.stat()
+    except FileNotFoundError:
+        return
+    # Whom it belongs to is for root to choose, and the group for its members.
+    for owner, group in ((-1, former.st_gid), (former.st_uid, -1)):
+        with suppress(OSError):
+            os.chown(new, owner, group)
+    new.chmod(stat.S_IMODE(former.st_mode))
 
 
 def _refuse_existing(at: Path) -> None:
@@ -78,7 +111,7 @@ def _taken(at: Path) -> BadRequest:
 
 def _require_export(at: Path) -> None:
     """Replace nothing but what an export may have written: the folder goes with all that is in it."""
-    if at.is_symlink() or not at.is_dir():
+    if not at.is_dir():
         raise BadRequest(f"cannot replace '{at}': it is not a folder", remedy="name a folder")
     expected = {FOLDERS["node"], FOLDERS["edge"]}
     for found in at.iterdir():

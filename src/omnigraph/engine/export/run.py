@@ -42,6 +42,8 @@ class ExportFormat(StrEnum):
 
 FormatName = Literal["ndjson", "parquet", "csv", "lance"]
 
+_OTHER_ENDINGS = tuple(f".{one}" for one in ExportFormat if one is not ExportFormat.NDJSON)
+
 
 class Stream(Protocol):
     """Anything that takes bytes."""
@@ -81,7 +83,7 @@ class ExportedType:
     """Where it is; None in a stream."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ExportResult:
     """What an export wrote."""
 
@@ -93,6 +95,10 @@ class ExportResult:
     """The file or folder; None for a stream."""
     types: tuple[ExportedType, ...]
     """Nodes first, then edges, each by name."""
+
+    def __repr__(self) -> str:
+        where = "a stream" if self.output is None else f"'{self.output}'"
+        return f"<ExportResult {self.rows} rows of {len(self.types)} types to {where} as {self.format}>"
 
     @property
     def rows(self) -> int:
@@ -210,13 +216,19 @@ def place_of(graph: OpenGraph, request: ExportRequest) -> Path | Stream:
             f"{request.format} is written as a folder with a file for each type, and '{output}' names a file",
             remedy="name a folder",
         )
+    if request.format is ExportFormat.NDJSON and place.suffix in _OTHER_ENDINGS:
+        meant = place.suffix[1:]
+        raise BadRequest(
+            f"'{output}' is a name for {meant}, and the export is to be {request.format}",
+            remedy=f"choose --format {meant} (`format`), which writes a folder, or another name",
+        )
     return place
 
 
 def _is_inside(place: Path, root: Location) -> bool:
     if not root.is_local:
         return False
-    real = place.parent.resolve() / place.name
+    real = Path(os.path.realpath(place))
     return root.path.resolve() in (real, *real.parents)
 
 

@@ -37,7 +37,7 @@ class MergeOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class MergeSource:
     """The branch that is taken in, as it was when the merge began; what it does later is left out."""
 
     snapshot: Snapshot
@@ -59,13 +59,13 @@ class Parting:
     outcome: MergeOutcome
 
 
-def captured(graph: OpenGraph, branch: str) -> Source:
+def captured(graph: OpenGraph, branch: str) -> MergeSource:
     """A branch as it is now."""
     loaded = graph.load(branch)
-    return Source(snapshot_of(branch, loaded.state, loaded.identity), loaded.state.commits)
+    return MergeSource(snapshot_of(branch, loaded.state, loaded.identity), loaded.state.commits)
 
 
-def parting_of(graph: OpenGraph, source: Source, target: Snapshot) -> Parting:
+def parting_of(graph: OpenGraph, source: MergeSource, target: Snapshot) -> Parting:
     """Where the source and a state of the target parted."""
     histories = {target.branch: graph.load(target.branch).state.commits, source.branch: source.commits}
     base = common_commit(source, target, histories)
@@ -82,7 +82,7 @@ def parting_of(graph: OpenGraph, source: Source, target: Snapshot) -> Parting:
 
 
 def _parting(
-    graph: OpenGraph, source: Source, target: Snapshot, base: Commit, histories: Histories
+    graph: OpenGraph, source: MergeSource, target: Snapshot, base: Commit, histories: Histories
 ) -> Parting:
     outcome = MergeOutcome.MERGED
     if source.snapshot.commit is not None and base.id == source.snapshot.commit.id:
@@ -92,7 +92,7 @@ def _parting(
     return Parting(graph.snapshot(AtVersion(shown_by, base.version)), source.snapshot, target, outcome)
 
 
-def common_commit(source: Source, target: Snapshot, histories: Histories) -> Commit:
+def common_commit(source: MergeSource, target: Snapshot, histories: Histories) -> Commit:
     """The nearest commit that both branches have, as far as these histories tell."""
     ours, theirs = target.commit, source.snapshot.commit
     known = _together(histories)

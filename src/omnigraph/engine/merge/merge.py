@@ -11,7 +11,7 @@ from omnigraph.engine.changes.hands import Hands
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.load.engines import EngineName
 from omnigraph.engine.merge.choices import Choices, Granularity, Take
-from omnigraph.engine.merge.history import Source, captured, parting_of
+from omnigraph.engine.merge.history import MergeSource, captured, parting_of
 from omnigraph.engine.merge.plan import MergePlan, Merging
 from omnigraph.engine.merge.resolutions import Given, read_resolutions, with_strategy
 from omnigraph.engine.merge.result import MergePreview, MergeResult
@@ -105,7 +105,7 @@ def refuse_itself(source: str, target: str) -> None:
         raise BadRequest(f"branch '{source}' cannot be merged into itself", remedy="name two branches")
 
 
-def _merging(transaction: Transaction, source: Source, request: MergeRequest, target: str) -> Merging:
+def _merging(transaction: Transaction, source: MergeSource, request: MergeRequest, target: str) -> Merging:
     parting = parting_of(transaction.graph, source, _state(transaction, target))
     choices = _choices(transaction, request, target)
     return Merging(transaction, parting, choices, request.granularity, request.hands)
@@ -128,7 +128,7 @@ def _state(transaction: Transaction, branch: str) -> Snapshot:
     return Snapshot(branch, commit.version if commit else 0, commit, base.entries, base.identity)
 
 
-def _prepared(plan: MergePlan, source: Source) -> Prepared:
+def _prepared(plan: MergePlan, source: MergeSource) -> Prepared:
     commit = source.snapshot.commit
     if plan.outcome.is_commit and commit is not None:
         return Prepared("BranchMerge", plan.effects, strict=False, merged_parent=commit.id)

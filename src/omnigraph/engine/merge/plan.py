@@ -24,7 +24,7 @@ from omnigraph.engine.merge.orphans import nodes_to_go_with
 from omnigraph.engine.merge.rules import breaches
 from omnigraph.engine.merge.scratch import Scratch
 from omnigraph.engine.merge.standing import Way, untouched, way_of
-from omnigraph.engine.merge.tell import Branches, rule_conflicts
+from omnigraph.engine.merge.tell import BranchNames, rule_conflicts
 from omnigraph.engine.merge.work import Task, Work, Worked
 from omnigraph.engine.plan import Adopt, Effect
 from omnigraph.engine.snapshot import Snapshot
@@ -77,7 +77,7 @@ class Merging:
         self._choices = choices
         self._granularity = granularity
         self._hands = hands
-        self._branches = Branches(parting.source.branch, parting.target.branch)
+        self._branches = BranchNames(parting.source.branch, parting.target.branch)
         self._stored = StoredTables(cache(transaction.table), transaction.targets)
         self._sides: dict[str, Sides] = {}
         self._contested: dict[str, set[str]] = {}

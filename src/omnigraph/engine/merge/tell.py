@@ -24,7 +24,7 @@ _TOLD_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Branches:
+class BranchNames:
     """The names that conflicts are told with."""
 
     source: str
@@ -32,7 +32,7 @@ class Branches:
 
 
 def row_conflicts(
-    key: str, verdict: Verdict, sides: Sides, rows: NDArray[np.int64], branches: Branches
+    key: str, verdict: Verdict, sides: Sides, rows: NDArray[np.int64], branches: BranchNames
 ) -> Iterator[MergeConflict]:
     """Contested entities as conflicts; `verdict` is the one without decisions."""
     places = verdict.contested.places.append_column("row", pa.array(np.arange(len(verdict.contested))))
@@ -61,7 +61,7 @@ def _message(
     entity: str,
     kind: ConflictKind,
     names: Sequence[str],
-    branches: Branches,
+    branches: BranchNames,
     *,
     deleted_here: bool,
 ) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,7 @@ class Verdict:
     """By entity and column."""
     given: dict[int, dict[int, Any]]
     """Values that neither branch has, by column and entity."""
+    granularity: Granularity
 
     @property
     def open(self) -> Mask:
@@ -86,12 +87,12 @@ def undecided(contested: Contested, target: Target, granularity: Granularity) ->
         cells[contested.apart & divergent & ~contested.theirs] = OURS
         cells[contested.apart & divergent & ~contested.ours] = THEIRS
     presence = np.where(contested.kinds == DELETED, OPEN, OURS).astype(np.int8)
-    return Verdict(contested, target, presence, cells, {})
+    return Verdict(contested, target, presence, cells, {}, granularity)
 
 
 def decided(before: Verdict, choices: Choices) -> Verdict:
     """What follows from decisions, the least specific first."""
-    found = Verdict(before.contested, before.target, before.presence.copy(), before.cells.copy(), {})
+    found = replace(before, presence=before.presence.copy(), cells=before.cells.copy(), given={})
     key, everything = found.target.key, np.arange(len(found.presence))
     take = choices.take_for(key)
     if take is not None:
@@ -118,6 +119,9 @@ def _take(found: Verdict, before: Verdict, rows: NDArray[np.int64], take: Take) 
     code = CODES[take]
     chosen = found.cells[rows]
     chosen[before.cells[rows] == OPEN] = code
+    if take is Take.BASE and before.granularity is Granularity.ROW:
+        # Each branch has what both changed to the same; the base, taken whole, does not.
+        chosen[before.contested.kinds[rows] == UPDATED] = code
     found.cells[rows] = chosen
     # An entity that all three have cannot come or go.
     found.presence[rows[before.contested.kinds[rows] != UPDATED]] = code

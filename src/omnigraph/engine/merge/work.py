@@ -16,7 +16,7 @@ from omnigraph.engine.merge.change import TableChange, change_of
 from omnigraph.engine.merge.choices import Choices, EntityChoice, Granularity
 from omnigraph.engine.merge.conflict import MergeConflict
 from omnigraph.engine.merge.contest import Delta, Sides, delta_of
-from omnigraph.engine.merge.tell import Branches, row_conflicts
+from omnigraph.engine.merge.tell import BranchNames, row_conflicts
 from omnigraph.engine.merge.verdict import Verdict, chosen_rows, decided, undecided
 from omnigraph.engine.plan import Effect
 from omnigraph.engine.write.target import Target
@@ -30,7 +30,7 @@ class Task:
     sides: Sides
     granularity: Granularity
     choices: Choices
-    branches: Branches
+    branches: BranchNames
 
 
 class Work(Protocol):

@@ -17,8 +17,8 @@ from omnigraph.engine.forks import remove_fork
 from omnigraph.engine.lineage import RECOVERY_ACTOR
 from omnigraph.engine.manifest import State, TableVersion
 from omnigraph.engine.publish import Changes, ExactHead, Lineage, publish
-from omnigraph.engine.recovery.audit import AuditRow, Outcome, RecoveryKind, record
-from omnigraph.engine.recovery.classify import OPERATION, RESTORED, Class, Decision, Judged, is_restore_of
+from omnigraph.engine.recovery.audit import AuditRow, RecoveryKind, TableOutcome, record
+from omnigraph.engine.recovery.classify import OPERATION, RESTORED, Decision, Judged, Reached, is_restore_of
 from omnigraph.engine.recovery.sidecar import FirstTouch, Pin, Registration, Sidecar, remove
 from omnigraph.engine.recovery.verdict import (
     Scene,
@@ -43,7 +43,7 @@ def finish_forward(scene: Scene) -> None:
     """The write is visible; all that is missing is to note it and to remove its record."""
     state = scene.coordinator.load().state
     outcomes = [
-        Outcome(pin.table_key, pin.expected_version, pinned_version(state, pin))
+        TableOutcome(pin.table_key, pin.expected_version, pinned_version(state, pin))
         for pin in scene.sidecar.tables
     ]
     _accept_schema(scene)
@@ -83,7 +83,9 @@ def roll_forward(scene: Scene, judged: Sequence[Judged]) -> bool:
     except (ReadSetChanged, TableVersionConflict, Decided):
         return False
     _accept_schema(scene)
-    outcomes = [Outcome(one.pin.table_key, one.pin.expected_version, one.observed.head) for one in judged]
+    outcomes = [
+        TableOutcome(one.pin.table_key, one.pin.expected_version, one.observed.head) for one in judged
+    ]
     _close(scene, "RolledForward", done.commit.id, outcomes)
     return True
 
@@ -192,7 +194,7 @@ def _restore_all(scene: Scene, state: State) -> list[TableVersion]:
     return [one for one in found if one is not None]
 
 
-def _undone(scene: Scene) -> list[Outcome]:
+def _undone(scene: Scene) -> list[TableOutcome]:
     """What was restored, told by the tables themselves: an earlier recovery may have done a part of it."""
     state = scene.coordinator.load().state
     outcomes = []
@@ -201,7 +203,7 @@ def _undone(scene: Scene) -> list[Outcome]:
         made = history(tip, pin.expected_version, tip.version) if tip else ()
         first = next((one for one in made if is_restore_of(one, scene.sidecar.operation_id)), None)
         if first is not None:
-            outcomes.append(Outcome(pin.table_key, first.version - 1, int(first.properties[RESTORED])))
+            outcomes.append(TableOutcome(pin.table_key, first.version - 1, int(first.properties[RESTORED])))
     return outcomes
 
 
@@ -214,7 +216,7 @@ def _restored(scene: Scene, one: Judged, state: State) -> TableVersion | None:
     if observed.head < observed.pinned:
         raise _not_as_told(scene, pin)
     moved = observed.head > observed.pinned
-    foreign = one.found in (Class.UNEXPECTED_AT_P1, Class.UNEXPECTED_MULTISTEP)
+    foreign = one.reached in (Reached.UNEXPECTED_AT_P1, Reached.UNEXPECTED_MULTISTEP)
     if scene.sidecar.schema_version >= 3 and foreign:
         return None
     if not moved:
@@ -269,7 +271,7 @@ def _repin(scene: Scene, restored: Sequence[TableVersion], state: State) -> None
     publish(scene.coordinator, Changes(versions=tuple(restored)), lineage, expected=expected)
 
 
-def _close(scene: Scene, kind: RecoveryKind, commit_id: str, outcomes: Sequence[Outcome]) -> None:
+def _close(scene: Scene, kind: RecoveryKind, commit_id: str, outcomes: Sequence[TableOutcome]) -> None:
     sidecar, root = scene.sidecar, scene.root
     row = AuditRow(
         operation_id=sidecar.operation_id,
@@ -305,7 +307,7 @@ def recover(scene: Scene, *, only_forward: bool) -> Decision | None:
     if found.decision is Decision.ABORT:
         if only_forward:
             return None
-        broken = next(one.pin for one in found.judged if one.found is Class.INVARIANT_VIOLATION)
+        broken = next(one.pin for one in found.judged if one.reached is Reached.INVARIANT_VIOLATION)
         raise _not_as_told(scene, broken)
     _settle(scene)
     if found.decision is Decision.ROLL_FORWARD:

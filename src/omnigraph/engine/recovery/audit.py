@@ -34,7 +34,7 @@ _ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TableOutcome:
     """What recovery did to one table."""
 
     table_key: str
@@ -51,7 +51,7 @@ class AuditRow:
     commit_id: str
     writer_kind: str
     actor: str | None
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[TableOutcome, ...]
     created_at: int
 
 
@@ -89,7 +89,7 @@ def read_all(root: Root) -> list[AuditRow]:
             commit_id=row["graph_commit_id"],
             writer_kind=row["sidecar_writer_kind"],
             actor=row["recovery_for_actor"],
-            outcomes=tuple(Outcome(**one) for one in json.loads(row["per_table_outcomes_json"])),
+            outcomes=tuple(TableOutcome(**one) for one in json.loads(row["per_table_outcomes_json"])),
             created_at=moment,
         )
         for row, moment in zip(rows.drop_columns(["created_at"]).to_pylist(), moments, strict=True)

@@ -15,24 +15,34 @@ RESTORED = "omnigraph.restored"
 """The property by which a restore says which version it went back to."""
 
 
-class Mode(StrEnum):
+class Proof(StrEnum):
     """How a record proves what it owns."""
 
-    STRICT = "Strict"
-    LOOSE = "Loose"
-    CONFIRMED = "Confirmed"
     EXACT = "Exact"
+    """By the marks of its transactions: all records of the present form, but for those of `optimize`."""
+    CONFIRMED = "Confirmed"
+    """By the version that was noted once all tables had moved: merges of form 2."""
+    STRICT = "Strict"
+    """By being exactly one version above the base: mutations and loads of older forms."""
+    LOOSE = "Loose"
+    """By being above the base at all: where rows only move, each version is as good as the next."""
 
 
-class Class(StrEnum):
+class Reached(StrEnum):
     """How far a write came with one table."""
 
     NO_MOVEMENT = "NoMovement"
+    """Nothing of the write is in the table, or what was is restored."""
     ROLLED_PAST_EXPECTED = "RolledPastExpected"
+    """All of it is there, and nothing else."""
     UNEXPECTED_AT_P1 = "UnexpectedAtP1"
+    """The table is one version above the published one, and the write did not make that."""
     UNEXPECTED_MULTISTEP = "UnexpectedMultistep"
+    """It is several versions above, and the write did not make them."""
     INCOMPLETE_PHASE_B = "IncompletePhaseB"
+    """Only a part of the write is there, or nobody confirmed that it is all."""
     INVARIANT_VIOLATION = "InvariantViolation"
+    """What must not be: a table behind its manifest, or a write that is published without its commit."""
 
 
 class Decision(StrEnum):
@@ -41,6 +51,7 @@ class Decision(StrEnum):
     ROLL_FORWARD = "RollForward"
     ROLL_BACK = "RollBack"
     ABORT = "Abort"
+    """Nothing is touched: a person has to look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,71 +71,71 @@ class Judged:
 
     pin: Pin
     observed: Observed
-    found: Class
+    reached: Reached
     compensated: bool = False
     """True when an earlier recovery restored the table already."""
 
 
-def mode_of(sidecar: Sidecar) -> Mode:
+def proof_of(sidecar: Sidecar) -> Proof:
     """How to read a record: each form keeps its own meaning for ever."""
     if sidecar.writer_kind == "Optimize":
-        return Mode.LOOSE
+        return Proof.LOOSE
     if sidecar.schema_version >= 3:
-        return Mode.EXACT
+        return Proof.EXACT
     if sidecar.writer_kind in ("Mutation", "Load"):
-        return Mode.STRICT
+        return Proof.STRICT
     if sidecar.writer_kind == "BranchMerge" and sidecar.schema_version == 2:
-        return Mode.CONFIRMED
-    return Mode.LOOSE
+        return Proof.CONFIRMED
+    return Proof.LOOSE
 
 
 def judge(sidecar: Sidecar, pin: Pin, observed: Observed) -> Judged:
     """How far the write came with one table."""
     head, pinned = observed.head, observed.pinned
     if head < pinned:
-        return Judged(pin, observed, Class.INVARIANT_VIOLATION)
-    mode = mode_of(sidecar)
-    if mode is Mode.EXACT:
+        return Judged(pin, observed, Reached.INVARIANT_VIOLATION)
+    proof = proof_of(sidecar)
+    if proof is Proof.EXACT:
         return _exact(sidecar, pin, observed)
     if head == pinned:
-        return Judged(pin, observed, Class.NO_MOVEMENT)
-    return Judged(pin, observed, _by_numbers(mode, pin, head, pinned))
+        return Judged(pin, observed, Reached.NO_MOVEMENT)
+    return Judged(pin, observed, _by_numbers(proof, pin, head, pinned))
 
 
-def _by_numbers(mode: Mode, pin: Pin, head: int, pinned: int) -> Class:
+def _by_numbers(proof: Proof, pin: Pin, head: int, pinned: int) -> Reached:
     """Records without transaction marks: only version numbers can tell."""
     on_base = pin.expected_version == pinned
-    if mode is Mode.CONFIRMED:
+    if proof is Proof.CONFIRMED:
         if pin.confirmed_version is None:
-            return Class.INCOMPLETE_PHASE_B
+            return Reached.INCOMPLETE_PHASE_B
         return (
-            Class.ROLLED_PAST_EXPECTED
+            Reached.ROLLED_PAST_EXPECTED
             if on_base and head == pin.confirmed_version
-            else Class.UNEXPECTED_MULTISTEP
+            else Reached.UNEXPECTED_MULTISTEP
         )
-    if mode is Mode.LOOSE and on_base:
-        return Class.ROLLED_PAST_EXPECTED
+    if proof is Proof.LOOSE and on_base:
+        return Reached.ROLLED_PAST_EXPECTED
     if head != pinned + 1:
-        return Class.UNEXPECTED_MULTISTEP
-    is_ours = mode is Mode.STRICT and on_base and pin.post_commit_pin == head
-    return Class.ROLLED_PAST_EXPECTED if is_ours else Class.UNEXPECTED_AT_P1
+        return Reached.UNEXPECTED_MULTISTEP
+    is_ours = proof is Proof.STRICT and on_base and pin.post_commit_pin == head
+    return Reached.ROLLED_PAST_EXPECTED if is_ours else Reached.UNEXPECTED_AT_P1
 
 
 def _exact(sidecar: Sidecar, pin: Pin, observed: Observed) -> Judged:
     owned = [one for one in observed.transactions if one.uuid in pin.transaction_uuids]
     if not owned:
         if observed.head == observed.pinned:
-            return Judged(pin, observed, Class.NO_MOVEMENT)
+            return Judged(pin, observed, Reached.NO_MOVEMENT)
         if _is_compensated(sidecar, observed):
-            return Judged(pin, observed, Class.NO_MOVEMENT, compensated=True)
+            return Judged(pin, observed, Reached.NO_MOVEMENT, compensated=True)
         one_step = observed.head == observed.pinned + 1
-        return Judged(pin, observed, Class.UNEXPECTED_AT_P1 if one_step else Class.UNEXPECTED_MULTISTEP)
+        return Judged(pin, observed, Reached.UNEXPECTED_AT_P1 if one_step else Reached.UNEXPECTED_MULTISTEP)
     if any(one.version <= observed.pinned for one in owned):
-        return Judged(pin, observed, Class.INVARIANT_VIOLATION)
+        return Judged(pin, observed, Reached.INVARIANT_VIOLATION)
     if _is_compensated(sidecar, observed):
-        return Judged(pin, observed, Class.INCOMPLETE_PHASE_B, compensated=True)
+        return Judged(pin, observed, Reached.INCOMPLETE_PHASE_B, compensated=True)
     if owned[-1].version != observed.head:
-        return Judged(pin, observed, Class.INVARIANT_VIOLATION)
+        return Judged(pin, observed, Reached.INVARIANT_VIOLATION)
     complete = (
         sidecar.phase == "EffectsConfirmed"
         # All versions since, not only the owned ones: nothing of anybody else's is published with it.
@@ -132,7 +143,7 @@ def _exact(sidecar: Sidecar, pin: Pin, observed: Observed) -> Judged:
         and observed.head == pin.confirmed_version
         and pin.expected_version == observed.pinned
     )
-    return Judged(pin, observed, Class.ROLLED_PAST_EXPECTED if complete else Class.INCOMPLETE_PHASE_B)
+    return Judged(pin, observed, Reached.ROLLED_PAST_EXPECTED if complete else Reached.INCOMPLETE_PHASE_B)
 
 
 def _is_compensated(sidecar: Sidecar, observed: Observed) -> bool:
@@ -151,9 +162,9 @@ def is_restore_of(made: Authorship, operation_id: str | None = None) -> bool:
 
 def decide(sidecar: Sidecar, judged: Iterable[Judged]) -> Decision:
     """All or nothing: a write takes effect in every table or in none."""
-    classes = {one.found for one in judged}
-    if Class.INVARIANT_VIOLATION in classes:
+    classes = {one.reached for one in judged}
+    if Reached.INVARIANT_VIOLATION in classes:
         return Decision.ABORT
-    if classes - {Class.ROLLED_PAST_EXPECTED} or sidecar.phase == "Armed":
+    if classes - {Reached.ROLLED_PAST_EXPECTED} or sidecar.phase == "Armed":
         return Decision.ROLL_BACK
     return Decision.ROLL_FORWARD

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.recovery.classify import Class, Decision, Judged
+from omnigraph.engine.recovery.classify import Decision, Judged, Reached
 from omnigraph.engine.recovery.sidecar import Sidecar, Unreadable
 from omnigraph.engine.recovery.sweep import branch_of, is_orphan, records
 from omnigraph.engine.recovery.verdict import Scene, Verdict, is_repinned, observe, verdict
@@ -28,11 +28,11 @@ _WOULD = {
     (Decision.ABORT, False): REFUSE,
 }
 _REACHED = {
-    Class.NO_MOVEMENT: "untouched",
-    Class.ROLLED_PAST_EXPECTED: "written",
-    Class.INCOMPLETE_PHASE_B: "written but not confirmed",
-    Class.UNEXPECTED_AT_P1: "changed once by something else",
-    Class.UNEXPECTED_MULTISTEP: "changed by something else",
+    Reached.NO_MOVEMENT: "untouched",
+    Reached.ROLLED_PAST_EXPECTED: "written",
+    Reached.INCOMPLETE_PHASE_B: "written but not confirmed",
+    Reached.UNEXPECTED_AT_P1: "changed once by something else",
+    Reached.UNEXPECTED_MULTISTEP: "changed by something else",
 }
 
 
@@ -99,12 +99,12 @@ def _reached(judged: tuple[Judged, ...]) -> dict[str, str]:
 def _state(one: Judged) -> str:
     if one.compensated:
         return "restored"
-    if one.found is Class.INVARIANT_VIOLATION and one.observed.head == 0:
+    if one.reached is Reached.INVARIANT_VIOLATION and one.observed.head == 0:
         return "missing"
-    if one.found is Class.INVARIANT_VIOLATION:
+    if one.reached is Reached.INVARIANT_VIOLATION:
         behind = one.observed.head < one.observed.pinned
         return "older than what the branch shows" if behind else "changed by something else after the write"
-    return _REACHED[one.found]
+    return _REACHED[one.reached]
 
 
 def _visible_tables(scene: Scene, found: Verdict) -> dict[str, str]:

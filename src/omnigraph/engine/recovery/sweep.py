@@ -27,7 +27,7 @@ from omnigraph.storage.locks import Held
 _log = logging.getLogger(__name__)
 
 
-class Found(StrEnum):
+class Fate(StrEnum):
     """What became, or would become, of a record."""
 
     RECOVERED = "recovered"
@@ -58,13 +58,13 @@ class Report:
 
     operation_id: str
     branch: str | None
-    found: Found
+    fate: Fate
     reason: str = ""
     outcome: Outcome | None = None
     """How a write that was recovered ended."""
 
 
-def recover_branch(graph: OpenGraph, branch: str, held: Held, *, only_forward: bool = False) -> int:
+def recover_branch(graph: OpenGraph, branch: str, held: Held) -> int:
     """Deal with every record of a branch whose lock is held; how many were dealt with.
 
     Raises `RecoveryRequired` when one of them cannot be, so that nobody writes over it.
@@ -75,7 +75,7 @@ def recover_branch(graph: OpenGraph, branch: str, held: Held, *, only_forward: b
             if branch_of(graph, record) in (None, branch):
                 raise RecoveryRequired(record.operation_id, record.reason)
         elif record.graph_branch == branch and not is_orphan(graph, record):
-            done += _recover(graph, record, held, only_forward=only_forward).found is Found.RECOVERED
+            done += _recover(graph, record, held, only_forward=False).fate is Fate.RECOVERED
     return done
 
 
@@ -108,15 +108,15 @@ def _recover(graph: OpenGraph, listed: Sidecar, held: Held, *, only_forward: boo
     # Read anew under the lock: its writer may have confirmed, or finished, while we waited.
     record = sidecar.read(graph.root, operation_id)
     if record is None:
-        return Report(operation_id, branch, Found.GONE)
+        return Report(operation_id, branch, Fate.GONE)
     if isinstance(record, Unreadable):
         raise RecoveryRequired(operation_id, record.reason)
     coordinator = graph.coordinator(branch)
     coordinator.forget()
     ended = recover(Scene(graph.root, coordinator, held, record), only_forward=only_forward)
     if ended is None:
-        return Report(operation_id, branch, Found.WAITING)
-    return Report(operation_id, branch, Found.RECOVERED, outcome=_OUTCOMES[ended])
+        return Report(operation_id, branch, Fate.WAITING)
+    return Report(operation_id, branch, Fate.RECOVERED, outcome=_OUTCOMES[ended])
 
 
 # --- the whole graph -----------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def sweep(graph: OpenGraph, *, only_forward: bool) -> list[Report]:
     for record in records(graph):
         if isinstance(record, Unreadable):
             known = branch_of(graph, record)
-            reports.append(Report(record.operation_id, known, Found.UNREADABLE, record.reason))
+            reports.append(Report(record.operation_id, known, Fate.UNREADABLE, record.reason))
         elif is_orphan(graph, record):
             orphans.append(record)
         else:
@@ -143,7 +143,7 @@ def _sweep_one(graph: OpenGraph, record: Sidecar, *, only_forward: bool) -> Repo
     branch = record.graph_branch
     held = graph.root.locks.try_acquire([branch])
     if held is None:
-        return Report(record.operation_id, branch, Found.BUSY)
+        return Report(record.operation_id, branch, Fate.BUSY)
     with held:
         try:
             return _recover(graph, record, held, only_forward=only_forward)
@@ -151,7 +151,7 @@ def _sweep_one(graph: OpenGraph, record: Sidecar, *, only_forward: bool) -> Repo
             # Whoever writes to that branch next meets it again; nobody else has to wait for it.
             _log.warning("operation %s on branch '%s' waits: %s", record.operation_id, branch, error)
             reason = error.reason if isinstance(error, RecoveryRequired) else error.message
-            return Report(record.operation_id, branch, Found.WAITING, reason)
+            return Report(record.operation_id, branch, Fate.WAITING, reason)
 
 
 def _discard(graph: OpenGraph, record: Sidecar) -> Report:
@@ -159,12 +159,12 @@ def _discard(graph: OpenGraph, record: Sidecar) -> Report:
     root, branch = graph.root, record.graph_branch
     held = root.locks.try_acquire([MAIN, branch])
     if held is None:
-        return Report(record.operation_id, branch, Found.BUSY)
+        return Report(record.operation_id, branch, Fate.BUSY)
     with held:
         if sidecar.read(root, record.operation_id) is None:
-            return Report(record.operation_id, branch, Found.DISCARDED)
+            return Report(record.operation_id, branch, Fate.DISCARDED)
         if not is_orphan(graph, record):
-            return Report(record.operation_id, branch, Found.WAITING, "its branch came back")
+            return Report(record.operation_id, branch, Fate.WAITING, "its branch came back")
         failpoints.reach(failpoints.RECOVERY_ORPHAN_DISCARD_AUDIT_APPEND)
         commit_id = record.rollback_commit_id or outcome_id(record, "back")
         held.require()
@@ -180,7 +180,7 @@ def _discard(graph: OpenGraph, record: Sidecar) -> Report:
         )
         audit.record(root, row)
         sidecar.remove(root, record.operation_id)
-    return Report(record.operation_id, branch, Found.DISCARDED)
+    return Report(record.operation_id, branch, Fate.DISCARDED)
 
 
 def heal(graph: OpenGraph) -> None:

@@ -10,7 +10,16 @@ from ulid import ULID
 
 from omnigraph.engine.coordinator import Coordinator
 from omnigraph.engine.manifest import State
-from omnigraph.engine.recovery.classify import Class, Decision, Judged, Mode, Observed, decide, judge, mode_of
+from omnigraph.engine.recovery.classify import (
+    Decision,
+    Judged,
+    Observed,
+    Proof,
+    Reached,
+    decide,
+    judge,
+    proof_of,
+)
 from omnigraph.engine.recovery.sidecar import Pin, Sidecar
 from omnigraph.engine.root import Root
 from omnigraph.engine.schema_staging import is_staged
@@ -71,7 +80,7 @@ def _observed(scene: Scene, pin: Pin, state: State) -> Observed:
         return Observed(head=0, pinned=pinned)  # its versions are gone, that of the manifest included
     if tip is None:
         return Observed(head=pinned, pinned=pinned)
-    if mode_of(scene.sidecar) is not Mode.EXACT:
+    if proof_of(scene.sidecar) is not Proof.EXACT:
         return Observed(head=tip.version, pinned=pinned)
     made = history(tip, pin.expected_version, tip.version)
     return Observed(head=tip.version, pinned=pinned, transactions=made)
@@ -151,7 +160,7 @@ def is_repinned(scene: Scene) -> bool:
 
 def _is_stale_old(scene: Scene, judged: Sequence[Judged]) -> bool:
     """Whether a record of an older form, which names no commit, is of a write that is published."""
-    if scene.sidecar.schema_version >= 3 or any(one.found is not Class.NO_MOVEMENT for one in judged):
+    if scene.sidecar.schema_version >= 3 or any(one.reached is not Reached.NO_MOVEMENT for one in judged):
         return False
     return any(one.observed.pinned > one.pin.expected_version for one in judged)
 

@@ -22,7 +22,7 @@ from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.plan import Create, Drop, Effect, NewSchema, Replace, new_plan
 from omnigraph.engine.recovery.sweep import heal
 from omnigraph.engine.schema_apply.lock import LOCK_BRANCH, exclusively
-from omnigraph.engine.schema_apply.migration import Migration, TableChange, migration
+from omnigraph.engine.schema_apply.migration import Migration, TableMigration, migration
 from omnigraph.engine.schema_apply.reclaim import reclaim_past
 from omnigraph.engine.schema_apply.rows import rewritten
 from omnigraph.engine.schema_apply.validate import require_fitting_data
@@ -152,7 +152,7 @@ def _effects(wanted: Migration, transaction: Transaction) -> Mapping[str, Effect
     return effects
 
 
-def _effect(change: TableChange, transaction: Transaction) -> Effect | None:
+def _effect(change: TableMigration, transaction: Transaction) -> Effect | None:
     if change.before is None:
         return Create(change.target.schema.empty_table())
     rows = rewritten(transaction.table(change.before), change)

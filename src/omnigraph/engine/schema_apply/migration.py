@@ -42,7 +42,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class TableChange:
+class TableMigration:
     """The table of a type, before and after."""
 
     target: Target
@@ -83,7 +83,7 @@ class Migration:
     schema: LiveSchema
     """The schema that is wanted."""
     plan: MigrationPlan
-    tables: tuple[TableChange, ...]
+    tables: tuple[TableMigration, ...]
     dropped: tuple[str, ...]
     """The tables that go, those of renamed types included."""
     reclaimed: tuple[str, ...]
@@ -122,7 +122,7 @@ def _retired(keys: Iterable[str], locations: Mapping[str, str]) -> Iterator[Unsu
             yield UnsupportedChange(f"{kind}:{name}", f"{reason} {REFUSED}; choose another name")
 
 
-def _reclaimed(plan: MigrationPlan, tables: Iterable[TableChange]) -> Iterator[str]:
+def _reclaimed(plan: MigrationPlan, tables: Iterable[TableMigration]) -> Iterator[str]:
     before = {(it.target.kind, it.target.name): it.before for it in tables if it.before is not None}
     for step in plan.steps:
         match step:
@@ -139,14 +139,14 @@ class _Changes:
     resolution: Resolution
     plan: MigrationPlan
 
-    def table(self, key: str) -> TableChange:
+    def table(self, key: str) -> TableMigration:
         kind, name = split_key(key)
         target = target_of(self.desired, key)
         origin = self.resolution.type_origins.get((kind, name))
         before = None if origin is None else table_key(kind, origin)
         columns = tuple(self._column(target, before, column) for column in target.schema)
         filled = {column.field.name for column in columns if column.fill is not None}
-        return TableChange(
+        return TableMigration(
             target,
             columns,
             before,

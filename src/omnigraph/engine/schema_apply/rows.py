@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.schema_apply.migration import Column, TableChange
+from omnigraph.engine.schema_apply.migration import Column, TableMigration
 from omnigraph.engine.write.blobs import as_stored, is_blob
 from omnigraph.storage.blob_bytes import blob_bytes, blob_sizes
 from omnigraph.storage.tables import Table
@@ -22,7 +22,7 @@ _ROW_ID = "_rowid"
 _BLOB_BYTES = 64 * 2**20
 
 
-def rewritten(table: Table, change: TableChange) -> Callable[[], pa.RecordBatchReader]:
+def rewritten(table: Table, change: TableMigration) -> Callable[[], pa.RecordBatchReader]:
     """All rows of a table in the columns of its type as it is to be; each call reads them anew."""
 
     def read() -> pa.RecordBatchReader:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.columns import ID, SOURCE
-from omnigraph.engine.schema_apply.migration import Migration, TableChange
+from omnigraph.engine.schema_apply.migration import Migration, TableMigration
 from omnigraph.engine.schema_apply.rows import new_batches
 from omnigraph.engine.write.cardinality import count_faults
 from omnigraph.engine.write.change import Change
@@ -64,7 +64,7 @@ def require_fitting_data(wanted: Migration, open_table: OpenTable) -> None:
         raise SchemaDataViolation(found)
 
 
-def _breaches(change: TableChange, open_table: OpenTable) -> Iterator[Breach]:
+def _breaches(change: TableMigration, open_table: OpenTable) -> Iterator[Breach]:
     if change.before is None:
         return
     table = open_table(change.before)
@@ -75,7 +75,7 @@ def _breaches(change: TableChange, open_table: OpenTable) -> Iterator[Breach]:
             yield from _cardinality_breaches(change, table)
 
 
-def _columns(change: TableChange, table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _columns(change: TableMigration, table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """`id` and these columns, as they are to be."""
     wanted = {ID, *names}
     return new_batches(table, [column for column in change.columns if column.field.name in wanted])
@@ -84,7 +84,7 @@ def _columns(change: TableChange, table: Table, names: Sequence[str]) -> Iterato
 # --- single values ---------------------------------------------------------------------------------
 
 
-def _value_breaches(change: TableChange, table: Table) -> Iterator[Breach]:
+def _value_breaches(change: TableMigration, table: Table) -> Iterator[Breach]:
     owner = change.unproven
     if not isinstance(owner, NodeType):
         return
@@ -138,7 +138,7 @@ class _Tally:
 # --- several rows ----------------------------------------------------------------------------------
 
 
-def _unique_breaches(change: TableChange, table: Table) -> Iterator[Breach]:
+def _unique_breaches(change: TableMigration, table: Table) -> Iterator[Breach]:
     for rule in change.unproven.uniques:
         only = replace(change.target, owner=replace(change.unproven, uniques=(rule,)))
         batches = list(_columns(change, table, rule.columns))
@@ -147,7 +147,7 @@ def _unique_breaches(change: TableChange, table: Table) -> Iterator[Breach]:
             yield _told(change.target, constraint_text(constraint_value(rule)), faults)
 
 
-def _cardinality_breaches(change: TableChange, table: Table) -> Iterator[Breach]:
+def _cardinality_breaches(change: TableMigration, table: Table) -> Iterator[Breach]:
     edge = cast(EdgeType, change.target.owner)
     counted = table.scan([SOURCE]).group_by(SOURCE).aggregate([([], "count_all")])
     sources = counted.column(SOURCE).combine_chunks()

@@ -1,0 +1,105 @@
+"""The record of a plan: what recovery has to know before the write begins, and once all tables have moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from omnigraph.engine.created import path_of
+from omnigraph.engine.effects import moving, steps_of
+from omnigraph.engine.gates import is_first_touch
+from omnigraph.engine.manifest import MAIN
+from omnigraph.engine.plan import Adopt, CommitPlan, Create, Drop, Effect
+from omnigraph.engine.prepare import Ready
+from omnigraph.engine.recovery import sidecar
+from omnigraph.engine.recovery.sidecar import (
+    Authority,
+    FirstTouch,
+    LineageIntent,
+    OwnerMark,
+    Pin,
+    Registration,
+    SchemaTarget,
+    Sidecar,
+    Tombstone,
+    Update,
+)
+from omnigraph.engine.root import Root
+from omnigraph.storage.lock_table import THIS_PROCESS
+from omnigraph.storage.staging import BINDING, Staged, new_mark
+from omnigraph.storage.tables import Table
+
+
+def armed_record(root: Root, plan: CommitPlan, ready: Mapping[str, Ready]) -> Sidecar:
+    """The record as it is stored before the first effect: what is intended, and who intends it."""
+    base, owner = plan.base, THIS_PROCESS.owner
+    return Sidecar(
+        schema_version=sidecar.CURRENT,
+        operation_id=plan.operation_id,
+        started_at=str(root.clock()),
+        writer_kind=plan.kind,
+        branch=None if plan.branch == MAIN else plan.branch,
+        actor_id=plan.actor,
+        tables=tuple(_pin(root, plan, key, ready.get(key)) for key in moving(plan.effects)),
+        additional_registrations=tuple(
+            Registration(table_key=key, table_path=path_of(key)) for key in _keys_of(Create, plan)
+        ),
+        tombstones=tuple(
+            Tombstone(table_key=key, tombstone_version=base.entries[key].version + 1)
+            for key in _keys_of(Drop, plan)
+        ),
+        phase="Armed" if plan.is_confirmed else None,
+        lineage=LineageIntent(graph_commit_id=plan.commit_id, merged_parent_commit_id=plan.merged_parent),
+        merge_source_commit_id=plan.merged_parent,
+        rollback_commit_id=plan.rollback_id,
+        restore_commit_id=plan.restore_id,
+        owner=OwnerMark(host=owner.host, pid=owner.pid, token=owner.token),
+        lance_version=BINDING,
+        authority=Authority(
+            branch_identifier=base.identity, graph_head=base.head, schema_ir_hash=base.schema_hash
+        ),
+        schema_target=SchemaTarget(schema_ir_hash=plan.schema.hash) if plan.schema else None,
+    )
+
+
+def achieved_record(record: Sidecar, plan: CommitPlan, landed: Mapping[str, Table]) -> Sidecar:
+    """The record with the versions that the tables have reached."""
+    reached = [
+        Update(table_key=key, table_version=table.version, table_branch=table.branch, row_count=table.count())
+        for key, table in landed.items()
+    ]
+    adopted = [
+        Update(table_key=key, table_version=effect.version, row_count=effect.row_count)
+        for key, effect in plan.effects.items()
+        if isinstance(effect, Adopt)
+    ]
+    pins = tuple(
+        msgspec.structs.replace(pin, confirmed_version=landed[pin.table_key].version) for pin in record.tables
+    )
+    return msgspec.structs.replace(record, tables=pins, updates=(*reached, *adopted))
+
+
+def _keys_of(kind: type[Effect], plan: CommitPlan) -> list[str]:
+    return [key for key, effect in plan.effects.items() if isinstance(effect, kind)]
+
+
+def _pin(root: Root, plan: CommitPlan, key: str, ready: Ready | None) -> Pin:
+    """One table: where it stands, how many versions it will go on, and the mark of each of them."""
+    entry, steps = plan.base.entries[key], steps_of(plan.effects[key])
+    touch, marks = None, [new_mark() for _ in steps]
+    if is_first_touch(plan, entry):
+        touch = FirstTouch(source_branch=entry.owner, source_version=entry.version)
+    if isinstance(ready, Staged):
+        marks[0] = ready.uuid
+    if ready is not None and ready.in_two:
+        marks.insert(1, new_mark())
+    return Pin(
+        table_key=key,
+        table_path=root.layout.table(entry.path).uri,
+        expected_version=entry.version,
+        post_commit_pin=entry.version + max(1, len(marks)),
+        table_branch=None if plan.branch == MAIN else plan.branch,
+        transaction_uuids=tuple(marks),
+        first_touch=touch,
+    )

@@ -1,0 +1,17 @@
+"""Schemas and queries that are given as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from omnigraph.errors import BadRequest
+from omnigraph.lang.source import Source
+
+
+def read_source(path: Path) -> Source:
+    """The text of a schema or query file with its name, so that mistakes are told with it."""
+    try:
+        data = path.read_bytes()
+    except OSError as failure:
+        raise BadRequest(f"cannot read '{path}': {failure.strerror}", remedy="check the path") from failure
+    return Source.from_bytes(data, str(path))
