@@ -9,11 +9,10 @@
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
-from omnigraph import errors
-
+TYPE_CHECKING = False  # what `typing` has, which takes longer to import than all of this
 if TYPE_CHECKING:
+    from omnigraph import errors
     from omnigraph.engine.lineage import Commit
     from omnigraph.graph import Graph, Snapshot, init, open  # noqa: A004
     from omnigraph.progress import Progress, progress_to
@@ -34,7 +33,8 @@ __all__ = [
     "progress_to",
 ]
 
-# Looked up on first use, so that `import omnigraph` alone loads neither Lance nor Arrow.
+# Looked up on first use, so that `import omnigraph` alone loads neither Lance nor Arrow, and the command
+# begins at once.
 _HOMES = {
     "Commit": "omnigraph.engine.lineage",
     "Graph": "omnigraph.graph",
@@ -50,6 +50,8 @@ _HOMES = {
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
+        if name == "errors":
+            return import_module("omnigraph.errors")
         if name not in _HOMES:
             raise AttributeError(f"module 'omnigraph' has no attribute '{name}'")
         found = getattr(import_module(_HOMES[name]), name)

@@ -85,6 +85,8 @@ PIPELINE_AFTER_MERGE: Final = "pipeline.after_merge"
 PIPELINE_BEFORE_CHECKPOINT: Final = "pipeline.before_checkpoint"
 PIPELINE_AFTER_CHECKPOINT: Final = "pipeline.after_checkpoint"
 
+QUERY_APART: Final = "query.apart"
+
 MIGRATION_V3_TO_V4_LEGACY_OPEN: Final = "migration.v3_to_v4.legacy_open"
 MIGRATION_V4_STAMP_FORCE_INCOMPATIBLE: Final = "migration.v4_stamp.force_incompatible"
 

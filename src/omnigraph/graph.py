@@ -14,8 +14,7 @@ from typing import Any, Literal, Self, Unpack, overload
 
 import pyarrow as pa
 
-from omnigraph.engine import branches as control
-from omnigraph.engine import repair as mending
+from omnigraph.engine.branches import branch_name
 from omnigraph.engine.changes.change import filter_of
 from omnigraph.engine.changes.diff import Diff
 from omnigraph.engine.changes.feed import Feed, History
@@ -24,44 +23,46 @@ from omnigraph.engine.changes.moments import snapshot_named
 from omnigraph.engine.changes.page import DEFAULT_CHANGES, Page, feed_page
 from omnigraph.engine.cleanup.policy import Policy
 from omnigraph.engine.cleanup.run import CleanupResult
-from omnigraph.engine.cleanup.run import cleanup as cleaned_up
+from omnigraph.engine.cleanup.run import cleanup as run_cleanup
 from omnigraph.engine.embedding.result import EmbedOptions, EmbedResult
-from omnigraph.engine.embedding.run import embed as filled
+from omnigraph.engine.embedding.run import embed as run_embed
 from omnigraph.engine.export.run import ExportResult, FormatName, Output
 from omnigraph.engine.indexing import IndexResult
-from omnigraph.engine.indexing import ensure_indices as built_indexes
+from omnigraph.engine.indexing import ensure_indices as run_ensure_indices
 from omnigraph.engine.initialise import initialise
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.load.engines import EngineName, engine_for
 from omnigraph.engine.load.frames import frames
 from omnigraph.engine.load.request import LoadRequest, LoadResult
-from omnigraph.engine.load.run import load as load_files
+from omnigraph.engine.load.run import load as run_load
 from omnigraph.engine.load.sources.mapping import InputMapping, mapping_of, read_mapping
 from omnigraph.engine.load.spool import brought
 from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.merge.choices import granularity_of, strategy_of
 from omnigraph.engine.merge.merge import MergeOptions, MergeRequest
-from omnigraph.engine.merge.merge import merge as merged
+from omnigraph.engine.merge.merge import merge as run_merge
 from omnigraph.engine.merge.merge import preview as preview_merge
 from omnigraph.engine.merge.resolutions import Given
 from omnigraph.engine.merge.result import MergePreview, MergeResult
 from omnigraph.engine.open import open_graph, reopen_graph
 from omnigraph.engine.opened import AtBranch, AtCommit, AtTime, OpenGraph, Target
 from omnigraph.engine.optimize import OptimizeResult
-from omnigraph.engine.optimize import optimize as rearranged
+from omnigraph.engine.optimize import optimize as run_optimize
 from omnigraph.engine.repair import RepairResult
+from omnigraph.engine.repair import repair as run_repair
 from omnigraph.engine.root import Root
 from omnigraph.engine.schema_apply.apply import SchemaApplied, SchemaRequest
-from omnigraph.engine.schema_apply.apply import apply_schema as accept_schema
-from omnigraph.engine.schema_apply.apply import plan_schema as steps_to
+from omnigraph.engine.schema_apply.apply import apply_schema as run_apply_schema
+from omnigraph.engine.schema_apply.apply import plan_schema as run_plan_schema
 from omnigraph.engine.snapshot import Snapshot as EngineSnapshot
+from omnigraph.engine.source_files import read_source
 from omnigraph.engine.stamp import read_stamp
 from omnigraph.engine.targets import microseconds, read_target, target_of
 from omnigraph.engine.upkeep import minimum_age
 from omnigraph.engine.write.builder import Write
 from omnigraph.engine.write.duplicates import Mode
 from omnigraph.engine.write.mutate import MutationResult
-from omnigraph.engine.write.mutate import mutate_by as carry_out
+from omnigraph.engine.write.mutate import mutate_by as run_mutation
 from omnigraph.engine.write.transaction import Author
 from omnigraph.engine.write.violations import Violation
 from omnigraph.errors import BadRequest, GraphClosed, InvalidValue, ReadOnlyGraph
@@ -74,7 +75,7 @@ from omnigraph.notebook.overview import graph_page
 from omnigraph.notebook.picture import Picture
 from omnigraph.progress import Listener, progress_to
 from omnigraph.query.algorithms.calls import Algorithms
-from omnigraph.query.ask import Question, Questions, file_source, run_by
+from omnigraph.query.ask import Question, Questions, run_by
 from omnigraph.query.explain import Explained
 from omnigraph.query.memory import shared_memory
 from omnigraph.query.read import Reader, keep_topologies
@@ -176,7 +177,7 @@ class Graph:
 
         Whether the stored rows fit it, `apply_schema` finds out.
         """
-        return steps_to(self._reading(), SchemaRequest(_schema_source(schema), allow_data_loss))
+        return run_plan_schema(self._reading(), SchemaRequest(_schema_source(schema), allow_data_loss))
 
     def apply_schema(
         self, schema: str | os.PathLike[str], *, allow_data_loss: bool = False, actor: str | None = None
@@ -187,7 +188,7 @@ class Graph:
         unless `allow_data_loss` removes it there as well.
         """
         request = SchemaRequest(_schema_source(schema), allow_data_loss, actor)
-        return accept_schema(self._writing(), request)
+        return run_apply_schema(self._writing(), request)
 
     @property
     def branches(self) -> Branches:
@@ -201,7 +202,7 @@ class Graph:
 
     def snapshot(self, branch: str = MAIN) -> Snapshot:
         """A branch as it is now; later changes do not reach it."""
-        return self._pin(AtBranch(control.branch_name(branch)))
+        return self._pin(AtBranch(branch_name(branch)))
 
     def at(
         self,
@@ -316,14 +317,14 @@ class Graph:
         `query` is a text, or a `Path` to read it from, and `name` says which of several queries is meant.
         With `if_commit` it takes effect only while that commit is the newest of the branch.
         """
-        author = Author(control.branch_name(branch), actor, if_commit)
+        author = Author(branch_name(branch), actor, if_commit)
         compiled = partial(self._questions.mutation, query, params, name)
-        return carry_out(self._writing(), compiled, author)
+        return run_mutation(self._writing(), compiled, author)
 
     def write(self, branch: str = MAIN, *, actor: str | None = None, if_commit: str | None = None) -> Write:
         """A block that collects changes and commits them once: `with graph.write() as tx: ...`."""
         self._writing()
-        return Write(self._writing, Author(control.branch_name(branch), actor, if_commit))
+        return Write(self._writing, Author(branch_name(branch), actor, if_commit))
 
     def load(
         self,
@@ -343,9 +344,9 @@ class Graph:
         """Load files or rows on a branch: all of them, in one commit, or nothing.
 
         `data` are paths, folders, patterns such as `data/*.parquet` and `s3://` URIs of NDJSON, Parquet,
-        CSV, Arrow and Lance, one or several; or rows of one `type`: an Arrow table or stream, or a DataFrame
-        of pandas, polars or Spark. `mapping` says how columns become properties where their names do not. A
-        branch that is missing is made from `from_`, if that is given and the load is right.
+        CSV, Arrow and Lance, one or several; or rows of one `type`: a list of dictionaries, an Arrow table or
+        stream, a DataFrame of pandas, polars or Spark. `mapping` says how columns become properties where
+        their names do not. A branch that is missing is made from `from_`, if the load is right.
 
         `skip_bad` leaves wrong records out instead of refusing the load; either way all of them go to the
         file `rejects`, if one is named. `engine` is `local`, `spark`, or chosen by the size of the input.
@@ -355,15 +356,11 @@ class Graph:
         how = (_mapping(mapping), engine, self.schema, opened.root)
         with progress_to(progress), brought(data, type, *how) as spool:
             request = LoadRequest(
-                spool.files,
-                chosen,
-                skip_bad,
-                None if rejects is None else Path(rejects),
-                spool.mapping,
+                spool.files, chosen, skip_bad, None if rejects is None else Path(rejects), spool.mapping
             )
-            author = Author(control.branch_name(branch), actor)
+            author = Author(branch_name(branch), actor)
             choose = partial(engine_for, engine, at_hand=spool.engine)
-            return load_files(opened, request, author, from_=from_, engine=choose)
+            return run_load(opened, request, author, from_=from_, engine=choose)
 
     @overload
     def merge(
@@ -402,17 +399,17 @@ class Graph:
         `engine` is `local`, `spark`, or chosen by the size of the change.
         """
         request = MergeRequest(
-            control.branch_name(source),
+            branch_name(source),
             strategy_of(strategy),
             resolutions,
             granularity_of(granularity),
             delete_branch,
             Hands(engine),
         )
-        target = control.branch_name(into)
+        target = branch_name(into)
         if dry_run:
             return preview_merge(self._reading(), request, target)
-        return merged(self._writing(), request, Author(target, actor))
+        return run_merge(self._writing(), request, Author(target, actor))
 
     def diff(
         self,
@@ -428,8 +425,8 @@ class Graph:
 
         A moment is a snapshot, a commit, a time, or a text: a branch, the id of a commit, a time of main,
         `branch@time` or `branch@v12`. `types` are names of types, `kinds` `node` or `edge`, and `ops`
-        `insert`, `update` or `delete`; what is not named is left out. `engine` is `local`, `spark`, or chosen
-        by the size of the change.
+        `insert`, `update` or `delete`; each keeps only the changes it names, or all when it is not given.
+        `engine` is `local`, `spark`, or chosen by the size of the change.
         """
         wanted, hands = filter_of(kinds, types, ops), Hands(engine)
         return Diff(self._reading(), self._moment(a), self._moment(b), wanted, hands=hands)
@@ -464,14 +461,14 @@ class Graph:
         kinds: str | Iterable[str] | None = None,
         ops: str | Iterable[str] | None = None,
     ) -> Page:
-        """The same in answers of limited size: at most `limit` changes, and a token for the next page."""
+        """Like `changes`, in pages: at most `limit` changes in one, and a token for the next."""
         history = self._history(branch, types, kinds, ops)
         return feed_page(history, since=since, token=page_token, limit=limit)
 
     def spark(self, session: Any = None) -> Any:
         """The graph as DataFrames of Spark, as in `graph.spark().nodes("Person")`; see its `GraphFrames`."""
         self._reading()
-        return frames().of(self, session)
+        return frames().of(self, self._questions, session)
 
     def draw(
         self, what: Drawn, params: Mapping[str, object] | None = None, **how: Unpack[DrawOptions]
@@ -490,7 +487,7 @@ class Graph:
         They land in commits of up to 50,000 entities; a run that was stopped is simply run again.
         """
         opened = self._reading() if how.get("dry_run") else self._writing()
-        return filled(opened, control.branch_name(branch), how)
+        return run_embed(opened, branch_name(branch), how)
 
     @property
     def algorithms(self) -> Algorithms:
@@ -505,14 +502,14 @@ class Graph:
         No row changes, and whoever reads at the moment notices nothing. What the first walk of a new
         process needs of large edge types is prepared as well.
         """
-        author = Author(control.branch_name(branch), actor)
-        result = rearranged(self._writing(), author, engine)
+        author = Author(branch_name(branch), actor)
+        result = run_optimize(self._writing(), author, engine)
         keep_topologies(self._writing(), author.branch)
         return result
 
     def ensure_indices(self, branch: str = MAIN, *, actor: str | None = None) -> IndexResult:
         """Build the indexes that the schema asks for and a branch does not have, in one commit."""
-        return built_indexes(self._writing(), Author(control.branch_name(branch), actor))
+        return run_ensure_indices(self._writing(), Author(branch_name(branch), actor))
 
     def cleanup(
         self,
@@ -531,7 +528,7 @@ class Graph:
         opened = self._reading() if dry_run else self._writing()
         policy = Policy.of(keep, older_than, minimum_age())
         with progress_to(progress):
-            done = cleaned_up(opened, policy, dry_run=dry_run)
+            done = run_cleanup(opened, policy, dry_run=dry_run)
         files = stray_topologies(opened)
         if not dry_run:
             remove_topologies(opened, files)
@@ -542,7 +539,7 @@ class Graph:
 
         With `force` every change is published as it is, unchecked. Rows are never moved.
         """
-        return mending.repair(self._writing() if confirm else self._reading(), confirm=confirm, force=force)
+        return run_repair(self._writing() if confirm else self._reading(), confirm=confirm, force=force)
 
     def refresh(self) -> None:
         """Drop all that is kept in memory and open the graph anew.
@@ -592,7 +589,7 @@ class Graph:
         kinds: str | Iterable[str] | None,
         ops: str | Iterable[str] | None,
     ) -> History:
-        return History(self._reading(), control.branch_name(branch), filter_of(kinds, types, ops))
+        return History(self._reading(), branch_name(branch), filter_of(kinds, types, ops))
 
     def _moment(self, named: str | Snapshot | Commit | datetime) -> EngineSnapshot:
         match named:
@@ -612,7 +609,7 @@ class Graph:
 def _schema_source(schema: str | os.PathLike[str]) -> Source:
     """A schema text, or the text of a schema file with its name, so that mistakes are told with it."""
     if not isinstance(schema, str):
-        return file_source(Path(schema))
+        return read_source(Path(schema))
     if schema.endswith(".pg") and len(schema.split()) == 1:
         raise BadRequest(f"'{schema}' is not a schema", remedy=f"to read a file, write `Path('{schema}')`")
     return Source(schema)

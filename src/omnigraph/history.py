@@ -98,7 +98,7 @@ class Commits:
         kinds: str | Iterable[str] | None = None,
         ops: str | Iterable[str] | None = None,
     ) -> CommitPage:
-        """The same in answers of limited size: at most `limit` changes, and a token for the next page."""
+        """Like `changes`, in pages: at most `limit` changes in one, and a token for the next."""
         opened = self._reading()
         branch, commit = opened.find_commit(commit_id)
         history = History(opened, branch, filter_of(kinds, types, ops))

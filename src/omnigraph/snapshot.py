@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from omnigraph.engine.blob import Blob, find_blob
 from omnigraph.engine.export.run import ExportFormat, ExportRequest, ExportResult, FormatName, Output
-from omnigraph.engine.export.run import export as exported
+from omnigraph.engine.export.run import export as run_export
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.load.engines import EngineName, engine_for
 from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.opened import AtVersion
+from omnigraph.engine.opened import AtVersion, OpenGraph
 from omnigraph.engine.pinned import read_rows
 from omnigraph.engine.snapshot import Snapshot as EngineSnapshot
 from omnigraph.errors import BadRequest, InvalidValue
@@ -118,7 +118,7 @@ class Snapshot:
         by = None if engine == "local" else partial(engine_for, engine, 0)
         request = ExportRequest(output, _format(format), chosen, overwrite, by)
         with progress_to(progress):
-            return exported(self._questions.opened(), self._pinned, request)
+            return run_export(self._questions.opened(), self._pinned, request)
 
     def __repr__(self) -> str:
         return f"<Snapshot {self.id} of '{self.branch}' at version {self.version}, {len(self.tables)} tables>"
@@ -134,6 +134,11 @@ def snapshot_of(pinned: EngineSnapshot, questions: Questions) -> Snapshot:
         for key, entry in pinned.entries.items()
     }
     return Snapshot(pinned.id, pinned.branch, pinned.version, pinned.commit, tables, questions, pinned)
+
+
+def pinned_by(snapshot: Snapshot) -> tuple[OpenGraph, EngineSnapshot]:
+    """The open graph and the tables that a snapshot reads; for engines, users have no need of it."""
+    return snapshot._questions.opened(), snapshot._pinned  # noqa: SLF001 - the one door for them
 
 
 def _format(text: str) -> ExportFormat:

@@ -23,10 +23,10 @@ def test_branches_come_and_go(uri: str, run: Run) -> None:
     )
     assert run("branch", "list", "--uri", uri) == "main\nlater\nwork\n"
     assert run("branch", "delete", "--store", uri, "later") == "deleted branch later\n"
-    assert run("branch", "list", "--store", uri) == "main\nwork\n"
+    assert run("branch", "list", "--store", uri) == run("branch", "list", uri) == "main\nwork\n"
 
 
-def test_as_json(uri: str, run_json: Callable[..., Any]) -> None:
+def test_json_names_the_branch_and_where_it_is(uri: str, run_json: Callable[..., Any]) -> None:
     created = run_json("branch", "create", "work", "--uri", uri)
     assert created == {"uri": uri, "from": "main", "name": "work", "actor_id": None}
     assert run_json("branch", "list", "--uri", uri) == {"branches": ["main", "work"]}

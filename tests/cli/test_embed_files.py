@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import omnigraph as og
 from omnigraph.cli.main import main
 from omnigraph.embed.mock import MockEmbedder
+from tests.embed.provider_server import ProviderServer
 
 LINES = [
     '{"type":"Doc","data":{"slug":"a","title":" One ","n":12345678901234567890,"tags":["x","",null,"y"]}}',
@@ -269,3 +271,28 @@ def test_without_a_provider_it_is_an_error(
 ) -> None:
     monkeypatch.delenv("OMNIGRAPH_EMBED_PROVIDER")
     assert refused(*named(folder))[0] == "embedding_not_configured"
+
+
+def test_ctrl_c_leaves_the_file_as_it_was_and_speaks_of_no_graph(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupting(_text: str, dimension: int) -> list[float]:
+        os.kill(os.getpid(), signal.SIGINT)
+        return [1.0] * dimension
+
+    (folder / "new").mkdir()
+    (folder / "new" / "out.jsonl").write_text("as it was")
+    monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "http")
+    monkeypatch.setenv("OMNIGRAPH_EMBED_MODEL", "mock")
+    # A shell that started the tests in its background made them ignore the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with ProviderServer() as server:
+            server.numbers = interrupting
+            monkeypatch.setenv("OMNIGRAPH_EMBED_BASE_URL", server.url)
+            assert main(named(folder)) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert written(folder) == ["as it was"]
+    output = folder / "new" / "out.jsonl"
+    assert capsys.readouterr().err.endswith(f"interrupted: '{output}' is as it was\n")

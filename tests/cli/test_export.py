@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from omnigraph.cli.main import main
 from tests import python_process
+from tests.cli.terminal import seen_on_a_terminal
 
 Run = Callable[..., str]
 RunJson = Callable[..., Any]
@@ -137,16 +137,7 @@ def test_a_reader_that_left_ends_the_export_without_noise(filled: str) -> None:
 
 
 def test_a_terminal_sees_the_progress(filled: str, tmp_path: Path) -> None:
-    watched, terminal = pty.openpty()
-    at = tmp_path / "out.ndjson"
-    command = ["-m", "omnigraph.cli.main", "export", filled, "--output", str(at)]
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
-    try:
-        done = python_process.run(*command, stderr=terminal, env=environment)
-    finally:
-        os.close(terminal)
-    shown = os.read(watched, 100_000).decode()
-    os.close(watched)
+    done, shown = seen_on_a_terminal("export", filled, "--output", str(tmp_path / "out.ndjson"))
     assert done.returncode == 0, shown
     assert "export" in shown
     assert "3 rows" in shown

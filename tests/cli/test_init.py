@@ -29,7 +29,7 @@ def test_a_graph_is_made_and_named(tmp_path: Path, schema: str, run: Run) -> Non
         assert set(opened.schema.nodes) == {"Person"}
 
 
-def test_as_json(tmp_path: Path, schema: str, run_json: Callable[..., Any]) -> None:
+def test_json_tells_the_first_commit(tmp_path: Path, schema: str, run_json: Callable[..., Any]) -> None:
     place = str(tmp_path / "g.omni")
     found = run_json("init", place, "--schema", schema)
     with graph.open(place) as opened:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import pytest
 
 from omnigraph.cli.main import main
-from tests import python_process
+from tests.cli.terminal import seen_on_a_terminal
 
 Run = Callable[..., str]
 RunJson = Callable[..., Any]
@@ -153,15 +151,7 @@ def test_data_and_mode_are_required(
 
 
 def test_a_terminal_sees_the_progress(uri: str, data: str) -> None:
-    watched, terminal = pty.openpty()
-    command = ["-m", "omnigraph.cli.main", "load", uri, "--data", data, "--mode", "append"]
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
-    try:
-        done = python_process.run(*command, stderr=terminal, env=environment)
-    finally:
-        os.close(terminal)
-    shown = os.read(watched, 100_000).decode()
-    os.close(watched)
+    done, shown = seen_on_a_terminal("load", uri, "--data", data, "--mode", "append")
     assert done.returncode == 0, shown
     assert "read" in shown
     assert "3 rows" in shown

@@ -54,7 +54,7 @@ def test_a_branch_is_merged_and_merged_again(uri: str, run: Run) -> None:
     )
 
 
-def test_as_json(uri: str, run: Run, run_json: Callable[..., Any]) -> None:
+def test_json_tells_the_outcome_and_what_it_changed(uri: str, run: Run, run_json: Callable[..., Any]) -> None:
     run("branch", "create", "work", "--uri", uri)
     put(uri, "work", ann=1)
     done = run_json("branch", "merge", "work", "--uri", uri, "--as", "eve", "--delete-branch")

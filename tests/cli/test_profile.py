@@ -67,7 +67,9 @@ def test_profiles_are_listed(run: Run, run_json: RunJson) -> None:
     ]
 
 
-def test_one_is_shown(run: Run, run_json: RunJson, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_is_shown_by_its_name_or_as_the_one_in_use(
+    run: Run, run_json: RunJson, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dev = {"name": "dev", "scope_kind": "store", "target": "s3://bucket/dev", "output_format": "kv"}
     assert run_json("profile", "show", "dev") == run_json("profile", "show") == dev
     assert run("profile", "show", "staging").splitlines() == [

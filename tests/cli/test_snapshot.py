@@ -26,7 +26,9 @@ def test_every_type_is_shown_with_version_and_size(uri: str, run: Run) -> None:
     ]
 
 
-def test_as_json(uri: str, run: Run, run_json: Callable[..., Any]) -> None:
+def test_json_has_every_table_under_its_old_and_new_names(
+    uri: str, run: Run, run_json: Callable[..., Any]
+) -> None:
     found = run_json("snapshot", "--store", uri)
     commit_id = run("commit", "list", uri).split()[0]
     paths = [table["table_path"] for table in found["tables"]]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import __version__
+from omnigraph.cli.main import main
 
 FAILING_COMMAND = """
     from omnigraph.cli.lazy import new_app
@@ -169,3 +170,63 @@ def test_ctrl_c_ends_the_command_with_130_and_no_traceback(tmp_path: Path) -> No
         "interrupted: what was not committed by then is not in the graph; "
         "a commit under way is finished or undone by the next write\n"
     )
+
+
+@pytest.mark.parametrize("group", ["branch", "pipeline"])
+def test_the_help_of_a_group_says_whole_sentences(group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([group, "--help"]) == 0
+    commands = capsys.readouterr().out.partition("Commands:\n")[2]
+    assert "..." not in commands
+    assert commands.rstrip().endswith(".")
+
+
+INTERRUPTED_WHILE_IMPORTING = """
+import os, signal, sys
+from importlib.abc import MetaPathFinder
+
+class Interrupt(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == WHEN:
+            os.kill(os.getpid(), signal.SIGINT)
+
+# A shell that started the tests in its background made them ignore the signal.
+signal.signal(signal.SIGINT, HANDLER)
+sys.meta_path.insert(0, Interrupt())
+from omnigraph.cli.start import command
+sys.exit(command())
+"""
+
+
+def interrupted(when: str, handler: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    program = INTERRUPTED_WHILE_IMPORTING.replace("WHEN", repr(when)).replace("HANDLER", f"signal.{handler}")
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("when", ["typer", "omnigraph.errors", "omnigraph.cli.version"])
+def test_ctrl_c_while_the_command_is_imported_ends_it_without_a_word(when: str) -> None:
+    done = interrupted(when, "default_int_handler", "version")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_a_command_that_ignores_ctrl_c_in_the_background_goes_on() -> None:
+    done = interrupted("typer", "SIG_IGN", "--version")
+    assert (done.returncode, done.stdout) == (0, f"omnigraph {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("does", "told"),
+    [
+        ("when_interrupted = \"'out.ndjson' is as it was\"", "interrupted: 'out.ndjson' is as it was\n"),
+        ("command = 'query'", "interrupted\n"),
+    ],
+)
+def test_ctrl_c_once_a_command_runs_is_told_by_what_the_command_does(
+    tmp_path: Path, does: str, told: str
+) -> None:
+    body = f"""
+        from omnigraph.cli.invocation import current
+        current().{does}
+        raise KeyboardInterrupt
+    """
+    assert run_in(tmp_path, command_that(tmp_path, body)).stderr == told

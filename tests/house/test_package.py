@@ -98,7 +98,7 @@ def test_a_wheel_says_what_it_is_and_what_it_needs(wheel: zipfile.ZipFile) -> No
     core = [needed for needed in metadata.get_all("Requires-Dist", []) if "extra ==" not in needed]
     assert sorted(core) == sorted(needed.replace("ruamel.", "ruamel-") for needed in PROJECT["dependencies"])
     entries = wheel.read(f"{about}/entry_points.txt").decode("utf-8")
-    assert "omnigraph = omnigraph.cli.main:command" in entries
+    assert "omnigraph = omnigraph.cli.start:command" in entries
     assert "spark = omnigraph.pipeline.engines:choose" in entries
 
 

@@ -11,8 +11,7 @@ from omnigraph import graph
 from omnigraph.cli.addressing import Place, addressed, author, echo_write
 from omnigraph.cli.delivery import Form, Output, chosen_form, deliver
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.load import EngineChoice
-from omnigraph.cli.options import AsJson
+from omnigraph.cli.options import AsJson, EngineBySize
 from omnigraph.cli.output import print_note
 from omnigraph.cli.query_options import Branch, Commit, Time, Version
 from omnigraph.errors import BadRequest
@@ -106,9 +105,7 @@ def algorithm(
         str | None,
         typer.Option("--from", help="Make that branch from this one, if missing.", metavar="BRANCH"),
     ] = None,
-    engine: Annotated[
-        EngineChoice, typer.Option("--engine", help="Where the work is done; by size, if not said.")
-    ] = EngineChoice.AUTO,
+    engine: EngineBySize = "auto",
     form: Form = None,
     output: Output = None,
     as_json: AsJson = False,
@@ -143,7 +140,7 @@ def algorithm(
             onto=onto,
             from_=from_,
             actor=author(),
-            engine=engine.value,
+            engine=engine,
         )
         uri = opened.uri
     deliver(found, chosen, output)

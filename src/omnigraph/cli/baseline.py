@@ -13,7 +13,7 @@ import typer
 from omnigraph import graph
 from omnigraph.cli.addressing import Uri, addressed
 from omnigraph.cli.change_options import Kinds, Ops, Types
-from omnigraph.cli.options import AsJson
+from omnigraph.cli.options import AsJson, OnBranch
 from omnigraph.cli.output import print_result
 from omnigraph.engine.changes.change import Filter, filter_of, require_types
 from omnigraph.engine.changes.feed import AFTER, NOW
@@ -24,7 +24,7 @@ from omnigraph.graph import Snapshot
 
 def baseline(
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.", metavar="FILE")],
-    branch: Annotated[str, typer.Option("--branch", help="The branch.", metavar="BRANCH")] = "main",
+    branch: OnBranch = "main",
     types: Types = None,
     kinds: Kinds = None,
     ops: Ops = None,

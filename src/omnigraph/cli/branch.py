@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Uri, addressed, echo_write, require_consent
+from omnigraph.cli.addressing import Place, Uri, addressed, echo_write, require_consent
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.merge import merge
 from omnigraph.cli.options import AsJson
@@ -43,9 +43,9 @@ def create(
 
 
 @app.command(name="list")
-def list_(uri: Uri = None, as_json: AsJson = False) -> None:
+def list_(place: Place = None, uri: Uri = None, as_json: AsJson = False) -> None:
     """List the branches: main first, then by name."""
-    with graph.open(addressed(uri=uri), read_only=True) as opened:
+    with graph.open(addressed(place=place, uri=uri), read_only=True) as opened:
         names = opened.branches.list()
         print_result({"branches": names}, "\n".join(names), as_json=as_json)
 

@@ -11,7 +11,7 @@ from omnigraph.cli.addressing import Uri, addressed
 from omnigraph.cli.baseline import baseline
 from omnigraph.cli.change_options import Kinds, Ops, Types, print_changes
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import AsJson
+from omnigraph.cli.options import AsJson, OnBranch
 from omnigraph.cli.output import print_json, print_text
 from omnigraph.engine.changes.feed import NOW, CommitChanges, Feed, cause
 from omnigraph.engine.changes.page import DEFAULT_CHANGES
@@ -19,14 +19,13 @@ from omnigraph.errors import BadRequest
 
 app = new_app(invoke_without_command=True)
 
-OfBranch = Annotated[str, typer.Option("--branch", help="The branch.", metavar="BRANCH")]
 Limit = Annotated[int | None, typer.Option("--limit", help="At most so many commits.", metavar="N", min=1)]
 
 
 @app.callback()
 def changes(
     context: typer.Context,
-    branch: OfBranch = "main",
+    branch: OnBranch = "main",
     since: Annotated[
         str | None,
         typer.Option(
@@ -46,14 +45,12 @@ def changes(
     if context.invoked_subcommand is not None:
         _refuse_options_before(context)
         return
-    with graph.open(addressed(uri=uri), read_only=True) as opened:
-        feed = opened.changes(branch, since=since, limit=limit, types=types, kinds=kinds, ops=ops)
-        _print_feed(feed, as_json=as_json)
+    _tell(branch, uri, as_json=as_json, since=since, limit=limit, types=types, kinds=kinds, ops=ops)
 
 
 @app.command()
 def poll(
-    branch: OfBranch = "main",
+    branch: OnBranch = "main",
     cursor: Annotated[
         str | None, typer.Option("--cursor", help="Where an earlier call ended.", metavar="CURSOR")
     ] = None,
@@ -74,9 +71,7 @@ def poll(
     if cursor is not None and start is not None:
         raise BadRequest("--cursor and --start are mutually exclusive")
     since = cursor or start or NOW
-    with graph.open(addressed(uri=uri), read_only=True) as opened:
-        feed = opened.changes(branch, since=since, limit=limit, types=types, kinds=kinds, ops=ops)
-        _print_feed(feed, as_json=as_json)
+    _tell(branch, uri, as_json=as_json, since=since, limit=limit, types=types, kinds=kinds, ops=ops)
 
 
 app.command()(baseline)
@@ -119,6 +114,12 @@ def commit_changes(
             shown = print_changes(found)
     if not shown:
         print_text("no changes")
+
+
+def _tell(branch: str, uri: str | None, *, as_json: bool, **which: Any) -> None:
+    """Print the changes of a branch that a feed of the graph has, and where it ended."""
+    with graph.open(addressed(uri=uri), read_only=True) as opened:
+        _print_feed(opened.changes(branch, **which), as_json=as_json)
 
 
 def _print_feed(feed: Feed, *, as_json: bool) -> None:

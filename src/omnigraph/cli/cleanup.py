@@ -84,6 +84,7 @@ def _json(uri: str, done: CleanupResult) -> dict[str, Any]:
         "dropped": [_keyed(asdict(one)) for one in done.dropped],
         "derived": {"files": done.derived_files, "bytes": done.derived_bytes},
         "loads": list(done.loads),
+        "in_vain": list(done.in_vain),
     }
 
 
@@ -117,13 +118,16 @@ def lines(done: CleanupResult) -> Iterator[str]:
         yield f"{table.key}: of a type that was dropped, {table.failure or f'{table.bytes:,} bytes'}"
     if done.loads:
         yield f"__staging: the files of {len(done.loads)} loads that were cut off"
+    for path in done.in_vain:
+        yield f"{path}: a table that a change of the schema made in vain"
     if done.derived_files:
         yield f"__derived: {done.derived_files} files of {done.derived_bytes:,} bytes"
     yield _summary(done)
 
 
 def _summary(done: CleanupResult) -> str:
-    if not (done.versions_removed or done.bytes_removed or done.forks or done.dropped or done.loads):
+    others = done.forks or done.dropped or done.loads or done.in_vain
+    if not (done.versions_removed or done.bytes_removed or others):
         return "nothing to remove"
     what = f"{done.versions_removed:,} versions, {done.bytes_removed:,} bytes"
     return f"would remove {what}" if done.dry_run else f"removed {what}"

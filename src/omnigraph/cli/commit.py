@@ -10,7 +10,7 @@ from omnigraph import graph
 from omnigraph.cli.addressing import Place, Uri, addressed
 from omnigraph.cli.changes import commit_changes
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import AsJson
+from omnigraph.cli.options import AsJson, OnBranch
 from omnigraph.cli.output import print_result
 from omnigraph.engine.lineage import Commit
 
@@ -25,7 +25,7 @@ def commit() -> None:
 @app.command(name="list")
 def list_(
     place: Place = None,
-    branch: Annotated[str, typer.Option("--branch", help="The branch.", metavar="BRANCH")] = "main",
+    branch: OnBranch = "main",
     only: Annotated[
         str | None, typer.Option("--filter", help="Only what this actor did.", metavar="actor=ID")
     ] = None,

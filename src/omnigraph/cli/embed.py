@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -24,7 +23,7 @@ from omnigraph.cli.embed_lines import (
 )
 from omnigraph.cli.invocation import current
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import AsJson
+from omnigraph.cli.options import AsJson, EngineBySize, OnBranch
 from omnigraph.cli.output import print_note, print_result
 from omnigraph.engine.embedding.result import ROWS_PER_COMMIT, EmbedResult, FilledProperty
 from omnigraph.errors import BadRequest
@@ -40,19 +39,11 @@ _FOR_GRAPHS = {
 }
 
 
-class EngineChoice(StrEnum):
-    """What asks the provider."""
-
-    AUTO = "auto"
-    LOCAL = "local"
-    SPARK = "spark"
-
-
 @app.command()
 def embed(
     context: typer.Context,
     place: Place = None,
-    branch: Annotated[str, typer.Option("--branch", help="The branch.", metavar="BRANCH")] = "main",
+    branch: OnBranch = "main",
     types: Annotated[
         list[str] | None,
         typer.Option("--type", help="Only this node type; may be repeated.", metavar="TYPE"),
@@ -60,9 +51,7 @@ def embed(
     everything: Annotated[
         bool, typer.Option("--all", help="Replace vectors that the configured model did not make, too.")
     ] = False,
-    engine: Annotated[
-        EngineChoice, typer.Option("--engine", help="Where the work is done; by size, if not said.")
-    ] = EngineChoice.AUTO,
+    engine: EngineBySize = "auto",
     batch: Annotated[
         int, typer.Option("--batch", help="How many entities land in one commit, at most.", metavar="N")
     ] = ROWS_PER_COMMIT,
@@ -92,7 +81,7 @@ def embed(
             branch,
             types=types or None,
             everything=everything,
-            engine=engine.value,
+            engine=engine,
             batch=batch,
             dry_run=dry_run,
             actor=author(),

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from omnigraph.cli.invocation import current
 from omnigraph.cli.output import print_note, print_result
 from omnigraph.embed.providers import configured_embedder
 from omnigraph.embed.settings import PROVIDER_SETTING, PROVIDERS
@@ -72,6 +73,7 @@ class FileOptions:
 def embed_files(options: FileOptions, types: tuple[str, ...], *, as_json: bool) -> None:
     """Write one file of NDJSON as another, and tell what was done."""
     source, output, recipe = _files(options)
+    current().when_interrupted = f"'{output}' is as it was"
     mode = _mode(options)
     selectors = tuple(map(Selector.parse, options.select))
     request = LinesRequest(source, output, recipe, mode, types, selectors)

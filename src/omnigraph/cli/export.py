@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -19,13 +18,6 @@ from omnigraph.engine.export.run import ExportFormat, ExportResult
 from omnigraph.errors import BadRequest
 
 STANDARD_OUTPUT = "-"
-
-
-class EngineChoice(StrEnum):
-    """What carries out an export."""
-
-    LOCAL = "local"
-    SPARK = "spark"
 
 
 app = new_app()
@@ -58,8 +50,9 @@ def export(
         bool, typer.Option("--overwrite", help="Replace the file, or the folder of an earlier export.")
     ] = False,
     engine: Annotated[
-        EngineChoice, typer.Option("--engine", help="Where the work is done; spark writes types in parts.")
-    ] = EngineChoice.LOCAL,
+        Literal["local", "spark"],
+        typer.Option("--engine", help="Where the work is done; spark writes types in parts."),
+    ] = "local",
     lines: Annotated[
         bool, typer.Option("--jsonl", hidden=True, help="The same as --format ndjson, which it is by itself.")
     ] = False,
@@ -84,7 +77,7 @@ def export(
             version=version,
             time=time,
             overwrite=overwrite,
-            engine=engine.value,
+            engine=engine,
         )
         uri = opened.uri
     if streamed:

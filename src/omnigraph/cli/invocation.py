@@ -22,6 +22,12 @@ class Invocation:
     shows_progress: bool = True
     """Whether it is told how far the command is; not while data goes to the same terminal."""
 
+    when_interrupted: str = (
+        "what was not committed by then is not in the graph; "
+        "a commit under way is finished or undone by the next write"
+    )
+    """What is told when the command is interrupted."""
+
     def text(self, flag: str) -> str | None:
         """The value of a flag."""
         value = self.flags.get(flag)

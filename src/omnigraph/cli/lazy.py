@@ -12,6 +12,10 @@ from typer.main import get_command
 
 from omnigraph.cli.commands import COMMANDS, Command, Plane
 from omnigraph.cli.global_flags import hand_down
+from omnigraph.cli.start import begin_work
+
+_WHOLE = 1000
+"""Longer than any sentence."""
 
 
 def new_app(**settings: Any) -> typer.Typer:
@@ -22,8 +26,19 @@ def new_app(**settings: Any) -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
-        **settings,
+        **{"cls": Group, **settings},
     )
+
+
+class Group(core.TyperGroup):
+    """A group whose help says of each command the whole first sentence, over several lines if need be."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, one.get_short_help_str(_WHOLE)) for name, one in found if one and not one.hidden]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
 
 class LazyGroup(core.TyperGroup):
@@ -46,6 +61,7 @@ class LazyGroup(core.TyperGroup):
             return None
         module, _, attribute = entry.target.partition(":")
         command = get_command(getattr(import_module(module), attribute))
+        begin_work()
         command.name = cmd_name
         hand_down(self.params, command, cmd_name)
         return command

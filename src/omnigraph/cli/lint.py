@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.addressing import Place, addressed
-from omnigraph.cli.files import read_source
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
+from omnigraph.engine.source_files import read_source
 from omnigraph.errors import ParseError
 from omnigraph.lang.query.lint import Finding, LintReport, QueryResult, unparsed
 from omnigraph.lang.query.lint import lint as lint_queries

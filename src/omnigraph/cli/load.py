@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,20 +12,12 @@ from omnigraph import graph
 from omnigraph.cli.addressing import Place, addressed, author, echo_write, require_consent
 from omnigraph.cli.commit import commit_json
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import AsJson
+from omnigraph.cli.options import AsJson, EngineBySize, OnBranch
 from omnigraph.cli.output import print_note, print_result, violation_lines
 from omnigraph.engine.load.request import EngineReport, LoadResult
 from omnigraph.engine.write.duplicates import Mode
 
 app = new_app()
-
-
-class EngineChoice(StrEnum):
-    """What carries out a load."""
-
-    AUTO = "auto"
-    LOCAL = "local"
-    SPARK = "spark"
 
 
 @app.command()
@@ -37,7 +28,7 @@ def load(
     ],
     mode: Annotated[Mode, typer.Option("--mode", help="What to do with what is stored already.")],
     place: Place = None,
-    branch: Annotated[str, typer.Option("--branch", help="The branch.", metavar="BRANCH")] = "main",
+    branch: OnBranch = "main",
     source: Annotated[
         str | None,
         typer.Option("--from", help="Make the branch from this one, if missing.", metavar="BRANCH"),
@@ -46,9 +37,7 @@ def load(
         Path | None,
         typer.Option("--mapping", help="A file that says how columns become properties.", metavar="FILE"),
     ] = None,
-    engine: Annotated[
-        EngineChoice, typer.Option("--engine", help="Where the work is done; by size, if not said.")
-    ] = EngineChoice.AUTO,
+    engine: EngineBySize = "auto",
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave wrong records out instead of refusing the load.")
     ] = False,
@@ -67,7 +56,7 @@ def load(
             data,
             mode=mode.value,
             mapping=mapping,
-            engine=engine.value,
+            engine=engine,
             branch=branch,
             from_=source,
             actor=actor,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from traceback import format_exception
 
@@ -22,15 +23,20 @@ from omnigraph.cli.global_flags import (
     Version,
     Yes,
 )
-from omnigraph.cli.invocation import begin
+from omnigraph.cli.invocation import begin, current
 from omnigraph.cli.lazy import LazyGroup, new_app
 from omnigraph.cli.output import prepare_streams, print_error, print_note
 from omnigraph.cli.pandas_later import import_pandas_later
+from omnigraph.cli.start import INTERRUPTED
 from omnigraph.errors import InternalError, OmnigraphError
 
 FAILED = 1
-INTERRUPTED = 130
 COMPLETE_SETTING = "_OMNIGRAPH_COMPLETE"
+
+_READING = frozenset(
+    {"blob", "changes", "commit", "diff", "doctor", "explain", "export", "lint", "query", "snapshot"}
+)
+"""Commands that write nothing to a graph."""
 
 app = new_app(cls=LazyGroup)
 
@@ -99,11 +105,10 @@ def _tell_interrupted(arguments: list[str]) -> None:
     """One line; what a command had not begun to commit is not there, and the rest is for recovery to end."""
     if _asks_for("--json", arguments):
         print_note('{"event": "interrupted"}')
-    else:
-        print_note(
-            "interrupted: what was not committed by then is not in the graph; "
-            "a commit under way is finished or undone by the next write"
-        )
+        return
+    run = current()
+    left = None if run.command.partition(" ")[0] in _READING else run.when_interrupted
+    print_note("interrupted" if left is None else f"interrupted: {left}")
 
 
 def _learn_shells() -> None:
@@ -132,7 +137,19 @@ def _output_arrived() -> bool:
 def command() -> int:
     """The `omnigraph` command: a process of our own."""
     import_pandas_later()
-    return main()
+    status = main()
+    if status == INTERRUPTED and _is_a_query_left():
+        os._exit(status)  # the end of the process would wait for it
+    return status
+
+
+def _is_a_query_left() -> bool:
+    """Whether a long step of a query is still at work, though nobody waits for its answer."""
+    if threading.active_count() == 1:
+        return False
+    from omnigraph.query.interrupt import is_anything_left
+
+    return is_anything_left()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from omnigraph import graph
 from omnigraph.cli.addressing import Uri, addressed, author
 from omnigraph.cli.commit import commit_json
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import AsJson
+from omnigraph.cli.options import AsJson, OnBranch
 from omnigraph.cli.output import print_error, print_json, print_result
 from omnigraph.cli.query_options import (
     Named,
@@ -40,7 +40,7 @@ def mutate(
     params: Params = None,
     params_file: ParamsFile = None,
     param: Param = None,
-    branch: Annotated[str, typer.Option("--branch", help="The branch.", metavar="BRANCH")] = "main",
+    branch: OnBranch = "main",
     if_commit: Annotated[
         str | None,
         typer.Option("--if-commit", help="Only while this commit is the branch's newest.", metavar="ID"),

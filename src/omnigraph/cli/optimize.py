@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -12,27 +11,21 @@ from omnigraph import graph
 from omnigraph.cli.addressing import Place, addressed, author, echo_write
 from omnigraph.cli.commit import commit_json
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import AsJson
+from omnigraph.cli.options import AsJson, OnBranch
 from omnigraph.cli.output import print_result
 from omnigraph.engine.optimize import Optimized, OptimizeResult, Size
 
 app = new_app()
 
 
-class EngineChoice(StrEnum):
-    """What writes the new files."""
-
-    LOCAL = "local"
-    SPARK = "spark"
-
-
 @app.command()
 def optimize(
     place: Place = None,
-    branch: Annotated[str, typer.Option("--branch", help="The branch.", metavar="BRANCH")] = "main",
+    branch: OnBranch = "main",
     engine: Annotated[
-        EngineChoice, typer.Option("--engine", help="Where new files are written and indexes are built.")
-    ] = EngineChoice.LOCAL,
+        Literal["local", "spark"],
+        typer.Option("--engine", help="Where new files are written and indexes are built."),
+    ] = "local",
     as_json: AsJson = False,
 ) -> None:
     """Put small pieces of tables together and complete the indexes that the schema asks for, in one commit.
@@ -40,7 +33,7 @@ def optimize(
     No row changes. Writes do the most urgent part of this by themselves.
     """
     with graph.open(addressed(place=place)) as opened:
-        done = opened.optimize(branch, actor=author(), engine=engine.value)
+        done = opened.optimize(branch, actor=author(), engine=engine)
         report = _json(opened.uri, done)
     print_result(report, "\n".join(_lines(done)), as_json=as_json)
     echo_write("optimize", report["uri"])

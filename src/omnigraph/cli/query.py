@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -27,14 +26,6 @@ from omnigraph.cli.query_options import (
     asked,
 )
 
-
-class EngineChoice(StrEnum):
-    """What carries out a read."""
-
-    LOCAL = "local"
-    SPARK = "spark"
-
-
 app = new_app()
 
 
@@ -52,8 +43,9 @@ def query(
     version: Version = None,
     time: Time = None,
     engine: Annotated[
-        EngineChoice, typer.Option("--engine", help="Where the work is done; spark is for whole graphs.")
-    ] = EngineChoice.LOCAL,
+        Literal["local", "spark"],
+        typer.Option("--engine", help="Where the work is done; spark is for whole graphs."),
+    ] = "local",
     form: Form = None,
     output: Output = None,
     uri: Uri = None,
@@ -72,6 +64,6 @@ def query(
             commit=commit,
             version=version,
             time=time,
-            engine=engine.value,
+            engine=engine,
         )
     deliver(found, chosen, output)

@@ -13,14 +13,14 @@ from omnigraph.cli.output import print_result
 from omnigraph.engine.open import recover_all, unsettled_graph
 from omnigraph.engine.recovery.abandon import abandon
 from omnigraph.engine.recovery.prospects import Prospect, prospects
-from omnigraph.engine.recovery.sweep import Found, Report
+from omnigraph.engine.recovery.sweep import Fate, Report
 from omnigraph.engine.root import Root
 from omnigraph.errors import BadRequest
 from omnigraph.storage.location import Location
 
 app = new_app()
 
-_BLOCKED = (Found.UNREADABLE, Found.WAITING)
+_BLOCKED = (Fate.UNREADABLE, Fate.WAITING)
 
 # What records and their audit call things, in the words of those who read this.
 WRITES = {
@@ -65,7 +65,7 @@ def recover(
     else:
         done = recover_all(opened)
         records, lines = [_report_json(one) for one in done], [_report_line(one) for one in done]
-        blocked = any(one.found in _BLOCKED for one in done)
+        blocked = any(one.fate in _BLOCKED for one in done)
     report = {"uri": root.uri, "dry_run": dry_run, "ok": not blocked, "operations": records}
     print_result(report, "\n".join(lines) or "no interrupted writes", as_json=as_json)
     if blocked:
@@ -110,7 +110,7 @@ def _report_json(one: Report) -> dict[str, Any]:
     return {
         "operation_id": one.operation_id,
         "branch": one.branch,
-        "result": one.found.value,
+        "result": one.fate.value,
         "outcome": one.outcome,
         "reason": one.reason or None,
     }
@@ -119,4 +119,4 @@ def _report_json(one: Report) -> dict[str, Any]:
 def _report_line(one: Report) -> str:
     told = one.outcome or one.reason
     reason = f": {told}" if told else ""
-    return f"{one.operation_id} on {one.branch or '?'} {one.found}{reason}"
+    return f"{one.operation_id} on {one.branch or '?'} {one.fate}{reason}"

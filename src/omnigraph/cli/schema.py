@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.addressing import Place, addressed, author, echo_write
-from omnigraph.cli.files import read_source
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
+from omnigraph.engine.source_files import read_source
 from omnigraph.errors import BadRequest
 from omnigraph.lang.schema import MigrationPlan, compile_schema, describe, describe_plan, plan_files
 

@@ -11,6 +11,7 @@ from omnigraph.cli.addressing import Place, addressed
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
+from omnigraph.cli.query_options import Branch, Version
 from omnigraph.graph import Graph, Snapshot, Table
 
 app = new_app()
@@ -19,13 +20,9 @@ app = new_app()
 @app.command()
 def snapshot(
     place: Place = None,
-    branch: Annotated[
-        str | None, typer.Option("--branch", help="The branch, main if not given.", metavar="BRANCH")
-    ] = None,
+    branch: Branch = None,
     commit: Annotated[str | None, typer.Option("--commit", help="As a commit left it.", metavar="ID")] = None,
-    version: Annotated[
-        int | None, typer.Option("--version", help="The branch at this version.", metavar="N")
-    ] = None,
+    version: Version = None,
     time: Annotated[
         str | None,
         typer.Option("--time", help="The branch at this time, such as 2030-01-31T12:00:00Z.", metavar="TIME"),

@@ -60,29 +60,19 @@ from omnigraph.errors.conflict import (
     BranchExists,
     BranchInUse,
     ChangeDiffRefused,
-    ChangeFeedGap,
     Conflict,
     Decided,
-    ExternalBlobUnavailable,
-    HistoricalVersionReclaimed,
     InitializationClaimed,
     KeyConflict,
-    LockLost,
     MergeConflicts,
     NoCommonCommit,
-    PreconditionFailed,
     PublishContention,
     ReadSetChanged,
-    RecoveryRequired,
-    ResourceLimitExceeded,
     SchemaApplyBlocked,
     SchemaContractBroken,
     StaleResolutions,
     TableDrift,
     TableVersionConflict,
-    Unavailable,
-    UnsatisfiableRange,
-    WriterBusy,
 )
 from omnigraph.errors.embedding import (
     EmbeddingAnswerRejected,
@@ -167,6 +157,18 @@ from omnigraph.errors.spark import (
     PipelineWorkerLost,
     SparkSessionActive,
     SparkUnavailable,
+)
+from omnigraph.errors.unavailable import (
+    ChangeFeedGap,
+    ExternalBlobUnavailable,
+    HistoricalVersionReclaimed,
+    LockLost,
+    PreconditionFailed,
+    RecoveryRequired,
+    ResourceLimitExceeded,
+    Unavailable,
+    UnsatisfiableRange,
+    WriterBusy,
 )
 
 __all__ = [

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from omnigraph.errors.base import OmnigraphError
-from omnigraph.errors.conflict import Unavailable
 from omnigraph.errors.request import BadRequest
+from omnigraph.errors.unavailable import Unavailable
 
 
 class EmbeddingNotConfigured(BadRequest):

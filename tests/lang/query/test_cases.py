@@ -50,7 +50,7 @@ def compiled(case: Case) -> CompiledQuery:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_case(case: Case) -> None:
+def test_a_query_means_what_its_case_says(case: Case) -> None:
     sections = [name for name, _ in case.sections]
     expected = [name for name in sections if name not in GIVEN]
     assert len(set(sections)) == len(sections), f"{case.path.name}:{case.line}: a section is repeated"

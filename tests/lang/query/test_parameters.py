@@ -68,7 +68,7 @@ def test_a_missing_parameter_is_named(given_: object) -> None:
         decode_parameters([ast.Parameter("n", type_of("I32"))], given_)
     assert found.value.message == "parameter 'n' not provided"
     assert found.value.name == "n"
-    assert found.value.remedy is None
+    assert found.value.remedy == "give it: -p n=VALUE (`params`)"
 
 
 def test_a_name_given_with_a_dollar_sign_is_explained() -> None:

@@ -38,7 +38,7 @@ def text(case: Case, section: str) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_case(case: Case) -> None:
+def test_a_schema_means_what_its_case_says(case: Case) -> None:
     sections = tuple(name for name, _ in case.sections)
     assert sections in SECTIONS, f"{case.path.name}:{case.line}: sections {sections}"
     CHECKS[sections[-1]](case)

@@ -103,7 +103,7 @@ def _reads_differently(text: str, value: float) -> bool:
         (0xBF800000, "-1"),
     ],
 )
-def test_known_floats(bits: int, text: str) -> None:
+def test_floats_of_known_bits_have_their_shortest_text(bits: int, text: str) -> None:
     assert render_scalar(struct.unpack("<f", struct.pack("<I", bits))[0], F32) == text
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from omnigraph.lang.meant import may_be
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.check_filters import predicate
 from omnigraph.lang.query.check_values import match_value
@@ -60,7 +61,8 @@ class MatchChecker:
 
     def _binding(self, scope: Scope, clause: ast.Binding) -> Bind:
         if clause.type_name not in scope.catalog.nodes:
-            fault("T1", f"unknown node type `{clause.type_name}`", clause.at)
+            known = may_be(clause.type_name, scope.catalog.nodes)
+            fault("T1", f"unknown node type `{clause.type_name}`", clause.at, help=known)
         var = self._name(clause.var)
         self._check_rebinding(scope, clause, var)
         if scope.find(var) is None:
@@ -121,13 +123,10 @@ class MatchChecker:
     def _traversal(self, scope: Scope, clause: ast.Traversal) -> Traverse:
         edge = scope.catalog.find_edge(clause.edge)
         if edge is None:
-            between = "between two bare variables this word is an edge name; compare properties instead"
-            fault(
-                "T4",
-                f"unknown edge type `{clause.edge}`",
-                clause.at,
-                help=between if clause.edge in _FILTER_WORDS else None,
-            )
+            help_ = may_be(clause.edge, (name[0].lower() + name[1:] for name in scope.catalog.edges))
+            if clause.edge in _FILTER_WORDS:
+                help_ = "between two bare variables this word is an edge name; compare properties instead"
+            fault("T4", f"unknown edge type `{clause.edge}`", clause.at, help=help_)
         _check_edge_binding(scope, clause)
         minimum, maximum = _hop_bounds(clause)
         if clause.undirected and edge.source != edge.target:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from omnigraph.lang.meant import may_be
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.check_values import (
     assigned_value,
@@ -73,7 +74,8 @@ def _statement(scope: Scope, item: ast.Mutation, problems: Problems) -> Statemen
     node = scope.catalog.nodes.get(item.type_name)
     edge = scope.catalog.edges.get(item.type_name)
     if node is None and edge is None:
-        fault("T10", f"unknown node/edge type `{item.type_name}`", item.at)
+        known = may_be(item.type_name, [*scope.catalog.nodes, *scope.catalog.edges])
+        fault("T10", f"unknown node/edge type `{item.type_name}`", item.at, help=known)
     match item:
         case ast.Insert():
             if node is not None:
@@ -103,7 +105,9 @@ def _refuse_duplicates(assignments: tuple[ast.Assignment, ...]) -> None:
 def _declared(owner: NodeType | EdgeType, name: str, at: Span) -> Property:
     declared = owner.properties.get(name)
     if declared is None:
-        fault("T11", f"type `{owner.name}` has no property `{name}`", at)
+        names = ", ".join(owner.properties)
+        known = f"it has: {names}" if names else "it has no properties"
+        fault("T11", f"type `{owner.name}` has no property `{name}`", at, help=known)
     return declared
 
 

@@ -89,7 +89,9 @@ def _parameter(
     if name not in given:
         if nullable:
             return None
-        remedy = "write parameter names without `$`" if f"${name}" in given else None
+        remedy = f"give it: -p {name}=VALUE (`params`)"
+        if f"${name}" in given:
+            remedy = "write parameter names without `$`"
         raise ParameterError(name, f"parameter '{name}' not provided", remedy=remedy)
     value = given[name]
     if value is None:

@@ -104,7 +104,8 @@ class _QueryParser(ExpressionParser):
             # Step over the offending word, or recovery would stop on it for ever.
             span, found = self.span, self.text
             self.advance()
-            self.fail(f"expected `query`, found `{found[:60]}`", span)
+            help_ = "a query is written as `query name() { match { ... } return { ... } }`"
+            self.fail(f"expected `query`, found `{found[:60]}`", span, help_)
         self.advance()
         self._clauses_read = 0
         name = self.take(LOWER, "a query name")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Literal as OneOf
 
 from omnigraph.lang.query.resolved import Count, EdgeDirection
 from omnigraph.lang.query.terms import Distance, Fusion, Predicate, Relevance, Term, Total
@@ -191,8 +190,6 @@ Plan = (
     | Sort
     | Limit
 )
-
-Role = OneOf["input", "left", "right", "block", "first", "second"]
 
 
 def inputs(plan: Plan) -> Iterator[tuple[str, Plan]]:

@@ -11,6 +11,7 @@ from datetime import date, datetime
 from typing import Any, cast, get_args
 
 from omnigraph.errors import BadRequest, InvalidValue
+from omnigraph.lang.meant import may_be
 from omnigraph.lang.query.resolved import DeleteEdges, DeleteNodes, InsertEdge, InsertNode, UpdateNodes
 from omnigraph.lang.query.terms import ROW, Compare, Const, InList, NullCheck, Predicate, Prop, RelationOp
 from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType
@@ -35,8 +36,10 @@ def insert_node(catalog: Catalog, type_name: str, values: Values) -> InsertNode:
     node = catalog.nodes.get(type_name)
     if node is None:
         raise _no_such_type(catalog, type_name, "node")
+    # What a name stands for comes first: one that is misspelt would else be told as one that is missing.
+    found = _constants(node, values)
     _require_all(node, values)
-    return InsertNode(node.name, _constants(node, values))
+    return InsertNode(node.name, found)
 
 
 def insert_edge(
@@ -46,9 +49,10 @@ def insert_edge(
     edge = catalog.edges.get(type_name)
     if edge is None:
         raise _no_such_type(catalog, type_name, "edge")
+    found = _constants(edge, values)
     _require_all(edge, values)
     ends = _constant("from", STRING, source), _constant("to", STRING, target)
-    return InsertEdge(edge.name, *ends, _constants(edge, values))
+    return InsertEdge(edge.name, *ends, found)
 
 
 def update_nodes(catalog: Catalog, type_name: str, where: Where, values: Values) -> UpdateNodes:
@@ -98,7 +102,8 @@ def plain_value(value: object) -> object:
 
 def _no_such_type(catalog: Catalog, name: str, kind: str) -> BadRequest:
     other = "insert_edge" if name in catalog.edges else "insert" if name in catalog.nodes else None
-    remedy = f"for `{name}` use `{other}`" if other else None
+    known = [*(catalog.nodes if "node" in kind else ()), *(catalog.edges if "edge" in kind else ())]
+    remedy = f"for `{name}` use `{other}`" if other else may_be(name, known)
     return BadRequest(f"unknown {kind} type `{name}`", remedy=remedy)
 
 

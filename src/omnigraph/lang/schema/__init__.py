@@ -1,4 +1,15 @@
-"""The schema language: text -> catalog, identities of what it declares, and plans for changing it."""
+"""The schema language: text -> catalog, identities of what it declares, and plans for changing it.
+
+To read in this order:
+
+    parser.py, type_syntax.py      text -> the tree of ast.py; printer.py: back
+    check.py                       tree -> catalog.py; interfaces.py, constraints.py, annotations.py: rules
+    keys.py, defaults.py           key values -> ids, and `@default`
+    identity.py                    numbers that types and properties keep through renames
+    ir.py, shape.py                a schema as a graph stores it, and the fingerprint of what it means
+    planner.py, steps.py           two schemas -> a migration; comparison.py, widening.py: what is the same
+    describe.py                    steps in words
+"""
 
 from omnigraph.lang.schema.check import build_catalog, compile_schema
 from omnigraph.lang.schema.describe import describe, describe_plan

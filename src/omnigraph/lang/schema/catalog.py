@@ -138,7 +138,7 @@ class Renames:
     """The old name of a (kind, owner, name)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Catalog:
     """All types of a schema."""
 
@@ -149,6 +149,9 @@ class Catalog:
     """Equal for two schemas exactly when they mean the same: order, comments and hints aside."""
     renames: Renames = field(default_factory=Renames, compare=False, repr=False)
     """The hints of the text this catalog was compiled from."""
+
+    def __repr__(self) -> str:
+        return f"<Catalog of {', '.join([*self.nodes, *self.edges]) or 'no types'}>"
 
     def owners(self) -> list[tuple[TypeKind, Interface | NodeType | EdgeType]]:
         """Every type with its kind: interfaces, nodes, edges, each by name."""

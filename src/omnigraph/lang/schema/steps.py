@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from omnigraph.errors import UnsupportedSchemaChange
 from omnigraph.lang.schema.catalog import Annotation, TypeKind
@@ -243,23 +243,7 @@ Step = (
     | UnsupportedChange
 )
 
-STEP_KINDS = (
-    AddType.kind,
-    RenameType.kind,
-    AddProperty.kind,
-    RenameProperty.kind,
-    WidenProperty.kind,
-    RequireProperty.kind,
-    ChangeDefault.kind,
-    ChangeCardinality.kind,
-    AddConstraint.kind,
-    ExtendEnum.kind,
-    UpdateTypeMetadata.kind,
-    UpdatePropertyMetadata.kind,
-    DropType.kind,
-    DropProperty.kind,
-    UnsupportedChange.kind,
-)
+STEP_KINDS: tuple[str, ...] = tuple(step.kind for step in get_args(Step))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,20 @@
+"""Which name somebody may have meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_MOST = 20
+"""More names, or a longer one, are no help."""
+
+
+def may_be(name: str, known: Iterable[str]) -> str | None:
+    """A hint at the names there are: the one that is spelt alike, else all of them if they are few."""
+    from difflib import get_close_matches  # only mistakes need it
+
+    names = sorted(known)
+    folded = {one.lower(): one for one in names}
+    close = get_close_matches(name.lower(), folded, 1) if len(name) <= _MOST else []
+    if close:
+        return f"did you mean `{folded[close[0]]}`?"
+    return f"it may be: {', '.join(names)}" if 0 < len(names) <= _MOST else None
