@@ -33,6 +33,8 @@ settings.load_profile("fuzz" if os.environ.get("OMNIGRAPH_FUZZ") else "short")
 
 # These share one JVM, so they run in one process: each further JVM costs more than it saves.
 TOGETHER = "tests/pipeline/"
+# In its long form this file takes as long as all others, and each of its tests is many.
+APART = "tests/engine/crash/test_crash_matrix.py" if os.environ.get("OMNIGRAPH_TORTURE") else None
 # What takes longest begins first, so that no worker is left alone with it in the end.
 FIRST = (
     TOGETHER,
@@ -82,7 +84,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist tells no types
         def _split_scope(self, nodeid: str) -> str:
-            return TOGETHER if nodeid.startswith(TOGETHER) else nodeid.partition("::")[0]
+            file = nodeid.partition("::")[0]
+            if file == APART:
+                return nodeid
+            return TOGETHER if nodeid.startswith(TOGETHER) else file
 
     config.option.loadscopereorder = False
     return Scheduling(config, log)
