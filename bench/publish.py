@@ -15,9 +15,9 @@ from lance.fragment import write_fragments
 from bench.measure import OURS, QUICK, SHORT, WHOLE, Result, interleaved
 from omnigraph.engine.coordinator import Coordinator
 from omnigraph.engine.initialise import initialise
-from omnigraph.engine.publish import Changes, Lineage
+from omnigraph.engine.publish import Changes, Lineage, publish
 from omnigraph.engine.root import Root
-from omnigraph.engine.upkeep import FRAGMENT_LIMIT, publish_and_tidy
+from omnigraph.engine.upkeep import FRAGMENT_LIMIT, tidy_manifest
 from omnigraph.storage.location import Location
 
 BARE = "lance appends and commits"
@@ -62,8 +62,8 @@ class _Writer:
         self._main = Coordinator(root, "main")
 
     def __call__(self) -> None:
-        with self._root.locks.hold(["main"]) as held:
-            publish_and_tidy(self._main, held, Changes(), Lineage(self._root.new_id()))
+        with self._root.locks.hold(["main"]):
+            tidy_manifest(self._main, publish(self._main, Changes(), Lineage(self._root.new_id())))
 
     def commits(self) -> int:
         """How many there are, counted anew."""

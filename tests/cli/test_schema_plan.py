@@ -37,6 +37,16 @@ def test_equal_schemas_need_nothing(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == "no changes\n"
 
 
+def test_a_hint_without_effect_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = _files(tmp_path, OLD, 'node P { k: String @key  a: I32? @rename_from("b") }')
+    assert main(arguments) == 0
+    told, last = capsys.readouterr().out.splitlines()
+    assert told.startswith("note: @rename_from(\"b\") on property 'P.a' has no effect")
+    assert last == "no changes"
+    assert main([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["notes"] == [told.removeprefix("note: ")]
+
+
 def test_drops_are_hard_only_when_data_loss_is_allowed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

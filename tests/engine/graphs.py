@@ -18,6 +18,7 @@ from omnigraph.engine.manifest import MAIN, State, TableVersion
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.publish import Changes, Lineage, Publication, publish
 from omnigraph.engine.root import Root
+from omnigraph.engine.upkeep import tidy_manifest
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Observer
@@ -69,6 +70,13 @@ def bare_publish(
     """A commit that only says that tables have new versions."""
     changed = tuple(TableVersion(key, version, owner, rows) for key, version in (versions or {}).items())
     return publish(coordinator, Changes(versions=changed), Lineage(coordinator.root.new_id(), actor=actor))
+
+
+def kept_publish(coordinator: Coordinator, lineage: Lineage) -> Publication:
+    """An empty commit, after which the manifest is compacted where that is due; callers hold the lock."""
+    done = publish(coordinator, Changes(), lineage)
+    tidy_manifest(coordinator, done)
+    return done
 
 
 def add_branch(graph: OpenGraph, name: str, source: str = MAIN) -> Coordinator:

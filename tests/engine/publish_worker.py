@@ -13,7 +13,7 @@ from omnigraph.engine.coordinator import Coordinator
 from omnigraph.engine.manifest import TableVersion
 from omnigraph.engine.publish import Changes, Lineage, publish
 from omnigraph.engine.root import Root
-from omnigraph.engine.upkeep import publish_and_tidy
+from omnigraph.engine.upkeep import tidy_manifest
 from omnigraph.errors import PublishContention, TableVersionConflict
 from omnigraph.storage.location import Location
 
@@ -28,9 +28,11 @@ def next_version(coordinator: Coordinator) -> tuple[Changes, dict[str, int]]:
 
 def under_lock(coordinator: Coordinator, lineage: Lineage) -> str:
     """With the lock nobody can be refused: any error ends this process."""
-    with coordinator.root.locks.hold([coordinator.branch], wait=600.0) as held:
+    with coordinator.root.locks.hold([coordinator.branch], wait=600.0):
         changes, expected = next_version(coordinator)
-        return publish_and_tidy(coordinator, held, changes, lineage, expected=expected).commit.id
+        done = publish(coordinator, changes, lineage, expected=expected)
+        tidy_manifest(coordinator, done)
+        return done.commit.id
 
 
 def by_swap_alone(coordinator: Coordinator, lineage: Lineage, refused: Counter[str]) -> str:

@@ -19,11 +19,11 @@ from omnigraph.engine.lineage import first_parents
 from omnigraph.engine.opened import AtBranch, AtCommit, AtTime, OpenGraph
 from omnigraph.engine.publish import Changes, Lineage, publish
 from omnigraph.engine.root import Root
-from omnigraph.engine.upkeep import FRAGMENT_LIMIT, compact_manifest, publish_and_tidy
+from omnigraph.engine.upkeep import FRAGMENT_LIMIT, compact_manifest
 from omnigraph.storage import probe
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
-from tests.engine.graphs import bare_publish, new_graph, schema_of
+from tests.engine.graphs import bare_publish, kept_publish, new_graph, schema_of
 
 GOLDEN = Path(__file__).with_name("costs")
 UPDATE = bool(os.environ.get("OMNIGRAPH_UPDATE_GOLDEN"))
@@ -78,9 +78,8 @@ def stale_snapshot(here: Scene) -> None:
 
 
 def publishing(here: Scene) -> None:
-    with here.graph.root.locks.hold(["main"]) as held:
-        lineage = Lineage(here.graph.root.new_id())
-        publish_and_tidy(here.graph.coordinator("main"), held, Changes(), lineage)
+    with here.graph.root.locks.hold(["main"]):
+        kept_publish(here.graph.coordinator("main"), Lineage(here.graph.root.new_id()))
 
 
 def time_travel_by_commit(here: Scene) -> None:
@@ -168,9 +167,9 @@ def grow(at: Location, commits: int) -> None:
     root = Root.at(at)
     main = Coordinator(root, "main")
     missing = commits - len(main.load().state.commits)
-    with root.locks.hold(["main"]) as held:
+    with root.locks.hold(["main"]):
         for _ in range(missing):
-            publish_and_tidy(main, held, Changes(), Lineage(root.new_id()))
+            kept_publish(main, Lineage(root.new_id()))
     assert missing > 0
     # So that none of the next ones is due to do it.
     compact_manifest(main, thorough=True)

@@ -10,16 +10,16 @@ from omnigraph.engine.manifest import KEY, State, TableVersion
 from omnigraph.engine.opened import AtCommit, OpenGraph
 from omnigraph.engine.publish import Changes, Lineage, publish
 from omnigraph.engine.root import Root
-from omnigraph.engine.upkeep import FRAGMENT_LIMIT, compact_manifest, publish_and_tidy
-from omnigraph.errors import OmnigraphError, StorageFailure
+from omnigraph.engine.upkeep import FRAGMENT_LIMIT, compact_manifest
+from omnigraph.errors import StorageFailure
 from omnigraph.storage.fragments import fragments as fragments_of
 from omnigraph.storage.location import Location
-from omnigraph.storage.locks import Held
 from omnigraph.storage.objects import Recorder
 from tests.engine.graphs import (
     PERSON,
     add_branch,
     bare_publish,
+    kept_publish,
     manifest_rows,
     new_graph,
     no_room_for,
@@ -32,8 +32,8 @@ def write(graph: OpenGraph, count: int, branch: str = "main") -> list[tuple[str,
     done = []
     coordinator = graph.coordinator(branch)
     for _ in range(count):
-        with graph.root.locks.hold([branch]) as held:
-            made = publish_and_tidy(coordinator, held, Changes(), Lineage(graph.root.new_id()))
+        with graph.root.locks.hold([branch]):
+            made = kept_publish(coordinator, Lineage(graph.root.new_id()))
         done.append((made.commit.id, fragments(graph, branch)))
     return done
 
@@ -122,8 +122,8 @@ def test_most_publishes_ask_for_nothing_more_than_they_need(graph: OpenGraph) ->
     watched = OpenGraph(Root.at(graph.root.layout.root, recorder), read_only=False)
     write(watched, 1)
     recorder.clear()
-    with watched.root.locks.hold(["main"]) as held:
-        publish_and_tidy(watched.coordinator("main"), held, Changes(), Lineage("01X"))
+    with watched.root.locks.hold(["main"]):
+        kept_publish(watched.coordinator("main"), Lineage("01X"))
     assert recorder.counts() == {"probe": 1, "merge_rows": 1}
 
 
@@ -159,19 +159,9 @@ def test_upkeep_that_cannot_even_look_does_not_fail_the_publish(folder: Location
 
     watched = OpenGraph(Root.at(folder, Deaf()), read_only=False)
     watched.coordinator("main").load()
-    with watched.root.locks.hold(["main"]) as held:
-        done = publish_and_tidy(watched.coordinator("main"), held, Changes(), Lineage("01X"))
+    with watched.root.locks.hold(["main"]):
+        done = kept_publish(watched.coordinator("main"), Lineage("01X"))
     assert done.commit.id in graph.load("main").state.commits
-
-
-def test_nothing_is_published_under_a_lock_that_is_not_held(graph: OpenGraph) -> None:
-    class Lost(Held):
-        def require(self) -> None:
-            raise OmnigraphError("the lock was lost")
-
-    with pytest.raises(OmnigraphError, match="lost"):
-        publish_and_tidy(graph.coordinator("main"), Lost(), Changes(), Lineage("01X"))
-    assert "01X" not in graph.load("main").state.commits
 
 
 def test_a_publish_that_was_prepared_before_a_compaction_still_lands(graph: OpenGraph) -> None:

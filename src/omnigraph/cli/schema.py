@@ -106,10 +106,11 @@ def _opened(uri: str, *, read_only: bool) -> Graph:
 
 
 def _text(found: MigrationPlan) -> str:
+    notes = [f"note: {note}" for note in found.notes]
     if not found.steps:
-        return "no changes"
+        return "\n".join([*notes, "no changes"])
     verdict = "can be applied" if found.supported else "cannot be applied as it is"
-    return "\n".join([*describe_plan(found), f"{_steps(len(found.steps))}; {verdict}"])
+    return "\n".join([*describe_plan(found), *notes, f"{_steps(len(found.steps))}; {verdict}"])
 
 
 def _applied(done: SchemaApplied) -> str:

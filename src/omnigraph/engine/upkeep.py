@@ -10,17 +10,16 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from omnigraph.engine.coordinator import Coordinator, Loaded
-from omnigraph.engine.publish import Changes, ExactHead, Lineage, Publication, publish
+from omnigraph.engine.publish import Publication
 from omnigraph.engine.tiers import latest
 from omnigraph.errors import BadRequest, OmnigraphError, StorageFailure
 from omnigraph.storage.collecting import collect_run, runs
 from omnigraph.storage.fragments import fragments
 from omnigraph.storage.lance_errors import Trouble
-from omnigraph.storage.locks import Held
 from omnigraph.storage.staging import commit_staged
 from omnigraph.storage.tables import Table
 from omnigraph.storage.upkeep import (
@@ -202,20 +201,3 @@ def _free(coordinator: Coordinator, loaded: Loaded, old: list[int]) -> list[int]
     forks = root.forks.list(root.layout.manifest).values()
     needed = {fork.parent_version for fork in forks if fork.parent == here}
     return [version for version in old if version not in needed]
-
-
-def publish_and_tidy(
-    coordinator: Coordinator,
-    held: Held,
-    changes: Changes,
-    lineage: Lineage,
-    *,
-    expected: Mapping[str, int] | None = None,
-    precondition: ExactHead | None = None,
-) -> Publication:
-    """Publish under the branch lock that is held, then compact the manifest where that is due."""
-    held.require()
-    done = publish(coordinator, changes, lineage, expected=expected, precondition=precondition)
-    if held.still_held():
-        tidy_manifest(coordinator, done)
-    return done

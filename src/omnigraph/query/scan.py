@@ -29,7 +29,6 @@ class Candidates:
     positions: Positions
     total: int
     """How many positions the table has."""
-    is_all: bool
     how: str
     """Where they were found, for `explain`."""
 
@@ -51,7 +50,7 @@ def candidates(
     """The rows of a variable's type that pass all its own tests; `known` is what `keyed` says of them."""
     rows = reading.rows(var)
     if not tests:
-        return Candidates(rows.positions(), rows.count, True, "all")
+        return Candidates(rows.positions(), rows.count, "all")
     if known is not None:
         rest = tuple(test for test in tests if test is not known.test)
         places = rows.find_few(known.ids)
@@ -67,7 +66,7 @@ def _passing(
     reading: Reading, var: str, positions: Positions, tests: tuple[Predicate, ...], how: str
 ) -> Candidates:
     frame = reading.passing(all_rows(var, positions), tests)
-    return Candidates(frame.variables[var], reading.rows(var).count, False, how)
+    return Candidates(frame.variables[var], reading.rows(var).count, how)
 
 
 # --- by an index on disk -------------------------------------------------------------------------

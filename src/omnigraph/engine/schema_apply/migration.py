@@ -106,7 +106,7 @@ def migration(
     retired = _retired((change.target.key for change in tables if change.is_new), locations)
     return Migration(
         schema=schema,
-        plan=MigrationPlan((*plan.steps, *retired)),
+        plan=replace(plan, steps=(*plan.steps, *retired)),
         tables=tables,
         dropped=tuple(key for key in table_keys(live.catalog) if key not in kept),
         reclaimed=tuple(sorted(_reclaimed(plan, tables))),

@@ -74,7 +74,7 @@ def plan_resolved(
     planner.group("interface", accepted.catalog.interfaces, desired.interfaces)
     planner.group("node", accepted.catalog.nodes, desired.nodes)
     planner.group("edge", accepted.catalog.edges, desired.edges)
-    return MigrationPlan(tuple(planner.steps))
+    return MigrationPlan(tuple(planner.steps), resolution.ignored_hints)
 
 
 @dataclass(slots=True)

@@ -251,6 +251,8 @@ class MigrationPlan:
     """The steps from one schema to another, in the order they are applied."""
 
     steps: tuple[Step, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What the wanted schema says without effect, a sentence each."""
 
     @property
     def supported(self) -> bool:
@@ -259,7 +261,8 @@ class MigrationPlan:
 
     def to_json(self) -> dict[str, Any]:
         """The plan as plain values."""
-        return {"supported": self.supported, "steps": [step.to_json() for step in self.steps]}
+        steps = [step.to_json() for step in self.steps]
+        return {"supported": self.supported, "steps": steps, "notes": list(self.notes)}
 
     def refuse_unsupported(self) -> None:
         """Raise `UnsupportedSchemaChange` for the first step that cannot be applied."""

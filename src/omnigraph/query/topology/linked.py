@@ -134,10 +134,6 @@ class Linked:
         taken: int = sum({id(each): each.nbytes for each in there if each is not None}.values())
         return sum(steps.values()) + taken
 
-    def near_count(self, direction: EdgeDirection) -> int:
-        """How many positions there are on the side a walk in this direction leaves."""
-        return self.target_count if direction == "in" else self.source_count
-
     def far_count(self, direction: EdgeDirection) -> int:
         """How many positions there are on the side a walk in this direction reaches."""
         return self.source_count if direction == "in" else self.target_count
