@@ -77,6 +77,9 @@ def test_what_is_replaced_keeps_its_permissions(place: Path, name: str) -> None:
     old.chmod(0o600)
     with new_file(place / "far" / name, overwrite=True) as temporary:
         temporary.write_text("new")
+        assert stat.S_IMODE(temporary.stat().st_mode) == 0o600, (
+            "nor can anybody read it before it has its name"
+        )
     assert (old.read_text(), stat.S_IMODE(old.stat().st_mode)) == ("new", 0o600)
 
 
@@ -85,6 +88,7 @@ def test_a_folder_and_rejects_that_are_replaced_keep_their_permissions(place: Pa
     (place / "export").chmod(0o700)
     with new_folder(place / "export", overwrite=True) as temporary:
         (temporary / "edges").mkdir()
+        assert stat.S_IMODE(temporary.stat().st_mode) == 0o700
     assert stat.S_IMODE((place / "export").stat().st_mode) == 0o700
     rejects = place / "far" / "rejects.ndjson"
     rejects.touch(0o600)

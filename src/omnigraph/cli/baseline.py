@@ -41,7 +41,7 @@ def baseline(
         moment = opened.snapshot(branch)
         since = NOW if moment.commit is None else f"{AFTER}{moment.commit.id}"
         cursor = opened.changes(branch, since=since, types=types, kinds=kinds, ops=ops).cursor
-        with new_file(out, overwrite=True) as temporary, temporary.open("xb") as stream:
+        with new_file(out, overwrite=True) as temporary, temporary.open("wb") as stream:
             done = moment.export(stream, types=_types(moment, wanted))
     report = {
         "out": str(out),

@@ -74,7 +74,7 @@ def get(
         if out is None:
             _print(first, parts)
         else:
-            with new_file(out, overwrite=True) as temporary, temporary.open("xb") as stream:
+            with new_file(out, overwrite=True) as temporary, temporary.open("wb") as stream:
                 stream.write(first)
                 stream.writelines(parts)
                 written = stream.tell()

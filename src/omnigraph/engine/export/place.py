@@ -22,7 +22,7 @@ LANCE, PART = ".lance", "part-"
 
 @contextmanager
 def new_file(at: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A path to write a file to; it gets its name when the block ends well.
+    """An empty file to write to; it gets its name when the block ends well.
 
     A link stays one: what is replaced is the file that it leads to.
     """
@@ -35,6 +35,7 @@ def new_file(at: Path, *, overwrite: bool) -> Iterator[Path]:
             raise BadRequest(f"cannot write '{at}': it is no file", remedy="name a file")
         goal = led_to(at)
         temporary = _beside(goal)
+        begin(temporary, goal)
         try:
             yield temporary
             keep_access(goal, temporary)
@@ -63,7 +64,7 @@ def new_folder(at: Path, *, overwrite: bool) -> Iterator[Path]:
             _require_export(at)
         goal = led_to(at)
         temporary = _beside(goal)
-        temporary.mkdir()
+        temporary.mkdir(0o700 if goal.exists() else 0o777)
         try:
             yield temporary
             for made in sorted(temporary.rglob("*"), reverse=True):
@@ -82,6 +83,11 @@ def led_to(at: Path) -> Path:
     if goal.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(at))
     return goal
+
+
+def begin(temporary: Path, goal: Path) -> None:
+    """Make the file that is to replace another, if there is one: nobody else may read it until it does."""
+    temporary.touch(0o600 if goal.exists() else 0o666, exist_ok=False)
 
 
 def keep_access(goal: Path, new: Path) -> None:

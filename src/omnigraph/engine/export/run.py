@@ -240,8 +240,8 @@ def is_file(request: ExportRequest) -> bool:
 
 @contextmanager
 def opened_file(path: Path, *, compressed: bool) -> Iterator[Stream]:
-    """A new file to write to."""
-    with path.open("xb") as file:
+    """A file to write to from its start."""
+    with path.open("wb") as file:
         if not compressed:
             yield file
             return

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from omnigraph.engine.export.place import keep_access, led_to
+from omnigraph.engine.export.place import begin, keep_access, led_to
 from omnigraph.engine.write.violations import Violation
 from omnigraph.errors import BadRequest
 
@@ -49,7 +49,8 @@ class RejectsFile:
         with self._written():
             self._goal = led_to(at)
             self._temporary: Path | None = self._goal.with_name(f".{at.name}-{secrets.token_hex(8)}")
-            self._file = self._temporary.open("xb")
+            begin(self._temporary, self._goal)
+            self._file = self._temporary.open("wb")
 
     def write(self, found: Iterable[tuple[Violation, Any]]) -> None:
         """All that is wrong, in place of what an earlier try found.
