@@ -173,15 +173,15 @@ def branch_and_merge(tour: Tour) -> None:
     tour.say(
         "A branch copies nothing. Both sides change, the diff tells how they differ, the merge is one commit."
     )
-    change = ("--query", "social.gq", "--uri", GRAPH)
-    tour.omnigraph("branch", "create", "--uri", GRAPH, "draft", "--quiet")
+    change = ("--query", "social.gq", "--store", GRAPH)
+    tour.omnigraph("branch", "create", "--store", GRAPH, "draft", "--quiet")
     tour.omnigraph(
         *("mutate", "retitle", *change, "--branch", "draft", "--as", "bo"),
         *("-p", "slug=doc-1", "-p", "title=Reviewed"),
     )
     tour.omnigraph("mutate", "move", *change, "--as", "ann", "-p", f"handle={ME}", "-p", "city=Oslo")
-    tour.omnigraph("diff", "main", "draft", "--uri", GRAPH)
-    tour.omnigraph("branch", "merge", "draft", "--uri", GRAPH, "--as", "ann", "--delete-branch", "--quiet")
+    tour.omnigraph("diff", "main", "draft", "--store", GRAPH)
+    tour.omnigraph("branch", "merge", "draft", "--store", GRAPH, "--as", "ann", "--delete-branch", "--quiet")
 
 
 def kill_and_recover(tour: Tour) -> None:
@@ -210,7 +210,7 @@ def farewell(tour: Tour, place: str, seconds: float) -> None:
         f"omnigraph query ideas --query social.gq -p question='sharp knives and slow food' --store {GRAPH}",
         f"omnigraph explain feed --query social.gq -p handle={ME} -p words=comets --store {GRAPH}",
         f"omnigraph export {GRAPH} --type Person -o people.ndjson",
-        f"omnigraph changes --uri {GRAPH} --since now",
+        f"omnigraph changes --store {GRAPH} --since now",
     ):
         print(f"  {command}")
 

@@ -17,9 +17,7 @@ from omnigraph.errors import BadRequest
 Place = Annotated[
     str | None, typer.Argument(help="The graph: a folder or s3://bucket/prefix.", metavar="URI")
 ]
-Uri = Annotated[
-    str | None, typer.Option("--uri", help="The graph: a folder or s3://bucket/prefix.", metavar="URI")
-]
+Uri = Annotated[str | None, typer.Option("--uri", help="The same as --store.", metavar="URI")]
 
 WAYS = "a URI or --store, choose a --profile, or set defaults.store in the config file"
 ELSEWHERE = ("--server", "--cluster")

@@ -79,7 +79,7 @@ def catalog_of(target: Destination) -> Catalog:
                     PipelineTargetMissing,
                     target.place,
                     f"graph '{target.graph}' has no branch '{target.branch}'",
-                    f"make it with `omnigraph branch create {target.branch} --uri {target.uri}`",
+                    f"make it with `omnigraph branch create {target.branch} --store {target.uri}`",
                 )
             return opened.schema
     except GraphNotFound as absent:
