@@ -64,6 +64,9 @@ def test_json_carries_code_remedy_and_facts() -> None:
     assert body["retryable"] is True
     assert body["remedy"]
     assert body["data"] == {"table_key": "node:Person", "expected": 7, "actual": 9}
+    limited = ResourceLimitExceeded("keyed entities for node:Log", limit=8192, actual=8193).to_json()
+    assert limited["code"] == "resource_limit"
+    assert limited["data"] == {"resource": "keyed entities for node:Log", "limit": 8192, "actual": 8193}
 
 
 def test_a_diagnostic_is_drawn_with_its_place_underlined() -> None:

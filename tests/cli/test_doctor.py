@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -57,7 +58,17 @@ def test_a_healthy_graph_is_in_order(uri: str, run: Callable[..., str], examined
     assert (writer["branch"], writer["owner"].split()[0]) == ("main", "process")
     assert (status, found) == (
         0,
-        {"uri": uri, "ok": True, "operations": [], "unread": [], "drift": [], "forks": [], "indexes": []},
+        {
+            "uri": uri,
+            "ok": True,
+            "operations": [],
+            "unread": [],
+            "drift": [],
+            "forks": [],
+            "indexes": [],
+            "dropped": [],
+            "in_vain": [],
+        },
     )
     *_, past, last = run("doctor", uri).splitlines()
     assert past == "history: 1 of 3 versions of tables are past; see `omnigraph cleanup`"
@@ -129,6 +140,95 @@ def test_forks_that_nobody_shows_are_found(uri: str, run: Callable[..., str], ex
         {"table_key": "edge:Knows", "branch": "work", "reason": "its branch does not show it"},
         {"table_key": "node:Person", "branch": "gone", "reason": "its branch is gone"},
     ]
+
+
+def half_made(table: Path, branch: str) -> None:
+    """Leave the files of a fork whose making was cut off before it was named."""
+    lance.dataset(str(table)).create_branch(branch, (None, 1))
+    (table / "_refs" / "branches" / f"{branch}.json").unlink()
+
+
+def test_files_of_forks_and_branches_that_are_none_are_found(
+    uri: str, run: Callable[..., str], examined: Examined, capsys: pytest.CaptureFixture[str]
+) -> None:
+    half_made(person_table(uri), "half")
+    half_made(Path(uri, "__manifest"), "halved")
+    status, found = examined()
+    assert (status, found["ok"]) == (1, False)
+    assert found["forks"] == [
+        {"table_key": "node:Person", "branch": "half", "reason": "it was never finished, or half removed"},
+        {
+            "table_key": "manifest",
+            "branch": "halved",
+            "reason": "its branch was never finished, or half deleted",
+        },
+    ]
+    assert main(["doctor", uri]) == 1
+    told = capsys.readouterr().out
+    assert "half a branch: halved: its branch was never finished, or half deleted\n" in told
+    run("cleanup", uri, "--keep", "1", "--confirm")
+    assert examined()[0] == 0
+
+
+def test_dropped_types_are_told_with_the_forks_that_are_left_of_them(
+    uri: str,
+    tmp_path: Path,
+    run: Callable[..., str],
+    examined: Examined,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_CLEANUP_MIN_AGE", "0")
+    run("mutate", "-e", ADD, "--uri", uri)
+    knows = next(Path(uri, "edges").iterdir())
+    (tmp_path / "less.pg").write_text("node Person { handle: String @key  age: I32? }\n", encoding="utf-8")
+    run("schema", "apply", uri, "--schema", str(tmp_path / "less.pg"))
+    status, found = examined()
+    assert (status, found["dropped"], found["forks"]) == (0, [{"table_key": "edge:Knows", "bytes": 0}], [])
+    assert "dropped: edge:Knows with 0 bytes is kept for the past; see `omnigraph cleanup`\n" in run(
+        "doctor", uri
+    )
+    lance.dataset(str(knows)).create_branch("gone", (None, 1))
+    status, found = examined()
+    assert status == 1
+    assert found["forks"] == [
+        {"table_key": "edge:Knows", "branch": "gone", "reason": "its branch is gone"},
+    ]
+    run("cleanup", uri, "--keep", "1", "--confirm")
+    status, found = examined()
+    assert (status, found["dropped"]) == (0, [])
+    assert not knows.exists()
+
+
+def test_tables_that_no_branch_ever_showed_are_told(
+    uri: str, run: Callable[..., str], examined: Examined
+) -> None:
+    vain = Path(uri, "nodes", "0123456789abcdef")
+    lance.write_dataset(pa.table({"id": ["a"]}), vain)
+    Path(uri, "nodes", "notes").mkdir()
+    status, found = examined()
+    assert (status, found["in_vain"]) == (0, [{"path": f"nodes/{vain.name}", "removable": False}])
+    assert f"made in vain, or being made: nodes/{vain.name}: `omnigraph cleanup`" in run("doctor", uri)
+    for at in vain.rglob("*"):
+        os.utime(at, (0, 0))
+    status, found = examined()
+    assert (status, found["in_vain"]) == (0, [{"path": f"nodes/{vain.name}", "removable": True}])
+    assert f"made in vain: nodes/{vain.name}: no branch ever showed this table" in run("doctor", uri)
+    run("cleanup", uri, "--keep", "1", "--confirm")
+    assert examined()[1]["in_vain"] == []
+
+
+def test_indexes_of_a_branch_are_told_with_it(uri: str, run: Callable[..., str], examined: Examined) -> None:
+    run("branch", "create", "--uri", uri, "work")
+    run("mutate", "-e", ADD, "--uri", uri, "--branch", "work")
+    run("optimize", uri, "--branch", "work")
+    status, found = examined()
+    assert [(one["table_key"], one["branch"], one["name"]) for one in found["indexes"]] == [
+        ("node:Person", "work", "id_idx")
+    ]
+    assert "index:" not in run("doctor", uri), "of branches only those that lag are told in words"
+    run("mutate", "-e", ADD.replace("ada", "bo"), "--uri", uri, "--branch", "work")
+    assert "index: id_idx on node:Person of branch work covers 1 of 2 fragments\n" in run("doctor", uri)
+    assert examined()[0] == status == 0
 
 
 def test_what_cannot_be_read_is_told_and_hides_nothing_else(

@@ -25,7 +25,7 @@ from omnigraph.lang.query.compile import CompiledMutation, compile_query
 from omnigraph.progress import Event, Listener, Progress, progress_to
 from omnigraph.storage.location import Location
 
-THREADS, EACH = 12, 4
+THREADS, EACH = 16, 3
 
 
 @pytest.fixture
@@ -88,6 +88,35 @@ def test_no_writer_of_disjoint_keys_starves(graph: OpenGraph) -> None:
 
     assert sorted(chain(graph)) == sorted(acknowledged)
     assert len(keys(graph)) == len(acknowledged) == THREADS * each
+
+
+def test_nobody_has_a_second_turn_before_everybody_who_waits_had_one(graph: OpenGraph) -> None:
+    threads = THREADS if graph.root.layout.root.is_local else 3
+    gate = graph.root.locks._lock("main").gate
+    busy = set(range(threads))
+    authors: dict[str, int] = {}
+
+    def work(number: int) -> None:
+        try:
+            authors.update((insert(graph, f"{number}-{turn}"), number) for turn in range(2))
+        finally:
+            busy.discard(number)
+
+    def let_the_others_queue() -> None:
+        while gate.waiting() < len(busy) - 1:
+            os.sched_yield()
+
+    # Whoever has the lock goes on when all others want it again, so nobody is late by chance.
+    with failpoints.armed(failpoints.RECOVERY_SIDECAR_WRITE, let_the_others_queue):
+        with graph.root.locks.hold(["main"]):
+            crew = started(*(partial(work, number) for number in range(threads)))
+            until_queued(graph, threads)
+        for one in crew:
+            one.join()
+
+    turns = [authors[commit] for commit in chain(graph)]
+    assert sorted(turns[:threads]) == list(range(threads))
+    assert turns == turns[:threads] * 2
 
 
 def test_writers_that_find_the_branch_taken_follow_in_the_order_they_came(graph: OpenGraph) -> None:

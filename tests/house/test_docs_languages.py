@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from omnigraph.engine.write.pending import PendingLimits
+from omnigraph.errors import ResourceLimitExceeded
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.checker import TYPE_CODES
 from omnigraph.lang.query.compile import compile_parsed
@@ -113,6 +116,16 @@ def test_every_parameter_type_is_documented(scalar: str) -> None:
 @pytest.mark.parametrize("limit", [MAX_NAME_CHARS, MAX_NESTING, MAX_OPERATORS, MAX_CLAUSES])
 def test_every_limit_is_documented(limit: int) -> None:
     assert re.search(rf"\b{limit}\b", QUERIES)
+
+
+def test_the_limits_of_mutations_are_documented() -> None:
+    section = QUERIES.partition("### How much one mutation writes")[2].partition("\n## ")[0]
+    limits = PendingLimits()
+    assert f"| {limits.rows:,} |" in section
+    assert f"| {limits.bytes // 2**20} MiB |" in section
+    error = ResourceLimitExceeded("keyed entities for node:Log", limit=limits.rows, actual=12000)
+    assert f"error[{error.code}]: {error.message}\n  help: {error.remedy}\n" in section
+    assert f"`{json.dumps(error.data())}`" in section
 
 
 def test_every_member_of_the_report_is_documented() -> None:

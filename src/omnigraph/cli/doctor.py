@@ -13,7 +13,9 @@ from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
 from omnigraph.cli.recover import prospect_json, prospect_line
-from omnigraph.engine.doctor import Health, Indexed, examine
+from omnigraph.engine.cleanup.strays import MANIFEST, Stray
+from omnigraph.engine.doctor import Health, Indexed, Vain, examine
+from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.open import unsettled_graph
 from omnigraph.engine.root import Root
 from omnigraph.storage.location import Location
@@ -47,6 +49,8 @@ def _json(uri: str, found: Health) -> dict[str, Any]:
         "last_writers": [asdict(one) for one in found.writers],
         "indexes": [_index(one) for one in found.indexes],
         "history": [_keyed(asdict(one)) for one in found.history],
+        "dropped": [{"table_key": one.key, "bytes": one.bytes} for one in found.dropped],
+        "in_vain": [asdict(one) for one in found.in_vain],
         "derived": asdict(found.derived),
     }
 
@@ -58,6 +62,7 @@ def _keyed(facts: dict[str, Any]) -> dict[str, Any]:
 def _index(one: Indexed) -> dict[str, Any]:
     return {
         "table_key": one.key,
+        "branch": one.branch,
         "name": one.index.name,
         "columns": list(one.index.columns),
         "type": one.index.type,
@@ -77,21 +82,45 @@ def _lines(found: Health) -> Iterator[str]:
             f"drift: {drift.key} on {drift.branch} is at version {drift.head}, "
             f"the branch shows {drift.pinned}: {drift.cause}"
         )
-    for fork in found.forks:
-        yield f"stray fork: {fork.key} for branch {fork.branch}: {fork.reason}"
+    yield from map(_fork_line, found.forks)
     for writer in found.writers:
         operation = f" for operation {writer.operation_id}" if writer.operation_id else ""
         yield f"last writer: {writer.branch} by {writer.owner}{operation}"
-    for one in found.indexes:
-        covered = f"{one.index.covered_fragments} of {one.index.total_fragments} fragments"
-        yield f"index: {one.index.name} on {one.key} covers {covered}"
+    yield from map(_index_line, filter(_is_shown, found.indexes))
     past = sum(one.past for one in found.history)
     if past:
         stored = sum(one.versions for one in found.history)
         yield f"history: {past:,} of {stored:,} versions of tables are past; see `omnigraph cleanup`"
+    for table in found.dropped:
+        kept = f"{table.key} with {table.bytes:,} bytes is kept for the past"
+        yield f"dropped: {kept}; see `omnigraph cleanup`"
+    yield from map(_vain_line, found.in_vain)
     if found.derived.files:
         yield f"derived: {found.derived.files:,} files of {found.derived.bytes:,} bytes in __derived"
     yield "all in order" if found.ok else f"something is out of order: {_remedies(found)}"
+
+
+def _fork_line(fork: Stray) -> str:
+    if fork.key == MANIFEST:
+        return f"half a branch: {fork.branch}: {fork.reason}"
+    return f"stray fork: {fork.key} for branch {fork.branch}: {fork.reason}"
+
+
+def _is_shown(one: Indexed) -> bool:
+    """Of branches only what lags: there may be very many of them."""
+    return one.branch == MAIN or not one.index.is_complete
+
+
+def _index_line(one: Indexed) -> str:
+    where = one.key if one.branch == MAIN else f"{one.key} of branch {one.branch}"
+    covered = f"{one.index.covered_fragments} of {one.index.total_fragments} fragments"
+    return f"index: {one.index.name} on {where} covers {covered}"
+
+
+def _vain_line(one: Vain) -> str:
+    if one.removable:
+        return f"made in vain: {one.path}: no branch ever showed this table; see `omnigraph cleanup`"
+    return f"made in vain, or being made: {one.path}: `omnigraph cleanup` removes it when it is a week old"
 
 
 def _remedies(found: Health) -> str:

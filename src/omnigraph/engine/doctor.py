@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from omnigraph.engine.cleanup.collect import old_versions
-from omnigraph.engine.cleanup.needed import needed_versions
+from omnigraph.engine.cleanup.dropped import DroppedTable, dropped_tables
+from omnigraph.engine.cleanup.in_vain import is_settled, unshown_tables
+from omnigraph.engine.cleanup.needed import Needed, needed_versions
 from omnigraph.engine.cleanup.policy import Policy
+from omnigraph.engine.cleanup.strays import Stray, half_made_branches, stored_tables, strays_of
 from omnigraph.engine.coordinator import Loaded
-from omnigraph.engine.manifest import MAIN, Entry, State
+from omnigraph.engine.manifest import MAIN, Entry
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.recovery.drift import judge_drift
 from omnigraph.engine.recovery.prospects import Prospect, prospects
@@ -42,15 +45,6 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True)
-class StrayFork:
-    """A fork of a table that no branch shows."""
-
-    key: str
-    branch: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class LastWriter:
     """Who took the lock of a branch last; it may be held still or be free."""
 
@@ -61,9 +55,10 @@ class LastWriter:
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """An index of a table on main, and how far it reaches."""
+    """An index of a table that a branch has of its own, and how far it reaches."""
 
     key: str
+    branch: str
     index: IndexCoverage
 
 
@@ -76,6 +71,15 @@ class Past:
     versions: int
     past: int
     """What a cleanup could remove that keeps one commit of each branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vain:
+    """A table that no branch ever showed: a change of the schema made it and failed, or is under way."""
+
+    path: str
+    removable: bool
+    """Whether a cleanup removes it: nothing was written there for long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +98,14 @@ class Health:
     """Writes on record: under way at this moment, or interrupted."""
     unread: tuple[Unread, ...]
     drift: tuple[Drift, ...]
-    forks: tuple[StrayFork, ...]
+    forks: tuple[Stray, ...]
+    """Forks that no branch shows, and files of such; those of a branch itself are told as `manifest`."""
     writers: tuple[LastWriter, ...]
     indexes: tuple[Indexed, ...]
     history: tuple[Past, ...]
+    dropped: tuple[DroppedTable, ...]
+    """Tables of dropped types that only the past needs."""
+    in_vain: tuple[Vain, ...]
     derived: Derived
 
     @property
@@ -111,14 +119,21 @@ def examine(graph: OpenGraph) -> Health:
     records = tuple(prospects(graph))
     branches, unread = _branches(graph)
     tables, missing = _tables(graph, branches)
+    untold = {one.branch for one in unread}
+    forks, unlisted = _stray_forks(graph, branches, untold)
+    told = {one.key for one in missing}
+    needed = needed_versions(branches, Policy(1, None, 0.0), graph.root.clock())
     return Health(
         records,
-        (*unread, *missing),
+        (*unread, *missing, *(one for one in unlisted if one.key not in told)),
         tuple(_drift(tables, records)),
-        tuple(_stray_forks(graph, branches, tables)),
+        tuple(forks),
         tuple(_writers(graph, branches)),
         tuple(_indexes(tables)),
-        tuple(_history(graph, branches)),
+        tuple(_history(graph, branches, needed)),
+        tuple(_dropped(graph, branches, needed)),
+        # What a branch shows that cannot be read is not known.
+        () if untold else tuple(_in_vain(graph, branches)),
         _derived(graph),
     )
 
@@ -167,14 +182,25 @@ def _standing(graph: OpenGraph, branch: str, entry: Entry) -> _Standing:
     return _Standing(branch, entry, shown, tip)
 
 
-def _history(graph: OpenGraph, branches: Mapping[str, Loaded]) -> list[Past]:
+def _history(graph: OpenGraph, branches: Mapping[str, Loaded], needed: Needed) -> list[Past]:
     """Told by lists alone: how many bytes would go is only known to whoever reads every version."""
-    needed = needed_versions(branches, Policy(1, None, 0.0), graph.root.clock())
     try:
         olds = old_versions(graph, branches, needed)
     except StorageFailure:
         return []  # a table that cannot be read is told of
     return [Past(old.key, old.place.branch, old.stored, len(old.versions)) for old in olds]
+
+
+def _dropped(graph: OpenGraph, branches: Mapping[str, Loaded], needed: Needed) -> list[DroppedTable]:
+    try:
+        return dropped_tables(graph, branches, needed) if MAIN in branches else []
+    except StorageFailure:
+        return []  # likewise
+
+
+def _in_vain(graph: OpenGraph, branches: Mapping[str, Loaded]) -> Iterator[Vain]:
+    for path in unshown_tables(graph, branches.values()):
+        yield Vain(path, is_settled(graph, path))
 
 
 def _derived(graph: OpenGraph) -> Derived:
@@ -193,23 +219,21 @@ def _drift(tables: Sequence[_Standing], records: Sequence[Prospect]) -> Iterator
 
 
 def _stray_forks(
-    graph: OpenGraph, branches: Mapping[str, Loaded], tables: Sequence[_Standing]
-) -> Iterator[StrayFork]:
-    live = graph.branch_names()
-    for one in tables:
-        if one.branch != MAIN:
-            continue
-        key = one.entry.key
-        for name in graph.root.forks.list(graph.root.layout.table(one.entry.path)):
-            if name not in live:
-                yield StrayFork(key, name, "its branch is gone")
-            elif name in branches and not _shows(branches[name].state, key, name):
-                yield StrayFork(key, name, "its branch does not show it")
+    graph: OpenGraph, branches: Mapping[str, Loaded], untold: Collection[str]
+) -> tuple[list[Stray], list[Unread]]:
+    """What is left over of forks, also of dropped types; and the tables that keep it to themselves.
 
-
-def _shows(state: State, key: str, branch: str) -> bool:
-    pinned = state.versions.get(key)
-    return pinned is not None and pinned.owner == branch
+    Of branches that cannot be read nobody knows what they show.
+    """
+    found, unread = [], []
+    for key, at in stored_tables(graph.root, branches).items():
+        try:
+            strays = list(strays_of(graph.root, branches, key, at))
+        except StorageFailure as failure:
+            unread.append(Unread(MAIN, key, failure.message))
+        else:
+            found += [stray for stray in strays if stray.branch not in untold]
+    return [*found, *half_made_branches(graph.root)], unread
 
 
 def _writers(graph: OpenGraph, branches: Iterable[str]) -> list[LastWriter]:
@@ -223,5 +247,5 @@ def _writers(graph: OpenGraph, branches: Iterable[str]) -> list[LastWriter]:
 
 def _indexes(tables: Sequence[_Standing]) -> Iterator[Indexed]:
     for one in tables:
-        if one.branch == MAIN and one.shown is not None:
-            yield from (Indexed(one.entry.key, index) for index in coverage(one.shown).values())
+        if one.shown is not None:
+            yield from (Indexed(one.entry.key, one.branch, index) for index in coverage(one.shown).values())

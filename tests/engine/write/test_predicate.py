@@ -30,12 +30,14 @@ from omnigraph.lang.query.terms import (
     ParamRef,
     Predicate,
     Prop,
+    RelationOp,
     TextTest,
 )
 from omnigraph.lang.types import DATE, DATETIME, F64, I64, NUMBERS, STRING, Scalar, Type
 from tests.examples import EXAMPLES
 
 NONE = Bindings()
+_OPERATORS: list[RelationOp] = ["=", "!=", "<", "<=", ">", ">="]
 _EDGES = [
     0,
     1,
@@ -172,9 +174,7 @@ def _typed(value: Any, type_: Type) -> Type:
 
 @pytest.mark.fuzz
 @settings(max_examples=2 * EXAMPLES)
-@given(
-    data=st.data(), name=st.sampled_from(list(COLUMNS)), op=st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
-)
+@given(data=st.data(), name=st.sampled_from(list(COLUMNS)), op=st.sampled_from(_OPERATORS))
 def test_comparisons_are_by_value_in_arrow_and_in_lance(
     dataset: lance.LanceDataset, data: st.DataObject, name: str, op: Any
 ) -> None:
@@ -190,6 +190,20 @@ def test_every_stored_value_is_found(dataset: lance.LanceDataset, name: str) -> 
     for value in VALUES[COLUMNS[name].scalar]:
         predicate = Compare("=", Prop(ROW, name, COLUMNS[name]), ParamRef("x", COLUMNS[name]))
         assert _both(dataset, predicate, Bindings({"x": value})) == _expected(name, "=", value) != []
+
+
+@pytest.mark.parametrize("name", list(COLUMNS))
+def test_an_index_answers_every_comparison(dataset: lance.LanceDataset, name: str) -> None:
+    type_, has_index = COLUMNS[name], bool(dataset.describe_indices())
+    prop, one = Prop(ROW, name, type_), ParamRef("x", type_)
+    for value in VALUES[type_.scalar]:
+        compared = [Compare(op, prop, one) for op in _OPERATORS]
+        among = InList(prop, ParamRef("x", Type(type_.scalar, is_list=True)))
+        filters = [filter_of(predicate, Bindings({"x": value})) for predicate in compared]
+        filters.append(filter_of(among, Bindings({"x": (value, VALUES[type_.scalar][0])})))
+        for filter_ in filters:
+            plan = dataset.scanner(columns=["id"], filter=filter_).explain_plan(verbose=True)
+            assert ("ScalarIndexQuery" in plan) is has_index, filter_
 
 
 @pytest.mark.fuzz

@@ -26,6 +26,11 @@ _NAME = re.compile("[0-9a-f]{16}")
 
 def tables_in_vain(graph: OpenGraph, branches: Iterable[Loaded]) -> list[str]:
     """Their places below the root, as far as they are old enough to go."""
+    return [path for path in unshown_tables(graph, branches) if is_settled(graph, path)]
+
+
+def unshown_tables(graph: OpenGraph, branches: Iterable[Loaded]) -> list[str]:
+    """The places of tables that none of the branches ever showed; one may be on its way to be shown."""
     root = graph.root
     known = {path for loaded in branches for path in loaded.state.locations.values()}
     found = [
@@ -34,7 +39,7 @@ def tables_in_vain(graph: OpenGraph, branches: Iterable[Loaded]) -> list[str]:
         for name in root.objects.list_folders(root.layout.root / folder)
         if _NAME.fullmatch(name)
     ]
-    return sorted(path for path in found if path not in known and _is_old(graph, path))
+    return sorted(path for path in found if path not in known)
 
 
 def remove_in_vain(graph: OpenGraph, paths: list[str]) -> list[str]:
@@ -53,13 +58,14 @@ def _removed(graph: OpenGraph, path: str) -> bool:
     root = graph.root
     with root.locks.hold([MAIN]) as held:
         # A change of the schema since may have written over what was left there.
-        if path in graph.load(MAIN).state.locations.values() or not _is_old(graph, path):
+        if path in graph.load(MAIN).state.locations.values() or not is_settled(graph, path):
             return False
         held.require()
         root.objects.delete_prefix(root.layout.table(path))
         return True
 
 
-def _is_old(graph: OpenGraph, path: str) -> bool:
+def is_settled(graph: OpenGraph, path: str) -> bool:
+    """Whether nothing was written at a table for longer than any writer sleeps."""
     last = graph.root.objects.last_change(graph.root.layout.table(path))
     return last is not None and last < graph.root.clock() / 1_000_000 - _AGE

@@ -47,15 +47,15 @@ class Reclaimed:
 def strays(graph: OpenGraph, branches: Mapping[str, Loaded]) -> list[Stray]:
     """What seems to be left over, those that stand on others first; only a lock can make sure."""
     root = graph.root
-    found = [
-        stray for key, at in stored_tables(root, branches).items() for stray in _of(root, branches, key, at)
-    ]
-    live = root.forks.list(root.layout.manifest)
-    half = _half_made(root, root.layout.manifest, live)
-    return [
-        *found,
-        *(Stray(MANIFEST, name, "its branch was never finished, or half deleted") for name in half),
-    ]
+    tables = stored_tables(root, branches).items()
+    found = [stray for key, at in tables for stray in strays_of(root, branches, key, at)]
+    return [*found, *half_made_branches(root)]
+
+
+def half_made_branches(root: Root) -> list[Stray]:
+    """Branches of which there are files, and which are none."""
+    half = _half_made(root, root.layout.manifest, root.forks.list(root.layout.manifest))
+    return [Stray(MANIFEST, name, "its branch was never finished, or half deleted") for name in half]
 
 
 def stored_tables(root: Root, branches: Mapping[str, Loaded]) -> dict[str, Location]:
@@ -70,7 +70,8 @@ def _places(root: Root, branches: Mapping[str, Loaded]) -> dict[str, Location]:
     return {key: root.layout.table(path) for key, path in sorted(known.items())}
 
 
-def _of(root: Root, branches: Mapping[str, Loaded], key: str, at: Location) -> Iterator[Stray]:
+def strays_of(root: Root, branches: Mapping[str, Loaded], key: str, at: Location) -> Iterator[Stray]:
+    """What seems to be left over at one table."""
     forks = root.forks.list(at)
     # The life of a fork begins with that of the one it was made from.
     for fork in sorted(forks.values(), key=lambda fork: (-len(fork.identity), -len(fork.name), fork.name)):

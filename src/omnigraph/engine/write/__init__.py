@@ -13,4 +13,5 @@ Nothing here knows where it runs: the tasks of a load call the same functions in
     stored.py                      what these rules ask about rows that are stored already
     faults.py, violations.py, rejects.py          what is wrong: as rows, in words, and on file
     predicate.py, sql.py           which rows an update or delete is about: asked of Arrow, and of Lance
+    found.py, pending.py           those an update takes; what was written before, and how much may be
 """

@@ -16,6 +16,7 @@ from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.plan import Append, Effect, Remove, Upsert
 from omnigraph.engine.schema_apply.lock import clear_if_free, find_lock
 from omnigraph.engine.write.change import Change
+from omnigraph.engine.write.found import found_rows
 from omnigraph.engine.write.ids import fresh_ids
 from omnigraph.engine.write.pending import Pending, PendingLimits
 from omnigraph.engine.write.predicate import Bindings, passing, settle
@@ -238,10 +239,9 @@ class _Execution:
         # Before rows are looked for: whether a value is wrong must not depend on them.
         values = self._values(pending, statement.values)
         test = settle(statement.where, self._bindings)
-        stored = self._transaction.table(pending.target.key).scan(
-            pending.target.schema.names, where=self._filter(pending.target, statement.where), blob_bytes=True
-        )
-        matched = pending.read(stored, lambda rows: passing(rows, test))
+        table = self._transaction.table(pending.target.key)
+        where = self._filter(pending.target, statement.where)
+        matched = found_rows(table, pending, where, lambda rows: passing(rows, test), values.keys())
         if matched.num_rows:
             self._replacing.add(pending.target.key)
             pending.put(assigned(matched, pending.target, values))

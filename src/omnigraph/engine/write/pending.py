@@ -65,7 +65,9 @@ class Pending:
         if not rows.num_rows:
             return
         refuse_hollow(rows)
-        self._count(rows)
+        self.require_room(rows.num_rows, rows.nbytes)
+        self._rows_in += rows.num_rows
+        self._bytes_in += rows.nbytes
         self._written.append(rows)
         # What is known to be distinct is one batch; a single row is.
         self._distinct = len(self._written) == rows.num_rows == 1
@@ -104,12 +106,20 @@ class Pending:
         if ID not in stored.column_names:
             raise InternalError(f"a read of '{self.target.key}' beside pending rows needs their ids")
         pending = self.rows()
-        hidden = within(stored.column(ID), pending.column(ID)) | within(stored.column(ID), self._deleted)
-        visible = stored.filter(pa.array(~hidden)) if hidden.any() else stored
-        visible = as_stored(visible, self.target.schema)
+        visible = as_stored(self.unhidden(stored), self.target.schema)
         if not pending.num_rows:
             return visible
         return pa.concat_tables([visible, pending.filter(wanted(pending)).select(visible.column_names)])
+
+    @property
+    def hiding(self) -> pa.ChunkedArray:
+        """The ids whose stored rows count no more, if there are any."""
+        return pa.chunked_array([*self.rows().column(ID).chunks, *self._deleted.chunks], pa.string())
+
+    def unhidden(self, stored: pa.Table) -> pa.Table:
+        """Those of some stored rows that were not written since."""
+        hidden = within(stored.column(ID), self.hiding)
+        return stored.filter(pa.array(~hidden)) if hidden.any() else stored
 
     def change(self) -> Change:
         """What the checks look at."""
@@ -123,12 +133,16 @@ class Pending:
         known = within(rows.column(ID), stored.existing(self.target.key, rows.column(ID)))
         return Final(rows.filter(pa.array(~known)), rows.filter(pa.array(known)), self._deleted)
 
-    def _count(self, rows: pa.Table) -> None:
-        self._rows_in += rows.num_rows
-        self._bytes_in += rows.nbytes
+    @property
+    def room(self) -> int:
+        """How many rows may still be written."""
+        return self._limits.rows - self._rows_in
+
+    def require_room(self, rows: int, size: int) -> None:
+        """Fail when so many more rows, of so many bytes, are too much for one commit."""
         for what, actual, limit in (
-            ("keyed entities", self._rows_in, self._limits.rows),
-            ("keyed entity bytes", self._bytes_in, self._limits.bytes),
+            ("keyed entities", self._rows_in + rows, self._limits.rows),
+            ("keyed entity bytes", self._bytes_in + size, self._limits.bytes),
         ):
             if actual > limit:
                 raise ResourceLimitExceeded(f"{what} for {self.target.key}", limit=limit, actual=actual)

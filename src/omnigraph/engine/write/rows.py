@@ -45,13 +45,13 @@ def inserted_edges(
 
 
 def assigned(rows: pa.Table, target: Target, values: Values) -> pa.Table:
-    """The rows with some properties set to the same value in all of them."""
+    """Whole rows, with some properties set to the same value in all of them; those may be missing before."""
+    columns = {name: rows.column(name) for name in rows.column_names}
     for name in values:
         column = _column(target, name, [values[name]])
-        repeated = column.take(pa.array([0] * rows.num_rows, pa.int64()))
-        _refuse_missing(target, name, repeated)
-        rows = rows.set_column(rows.schema.get_field_index(name), target.schema.field(name), repeated)
-    return rows
+        columns[name] = column.take(pa.array([0] * rows.num_rows, pa.int64()))
+        _refuse_missing(target, name, columns[name])
+    return _table(target, columns)
 
 
 def _properties(target: Target, values: Sequence[Values]) -> dict[str, pa.Array]:
@@ -88,5 +88,5 @@ def missing(target: Target, name: str) -> InvalidValue:
     return InvalidValue(f"missing required property '{name}'", remedy=f"assign `{name}`; it cannot be null")
 
 
-def _table(target: Target, columns: Mapping[str, pa.Array]) -> pa.Table:
+def _table(target: Target, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
     return pa.Table.from_arrays([columns[name] for name in target.schema.names], schema=target.schema)
