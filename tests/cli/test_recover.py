@@ -58,7 +58,9 @@ def test_a_dry_run_tells_what_would_happen_and_does_nothing(uri: str, run: Run, 
                 "actor_id": None,
                 "writer": by,
                 "would": "finish it",
-                "tables": [{"table_key": "node:Person", "state": "written"}],
+                "decision": "RollForward",
+                "stuck": False,
+                "tables": [{"table_key": "node:Person", "state": "written", "class": "RolledPastExpected"}],
             }
         ],
     }
@@ -67,22 +69,41 @@ def test_a_dry_run_tells_what_would_happen_and_does_nothing(uri: str, run: Run, 
 
 
 @pytest.mark.parametrize(
-    ("point", "would", "after"),
+    ("point", "would", "classes", "after"),
     [
-        (failpoints.MUTATION_POST_TABLE_COMMIT, "undo it (node:Person is written but not confirmed)", 0),
-        (failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER, "finish it (node:Person is written)", 1),
+        (
+            failpoints.MUTATION_POST_TABLE_COMMIT,
+            "undo it (node:Person is written but not confirmed)",
+            ("RollBack", "IncompletePhaseB"),
+            0,
+        ),
+        (
+            failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER,
+            "finish it (node:Person is written)",
+            ("RollForward", "RolledPastExpected"),
+            1,
+        ),
         (
             failpoints.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT,
             "finish it, as it is visible already (node:Person is visible)",
+            ("RollForward", None),
             1,
         ),
     ],
 )
 def test_an_interrupted_write_is_finished_or_undone(
-    uri: str, run: Run, point: str, would: str, after: int
+    uri: str,
+    run: Run,
+    run_json: RunJson,
+    point: str,
+    would: str,
+    classes: tuple[str, str | None],
+    after: int,
 ) -> None:
     operation = cut_off(uri, point)
     assert run("recover", uri, "--dry-run").endswith(f": would {would}\n")
+    (found,) = run_json("recover", uri, "--dry-run")["operations"]
+    assert (found["decision"], found["tables"][0]["class"]) == classes
     outcome = "finished" if after else "undone"
     assert run("recover", "--store", uri) == f"{operation} on main recovered: {outcome}\n"
     assert rows(uri) == after
@@ -101,13 +122,46 @@ def test_a_record_nobody_can_read_is_left_and_told(
     capsys.readouterr()
     assert main(["recover", uri]) == 1
     assert capsys.readouterr().out == f"{operation} on main unreadable: its checksum does not match\n"
-    assert main(["recover", uri, "--dry-run", "--json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)["operations"]
+    assert main(["recover", uri, "--dry-run", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    (found,) = told["operations"]
     assert (found["would"], found["write"]) == ("refuse writes: its checksum does not match", None)
+    assert (told["ok"], found["stuck"], found["decision"]) == (False, True, None)
     assert record.exists()
     assert main(["mutate", "-e", ADD, "--uri", uri, "--json"]) == 1
     assert json.loads(capsys.readouterr().err)["code"] == "recovery_required"
     assert main(["mutate", "-e", ADD, "--uri", uri, "--branch", "work"]) == 0
+
+
+def test_a_damaged_table_stops_its_branch_until_its_record_is_abandoned(
+    uri: str, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("branch", "create", "--uri", uri, "work")
+    operation = cut_off(uri, failpoints.MUTATION_POST_TABLE_COMMIT)
+    (person,) = Path(uri, "nodes").glob("*/_versions")
+    min(person.glob("*.manifest")).write_bytes(b"")
+    capsys.readouterr()
+    assert main(["recover", uri, "--dry-run"]) == 1
+    text = capsys.readouterr().out
+    assert ": would refuse writes: table 'node:Person' cannot be read: " in text
+    way_out = f"mend that, or give it up with `omnigraph recover --abandon {operation}`"
+    assert text.endswith(f" (node:Person is damaged); {way_out}\n")
+    assert main(["recover", uri, "--dry-run", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    (found,) = told["operations"]
+    assert (told["ok"], found["stuck"], found["decision"]) == (False, True, "Abort")
+    assert found["tables"] == [
+        {"table_key": "node:Person", "state": "damaged", "class": "InvariantViolation"}
+    ]
+    assert main(["recover", uri]) == 1
+    assert f"{operation} on main stuck: table 'node:Person' cannot be read: " in capsys.readouterr().out
+    assert main(["doctor", uri]) == 1
+    text = capsys.readouterr().out
+    assert f"interrupted or under way: {operation}" in text
+    assert "cannot be read: node:Person on main: " in text
+    assert main(["mutate", "-e", ADD, "--uri", uri, "--branch", "work"]) == 0
+    assert main(["recover", uri, "--abandon", operation]) == 0
+    assert run("recover", uri, "--dry-run") == "no interrupted writes\n"
 
 
 def test_a_busy_branch_is_left_alone(uri: str, run_json: RunJson) -> None:

@@ -20,7 +20,7 @@ from omnigraph.storage.location import Location
 
 app = new_app()
 
-_BLOCKED = (Fate.UNREADABLE, Fate.WAITING)
+_BLOCKED = (Fate.UNREADABLE, Fate.STUCK, Fate.WAITING)
 
 # What records and their audit call things, in the words of those who read this.
 WRITES = {
@@ -47,7 +47,7 @@ def recover(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Finish or undo interrupted writes; exits with 1 when one of them cannot be dealt with.
+    """Finish or undo interrupted writes; exits with 1 when one of them cannot be, with `--dry-run` too.
 
     Every write does this by itself for its own branch, and so does opening a graph for writing.
     """
@@ -61,7 +61,7 @@ def recover(
         ahead = prospects(opened)
         records = [prospect_json(one) for one in ahead]
         lines = [prospect_line(one) for one in ahead]
-        blocked = False
+        blocked = any(one.stuck for one in ahead)
     else:
         done = recover_all(opened)
         records, lines = [_report_json(one) for one in done], [_report_line(one) for one in done]
@@ -90,7 +90,12 @@ def prospect_json(one: Prospect) -> dict[str, Any]:
         "actor_id": one.actor,
         "writer": one.writer,
         "would": one.would,
-        "tables": [{"table_key": key, "state": state} for key, state in sorted(one.tables.items())],
+        "decision": one.decision,
+        "stuck": one.stuck,
+        "tables": [
+            {"table_key": key, "state": state, "class": one.classes.get(key)}
+            for key, state in sorted(one.tables.items())
+        ],
     }
 
 
@@ -99,7 +104,9 @@ def prospect_line(one: Prospect) -> str:
     tables = ", ".join(f"{key} is {state}" for key, state in sorted(one.tables.items()))
     write = f"{_write(one) or 'write'} on {one.branch or 'an unknown branch'}"
     by = f" by {one.writer}" if one.writer else ""
-    return f"{one.operation_id}, a {write}{by}: would {one.would}{f' ({tables})' if tables else ''}"
+    way_out = f"; mend that, or give it up with `omnigraph recover --abandon {one.operation_id}`"
+    told = f"{one.operation_id}, a {write}{by}: would {one.would}{f' ({tables})' if tables else ''}"
+    return f"{told}{way_out if one.stuck else ''}"
 
 
 def _write(one: Prospect) -> str | None:

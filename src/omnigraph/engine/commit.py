@@ -133,10 +133,14 @@ class _Passage:
             confirmed = self._effects(record, ready)
             published = self._publish(confirmed)
         except _NoEffect as nothing:
-            sidecar.remove(self.root, record.operation_id)
+            self._remove(record.operation_id)
             raise BaseMoved(nothing.cause) from nothing
         except OmnigraphError as error:
             raise RecoveryRequired(record.operation_id, error.message) from error
+        except Exception as error:
+            # Whatever it was: the record is there, and the caller has to hear of it.
+            reason = f"{type(error).__name__}: {error}".removesuffix(": ")
+            raise RecoveryRequired(record.operation_id, reason) from error
         self._remove(record.operation_id)
         return published
 

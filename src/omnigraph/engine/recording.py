@@ -33,11 +33,11 @@ from omnigraph.storage.tables import Table
 
 def armed_record(root: Root, plan: CommitPlan, ready: Mapping[str, Ready]) -> Sidecar:
     """The record as it is stored before the first effect: what is intended, and who intends it."""
-    base, owner = plan.base, THIS_PROCESS.owner
+    base, owner, now = plan.base, THIS_PROCESS.owner, root.clock()
     return Sidecar(
         schema_version=sidecar.CURRENT,
         operation_id=plan.operation_id,
-        started_at=str(root.clock()),
+        started_at=str(now),
         writer_kind=plan.kind,
         branch=None if plan.branch == MAIN else plan.branch,
         actor_id=plan.actor,
@@ -50,7 +50,9 @@ def armed_record(root: Root, plan: CommitPlan, ready: Mapping[str, Ready]) -> Si
             for key in _keys_of(Drop, plan)
         ),
         phase="Armed" if plan.is_confirmed else None,
-        lineage=LineageIntent(graph_commit_id=plan.commit_id, merged_parent_commit_id=plan.merged_parent),
+        lineage=LineageIntent(
+            graph_commit_id=plan.commit_id, created_at=now, merged_parent_commit_id=plan.merged_parent
+        ),
         merge_source_commit_id=plan.merged_parent,
         rollback_commit_id=plan.rollback_id,
         restore_commit_id=plan.restore_id,

@@ -12,7 +12,7 @@ from omnigraph.engine.open import open_graph
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.write.duplicates import Mode
 from omnigraph.errors import RecoveryRequired
-from tests.engine.crash.world import change
+from tests.engine.crash.world import change, load_rows, pending
 
 BRANCH = "draft"
 
@@ -32,6 +32,8 @@ class Write:
     """Whether it may be asked for once more, and then does what is left to do."""
     halfway: Step | None = None
     """The first part of a write that is two: the second may fail, and then the first stands by itself."""
+    begins: Step | None = None
+    """How it makes its branch first, which goes again when the rest fails, unless the end is open."""
 
 
 def branched(graph: OpenGraph) -> None:
@@ -70,9 +72,16 @@ def changes(text: str, branch: str = "main") -> Step:
     return lambda graph: change(graph, text, branch)
 
 
+def loads(mode: Mode, branch: str = "main") -> Step:
+    """A step that is a load."""
+    return lambda graph: load_rows(graph, rows_to_load(mode), mode, branch)
+
+
 def recovery(graph: OpenGraph) -> None:
-    """Deal with what is left, as opening a graph does."""
+    """Deal with what is left, as opening a graph does; a write that has to wait is told as by its branch."""
     open_graph(graph.root)
+    for operation in pending(graph):
+        raise RecoveryRequired(operation, "it waits for whoever writes to its branch")
 
 
 def rows_to_load(mode: Mode) -> tuple[dict[str, Any], ...]:

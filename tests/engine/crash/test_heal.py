@@ -227,7 +227,7 @@ def test_a_dry_run_tells_how_far_an_undoing_came(
 ) -> None:
     interrupt(graph, COMMITTED)
     with failpoints.armed(again, failpoints.error(again)), pytest.raises(OmnigraphError, match=again):
-        open_graph(newcomer(graph).root)
+        change(newcomer(graph), UPDATE)
     (found,) = prospects(newcomer(graph))
     assert (found.would, found.tables) == ("finish undoing it", states)
 
@@ -240,6 +240,7 @@ def test_a_rolled_forward_write_has_the_commit_it_was_meant_to_have(graph: OpenG
     record = sidecar.read(graph.root, operation)
     assert isinstance(record, sidecar.Sidecar)
     assert record.lineage is not None
+    assert record.lineage.created_at == int(record.started_at) > 0
     heal(graph)
     head = look(graph)[MAIN].chain[0]
     assert (head.id, head.actor) == (record.lineage.graph_commit_id, RECOVERY_ACTOR)
@@ -383,6 +384,25 @@ def test_a_discarded_record_is_noted_once_though_the_note_fails_at_first(graph: 
     require_settled(graph)
 
 
+def test_a_record_is_discarded_again_when_that_broke_off_before_it_was_noted(graph: OpenGraph) -> None:
+    """Whoever opens the graph is told; a write elsewhere goes on, and so does what comes next."""
+    create_branch(graph, "draft")
+    operation = interrupt(graph, FORKED, branch="draft")
+    delete_branch(graph, "draft")
+    commits = len(look(graph)[MAIN].chain)
+    point = failpoints.RECOVERY_ORPHAN_DISCARD_AUDIT_APPEND
+    with failpoints.armed(point, failpoints.error(point)):
+        with pytest.raises(OmnigraphError, match=point):
+            open_graph(newcomer(graph).root)
+        assert change(newcomer(graph), UPDATE).commit is not None
+    assert pending(graph) == [operation]
+    assert audit.read_all(graph.root) == []
+    open_graph(newcomer(graph).root)
+    assert (note(graph).operation_id, note(graph).kind) == (operation, "OrphanedBranchDiscarded")
+    assert len(look(graph)[MAIN].chain) == commits + 2
+    require_settled(graph)
+
+
 @pytest.mark.parametrize("point", [COMMITTED, CONFIRMED])
 def test_a_record_of_an_earlier_life_of_a_branch_is_discarded(graph: OpenGraph, point: str) -> None:
     create_branch(graph, "draft")
@@ -510,7 +530,7 @@ def test_undoing_an_old_record_can_be_taken_up_again(graph: OpenGraph, point: st
     rewrite_old(graph, interrupt(graph, COMMITTED))
     point = failpoints.RECOVERY_RECORD_AUDIT if point == "audit" else point
     with failpoints.armed(point, failpoints.error(point)), pytest.raises(OmnigraphError, match=point):
-        open_graph(graph.root)
+        change(newcomer(graph), UPDATE)
     open_graph(graph.root)
     after = look(graph)
     assert rows_of(after) == rows_of(before)

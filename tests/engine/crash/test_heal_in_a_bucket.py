@@ -11,14 +11,25 @@ from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.open import open_graph
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.recovery import audit
+from omnigraph.engine.recovery.abandon import abandon
 from omnigraph.engine.root import Root
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import OmnigraphError, RecoveryRequired
 from omnigraph.storage.location import Location
 from tests.engine.crash.test_heal import COMMITTED, CONFIRMED, TWO, UPDATE, interrupt
-from tests.engine.crash.world import KNOWS, PERSON, change, look, make_graph, require_settled, rows_of
+from tests.engine.crash.world import (
+    KNOWS,
+    PERSON,
+    change,
+    look,
+    make_graph,
+    pending,
+    require_settled,
+    rows_of,
+)
 
 pytestmark = pytest.mark.s3
 
+OPERATION = "01J00000000000000000000000"
 ARMED = failpoints.MUTATION_POST_SIDECAR_PRE_FORK
 
 
@@ -81,3 +92,28 @@ def test_a_fork_that_was_not_made_is_made_so_that_the_writer_cannot_make_it(
     assert graph.root.forks.find(person, "draft") is not None
     assert change(graph, TWO, "draft").commit is not None
     require_settled(graph)
+
+
+def test_a_record_or_a_table_that_cannot_be_read_stops_its_branch_and_nobody_else(graph: OpenGraph) -> None:
+    create_branch(graph, "draft")
+    torn = graph.root.layout.recovery / f"{OPERATION}.json"
+    with graph.root.locks.hold(["draft"], operation_id=OPERATION):
+        graph.root.objects.write_text(torn, '{"schema_version": 3, "bra')
+    # Only the lease that was taken for it tells its branch.
+    require_stopped(graph, OPERATION, "it is not JSON")
+    operation = interrupt(graph, COMMITTED, TWO, "draft")
+    fork = graph.root.layout.table(table_path("edge", "Knows")) / "tree/draft/_versions"
+    graph.root.objects.write_text(min(graph.root.objects.list_dir(fork), key=lambda one: one.name), "")
+    require_stopped(graph, operation, f"table '{KNOWS}' cannot be read")
+
+
+def require_stopped(graph: OpenGraph, operation: str, reason: str) -> None:
+    """The branch stands still until the record is given up, and main does not."""
+    other = open_graph(Root.at(graph.root.layout.root))
+    assert change(other, UPDATE).commit is not None
+    with pytest.raises(RecoveryRequired, match=reason) as refused:
+        change(other, 'insert Team { name: "ops" }', "draft")
+    assert refused.value.operation_id == operation
+    assert pending(graph) == [operation]
+    assert abandon(other, operation).branch == "draft"
+    assert change(other, f'insert Team {{ name: "{operation}" }}', "draft").commit is not None

@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pytest
 
+import omnigraph
 from omnigraph import failpoints
+from omnigraph.engine.branches import create_branch
 from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.open import open_graph
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.recovery import audit, sidecar
 from omnigraph.engine.recovery.sweep import heal
 from omnigraph.engine.root import Root
-from omnigraph.errors import InternalError, RecoveryRequired, StorageFailure
+from omnigraph.errors import InternalError, RecoveryRequired, StorageFailure, TableVersionConflict
 from omnigraph.storage.failures import FailureKind
 from omnigraph.storage.objects import Observer
-from tests.engine.crash.test_heal import COMMITTED, CONFIRMED, TWO, UPDATE, interrupt, newcomer
-from tests.engine.crash.world import change, look, make_graph, pending, require_settled, rows_of
+from tests.engine.crash.test_heal import COMMITTED, CONFIRMED, FORKED, TWO, UPDATE, interrupt, newcomer
+from tests.engine.crash.world import (
+    PERSON,
+    SCHEMA,
+    change,
+    look,
+    make_graph,
+    pending,
+    require_settled,
+    rows_of,
+)
+from tests.engine.graphs import tree
+
+APPENDED = failpoints.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT
 
 INJECTED = "injected"
 
@@ -85,6 +101,73 @@ def test_a_record_that_cannot_be_removed_is_a_warning(
     assert note.kind == "RolledForward"
 
 
+@pytest.mark.parametrize(
+    ("point", "branch", "raw"),
+    [
+        (FORKED, "draft", pa.ArrowInvalid("a bad batch")),
+        (COMMITTED, MAIN, OSError(5, "Input/output error")),
+        (CONFIRMED, MAIN, MemoryError()),
+        (APPENDED, MAIN, pa.ArrowInvalid("a bad batch")),
+    ],
+)
+def test_whatever_breaks_off_a_write_after_its_record_leaves_an_open_end(
+    graph: OpenGraph, point: str, branch: str, raw: Exception
+) -> None:
+    """Also what no part of this program raises on purpose: the caller must hear that a record is left."""
+    if branch != MAIN:
+        create_branch(graph, branch)
+
+    def act() -> None:
+        raise raw
+
+    before = look(graph)
+    with failpoints.armed(point, act), pytest.raises(RecoveryRequired, match=type(raw).__name__) as raised:
+        change(graph, TWO, branch)
+    assert raised.value.__cause__ is raw
+    assert pending(graph) == [raised.value.operation_id]
+    assert change(graph, UPDATE, branch).commit is not None
+    done = point in (CONFIRMED, APPENDED)
+    assert (len(look(graph)[branch].rows[PERSON]) > len(before[branch].rows[PERSON])) is done
+    require_settled(graph)
+
+
+def test_ctrl_c_after_the_record_passes_as_itself(graph: OpenGraph) -> None:
+    def act() -> None:
+        raise KeyboardInterrupt
+
+    with failpoints.armed(COMMITTED, act), pytest.raises(KeyboardInterrupt):
+        change(graph, TWO)
+    assert len(pending(graph)) == 1
+    assert change(graph, UPDATE).commit is not None
+    require_settled(graph)
+
+
+@pytest.mark.parametrize("text", [TWO, UPDATE], ids=["repeated", "not-repeated"])
+def test_a_record_that_cannot_be_taken_back_changes_nothing_of_what_is_told(
+    graph: OpenGraph, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    """A write that was overtaken before its first effect leaves its record, and no harm."""
+    create_branch(graph, "draft")
+    overtaken = failpoints.once(_raise_conflict)
+    held = with_failing(graph, "delete")
+    with (
+        failpoints.armed(failpoints.MUTATION_POST_SIDECAR_PRE_FORK, overtaken),
+        caplog.at_level(logging.WARNING),
+        # Repeated, it meets its own record, which cannot be removed either.
+        pytest.raises(StorageFailure if text == TWO else TableVersionConflict),
+    ):
+        change(held, text, "draft")
+    assert "left behind" in caplog.text
+    assert len(pending(graph)) == 1
+    assert change(graph, text, "draft").commit is not None
+    require_settled(graph)
+    assert [note.kind for note in audit.read_all(graph.root)] == ["RolledBack"]
+
+
+def _raise_conflict() -> None:
+    raise TableVersionConflict(PERSON, expected=1, actual=2)
+
+
 def test_records_that_cannot_be_listed_stop_everything_that_writes(graph: OpenGraph) -> None:
     before = look(graph)
     other = with_failing(graph, "list_dir")
@@ -94,6 +177,42 @@ def test_records_that_cannot_be_listed_stop_everything_that_writes(graph: OpenGr
         open_graph(other.root)
     assert open_graph(other.root, read_only=True).load(MAIN).state.head is not None
     assert look(graph) == before
+
+
+WRITERS: dict[str, Callable[[omnigraph.Graph], object]] = {
+    "mutate": lambda held: held.mutate('query q() { insert Team { name: "ops" } }'),
+    "load": lambda held: held.load(pa.table({"name": ["ops"]}), type="Team", mode="append"),
+    "merge": lambda held: held.merge("draft"),
+    "schema": lambda held: held.apply_schema(f"{SCHEMA}\nnode Later {{ name: String @key }}\n"),
+    "indices": lambda held: held.ensure_indices(),
+    "optimize": lambda held: held.optimize(),
+    "repair": lambda held: held.repair(confirm=True),
+    "cleanup": lambda held: held.cleanup(keep=1),
+    "refresh": lambda held: held.refresh(),
+}
+
+
+def stored(graph: OpenGraph) -> dict[str, bytes | None]:
+    """All files but those of locks, which are taken before anything is asked for."""
+    found = tree(graph.root.layout.root.path)
+    return {at: content for at, content in found.items() if not at.startswith("__locks")}
+
+
+def test_whatever_writes_is_refused_while_records_cannot_be_listed(graph: OpenGraph) -> None:
+    create_branch(graph, "draft")
+    change(graph, TWO, "draft")
+    point = failpoints.RECOVERY_SIDECAR_LIST
+    with omnigraph.open(graph.root.uri) as held:
+        before = stored(graph)
+        with failpoints.armed(point, failpoints.error(point)):
+            for name, write in WRITERS.items():
+                with pytest.raises(InternalError, match=point):
+                    write(held)
+                assert stored(graph) == before, name
+            with pytest.raises(InternalError, match=point):
+                omnigraph.open(graph.root.uri)
+            with omnigraph.open(graph.root.uri, read_only=True) as reader:
+                assert reader.snapshot().tables[PERSON].rows == 3
 
 
 @pytest.mark.parametrize("kind", [kind for kind in FailureKind if kind is not FailureKind.NOT_FOUND])

@@ -9,7 +9,7 @@ restored versions. A restore also fences off the writer, should it still be aliv
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from omnigraph import failpoints
 from omnigraph.engine.created import remove_created
@@ -36,32 +36,64 @@ from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.staging import commit_staged, stage_restore
 from omnigraph.storage.transactions import history
 
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a write ended: all that is missing is to note it, and to remove its record."""
+
+    decision: Decision
+    commit_id: str
+    outcomes: tuple[TableOutcome, ...]
+
+
+_KINDS: Mapping[Decision, RecoveryKind] = {
+    Decision.ROLL_FORWARD: "RolledForward",
+    Decision.ROLL_BACK: "RolledBack",
+}
+
+
+def close(scene: Scene, ending: Ending) -> None:
+    """Note how a write ended, and remove its record."""
+    sidecar, root = scene.sidecar, scene.root
+    row = AuditRow(
+        operation_id=sidecar.operation_id,
+        kind=_KINDS[ending.decision],
+        commit_id=ending.commit_id,
+        writer_kind=sidecar.writer_kind,
+        actor=sidecar.actor_id,
+        outcomes=ending.outcomes,
+        created_at=root.clock(),
+    )
+    record(root, row)
+    remove(root, sidecar.operation_id)
+
+
 # --- the outcome that is visible already ---------------------------------------------------------
 
 
-def finish_forward(scene: Scene) -> None:
-    """The write is visible; all that is missing is to note it and to remove its record."""
+def finish_forward(scene: Scene) -> Ending:
+    """The write is visible, and its schema, if it has one, is put in place."""
     state = scene.coordinator.load().state
-    outcomes = [
+    outcomes = tuple(
         TableOutcome(pin.table_key, pin.expected_version, pinned_version(state, pin))
         for pin in scene.sidecar.tables
-    ]
+    )
     _accept_schema(scene)
-    _close(scene, "RolledForward", scene.forward, outcomes)
+    return Ending(Decision.ROLL_FORWARD, scene.forward, outcomes)
 
 
-def _finish_old(scene: Scene) -> None:
+def _finish_old(scene: Scene) -> Ending:
     """Note such a write under a commit of its own, which changes nothing."""
     scene.held.require()
     publish(scene.coordinator, Changes(), Lineage(scene.forward, actor=RECOVERY_ACTOR))
-    finish_forward(scene)
+    return finish_forward(scene)
 
 
 # --- forward -------------------------------------------------------------------------------------
 
 
-def roll_forward(scene: Scene, judged: Sequence[Judged]) -> bool:
-    """Publish what the write had completed; False when the branch moved on and it must be undone instead."""
+def roll_forward(scene: Scene, judged: Sequence[Judged]) -> Ending | None:
+    """Publish what the write had completed; None when the branch moved on and it must be undone instead."""
     failpoints.reach(failpoints.RECOVERY_BEFORE_ROLL_FORWARD_PUBLISH)
     sidecar = scene.sidecar
     lineage = Lineage(
@@ -81,13 +113,12 @@ def roll_forward(scene: Scene, judged: Sequence[Judged]) -> bool:
             precondition=_authority(sidecar),
         )
     except (ReadSetChanged, TableVersionConflict, Decided):
-        return False
+        return None
     _accept_schema(scene)
-    outcomes = [
+    outcomes = tuple(
         TableOutcome(one.pin.table_key, one.pin.expected_version, one.observed.head) for one in judged
-    ]
-    _close(scene, "RolledForward", done.commit.id, outcomes)
-    return True
+    )
+    return Ending(Decision.ROLL_FORWARD, done.commit.id, outcomes)
 
 
 def _published(scene: Scene, judged: Iterable[Judged]) -> Changes:
@@ -129,14 +160,13 @@ def _accept_schema(scene: Scene) -> None:
 # --- back ----------------------------------------------------------------------------------------
 
 
-def roll_back(scene: Scene) -> Decision:
-    """Undo a write: decide, restore, publish what was restored, note it, remove the record.
+def roll_back(scene: Scene) -> Ending:
+    """Undo a write: decide, restore, publish what was restored.
 
     Its own commit may have become visible meanwhile; then it is finished instead.
     """
     if scene.sidecar.schema_version < 3:
-        _roll_back_old(scene)
-        return Decision.ROLL_BACK
+        return _roll_back_old(scene)
     try:
         scene.held.require()
         publish(
@@ -145,13 +175,11 @@ def roll_back(scene: Scene) -> Decision:
             Lineage(scene.back, actor=RECOVERY_ACTOR, rival=scene.forward),
         )
     except Decided:
-        finish_forward(scene)
-        return Decision.ROLL_FORWARD
-    finish_back(scene)
-    return Decision.ROLL_BACK
+        return finish_forward(scene)
+    return finish_back(scene)
 
 
-def finish_back(scene: Scene) -> None:
+def finish_back(scene: Scene) -> Ending:
     """The decision to undo is visible; do what it asks for."""
     state = scene.coordinator.load().state
     _take_back(scene, state)
@@ -160,7 +188,7 @@ def finish_back(scene: Scene) -> None:
         failpoints.reach(failpoints.RECOVERY_POST_TABLE_RESTORE_PRE_PUBLISH)
         if restored:
             _repin(scene, restored, state)
-    _close(scene, "RolledBack", scene.back, _undone(scene))
+    return Ending(Decision.ROLL_BACK, scene.back, _undone(scene))
 
 
 def _take_back(scene: Scene, state: State) -> None:
@@ -173,7 +201,7 @@ def _take_back(scene: Scene, state: State) -> None:
         scene.root.objects.delete(scene.root.layout.past_schema(scene.forward))
 
 
-def _roll_back_old(scene: Scene) -> None:
+def _roll_back_old(scene: Scene) -> Ending:
     """Records of older forms know one commit for both steps: restore, then publish."""
     state = scene.coordinator.load().state
     _take_back(scene, state)
@@ -186,7 +214,7 @@ def _roll_back_old(scene: Scene) -> None:
         Lineage(scene.back, actor=RECOVERY_ACTOR),
         expected={one.key: state.versions[one.key].version for one in restored},
     )
-    _close(scene, "RolledBack", scene.back, _undone(scene))
+    return Ending(Decision.ROLL_BACK, scene.back, _undone(scene))
 
 
 def _restore_all(scene: Scene, state: State) -> list[TableVersion]:
@@ -194,7 +222,7 @@ def _restore_all(scene: Scene, state: State) -> list[TableVersion]:
     return [one for one in found if one is not None]
 
 
-def _undone(scene: Scene) -> list[TableOutcome]:
+def _undone(scene: Scene) -> tuple[TableOutcome, ...]:
     """What was restored, told by the tables themselves: an earlier recovery may have done a part of it."""
     state = scene.coordinator.load().state
     outcomes = []
@@ -204,7 +232,7 @@ def _undone(scene: Scene) -> list[TableOutcome]:
         first = next((one for one in made if is_restore_of(one, scene.sidecar.operation_id)), None)
         if first is not None:
             outcomes.append(TableOutcome(pin.table_key, first.version - 1, int(first.properties[RESTORED])))
-    return outcomes
+    return tuple(outcomes)
 
 
 def _restored(scene: Scene, one: Judged, state: State) -> TableVersion | None:
@@ -213,8 +241,8 @@ def _restored(scene: Scene, one: Judged, state: State) -> TableVersion | None:
     known = state.versions.get(pin.table_key)
     if known is None:
         return None
-    if observed.head < observed.pinned:
-        raise _not_as_told(scene, pin)
+    if observed.head < observed.pinned or observed.damage:
+        raise _not_as_told(scene, one)
     moved = observed.head > observed.pinned
     foreign = one.reached in (Reached.UNEXPECTED_AT_P1, Reached.UNEXPECTED_MULTISTEP)
     if scene.sidecar.schema_version >= 3 and foreign:
@@ -271,21 +299,6 @@ def _repin(scene: Scene, restored: Sequence[TableVersion], state: State) -> None
     publish(scene.coordinator, Changes(versions=tuple(restored)), lineage, expected=expected)
 
 
-def _close(scene: Scene, kind: RecoveryKind, commit_id: str, outcomes: Sequence[TableOutcome]) -> None:
-    sidecar, root = scene.sidecar, scene.root
-    row = AuditRow(
-        operation_id=sidecar.operation_id,
-        kind=kind,
-        commit_id=commit_id,
-        writer_kind=sidecar.writer_kind,
-        actor=sidecar.actor_id,
-        outcomes=tuple(outcomes),
-        created_at=root.clock(),
-    )
-    record(root, row)
-    remove(root, sidecar.operation_id)
-
-
 # --- all together --------------------------------------------------------------------------------
 
 
@@ -301,30 +314,31 @@ def _settle(scene: Scene) -> None:
             tip.settled()
 
 
-def recover(scene: Scene, *, only_forward: bool) -> Decision | None:
-    """Deal with one record, and say how it ended; None when it has to wait for who may undo things."""
+def recover(scene: Scene, *, only_forward: bool) -> Ending | None:
+    """Deal with one record, and say how it ended; None when it has to wait for who may undo things.
+
+    What fails here concerns the tables and the branch of the record. `close` is for what all records share.
+    """
     found = verdict(scene)
     if found.decision is Decision.ABORT:
         if only_forward:
             return None
-        broken = next(one.pin for one in found.judged if one.reached is Reached.INVARIANT_VIOLATION)
-        raise _not_as_told(scene, broken)
+        raise _not_as_told(
+            scene, next(one for one in found.judged if one.reached is Reached.INVARIANT_VIOLATION)
+        )
     _settle(scene)
     if found.decision is Decision.ROLL_FORWARD:
         if found.visible:
-            (_finish_old if found.judged else finish_forward)(scene)
-            return Decision.ROLL_FORWARD
-        if roll_forward(scene, found.judged):
-            return Decision.ROLL_FORWARD
+            return (_finish_old if found.judged else finish_forward)(scene)
+        ended = roll_forward(scene, found.judged)
+        if ended is not None:
+            return ended
     if only_forward:
         return None
-    if not found.visible:
-        return roll_back(scene)
-    finish_back(scene)
-    return Decision.ROLL_BACK
+    return finish_back(scene) if found.visible else roll_back(scene)
 
 
-def _not_as_told(scene: Scene, pin: Pin) -> RecoveryRequired:
-    return RecoveryRequired(
-        scene.sidecar.operation_id, f"table '{pin.table_key}' is not as the write and its manifest say"
-    )
+def _not_as_told(scene: Scene, one: Judged) -> RecoveryRequired:
+    key, damage = one.pin.table_key, one.observed.damage
+    reason = f"cannot be read: {damage}" if damage else "is not as the write and its manifest say"
+    return RecoveryRequired(scene.sidecar.operation_id, f"table '{key}' {reason}")

@@ -10,6 +10,7 @@ from typing import Literal
 import pyarrow as pa
 
 from omnigraph import failpoints
+from omnigraph.engine.recovery.damage import is_damage
 from omnigraph.engine.root import Root
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.cas import merge_rows
@@ -58,6 +59,20 @@ class AuditRow:
 def record(root: Root, row: AuditRow) -> None:
     """Note a recovery, once for each operation however often it is told."""
     failpoints.reach(failpoints.RECOVERY_RECORD_AUDIT)
+    try:
+        _append(root, row)
+    except StorageFailure as failure:
+        if not is_damage(failure):
+            raise
+        raise StorageFailure(
+            f"the audit of recoveries cannot be read: {failure.message}",
+            kind=failure.kind,
+            uri=failure.uri,
+            remedy=f"move '{root.layout.audit.name}' out of the graph: a new one is begun",
+        ) from failure
+
+
+def _append(root: Root, row: AuditRow) -> None:
     for _ in range(_ATTEMPTS):
         table = _open(root)
         if table.count(f"{KEY} = '{row.operation_id}'"):

@@ -42,7 +42,9 @@ class Reached(StrEnum):
     INCOMPLETE_PHASE_B = "IncompletePhaseB"
     """Only a part of the write is there, or nobody confirmed that it is all."""
     INVARIANT_VIOLATION = "InvariantViolation"
-    """What must not be: a table behind its manifest, or a write that is published without its commit."""
+    """What must not be: a table behind its manifest, one that cannot be read, or a write that is published
+    without its commit.
+    """
 
 
 class Decision(StrEnum):
@@ -63,6 +65,8 @@ class Observed:
     """The version the manifest publishes on the record's branch; 0 when it has none."""
     transactions: Sequence[Authorship] = ()
     """Who made the versions after the expected one, in order."""
+    damage: str = ""
+    """Why its newest version cannot be read; then nothing else is known of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ def proof_of(sidecar: Sidecar) -> Proof:
 def judge(sidecar: Sidecar, pin: Pin, observed: Observed) -> Judged:
     """How far the write came with one table."""
     head, pinned = observed.head, observed.pinned
-    if head < pinned:
+    if head < pinned or observed.damage:
         return Judged(pin, observed, Reached.INVARIANT_VIOLATION)
     proof = proof_of(sidecar)
     if proof is Proof.EXACT:

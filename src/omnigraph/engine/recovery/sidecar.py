@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from omnigraph import failpoints
 from omnigraph.engine.manifest import MAIN, TableVersion
 from omnigraph.engine.publish import Changes
 from omnigraph.engine.root import Root
@@ -55,6 +56,7 @@ class LineageIntent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     graph_commit_id: str
     created_at: int = 0
+    """When the write began to commit; its commit itself is dated when it becomes visible."""
     merged_parent_commit_id: str | None = None
 
 
@@ -258,5 +260,6 @@ def read(root: Root, operation_id: str) -> Sidecar | Unreadable | None:
 
 def operations(root: Root) -> list[str]:
     """The operations on record, oldest first: one list call."""
+    failpoints.reach(failpoints.RECOVERY_SIDECAR_LIST)
     found = root.objects.list_dir(root.layout.recovery)
     return sorted(at.name.removesuffix(SUFFIX) for at in found if at.name.endswith(SUFFIX))

@@ -20,10 +20,11 @@ from omnigraph.engine.recovery.classify import (
     judge,
     proof_of,
 )
+from omnigraph.engine.recovery.damage import is_damage
 from omnigraph.engine.recovery.sidecar import Pin, Sidecar
 from omnigraph.engine.root import Root
 from omnigraph.engine.schema_staging import is_staged
-from omnigraph.errors import StorageFailure
+from omnigraph.errors import BranchNotFound, CorruptGraph, RecoveryRequired, StorageFailure
 from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import Held
@@ -73,6 +74,15 @@ def place_of(scene: Scene, pin: Pin, state: State) -> Location:
 def _observed(scene: Scene, pin: Pin, state: State) -> Observed:
     pinned = pinned_version(state, pin)
     try:
+        return _seen(scene, pin, state, pinned)
+    except StorageFailure as failure:
+        if not is_damage(failure):
+            raise
+        return Observed(head=0, pinned=pinned, damage=failure.message)
+
+
+def _seen(scene: Scene, pin: Pin, state: State, pinned: int) -> Observed:
+    try:
         tip = tip_of(scene, pin, state)
     except StorageFailure as failure:
         if failure.kind != Trouble.NOT_FOUND:
@@ -117,6 +127,7 @@ class Verdict:
 
 def verdict(scene: Scene) -> Verdict:
     """What is to become of a record; nothing is done about it."""
+    _require_branch(scene)
     outcome = visible_outcome(scene)
     if outcome is not None:
         return Verdict(outcome, visible=True)
@@ -127,6 +138,23 @@ def verdict(scene: Scene) -> Verdict:
     if decision is Decision.ROLL_FORWARD and not _may_go_forward(scene):
         decision = Decision.ROLL_BACK
     return Verdict(decision, judged=judged)
+
+
+def _require_branch(scene: Scene) -> None:
+    """Raise `RecoveryRequired` when the manifest of the branch, which decides everything, is damaged."""
+    branch = scene.sidecar.graph_branch
+    try:
+        scene.coordinator.load()
+    except (BranchNotFound, CorruptGraph, StorageFailure) as error:
+        if isinstance(error, BranchNotFound):
+            # Without its reference it was deleted just now; with it, its versions are gone.
+            harmless = scene.root.forks.find(scene.root.layout.manifest, branch) is None
+        else:
+            harmless = not is_damage(error)
+        if harmless:
+            raise
+        reason = f"branch '{branch}' cannot be read: {error.message}"
+        raise RecoveryRequired(scene.sidecar.operation_id, reason) from error
 
 
 def _may_go_forward(scene: Scene) -> bool:

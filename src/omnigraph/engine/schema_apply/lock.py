@@ -23,6 +23,7 @@ from omnigraph.errors import (
     RecoveryRequired,
     SchemaApplyBlocked,
     SchemaContractBroken,
+    StorageFailure,
     WriterBusy,
 )
 from omnigraph.storage.lock_table import THIS_PROCESS
@@ -135,7 +136,7 @@ def clear_if_free(graph: OpenGraph) -> bool:
     with held:
         try:
             clear_stale(graph, held)
-        except (RecoveryRequired, SchemaContractBroken) as error:
+        except (RecoveryRequired, SchemaContractBroken, StorageFailure) as error:
             _log.warning("the lock of a schema change stays: %s", error)
             return False
     return True

@@ -90,7 +90,7 @@ def write(graph: OpenGraph, author: Author, prepare: Callable[[Transaction], Pre
         operation_id = graph.root.new_id()
         try:
             if attempt < UNLOCKED_ATTEMPTS and not graph.root.locks.taken_here(author.branch):
-                heal(graph)
+                heal(graph, author.branch)
                 return _attempt(graph, author, prepare, operation_id)
             # Somebody is faster, or is about to be, and what is prepared beside him would be in vain:
             # queue, and prepare with the branch's lock in hand, so that nobody can be.
