@@ -62,7 +62,7 @@ fuzz: $(READY) ## Run the long form of the property tests
 	@OMNIGRAPH_FUZZ=$(OMNIGRAPH_FUZZ) $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 -m fuzz $(ARGS)
 
 torture: $(READY) ## Run the long form of the crash tests
-	@OMNIGRAPH_TORTURE=1 $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 -m crash $(ARGS)
+	@OMNIGRAPH_TORTURE=1 TMPDIR=$(SCRATCH) $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 -m crash $(ARGS)
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" pyproject.toml

@@ -420,7 +420,8 @@ def test_branches_cost_the_same_with_8_and_with_140_types(graphs_of_two_sizes: l
         for at in graphs_of_two_sizes
     )
     assert small == big
-    assert small["create"].total() <= 8
+    # One of them looks for what dead writers left.
+    assert small["create"].total() <= 9
     assert small["delete"].total() <= 18
     assert small["create"]["scan"] == 0
 

@@ -275,6 +275,21 @@ def test_a_schema_that_appears_from_elsewhere_is_not_touched(folder: Location) -
     assert (folder.path / "_schema.pg").read_text() == "theirs"
 
 
+@pytest.mark.parametrize("name", sorted(SCHEMA_FILES))
+def test_a_forced_start_that_fails_over_tables_of_an_earlier_one_still_asks_for_force(
+    folder: Location, name: str
+) -> None:
+    with pytest.raises(StorageFailure):
+        initialise(Root.at(folder, failing(("create", "__manifest"))), SCHEMA)
+    with pytest.raises(StorageFailure, match=name):
+        initialise(Root.at(folder, failing(("write_text", name))), SCHEMA, force=True)
+    with pytest.raises((AlreadyInitialized, InitializationClaimed)) as refused:
+        initialise(Root.at(folder), SCHEMA)
+    assert "--force" in (refused.value.remedy or "")
+    initialise(Root.at(folder), SCHEMA, force=True)
+    require_whole(folder)
+
+
 def test_a_table_that_cannot_be_made_leaves_no_graph_and_force_starts_anew(folder: Location) -> None:
     with pytest.raises(StorageFailure, match=r"create of .*602a25a3bd0b455b failed"):
         initialise(Root.at(folder, failing(("create", "edges/602a25a3bd0b455b"))), SCHEMA)

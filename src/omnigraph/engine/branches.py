@@ -19,6 +19,7 @@ from omnigraph.engine.forks import ForkPlace, Standing, has_files, reclaim, remo
 from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.migrations import current_manifest
 from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.recovery.sweep import heal
 from omnigraph.engine.root import Root
 from omnigraph.engine.schema_apply import lock as schema_lock
 from omnigraph.errors import (
@@ -154,6 +155,7 @@ def create_branch(graph: OpenGraph, name: str, *, from_branch: str = MAIN) -> Br
     """Make a branch that begins where another one is now."""
     root, new, source = graph.root, _new_branch_name(name), branch_name(from_branch)
     _refuse_read_only(graph)
+    heal(graph)
     with _locked(root, "branch create", [source, *with_those_above(new)], creating=[new]) as held:
         live = _live(graph, "branch create", held)
         _refuse_taken(new, live)

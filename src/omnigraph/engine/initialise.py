@@ -124,9 +124,10 @@ def _write_schema(root: Root, held: Held, schema: LiveSchema, genesis: str, *, f
         objects.delete(layout.init_claim)
         raise
     except OmnigraphError:
-        # What failed first is the news, and what cannot be taken back is what `force` is for.
+        # What failed first is the news, and what cannot be taken back is what `force` is for. With it
+        # there may be tables of an earlier attempt, and only the files here tell of these.
         with suppress(StorageFailure):
-            if held.still_held():
+            if not force and held.still_held():
                 _take_back(root, genesis)
         raise
 

@@ -67,7 +67,11 @@ def faulty_root(root: Root, fault: Fault) -> Root:
     tables = Tables(fault, objects=objects)
     tables.access = _FaultyAccess(fault)
     return replace(
-        root, objects=objects, tables=tables, forks=Forks(tables, objects), locks=locks_of(objects, at)
+        root,
+        objects=objects,
+        tables=tables,
+        forks=Forks(tables, objects),
+        locks=locks_of(objects, at, disturbed=True),
     )
 
 

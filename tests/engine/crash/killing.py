@@ -2,7 +2,7 @@
 
 It imports everything and uses none of it, so that a fork of it is as good as a new process and costs a
 fraction of one. For each line `WRITE MOMENT URI` it forks a child which opens the graph at the URI and runs
-the write. A moment is one of
+the write; one that is there to make or to open a graph is counted from its first call. A moment is one of
 
     12      the number of a storage call, before which the child kills itself
     @1500   microseconds after which the kernel ends it wherever it is
@@ -20,10 +20,13 @@ import sys
 import threading
 import traceback
 import warnings
+from collections.abc import Callable
+from functools import partial
 
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage.location import Location
+from tests.engine.crash.openings import OPENINGS
 from tests.engine.crash.places import root_at
 from tests.engine.crash.writes import WRITES
 
@@ -47,17 +50,21 @@ class Disturber:
 
 
 def run_disturbed(write: str, moment: str, uri: str) -> str:
-    """Open the graph and run the write, up to its moment; how it ended, if it did."""
+    """Run the write, up to its moment; how it ended, if it did."""
     held = moment.startswith("=")
     number = None if moment.startswith("@") else int(moment.lstrip("="))
     disturber = Disturber(number, signal.SIGSTOP if held else signal.SIGKILL)
-    graph = OpenGraph.open(root_at(Location.parse(uri), disturber))
+    root = root_at(Location.parse(uri), disturber, disturbed=True)
+    if write in OPENINGS:
+        run: Callable[[], object] = partial(OPENINGS[write].run, root)
+    else:
+        run = partial(WRITES[write].run, OpenGraph.open(root))
     disturber.armed = True
     if number is None:
         # Nobody handles the signal: the kernel ends all threads at once, inside whatever they do.
         signal.setitimer(signal.ITIMER_REAL, int(moment[1:]) / 1e6)
     try:
-        WRITES[write].run(graph)
+        run()
     except OmnigraphError as error:
         if not held:
             raise

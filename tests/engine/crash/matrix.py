@@ -49,6 +49,8 @@ class Scene:
     after: View
     halfway: View | None
     """What is visible when only the first part of it was done."""
+    begun: View | None
+    """What is visible when it made its branch, and no more."""
     calls: tuple[Call, ...]
     known: frozenset[str]
     """The commits before the write."""
@@ -66,9 +68,19 @@ class Scene:
         return self.name.startswith("branch")
 
     @property
+    def makes_its_branch(self) -> bool:
+        """Whether there may be no branch to write to before it."""
+        return self.begun is not None
+
+    @property
     def outcomes(self) -> list[Contents]:
         """What may be there afterwards."""
-        return [rows_of(self.before), *self.done]
+        return [*self.refused, *self.done]
+
+    @property
+    def refused(self) -> list[Contents]:
+        """What may be there for whoever was told that it was not done."""
+        return [rows_of(view) for view in (self.before, self.begun) if view is not None]
 
     @property
     def done(self) -> list[Contents]:
@@ -78,7 +90,7 @@ class Scene:
     @property
     def recovered(self) -> list[Contents]:
         """What may be there when the end was open: nobody finishes the second part of a write."""
-        return [rows_of(self.before), rows_of(self.halfway or self.after)]
+        return [*self.refused, rows_of(self.halfway or self.after)]
 
     def cell(self, number: int) -> str:
         """What a fault at a call means."""
@@ -99,12 +111,13 @@ def make_scene(name: str, base: Location, folder: Location) -> Scene:
     write.run(undisturbed)
     seconds, calls = perf_counter() - started, recorder.calls
     known = frozenset(commit.id for view in before.values() for commit in view.chain)
-    halfway = None if write.halfway is None else _seen_after(write.halfway, template, folder)
-    return Scene(name, template, before, look(undisturbed), halfway, calls, known, seconds)
+    halfway = None if write.halfway is None else _seen_after(write.halfway, template, folder / "halfway")
+    begun = None if write.begins is None else _seen_after(write.begins, template, folder / "begun")
+    return Scene(name, template, before, look(undisturbed), halfway, begun, calls, known, seconds)
 
 
-def _seen_after(step: Step, template: Location, folder: Location) -> View:
-    graph = reached(copied(template, folder / "halfway"))
+def _seen_after(step: Step, template: Location, at: Location) -> View:
+    graph = reached(copied(template, at))
     step(graph)
     return look(graph)
 
@@ -141,10 +154,10 @@ def require_told_right(scene: Scene, graph: OpenGraph, error: OmnigraphError | N
     elif isinstance(error, RecoveryRequired):
         assert pending(graph) == [error.operation_id]
         # A schema is visible before its files are in place.
-        visible = scene.outcomes if scene.name.startswith("schema-apply") else [rows_of(scene.before)]
+        visible = scene.outcomes if scene.name.startswith("schema-apply") else scene.refused[-1:]
         assert seen in visible, "the end was open, and something was visible"
     else:
-        assert seen == rows_of(scene.before), f"told of '{error}', and it happened"
+        assert seen in scene.refused, f"told of '{error}', and it happened"
         assert pending(graph) == [], "nothing had happened, and a record is left"
 
 
@@ -200,6 +213,8 @@ def _next(
 
 def _branch_to_write(scene: Scene, graph: OpenGraph) -> str:
     """The branch for the next write; for writes that are about a branch, one made anew."""
+    if scene.makes_its_branch and BRANCH not in graph.branch_names():
+        create_branch(graph, BRANCH)
     if not scene.about_a_branch:
         return scene.write.branch
     if BRANCH in graph.branch_names():
@@ -212,7 +227,7 @@ def _require_next(rows: Contents, scene: Scene, branch: str, outcomes: Sequence[
     """Everything is as in one of the outcomes, but for what the next write changed."""
     for found in outcomes:
         expected = {name: dict(tables) for name, tables in found.items()}
-        if scene.about_a_branch:
+        if scene.about_a_branch or (scene.makes_its_branch and BRANCH not in expected):
             expected[BRANCH] = dict(expected["main"])
         if branch not in expected:
             continue
@@ -276,7 +291,7 @@ def write_beside(scene: Scene, at: Location) -> OmnigraphError | None:
 
 
 def _branch_beside(scene: Scene) -> str:
-    return "main" if scene.about_a_branch else scene.write.branch
+    return "main" if scene.about_a_branch or scene.makes_its_branch else scene.write.branch
 
 
 def require_both(
@@ -284,7 +299,7 @@ def require_both(
 ) -> None:
     """Both writes are there or not, as their writers were told; then the next write works."""
     before, after = rows_of(scene.before), rows_of(scene.after)
-    possible = {"done": scene.done, RecoveryRequired.code: scene.recovered}.get(told, [before])
+    possible = {"done": scene.done, RecoveryRequired.code: scene.recovered}.get(told, scene.refused)
     if scene.write.recovers or scene.about_a_branch:
         possible = [before, after]
     outcomes = possible if beside else [late for one in possible for late in _with_late(scene, one)]
@@ -301,7 +316,7 @@ def _with_late(scene: Scene, contents: Contents) -> Iterator[Contents]:
     branch = _branch_beside(scene)
     found = {**contents, branch: _plus(contents[branch])}
     yield found
-    if scene.name == "branch-create" and BRANCH in contents:
+    if (scene.name == "branch-create" or scene.makes_its_branch) and BRANCH in contents:
         yield {**found, BRANCH: _plus(contents[BRANCH])}
 
 

@@ -17,7 +17,7 @@ from tests.engine.crash.world import ACTOR, change
 OTHER = "other"
 
 
-def _merges(source: str = BRANCH, into: str = "main", *, delete_branch: bool = False) -> Step:
+def merges(source: str = BRANCH, into: str = "main", *, delete_branch: bool = False) -> Step:
     return lambda graph: merge(graph, MergeRequest(source, delete_branch=delete_branch), Author(into, ACTOR))
 
 
@@ -42,7 +42,7 @@ def _main_goes_on(graph: OpenGraph) -> None:
     change(graph, 'insert Person { name: "eve" }  insert Team { name: "night" }')
 
 
-def _parted(graph: OpenGraph) -> None:
+def parted(graph: OpenGraph) -> None:
     """The same, and main has other people by now."""
     _ahead(graph)
     _main_goes_on(graph)
@@ -78,22 +78,22 @@ MOVED = failpoints.BRANCH_MERGE_POST_EFFECTS_PRE_CONFIRM
 CONFIRMED = failpoints.BRANCH_MERGE_POST_PHASE_B_PRE_MANIFEST_COMMIT
 
 MERGES: dict[str, Write] = {
-    "merge-fast-forward": Write(_merges(), touched, again=True),
-    "merge-three-way": Write(_merges(), _parted, again=True),
-    "merge-in-buckets": Write(_merges_in_buckets(), _parted, again=True),
-    "merge-adopt": Write(_merges("main", BRANCH), _behind, BRANCH, again=True),
-    "merge-adopt-and-replay": Write(_merges("main", BRANCH), _behind_in_part, BRANCH, again=True),
-    "merge-first-touch": Write(_merges(BRANCH, OTHER), _beside, OTHER, again=True),
-    "merge-net-zero": Write(_merges(), _undone_by_itself, again=True),
-    "merge-delete-branch": Write(_merges(delete_branch=True), _parted, halfway=_merges()),
+    "merge-fast-forward": Write(merges(), touched, again=True),
+    "merge-three-way": Write(merges(), parted, again=True),
+    "merge-in-buckets": Write(_merges_in_buckets(), parted, again=True),
+    "merge-adopt": Write(merges("main", BRANCH), _behind, BRANCH, again=True),
+    "merge-adopt-and-replay": Write(merges("main", BRANCH), _behind_in_part, BRANCH, again=True),
+    "merge-first-touch": Write(merges(BRANCH, OTHER), _beside, OTHER, again=True),
+    "merge-net-zero": Write(merges(), _undone_by_itself, again=True),
+    "merge-delete-branch": Write(merges(delete_branch=True), parted, halfway=merges()),
 }
 RECOVERED_MERGES: dict[str, Write] = {
-    "recover-merge-back": Write(recovery, left_at(HALF, _merges(), _parted), recovers=True),
+    "recover-merge-back": Write(recovery, left_at(HALF, merges(), parted), recovers=True),
     "recover-merge-first-touch": Write(
-        recovery, left_at(MOVED, _merges(BRANCH, OTHER), _beside), OTHER, recovers=True
+        recovery, left_at(MOVED, merges(BRANCH, OTHER), _beside), OTHER, recovers=True
     ),
-    "recover-merge-forward": Write(recovery, left_at(CONFIRMED, _merges(), _parted), recovers=True),
+    "recover-merge-forward": Write(recovery, left_at(CONFIRMED, merges(), parted), recovers=True),
     "recover-merge-adopt": Write(
-        recovery, left_at(CONFIRMED, _merges("main", BRANCH), _behind_in_part), BRANCH, recovers=True
+        recovery, left_at(CONFIRMED, merges("main", BRANCH), _behind_in_part), BRANCH, recovers=True
     ),
 }

@@ -20,6 +20,10 @@ ENDLESS = "1e12"
 
 _TTL = 300.0
 _AN_AGE = 1_000_000.0
+_FOR_AGES = 10 * _AN_AGE
+"""How long leases of those last who come later. Waiting for a second lock must not cost them the first: when
+the clock jumps no timer renews it in time.
+"""
 
 
 class _Clock:
@@ -35,18 +39,18 @@ class _Clock:
         self._ahead += _AN_AGE
 
 
-def locks_of(objects: ObjectStore, at: Location) -> BranchLocks:
-    """The locks of a graph, as somebody uses them who does not wait for leases."""
+def locks_of(objects: ObjectStore, at: Location, *, disturbed: bool = False) -> BranchLocks:
+    """The locks of a graph, as somebody uses them who does not wait for leases of the disturbed."""
     if at.is_local:
         return BranchLocks(objects, at)
-    clock = _Clock()
-    return BranchLocks(objects, at, clock=clock, pause=clock.pause, ttl=_TTL, reuse_after=0.0)
+    clock, ttl = _Clock(), _TTL if disturbed else _FOR_AGES
+    return BranchLocks(objects, at, clock=clock, pause=clock.pause, ttl=ttl, reuse_after=0.0)
 
 
-def root_at(at: Location, observe: Observer | None = None) -> Root:
-    """The root of a graph at a place."""
+def root_at(at: Location, observe: Observer | None = None, *, disturbed: bool = False) -> Root:
+    """The root of a graph at a place, for somebody who is going to be disturbed or comes later."""
     root = Root.at(at, observe)
-    return replace(root, locks=locks_of(root.objects, at))
+    return replace(root, locks=locks_of(root.objects, at, disturbed=disturbed))
 
 
 def copied(template: Location, at: Location) -> Location:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -24,6 +25,7 @@ from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.root import Root
 from omnigraph.errors import WriterBusy
 from omnigraph.storage.location import Location
+from tests.engine.crash import openings
 from tests.engine.crash.faults import Fault, faulty_root
 from tests.engine.crash.matrix import (
     Scene,
@@ -35,6 +37,7 @@ from tests.engine.crash.matrix import (
     require_whole,
     write_beside,
 )
+from tests.engine.crash.openings import OPENINGS, Stage, make_stage
 from tests.engine.crash.places import ENDLESS, copied, dropped, root_at
 from tests.engine.crash.world import make_graph
 from tests.engine.crash.writes import IN_TURN, WRITES
@@ -51,16 +54,26 @@ SHARE = {"killed": 60, "failed": 120, "unanswered": 120, "interrupted": 60, "hel
 IN_BUCKET = (
     "insert-two-tables",
     "first-touch-two-tables",
-    "load-overwrite",
-    "branch-delete",
+    "load",
+    "branch",
     "recover-back",
 )
 """The kinds that the short form tries in a bucket, where everything takes longer."""
+
+TURNS = {
+    **IN_TURN,
+    "load": ("load-append", "load-merge", "load-overwrite"),
+    "branch": ("branch-create", "branch-delete"),
+}
+"""The groups of which the short form takes one kind; the last ones are groups in a bucket only."""
 
 BUCKET = "-s3"
 """Makes names in buckets others than those in folders. Pytest puts equal ones together, and would make every
 place anew between them.
 """
+
+ANY = "init-or-migrate"
+"""Of what is done before there is a graph the short form tries one, another each day."""
 
 Property = Callable[[str, object], None]
 
@@ -77,8 +90,21 @@ def kinds() -> list[ParameterSet]:
     ]
 
 
+def opened_kinds() -> list[ParameterSet]:
+    return [
+        *(pytest.param("folder", name, id=name) for name in (OPENINGS if ALL else [ANY])),
+        *(
+            pytest.param("s3", f"{name}{BUCKET}", id=f"{name}{BUCKET}", marks=pytest.mark.s3)
+            for name in (OPENINGS if ALL else ())
+        ),
+    ]
+
+
 # Without the scope `place`, and all that is made in it, would be made for each name again.
 KINDS = pytest.mark.parametrize(("place", "name"), kinds(), indirect=["place"], scope="module")
+OPENINGS_TRIED = pytest.mark.parametrize(
+    ("place", "name"), opened_kinds(), indirect=["place"], scope="module"
+)
 PLACES = pytest.mark.parametrize("place", ["folder", pytest.param("s3", marks=pytest.mark.s3)], indirect=True)
 
 
@@ -123,8 +149,8 @@ def scenes(place: Callable[[], Location]) -> Scenes:
 
     def scene(name: str) -> Scene:
         name = name.removesuffix(BUCKET)
-        if name in IN_TURN and not ALL:  # a group may have the name of one of its kinds
-            name = IN_TURN[name][SEED % len(IN_TURN[name])]
+        if name in TURNS and not ALL:  # a group may have the name of one of its kinds
+            name = TURNS[name][SEED % len(TURNS[name])]
         if name not in made:
             made[name] = make_scene(name, base, place())
         return made[name]
@@ -132,16 +158,31 @@ def scenes(place: Callable[[], Location]) -> Scenes:
     return scene
 
 
+Stages = Callable[[str], Stage]
+
+
+@pytest.fixture(scope="module")
+def stages(place: Callable[[], Location]) -> Stages:
+    """The same for what is done before there is a graph to write to."""
+
+    @cache
+    def stage(name: str) -> Stage:
+        name = name.removesuffix(BUCKET)
+        return make_stage(list(OPENINGS)[SEED % len(OPENINGS)] if name == ANY else name, place())
+
+    return stage
+
+
 _COPIES = itertools.count()
 
 
-def copy_of(scene: Scene) -> Location:
+def copy_of(scene: Scene | Stage) -> Location:
     """The graph of a scene, for one disturbed write."""
     folder = Location(scene.template.uri.rpartition("/")[0])
     return copied(scene.template, folder / f"copy{next(_COPIES)}")
 
 
-def cells(scene: Scene, how: str, tell: Property) -> range:
+def cells(scene: Scene | Stage, how: str, tell: Property) -> range:
     every = range(len(scene.calls))
     share = 1 if ALL else SHARE[how] * (1 if scene.template.is_local else 3)
     offset = (SEED + sum(scene.name.encode())) % min(share, len(every))
@@ -249,6 +290,60 @@ def test_a_write_held_at_any_call_and_one_that_acts_meanwhile_are_both_told_the_
             told = disturb(killer, "")
             assert beside is None or isinstance(beside, WriterBusy), beside
             require_both(scene, at, told, beside, open_graph if number % 2 else OpenGraph.open)
+        dropped(at)
+
+
+# --- before there is a graph to write to ---------------------------------------------------------
+
+
+@OPENINGS_TRIED
+def test_a_graph_whose_making_or_migration_was_killed_at_any_call_is_whole_or_can_be_made(
+    name: str, stages: Stages, killer: subprocess.Popen[str], record_property: Property
+) -> None:
+    stage = stages(name)
+    for number in cells(stage, "killed", record_property):
+        at = copy_of(stage)
+        with explained(stage.cell(number)):
+            assert disturb(killer, f"{stage.name} {number} {at.uri}") == "killed"
+            stage.require(at, openings.UNTOLD)
+        dropped(at)
+
+
+@OPENINGS_TRIED
+@pytest.mark.parametrize("lost", [False, True], ids=["failed", "unanswered"])
+def test_making_or_migrating_a_graph_with_one_bad_call_tells_the_truth(
+    name: str, lost: bool, stages: Stages, record_property: Property
+) -> None:
+    stage = stages(name)
+    for number in cells(stage, "unanswered" if lost else "failed", record_property):
+        at, fault = copy_of(stage), Fault(number, lost=lost)
+        fault.armed = True
+        with explained(stage.cell(number)):
+            error = openings.outcome(stage, faulty_root(root_at(at), fault))
+            assert fault.fired, "the call did not fail"
+            stage.require(at, error)
+        dropped(at)
+
+
+@OPENINGS_TRIED
+def test_two_that_make_or_migrate_one_graph_are_both_told_the_truth(
+    name: str,
+    stages: Stages,
+    killer: subprocess.Popen[str],
+    record_property: Property,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = stages(name)
+    for number in cells(stage, "held", record_property):
+        at = copy_of(stage)
+        with explained(stage.cell(number)):
+            assert disturb(killer, f"{stage.name} ={number} {at.uri}") == "held"
+            with monkeypatch.context() as patch:
+                if at.is_local:
+                    patch.setenv("OMNIGRAPH_LOCK_WAIT", "0")
+                beside = openings.outcome(stage, root_at(at))
+            told = disturb(killer, "")
+            stage.require(at, openings.both_told(stage, told, beside))
         dropped(at)
 
 

@@ -78,12 +78,14 @@ def load_rows(
     mode: Mode,
     branch: str = MAIN,
     engine: ChooseEngine | None = None,
+    from_: str | None = None,
 ) -> LoadResult:
     """Load rows through a file."""
     with NamedTemporaryFile("w", suffix=".jsonl") as file:
         file.write("\n".join(json.dumps(row) for row in rows))
         file.flush()
-        return load(graph, LoadRequest((Path(file.name),), mode), Author(branch, ACTOR), engine=engine)
+        request = LoadRequest((Path(file.name),), mode)
+        return load(graph, request, Author(branch, ACTOR), from_=from_, engine=engine)
 
 
 def change(graph: OpenGraph, text: str, branch: str = MAIN, if_commit: str | None = None) -> MutationResult:

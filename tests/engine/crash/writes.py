@@ -26,7 +26,9 @@ from omnigraph.storage.indexes import IndexSpec, stage_indexes
 from omnigraph.storage.staging import commit_staged
 from tests.engine.crash.embeddings import EMBEDDINGS
 from tests.engine.crash.large_loads import LARGE_LOADS
+from tests.engine.crash.leftovers import LEFTOVERS
 from tests.engine.crash.merges import MERGES, RECOVERED_MERGES
+from tests.engine.crash.new_branches import NEW_BRANCHES
 from tests.engine.crash.schemas import ALL_AT_ONCE, RECOVERED_SCHEMA_CHANGES, SCHEMA_CHANGES
 from tests.engine.crash.steps import (
     BRANCH,
@@ -36,12 +38,14 @@ from tests.engine.crash.steps import (
     changes,
     interrupted,
     left_at,
+    loads,
     recovery,
-    rows_to_load,
     touched,
 )
 from tests.engine.crash.text_indexes import TEXT_INDEXES
-from tests.engine.crash.world import PERSON, change, load_rows
+from tests.engine.crash.two_versions import RECOVERED_TWO_VERSIONS, TWO_VERSIONS
+from tests.engine.crash.vector_indexes import VECTOR_INDEXES
+from tests.engine.crash.world import PERSON, change
 
 
 def _scattered(graph: OpenGraph, branch: str = "main") -> None:
@@ -134,10 +138,6 @@ def _abandoned(graph: OpenGraph) -> None:
     delete_branch(graph, BRANCH)
 
 
-def _loads(mode: Mode, branch: str = "main") -> Step:
-    return lambda graph: load_rows(graph, rows_to_load(mode), mode, branch)
-
-
 ONE = 'insert Person { name: "eve", age: 5 }'
 TWO = 'insert Person { name: "eve" }  insert Knows { from: "eve", to: "ada", since: 7 }'
 UPDATE = 'update Person set { age: 99 } where name = "bo"'
@@ -162,10 +162,10 @@ WRITES: dict[str, Write] = {
     "first-touch-two-tables": Write(changes(TWO, BRANCH), branched, BRANCH),
     "second-touch": Write(changes(TWO, BRANCH), touched, BRANCH),
     "first-touch-delete-cascade": Write(changes(CASCADE, BRANCH), branched, BRANCH),
-    "load-append": Write(_loads(Mode.APPEND)),
-    "load-merge": Write(_loads(Mode.MERGE)),
-    "load-overwrite": Write(_loads(Mode.OVERWRITE)),
-    "load-append-first-touch": Write(_loads(Mode.APPEND, BRANCH), branched, BRANCH),
+    "load-append": Write(loads(Mode.APPEND)),
+    "load-merge": Write(loads(Mode.MERGE)),
+    "load-overwrite": Write(loads(Mode.OVERWRITE)),
+    "load-append-first-touch": Write(loads(Mode.APPEND, BRANCH), branched, BRANCH),
     "branch-create": Write(lambda graph: create_branch(graph, BRANCH)),
     "branch-delete": Write(lambda graph: delete_branch(graph, BRANCH), touched),
     "recover-back": Write(recovery, interrupted(COMMITTED, TWO), recovers=True),
@@ -201,6 +201,11 @@ WRITES: dict[str, Write] = {
     **LARGE_LOADS,
     **EMBEDDINGS,
     **TEXT_INDEXES,
+    **VECTOR_INDEXES,
+    **TWO_VERSIONS,
+    **RECOVERED_TWO_VERSIONS,
+    **NEW_BRANCHES,
+    **LEFTOVERS,
 }
 
 IN_TURN: dict[str, tuple[str, ...]] = {
@@ -211,6 +216,9 @@ IN_TURN: dict[str, tuple[str, ...]] = {
     "load-large": tuple(LARGE_LOADS),
     "embed": tuple(EMBEDDINGS),
     "optimize-texts": tuple(TEXT_INDEXES),
+    "vectors-and-leftovers": (*VECTOR_INDEXES, *LEFTOVERS),
+    "in-two": (*TWO_VERSIONS, *RECOVERED_TWO_VERSIONS),
+    "onto-new": tuple(NEW_BRANCHES),
 }
 """Kinds that resemble each other: the short form takes one of each of these groups."""
 

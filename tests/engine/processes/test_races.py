@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from tests.engine.processes.people import (
 ROUNDS = 400 if TORTURE else 5
 """Writes of each process."""
 WRITERS = 8 if TORTURE else 4
+DEATHS = 250 if TORTURE else 1
+"""Rounds in which a writer dies at every place."""
 
 pytestmark = pytest.mark.crash
 
@@ -150,26 +153,31 @@ def test_writers_that_die_leave_nothing_in_the_way_of_the_others(
 ) -> None:
     """While two write, others die at one point after the other of the same kind of write."""
     places = ["^commit nodes/40d7", "^commit nodes/24b1", "^write_text __recovery", "^merge_rows __manifest"]
-    steady = [writer() for _ in range(2)]
-    mortal = [writer() for _ in places]
-    rounds = ROUNDS * 2
-    for number, one in enumerate(steady):
-        texts = [f'insert Person {{ name: "s{number}-{step}", age: 1 }}' for step in range(rounds)]
-        one.send("mutations", texts=texts)
-    for number, (one, place) in enumerate(zip(mortal, places, strict=True)):
-        both = f'insert Person {{ name: "m{number}" }} insert Team {{ name: "m{number}" }}'
-        # Past its own record: before that it may be recovering one of the others.
-        one.dies("mutate", "pass ^write_text_if_absent __recovery", place, text=both)
-    answers = [list(one.answer()["answers"]) for one in steady]
-    assert refusals(answers) == set()
+    steady, own = [writer() for _ in range(2)], 10
+    made: list[str] = []
+    for round_ in range(DEATHS):
+        for number, one in enumerate(steady):
+            names = [f"s{number}-{round_}-{step}" for step in range(own)]
+            one.send("mutations", texts=[f'insert Person {{ name: "{name}", age: 1 }}' for name in names])
+        for number, place in enumerate(places):
+            name = f"m{number}-{round_}"
+            both = f'insert Person {{ name: "{name}" }} insert Team {{ name: "{name}" }}'
+            mortal = writer()
+            # Past its own record: before that it may be recovering one of the others.
+            mortal.dies("mutate", "pass ^write_text_if_absent __recovery", place, text=both)
+            mortal.end()
+        answers = [list(one.answer()["answers"]) for one in steady]
+        assert refusals(answers) == set()
+        made += acknowledged(answers)
     last = writer().commits('insert Person { name: "last" }')
-    made = acknowledged(answers)
-    assert len(made) == 2 * rounds
+    assert len(made) == len(steady) * DEATHS * own
     found = people(people_graph)
-    assert {f"s{number}-{step}" for number in range(2) for step in range(rounds)} <= found.keys()
-    # The last of them had confirmed its write: that one is finished, the others are undone.
-    assert {name for name in found if name.startswith("m")} == {"m3"} == set(teams(people_graph)) - {"base"}
-    assert sorted(recoveries(people_graph)) == ["RolledBack"] * 3 + ["RolledForward"]
+    wrote = {f"s{n}-{round_}-{step}" for n in range(2) for round_ in range(DEATHS) for step in range(own)}
+    # The last of each round had confirmed its write: that one is finished, the others are undone.
+    finished = {f"m3-{round_}" for round_ in range(DEATHS)}
+    assert found.keys() == {"eve", "last"} | wrote | finished
+    assert set(teams(people_graph)) == {"base"} | finished
+    assert Counter(recoveries(people_graph)) == {"RolledBack": 3 * DEATHS, "RolledForward": DEATHS}
     require_sound(people_graph, [*made, last])
 
 

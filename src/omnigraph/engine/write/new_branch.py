@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 from omnigraph.engine.branches import create_branch, delete_branch
 from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.recovery import sidecar
+from omnigraph.engine.recovery.sidecar import Sidecar, Unreadable
 from omnigraph.errors import BranchExists, OmnigraphError, RecoveryRequired
 
 _log = logging.getLogger(__name__)
@@ -40,10 +42,21 @@ def _head(graph: OpenGraph, name: str) -> str | None:
     return None if head is None else head.id
 
 
+def _is_on_record(graph: OpenGraph, name: str) -> bool:
+    """Whether a write there has begun: whoever gave up waiting for it was not told that its end is open."""
+    for operation in sidecar.operations(graph.root):
+        match sidecar.read(graph.root, operation):
+            case Sidecar() as record if record.graph_branch == name:
+                return True
+            case Unreadable(branch=branch) if branch in (name, None):
+                return True
+    return False
+
+
 def _remove_untouched(graph: OpenGraph, name: str, head: str | None) -> None:
     """Best effort: the failure that led here is the news."""
     try:
-        if _head(graph, name) == head:
+        if _head(graph, name) == head and not _is_on_record(graph, name):
             delete_branch(graph, name)
     except OmnigraphError as error:
         _log.warning("branch '%s' is left behind: %s", name, error)

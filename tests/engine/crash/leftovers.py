@@ -1,0 +1,95 @@
+"""Writes for the crash matrix that meet what is rare: dead upkeep, index files that are gone, old records."""
+
+from __future__ import annotations
+
+import json
+from unittest.mock import patch
+
+from omnigraph import failpoints
+from omnigraph.engine import reach, tidy
+from omnigraph.engine.indexing import ensure_indices
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.optimize import optimize
+from omnigraph.engine.recovery import sidecar
+from omnigraph.engine.tiers import FEWEST
+from omnigraph.engine.write.transaction import Author
+from omnigraph.errors import InternalError
+from tests.engine.crash.steps import Step, Write, changes, interrupted, recovery
+from tests.engine.crash.world import PERSON, change
+
+ONE = 'insert Person { name: "eve" }'
+TWO = 'insert Person { name: "eve" }  insert Knows { from: "eve", to: "ada", since: 7 }'
+
+
+def _left_by_upkeep(graph: OpenGraph) -> None:
+    """A table that upkeep moved, and whose branch was not told any more."""
+    for number in range(FEWEST - 1):
+        change(graph, f'insert Person {{ name: "p{number}" }}')
+    before = graph.load("main").state.entries()[PERSON]
+    with patch.object(tidy, "repin", side_effect=InternalError("upkeep died")):
+        change(graph, 'insert Person { name: "last" }')
+    tip = graph.root.tables.tip(graph.root.layout.table(before.path))
+    assert tip.version > graph.load("main").state.entries()[PERSON].version
+
+
+def _without_index_files(graph: OpenGraph) -> None:
+    """Rows in several fragments, and an index of which nothing is left but its name."""
+    ensure_indices(graph, Author("main"))
+    for number in range(3):
+        change(graph, f'insert Person {{ name: "p{number}" }}')
+    entry = graph.load("main").state.entries()[PERSON]
+    graph.root.objects.delete_prefix(graph.root.layout.table(entry.path) / "_indices")
+
+
+def _extends(text: str) -> Step:
+    """A change whose rows are worth a segment of their own, as those of a large load are."""
+
+    def step(graph: OpenGraph) -> object:
+        with patch.object(reach, "EXTEND_ROWS", 1), patch.object(tidy, "EXTEND_ROWS", 1):
+            return change(graph, text)
+
+    return step
+
+
+def _published(graph: OpenGraph) -> None:
+    """A write that was done, and whose record stayed."""
+    with failpoints.armed(NOT_REMOVED, failpoints.error(NOT_REMOVED)):
+        change(graph, TWO)
+
+
+def _told_as_before(left: Step) -> Step:
+    """A write that left a record, and that as earlier releases wrote it."""
+
+    def step(graph: OpenGraph) -> None:
+        left(graph)
+        (operation,) = sidecar.operations(graph.root)
+        at = sidecar.place(graph.root, operation)
+        value = json.loads(graph.root.objects.read_text(at))
+        kept = ("operation_id", "started_at", "branch", "actor_id", "writer_kind")
+        pins = ("table_key", "table_path", "expected_version", "post_commit_pin", "table_branch")
+        old = {
+            "schema_version": 2,
+            **{name: value.get(name) for name in kept},
+            "tables": [{name: pin[name] for name in pins if name in pin} for pin in value["tables"]],
+        }
+        graph.root.objects.write_text(at, json.dumps(old))
+
+    return step
+
+
+NOT_REMOVED = failpoints.RECOVERY_SIDECAR_DELETE
+COMMITTED = failpoints.MUTATION_POST_TABLE_COMMIT
+CONFIRMED = failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER
+
+LEFTOVERS: dict[str, Write] = {
+    "settling-upkeep": Write(changes(TWO), _left_by_upkeep),
+    "mending-indexes": Write(lambda graph: optimize(graph, Author("main")), _without_index_files),
+    "mending-by-building": Write(lambda graph: ensure_indices(graph, Author("main")), _without_index_files),
+    "extending-indexes": Write(_extends(ONE), lambda graph: ensure_indices(graph, Author("main"))),
+    "recover-published": Write(recovery, _published, recovers=True),
+    "recover-old-record-back": Write(recovery, _told_as_before(interrupted(COMMITTED, TWO)), recovers=True),
+    "recover-old-record-forward": Write(
+        recovery, _told_as_before(interrupted(CONFIRMED, TWO)), recovers=True
+    ),
+    "recover-old-record-published": Write(recovery, _told_as_before(_published), recovers=True),
+}
