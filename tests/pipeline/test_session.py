@@ -100,6 +100,36 @@ def test_ctrl_c_while_spark_starts_ends_its_java_as_well() -> None:
     assert run(INTERRUPTED, "local[1]") == {"raised": "KeyboardInterrupt", "left": [], "logged": ""}
 
 
+def test_ctrl_c_at_the_moment_a_java_is_started_ends_it_as_well() -> None:
+    assert run(INTERRUPTED_AT_ONCE) == {"raised": "KeyboardInterrupt", "is_gone": True}
+
+
+INTERRUPTED_AT_ONCE = """
+import os, signal
+from subprocess import DEVNULL
+from pyspark import java_gateway
+from omnigraph.pipeline.launching import ended_with_its_start
+
+reader, writer = os.pipe()
+os.set_blocking(reader, False)
+raised = None
+try:
+    with ended_with_its_start():
+        # The signal comes while the parent waits to hear that its child has begun.
+        interrupt = lambda: os.kill(os.getppid(), signal.SIGINT)
+        silent = {"stdout": DEVNULL, "stderr": DEVNULL}
+        java_gateway.Popen(["sleep", "600"], pass_fds=[writer], preexec_fn=interrupt, **silent)
+except KeyboardInterrupt as interrupted:
+    raised = type(interrupted).__name__
+os.close(writer)
+try:
+    is_gone = os.read(reader, 1) == b""  # nobody else has the other end
+except BlockingIOError:
+    is_gone = False
+answer = {"raised": raised, "is_gone": is_gone}
+"""
+
+
 INTERRUPTED = """
 import io, logging, os, signal, sys, threading
 from pathlib import Path

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import errors
+from omnigraph.storage import folder
 from omnigraph.storage.failures import FailureKind, classify
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore
@@ -162,6 +163,23 @@ for n in range(20):
     print(int(store.write_text_if_absent(root / f"{n}.json", sys.argv[2])), end=" ")
 print(flush=True)
 """
+
+
+def test_a_folder_that_others_find_empty_and_remove_is_made_again(
+    store: ObjectStore, root: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, make = [], folder._make_folders
+
+    def made_and_removed(wanted: Path) -> None:
+        make(wanted)
+        made.append(wanted)
+        if len(made) < 4:
+            wanted.rmdir()  # as another process does that ends its probe at this moment
+
+    monkeypatch.setattr(folder, "_make_folders", made_and_removed)
+    assert store.write_text_if_absent(root / "__probe/a.json", "{}")
+    assert (root.path / "__probe" / "a.json").read_text() == "{}"
+    assert len(made) == 4
 
 
 def test_exactly_one_process_creates_each_object(shared_root: Location) -> None:

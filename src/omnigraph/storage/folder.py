@@ -21,6 +21,8 @@ from omnigraph.storage.objects import ObjectStore, Stored, is_residue
 LOCK_FOLDER = "__locks"
 LOCK_SUFFIX = ".lock"
 _READ_BYTES = 1 << 16
+_RACES = 100
+"""So often another process may be faster."""
 
 # In a bucket `a/b` can exist whatever `a` is; so a file in the place of a folder means only "not there".
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
@@ -223,11 +225,7 @@ def _token(body: bytes) -> str:
 def _staged(target: str, body: bytes) -> Iterator[str]:
     """The body on disk under a temporary name beside `target`; what was done with it is synced too."""
     folder, staged = _parent(target), f"{target}#{secrets.randbelow(10**18)}"
-    try:
-        descriptor = _open_new(staged)
-    except _NOT_THERE:
-        _make_folders(Path(folder))
-        descriptor = _open_new(staged)
+    descriptor = _open_new_in(folder, staged)
     try:
         try:
             _write_all(descriptor, body)
@@ -240,6 +238,16 @@ def _staged(target: str, body: bytes) -> Iterator[str]:
         # Whatever failed first is the news; a name left behind is invisible and harmless.
         with suppress(OSError):
             os.unlink(staged)  # noqa: PTH108
+
+
+def _open_new_in(folder: str, path: str) -> int:
+    """A new file in a folder that is made where it is missing; others remove one that they find empty."""
+    for _ in range(_RACES):
+        try:
+            return _open_new(path)
+        except _NOT_THERE:
+            _make_folders(Path(folder))
+    return _open_new(path)
 
 
 def _open_new(path: str) -> int:
