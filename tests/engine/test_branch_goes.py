@@ -10,6 +10,7 @@ from itertools import count
 import pytest
 
 from omnigraph.engine.branches import create_branch, delete_branch
+from omnigraph.engine.doctor import examine
 from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.opened import AtBranch, OpenGraph
 from omnigraph.engine.pinned import read_rows
@@ -144,3 +145,15 @@ def test_a_write_whose_branch_is_made_anew_changes_the_new_one_or_nothing(scene:
             found = AFTER.get(kind, dict)(new if scene.rival.acted else old)
         assert ages(scene.other, branch) == found
         assert not [name for name in scene.left(branch) if name.startswith("__recovery")]
+
+
+def test_a_branch_that_goes_while_the_doctor_looks_is_not_told_as_damaged(scene: Scene) -> None:
+    for number in count(1, 1 if TORTURE else 9):
+        name = f"b{number}"
+        scene.branch(name, 'insert Person { handle: "cy", age: 1 }')
+        scene.rival.arm(number, name, partial(delete_branch, scene.other, name))
+        found = examine(scene.writer)
+        assert found.unread == ()
+        if not scene.rival.acted:
+            assert number > 30, "the doctor asks that much"
+            return

@@ -285,18 +285,22 @@ def orphan(graph: OpenGraph) -> None:
     with_rows(make_fork(graph, "work"), "old")
 
 
+def older_orphan(graph: OpenGraph) -> None:
+    make_fork(graph, "work")
+
+
 def files_only(graph: OpenGraph) -> None:
     orphan(graph)
     graph.root.objects.delete(place_of(graph, "work").table / "_refs/branches/work.json")
 
 
 def older_files_only(graph: OpenGraph) -> None:
-    make_fork(graph, "work")
+    older_orphan(graph)
     graph.root.objects.delete(place_of(graph, "work").table / "_refs/branches/work.json")
 
 
 @pytest.mark.parametrize("moved_on", [False, True])
-@pytest.mark.parametrize("leftover", [orphan, files_only, older_files_only])
+@pytest.mark.parametrize("leftover", [orphan, older_orphan, files_only, older_files_only])
 def test_what_an_interrupted_writer_left_makes_way_and_is_never_taken_over(
     graph: OpenGraph, leftover: Callable[[OpenGraph], None], moved_on: bool
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from omnigraph.engine.cleanup.collect import old_versions
+from omnigraph.engine.cleanup.collect import is_gone, old_versions
 from omnigraph.engine.cleanup.dropped import DroppedTable, dropped_tables
 from omnigraph.engine.cleanup.in_vain import is_settled, unshown_tables
 from omnigraph.engine.cleanup.needed import Needed, needed_versions
@@ -115,9 +115,24 @@ class Health:
 
 
 def examine(graph: OpenGraph) -> Health:
-    """Look at every branch and table of a graph; what cannot be read is told, and hides nothing else."""
-    records = tuple(prospects(graph))
-    branches, unread = _branches(graph)
+    """Look at every branch and table of a graph; what cannot be read is told, and hides nothing else.
+
+    It begins anew when a branch is deleted meanwhile.
+    """
+    while True:
+        # Before the tables: a write that ends in between must not look like one past the door.
+        records = tuple(prospects(graph))
+        branches, unread = _branches(graph)
+        try:
+            return _examined(graph, records, branches, unread)
+        except StorageFailure:
+            if not any(is_gone(graph, branch) for branch in branches):
+                raise
+
+
+def _examined(
+    graph: OpenGraph, records: tuple[Prospect, ...], branches: Mapping[str, Loaded], unread: Sequence[Unread]
+) -> Health:
     tables, missing = _tables(graph, branches)
     untold = {one.branch for one in unread}
     forks, unlisted = _stray_forks(graph, branches, untold)

@@ -39,6 +39,9 @@ class Forks:
             if error.kind in (Trouble.EXISTS, Trouble.NOT_FOUND) and self._is_residue(source.location, name):
                 reason = "an earlier creation of it was interrupted and left files behind"
                 raise failure(Trouble.RESIDUE, "create_fork", uri, reason) from error
+            if error.kind == Trouble.NOT_FOUND and self.find(source.location, name) is not None:
+                # Lance looks for the version where one of that name ends before it.
+                raise failure(Trouble.EXISTS, "create_fork", uri, "it exists already") from error
             raise
         made = Table(source.location, name, native.version, source.access, native)
         newest = made.latest_version()

@@ -52,6 +52,11 @@ def scrambled(folder: Path) -> None:
     at.write_bytes(bytes((byte * 7 + 13) % 256 for byte in at.read_bytes()))
 
 
+def without_its_first_version(folder: Path) -> None:
+    """The newest version can be read, and the one that undoing goes back to cannot."""
+    max((folder / "_versions").glob("*.manifest")).write_bytes(b"")
+
+
 def without_versions(folder: Path) -> None:
     for at in (folder / "_versions").iterdir():
         at.unlink()
@@ -89,6 +94,7 @@ MANIFEST = f"__manifest/tree/{DRAFT}"
 DAMAGES = {
     "table": Damage(MAIN, COMMITTED, KNOWS_AT, emptied, f"table '{KNOWS}' cannot be read"),
     "fork": Damage(DRAFT, COMMITTED, FORK, scrambled, f"table '{KNOWS}' cannot be read"),
+    "fork-base": Damage(DRAFT, COMMITTED, FORK, without_its_first_version, f"table '{KNOWS}' cannot be read"),
     "fork-reference": Damage(
         DRAFT, CONFIRMED, FORK, with_a_spoiled_reference, f"table '{KNOWS}' cannot be read"
     ),

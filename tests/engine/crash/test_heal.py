@@ -558,3 +558,24 @@ def test_an_old_record_of_a_published_write_is_stale(graph: OpenGraph) -> None:
     require_settled(graph)
     assert note(graph).kind == "RolledForward"
     assert note(graph).commit_id == after[MAIN].chain[0].id
+
+
+@pytest.mark.parametrize("point", [None, failpoints.FORK_BEFORE_RECLAIM, FORKED])
+def test_a_branch_made_anew_is_written_although_older_forks_of_its_name_are_left(
+    graph: OpenGraph, point: str | None
+) -> None:
+    """Main has moved on since, so that those forks end before the new one begins."""
+    create_branch(graph, "draft")
+    change(graph, TWO, "draft")
+    kept = failpoints.BRANCH_DELETE_BEFORE_TABLE_CLEANUP
+    with failpoints.armed(kept, failpoints.error(kept)):
+        delete_branch(graph, "draft")
+    change(graph, TWO)
+    change(graph, 'insert Knows { from: "bo", to: "ada" }')
+    create_branch(graph, "draft")
+    if point is not None:
+        interrupt(graph, point, TWO.replace("eve", "fay"), "draft")
+    assert change(newcomer(graph), TWO.replace("eve", "dan"), "draft").commit is not None
+    require_settled(graph)
+    people = {row["name"] for row in look(newcomer(graph))["draft"].rows[PERSON]}
+    assert people == {"ada", "bo", "cy", "eve", "dan"}

@@ -22,8 +22,9 @@ from omnigraph.engine.recovery.classify import OPERATION, RESTORED, Decision, Ju
 from omnigraph.engine.recovery.sidecar import FirstTouch, Pin, Registration, Sidecar, remove
 from omnigraph.engine.recovery.verdict import (
     Scene,
+    is_foreign,
     is_repinned,
-    observe,
+    observe_to_undo,
     pinned_version,
     place_of,
     schema_target,
@@ -218,7 +219,7 @@ def _roll_back_old(scene: Scene) -> Ending:
 
 
 def _restore_all(scene: Scene, state: State) -> list[TableVersion]:
-    found = (_restored(scene, one, state) for one in observe(scene))
+    found = (_restored(scene, one, state) for one in observe_to_undo(scene))
     return [one for one in found if one is not None]
 
 
@@ -244,8 +245,7 @@ def _restored(scene: Scene, one: Judged, state: State) -> TableVersion | None:
     if observed.head < observed.pinned or observed.damage:
         raise _not_as_told(scene, one)
     moved = observed.head > observed.pinned
-    foreign = one.reached in (Reached.UNEXPECTED_AT_P1, Reached.UNEXPECTED_MULTISTEP)
-    if scene.sidecar.schema_version >= 3 and foreign:
+    if is_foreign(scene, one):
         return None
     if not moved:
         return _fence_unmoved(scene, pin, known, state)
@@ -274,10 +274,10 @@ def _make_fork(scene: Scene, pin: Pin, touch: FirstTouch, state: State) -> None:
     try:
         scene.root.forks.create(source, pin.table_branch)
     except StorageFailure as failure:
-        if failure.kind != Trouble.RESIDUE:
+        if failure.kind not in (Trouble.RESIDUE, Trouble.EXISTS):
             raise
-        # The writer died while it made the fork.
-        scene.root.forks.remove_residue(place, pin.table_branch)
+        # The writer died while it made the fork, or before it removed that of an earlier branch.
+        remove_fork(scene.root, place, pin.table_branch)
         scene.root.forks.create(source, pin.table_branch)
 
 

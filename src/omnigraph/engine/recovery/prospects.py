@@ -10,7 +10,7 @@ from omnigraph.engine.recovery.classify import Decision, Judged, Reached
 from omnigraph.engine.recovery.damage import is_damage, reason_of
 from omnigraph.engine.recovery.sidecar import Sidecar, Unreadable
 from omnigraph.engine.recovery.sweep import branch_of, is_orphan, records
-from omnigraph.engine.recovery.verdict import Scene, Verdict, is_repinned, observe, verdict
+from omnigraph.engine.recovery.verdict import Scene, Verdict, is_repinned, observe_to_undo, verdict
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage.locks import Held
 
@@ -125,7 +125,7 @@ def _still_judged(scene: Scene, found: Verdict) -> Sequence[Judged] | None:
         return found.judged
     if found.decision is Decision.ROLL_FORWARD or is_repinned(scene):
         return None
-    return observe(scene)
+    return observe_to_undo(scene)
 
 
 def _visible_tables(scene: Scene, found: Verdict) -> dict[str, str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from ulid import ULID
 
@@ -28,6 +28,7 @@ from omnigraph.errors import BranchNotFound, CorruptGraph, RecoveryRequired, Sto
 from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import Held
+from omnigraph.storage.references import Fork
 from omnigraph.storage.tables import Table
 from omnigraph.storage.transactions import history
 
@@ -63,6 +64,31 @@ def observe(scene: Scene) -> list[Judged]:
     """Look at every table the record names, and say how far the write came with it."""
     state = scene.coordinator.load().state
     return [judge(scene.sidecar, pin, _observed(scene, pin, state)) for pin in scene.sidecar.tables]
+
+
+def observe_to_undo(scene: Scene, judged: Iterable[Judged] | None = None) -> list[Judged]:
+    """The same, and whether the versions that undoing goes back to can be read."""
+    state = scene.coordinator.load().state
+    return [_with_its_base(scene, one, state) for one in (observe(scene) if judged is None else judged)]
+
+
+def _with_its_base(scene: Scene, one: Judged, state: State) -> Judged:
+    pin, observed = one.pin, one.observed
+    if one.compensated or is_foreign(scene, one) or not 0 < observed.pinned < observed.head:
+        return one  # nothing is restored
+    try:
+        scene.root.tables.open(place_of(scene, pin, state), observed.pinned, branch=pin.table_branch)
+    except StorageFailure as failure:
+        if not is_damage(failure):
+            raise
+        return Judged(pin, replace(observed, damage=failure.message), Reached.INVARIANT_VIOLATION)
+    return one
+
+
+def is_foreign(scene: Scene, one: Judged) -> bool:
+    """Whether a table was only moved by somebody else; older records cannot tell, and undo that, too."""
+    unexpected = one.reached in (Reached.UNEXPECTED_AT_P1, Reached.UNEXPECTED_MULTISTEP)
+    return scene.sidecar.schema_version >= 3 and unexpected
 
 
 def place_of(scene: Scene, pin: Pin, state: State) -> Location:
@@ -101,9 +127,17 @@ def tip_of(scene: Scene, pin: Pin, state: State) -> Table | None:
     place, branch = place_of(scene, pin, state), pin.table_branch
     # Older records do not say whether the fork was there before. Files alone are no fork: they come first.
     may_miss = pin.first_touch is not None or scene.sidecar.schema_version < 3
-    if may_miss and branch is not None and scene.root.forks.find(place, branch) is None:
+    if may_miss and branch is not None and not _is_there(scene.root.forks.find(place, branch), pin):
         return None
     return scene.root.tables.tip(place, branch=branch)
+
+
+def _is_there(fork: Fork | None, pin: Pin) -> bool:
+    """Whether a fork may be the one that was meant: an earlier branch of the name may have left another."""
+    if fork is None or pin.first_touch is None:
+        return fork is not None
+    touch = pin.first_touch
+    return (fork.parent, fork.parent_version) == (touch.source_branch, touch.source_version)
 
 
 def pinned_version(state: State, pin: Pin) -> int:
@@ -137,6 +171,10 @@ def verdict(scene: Scene) -> Verdict:
     decision = decide(scene.sidecar, judged)
     if decision is Decision.ROLL_FORWARD and not _may_go_forward(scene):
         decision = Decision.ROLL_BACK
+    if decision is Decision.ROLL_BACK:
+        judged = tuple(observe_to_undo(scene, judged))
+        if any(one.observed.damage for one in judged):
+            decision = Decision.ABORT
     return Verdict(decision, judged=judged)
 
 
