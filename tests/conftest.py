@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -101,3 +103,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if cells:
         tried, known = sum(found[0] for found in cells), sum(found[1] for found in cells)
         terminalreporter.write_line(f"crash matrix: {tried} of {known} cells (OMNIGRAPH_SEED={cells[0][2]})")
+
+
+@pytest.fixture
+def hears_ctrl_c() -> Iterator[None]:
+    """A shell that started the tests in its background made them ignore the signal."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, former)

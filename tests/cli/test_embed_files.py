@@ -273,6 +273,7 @@ def test_without_a_provider_it_is_an_error(
     assert refused(*named(folder))[0] == "embedding_not_configured"
 
 
+@pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_leaves_the_file_as_it_was_and_speaks_of_no_graph(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -284,15 +285,10 @@ def test_ctrl_c_leaves_the_file_as_it_was_and_speaks_of_no_graph(
     (folder / "new" / "out.jsonl").write_text("as it was")
     monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "http")
     monkeypatch.setenv("OMNIGRAPH_EMBED_MODEL", "mock")
-    # A shell that started the tests in its background made them ignore the signal.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with ProviderServer() as server:
-            server.numbers = interrupting
-            monkeypatch.setenv("OMNIGRAPH_EMBED_BASE_URL", server.url)
-            assert main(named(folder)) == 130
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with ProviderServer() as server:
+        server.numbers = interrupting
+        monkeypatch.setenv("OMNIGRAPH_EMBED_BASE_URL", server.url)
+        assert main(named(folder)) == 130
     assert written(folder) == ["as it was"]
     output = folder / "new" / "out.jsonl"
     assert capsys.readouterr().err.endswith(f"interrupted: '{output}' is as it was\n")

@@ -141,20 +141,17 @@ def test_every_piece_of_long_work_may_be_left(graph: Graph, kind: str, everythin
     assert turn > 1
 
 
+@pytest.mark.usefixtures("hears_ctrl_c")
 def test_an_interrupt_ends_the_waiting(graph: Graph, everything_is_long: None) -> None:
     def press() -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     held = Held(2, press)
     shared_memory().forget()
-    try:
-        with failpoints.armed(failpoints.QUERY_APART, held):
-            with pytest.raises(KeyboardInterrupt):
-                graph.query(QUERIES["sort"])
-            held.release()
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with failpoints.armed(failpoints.QUERY_APART, held):
+        with pytest.raises(KeyboardInterrupt):
+            graph.query(QUERIES["sort"])
+        held.release()
     assert held.met == 2
 
 

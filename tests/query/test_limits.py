@@ -218,17 +218,14 @@ class Interrupting(SetLater):
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
+@pytest.mark.usefixtures("hears_ctrl_c")
 @pytest.mark.parametrize("text", [LONG, WALKS, CLOSED])
 def test_an_interrupt_ends_a_query_in_the_middle(
     crowd: Graph, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns, "STEPS_AT_ONCE", 10_000)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            crowd.query(text, cancel=Interrupting(12))
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.raises(KeyboardInterrupt):
+        crowd.query(text, cancel=Interrupting(12))
 
 
 def test_a_stream_is_stopped_between_batches(crowd: Graph) -> None:

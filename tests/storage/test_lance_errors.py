@@ -82,21 +82,18 @@ def test_ctrl_c_that_arrow_made_an_error_of_is_ctrl_c_again() -> None:
         raise pa.ArrowInvalid("External error: KeyboardInterrupt: ")
 
 
+@pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_while_rows_are_read_is_not_a_failure_of_the_store(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("id", pa.string(), nullable=False)])
     rows = pa.table({"id": [str(number) for number in range(100_000)]}, schema=schema)
     table = Tables().create(Location.parse(tmp_path / "rows"), schema, primary_key="id", rows=rows)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        for _ in range(60):
-            reading = threading.Event()
-            pressed = threading.Thread(target=_press_ctrl_c, args=(reading,))
-            pressed.start()
-            with pytest.raises(KeyboardInterrupt):
-                _read_on(table, reading)
-            pressed.join()
-    finally:
-        signal.signal(signal.SIGINT, before)
+    for _ in range(60):
+        reading = threading.Event()
+        pressed = threading.Thread(target=_press_ctrl_c, args=(reading,))
+        pressed.start()
+        with pytest.raises(KeyboardInterrupt):
+            _read_on(table, reading)
+        pressed.join()
 
 
 def _read_on(table: Table, reading: threading.Event) -> None:

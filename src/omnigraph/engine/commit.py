@@ -8,18 +8,19 @@
     phase D   remove the record
 
 Before phase A a failure changes nothing. After the first effect only recovery may touch what was
-done: the caller gets `RecoveryRequired`, and the record says how it ends.
+done: the caller gets `RecoveryRequired`, and the record says how it ends. Ctrl-C waits for the outcome.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import msgspec
 
-from omnigraph import failpoints
+from omnigraph import ctrl_c, failpoints
 from omnigraph.engine.coordinator import Loaded
 from omnigraph.engine.created import create_table, stage_over
 from omnigraph.engine.effects import moving, stage, steps_of, together
@@ -82,7 +83,8 @@ def _through(graph: OpenGraph, plan: CommitPlan, ready: Mapping[str, Ready], hel
     except LockLost as lost:
         raise BaseMoved(lost) from lost
     passage = _Passage(graph, plan, held, base)
-    published = passage.run(ready)
+    with _to_its_outcome(plan):
+        published = passage.run(ready)
     receipt = Receipt(published.commit, {key: together(found) for key, found in passage.counts.items()})
     if held.still_held():
         _tidy(graph, receipt, passage, published)
@@ -90,6 +92,14 @@ def _through(graph: OpenGraph, plan: CommitPlan, ready: Mapping[str, Ready], hel
     for key in moving(plan.effects):
         graph.root.tables.keep(passage.landed[key])
     return receipt
+
+
+def _to_its_outcome(plan: CommitPlan) -> AbstractContextManager[None]:
+    """Ctrl-C waits for the last phase, so that nobody has to wonder how a write ended.
+
+    Where only the storage of rows changes nobody would, and building indexes takes its time.
+    """
+    return ctrl_c.postponed() if plan.is_confirmed else nullcontext()
 
 
 def _tidy(graph: OpenGraph, receipt: Receipt, passage: _Passage, published: Publication) -> None:

@@ -6,12 +6,12 @@ waiting ends. Interrupted meanwhile it forgets the JVM, which then can tell nobo
 
 from __future__ import annotations
 
-import signal
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from omnigraph.ctrl_c import postponed
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def ended_with_its_start() -> Iterator[None]:
     begun: list[subprocess.Popen[Any]] = []
 
     def started(*arguments: Any, **options: Any) -> subprocess.Popen[Any]:
-        with _uninterrupted():  # or it would be there, and nobody would know it
+        with postponed():  # or it would be there, and nobody would know it
             begun.append(subprocess.Popen(*arguments, **options))
         return begun[-1]
 
@@ -41,19 +41,3 @@ def ended_with_its_start() -> Iterator[None]:
         raise
     finally:
         launcher.Popen = subprocess.Popen
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C takes effect when the block has ended; only the main thread is ever interrupted by it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[tuple[Any, ...]] = []
-    former = signal.signal(signal.SIGINT, lambda *told: came.append(told))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, former)
-        if came and callable(former):
-            former(*came[0])

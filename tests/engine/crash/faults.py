@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,12 +25,18 @@ from tests.engine.crash.places import locks_of
 
 
 class Fault:
-    """An observer that makes one call fail, or somebody press Ctrl-C in it, once it is armed."""
+    """An observer that makes one call fail, once it is armed.
 
-    def __init__(self, number: int, *, lost: bool = False, interrupts: bool = False) -> None:
+    Or it is interrupted there, or Ctrl-C pressed in it, which is heard as soon as it may be.
+    """
+
+    def __init__(
+        self, number: int, *, lost: bool = False, interrupts: bool = False, presses: bool = False
+    ) -> None:
         self._number = number
         self._lost = lost
         self._interrupts = interrupts
+        self._presses = presses
         self._count = 0
         self._lock = threading.Lock()
         self._current = threading.local()
@@ -57,6 +64,9 @@ class Fault:
             self.fired = True
             if self._interrupts:
                 raise KeyboardInterrupt
+            if self._presses:
+                signal.raise_signal(signal.SIGINT)
+                return
             raise StorageFailure(f"injected: {op} of '{uri}'", kind=FailureKind.TRANSIENT, uri=uri)
 
 

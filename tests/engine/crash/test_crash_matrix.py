@@ -39,7 +39,7 @@ from tests.engine.crash.matrix import (
 )
 from tests.engine.crash.openings import OPENINGS, Stage, make_stage
 from tests.engine.crash.places import ENDLESS, copied, dropped, root_at
-from tests.engine.crash.world import make_graph
+from tests.engine.crash.world import make_graph, pending
 from tests.engine.crash.writes import IN_TURN, WRITES
 from tests.storage.conftest import s3_server, use_s3
 
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.crash
 PROJECT = Path(__file__).parents[3]
 ALL = bool(os.environ.get("OMNIGRAPH_TORTURE"))
 SEED = int(os.environ.get("OMNIGRAPH_SEED") or datetime.now(UTC).toordinal())
-SHARE = {"killed": 60, "failed": 120, "unanswered": 120, "interrupted": 60, "held": 120}
+SHARE = {"killed": 60, "failed": 120, "unanswered": 120, "interrupted": 60, "pressed": 12, "held": 120}
 """In the short form one of so many cells is tried, and in a bucket one of three times as many."""
 
 IN_BUCKET = (
@@ -66,6 +66,18 @@ TURNS = {
     "branch": ("branch-create", "branch-delete"),
 }
 """The groups of which the short form takes one kind; the last ones are groups in a bucket only."""
+
+PATIENT = (
+    "insert-two-tables",
+    "update",
+    "delete-cascade",
+    "first-touch-two-tables",
+    "load-overwrite",
+    "merge-three-way",
+    "schema-apply",
+    "ensure-indices",
+)
+"""Kinds of which Ctrl-C waits for the end."""
 
 BUCKET = "-s3"
 """Makes names in buckets others than those in folders. Pytest puts equal ones together, and would make every
@@ -255,7 +267,7 @@ def test_a_write_with_one_bad_call_happened_or_did_not_and_the_same_handle_goes_
 def test_a_write_given_up_at_any_call_happened_or_did_not_and_the_same_handle_goes_on(
     name: str, scenes: Scenes, record_property: Property
 ) -> None:
-    """Ctrl-C: no handler of errors takes part, and the process lives on."""
+    """Ctrl-C, pressed until it is heard: no handler of errors takes part, and the process lives on."""
     scene = scenes(name)
     for number in cells(scene, "interrupted", record_property):
         at = copy_of(scene)
@@ -265,6 +277,25 @@ def test_a_write_given_up_at_any_call_happened_or_did_not_and_the_same_handle_go
         with explained(scene.cell(number)):
             with pytest.raises(KeyboardInterrupt):
                 outcome(scene, graph)
+            require_whole(scene, at, again(graph))
+        dropped(at)
+
+
+@pytest.mark.usefixtures("hears_ctrl_c")
+@pytest.mark.parametrize("place", ["folder"], indirect=True)
+@pytest.mark.parametrize("name", PATIENT if ALL else PATIENT[:1])
+def test_ctrl_c_at_any_call_leaves_no_end_open(name: str, scenes: Scenes, record_property: Property) -> None:
+    """Before the first effect nothing is done, and from then on all of it."""
+    scene = scenes(name)
+    for number in cells(scene, "pressed", record_property):
+        at = copy_of(scene)
+        fault = Fault(number, presses=True)
+        graph = OpenGraph.open(faulty_root(root_at(at), fault))
+        fault.armed = True
+        with explained(scene.cell(number)):
+            with pytest.raises(KeyboardInterrupt):
+                outcome(scene, graph)
+            assert pending(graph) == []
             require_whole(scene, at, again(graph))
         dropped(at)
 
