@@ -167,8 +167,8 @@ def test_ctrl_c_ends_the_command_with_130_and_no_traceback(tmp_path: Path) -> No
         _, messages = child.communicate()
     assert child.returncode == 130
     assert messages == (
-        "interrupted: what was not committed by then is not in the graph; "
-        "a commit under way is finished or undone by the next write\n"
+        "interrupted: what was committed by then stays, see `omnigraph commit list`; "
+        "a commit that did not come to its end is finished or undone by the next write\n"
     )
 
 

@@ -23,8 +23,8 @@ class Invocation:
     """Whether it is told how far the command is; not while data goes to the same terminal."""
 
     when_interrupted: str = (
-        "what was not committed by then is not in the graph; "
-        "a commit under way is finished or undone by the next write"
+        "what was committed by then stays, see `omnigraph commit list`; "
+        "a commit that did not come to its end is finished or undone by the next write"
     )
     """What is told when the command is interrupted."""
 

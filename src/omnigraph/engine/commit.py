@@ -29,7 +29,7 @@ from omnigraph.engine.gates import BaseMoved, pass_gates
 from omnigraph.engine.lineage import Commit
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.plan import BuildIndexes, CommitPlan, Create, Rearrange
-from omnigraph.engine.prepare import Ready, prepare
+from omnigraph.engine.prepare import Ready, prepare, side_by_side
 from omnigraph.engine.publish import ExactHead, Lineage, Publication, publish
 from omnigraph.engine.rearrange import rearrange
 from omnigraph.engine.recording import achieved_record, armed_record
@@ -143,7 +143,8 @@ class _Passage:
             confirmed = self._effects(record, ready)
             published = self._publish(confirmed)
         except _NoEffect as nothing:
-            self._remove(record.operation_id)
+            if self._is_only_ours():
+                self._remove(record.operation_id)
             raise BaseMoved(nothing.cause) from nothing
         except OmnigraphError as error:
             raise RecoveryRequired(record.operation_id, error.message) from error
@@ -204,22 +205,26 @@ class _Passage:
 
     def _first(self, record: Sidecar, ready: Mapping[str, Ready]) -> dict[str, Staged]:
         """The first change of every table; those that the branch does not have of its own yet are forked."""
-        found = {key: one for key, one in ready.items() if isinstance(one, Staged)}
-        for pin in record.tables:
-            if pin.first_touch is not None:
-                found[pin.table_key] = self._fork_and_stage(pin, ready.get(pin.table_key))
-                self.begun = True
-        return found
+        forks = {pin.table_key: self._fork(pin) for pin in record.tables if pin.first_touch is not None}
+        marks = {pin.table_key: pin.transaction_uuids[0] for pin in record.tables if pin.transaction_uuids}
 
-    def _fork_and_stage(self, pin: Pin, ready: Ready | None) -> Staged:
+        def stage_on_fork(key: str) -> Staged:
+            found, first = ready.get(key), steps_of(self.plan.effects[key])[0]
+            if isinstance(found, Found):
+                return stage_found(forks[key], found).marked(marks[key])
+            return stage(self.root.objects, forks[key], first).marked(marks[key])
+
+        staged = dict(zip(forks, side_by_side(stage_on_fork, list(forks)), strict=True))
+        return {key: one for key, one in ready.items() if isinstance(one, Staged)} | staged
+
+    def _fork(self, pin: Pin) -> Table:
+        """One after the other: as long as there is none, a write that was overtaken simply begins anew."""
         entry = self.plan.base.entries[pin.table_key]
         failpoints.reach(failpoints.MUTATION_POST_SIDECAR_PRE_FORK)
         table = fork_table(self.root, self.held, entry, self.plan.branch, operation_id=self.plan.operation_id)
+        self.begun = True
         failpoints.reach(failpoints.MUTATION_POST_FORK_PRE_COMMIT)
-        first, *_ = steps_of(self.plan.effects[pin.table_key])
-        if isinstance(ready, Found):
-            return stage_found(table, ready).marked(pin.transaction_uuids[0])
-        return stage(self.root.objects, table, first).marked(pin.transaction_uuids[0])
+        return table
 
     def _land(self, pin: Pin, first: Staged | None) -> Table:
         """Carry out the effect on one table, whose first change is staged."""
@@ -290,6 +295,14 @@ class _Passage:
             failpoints.reach(failpoints.SCHEMA_APPLY_AFTER_MANIFEST_COMMIT)
             promote_schema(self.root, self.held, self.succession)
         return published
+
+    def _is_only_ours(self) -> bool:
+        """Whether nobody else has begun to undo the write: who has needs its record to come to an end."""
+        try:
+            commits = self.graph.coordinator(self.plan.branch).load().state.commits
+        except OmnigraphError:
+            return False  # whoever can tell removes it
+        return self.held.still_held() and self.plan.rollback_id not in commits
 
     def _remove(self, operation_id: str) -> None:
         """Best effort: a record that is left behind is dealt with by the next writer of the branch."""

@@ -211,6 +211,23 @@ def test_waking_up_while_it_is_being_undone_the_writer_disturbs_nothing(
     require_sound(people_graph)
 
 
+@in_a_bucket
+def test_waking_up_without_any_effect_the_writer_leaves_its_record_to_who_undoes_it(
+    people_graph: Location, writer: Start
+) -> None:
+    """He may die before he has noted what he did."""
+    owner, recoverer, other = writer(wait=0), writer(impatient=True), writer(impatient=True)
+    owner.stops(BOTH, COMMIT_PERSON)
+    recoverer.stops(BOB, f"pass {PUBLISH}", REPIN)
+    assert owner.goes_on()["error"] == "writer_busy"
+    recoverer.kill()
+    second = other.commits(BOB)
+    assert commits(people_graph)[1:] == [second]
+    assert recoveries(people_graph) == ["RolledBack"]
+    require_one_end(people_graph, visible=False)
+    require_sound(people_graph)
+
+
 # --- the recoverer ---------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from omnigraph.engine.write.ids import fresh_ids
 from omnigraph.engine.write.pending import Pending, PendingLimits
 from omnigraph.engine.write.predicate import Bindings, matching, passing, settle
 from omnigraph.engine.write.rows import assigned, inserted_edges, inserted_nodes
-from omnigraph.errors import InternalError, InvalidValue, ResourceLimitExceeded
+from omnigraph.errors import BadRequest, InternalError, InvalidValue, ResourceLimitExceeded
 from omnigraph.lang.query.terms import ROW, Compare, Const, Predicate, Prop
 from omnigraph.lang.types import I64, STRING, Scalar, Type
 from omnigraph.storage.location import Location
@@ -116,6 +116,22 @@ def test_too_much_for_one_commit_is_refused() -> None:
     small = Pending(LOG, PendingLimits(bytes=1000))
     with pytest.raises(ResourceLimitExceeded, match="keyed entity bytes for node:Log"):
         small.put(inserted_nodes(LOG, [{"msg": "a" * 2000}], fresh_ids(1, 5)))
+
+
+def test_the_environment_sets_other_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMNIGRAPH_MUTATION_ROWS", "2")
+    monkeypatch.setenv("OMNIGRAPH_MUTATION_BYTES", "100000000")
+    pending = Pending(LOG)
+    pending.put(inserted_nodes(LOG, [{"msg": "a" * 40_000_000}] * 2, fresh_ids(2, 5)))
+    with pytest.raises(ResourceLimitExceeded, match="actual 3, limit 2"):
+        pending.put(inserted_nodes(LOG, [{"msg": "a"}], fresh_ids(1, 5)))
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "many", ""])
+def test_a_limit_that_is_none_is_told(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMNIGRAPH_MUTATION_BYTES", value)
+    with pytest.raises(BadRequest, match=f"OMNIGRAPH_MUTATION_BYTES is '{value}'"):
+        Pending(LOG)
 
 
 def test_rows_of_another_table_are_refused() -> None:

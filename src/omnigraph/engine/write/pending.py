@@ -5,6 +5,7 @@ Of several writes to one id the last one counts, and a pending row hides the sto
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,10 @@ from omnigraph.engine.write.blobs import as_stored, refuse_hollow
 from omnigraph.engine.write.change import NO_IDS, Change, last_rows, within, without
 from omnigraph.engine.write.stored import Stored
 from omnigraph.engine.write.target import Target
-from omnigraph.errors import InternalError, ResourceLimitExceeded
+from omnigraph.errors import BadRequest, InternalError, ResourceLimitExceeded
+
+ROWS_SETTING = "OMNIGRAPH_MUTATION_ROWS"
+BYTES_SETTING = "OMNIGRAPH_MUTATION_BYTES"
 
 Evaluate = Callable[[pa.Table], Any]
 """For each row of a table whether it is wanted."""
@@ -29,6 +33,19 @@ class PendingLimits:
 
     rows: int = 8192
     bytes: int = 32 * 2**20
+
+    @classmethod
+    def configured(cls) -> PendingLimits:
+        """Those of the environment: `OMNIGRAPH_MUTATION_ROWS` and `OMNIGRAPH_MUTATION_BYTES`."""
+        usual = cls()
+        return cls(_setting(ROWS_SETTING, usual.rows), _setting(BYTES_SETTING, usual.bytes))
+
+
+def _setting(name: str, usual: int) -> int:
+    value = os.environ.get(name, str(usual))
+    if not (value.isascii() and value.isdigit() and int(value) > 0):
+        raise BadRequest(f"{name} is '{value}'", remedy="set it to a number from 1 on, or unset it")
+    return int(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +64,7 @@ class Pending:
 
     def __init__(self, target: Target, limits: PendingLimits | None = None) -> None:
         self.target = target
-        self._limits = limits or PendingLimits()
+        self._limits = limits or PendingLimits.configured()
         self._written: list[pa.Table] = []
         self._distinct = True
         self._deleted = NO_IDS
