@@ -95,21 +95,36 @@ def test_an_interrupted_write_and_its_drift_are_found(
     assert main(["doctor", uri]) == 1
     text = capsys.readouterr().out
     assert "drift: node:Person on main is at version 2, the branch shows 1: a write on record" in text
-    assert text.endswith("out of order: see `omnigraph recover --dry-run`; see `omnigraph repair`\n")
+    assert text.endswith("out of order: see `omnigraph recover --dry-run`\n")
     assert main(["recover", uri]) == 0
     assert examined()[0] == 0
 
 
-def test_a_change_past_the_door_is_found(uri: str, examined: Examined) -> None:
+def test_a_change_past_the_door_is_found(
+    uri: str, examined: Examined, capsys: pytest.CaptureFixture[str]
+) -> None:
     table = lance.dataset(str(person_table(uri)))
     table.insert(pa.table({"id": ["x"], "handle": ["x"], "age": [1]}, schema=table.schema))
     status, found = examined()
     assert status == 1
     assert [one["cause"] for one in found["drift"]] == ["a change outside of a commit"]
+    assert main(["doctor", uri]) == 1
+    assert capsys.readouterr().out.endswith("out of order: see `omnigraph repair`\n")
+
+
+def test_versions_that_are_missing_are_to_be_restored(
+    uri: str, run: Callable[..., str], examined: Examined, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("mutate", "-e", ADD, "--uri", uri)
+    min((person_table(uri) / "_versions").glob("*.manifest")).unlink()
+    status, found = examined()
+    assert (status, [one["cause"] for one in found["drift"]]) == (1, ["versions are missing"])
+    assert main(["doctor", uri]) == 1
+    assert capsys.readouterr().out.endswith("out of order: restore from a backup what cannot be read\n")
 
 
 def test_maintenance_past_the_door_is_told_apart(
-    uri: str, run: Callable[..., str], examined: Examined
+    uri: str, run: Callable[..., str], examined: Examined, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("mutate", "-e", ADD, "--uri", uri)
     table = Tables().tip(Location(str(person_table(uri))))
@@ -117,6 +132,8 @@ def test_maintenance_past_the_door_is_told_apart(
     status, found = examined()
     assert status == 1
     assert [one["cause"] for one in found["drift"]] == ["maintenance"]
+    assert main(["doctor", uri]) == 1
+    assert capsys.readouterr().out.endswith("out of order: the next write to the table settles the drift\n")
     # The next writer takes it over, and then the index shows.
     run("mutate", "-e", ADD.replace("ada", "bo"), "--uri", uri)
     status, found = examined()

@@ -60,6 +60,7 @@ def test_a_dry_run_tells_what_would_happen_and_does_nothing(uri: str, run: Run, 
                 "would": "finish it",
                 "decision": "RollForward",
                 "stuck": False,
+                "busy": False,
                 "tables": [{"table_key": "node:Person", "state": "written", "class": "RolledPastExpected"}],
             }
         ],
@@ -157,7 +158,7 @@ def test_a_damaged_table_stops_its_branch_until_its_record_is_abandoned(
     assert f"{operation} on main stuck: table 'node:Person' cannot be read: " in capsys.readouterr().out
     assert main(["doctor", uri]) == 1
     text = capsys.readouterr().out
-    assert f"interrupted or under way: {operation}" in text
+    assert f"interrupted: {operation}" in text
     assert "cannot be read: node:Person on main: " in text
     assert main(["mutate", "-e", ADD, "--uri", uri, "--branch", "work"]) == 0
     assert main(["recover", uri, "--abandon", operation]) == 0
@@ -170,9 +171,14 @@ def test_a_busy_branch_is_left_alone(uri: str, run_json: RunJson) -> None:
         held = opened._opened.root.locks.hold(["main"])
     with held:
         found = run_json("recover", uri)
+        (ahead,) = run_json("recover", uri, "--dry-run")["operations"]
     assert found["operations"] == [
         {"operation_id": operation, "branch": "main", "result": "busy", "outcome": None, "reason": None}
     ]
+    by = f"process {os.getpid()} on {socket.gethostname()}"
+    assert (ahead["busy"], ahead["decision"]) == (True, None)
+    assert ahead["would"] == f"leave it: branch 'main' is being written by {by}"
+    assert ahead["tables"] == [{"table_key": "node:Person", "state": "not looked at", "class": None}]
 
 
 def test_a_schema_that_is_half_in_place_is_told_and_finished(uri: str, run: Run, run_json: RunJson) -> None:

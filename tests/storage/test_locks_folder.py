@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.locks import BranchLocks, configured_wait
 from omnigraph.storage.objects import ObjectStore
 from tests import python_process
+from tests.python_process import PIPE
 
 
 @pytest.fixture
@@ -96,6 +98,46 @@ def test_nothing_this_process_does_beside_it_drops_the_lock(root: Location) -> N
         assert not _other_process_gets(root, "main")
         assert _other_process_gets(root, "other")
     assert _other_process_gets(root, "main")
+
+
+def test_asking_whether_a_lock_is_taken_takes_writes_and_drops_nothing(root: Location) -> None:
+    locks = _locks(root)
+    assert locks.taken("main", wall=time.time()) is None
+    assert not root.path.exists(), "asking makes no lock file"
+    with locks.hold(["main"], operation_id="01ONE"):
+        # Also for another handle of this process, which the kernel would tell nothing of.
+        busy = _locks(root).taken("main", wall=time.time())
+        assert busy is not None
+        assert busy.holder is not None
+        assert (busy.holder.owner.pid, busy.holder.operation_id) == (os.getpid(), "01ONE")
+        assert not _other_process_gets(root, "main"), "the lock was dropped"
+    (file,) = (root.path / "__locks").iterdir()
+    before = file.read_bytes(), file.stat().st_mtime_ns
+    assert locks.taken("main", wall=time.time()) is None
+    assert (file.read_bytes(), file.stat().st_mtime_ns) == before
+    assert _open_lock_files() == []
+
+
+_NEXT_IN_LINE = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX, 1, 1 << 62)
+    print("next", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_lock_that_another_process_waits_for_is_taken(root: Location) -> None:
+    """Whoever comes now does not get it: the other one is next."""
+    locks = _locks(root)
+    locks.hold(["main"]).release()
+    place = str(root.path / "__locks" / "main.lock")
+    with python_process.Python("-c", _NEXT_IN_LINE, place, stdin=PIPE, stdout=PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "next\n"
+        assert locks.taken("main", wall=time.time()) is not None
+        assert locks.try_acquire(["main"]) is None
+    assert locks.taken("main", wall=time.time()) is None
 
 
 def test_descriptors_do_not_pile_up_and_lock_files_stay(root: Location) -> None:

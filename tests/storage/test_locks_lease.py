@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -235,6 +236,56 @@ def test_a_lease_long_dead_by_the_clock_of_the_store_is_taken_at_once(
     assert process().try_acquire(["main"]) is None
     bucket.age = 62.0
     assert process().try_acquire(["main"]) is not None
+
+
+def test_whether_a_lease_is_taken_is_told_by_reading_it(process: Process, bucket: Bucket) -> None:
+    mine, other, now = process(), process(), time.time()
+    assert other.taken("main", wall=now) is None
+    heard = Recorder()
+    with mine.hold(["main"], operation_id="01ONE"):
+        bucket.observe = heard
+        for one in (mine, other):
+            busy = one.taken("main", wall=now)
+            assert busy is not None
+            assert busy.holder is not None
+            assert busy.holder.operation_id == "01ONE"
+        bucket.observe = None
+    assert mine.taken("main", wall=now) is other.taken("main", wall=now) is None
+    assert heard.counts() == {"read_text_versioned": 1}
+
+
+def test_the_lease_of_a_dead_process_looks_taken_until_it_expired(process: Process, bucket: Bucket) -> None:
+    """As an attempt to take it would find it, but by the clock of this machine."""
+    process().hold(["main"])
+    bucket.age = 60.5
+    assert process().taken("main", wall=time.time()) is not None
+    assert process().try_acquire(["main"]) is None
+    bucket.age = 62.0
+    assert process().taken("main", wall=time.time()) is None
+    assert process().try_acquire(["main"]) is not None
+
+
+def test_a_lease_that_this_process_saw_expire_is_not_taken(process: Process, clock: Clock) -> None:
+    process().hold(["main"])
+    waiter = process()
+    with pytest.raises(errors.WriterBusy):
+        waiter.hold(["main"], wait=10.0)
+    clock.now += 19.9
+    assert waiter.taken("main", wall=time.time()) is not None
+    clock.now += 0.2
+    assert waiter.taken("main", wall=time.time()) is None
+
+
+def test_a_lease_of_ours_whose_answer_was_lost_is_not_taken(process: Process, bucket: Bucket) -> None:
+    mine, now = process(), time.time()
+    mine.hold(["main"]).release()
+    bucket.lose_next_answer = "broken"
+    with pytest.raises(errors.StorageFailure):
+        mine.hold(["main"])
+    assert bucket.lease()["state"] == "held"
+    assert mine.taken("main", wall=now) is None
+    assert process().taken("main", wall=now) is not None
+    assert mine.try_acquire(["main"]) is not None
 
 
 def test_a_holder_may_not_begin_anything_in_the_second_half_of_its_lease(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -112,6 +113,25 @@ def test_a_busy_branch_names_its_writer_and_the_operation(worker: Start, locks: 
     with locks.hold(["main"], wait=0) as held:
         held.require()
         assert owner.do("hold 0 main") == "writer_busy"
+
+
+def test_whether_a_branch_is_busy_is_told_without_disturbing_its_writer(
+    worker: Start, locks: BranchLocks
+) -> None:
+    owner = worker()
+    assert locks.taken("main", wall=time.time()) is None
+    assert owner.do("hold 0 main") == "done"
+    owner.signal(signal.SIGSTOP)
+    for _ in range(2):
+        busy = locks.taken("main", wall=time.time())
+        assert busy is not None
+        assert busy.holder is not None
+        assert (busy.holder.owner.pid, busy.holder.operation_id) == (owner.pid, f"op-{owner.pid}")
+    assert locks.taken("work", wall=time.time()) is None
+    owner.signal(signal.SIGCONT)
+    assert owner.do("require") == "done"
+    assert owner.do("release") == "done"
+    assert locks.taken("main", wall=time.time()) is None
 
 
 def test_a_killed_writer_loses_its_lock(worker: Start, locks: BranchLocks) -> None:

@@ -14,20 +14,30 @@ from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
 from omnigraph.cli.recover import prospect_json, prospect_line
 from omnigraph.engine.cleanup.strays import MANIFEST, Stray
-from omnigraph.engine.doctor import Health, Indexed, Vain, examine
+from omnigraph.engine.doctor import ON_RECORD, Health, Indexed, Vain, examine
 from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.open import unsettled_graph
+from omnigraph.engine.recovery.drift import LATE_RECOVERY, MAINTENANCE, MISSING
 from omnigraph.engine.root import Root
 from omnigraph.storage.location import Location
 
 app = new_app()
+
+_RESTORE = "restore from a backup what cannot be read"
+_ADVICE = {
+    ON_RECORD: "",  # that about the record
+    LATE_RECOVERY: "the next write to the table settles the drift",
+    MAINTENANCE: "the next write to the table settles the drift",
+    MISSING: _RESTORE,
+}
+_OF_ANY_OTHER_CAUSE = "see `omnigraph repair`"
 
 
 @app.command()
 def doctor(place: Place = None, as_json: AsJson = False) -> None:
     """Look for interrupted writes, tables and forks that are out of place; exits with 1 when there are any.
 
-    Nothing is changed. A write that is under way at this moment shows up as well.
+    Nothing is changed. A write that is under way at this moment shows up as well, and is in order.
     """
     root = Root.at(Location.parse(addressed(place=place)))
     found = examine(unsettled_graph(root, read_only=True))
@@ -73,7 +83,7 @@ def _index(one: Indexed) -> dict[str, Any]:
 
 def _lines(found: Health) -> Iterator[str]:
     for record in found.records:
-        yield f"interrupted or under way: {prospect_line(record)}"
+        yield f"{'under way' if record.busy else 'interrupted'}: {prospect_line(record)}"
     for unread in found.unread:
         what = f"{unread.key} on {unread.branch}" if unread.key else f"branch {unread.branch}"
         yield f"cannot be read: {what}: {unread.reason}"
@@ -124,11 +134,11 @@ def _vain_line(one: Vain) -> str:
 
 
 def _remedies(found: Health) -> str:
-    """What to look at next, for what was found."""
-    ways = (
-        (found.records, "see `omnigraph recover --dry-run`"),
-        (found.unread, "restore from a backup what cannot be read"),
-        (found.drift, "see `omnigraph repair`"),
-        (found.forks, "see `omnigraph cleanup`"),
-    )
-    return "; ".join(way for found_there, way in ways if found_there)
+    """What to look at next, for what was found; each piece of advice once."""
+    ways = [
+        "see `omnigraph recover --dry-run`" if found.interrupted else "",
+        _RESTORE if found.unread else "",
+        *(_ADVICE.get(one.cause, _OF_ANY_OTHER_CAUSE) for one in found.drift),
+        "see `omnigraph cleanup`" if found.forks else "",
+    ]
+    return "; ".join(dict.fromkeys(filter(None, ways)))

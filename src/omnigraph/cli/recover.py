@@ -92,6 +92,7 @@ def prospect_json(one: Prospect) -> dict[str, Any]:
         "would": one.would,
         "decision": one.decision,
         "stuck": one.stuck,
+        "busy": one.busy,
         "tables": [
             {"table_key": key, "state": state, "class": one.classes.get(key)}
             for key, state in sorted(one.tables.items())
@@ -101,7 +102,8 @@ def prospect_json(one: Prospect) -> dict[str, Any]:
 
 def prospect_line(one: Prospect) -> str:
     """An interrupted write in a line."""
-    tables = ", ".join(f"{key} is {state}" for key, state in sorted(one.tables.items()))
+    known = {} if one.busy else one.tables
+    tables = ", ".join(f"{key} is {state}" for key, state in sorted(known.items()))
     write = f"{_write(one) or 'write'} on {one.branch or 'an unknown branch'}"
     by = f" by {one.writer}" if one.writer else ""
     way_out = f"; mend that, or give it up with `omnigraph recover --abandon {one.operation_id}`"

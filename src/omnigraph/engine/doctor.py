@@ -1,4 +1,8 @@
-"""What is out of order in a graph, found by looking and without touching anything."""
+"""What is out of order in a graph, found by looking and without touching anything.
+
+Others may write meanwhile. What they have under way looks like what a dead process left, so whatever could be
+either is looked at once more: first their lock and their record are asked for, then what the branch shows.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from omnigraph.engine.branches import with_those_above
 from omnigraph.engine.cleanup.collect import is_gone, old_versions
 from omnigraph.engine.cleanup.dropped import DroppedTable, dropped_tables
 from omnigraph.engine.cleanup.in_vain import is_settled, unshown_tables
@@ -15,11 +20,18 @@ from omnigraph.engine.cleanup.strays import Stray, half_made_branches, stored_ta
 from omnigraph.engine.coordinator import Loaded
 from omnigraph.engine.manifest import MAIN, Entry
 from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.recovery.drift import judge_drift
+from omnigraph.engine.recovery.drift import DriftKind, judge_drift
 from omnigraph.engine.recovery.prospects import Prospect, prospects
+from omnigraph.engine.recovery.sidecar import Sidecar
+from omnigraph.engine.recovery.sweep import records as records_of
 from omnigraph.errors import BranchNotFound, InternalError, StorageFailure
 from omnigraph.storage.indexes import IndexCoverage, coverage
+from omnigraph.storage.references import Identity
 from omnigraph.storage.tables import Table
+
+ON_RECORD = "a write on record"
+_LOOKS = 3
+"""So often a table is looked at that moves on whenever it is; then it is alive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +43,7 @@ class Drift:
     pinned: int
     head: int
     cause: str
-    """What made the versions in between."""
+    """What made the versions in between: `ON_RECORD`, or one of `recovery.drift`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +122,13 @@ class Health:
 
     @property
     def ok(self) -> bool:
-        """Whether there is nothing to mend; an index that lags is none."""
-        return not (self.records or self.unread or self.drift or self.forks)
+        """Whether there is nothing to mend; an index that lags is none, nor a write that is under way."""
+        return not (self.interrupted or self.unread or self.drift or self.forks)
+
+    @property
+    def interrupted(self) -> tuple[Prospect, ...]:
+        """The records of branches that nobody is writing to."""
+        return tuple(one for one in self.records if not one.busy)
 
 
 def examine(graph: OpenGraph) -> Health:
@@ -120,7 +137,6 @@ def examine(graph: OpenGraph) -> Health:
     It begins anew when a branch is deleted meanwhile.
     """
     while True:
-        # Before the tables: a write that ends in between must not look like one past the door.
         records = tuple(prospects(graph))
         branches, unread = _branches(graph)
         try:
@@ -141,7 +157,7 @@ def _examined(
     return Health(
         records,
         (*unread, *missing, *(one for one in unlisted if one.key not in told)),
-        tuple(_drift(tables, records)),
+        tuple(_drift(graph, tables, records)),
         tuple(forks),
         tuple(_writers(graph, branches)),
         tuple(_indexes(tables)),
@@ -170,6 +186,7 @@ class _Standing:
     """A table that a branch has of its own: as it publishes it, and its newest version."""
 
     branch: str
+    life: Identity
     entry: Entry
     shown: Table | None
     """None when the published version is gone."""
@@ -180,21 +197,25 @@ def _tables(graph: OpenGraph, branches: Mapping[str, Loaded]) -> tuple[list[_Sta
     """The branches' own tables; what a branch inherits is its source's business."""
     found, unread = [], []
     for branch, loaded in branches.items():
-        own = [entry for entry in loaded.state.entries().values() if (entry.owner or MAIN) == branch]
+        own = [entry for entry in loaded.state.entries().values() if _is_own(entry, branch)]
         for entry in own:
             try:
-                found.append(_standing(graph, branch, entry))
+                found.append(_standing(graph, branch, loaded.identity, entry))
             except StorageFailure as failure:
                 unread.append(Unread(branch, entry.key, failure.message))
     return found, unread
 
 
-def _standing(graph: OpenGraph, branch: str, entry: Entry) -> _Standing:
+def _is_own(entry: Entry, branch: str) -> bool:
+    return (entry.owner or MAIN) == branch
+
+
+def _standing(graph: OpenGraph, branch: str, life: Identity, entry: Entry) -> _Standing:
     place, tables = graph.root.layout.table(entry.path), graph.root.tables
     tip = tables.tip(place, branch=entry.owner)
     behind = tip.version < entry.version
     shown = None if behind else tables.open(place, entry.version, branch=entry.owner)
-    return _Standing(branch, entry, shown, tip)
+    return _Standing(branch, life, entry, shown, tip)
 
 
 def _history(graph: OpenGraph, branches: Mapping[str, Loaded], needed: Needed) -> list[Past]:
@@ -223,14 +244,71 @@ def _derived(graph: OpenGraph) -> Derived:
     return Derived(len(sizes), sum(sizes.values()))
 
 
-def _drift(tables: Sequence[_Standing], records: Sequence[Prospect]) -> Iterator[Drift]:
-    recorded = {(record.branch, key) for record in records for key in record.tables}
+def _drift(graph: OpenGraph, tables: Sequence[_Standing], records: Sequence[Prospect]) -> Iterator[Drift]:
+    interrupted = {record.operation_id for record in records if not record.busy}
     for one in tables:
-        pinned, head = one.entry.version, one.tip.version
-        if head != pinned:
-            known = (one.branch, one.entry.key) in recorded
-            cause = "a write on record" if known else judge_drift(one.tip, pinned).cause
-            yield Drift(one.entry.key, one.branch, pinned, head, cause)
+        found = _confirmed_drift(graph, one, interrupted)
+        if found is not None:
+            yield found
+
+
+def _confirmed_drift(graph: OpenGraph, one: _Standing, interrupted: Collection[str]) -> Drift | None:
+    """How a table stands elsewhere than its branch says, unless that comes of a write that is under way.
+
+    A record is there before the first version that its write makes, and until the branch shows them all;
+    upkeep has no record, and holds the lock as long. So, asked in this order and after the version was seen,
+    no lock, no record and no change of what the branch shows mean that nobody is going to show it.
+    """
+    for _ in range(_LOOKS):
+        if one.tip.version == one.entry.version:
+            return None
+        is_taken = graph.root.taken(one.branch) is not None
+        writes = _writes_on_record(graph, one)
+        now = _shown_now(graph, one)
+        if now is None:
+            return None
+        if now == (one.life, one.entry):
+            return _told_drift(one, writes, interrupted) if writes else _judged_drift(one, is_taken)
+        one = _standing(graph, one.branch, *now)
+    return None
+
+
+def _writes_on_record(graph: OpenGraph, one: _Standing) -> set[str]:
+    """The operations that are to change a table, in this life of its branch."""
+    return {
+        record.operation_id
+        for record in records_of(graph)
+        if isinstance(record, Sidecar)
+        and record.graph_branch == one.branch
+        and (record.authority is None or record.authority.branch_identifier == one.life)
+        and any(pin.table_key == one.entry.key for pin in record.tables)
+    }
+
+
+def _shown_now(graph: OpenGraph, one: _Standing) -> tuple[Identity, Entry] | None:
+    """What a branch shows of a table by now; None when that is no table of its own any more."""
+    try:
+        loaded = graph.load(one.branch)
+    except BranchNotFound:
+        return None
+    entry = loaded.state.entries().get(one.entry.key)
+    return (loaded.identity, entry) if entry is not None and _is_own(entry, one.branch) else None
+
+
+def _told_drift(one: _Standing, writes: Collection[str], interrupted: Collection[str]) -> Drift | None:
+    """The drift of a table with writes on record; of one that goes on, or began meanwhile, there is none."""
+    return _drift_by(ON_RECORD, one) if any(write in interrupted for write in writes) else None
+
+
+def _judged_drift(one: _Standing, is_taken: bool) -> Drift | None:
+    judged = judge_drift(one.tip, one.entry.version)
+    # Who has the lock may be just at it, and otherwise the next one settles it.
+    under_way = is_taken and judged.kind is DriftKind.VERIFIED_MAINTENANCE
+    return None if under_way else _drift_by(judged.cause, one)
+
+
+def _drift_by(cause: str, one: _Standing) -> Drift:
+    return Drift(one.entry.key, one.branch, one.entry.version, one.tip.version, cause)
 
 
 def _stray_forks(
@@ -248,7 +326,24 @@ def _stray_forks(
             unread.append(Unread(MAIN, key, failure.message))
         else:
             found += [stray for stray in strays if stray.branch not in untold]
-    return [*found, *half_made_branches(graph.root)], unread
+    return _left_over(graph, [*found, *half_made_branches(graph.root)]), unread
+
+
+def _left_over(graph: OpenGraph, seen: Sequence[Stray]) -> list[Stray]:
+    """What nobody is at work on: a fork is made, and made known or removed, under the lock of its branch."""
+    free = [stray for stray in seen if not _is_taken(graph, stray.branch)]
+    if not free:
+        return []
+    branches, _ = _branches(graph)
+    places = stored_tables(graph.root, branches)
+    keys = {stray.key for stray in free} & places.keys()
+    again = [stray for key in keys for stray in strays_of(graph.root, branches, key, places[key])]
+    still = {*again, *half_made_branches(graph.root)}
+    return [stray for stray in free if stray in still]
+
+
+def _is_taken(graph: OpenGraph, branch: str) -> bool:
+    return any(graph.root.taken(name) for name in with_those_above(branch))
 
 
 def _writers(graph: OpenGraph, branches: Iterable[str]) -> list[LastWriter]:

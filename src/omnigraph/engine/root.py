@@ -13,6 +13,7 @@ from omnigraph.engine.ulids import ulid
 from omnigraph.storage.durability import Sync, configured_sync
 from omnigraph.storage.forks import Forks
 from omnigraph.storage.location import Location
+from omnigraph.storage.lock_table import Taken
 from omnigraph.storage.locks import BranchLocks
 from omnigraph.storage.objects import ObjectStore, Observer
 from omnigraph.storage.tables import Tables
@@ -51,6 +52,10 @@ class Root:
     def uri(self) -> str:
         """The place, as the user sees it."""
         return self.layout.root.uri
+
+    def taken(self, branch: str) -> Taken | None:
+        """Whether somebody has the lock of a branch at this moment; nothing is taken or written."""
+        return self.locks.taken(branch, wall=self.clock() / 1_000_000)
 
 
 @lru_cache(maxsize=8)

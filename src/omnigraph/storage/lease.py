@@ -1,7 +1,7 @@
 """The branch lock of a bucket: a lease object, taken, renewed and given back by conditional puts.
 
 No two bodies of one lease are equal, because an ETag is a hash of the content: each change raises `beat`
-and each new holder raises `epoch`. Nothing here compares the clocks of two machines: a waiter measures
+and each new holder raises `epoch`. Nothing is decided by the clocks of two machines: a waiter measures
 how long it has seen one beat on its own monotonic clock, or compares two times that the store itself set.
 """
 
@@ -17,7 +17,7 @@ import msgspec
 
 from omnigraph import errors
 from omnigraph.storage.location import Location
-from omnigraph.storage.lock_table import EARLIER_OPERATIONS, Gate, Holder, LockTable, Owner
+from omnigraph.storage.lock_table import EARLIER_OPERATIONS, Gate, Holder, LockTable, Owner, Taken
 from omnigraph.storage.objects import ObjectStore, Versioned
 
 KEEP_LIMIT = 16
@@ -84,6 +84,11 @@ class LeaseSlot:
 
     def forget_in_child(self) -> None:
         """The child never reaches this slot again."""
+
+    def saw_expire(self, lease: Lease, now: float) -> bool:
+        """Whether this process has seen one beat of another's lease for as long as that lives."""
+        seen = self.sighting
+        return seen is not None and seen[0].same_beat(lease) and now - seen[1] >= lease.ttl_s
 
     def held(self) -> Lease | None:
         """Our lease, if we have it."""
@@ -264,9 +269,9 @@ class LeaseLock:
         slot = self._slot
         if slot.sighting is None or not slot.sighting[0].same_beat(lease):
             slot.sighting = (lease, self._clock())
-        elif asked - slot.sighting[1] >= lease.ttl_s:
+        elif slot.saw_expire(lease, asked):
             return True
-        return first and self._store_time() - found.modified > 2 * lease.ttl_s + _TIME_GRANULARITY
+        return first and _is_long_dead(lease, found, self._store_time())
 
     def _refuse_recent_name(self, found: Versioned) -> None:
         passed = max(0.0, self._store_time() - found.modified)
@@ -370,6 +375,35 @@ class LeaseLock:
             _log.warning("lease not renewed: %s", failure)
             return True
         return self._slot.held() is not None
+
+
+def lease_taken(
+    store: ObjectStore, at: Location, table: LockTable, *, clock: Clock, wall: float
+) -> Taken | None:
+    """Whether somebody has the lease at this moment, told by reading alone.
+
+    To ask the store for its time is to put an object, so `wall`, the time of this machine, stands for it:
+    good enough to foretell what an attempt would find, and for nothing else.
+    """
+    slot = table.known((store.scope, at.uri))
+    asked = clock()
+    if isinstance(slot, LeaseSlot) and not slot.gate.idle():
+        own = slot.held()
+        return Taken(Holder(owner=table.owner) if own is None else own.holder())
+    found = store.read_text_versioned(at)
+    if found is None:
+        return None
+    lease = decode(found.text, at)
+    # One that is ours by its text was given back, or is taken again at once: no thread is past the gate.
+    if lease.state != "held" or lease.owner.token == table.owner.token:
+        return None
+    expired = isinstance(slot, LeaseSlot) and slot.saw_expire(lease, asked)
+    return None if expired or _is_long_dead(lease, found, wall) else Taken(lease.holder())
+
+
+def _is_long_dead(lease: Lease, found: Versioned, now: float) -> bool:
+    """Whether the last beat is so old that no holder can act under it any more, whoever rounded the times."""
+    return now - found.modified > 2 * lease.ttl_s + _TIME_GRANULARITY
 
 
 def _named(lease: Lease, operation_id: str | None) -> Lease:

@@ -36,6 +36,13 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.earlier if self.operation_id is None else (self.operation_id, *self.earlier)
 
 
+class Taken(msgspec.Struct, frozen=True):
+    """A lock that somebody has at this moment."""
+
+    holder: Holder | None
+    """Who that is, if it is written there already."""
+
+
 EARLIER_OPERATIONS = 8
 
 

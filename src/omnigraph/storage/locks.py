@@ -16,11 +16,11 @@ from urllib.parse import quote, unquote
 
 from omnigraph import errors
 from omnigraph.storage.folder import LOCK_FOLDER, LOCK_SUFFIX
-from omnigraph.storage.lease import LeaseLock, decode
+from omnigraph.storage.lease import LeaseLock, decode, lease_taken
 from omnigraph.storage.location import Location
-from omnigraph.storage.lock_table import THIS_PROCESS, Gate, Holder, LockTable
+from omnigraph.storage.lock_table import THIS_PROCESS, Gate, Holder, LockTable, Taken
 from omnigraph.storage.objects import ObjectStore
-from omnigraph.storage.record_lock import RecordLock, gate_of, last_holder
+from omnigraph.storage.record_lock import RecordLock, gate_of, last_holder, lock_taken
 
 LEASE_SUFFIX = ".json"
 DEFAULT_TTL = 30.0
@@ -158,6 +158,17 @@ class BranchLocks:
             slot = self._table.known((self._store.scope, at.uri))
             gate = None if slot is None else slot.gate
         return gate is not None and not gate.idle()
+
+    def taken(self, branch: str, *, wall: float) -> Taken | None:
+        """Whether `try_acquire` would find the lock taken at this moment; takes and writes nothing.
+
+        `wall` is the time of this machine in seconds: in a bucket the lease of a dead process looks taken
+        until it expired by that time.
+        """
+        at = self._address(branch)
+        if at.is_local:
+            return lock_taken(at.path, self._table)
+        return lease_taken(self._store, at, self._table, clock=self._clock, wall=wall)
 
     def last_holder(self, branch: str) -> Holder | None:
         """Who took this lock last, whether or not it is held now."""

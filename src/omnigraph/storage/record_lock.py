@@ -13,6 +13,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import struct
+import sys
 from pathlib import Path
 
 import msgspec
@@ -20,12 +22,14 @@ import msgspec
 from omnigraph import errors
 from omnigraph.storage.failures import guarded
 from omnigraph.storage.folder import create_file
-from omnigraph.storage.lock_table import EARLIER_OPERATIONS, Gate, Holder, LockTable
+from omnigraph.storage.lock_table import EARLIER_OPERATIONS, Gate, Holder, LockTable, Taken
 
 _MAX_CONTENT = 4096
 
 _NEXT = 1 << 62
 """The byte of whoever is next; the lock itself is all bytes before it."""
+_FLOCK, _TYPE = ("@hhqqi0q", 0) if sys.platform == "linux" else ("@qqihh", 3)
+"""How the kernel is asked for a lock, its `struct flock`, and which of its members is the kind of lock."""
 _ATTEMPTS = 50
 """So often, which is about a second, others have precedence; then they may be stopped, and count no more."""
 
@@ -186,6 +190,35 @@ def last_holder(path: Path, table: LockTable) -> Holder | None:
             return _parse(path.read_bytes())
         except FileNotFoundError:
             return None
+
+
+def lock_taken(path: Path, table: LockTable) -> Taken | None:
+    """Whether somebody has the lock at this moment, or is next; nothing is taken, and nobody disturbed."""
+    with guarded("look at the lock file", str(path)), table.mutex:
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            return None
+        slot = table.known((found.st_dev, found.st_ino))
+        if isinstance(slot, RecordSlot) and (slot.descriptor is not None or not slot.gate.idle()):
+            # The kernel does not tell a process of its own locks.
+            return Taken(slot.holder or Holder(owner=table.owner))
+        # As above: not open in this process, so closing it drops no lock.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if not _is_locked(descriptor):
+                return None
+            return Taken(_parse(os.pread(descriptor, _MAX_CONTENT, 0)))
+        finally:
+            os.close(descriptor)
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Whether another process has any part of a file."""
+    members: dict[int, int] = {_TYPE: fcntl.F_WRLCK}
+    asked = struct.pack(_FLOCK, *(members.get(at, 0) for at in range(5)))  # from the first byte to the last
+    answer = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    return bool(answer[_TYPE] != fcntl.F_UNLCK)
 
 
 def record_locks_work(path: Path) -> bool:

@@ -15,7 +15,7 @@ from omnigraph import failpoints
 from omnigraph.engine.branches import create_branch, delete_branch
 from omnigraph.engine.lineage import RECOVERY_ACTOR
 from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.open import open_graph, recover_all, reopen_graph
+from omnigraph.engine.open import open_graph, recover_all, reopen_graph, unsettled_graph
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.recovery import audit, sidecar
 from omnigraph.engine.recovery.prospects import prospects
@@ -182,6 +182,49 @@ def test_a_dry_run_says_what_would_happen_and_does_nothing(graph: OpenGraph) -> 
     assert tree(folder) == before
     assert (found.branch, found.writer_kind, found.would) == (MAIN, "Mutation", "undo it")
     assert found.tables == {KNOWS: "written but not confirmed", PERSON: "untouched"}
+
+
+def test_a_dry_run_knows_of_a_branch_that_is_being_written(graph: OpenGraph) -> None:
+    interrupt(graph, COMMITTED)
+    with graph.root.locks.hold([MAIN]) as held:
+        (found,) = prospects(newcomer(graph))
+        (report,) = sweep(newcomer(graph), only_forward=False)
+        # Who has the lock itself is told what it can do.
+        (own,) = prospects(newcomer(graph), held)
+    assert (found.busy, report.fate) == (True, Fate.BUSY)
+    assert (own.busy, own.would) == (False, "undo it")
+
+
+def test_a_dry_run_knows_that_main_is_needed_for_the_record_of_a_deleted_branch(graph: OpenGraph) -> None:
+    create_branch(graph, "draft")
+    interrupt(graph, FORKED, branch="draft")
+    delete_branch(graph, "draft")
+    with graph.root.locks.hold([MAIN]) as held:
+        (found,) = prospects(newcomer(graph))
+        (report,) = sweep(newcomer(graph), only_forward=False)
+        assert (found.busy, found.branch, report.fate) == (True, "draft", Fate.BUSY)
+        assert found.would.startswith("leave it: branch 'main' is being written by process ")
+        (own,) = prospects(newcomer(graph), held)
+        assert (own.busy, own.would) == (False, "discard it: its branch is gone")
+
+
+def test_a_dry_run_does_not_tell_of_a_write_that_was_finished_while_it_looked(graph: OpenGraph) -> None:
+    interrupt(graph, COMMITTED)
+    calls = Recorder()
+    assert len(prospects(newcomer(graph, calls))) == 1
+    begin = next(n for n, call in enumerate(calls.calls) if call.op == "list_dir")
+    for number in range(begin + 1, len(calls.calls) + 1):
+        heard = 0
+
+        def finish(op: str, uri: str, /, last: int = number) -> None:
+            nonlocal heard
+            heard += 1
+            if heard == last:
+                recover_all(unsettled_graph(Root.at(graph.root.layout.root)))
+
+        assert [one.would for one in prospects(newcomer(graph, finish))] in ([], ["undo it"]), number
+        if not pending(graph):
+            interrupt(graph, COMMITTED)
 
 
 def test_a_dry_run_knows_of_a_branch_that_moved_on(graph: OpenGraph) -> None:

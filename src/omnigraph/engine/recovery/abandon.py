@@ -6,6 +6,7 @@ from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.recovery import sidecar
 from omnigraph.engine.recovery.prospects import Prospect, prospects
 from omnigraph.errors import Conflict, NotFound
+from omnigraph.storage.locks import Held
 
 SUFFIX = ".abandoned"
 """What a record is called then: nobody takes it for one any more, and a person can still read it."""
@@ -20,7 +21,7 @@ def abandon(graph: OpenGraph, operation_id: str) -> Prospect:
     known = _found(graph, operation_id)
     # A record that does not say whom it concerns keeps everybody from writing, so all must stand still.
     with root.locks.hold([known.branch] if known.branch else graph.branch_names()) as held:
-        found = _found(graph, operation_id)
+        found = _found(graph, operation_id, held)
         if not found.stuck:
             raise Conflict(
                 f"operation '{operation_id}' can be recovered: `omnigraph recover` would {found.would}",
@@ -32,8 +33,8 @@ def abandon(graph: OpenGraph, operation_id: str) -> Prospect:
     return found
 
 
-def _found(graph: OpenGraph, operation_id: str) -> Prospect:
-    for one in prospects(graph):
+def _found(graph: OpenGraph, operation_id: str, held: Held | None = None) -> Prospect:
+    for one in prospects(graph, held):
         if one.operation_id == operation_id:
             return one
     raise NotFound(

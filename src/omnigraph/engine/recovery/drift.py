@@ -22,6 +22,10 @@ from omnigraph.storage.staging import commit_staged, stage_restore
 from omnigraph.storage.tables import Table
 from omnigraph.storage.transactions import UNKNOWN, Authorship, history
 
+LATE_RECOVERY = "a late recovery"
+MAINTENANCE = "maintenance"
+MISSING = "versions are missing"
+
 
 class DriftKind(StrEnum):
     """Whether the versions above the published one are known to hold its rows."""
@@ -51,12 +55,12 @@ class Judgement:
 def judge_drift(tip: Table, pinned: int) -> Judgement:
     """What lies between the published version of a table and its newest one."""
     if tip.version < pinned:
-        return Judgement(DriftKind.UNVERIFIABLE, "versions are missing")
+        return Judgement(DriftKind.UNVERIFIABLE, MISSING)
     made = history(tip, pinned, tip.version)
     if all(is_restore_of(one) for one in made):
-        return Judgement(DriftKind.VERIFIED_MAINTENANCE, "a late recovery", made)
+        return Judgement(DriftKind.VERIFIED_MAINTENANCE, LATE_RECOVERY, made)
     if all(one.is_maintenance for one in made):
-        return Judgement(DriftKind.VERIFIED_MAINTENANCE, "maintenance", made)
+        return Judgement(DriftKind.VERIFIED_MAINTENANCE, MAINTENANCE, made)
     if any(one.operation == UNKNOWN for one in made):
         return Judgement(DriftKind.UNVERIFIABLE, "a change that cannot be read", made)
     return Judgement(DriftKind.SUSPICIOUS, "a change outside of a commit", made)
