@@ -115,6 +115,66 @@ def test_python_dates_and_numbers_are_parameters(graph: og.Graph) -> None:
         graph.mutate(query, {**given, "t": datetime(2024, 1, 1)})  # noqa: DTZ001
 
 
+@pytest.mark.parametrize("unit", ["ns", "ps"])
+def test_numpy_times_are_not_taken_for_numbers(graph: og.Graph, unit: str) -> None:
+    moment = np.datetime64("2024-01-01", unit)
+    with graph.write() as tx:
+        tx.insert("Person", handle="ada", joined=np.datetime64("2024-01-01"))
+        for wrong in (moment, np.array([moment]), np.timedelta64(5, unit)):
+            with pytest.raises(errors.InvalidValue, match="is no moment: it has no zone"):
+                tx.insert("Person", handle="bo", seen=wrong)
+    with pytest.raises(errors.InvalidValue, match="is no moment: it has no zone"):
+        graph.mutate("query q($t: DateTime) { update Person set { seen: $t } where age = 1 }", {"t": moment})
+    assert [row["joined"] for row in graph.snapshot().rows("Person").to_pylist()] == [date(2024, 1, 1)]
+
+
+ACTORS: dict[str, Any] = {
+    "number": 5,
+    "bytes": b"ann",
+    "empty": "",
+    "blank": "  ",
+    "line": "ann\nbo",
+    "escape": "\x1b[31m",
+    "surrogate": "\ud800",
+    "long": "a" * 257,
+    "reserved": "omnigraph:recovery",
+}
+
+
+@pytest.mark.parametrize("actor", ACTORS.values(), ids=ACTORS)
+def test_who_cannot_be_told_in_a_commit_writes_nothing(graph: og.Graph, people: Path, actor: Any) -> None:
+    graph.branches.create("draft")
+    writes = [
+        lambda: graph.mutate(INSERT, {"h": "ada"}, actor=actor),
+        lambda: graph.write(actor=actor),
+        lambda: graph.load(people, mode="append", actor=actor),
+        lambda: graph.load(people, mode="append", branch="new", from_="main", actor=actor),
+        lambda: graph.merge("draft", actor=actor),
+        lambda: graph.apply_schema(SCHEMA + "node Later { k: String @key }", actor=actor),
+        lambda: graph.optimize(actor=actor),
+        lambda: graph.ensure_indices(actor=actor),
+    ]
+    for write in writes:
+        with pytest.raises(errors.InvalidName):
+            write()
+    assert len(graph.commits.list()) == 1
+    assert graph.branches.list() == ["main", "draft"]
+
+
+def test_a_condition_is_the_id_of_a_commit_and_a_branch_a_name(graph: og.Graph) -> None:
+    commit: Any = graph.commits.list()[0]
+    with pytest.raises(errors.BadRequest, match="`if_commit` is the id of a commit, not Commit"):
+        graph.mutate(INSERT, {"h": "ada"}, if_commit=commit)
+    with pytest.raises(errors.InvalidName, match="the name of a branch is a text, not int"):
+        graph.mutate(INSERT, {"h": "ada"}, branch=5)  # type: ignore[arg-type]
+
+
+def test_an_update_in_a_block_sets_something(graph: og.Graph) -> None:
+    with graph.write() as tx, pytest.raises(errors.BadRequest, match="update of `Person` sets nothing"):
+        tx.update("Person", ("handle", "=", "ada"))
+    assert len(graph.commits.list()) == 1
+
+
 def test_a_wrong_parameter_is_told_by_name(graph: og.Graph) -> None:
     with pytest.raises(errors.ParameterError, match="param 'a': expected integer"):
         graph.mutate(INSERT, {"h": "ada", "a": "x"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from urllib.parse import quote
@@ -73,6 +73,8 @@ _MAIN_INFO = BranchInfo(MAIN, None, None, ())
 
 def branch_name(text: str) -> str:
     """The name of a branch as a user means it, main included; refuses what no branch can be called."""
+    if not isinstance(text, str):
+        raise InvalidName(repr(text), f"the name of a branch is a text, not {type(text).__name__}")
     name = text.strip()
     if not name:
         raise InvalidName(text, "the name of a branch must not be empty")
@@ -228,11 +230,14 @@ def _settled(root: Root, source: Table, life: Identity, name: str, failure: Stor
 # --- deleting ------------------------------------------------------------------------------------
 
 
-def delete_branch(graph: OpenGraph, name: str, *, active: str | None = None) -> None:
+def delete_branch(
+    graph: OpenGraph, name: str, *, active: str | None = None, wanted: Callable[[], bool] = lambda: True
+) -> None:
     """Delete a branch that nothing else depends on; `active` is the one the caller works on.
 
-    Once its reference is gone the branch is deleted. What then remains of its tables' forks is removed
-    as far as possible; cleanup removes the rest.
+    Whether that is still `wanted` is asked once nobody else can write to it. Once its reference is gone the
+    branch is deleted. What then remains of its tables' forks is removed as far as possible; cleanup removes
+    the rest.
     """
     root, name = graph.root, branch_name(name)
     _refuse_read_only(graph)
@@ -247,6 +252,8 @@ def delete_branch(graph: OpenGraph, name: str, *, active: str | None = None) -> 
         live = _live(graph, "branch delete", held)
         if name not in live:
             raise BranchNotFound(name)
+        if not wanted():
+            return
         _refuse_depended_on(graph, name, live)
         owned = _owned(graph, name)
         try:
@@ -264,17 +271,23 @@ def _refuse_depended_on(graph: OpenGraph, name: str, live: Mapping[str, Fork]) -
     """Others depend on a branch that were made from it, or that show tables it holds."""
     dependants = {other.name for other in live.values() if other.parent == name}
     for branch in (MAIN, *live):
-        if branch != name and branch not in dependants and _shows_tables_of(graph, branch, name):
+        if branch != name and branch not in dependants and _shows_tables_of(graph, branch, name, live):
             dependants.add(branch)
     if dependants:
         raise BranchInUse(name, sorted(dependants))
 
 
-def _shows_tables_of(graph: OpenGraph, branch: str, owner: str) -> bool:
+def _shows_tables_of(graph: OpenGraph, branch: str, owner: str, live: Mapping[str, Fork]) -> bool:
     try:
         state = graph.load(branch).state
     except BranchNotFound:
         return False  # deleted since it was listed
+    except InternalError:
+        if branch == MAIN:
+            raise
+        # It cannot be read. It shows tables of branches that it was made from, directly or not, and of main.
+        life = live[owner].identity
+        return live[branch].identity[: len(life)] == life
     return any(entry.owner == owner for entry in state.entries().values())
 
 

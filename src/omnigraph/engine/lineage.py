@@ -7,11 +7,33 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from omnigraph.errors import InvalidName
+
 RECOVERY_ACTOR = "omnigraph:recovery"
 REPAIR_ACTOR = "omnigraph:repair"
 FORCED_REPAIR_ACTOR = "omnigraph:repair:force"
+_RESERVED_ACTORS = "omnigraph:"
+_LONGEST_ACTOR = 256
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def require_actor(actor: object) -> None:
+    """Raise `InvalidName` for what cannot stand in a commit as the one who made it."""
+    if not isinstance(actor, str):
+        raise InvalidName(
+            repr(actor), f"an actor is a text, not {type(actor).__name__}", remedy="give a name, or none"
+        )
+    if not actor.strip() or not actor.isprintable() or len(actor) > _LONGEST_ACTOR:
+        raise InvalidName(
+            actor,
+            f"{ascii(actor)[:60]} cannot be the name of an actor",
+            remedy=f"give 1 to {_LONGEST_ACTOR} characters that can be printed",
+        )
+    if actor.startswith(_RESERVED_ACTORS):
+        raise InvalidName(
+            actor, f"actors '{_RESERVED_ACTORS}...' are omnigraph itself", remedy="choose another name"
+        )
 
 
 @dataclass(frozen=True, slots=True)

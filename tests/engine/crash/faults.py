@@ -62,9 +62,10 @@ class Fault:
         if getattr(self._current, "number", None) == self._number:
             self._current.number = None
             self.fired = True
-            if self._interrupts:
+            # Only the main thread is ever interrupted.
+            if self._interrupts and threading.current_thread() is threading.main_thread():
                 raise KeyboardInterrupt
-            if self._presses:
+            if self._interrupts or self._presses:
                 signal.raise_signal(signal.SIGINT)
                 return
             raise StorageFailure(f"injected: {op} of '{uri}'", kind=FailureKind.TRANSIENT, uri=uri)

@@ -23,6 +23,7 @@ from omnigraph.engine.recovery.prospects import prospects
 from omnigraph.engine.recovery.sweep import Fate, sweep
 from omnigraph.engine.root import Root
 from omnigraph.errors import (
+    BranchInUse,
     Conflict,
     CorruptGraph,
     OmnigraphError,
@@ -116,6 +117,19 @@ def graph(tmp_path: Path) -> OpenGraph:
     graph = make_graph(tmp_path / "graph")
     create_branch(graph, DRAFT)
     return graph
+
+
+def test_a_branch_that_cannot_be_read_keeps_only_those_that_it_was_made_from(graph: OpenGraph) -> None:
+    for name, source in (("beside", MAIN), ("below", DRAFT), ("deep", "below")):
+        create_branch(graph, name, from_branch=source)
+    emptied(graph.root.layout.root.path / "__manifest/tree/deep")
+    stranger = newcomer(graph)
+    delete_branch(stranger, "beside")
+    with pytest.raises(BranchInUse, match=f"branch '{DRAFT}' cannot be deleted: 'below', 'deep'"):
+        delete_branch(stranger, DRAFT)
+    for name in ("deep", "below", DRAFT):
+        delete_branch(stranger, name)
+    assert stranger.branch_names() == [MAIN]
 
 
 def spoiled(graph: OpenGraph, damage: Damage) -> str:

@@ -134,6 +134,13 @@ def test_lines_beyond_the_limits_stop_the_load() -> None:
         read(b'{"type":"Log","data":{"msg":":::::"}}', limits=Limits(structural_slots=7))
 
 
+def test_a_long_line_that_breaks_off_inside_a_text_is_looked_at_once() -> None:
+    """If each quote began another look to the end of the line, this would take longer than anybody waits."""
+    text = json.dumps({"type": "Log", "data": {"msg": '{"key": [1, 2]}, ' * 200_000}})
+    (told,) = read(text[: len(text) // 2].encode()).violations
+    assert "truncated" in told.reason
+
+
 @pytest.mark.fuzz
 @given(st.lists(st.sampled_from([GOOD, b"", b"{", b"\r", GOOD + b"\r"]), max_size=12), st.integers(1, 60))
 def test_cutting_a_file_into_splits_changes_nothing(parts: list[bytes], size: int) -> None:

@@ -80,6 +80,7 @@ def apply_schema(graph: OpenGraph, request: SchemaRequest) -> SchemaApplied:
     """Make a schema the accepted one; stored rows are carried over, checked and filled."""
     if graph.read_only:
         raise ReadOnlyGraph(graph.root.uri)
+    author = Author(MAIN, request.actor)
     compile_schema(request.source)
     heal(graph)
     _refuse_branches(graph)
@@ -88,7 +89,7 @@ def apply_schema(graph: OpenGraph, request: SchemaRequest) -> SchemaApplied:
         _refuse_branches(graph)
         for _ in range(_ATTEMPTS):
             try:
-                return _attempt(graph, request, held, operation_id)
+                return _attempt(graph, request, author, held, operation_id)
             except BaseMoved as moved:
                 if moved.by_rival:
                     raise moved.conflict from moved
@@ -105,8 +106,10 @@ def _refuse_branches(graph: OpenGraph) -> None:
         )
 
 
-def _attempt(graph: OpenGraph, request: SchemaRequest, held: Held, operation_id: str) -> SchemaApplied:
-    transaction = begin(graph, Author(MAIN, request.actor))
+def _attempt(
+    graph: OpenGraph, request: SchemaRequest, author: Author, held: Held, operation_id: str
+) -> SchemaApplied:
+    transaction = begin(graph, author)
     wanted = _migration(graph, transaction, request)
     wanted.plan.refuse_unsupported()
     if not wanted.plan.steps:
@@ -116,8 +119,8 @@ def _attempt(graph: OpenGraph, request: SchemaRequest, held: Held, operation_id:
     plan = new_plan(
         graph.root,
         kind="SchemaApply",
-        branch=MAIN,
-        actor=request.actor,
+        branch=author.branch,
+        actor=author.actor,
         base=transaction.base,
         effects=_effects(wanted, transaction),
         strict=True,

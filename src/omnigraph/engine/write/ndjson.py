@@ -44,7 +44,8 @@ RESERVED = frozenset(
 )
 """Names of the storage, never of the user."""
 
-_TEXTS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_TEXTS = re.compile(rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+(?:"|\Z)')
+"""One that does not end goes to the end of the line, and nothing is looked at twice."""
 _HEAD = re.compile(rb'\{[ \t\r]*"(type|edge)"[ \t\r]*:[ \t\r]*"([!#-\[\]-~]+)"')
 """How a record begins that says first of which type it is."""
 _SHORTEST = len('{"type":"T"}')

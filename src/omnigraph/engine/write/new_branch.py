@@ -11,6 +11,7 @@ from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.recovery import sidecar
 from omnigraph.engine.recovery.sidecar import Sidecar, Unreadable
 from omnigraph.errors import BranchExists, OmnigraphError, RecoveryRequired
+from omnigraph.storage.references import Identity
 
 _log = logging.getLogger(__name__)
 
@@ -27,19 +28,21 @@ def new_branch(graph: OpenGraph, name: str, source: str) -> Iterator[bool]:
         # By somebody else, a moment ago.
         yield False
         return
-    head = _head(graph, name)
+    begun = _standing(graph, name)
     try:
         yield True
     except RecoveryRequired:
         raise
     except BaseException:
-        _remove_untouched(graph, name, head)
+        _remove_untouched(graph, name, begun)
         raise
 
 
-def _head(graph: OpenGraph, name: str) -> str | None:
-    head = graph.load(name).state.head
-    return None if head is None else head.id
+def _standing(graph: OpenGraph, name: str) -> tuple[Identity, str | None]:
+    """Which life of the branch it is, and where it stands."""
+    loaded = graph.load(name)
+    head = loaded.state.head
+    return loaded.identity, None if head is None else head.id
 
 
 def _is_on_record(graph: OpenGraph, name: str) -> bool:
@@ -53,10 +56,15 @@ def _is_on_record(graph: OpenGraph, name: str) -> bool:
     return False
 
 
-def _remove_untouched(graph: OpenGraph, name: str, head: str | None) -> None:
+def _remove_untouched(graph: OpenGraph, name: str, begun: tuple[Identity, str | None]) -> None:
     """Best effort: the failure that led here is the news."""
+
+    def is_untouched() -> bool:
+        return _standing(graph, name) == begun and not _is_on_record(graph, name)
+
     try:
-        if _head(graph, name) == head and not _is_on_record(graph, name):
-            delete_branch(graph, name)
+        # Asked twice: who sees already that it was touched need not wait for whoever does it.
+        if is_untouched():
+            delete_branch(graph, name, wanted=is_untouched)
     except OmnigraphError as error:
         _log.warning("branch '%s' is left behind: %s", name, error)

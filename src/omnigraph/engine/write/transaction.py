@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from omnigraph import failpoints
 from omnigraph.engine.commit import Receipt, commit
 from omnigraph.engine.gates import BaseMoved
+from omnigraph.engine.lineage import require_actor
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.plan import Base, CommitPlan, Effect, NewSchema, base_of, new_plan
 from omnigraph.engine.recovery.sidecar import WriterKind
@@ -22,6 +23,7 @@ from omnigraph.engine.write.lost_branch import require_life
 from omnigraph.engine.write.stored import StoredTables
 from omnigraph.engine.write.target import Target
 from omnigraph.errors import (
+    BadRequest,
     OmnigraphError,
     PreconditionFailed,
     PublishContention,
@@ -44,6 +46,13 @@ class Author:
     actor: str | None = None
     if_commit: str | None = None
     """The head the branch must have."""
+
+    def __post_init__(self) -> None:
+        if self.actor is not None:
+            require_actor(self.actor)
+        if not isinstance(self.if_commit, str | None):
+            given = type(self.if_commit).__name__
+            raise BadRequest(f"`if_commit` is the id of a commit, not {given}", remedy="give its `id`")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,9 @@ _FORMS = (
     f"{', '.join((*_RELATIONS, 'in'))}, or (property, 'is null') or (property, 'is not null')"
 )
 
+_MERE_NUMBERS = ("timedelta64", "datetime64[ns]", "datetime64[ps]", "datetime64[fs]", "datetime64[as]")
+"""Types of NumPy whose values would be counts of some unit, and taken for counts of another."""
+
 
 def insert_node(catalog: Catalog, type_name: str, values: Values) -> InsertNode:
     """A node of a type."""
@@ -62,6 +65,8 @@ def update_nodes(catalog: Catalog, type_name: str, where: Where, values: Values)
     node = catalog.nodes.get(type_name)
     if node is None:
         raise _no_such_type(catalog, type_name, "node")
+    if not values:
+        raise BadRequest(f"update of `{type_name}` sets nothing", remedy="name at least one property")
     for name in values:
         if name in node.key:
             raise BadRequest(f"cannot update @key property '{name}' — delete and re-insert instead")
@@ -92,6 +97,11 @@ def plain_value(value: object) -> object:
             return f"base64:{base64.b64encode(value).decode()}"
         case list() | tuple():
             return [plain_value(item) for item in value]
+    if str(getattr(value, "dtype", "")).startswith(_MERE_NUMBERS):
+        raise InvalidValue(
+            f"`{value}` of NumPy is no moment: it has no zone",
+            remedy="give a `datetime` with a zone, or a text",
+        )
     if hasattr(value, "tolist"):  # numbers and arrays of NumPy, and what behaves like them
         return plain_value(cast(Any, value).tolist())
     return value
