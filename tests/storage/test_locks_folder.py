@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import threading
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from omnigraph import errors
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import BranchLocks, configured_wait
 from omnigraph.storage.objects import ObjectStore
+from omnigraph.storage.record_lock import RecordLock
 from tests import python_process
 from tests.python_process import PIPE
 
@@ -46,6 +48,23 @@ def _other_process_gets(root: Location, branch: str) -> bool:
 def _open_lock_files() -> list[str]:
     targets = (str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.exists())
     return sorted(target for target in targets if ".lock" in target)
+
+
+@pytest.mark.usefixtures("hears_ctrl_c")
+def test_ctrl_c_while_locks_are_given_back_keeps_none_of_them(
+    root: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_back = RecordLock.release
+
+    def press_and_give_back(lock: RecordLock) -> None:
+        signal.raise_signal(signal.SIGINT)
+        give_back(lock)
+
+    held = _locks(root).hold(["main"])
+    monkeypatch.setattr(RecordLock, "release", press_and_give_back)
+    with pytest.raises(KeyboardInterrupt):
+        held.release()
+    assert _other_process_gets(root, "main")
 
 
 def test_threads_of_one_process_exclude_each_other(root: Location) -> None:

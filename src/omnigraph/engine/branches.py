@@ -73,9 +73,10 @@ _MAIN_INFO = BranchInfo(MAIN, None, None, ())
 
 def branch_name(text: str) -> str:
     """The name of a branch as a user means it, main included; refuses what no branch can be called."""
-    if not isinstance(text, str):
-        raise InvalidName(repr(text), f"the name of a branch is a text, not {type(text).__name__}")
-    name = text.strip()
+    given: object = text
+    if not isinstance(given, str):
+        raise InvalidName(repr(given), f"the name of a branch is a text, not {type(given).__name__}")
+    name = given.strip()
     if not name:
         raise InvalidName(text, "the name of a branch must not be empty")
     if name == SCHEMA_APPLY_LOCK:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Protocol, Self
 from urllib.parse import quote, unquote
 
-from omnigraph import errors
+from omnigraph import ctrl_c, errors
 from omnigraph.storage.folder import LOCK_FOLDER, LOCK_SUFFIX
 from omnigraph.storage.lease import LeaseLock, decode, lease_taken
 from omnigraph.storage.location import Location
@@ -76,9 +76,10 @@ class Held:
 
     def release(self) -> None:
         """Give the locks back; a second call does nothing."""
-        locks, self._locks = self._locks, {}
-        if self._here():
-            _release_all(list(locks.values()))
+        with ctrl_c.postponed():  # or one could stay with this process for ever
+            locks, self._locks = self._locks, {}
+            if self._here():
+                _release_all(list(locks.values()))
 
     def __enter__(self) -> Self:
         return self

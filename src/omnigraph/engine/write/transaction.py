@@ -50,9 +50,10 @@ class Author:
     def __post_init__(self) -> None:
         if self.actor is not None:
             require_actor(self.actor)
-        if not isinstance(self.if_commit, str | None):
-            given = type(self.if_commit).__name__
-            raise BadRequest(f"`if_commit` is the id of a commit, not {given}", remedy="give its `id`")
+        given: object = self.if_commit
+        if not isinstance(given, str | None):
+            told = f"`if_commit` is the id of a commit, not {type(given).__name__}"
+            raise BadRequest(told, remedy="give its `id`")
 
 
 @dataclass(frozen=True, slots=True)
