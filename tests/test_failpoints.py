@@ -49,6 +49,24 @@ def test_every_point_has_a_place_in_the_code() -> None:
     assert sorted(set(_CONSTANTS) - placed) == [], "these points are in the catalogue but nowhere in the code"
 
 
+def _named_in(file: Path) -> Iterator[str]:
+    text = file.read_text()
+    if "failpoints" not in text and failpoints.SETTING not in text:
+        return
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                yield name
+            case ast.Constant(value=str(value)):
+                yield from (constant for constant, point in _CONSTANTS.items() if point in value)
+
+
+def test_every_point_is_used_by_a_test() -> None:
+    others = [file for file in Path(__file__).parent.rglob("*.py") if file != Path(__file__)]
+    named = {name for file in others for name in _named_in(file)}
+    assert sorted(set(_CONSTANTS) - named) == [], "nobody would notice if these points were never reached"
+
+
 def test_the_code_names_points_by_their_constants_only() -> None:
     assert [place for place, argument in _reach_arguments() if _last_name(argument) not in _CONSTANTS] == []
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -116,7 +116,7 @@ def test_python_dates_and_numbers_are_parameters(graph: og.Graph) -> None:
 
 
 @pytest.mark.parametrize("unit", ["ns", "ps"])
-def test_numpy_times_are_not_taken_for_numbers(graph: og.Graph, unit: str) -> None:
+def test_numpy_times_are_not_taken_for_numbers(graph: og.Graph, unit: Literal["ns", "ps"]) -> None:
     moment = np.datetime64("2024-01-01", unit)
     with graph.write() as tx:
         tx.insert("Person", handle="ada", joined=np.datetime64("2024-01-01"))
@@ -144,7 +144,7 @@ ACTORS: dict[str, Any] = {
 @pytest.mark.parametrize("actor", ACTORS.values(), ids=ACTORS)
 def test_who_cannot_be_told_in_a_commit_writes_nothing(graph: og.Graph, people: Path, actor: Any) -> None:
     graph.branches.create("draft")
-    writes = [
+    writes: list[Callable[[], object]] = [
         lambda: graph.mutate(INSERT, {"h": "ada"}, actor=actor),
         lambda: graph.write(actor=actor),
         lambda: graph.load(people, mode="append", actor=actor),

@@ -65,6 +65,9 @@ OPTIMIZE_BEFORE_COMPACT: Final = "optimize.before_compact"
 OPTIMIZE_INJECT_REINDEX_CONFLICT: Final = "optimize.inject_reindex_conflict"
 OPTIMIZE_POST_PHASE_B_PRE_MANIFEST_COMMIT: Final = "optimize.post_phase_b_pre_manifest_commit"
 
+CHANGE_FEED_POST_CAPTURE: Final = "change_feed.post_capture"
+CHANGE_FEED_PRE_TABLE_OPEN: Final = "change_feed.pre_table_open"
+
 CLEANUP_RESOLVE_BRANCH_SNAPSHOT: Final = "cleanup.resolve_branch_snapshot"
 CLEANUP_RECONCILE_FORK: Final = "cleanup.reconcile_fork"
 CLEANUP_TABLE_GC: Final = "cleanup.table_gc"

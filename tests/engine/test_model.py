@@ -7,13 +7,16 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import ClassVar, NamedTuple
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from omnigraph import failpoints
 from omnigraph.engine.branches import create_branch, delete_branch
@@ -42,38 +45,53 @@ node Team { name: String @key }
 edge Knows: Person -> Person { since: I32? }
 """
 
+BEGINNING = """
+insert Person { name: "a", age: 1 } insert Person { name: "b", age: 3 }
+insert Team { name: "a" } insert Knows { from: "a", to: "b", since: 2 }
+"""
+
 NAMES = st.sampled_from("abcde")
 AGES = st.integers(0, 4)
 BRANCHES = ("left", "right")
 
-# Several times where recovery has most to do.
+# The points that a write comes to, in its order.
 UNRECORDED = (
+    failpoints.MUTATION_POST_NO_EFFECT_PRE_GATE,
     failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE,
     failpoints.RECOVERY_SIDECAR_WRITE,
 )
 """A write that dies here was never begun: nobody knows of it."""
-UNCONFIRMED = (
+FIRST_TOUCH = (
     failpoints.MUTATION_POST_SIDECAR_PRE_FORK,
-    failpoints.MUTATION_POST_FORK_PRE_COMMIT,
     failpoints.FORK_POST_CREATE_PRE_OPEN,
-    *[failpoints.MUTATION_POST_TABLE_COMMIT] * 3,
-    failpoints.RECOVERY_SIDECAR_CONFIRM,
+    failpoints.MUTATION_POST_FORK_PRE_COMMIT,
 )
+"""One that dies here is undone: it was about to make a table its branch's own."""
+UNCONFIRMED = (failpoints.MUTATION_POST_TABLE_COMMIT, failpoints.RECOVERY_SIDECAR_CONFIRM)
 """One that dies here is undone: its record does not say that all tables have moved."""
 CONFIRMED = (
-    *[failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER] * 2,
+    failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER,
     failpoints.GRAPH_PUBLISH_BEFORE_COMMIT_APPEND,
     failpoints.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT,
     failpoints.RECOVERY_SIDECAR_DELETE,
 )
 """One that dies here is finished, or is visible already."""
-LATER_POINTS = (
+RECOVERING = (
     failpoints.RECOVERY_BEFORE_ROLL_FORWARD_PUBLISH,
-    failpoints.RECOVERY_POST_TABLE_RESTORE_PRE_PUBLISH,
     failpoints.GRAPH_PUBLISH_BEFORE_COMMIT_APPEND,
     failpoints.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT,
+    failpoints.RECOVERY_POST_TABLE_RESTORE_PRE_PUBLISH,
     failpoints.RECOVERY_RECORD_AUDIT,
 )
+"""Where a recovery may die: every one comes to the last of these, whatever it does."""
+
+PHASES = {
+    "before the record": UNRECORDED,
+    "first touch": FIRST_TOUCH,
+    "undone": UNCONFIRMED,
+    "finished": CONFIRMED,
+}
+IN_A_RECOVERY = "in a recovery"
 
 Edge = tuple[str, str, int]
 
@@ -99,56 +117,110 @@ class Crash(BaseException):
     """The process ended here: no handler of errors may take part."""
 
 
+class Moment(NamedTuple):
+    """A phase of a write, a point of it, and which time that it is come to."""
+
+    phase: str
+    point: str
+    nth: int = 1
+
+
+MOMENTS = [
+    *(Moment("before the record", point) for point in UNRECORDED[1:]),
+    *(Moment("first touch", point, nth) for point in FIRST_TOUCH for nth in (1, 2)),
+    *(Moment("undone", failpoints.MUTATION_POST_TABLE_COMMIT, nth) for nth in (1, 2, 3)),
+    Moment("undone", failpoints.RECOVERY_SIDECAR_CONFIRM),
+    *(Moment("finished", point) for point in CONFIRMED),
+]
+
+
 @dataclass(frozen=True)
 class Accident:
-    """Where a write crashes, whether the recovery after it crashes too, and who recovers."""
+    """Where a write is to crash, where the recoveries after it are, and who recovers."""
 
-    point: str
-    nth: int
-    again: str | None
+    moment: Moment
+    recoveries: list[str]
     by_sweep: bool
 
+    def armed(self) -> dict[str, int]:
+        """Where it may crash, and at which time that the point is come to.
 
-ACCIDENTS = st.none() | st.builds(
-    Accident,
-    st.sampled_from((*UNRECORDED, *UNCONFIRMED, *CONFIRMED)),
-    st.sampled_from((1, 1, 2)),
-    st.none() | st.sampled_from(LATER_POINTS),
-    st.booleans(),
-)
+        Not every write comes to every point, so those of the phases behind it are armed, too. There is no
+        write that comes to none of them; one that finds nothing to do has a point of its own.
+        """
+        phases = list(PHASES)
+        later = [point for one in phases[phases.index(self.moment.phase) + 1 :] for point in PHASES[one]]
+        nothing = failpoints.MUTATION_POST_NO_EFFECT_PRE_GATE
+        return {nothing: 1, **dict.fromkeys(later, 1), self.moment.point: self.moment.nth}
 
 
-def crash_at(nth: int) -> Callable[[], None]:
-    left = [nth]
+def accidents(*phases: str) -> st.SearchStrategy[Accident | None]:
+    moments = [moment for moment in MOMENTS if moment.phase in phases]
+    recoveries = st.lists(st.sampled_from(RECOVERING), max_size=2)
+    return st.none() | st.builds(Accident, st.sampled_from(moments), recoveries, st.booleans())
 
-    def act() -> None:
-        left[0] -= 1
-        if left[0] == 0:
+
+ACCIDENTS = accidents(*PHASES)
+
+
+def crashed(act: Callable[[], object], times: dict[str, int]) -> str | None:
+    """Crash at the first of some points that is come to often enough, and say at which.
+
+    At none if it came to none of them so often, and then it did all of it.
+    """
+    left, at = dict(times), []
+
+    def come_to(point: str) -> None:
+        left[point] -= 1
+        if left[point] == 0:
+            at.append(point)
             raise Crash
 
-    return act
+    with suppress(Crash), ExitStack() as armed:
+        for point in times:
+            armed.enter_context(failpoints.armed(point, partial(come_to, point)))
+        act()
+    return at[0] if at else None
+
+
+def opened(at: Path) -> OpenGraph:
+    return OpenGraph.open(Root.at(Location.parse(at)))
+
+
+def mutation(graph: OpenGraph, text: str, branch: str) -> object:
+    compiled = compile_query(f"query q() {{ {text} }}", graph.schema().catalog)
+    assert isinstance(compiled, CompiledMutation)
+    parameters = decode_parameters(compiled.parameters, {})
+    return mutate(graph, compiled, parameters, Author(branch)).commit
 
 
 class GraphMachine(RuleBasedStateMachine):
     """Does the same to a graph and to dictionaries."""
 
     template: Path
+    fired: ClassVar[Counter[str]] = Counter()
+    """The crashes of all lives, by what they broke off."""
 
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(dir=self.template.parent))
         shutil.copytree(self.template, self.folder / "graph")
         self.graph = self.reopened()
-        self.worlds = {MAIN: World()}
-        self.past: dict[str, dict[str, World]] = {MAIN: {}}
+        first = World({"a": 1, "b": 3}, frozenset({"a"}), (("a", "b", 2),))
+        self.worlds = {MAIN: first, BRANCHES[0]: first}
+        self.past: dict[str, dict[str, World]] = {MAIN: {}, BRANCHES[0]: {}}
 
     def teardown(self) -> None:
         shutil.rmtree(self.folder)
 
     def reopened(self) -> OpenGraph:
-        return OpenGraph.open(Root.at(Location.parse(self.folder / "graph")))
+        return opened(self.folder / "graph")
 
     # --- writes ----------------------------------------------------------------------------------
+
+    @initialize(since=AGES, crash=accidents("first touch"))
+    def first_write_to_a_branch(self, since: int, crash: Accident | None) -> None:
+        self.insert_three_tables(sorted(self.worlds).index(BRANCHES[0]), "b", "c", since, crash)
 
     @rule(branch=st.integers(0, 9), names=st.lists(NAMES, min_size=1, max_size=2), age=AGES, crash=ACCIDENTS)
     def insert_people(self, branch: int, names: list[str], age: int, crash: Accident | None) -> None:
@@ -307,24 +379,23 @@ class GraphMachine(RuleBasedStateMachine):
         return known[number % len(known)]
 
     def mutation(self, text: str, branch: str) -> object:
-        compiled = compile_query(f"query q() {{ {text} }}", self.graph.schema().catalog)
-        assert isinstance(compiled, CompiledMutation)
-        parameters = decode_parameters(compiled.parameters, {})
-        return mutate(self.graph, compiled, parameters, Author(branch)).commit
+        return mutation(self.graph, text, branch)
 
     def write(self, branch: str, act: Callable[[], object], after: World, crash: Accident | None) -> None:
         before = self.worlds[branch]
-        if crash is None or not self.crashes(act, crash.point, crash.nth):
-            if crash is None:
-                act()
+        if crash is None:
+            act()
             self.settled(branch, after)
             return
+        point = crashed(act, crash.armed())
+        assert point is not None, f"the write came to none of the points: {crash}"
+        self.fired[next(phase for phase, points in PHASES.items() if point in points)] += 1
         self.graph = self.reopened()
-        assert bool(sidecar.operations(self.graph.root)) is (crash.point not in UNRECORDED), crash
+        assert bool(sidecar.operations(self.graph.root)) is (point not in UNRECORDED), (point, crash)
         mark = self.recover(branch, crash)
         found = self.seen(AtBranch(branch))
-        world = after if crash.point in CONFIRMED else before
-        assert found == replace(world, teams=world.teams | mark), f"half a write, or the other half: {crash}"
+        world = after if point in CONFIRMED else before
+        assert found == replace(world, teams=world.teams | mark), f"half a write: {point}, {crash}"
         require_linear(self.graph.load(branch).state.commits.values(), self.commits_after_first(branch))
         self.settled(branch, found)
 
@@ -336,26 +407,19 @@ class GraphMachine(RuleBasedStateMachine):
                 return sweep(self.graph, only_forward=False)
             return self.mutation('insert Team { name: "next" }', branch)
 
-        if crash.again is None:
-            act()
-        elif self.crashes(act, crash.again, 1):
-            self.graph = self.reopened()
-            act()
+        if sidecar.operations(self.graph.root):
+            for point in crash.recoveries:
+                armed = dict.fromkeys(RECOVERING[RECOVERING.index(point) :], 1)
+                assert crashed(act, armed) is not None, f"the recovery came to none of {list(armed)}"
+                self.fired[IN_A_RECOVERY] += 1
+                self.graph = self.reopened()
+        act()
         return frozenset() if crash.by_sweep else frozenset({"next"})
-
-    def crashes(self, act: Callable[[], object], point: str, nth: int) -> bool:
-        """Whether it came to the point so often; if not, it did what it should."""
-        with failpoints.armed(point, crash_at(nth)):
-            try:
-                act()
-            except Crash:
-                return True
-        return False
 
     def control(self, act: Callable[[], object], point: str | None) -> None:
         if point is None:
             act()
-        elif self.crashes(act, point, 1):
+        elif crashed(act, {point: 1}):
             self.graph = self.reopened()
 
     def refused(self, act: Callable[[], object], *errors: type[OmnigraphError]) -> None:
@@ -391,11 +455,19 @@ class GraphMachine(RuleBasedStateMachine):
 class TestModel(GraphMachine.TestCase):  # type: ignore[valid-type, misc]  # Hypothesis makes it at run time
     """Random lives of a graph."""
 
-    settings = settings(max_examples=max(1, EXAMPLES // 10), stateful_step_count=15, deadline=None)
+    settings = settings(max_examples=max(30, EXAMPLES // 10), stateful_step_count=20, deadline=None)
 
     @pytest.fixture(autouse=True, scope="class")
     @classmethod
     def template(cls, tmp_path_factory: pytest.TempPathFactory) -> None:
-        """An empty graph; each life begins with a copy of it."""
+        """A small graph, with a branch that has no tables of its own; each life begins with a copy of it."""
         GraphMachine.template = tmp_path_factory.mktemp("lives") / "template"
         initialise(Root.at(Location.parse(GraphMachine.template)), SCHEMA)
+        graph = opened(GraphMachine.template)
+        mutation(graph, BEGINNING, MAIN)
+        create_branch(graph, BRANCHES[0])
+
+    def runTest(self) -> None:  # noqa: N802 - the name that unittest calls
+        GraphMachine.fired.clear()
+        super().runTest()
+        assert GraphMachine.fired.keys() == {*PHASES, IN_A_RECOVERY}, "crashes of some kind were never tried"

@@ -4,7 +4,14 @@ import threading
 
 import pytest
 
+from omnigraph.engine.branches import create_branch
+from omnigraph.engine.manifest import MAIN
+from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.prepare import side_by_side
+from omnigraph.engine.root import Root
+from omnigraph.storage.location import Location
+from tests.engine.crash.world import change
+from tests.engine.graphs import new_graph
 from tests.python_process import PIPE, Python
 
 
@@ -17,6 +24,28 @@ def test_tables_are_prepared_side_by_side_and_told_in_their_order() -> None:
 
     assert side_by_side(one, ["a", "b", "c"]) == ["A", "B", "C"]
     assert side_by_side(str.upper, []) == []
+
+
+@pytest.mark.parametrize(
+    ("branch", "meeting_at"),
+    [
+        pytest.param(MAIN, "stage_upsert", id="own-tables"),
+        pytest.param("work", "find_keys", id="first-touch"),
+    ],
+)
+def test_a_write_prepares_its_tables_side_by_side(folder: Location, branch: str, meeting_at: str) -> None:
+    insert = 'insert Person {{ name: "{0}" }}  insert Team {{ name: "{0}" }}'
+    change(new_graph(folder), insert.format("a"))
+    create_branch(OpenGraph.open(Root.at(folder)), "work")
+    together, met = threading.Barrier(2), []
+
+    def meet(op: str, uri: str, /) -> None:
+        if op == meeting_at:
+            together.wait(30)  # passed only when both tables are at work at once
+            met.append(uri)
+
+    change(OpenGraph.open(Root.at(folder, meet)), insert.format("b"), branch)
+    assert len(set(met)) == 2
 
 
 def test_a_failure_of_the_first_table_waits_for_the_others() -> None:

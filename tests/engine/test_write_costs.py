@@ -14,8 +14,10 @@ from urllib.parse import parse_qs
 import pytest
 
 from omnigraph.engine.initialise import initialise
+from omnigraph.engine.manifest import MAIN
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.root import Root
+from omnigraph.engine.upkeep import FRAGMENT_LIMIT
 from omnigraph.engine.write.mutate import mutate
 from omnigraph.engine.write.transaction import Author
 from omnigraph.lang.query.compile import CompiledMutation, compile_query
@@ -29,6 +31,7 @@ ONE = 'insert Log { msg: "a" }'
 TWO = 'insert Log { msg: "a" }  insert Person { handle: "p" }'
 GROUP = " ".join(f'insert Person {{ handle: "{name}" }}' for name in "abc")
 ANN = 'insert Person { handle: "a" }'
+READS = ("GET", "HEAD", "LIST")
 PUTS = {"write_text", "write_text_if_absent", "write_text_if_match"}
 WRITES = pytest.mark.parametrize(("text", "tables"), [(ONE, 1), (TWO, 2)], ids=["one-table", "two-tables"])
 
@@ -39,13 +42,14 @@ UPDATE = bool(os.environ.get("OMNIGRAPH_UPDATE_GOLDEN"))
 class Warm:
     """A graph that has been written to before."""
 
-    def __init__(self, at: Location) -> None:
+    def __init__(self, at: Location, *, new: bool = True) -> None:
         self.at = at
         self.recorder = Recorder()
-        initialise(Root.at(at), SCHEMA)
+        if new:
+            initialise(Root.at(at), SCHEMA)
         self.graph = OpenGraph.open(Root.at(at, self.recorder))
         self._compiled = {text: self._compile(text) for text in (ONE, TWO, GROUP, ANN)}
-        for text in (GROUP, TWO, TWO, TWO):
+        for text in (GROUP, TWO, TWO, TWO) if new else (ANN,):
             self.write(text)
 
     def write(self, text: str) -> Counter[str]:
@@ -187,6 +191,46 @@ def test_requests_do_not_grow_with_history(warm_bucket: Warm) -> None:
     for _ in range(5):
         warm_bucket.write(ONE)
     assert requests_of(warm_bucket, ONE) == first
+
+
+def most_reads(warm: Warm) -> dict[str, int]:
+    """The most that one of several keyed inserts reads; as many as there are until the manifest is tidied."""
+    most: Counter[str] = Counter()
+    tidied = 0
+    for _ in range(FRAGMENT_LIMIT):
+        ask_s3("record")
+        is_tidying = warm.write(ANN)["commit_compaction"] > 0
+        found = Counter(_request(warm.at, *one) for one in ask_s3("requests"))
+        reads = Counter({what: count for what, count in found.items() if what.startswith(READS)})
+        of_manifest = sum(count for what, count in reads.items() if "__manifest" in what)
+        opened = [call for call in warm.recorder.calls if call.op == "open" and "__manifest" not in call.uri]
+        tidied += is_tidying
+        most |= Counter({"all": reads.total(), "tables opened": len(opened)})
+        most |= Counter({"manifest, tidying" if is_tidying else "manifest": of_manifest})
+    assert tidied == 1, "one of these inserts tidies the manifest"
+    return dict(most)
+
+
+def with_history(folder: Warm, commits: int, bucket: str) -> Warm:
+    """The graph once it has so many commits, in a bucket: they are made in a folder, where they cost less."""
+    while len(folder.graph.load(MAIN).state.commits) < commits:
+        folder.write(ANN)
+    at = Location.parse(f"s3://{bucket}/after-{commits}")
+    assert ask_s3("fill", folder=str(folder.at.path), bucket=at.bucket, prefix=at.key) > commits
+    return Warm(at, new=False)
+
+
+@pytest.mark.s3
+def test_what_a_keyed_insert_reads_is_bounded_and_does_not_grow_with_history(
+    folder: Location, warm_bucket: Warm
+) -> None:
+    local = Warm(folder)
+    young = most_reads(with_history(local, 20, warm_bucket.at.bucket))
+    assert young["manifest"] <= 24
+    assert young["all"] <= 80, "with the upkeep that falls to one of them"
+    assert young.get("tables opened", 0) <= 1
+    old = most_reads(with_history(local, 120, warm_bucket.at.bucket))
+    assert {what: (young[what], count) for what, count in old.items() if count > young[what] + 4} == {}
 
 
 def test_every_golden_file_belongs_to_a_write() -> None:

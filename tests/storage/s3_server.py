@@ -2,7 +2,7 @@
 
 Each line starts or stops a server and is answered with its port; all of them show the same buckets. One can
 be told to behave as servers do that lack something, or on a bad day. Under `/-/` it answers questions of
-tests: which requests came and how many answers were lost; and it copies and drops all below a prefix.
+tests: which requests came and how many answers were lost; and it fills, copies and drops all below a prefix.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 import sys
 import threading
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -96,6 +97,16 @@ class Answers:
         found = _below(asked["bucket"], asked["source"])
         for name, key in found:
             backend.copy_object(key, asked["into"], asked["target"] + name.removeprefix(asked["source"]))
+        return len(found)
+
+    def fill(self, environ: WSGIEnvironment) -> int:
+        """Put all files of a folder below a prefix; how many there were."""
+        asked = _arguments(environ)
+        folder = Path(asked["folder"])
+        found = [file for file in folder.rglob("*") if file.is_file()]
+        for file in found:
+            name = f"{asked['prefix']}/{file.relative_to(folder).as_posix()}"
+            s3_backends[_ACCOUNT][_PARTITION].put_object(asked["bucket"], name, file.read_bytes())
         return len(found)
 
     def drop(self, environ: WSGIEnvironment) -> int:

@@ -284,6 +284,19 @@ def test_restore_defeats_everything_staged_before_it(tmp_path: Path, kind: str) 
     assert ids(restored) == ["a"], "a rollback would not stop a writer that wakes up later"
 
 
+def test_restore_defeats_a_compaction_that_was_rewritten_before_it(tmp_path: Path) -> None:
+    ds = created(tmp_path / "t", rows("a"), rows("b"))
+    plan = Compaction.plan(ds, CompactionOptions())
+    done = [task.execute(ds) for task in plan.tasks]
+    restored = commit(ds, Transaction(ds.version, Op.Restore(version=2)))
+    with pytest.raises(OSError, match="Incompatible transaction: This ReserveFragments transaction"):
+        Compaction.commit(copy.copy(ds), done)
+    tip = lance.dataset(ds.uri)
+    assert (tip.version, ids(tip)) == (restored.version, ["a"]), (
+        "upkeep that wakes up after a rollback would move the table, or bring back the rows that were undone"
+    )
+
+
 def test_restore_overrides_what_landed_before_it(tmp_path: Path) -> None:
     ds = created(tmp_path / "t", rows("a"))
     restore = Transaction(ds.version, Op.Restore(version=2))

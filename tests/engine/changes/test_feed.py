@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 import omnigraph
+from omnigraph import failpoints
 from omnigraph.engine.changes.page import MOST_CHANGES
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.root import Root
 from omnigraph.errors import (
     BadRequest,
+    BranchNotFound,
     ChangeCursorRejected,
     ChangeDiffRefused,
     ChangeFeedGap,
@@ -188,6 +190,54 @@ def test_a_gap_names_the_first_commit_that_cannot_be_read(graph: Graph) -> None:
             list(other.commits.changes(one))
         late = add(graph, "e")
         assert told(other.changes(since=f"after:{graph.commits.list()[1].id}")) == [(late, ["insert e"])]
+
+
+POLLING = {
+    "commits listed": failpoints.CHANGE_FEED_POST_CAPTURE,
+    "versions known": failpoints.CHANGE_FEED_PRE_TABLE_OPEN,
+}
+"""How far a poll has come when the branch is taken away under it."""
+ASKING: dict[str, Callable[[Graph, str], object]] = {
+    "feed": lambda graph, since: told(graph.changes("work", since=since)),
+    "page": lambda graph, since: told(graph.change_page("work", since=since).blocks),
+}
+
+
+def branch_off(graph: Graph, *keys: str) -> list[str]:
+    graph.branches.create("work")
+    return [add(graph, key, branch="work") for key in keys]
+
+
+@pytest.mark.parametrize("asked", ASKING)
+@pytest.mark.parametrize("when", ["commits listed", "versions known"])
+def test_a_branch_that_is_made_anew_under_a_poll_is_a_gap(graph: Graph, when: str, asked: str) -> None:
+    since = f"after:{graph.snapshot().id}"
+    first, _ = branch_off(graph, "c", "d")
+
+    def make_anew() -> None:
+        graph.branches.delete("work")
+        branch_off(graph, "e", "f")  # its versions have the same numbers
+
+    with (
+        omnigraph.open(graph.uri, read_only=True) as reader,
+        failpoints.armed(POLLING[when], failpoints.once(make_anew)),
+        pytest.raises(ChangeFeedGap) as caught,
+    ):
+        ASKING[asked](reader, since)
+    assert caught.value.first_unreadable_commit_id == first
+
+
+@pytest.mark.parametrize("asked", ASKING)
+@pytest.mark.parametrize("when", POLLING)
+def test_a_branch_that_is_deleted_under_a_poll_is_gone_or_a_gap(graph: Graph, when: str, asked: str) -> None:
+    since = f"after:{graph.snapshot().id}"
+    branch_off(graph, "c", "d")
+    with (
+        omnigraph.open(graph.uri, read_only=True) as reader,
+        failpoints.armed(POLLING[when], failpoints.once(lambda: graph.branches.delete("work"))),
+        pytest.raises((BranchNotFound, ChangeFeedGap)),
+    ):
+        ASKING[asked](reader, since)
 
 
 def test_a_commit_is_compared_with_its_first_parent(graph: Graph) -> None:

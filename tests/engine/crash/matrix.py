@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from omnigraph.engine.branches import create_branch, delete_branch
+from omnigraph.engine.cleanup.run import abandoned_loads
 from omnigraph.engine.lineage import RECOVERY_ACTOR, Commit
 from omnigraph.engine.open import open_graph
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.recovery import audit
-from omnigraph.engine.root import Root
+from omnigraph.engine.root import Root, wall_clock
 from omnigraph.errors import OmnigraphError, RecoveryRequired
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Call, Recorder
@@ -37,6 +38,9 @@ from tests.engine.crash.writes import WRITES, next_write
 
 Contents = dict[str, dict[str, Rows]]
 """Rows by branch and table."""
+
+_LONG = 30 * 24 * 3600 * 1_000_000
+"""A month, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,18 +168,21 @@ def require_told_right(scene: Scene, graph: OpenGraph, error: OmnigraphError | N
 def require_whole(scene: Scene, at: Location, opened: Callable[[Root], OpenGraph]) -> None:
     """A newcomer sees all or nothing; then the next write works, and nothing is left to do."""
     interrupted = pending(reached(at))
-    _forget_waiting_files(at)
     branch, newcomer, last = _next(scene, at, opened, scene.outcomes)
     require_settled(newcomer)
     _require_audit(scene, newcomer, interrupted, last, branch)
+    _require_removable(at)
     if scene.write.again:
         _require_again(scene, newcomer, branch, last)
 
 
-def _forget_waiting_files(at: Location) -> None:
-    """Rows of a load that wait for their table: once their writer is dead nobody needs them."""
+def _require_removable(at: Location) -> None:
+    """Files in which rows of the dead wait are in nobody's way, and a cleanup long after removes them."""
     root = root_at(at)
-    root.objects.delete_prefix(root.layout.staging)
+    waiting = sorted(root.objects.list_folders(root.layout.staging))
+    if waiting:
+        later = replace(root, clock=lambda: wall_clock() + _LONG)
+        assert abandoned_loads(OpenGraph.open(later, read_only=True)) == waiting
 
 
 def _require_again(scene: Scene, graph: OpenGraph, branch: str, last: View) -> None:

@@ -73,6 +73,7 @@ def _undone_by_itself(graph: OpenGraph) -> None:
     change(graph, 'delete Person where name = "fay"', BRANCH)
 
 
+UNFORKED = failpoints.MUTATION_POST_SIDECAR_PRE_FORK
 HALF = failpoints.BRANCH_MERGE_ADOPT_AFTER_UPSERT_PRE_DELETE
 MOVED = failpoints.BRANCH_MERGE_POST_EFFECTS_PRE_CONFIRM
 CONFIRMED = failpoints.BRANCH_MERGE_POST_PHASE_B_PRE_MANIFEST_COMMIT
@@ -89,6 +90,9 @@ MERGES: dict[str, Write] = {
 }
 RECOVERED_MERGES: dict[str, Write] = {
     "recover-merge-back": Write(recovery, left_at(HALF, merges(), parted), recovers=True),
+    "recover-merge-unforked": Write(
+        recovery, left_at(UNFORKED, merges(BRANCH, OTHER), _beside), OTHER, recovers=True
+    ),
     "recover-merge-first-touch": Write(
         recovery, left_at(MOVED, merges(BRANCH, OTHER), _beside), OTHER, recovers=True
     ),

@@ -34,9 +34,14 @@ def graph(tmp_path: Path) -> OpenGraph:
 
 def refused_after(graph: OpenGraph, meanwhile: Callable[[], object]) -> None:
     """A write to a new branch that fails once something has happened there."""
-    with pytest.raises(Refused), new_branch(graph, NEW, MAIN):
-        meanwhile()
-        raise Refused
+
+    def write() -> None:
+        with new_branch(graph, NEW, MAIN):
+            meanwhile()
+            raise Refused
+
+    with pytest.raises(Refused):
+        write()
 
 
 def people(graph: OpenGraph) -> list[str]:

@@ -23,6 +23,7 @@ KILLED_AT = {
     failpoints.PIPELINE_AFTER_STAGE: "staged",
     failpoints.PIPELINE_AFTER_MERGE: "merging",
     failpoints.PIPELINE_BEFORE_CHECKPOINT: "succeeded",
+    failpoints.PIPELINE_AFTER_CHECKPOINT: "succeeded",
 }
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -163,6 +163,7 @@ POINTS = {
     failpoints.BRANCH_MERGE_POST_AUTHORITY_CAPTURE: "merging",
     failpoints.PIPELINE_AFTER_MERGE: "merging",
     failpoints.PIPELINE_BEFORE_CHECKPOINT: "succeeded",
+    failpoints.PIPELINE_AFTER_CHECKPOINT: "succeeded",
 }
 
 
@@ -176,6 +177,7 @@ def test_what_was_cut_short_comes_once(folder: Path, point: str, by_retry: bool)
         failpoints.BRANCH_MERGE_POST_AUTHORITY_CAPTURE,
         failpoints.PIPELINE_AFTER_MERGE,
         failpoints.PIPELINE_BEFORE_CHECKPOINT,
+        failpoints.PIPELINE_AFTER_CHECKPOINT,
     )
     if by_retry:
         done = retry(pipeline, Given(folder, ONE, "2024-01-01"), cut.run_id)

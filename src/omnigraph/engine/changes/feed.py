@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from omnigraph import failpoints
 from omnigraph.engine.changes.change import Filter
 from omnigraph.engine.changes.diff import Diff
 from omnigraph.engine.changes.tokens import Bound, Position, cursor, read_cursor
@@ -19,6 +20,7 @@ from omnigraph.errors import (
     ChangeFeedGap,
     HistoricalVersionReclaimed,
     OmnigraphError,
+    VersionNotFound,
 )
 from omnigraph.lang.schema.catalog import Catalog
 
@@ -61,6 +63,7 @@ class History:
         loaded = graph.load(branch)
         self.branch = branch
         self.head = loaded.state.head
+        self._life = loaded.identity
         self._graph = graph
         self._wanted = wanted
         self._commits = loaded.state.commits
@@ -68,6 +71,7 @@ class History:
         self.bound = Bound.to(first.id if first else "", branch, loaded.identity, wanted)
         self._kept: tuple[str, Snapshot] | None = None
         self._schema: Catalog | None = None
+        failpoints.reach(failpoints.CHANGE_FEED_POST_CAPTURE)
 
     def position(self, since: str | None) -> Position:
         """Where to start: the beginning, now, after a commit, or where a cursor stands."""
@@ -121,6 +125,7 @@ class History:
         except HistoricalVersionReclaimed as error:
             raise gap(error) from error
         self._kept = (commit.id, after)
+        failpoints.reach(failpoints.CHANGE_FEED_PRE_TABLE_OPEN)
         return Diff(
             self._graph, before, after, self._wanted, catalogs=lambda _: self._catalog(after), reclaimed=gap
         )
@@ -129,7 +134,14 @@ class History:
         """A commit after another is compared with what was looked up for that."""
         if self._kept is not None and self._kept[0] == commit.id:
             return self._kept[1]
-        return self._graph.snapshot(AtVersion(self.branch, commit.version))
+        reclaimed = HistoricalVersionReclaimed(self._graph.root.layout.manifest.name, commit.version)
+        try:
+            found = self._graph.snapshot(AtVersion(self.branch, commit.version))
+        except VersionNotFound as missing:
+            raise reclaimed from missing  # a branch made anew has fewer
+        if found.life != self._life:
+            raise reclaimed
+        return found
 
     def _catalog(self, at: Snapshot) -> Catalog:
         """The schema of a commit; a feed stops where it changes, so it is looked up once."""
