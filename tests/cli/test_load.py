@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from omnigraph import graph
 from omnigraph.cli.main import main
 from tests.cli.terminal import seen_on_a_terminal
 
@@ -87,13 +94,84 @@ def test_every_violation_is_told_with_its_place(
         "error[load_rejected]: 2 violations: 1 record, 1 value",
         f"  {data}:1: strict property 'age' expects Int32, got \"x\"",
         f"  {data}:2: line 2: unknown node type 'Nope'",
-        "  help: mend the records named, or leave them out with --skip-bad",
+        "  help: mend the records named, or leave them out with --skip-bad (`skip_bad=True`)",
     ]
     assert main(["load", uri, "--data", data, "--mode", "append", "--skip-bad", "--quiet"]) == 0
     shown = capsys.readouterr()
     assert "1 entities across 1 node types" in shown.out
     assert shown.err.splitlines()[0] == "left out:"
     assert len(shown.err.splitlines()) == 3
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+def test_standard_input_is_read(uri: str, name: str) -> None:
+    body = "".join(f"{json.dumps(record)}\n" for record in (person("ada"), person("bo", age="x")))
+    command = [sys.executable, "-m", "omnigraph", "load", uri, "--data", name, "--mode", "append"]
+    for more, status, told in (
+        ((), 1, f"{name}:2: strict property 'age' expects Int32"),
+        (("--skip-bad",), 0, "loaded"),
+    ):
+        done = subprocess.run([*command, *more], input=body, capture_output=True, text=True, check=False)
+        assert done.returncode == status
+        assert told in done.stdout + done.stderr
+    with graph.open(uri) as opened:
+        assert opened.snapshot().rows("Person").column("handle").to_pylist() == ["ada"]
+
+
+def test_standard_input_can_have_a_format(
+    uri: str, monkeypatch: pytest.MonkeyPatch, run_json: RunJson
+) -> None:
+    packed = gzip.compress(f"{json.dumps(person('ada'))}\n".encode())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(packed)))
+    found = run_json("load", uri, "--data", "-", "--format", "ndjson.gz", "--mode", "append", "--quiet")
+    assert found["total_entities"] == 1
+
+
+def test_closed_standard_input_is_an_error(
+    uri: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(["load", uri, "--data", "-", "--mode", "append"]) == 1
+    assert "standard input is closed" in capsys.readouterr().err
+
+
+def test_what_is_wrong_does_not_steer_the_terminal(
+    uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = lines(tmp_path / "bad.jsonl", person("ada", **{"nick\x1b[31m": 1}))
+    assert main(["load", uri, "--data", data, "--mode", "append"]) == 1
+    shown = capsys.readouterr().err
+    assert "\x1b" not in shown
+    assert r"unknown input field 'nick\x1b[31m'" in shown
+    data = lines(tmp_path / "bad.jsonl", {"edge": "Knows", "from": "a\x1b[2J", "to": "b"})
+    assert main(["load", uri, "--data", data, "--mode", "append"]) == 1
+    shown = capsys.readouterr().err
+    assert "\x1b" not in shown
+    assert r"src 'a\x1b[2J' not found in Person" in shown
+    assert main(["load", uri, "--data", f"{tmp_path}/no\x1b[2J", "--mode", "append"]) == 1
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def test_an_edge_that_loses_its_node_is_named(
+    uri: str, data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], run: Run
+) -> None:
+    run("load", uri, "--data", data, "--mode", "append", "--quiet")
+    alone = lines(tmp_path / "alone.jsonl", person("bo"))
+    assert main(["load", uri, "--data", alone, "--mode", "overwrite"]) == 1
+    told, remedy = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(
+        r"error\[load_rejected\]: stored edge:Knows '\w{26}': src 'ada' not found in Person", told
+    )
+    assert remedy.startswith("  help: keep these nodes, remove their edges first")
+
+
+def test_a_name_of_a_file_that_is_not_utf8_is_told_in_the_rejects(uri: str, tmp_path: Path) -> None:
+    at = os.fsdecode(os.fsencode(tmp_path) + b"/bad\xff.jsonl")
+    data = lines(Path(at), person("ada", age="x"))
+    rejects = tmp_path / "rejects"
+    arguments = ["load", uri, "--data", data, "--mode", "append", "--rejects", str(rejects)]
+    assert main(arguments) == 1
+    assert json.loads(rejects.read_text("utf-8"))["file"] == rf"{tmp_path}/bad\udcff.jsonl"
 
 
 def test_one_violation_needs_no_list(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ KNOWS = ["Person", "Team", "MemberOf"]
         ("Persn", KNOWS, "did you mean `Person`?"),
         ("memberof", KNOWS, "did you mean `MemberOf`?"),
         ("Zebra", KNOWS, "it may be: MemberOf, Person, Team"),
+        ("Other", ["Z", "K", "Z"], "it may be: K, Z"),
         ("Zebra", [], None),
         ("Zebra", [f"Type{number}" for number in range(21)], None),
         ("x" * 10_000, KNOWS, "it may be: MemberOf, Person, Team"),

@@ -24,6 +24,7 @@ from omnigraph.lang.values import (
     convert,
     integer_bounds,
     json_column,
+    legible,
     result_value,
     stored_name,
 )
@@ -245,6 +246,21 @@ def test_only_a_list_becomes_a_list_or_vector(type_: Type, kind: str) -> None:
     with pytest.raises(InvalidValue) as found:
         convert(KINDS[kind], type_)
     assert found.value.message == f"cannot convert {kind} to {stored_name(type_)}"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("ünï 🙂", "ünï 🙂"),
+        ("nick\x1b[31m", r"nick\x1b[31m"),
+        ("a\nb\tc\x7f\x9b", r"a\nb\tc\x7f\x9b"),
+        ("\u202eevil\u2028", r"\u202eevil\u2028"),
+        ("\ud800", r"\ud800"),
+        ("x" * 61, "x" * 60 + "…"),
+    ],
+)
+def test_a_text_in_a_message_steers_no_terminal(text: str, shown: str) -> None:
+    assert legible(text) == shown
 
 
 # --- JSON ----------------------------------------------------------------------------------------

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
@@ -15,16 +16,25 @@ from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson, EngineBySize, OnBranch
 from omnigraph.cli.output import print_note, print_result, violation_lines
 from omnigraph.engine.load.request import EngineReport, LoadResult
+from omnigraph.engine.load.sources.formats import Format
+from omnigraph.engine.load.sources.streams import Stream
 from omnigraph.engine.write.duplicates import Mode
+from omnigraph.errors import BadRequest
 
 app = new_app()
+
+_STANDARD_INPUT = "-"
 
 
 @app.command()
 def load(
     data: Annotated[
         list[str],
-        typer.Option("--data", help="A file, folder, pattern or s3:// URI; may be repeated.", metavar="FILE"),
+        typer.Option(
+            "--data",
+            help="A file, folder, pattern, s3:// URI or pipe; - for standard input; may be repeated.",
+            metavar="FILE",
+        ),
     ],
     mode: Annotated[Mode, typer.Option("--mode", help="What to do with what is stored already.")],
     place: Place = None,
@@ -36,6 +46,10 @@ def load(
     mapping: Annotated[
         Path | None,
         typer.Option("--mapping", help="A file that says how columns become properties.", metavar="FILE"),
+    ] = None,
+    form: Annotated[
+        Format | None,
+        typer.Option("--format", help="What standard input and pipes bring; else NDJSON, or by their names."),
     ] = None,
     engine: EngineBySize = "auto",
     skip_bad: Annotated[
@@ -53,7 +67,7 @@ def load(
         require_consent(f"overwriting types on branch '{branch}'", uri, as_json=as_json)
     with graph.open(uri) as opened:
         done = opened.load(
-            data,
+            _inputs(data, form),
             mode=mode.value,
             mapping=mapping,
             engine=engine,
@@ -72,6 +86,16 @@ def load(
     if done.skipped:
         print_note("\n".join(["left out:", *violation_lines(done.skipped, done.skipped_total)]))
     echo_write("load", place)
+
+
+def _inputs(data: Sequence[str], form: Format | None) -> list[Stream]:
+    return [Stream(name, form, _standard_input() if name == _STANDARD_INPUT else None) for name in data]
+
+
+def _standard_input() -> BinaryIO:
+    if sys.stdin is None:
+        raise BadRequest("cannot read '-': standard input is closed", remedy="name a file")
+    return sys.stdin.buffer
 
 
 def _json(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from omnigraph.errors import CompileError, OmnigraphError, SchemaDataViolation, StorageFailure
+from omnigraph.lang.values import escaped
 
 
 def print_text(text: str) -> None:
@@ -59,7 +60,8 @@ def describe(error: OmnigraphError) -> str:
         lines = [f"error[{error.code}]: {next(iter(violations), error.message)}"]
     if error.remedy:
         lines.append(f"  help: {error.remedy}")
-    return "\n".join(lines)
+    # Names and values in it are the user's; what they hold must not steer a terminal.
+    return "\n".join(escaped(line) for text in lines for line in text.split("\n"))
 
 
 def _breach_lines(error: SchemaDataViolation) -> Iterator[str]:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import unicodedata
 
-from omnigraph.lang.values import Json
+from omnigraph.lang.values import Json, escaped
 
 NULL = "null"
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
-
-# Characters that move the cursor, end a line or turn the direction of writing; no data may steer a terminal.
-_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def value_line(value: Json) -> str:
@@ -25,11 +21,7 @@ def value_line(value: Json) -> str:
 
 def visible(text: str) -> str:
     """A text on one line, with escapes for what would not show."""
-    return text if text.isprintable() else _UNSEEN.sub(_escape, text)
-
-
-def _escape(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode("ascii")
+    return escaped(text)
 
 
 def counted(count: int, word: str) -> str:

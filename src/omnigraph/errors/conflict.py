@@ -174,10 +174,12 @@ class KeyConflict(Conflict):
         violations: Sequence[Any] = (),
         total: int = 1,
         counts: Mapping[str, int] | None = None,
+        remedy: str | None = None,
     ) -> None:
         what = f"id '{entity_id}'" if entity_id is not None else "this id"
         super().__init__(
-            f"{kind} type '{type_name}' already has {what}", remedy="use merge to replace stored rows"
+            f"{kind} type '{type_name}' already has {what}",
+            remedy=remedy or "use merge to replace stored rows",
         )
         self.entity_kind = kind
         self.type_name = type_name

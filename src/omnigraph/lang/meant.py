@@ -12,7 +12,7 @@ def may_be(name: str, known: Iterable[str]) -> str | None:
     """A hint at the names there are: the one that is spelt alike, else all of them if they are few."""
     from difflib import get_close_matches  # only mistakes need it
 
-    names = sorted(known)
+    names = sorted(set(known))  # a node and an edge may share a name
     folded = {one.lower(): one for one in names}
     close = get_close_matches(name.lower(), folded, 1) if len(name) <= _MOST else []
     if close:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,10 @@ Writer = Callable[[Any], JsonAtom]
 
 JS_SAFE = 2**53 - 1
 """The largest integer that a JavaScript number holds exactly, with all smaller ones."""
+
+# Characters that move the cursor, end a line or turn the direction of writing: no data may steer a terminal.
+# And halves of characters, which no output takes.
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _LONGEST_SHOWN = 256  # bits; Python refuses to print integers of many thousand digits
 
@@ -233,12 +238,22 @@ def _described(value: object) -> str:
 
 
 def _quoted(text: str) -> str:
-    return json.dumps(legible(text), ensure_ascii=False)
+    encodable = shorten(text).encode("utf-8", "backslashreplace").decode("utf-8")
+    return escaped(json.dumps(encodable, ensure_ascii=False))
 
 
 def legible(text: str) -> str:
     """A piece of the user's text as messages show it: not too long, and fit for any output."""
-    return shorten(text).encode("utf-8", "backslashreplace").decode("utf-8")
+    return escaped(shorten(text))
+
+
+def escaped(text: str) -> str:
+    """A text on one line that any output takes, with escapes for what would not show."""
+    return text if text.isprintable() else _UNSEEN.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
 
 
 def shown(number: float) -> str:

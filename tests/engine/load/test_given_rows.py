@@ -105,3 +105,28 @@ def test_an_empty_list_is_no_rows_of_its_type(graph: og.Graph) -> None:
     assert repr(graph.load([], type="Knows", mode="append")) == "<LoadResult 0 Knows, no commit>"
     graph.load([], type="Person", mode="overwrite")
     assert stored(graph) == {}
+
+
+def test_what_is_no_rows_is_told_with_what_to_give(graph: og.Graph) -> None:
+    rows = ({"name": name} for name in ("bo", "cy"))
+    for given, found in (
+        (rows, "'generator'"),
+        ([5], "'int' in a list"),
+        ({"name": "bo"}, "'dict'"),
+        ([{"name": "bo"}, 5], "'int' in a list"),
+    ):
+        with pytest.raises(BadRequest, match=rf"^a load of 'Person' takes rows, and no {found}$") as refused:
+            graph.load(given, type="Person", mode="append")
+        assert "a list of dictionaries" in (refused.value.remedy or "")
+        assert "`list(rows)`" in (refused.value.remedy or "")
+    assert len(list(rows)) == 2
+    assert set(stored(graph)) == {"ada"}
+
+
+def test_what_is_no_name_of_a_file_is_told_with_what_to_give(graph: og.Graph) -> None:
+    for given in (({"name": "bo"} for _ in range(1)), {"name": "bo"}, [5], 5, b"people.jsonl", None):
+        with pytest.raises(BadRequest, match=r"^a load takes names of files, and no '") as refused:
+            graph.load(given, mode="append")
+        assert "type=" in (refused.value.remedy or "")
+    with pytest.raises(BadRequest, match="files tell their types themselves"):
+        graph.load(["people.jsonl"], type="Person", mode="append")

@@ -31,7 +31,7 @@ TARGET = target_of(accepted(RULES), "node:R")
         ("f", -1.75, "@range violation on R.f: value -1.75 < min -1.5"),
         ("u", 2**64 - 1, "@range violation on R.u: value 18446744073709551615 > max 10"),
         ("s", "Eve", "@check violation on R.s: value 'Eve' does not match pattern '^[a-z]+$'"),
-        ("s", "eve\n", "@check violation on R.s: value 'eve\n' does not match pattern '^[a-z]+$'"),
+        ("s", "eve\n", "@check violation on R.s: value 'eve\\n' does not match pattern '^[a-z]+$'"),
         ("s", "", "@check violation on R.s: value '' does not match pattern '^[a-z]+$'"),
         ("e", "b", "@check violation on R.e: value 'b' does not match pattern 'a'"),
     ],

@@ -16,12 +16,13 @@ from omnigraph.engine.write.cells import read_cells
 from omnigraph.engine.write.ids import LoadIds
 from omnigraph.engine.write.read import LoadReader
 from omnigraph.engine.write.splits import Split
-from omnigraph.errors import InvalidValue
+from omnigraph.errors import InvalidValue, ResourceLimitExceeded
 from omnigraph.lang import dates
 from omnigraph.lang.types import FLOATS, Scalar, Type, vector
 from omnigraph.lang.values import integer_bounds, json_column
 from tests.engine.write.support import IDS, accepted, edge, fixture_lines, lines, node, read, told
 
+NO_SOURCES = "this graph allows no external sources"
 KINDS = """
 node T {
   s: String?  b: Bool?  i: I32?  j: I64?  u: U32?  w: U64?  f: F32?  g: F64?  d: Date?  t: DateTime?
@@ -49,9 +50,9 @@ edge E: T -> T { n: I32? }
         ("w", 2**64, "property 'w' value 18446744073709551616 exceeds UInt64 range"),
         ("w", 10**30, f"property 'w' value {10**30} exceeds UInt64 range"),
         ("f", "1", "strict property 'f' expects Float32, got \"1\""),
-        ("f", 1e39, "float value 1e+39 exceeds Float32 range"),
+        ("f", 1e39, "property 'f': float value 1e+39 exceeds Float32 range"),
         ("g", False, "strict property 'g' expects Float64, got false"),
-        ("g", 10**400, "float value 2^1328 and more exceeds Float64 range"),
+        ("g", 10**400, "property 'g': float value 2^1328 and more exceeds Float64 range"),
         ("d", "2023-02-29", "strict property 'd' expects Date32, got \"2023-02-29\""),
         ("d", 1.5, "strict property 'd' expects Date32, got 1.5"),
         ("d", 2**31, "property 'd' value 2147483648 exceeds Date32 range"),
@@ -66,15 +67,15 @@ edge E: T -> T { n: I32? }
         ("v", [1], "vector property 'v' expects 2 dimensions, got 1"),
         ("v", [1, "a"], "vector property 'v' elements must be numeric, got \"a\""),
         ("v", [1, True], "vector property 'v' elements must be numeric, got true"),
-        ("v", [1, 1e39], "float value 1e+39 exceeds Float32 range"),
+        ("v", [1, 1e39], "property 'v': float value 1e+39 exceeds Float32 range"),
         ("e", "z", "invalid enum value 'z' for T.e (expected: x, y)"),
         ("e", 1, "strict property 'e' expects Utf8, got 1"),
         ("x", 1, "blob property 'x' must be a URI string or base64: prefixed data"),
-        ("x", "base64:!", "invalid base64 blob data: Only base64 data is allowed"),
+        ("x", "base64:!", "blob property 'x': invalid base64 blob data: Only base64 data is allowed"),
         (
             "x",
             "s3://b/k",
-            "external blob URI 's3://b/k' is not allowed: this graph allows no external sources",
+            f"blob property 'x': external blob URI 's3://b/k' is not allowed: {NO_SOURCES}",
         ),
         ("nick", 1, "unknown input field 'nick' for 'node:T'"),
         ("_rowid", 1, "input field '_rowid' is reserved physical state"),
@@ -181,7 +182,7 @@ def test_an_external_source_is_kept_as_reference_where_it_is_allowed() -> None:
     )
     rows = reader.read(Split("f", lines(node("T", x="s3://ok/k"), node("T", x="s3://bad/k"))))
     assert rows.shaped[0].rows.column("x").storage.field("uri").to_pylist() == ["s3://ok/k"]
-    assert told(rows) == [(2, "external blob URI 's3://bad/k' is not allowed: no")]
+    assert told(rows) == [(2, "blob property 'x': external blob URI 's3://bad/k' is not allowed: no")]
 
 
 def test_ids_follow_from_keys_are_given_or_are_generated() -> None:
@@ -328,3 +329,9 @@ def test_lists_are_read_as_their_items_are(type_: Type, values: list[Any]) -> No
 @given(st.lists(st.none() | st.text(max_size=1) | st.lists(_NUMBERS, min_size=1, max_size=3), max_size=5))
 def test_vectors_are_read_as_their_numbers_are(values: list[Any]) -> None:
     _check(values, vector(2, nullable=True))
+
+
+def test_a_uri_that_is_too_long_is_told_with_its_property_and_what_helps() -> None:
+    with pytest.raises(ResourceLimitExceeded, match="of property 'x': actual") as found:
+        read(lines(node("T", x="s3://" + "k" * 70_000)), KINDS)
+    assert found.value.remedy == "give a shorter URI, or the bytes themselves after `base64:`"

@@ -152,7 +152,7 @@ def test_a_fitting_value_is_stored(type_: str, value: object, stored: object) ->
         ("I32", "", "expected integer string, got ''"),
         ("I32", "5.0", "expected integer string, got '5.0'"),
         ("I32", " 5", "expected integer string, got ' 5'"),
-        ("I32", "5\n", "expected integer string, got '5\n'"),
+        ("I32", "5\n", "expected integer string, got '5\\n'"),
         ("I32", "1_000", "expected integer string, got '1_000'"),
         ("I32", "٣", "expected integer string, got '٣'"),
         ("I32", "\ud800", r"expected integer string, got '\ud800'"),

@@ -38,7 +38,7 @@ from omnigraph.engine.load.stage import StagedItem, StagedType, lines_before, st
 from omnigraph.engine.load.views import Dropped
 from omnigraph.engine.plan import Append, Effect, Replace, Upsert
 from omnigraph.engine.write.duplicates import Mode
-from omnigraph.engine.write.faults import counts_of
+from omnigraph.engine.write.faults import counts_of, remedy_of
 from omnigraph.engine.write.transaction import Prepared, Transaction
 from omnigraph.engine.write.violations import Violation
 from omnigraph.errors import KeyConflict, LoadRejected, OmnigraphError
@@ -174,7 +174,8 @@ class LargeLoad:
             schema = transaction.targets[key].schema
             kept = Pieces(self.job.pieces(key), schema, self._pieces(key, schema, gone.get(key)))
             if self.mode is Mode.OVERWRITE:
-                yield key, Replace(kept)
+                if kept.rows or transaction.base.entries[key].row_count != 0:
+                    yield key, Replace(kept)
             elif kept.rows and self.mode is Mode.APPEND:
                 yield key, Append(kept)
             elif kept.rows:
@@ -200,8 +201,17 @@ class LargeLoad:
         if first.breaches.rule == "key_conflict":
             kind, name = split_key(first.breaches.key)
             total = counts.total()
-            return KeyConflict(kind, name, first.entity, violations=told, total=total, counts=counts)
-        return LoadRejected(told, total=counts.total(), counts=counts)
+            return KeyConflict(
+                kind,
+                name,
+                first.entity,
+                violations=told,
+                total=total,
+                counts=counts,
+                remedy=first.breaches.remedy,
+            )
+        remedy = remedy_of(first.breaches.remedy, final=any(one.final for one in breaches))
+        return LoadRejected(told, total=counts.total(), counts=counts, remedy=remedy)
 
     @contextmanager
     def _timed(self, name: str, tasks: int) -> Iterator[dict[str, int]]:

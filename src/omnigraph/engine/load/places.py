@@ -6,14 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.engine.load.checks.breaches import Breaches
 from omnigraph.engine.load.job import LoadJob
 from omnigraph.engine.load.stage import StagedItem, lines_of
 from omnigraph.engine.load.views import split_positions
-from omnigraph.engine.write.faults import NO_ROW
+from omnigraph.engine.write.faults import NO_ROW, ranks_of
 from omnigraph.engine.write.violations import Numbers, Violation, entity_name
 
 
@@ -54,7 +52,7 @@ class Places:
             items = split_positions(one.positions)[0]
             files.append(np.where(known, self._file_numbers[items], 0))
             far.append(np.where(known, self._lines_before[items] + line, 0))
-            ids.append(np.where(known, 0, _ranks(one.ids)))
+            ids.append(np.where(known, 0, ranks_of(one.ids)))
         kinds = sorted({(one.key, one.place) for one in breaches})
         rank = np.array([kinds.index((one.key, one.place)) for one in breaches])
         stored = np.concatenate([one.positions == NO_ROW for one in breaches])
@@ -83,14 +81,9 @@ class Places:
 
     def _placed(self, one: Breaches, place: int, line: int) -> Placed:
         entity, reason = one.ids[place].as_py(), one.reasons[place].as_py()
-        name, position = entity_name(one.key, entity), int(one.positions[place])
+        name, position = entity_name(one.about or one.key, entity), int(one.positions[place])
         if position == NO_ROW:
             return Placed(one, entity, Violation(None, None, name, reason))
         item = self.items[position >> 32].item
         group, at = item.place(line, self.before[item.number])
         return Placed(one, entity, Violation(item.file, at, name, reason, group))
-
-
-def _ranks(ids: pa.Array) -> Numbers:
-    found: Numbers = pc.rank(ids, tiebreaker="dense").to_numpy(zero_copy_only=False).astype(np.int64)
-    return found

@@ -26,6 +26,7 @@ from omnigraph.engine.load.sources.plan import plan_items
 from omnigraph.engine.manifest import Entry
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.schema_files import LiveSchema
+from omnigraph.engine.write.faults import MEND
 from omnigraph.engine.write.ids import LoadIds
 from omnigraph.engine.write.new_branch import new_branch
 from omnigraph.engine.write.read import LoadReader
@@ -38,7 +39,6 @@ IN_MEMORY = 64 * 2**20
 """Up to so many bytes of input are checked in memory, and no file is written before."""
 
 _WHOLE = 1 << 62
-_REMEDY = "mend the records named, or leave them out with --skip-bad"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class _Load:
         self.open_loads.enter_context(closing(loading))
         if loading.wrong and not request.skip_bad:
             unread, counts = tuple(islice(loading.unread(), VIOLATIONS_TOLD)), loading.wrong
-            raise LoadRejected(unread, total=counts.total(), counts=counts, remedy=_REMEDY)
+            raise LoadRejected(unread, total=counts.total(), counts=counts, remedy=MEND)
         return loading
 
     def _loading(self, schema: LiveSchema, whole: Sequence[Item]) -> Loading:

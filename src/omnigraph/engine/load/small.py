@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from omnigraph.engine.load.request import StageReport, kinds_of
 from omnigraph.engine.load.sources.item import Item
 from omnigraph.engine.load.sources.read import read_item
+from omnigraph.engine.manifest import Entry
 from omnigraph.engine.plan import Append, Effect, Replace, Upsert
 from omnigraph.engine.write.change import Changes
 from omnigraph.engine.write.duplicates import Mode
@@ -112,7 +113,8 @@ class SmallLoad:
         if checked.faults:
             raise rejection(checked.faults, self._origins, VIOLATIONS_TOLD, self._placed)
         self.reports = [self.reports[0], StageReport("check", 1, time.monotonic() - begun)]
-        return Prepared("Load", _effects(checked.changes, self._mode), strict=self._mode is Mode.OVERWRITE)
+        effects = _effects(checked.changes, self._mode, transaction.base.entries)
+        return Prepared("Load", effects, strict=self._mode is Mode.OVERWRITE)
 
     def counts(self) -> dict[str, int]:
         """The input rows of each type that are loaded."""
@@ -132,11 +134,12 @@ def _files(items: Sequence[Item]) -> list[str]:
     return [known.get(number, "") for number in range(max(known, default=-1) + 1)]
 
 
-def _effects(changes: Changes, mode: Mode) -> dict[str, Effect]:
+def _effects(changes: Changes, mode: Mode, entries: Mapping[str, Entry]) -> dict[str, Effect]:
     effects: dict[str, Effect] = {}
     for key, change in changes.items():
         if mode is Mode.OVERWRITE:
-            effects[key] = Replace(change.rows)
+            if change.rows.num_rows or entries[key].row_count != 0:
+                effects[key] = Replace(change.rows)
         elif change.rows.num_rows:
             effects[key] = Append(change.rows) if mode is Mode.APPEND else Upsert(change.rows)
     return effects

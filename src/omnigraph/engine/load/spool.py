@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -15,6 +15,7 @@ from omnigraph.engine.load.given import GivenRows
 from omnigraph.engine.load.sources.blocks import END_NAMES
 from omnigraph.engine.load.sources.mapping import InputMapping
 from omnigraph.engine.load.sources.plan import file_of
+from omnigraph.engine.load.sources.streams import received
 from omnigraph.engine.load.sources.tables import as_arrow, is_table
 from omnigraph.engine.load.sources.yaml_text import refusal
 from omnigraph.engine.root import Root
@@ -37,10 +38,8 @@ def brought(
     with ExitStack() as spools:
         if is_table(data) or (type_name is not None and _is_nothing(data)):
             spool = spools.enter_context(spooled(data, type_name, catalog, root))
-        elif type_name is not None:
-            raise BadRequest("files tell their types themselves", remedy="leave `type` out")
         else:
-            spool = Spool((data,) if isinstance(data, str | os.PathLike) else tuple(data))
+            spool = Spool(spools.enter_context(received(_paths(data, type_name))))
         if mapping is None or not mapping.computing:
             yield replace(spool, mapping=mapping)
             return
@@ -74,6 +73,43 @@ def spooled(data: Any, type_name: str | None, catalog: Catalog, root: Root) -> I
             file.parent.mkdir()
         write_rows(file, rows.schema, rows.to_batches() if isinstance(rows, pa.Table) else rows)
         yield Spool((GivenRows(str(file), key.partition(":")[2]),))
+
+
+def _paths(data: Any, type_name: str | None) -> tuple[str | os.PathLike[str], ...]:
+    """The names of files, one or several; what is neither that nor rows is told."""
+    if isinstance(data, str | os.PathLike):
+        given: tuple[Any, ...] = (data,)
+    elif _may_be_paths(data, type_name):
+        given = tuple(data)
+    else:
+        raise _unreadable(data, type_name)
+    odd = [one for one in given if not isinstance(one, str | os.PathLike)]
+    if odd:
+        # Of a list that has rows as well, what is no row is to blame.
+        raise _unreadable(min(odd, key=lambda one: isinstance(one, Mapping)), type_name, " in a list")
+    if type_name is not None:
+        raise BadRequest("files tell their types themselves", remedy="leave `type` out")
+    return given
+
+
+def _may_be_paths(data: object, type_name: str | None) -> bool:
+    if type_name is not None:
+        return isinstance(data, list | tuple)  # a generator was to give rows, and is not begun
+    return isinstance(data, Iterable) and not isinstance(data, Mapping | bytes)
+
+
+def _unreadable(what: object, type_name: str | None, where: str = "") -> BadRequest:
+    found = f"'{type(what).__name__}'{where}"
+    rows = "a list of dictionaries, an Arrow table or stream, or a DataFrame"
+    if type_name is not None:
+        return BadRequest(
+            f"a load of '{legible(type_name)}' takes rows, and no {found}",
+            remedy=f"give {rows}; of rows that are made one by one, `list(rows)`",
+        )
+    return BadRequest(
+        f"a load takes names of files, and no {found}",
+        remedy=f'give paths; or rows, which are {rows}, and their type, as in `type="Person"`',
+    )
 
 
 def _is_nothing(data: object) -> bool:

@@ -59,10 +59,16 @@ def _stored(value: object, name: str, refusal: Refusal) -> dict[str, bytes | str
         try:
             return {"data": binascii.a2b_base64(value.removeprefix(MANAGED).encode(), strict_mode=True)}
         except ValueError as error:
-            raise InvalidValue(f"invalid base64 blob data: {error}") from None
+            raise InvalidValue(f"blob property '{name}': invalid base64 blob data: {error}") from None
     size = len(value.encode("utf-8", "surrogatepass"))
     if size > LONGEST_URI:
-        raise ResourceLimitExceeded("external Blob URI bytes", limit=LONGEST_URI, actual=size)
+        raise ResourceLimitExceeded(
+            f"external Blob URI bytes of property '{name}'",
+            limit=LONGEST_URI,
+            actual=size,
+            remedy=f"give a shorter URI, or the bytes themselves after `{MANAGED}`",
+        )
     if reason := refusal(value):
-        raise InvalidValue(f"external blob URI '{legible(value)}' is not allowed: {reason}")
+        where = f"blob property '{name}': external blob URI '{legible(value)}'"
+        raise InvalidValue(f"{where} is not allowed: {reason}")
     return {"uri": value}

@@ -21,6 +21,10 @@ from omnigraph.engine.write.target import Target
 from omnigraph.engine.write.violations import Numbers
 from omnigraph.lang.schema.catalog import Cardinality, EdgeType
 
+_REMEDY = (
+    "give each source, stored edges included, as many edges as @card says, or change @card in the schema"
+)
+
 
 def cardinality_faults(change: Change, changes: Changes, stored: Stored) -> Iterator[Faults]:
     """Sources of a changed edge type with too many edges, told at the latest ones, or with too few."""
@@ -84,7 +88,8 @@ def _too_many(change: Change, sources: pa.Array, counts: Numbers, high: int) -> 
     at = pa.array(found)
     totals = pa.array(counts[place[found]]).cast(pa.string())
     reasons = _reasons(change.target, column.take(at), totals, f"max {high}")
-    return Faults("cardinality", change.target, found, change.ids.take(at).combine_chunks(), reasons)
+    ids = change.ids.take(at).combine_chunks()
+    return Faults("cardinality", change.target, found, ids, reasons, remedy=_REMEDY)
 
 
 def _later_edges(place: Numbers) -> Numbers:
@@ -99,8 +104,9 @@ def _later_edges(place: Numbers) -> Numbers:
 
 def _without_row(target: Target, sources: pa.Array, counts: Numbers, bound: str) -> Faults:
     rows = np.full(len(sources), NO_ROW, np.int64)
-    totals = pa.array(counts).cast(pa.string())
-    return Faults("cardinality", target, rows, sources, _reasons(target, sources, totals, bound), final=True)
+    reasons = _reasons(target, sources, pa.array(counts).cast(pa.string()), bound)
+    nodes = table_key("node", cast(EdgeType, target.owner).source)
+    return Faults("cardinality", target, rows, sources, reasons, final=True, remedy=_REMEDY, about=nodes)
 
 
 def _reasons(target: Target, sources: pa.Array, totals: pa.Array, bound: str) -> pa.Array:

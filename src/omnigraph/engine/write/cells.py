@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from types import NoneType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,8 @@ from omnigraph.lang.values import (
     shown,
     storable_text,
 )
+
+Read = TypeVar("Read", bound=Stored)
 
 _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = "[T ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?"
@@ -223,7 +225,7 @@ def _vector(value: object, name: str, size: int) -> Stored:
     for item in value:
         if not is_number(item):
             raise InvalidValue(f"vector property '{name}' elements must be numeric, got {json_text(item)}")
-    return finite_floats(value)
+    return _named(name, finite_floats, value)
 
 
 def _atom(value: object, name: str, scalar: Scalar) -> Atom:
@@ -234,13 +236,21 @@ def _atom(value: object, name: str, scalar: Scalar) -> Atom:
         case int() if scalar in INTEGERS or scalar in (Scalar.DATE, Scalar.DATETIME):
             return _in_range(value, name, scalar)
         case int() | float() if scalar in FLOATS:
-            return finite_float(value, scalar)
+            return _named(name, finite_float, value, scalar)
         case str() if scalar in _TEXT_READERS:
             try:
                 return _TEXT_READERS[scalar](value)
             except InvalidValue:
                 pass
     raise InvalidValue(f"strict property '{name}' expects {FORMS[scalar].name}, got {json_text(value)}")
+
+
+def _named(name: str, read: Callable[..., Read], *value: Any) -> Read:
+    """What is read, with the name of the property in what is wrong with it."""
+    try:
+        return read(*value)
+    except InvalidValue as wrong:
+        raise InvalidValue(f"property '{name}': {wrong.message}") from None
 
 
 def _in_range(value: int, name: str, scalar: Scalar) -> int:

@@ -15,6 +15,9 @@ from omnigraph.engine.write.target import Target
 from omnigraph.engine.write.unique import columns_name, shown_tuples
 from omnigraph.engine.write.violations import Flags, Numbers
 
+_OWN_KEY = "give each record a key of its own"
+_OWN_ID = "give each record an id of its own, or use merge, which keeps the last of those with one id"
+
 
 class Mode(StrEnum):
     """What a load does with rows that are stored already."""
@@ -37,33 +40,36 @@ def repeated_keys(target: Target, rows: pa.Table) -> Faults | None:
     own = later.column(ID).combine_chunks()
     values = shown_tuples(later, target, columns)
     where = f"@unique violation on {target.name}.{columns_name(columns)}: value '"
-    return Faults(
-        "unique", target, again, own, joined(where, values, "' held by '", own, "' and '", own, "'")
-    )
+    reasons = joined(where, values, "' held by '", own, "' and '", own, "'")
+    return Faults("unique", target, again, own, reasons, remedy=_OWN_KEY)
 
 
 def conflicting_ids(
     target: Target, rows: pa.Table, generated: Flags, mode: Mode, stored: Stored
-) -> Faults | None:
+) -> tuple[Faults, ...]:
     """Rows whose given id an earlier row has, or, when rows may only be added, a stored one.
 
     A key that an earlier row has is the business of `repeated_keys`.
     """
     if mode is Mode.MERGE or generated.all():
-        return None
+        return ()
     ids = rows.column(ID)
     first = first_rows(ids)
     repeated = first != np.arange(len(first))
-    taken = np.zeros(len(first), np.bool_) if target.identity else repeated
+    again = np.zeros(len(first), np.bool_) if target.identity else repeated
+    taken = np.zeros(len(first), np.bool_)
     if mode is Mode.APPEND:
         given = ids.filter(pa.array(~generated))
-        taken = taken | (within(ids, stored.existing(target.key, given)) & ~repeated)
-    found = np.flatnonzero(taken)
-    if not len(found):
-        return None
+        taken = within(ids, stored.existing(target.key, given)) & ~repeated
+    # None tells that a stored row is in the way: what helps then is known to the error itself.
+    found = ((np.flatnonzero(taken), None), (np.flatnonzero(again), _OWN_ID))
+    return tuple(_taken(target, ids, places, remedy) for places, remedy in found if len(places))
+
+
+def _taken(target: Target, ids: pa.ChunkedArray, found: Numbers, remedy: str | None) -> Faults:
     own = ids.take(pa.array(found)).combine_chunks()
     reasons = joined(f"{target.kind} type '{target.name}' already has id '", own, "'")
-    return Faults("key_conflict", target, found, own, reasons)
+    return Faults("key_conflict", target, found, own, reasons, remedy=remedy)
 
 
 def winners(rows: pa.Table) -> Numbers:

@@ -19,6 +19,8 @@ from omnigraph.engine.write.target import Target
 from omnigraph.lang.schema.catalog import EdgeType
 
 ENDS: tuple[End, ...] = (cast(End, SOURCE), cast(End, TARGET))
+ADD_NODES = "add the missing nodes before the edges or together with them"
+KEEP_NODES = "keep these nodes, remove their edges first, or replace the edges together with the nodes"
 
 
 def missing_ends(change: Change, changes: Changes, stored: Stored) -> Iterator[Faults]:
@@ -37,7 +39,8 @@ def missing_ends(change: Change, changes: Changes, stored: Stored) -> Iterator[F
             continue
         at = pa.array(found)
         reasons = reasons_of(end, ends[end].take(at), types[end])
-        yield Faults("endpoint", change.target, found, change.ids.take(at).combine_chunks(), reasons)
+        ids = change.ids.take(at).combine_chunks()
+        yield Faults("endpoint", change.target, found, ids, reasons, remedy=ADD_NODES)
 
 
 def _all_new(ids: pa.ChunkedArray, node: str, changes: Changes) -> bool:
@@ -63,7 +66,7 @@ def stranded_edges(target: Target, changes: Changes, stored: Stored) -> Iterator
             rows = np.full(kept.num_rows, NO_ROW, np.int64)
             reasons = reasons_of(end, kept.column(end), node)
             ids = kept.column(ID).combine_chunks()
-            yield Faults("endpoint", target, rows, ids, reasons, final=True)
+            yield Faults("endpoint", target, rows, ids, reasons, final=True, remedy=KEEP_NODES)
 
 
 def node_type(target: Target, end: End) -> str:

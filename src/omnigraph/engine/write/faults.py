@@ -22,6 +22,8 @@ Placed = Callable[[Iterable[Violation]], Iterator[Violation]]
 """Tells the places of violations as their files have them."""
 
 _LONGEST = 60
+_LEAVE_OUT = "leave them out with --skip-bad (`skip_bad=True`)"
+MEND = f"mend the records named, or {_LEAVE_OUT}"
 NO_ROW = -1
 """Stands for a row that is stored and no part of the change."""
 
@@ -38,6 +40,10 @@ class Faults:
     reasons: pa.Array
     final: bool = False
     """Leaving out the rows would not help."""
+    remedy: str | None = None
+    """What helps, whoever made the change."""
+    about: str | None = None
+    """The table of the ids, where it is not that of the target."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -46,6 +52,17 @@ class Faults:
         """The same faults, with rows told by other numbers."""
         known = self.rows != NO_ROW
         return replace(self, rows=np.where(known, numbers[np.where(known, self.rows, 0)], NO_ROW))
+
+    @property
+    def ranks(self) -> Numbers:
+        """The order of stored rows among each other, which have no place: by id; 0 for all others."""
+        return np.where(self.rows == NO_ROW, ranks_of(self.ids), 0)
+
+
+def ranks_of(ids: pa.Array) -> Numbers:
+    """The place of each id among all of them, sorted."""
+    found: Numbers = pc.rank(ids, tiebreaker="dense").to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
 
 
 def joined(*parts: str | pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -66,24 +83,26 @@ def error_of(faults: Faults) -> BadRequest | KeyConflict:
     """The first of the faults as an error."""
     entity = faults.ids[0].as_py()
     if faults.rule == "key_conflict":
-        return KeyConflict(faults.target.kind, faults.target.name, entity)
+        return KeyConflict(faults.target.kind, faults.target.name, entity, remedy=faults.remedy)
     return ConstraintViolation(
         faults.reasons[0].as_py(),
         constraint=faults.rule,
         type_name=faults.target.name,
         entity_id=entity,
+        remedy=faults.remedy,
     )
 
 
 def violations_of(found: Sequence[Faults], origins: Mapping[str, Origins]) -> Iterator[Violation]:
-    """All faults in input order, each with its place; those about stored rows come last."""
+    """All faults in input order, each with its place; those about stored rows come last, sorted by id."""
     if not found:
         return
     rows = np.concatenate([faults.rows for faults in found])
     group = np.repeat(np.arange(len(found)), [len(faults) for faults in found])
     within = np.concatenate([np.arange(len(faults)) for faults in found])
     file, line = _places(found, origins)
-    for it in np.lexsort((within, group, line, file, rows == NO_ROW)):
+    ranks = np.concatenate([faults.ranks for faults in found])
+    for it in np.lexsort((within, ranks, group, line, file, rows == NO_ROW)):
         yield _violation(found[group[it]], int(within[it]), origins)
 
 
@@ -97,9 +116,23 @@ def rejection(
     if first.rule == "key_conflict":
         target, entity = first.target, first.ids[0].as_py()
         return KeyConflict(
-            target.kind, target.name, entity, violations=violations, total=counts.total(), counts=counts
+            target.kind,
+            target.name,
+            entity,
+            violations=violations,
+            total=counts.total(),
+            counts=counts,
+            remedy=first.remedy,
         )
-    return LoadRejected(violations, total=counts.total(), counts=counts)
+    remedy = remedy_of(first.remedy, final=any(faults.final for faults in found))
+    return LoadRejected(violations, total=counts.total(), counts=counts, remedy=remedy)
+
+
+def remedy_of(remedy: str | None, *, final: bool) -> str:
+    """What helps a load that was refused; leaving records out does as well, unless the refusal is final."""
+    if remedy is None:
+        return MEND
+    return remedy if final else f"{remedy}; or {_LEAVE_OUT}"
 
 
 def counts_of(found: Iterable[tuple[str, int]]) -> Counter[str]:
@@ -136,5 +169,5 @@ def _places(found: Sequence[Faults], origins: Mapping[str, Origins]) -> tuple[Nu
 def _violation(faults: Faults, position: int, origins: Mapping[str, Origins]) -> Violation:
     row = int(faults.rows[position])
     file, line = (None, None) if row == NO_ROW else origins[faults.target.key].place(row)
-    entity = entity_name(faults.target.key, faults.ids[position].as_py())
+    entity = entity_name(faults.about or faults.target.key, faults.ids[position].as_py())
     return Violation(file, line, entity, faults.reasons[position].as_py())

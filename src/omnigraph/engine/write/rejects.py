@@ -41,6 +41,14 @@ def _same(at: Path, other: Path) -> bool:
     return at.exists() and other.exists() and at.samefile(other)
 
 
+def _encodable(told: dict[str, Any]) -> dict[str, Any]:
+    """The same with escapes in texts that are not UTF-8: names of files can be any bytes."""
+    return {
+        member: value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+        for member, value in told.items()
+    }
+
+
 class RejectsFile:
     """NDJSON under a temporary name beside the one it is to have, or beside the file that a link leads to."""
 
@@ -61,7 +69,7 @@ class RejectsFile:
             self._file.seek(0)
             self._file.truncate()
             for one, record in found:
-                told = {**one.to_json(), "record": record}
+                told = {**_encodable(one.to_json()), "record": record}
                 self._file.write(msgspec.json.encode(told) + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())

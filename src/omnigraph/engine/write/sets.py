@@ -144,9 +144,7 @@ class _Kept:
         repeated = repeated_keys(target, rows)
         if repeated is not None:
             yield repeated
-        taken = conflicting_ids(target, rows, generated, mode, stored)
-        if taken is not None:
-            yield taken
+        yield from conflicting_ids(target, rows, generated, mode, stored)
 
     def chosen(self) -> _Kept:
         """Only the last of the rows with one id; the others are out for good."""

@@ -17,6 +17,8 @@ from omnigraph.engine.write.target import Target
 from omnigraph.lang.schema.catalog import Unique
 from omnigraph.lang.types import STRING
 
+_REMEDY = "change the value of one of the two, or remove that one"
+
 
 def unique_faults(change: Change, stored: Stored) -> Iterator[Faults]:
     """Rows that share the values of a `@unique` with an earlier row, or with a stored one that stays."""
@@ -57,7 +59,7 @@ def shared_values(change: Change, stored: Stored, rule: Unique) -> Faults | None
     values = shown_tuples(rows.take(at), target, rule.columns)
     where = f"@unique violation on {target.name}.{columns_name(rule.columns)}: value '"
     reasons = joined(where, values, "' held by '", holders.take(at), "' and '", own, "'")
-    return Faults("unique", target, found, own, reasons)
+    return Faults("unique", target, found, own, reasons, remedy=_REMEDY)
 
 
 def stored_holders(change: Change, stored: Stored, rule: Unique, tuples: pa.Array) -> pa.Array:

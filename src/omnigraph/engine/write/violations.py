@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from omnigraph.lang.values import escaped
+
 Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
@@ -31,8 +33,14 @@ class Violation:
     """The row group of a Parquet file in which the row is counted, from 1."""
 
     def __str__(self) -> str:
+        return escaped(self._told)
+
+    @property
+    def _told(self) -> str:
         if self.file is None:
-            return self.reason
+            # Nothing but its id tells which edge is meant; a node that breaks a rule is in the reason.
+            stored_edge = self.entity is not None and self.entity.startswith("edge:")
+            return f"stored {self.entity}: {self.reason}" if stored_edge else self.reason
         if self.line is None:
             return f"{self.file}: {self.reason}"
         if self.row_group is not None:

@@ -111,11 +111,14 @@ def test_what_fits_is_taken_without_loss(column: pa.Array, type_: Type, values: 
         (pa.array([2**31]), D, {0: "property 'p' value 2147483648 exceeds Date32 range"}),
         (pa.array([2**53 + 1, 1]), F64, {0: f"property 'p' value {2**53 + 1} is not exact in Float64"}),
         (pa.array([2**24 + 1, 1]), F32, {0: "property 'p' value 16777217 is not exact in Float32"}),
-        (pa.array([1e39, 1.0]), F32, {0: "float value 1e+39 exceeds Float32 range"}),
+        (pa.array([1e39, 1.0]), F32, {0: "property 'p': float value 1e+39 exceeds Float32 range"}),
         (
             pa.array([float("nan"), float("-inf"), 1.0]),
             F64,
-            {0: "float value NaN must be finite", 1: "float value -Infinity must be finite"},
+            {
+                0: "property 'p': float value NaN must be finite",
+                1: "property 'p': float value -Infinity must be finite",
+            },
         ),
         (pa.array(["2023-02-29", "x", "2024-02-29"]), D, {
             0: 'strict property \'p\' expects Date32, got "2023-02-29"',
@@ -147,8 +150,8 @@ def test_what_fits_is_taken_without_loss(column: pa.Array, type_: Type, values: 
             {
                 0: "vector property 'p' expects 2 dimensions, got 1",
                 1: "vector property 'p' elements must be numeric, got null",
-                2: "float value NaN must be finite",
-                3: "float value 1e+39 exceeds Float32 range",
+                2: "property 'p': float value NaN must be finite",
+                3: "property 'p': float value 1e+39 exceeds Float32 range",
             },
         ),
         (

@@ -25,6 +25,7 @@ from omnigraph.lang.types import Scalar, Type, vector
 from tests.engine.load.sources.support import csv_text, plan, read, read_all
 from tests.examples import EXAMPLES
 
+NO_SOURCES = "this graph allows no external sources"
 LINES = mapping_of({"inputs": [{"files": "*.csv", "multiline": False}]})
 
 
@@ -73,8 +74,8 @@ def test_byte_order_mark_blank_lines_and_a_last_line_without_end_are_fine(tmp_pa
         ("score", "1,5", "strict property 'score' expects Float64, got \"1,5\""),
         ("score", "NaN", "strict property 'score' expects Float64, got \"NaN\""),
         ("score", ".5", "strict property 'score' expects Float64, got \".5\""),
-        ("score", "1e999", "float value Infinity must be finite"),
-        ("weight", "1e39", "float value 1e+39 exceeds Float32 range"),
+        ("score", "1e999", "property 'score': float value Infinity must be finite"),
+        ("weight", "1e39", "property 'weight': float value 1e+39 exceeds Float32 range"),
         ("active", "True", "strict property 'active' expects Boolean, got \"True\""),
         ("active", "1", "strict property 'active' expects Boolean, got \"1\""),
         ("born", "2023-02-29", "strict property 'born' expects Date32, got \"2023-02-29\""),
@@ -88,8 +89,8 @@ def test_byte_order_mark_blank_lines_and_a_last_line_without_end_are_fine(tmp_pa
         ("marks", "[1,", "list property 'marks' expects a JSON array, got \"[1,\""),
         ("face", "[1]", "vector property 'face' expects 2 dimensions, got 1"),
         ("face", '[1,"a"]', "vector property 'face' elements must be numeric, got \"a\""),
-        ("photo", "b", "external blob URI 'b' is not allowed: this graph allows no external sources"),
-        ("photo", "base64:!", "invalid base64 blob data: Only base64 data is allowed"),
+        ("photo", "b", f"blob property 'photo': external blob URI 'b' is not allowed: {NO_SOURCES}"),
+        ("photo", "base64:!", "blob property 'photo': invalid base64 blob data: Only base64 data is allowed"),
         ("id", "x", "node Person explicit id 'x' does not match its canonical @key id 'b'"),
     ],
 )  # fmt: skip

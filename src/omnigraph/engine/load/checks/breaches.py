@@ -33,6 +33,10 @@ class Breaches:
     """Leaving out the rows would not help."""
     place: int = 0
     """Of several breaches of one row, those with lower numbers are told first."""
+    remedy: str | None = None
+    """What helps."""
+    about: str | None = None
+    """The table of the ids, where it is another one."""
 
     @property
     def rows(self) -> Numbers:
@@ -47,7 +51,7 @@ def breaches_of(faults: Faults, positions: Numbers, job: LoadJob, place: int = 0
     known = faults.rows != NO_ROW
     at = np.full(len(faults), NO_ROW, np.int64)
     at[known] = positions[faults.rows[known]]
-    order = np.argsort(at, kind="stable")
+    order = np.lexsort((faults.ranks, at))
     told = order if job.notes_all else order[: job.told]
     others = at[order[len(told) :]] if job.leaves_out else _NONE
     chosen = pa.array(told)
@@ -61,14 +65,17 @@ def breaches_of(faults: Faults, positions: Numbers, job: LoadJob, place: int = 0
         len(faults),
         faults.final,
         place,
+        faults.remedy,
+        faults.about,
     )
 
 
 def joined_breaches(parts: Iterable[Breaches]) -> list[Breaches]:
-    """What all tasks found, one value for each type and rule."""
-    groups: dict[tuple[str, Rule, bool, int], list[Breaches]] = {}
+    """What all tasks found, one value for each type, rule and remedy."""
+    groups: dict[tuple[str, Rule, bool, int, str], list[Breaches]] = {}
     for part in parts:
-        groups.setdefault((part.key, part.rule, part.final, part.place), []).append(part)
+        alike = (part.key, part.rule, part.final, part.place, part.remedy or "")
+        groups.setdefault(alike, []).append(part)
     return [_joined(groups[group]) for group in sorted(groups)]
 
 
@@ -84,4 +91,6 @@ def _joined(parts: list[Breaches]) -> Breaches:
         sum(part.total for part in parts),
         first.final,
         first.place,
+        first.remedy,
+        first.about,
     )

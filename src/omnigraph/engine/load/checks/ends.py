@@ -23,7 +23,7 @@ from omnigraph.engine.load.views import POSITION, Dropped, NewRows, OldRows
 from omnigraph.engine.write.cardinality import cardinality_faults
 from omnigraph.engine.write.change import Change, within, without
 from omnigraph.engine.write.duplicates import Mode
-from omnigraph.engine.write.endpoints import ENDS, node_type, present, reasons_of
+from omnigraph.engine.write.endpoints import ADD_NODES, ENDS, KEEP_NODES, node_type, present, reasons_of
 from omnigraph.engine.write.faults import NO_ROW, Faults
 from omnigraph.engine.write.stored import End
 
@@ -223,7 +223,8 @@ def _stranded(
     if lost.num_rows:
         rows = np.full(lost.num_rows, NO_ROW, np.int64)
         ids = lost.column(ID).combine_chunks()
-        faults = Faults("endpoint", target, rows, ids, reasons_of(end, lost.column(end), node), final=True)
+        reasons = reasons_of(end, lost.column(end), node)
+        faults = Faults("endpoint", target, rows, ids, reasons, final=True, remedy=KEEP_NODES)
         yield breaches_of(faults, np.zeros(0, np.int64), task.job, ENDS.index(end))
 
 
@@ -282,5 +283,6 @@ def _without_end(task: Task, dropped: Dropped, end: End, ids: pa.Array, view: Ne
         return None
     at = pa.array(found)
     reasons = reasons_of(end, rows.column(end).take(at), node_type(target, end))
-    faults = Faults("endpoint", target, found, rows.column(ID).take(at).combine_chunks(), reasons)
+    own = rows.column(ID).take(at).combine_chunks()
+    faults = Faults("endpoint", target, found, own, reasons, remedy=ADD_NODES)
     return breaches_of(faults, np.asarray(rows.column(POSITION)), task.job, ENDS.index(end))

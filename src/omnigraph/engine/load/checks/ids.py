@@ -75,10 +75,11 @@ def _reduce(task: Task, rows: Mapping[str, pa.Table]) -> SharedIds:
         old = rows.get(f"{_OLD} {key}")
         stored = Met({} if old is None else {key: old})
         nothing = np.zeros(new.num_rows, np.bool_)
-        found = (repeated_keys(target, new), conflicting_ids(target, new, nothing, task.mode, stored))
-        breaches += [
-            breaches_of(faults, positions, task.job, place) for place, faults in enumerate(found) if faults
-        ]
+        repeated = repeated_keys(target, new)
+        if repeated is not None:
+            breaches.append(breaches_of(repeated, positions, task.job))
+        taken = conflicting_ids(target, new, nothing, task.mode, stored)
+        breaches += [breaches_of(faults, positions, task.job, 1) for faults in taken]
         if task.mode is Mode.MERGE and not target.identity:
             lost = np.delete(positions, winners(new))
             if len(lost):

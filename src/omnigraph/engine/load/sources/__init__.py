@@ -2,7 +2,7 @@
 
 To read in this order:
 
-    found.py, formats.py           which files, and what they are
+    found.py, formats.py           which files, and what they are; streams.py: pipes as files
     plan.py, item.py               files cut into items, one for each task
     read.py                        an item from its bytes to checked rows
     ranges.py                      NDJSON: the lines of a part of a file

@@ -185,10 +185,8 @@ def _floats(column: pa.Array, name: str, scalar: Scalar) -> Cells:
         wrong = _inexact_integers(column, scalar)
         reason = f"property '{name}' value {{}} is not exact in {FORMS[scalar].name}"
         return _without(found, {row: reason.format(column[row].as_py()) for row in wrong})
-    faults = {
-        row: _why_not_finite(column[row].as_py(), scalar) for row in _rows(pc.invert(pc.is_finite(found)))
-    }
-    return _without(found, faults)
+    wrong = _rows(pc.invert(pc.is_finite(found)))
+    return _without(found, {row: _why_not_finite(column[row].as_py(), name, scalar) for row in wrong})
 
 
 def _inexact_integers(column: pa.Array, scalar: Scalar) -> list[int]:
@@ -201,10 +199,10 @@ def _inexact_integers(column: pa.Array, scalar: Scalar) -> list[int]:
     return [row for row in large if int(as_float(value := column[row].as_py())) != value]
 
 
-def _why_not_finite(value: float, scalar: Scalar) -> str:
+def _why_not_finite(value: float, name: str, scalar: Scalar) -> str:
     if np.isfinite(value):
-        return f"float value {shown(value)} exceeds {FORMS[scalar].name} range"
-    return f"float value {shown(value)} must be finite"
+        return f"property '{name}': float value {shown(value)} exceeds {FORMS[scalar].name} range"
+    return f"property '{name}': float value {shown(value)} must be finite"
 
 
 def _without(column: pa.Array, faults: dict[int, str]) -> Cells:
@@ -334,4 +332,4 @@ def _vectors(column: pa.Array, name: str, type_: Type) -> Cells:
 def _wrong_number(value: float | None, name: str) -> str:
     if value is None:
         return f"vector property '{name}' elements must be numeric, got null"
-    return _why_not_finite(value, Scalar.VECTOR)
+    return _why_not_finite(value, name, Scalar.VECTOR)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import glob
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from omnigraph.engine.load.sources.formats import ENDINGS, Format, format_of, lines_of
+from omnigraph.engine.load.sources.streams import Received
 from omnigraph.errors import BadRequest
 from omnigraph.storage.inputs import StoredFile, bucket_file, bucket_files, in_bucket
 
@@ -43,13 +45,17 @@ class Found:
 
 def find_inputs(inputs: Iterable[str | os.PathLike[str]], formats: FormatOf = format_of) -> list[Found]:
     """The files behind paths, folders, patterns such as `data/*.parquet`, and the same in buckets."""
-    names = [os.fspath(name) for name in inputs]
-    if not names:
+    given = list(inputs)
+    if not given:
         raise BadRequest("a load needs at least one file")
     found: list[Found] = []
-    for name in names:
+    for one in given:
+        name = os.fspath(one)
         try:
-            found += _in_bucket(name, formats) if in_bucket(name) else _local(name, formats)
+            if isinstance(one, Received):
+                found.append(_received(one, formats))
+            else:
+                found += _in_bucket(name, formats) if in_bucket(name) else _local(name, formats)
         except OSError as failure:
             reason = f"cannot read '{failure.filename or name}': {failure.strerror}"
             raise BadRequest(reason, remedy="check the path") from failure
@@ -138,7 +144,18 @@ def _below(folder: Path, root: Path, formats: FormatOf) -> Iterable[Found]:
 def _file(path: Path, root: Path, known: Format) -> Found:
     if known is Format.LANCE:
         raise BadRequest(f"'{path}' is a file; a Lance table is a folder", remedy="check the path")
-    return Found(str(path), str(path.absolute()), path.stat().st_size, known, str(root))
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        # Nobody knows its size, and it may never end.
+        raise BadRequest(f"'{path}' is no file", remedy="name a pipe by itself, and leave out anything else")
+    return Found(str(path), str(path.absolute()), found.st_size, known, str(root))
+
+
+def _received(one: Received, formats: FormatOf) -> Found:
+    known = one.format or formats(one.name) or lines_of(one.name)
+    if known is Format.LANCE:
+        raise BadRequest(f"'{one.name}' is a pipe; a Lance table is a folder", remedy="check the path")
+    return Found(one.name, one.at, Path(one.at).stat().st_size, known, str(Path(one.name).parent))
 
 
 def _table(name: str, root: Path) -> Found:
