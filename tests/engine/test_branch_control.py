@@ -308,14 +308,43 @@ def test_the_survivors_are_read_as_they_are_now(graph: OpenGraph) -> None:
         delete_branch(graph, "work")
 
 
-def test_a_survivor_that_cannot_be_read_keeps_the_branch(graph: OpenGraph) -> None:
-    create_branch(graph, "broken")
+def test_a_survivor_that_cannot_be_read_keeps_the_branch_it_comes_from(graph: OpenGraph) -> None:
     create_branch(graph, "work")
+    create_branch(graph, "between", from_branch="work")
+    create_branch(graph, "broken", from_branch="between")
+    create_branch(graph, "beside")
     for at in (graph.root.layout.manifest.path / "tree/broken/_versions").iterdir():
         at.write_bytes(b"damaged")
-    with pytest.raises(errors.StorageFailure):
+    with pytest.raises(errors.BranchInUse, match="'between', 'broken'"):
         delete_branch(another(graph), "work")
-    assert names(graph) == ["main", "broken", "work"]
+    delete_branch(another(graph), "beside")
+    assert names(graph) == ["main", "between", "broken", "work"]
+
+
+@pytest.mark.parametrize("text", ["", '{"parentBranch": null, "ide'])
+def test_a_branch_whose_reference_is_damaged_is_told_and_can_be_deleted(graph: OpenGraph, text: str) -> None:
+    for name in ("broken", "work"):
+        create_branch(graph, name)
+        write_people(graph, name, "ann")
+    at = graph.root.layout.manifest / "_refs/branches/broken.json"
+    graph.root.objects.write_text(at, text)
+    other = another(graph)
+    assert names(other) == ["main", "broken", "work"]
+    create_branch(other, "new", from_branch="work")
+    for refused in (
+        lambda: create_branch(other, "broken"),
+        lambda: create_branch(other, "broken/below"),
+        lambda: create_branch(other, "more", from_branch="broken"),
+        lambda: delete_branch(other, "new"),
+    ):
+        with pytest.raises(errors.OmnigraphError, match="'broken'"):
+            refused()
+    delete_branch(other, "broken")
+    delete_branch(other, "new")
+    assert names(other) == ["main", "work"]
+    create_branch(other, "broken")
+    write_people(other, "broken", "bob")
+    assert people(another(graph), "broken") == ["bob"]
 
 
 def test_a_branch_that_cannot_be_read_can_be_deleted(

@@ -211,14 +211,69 @@ def test_removing_a_fork_below_main_spares_the_table(graph: OpenGraph) -> None:
     assert ids(graph.root.tables.tip(place.table)) == ["ann"]
 
 
-def test_a_fork_that_others_are_built_on_stays(graph: OpenGraph) -> None:
+def stray_chain(graph: OpenGraph, *names: str) -> list[ForkPlace]:
+    """Forks that no branch shows, each made from the one before."""
+    table = make_fork(graph, names[0])
+    for name in names[1:]:
+        table = graph.root.forks.create(with_rows(table, name), name)
+    return [place_of(graph, name) for name in names]
+
+
+def live_child(graph: OpenGraph) -> Table:
+    """A branch whose own fork was made from a leftover of `work`, as after a merge of it."""
+    create_branch(graph, "child")
     child = graph.root.forks.create(make_fork(graph, "work"), "child")
+    publish_fork(graph, "child", with_rows(child, "ann"))
+    return child
+
+
+def test_a_fork_that_a_branch_is_built_on_stays(graph: OpenGraph) -> None:
+    child = live_child(graph)
     place = place_of(graph, "work")
-    with locked(graph) as held, pytest.raises(errors.BranchInUse) as caught:
+    with locked(graph) as held, pytest.raises(errors.Conflict, match="'child' still uses it") as caught:
         reclaim(graph.root, held, place)
-    assert caught.value.dependants == ("child",)
+    assert not caught.value.retryable
     assert is_there(graph, place) == (True, True)
-    assert ids(child.latest()) == []
+    assert ids(child.latest()) == ["ann"]
+
+
+def test_what_stands_on_an_orphan_and_is_one_goes_before_it(anywhere: OpenGraph) -> None:
+    places = stray_chain(anywhere, "work", "child", "a/grandchild")
+    with locked(anywhere) as held:
+        assert reclaim(anywhere.root, held, places[0]) is Standing.ORPHAN
+    assert [is_there(anywhere, place) for place in places] == [(False, False)] * 3
+
+
+def test_what_stands_on_an_orphan_goes_at_many_tables_at_once(graph: OpenGraph) -> None:
+    for key in (PERSON, TEAM):
+        graph.root.forks.create(make_fork(graph, "work", key), "child")
+    places = [place_of(graph, "work", key) for key in (PERSON, TEAM)]
+    with locked(graph) as held, ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda place: reclaim(graph.root, held, place), places))
+    assert found == [Standing.ORPHAN] * 2
+
+
+def test_what_stands_on_an_orphan_stays_while_its_branch_is_locked(graph: OpenGraph) -> None:
+    """Somebody may be at its first write there."""
+    work, child = stray_chain(graph, "work", "a/child")
+    for busy in ("a", "a/child"):
+        with (
+            locked(graph) as held,
+            locked(graph, busy),
+            pytest.raises(errors.Unavailable, match="'a/child', which is being written") as caught,
+        ):
+            reclaim(graph.root, held, work)
+        assert caught.value.retryable
+    assert [is_there(graph, place) for place in (work, child)] == [(True, True)] * 2
+
+
+def test_what_stands_on_an_orphan_stays_while_a_write_on_record_may_need_it(graph: OpenGraph) -> None:
+    work, child = stray_chain(graph, "work", "child")
+    record = {"tables": [{"table_key": PERSON, "table_branch": "child"}]}
+    graph.root.objects.write_text(graph.root.layout.recovery / "01OP.json", json.dumps(record))
+    with locked(graph) as held, pytest.raises(errors.Unavailable, match="may still need the fork"):
+        reclaim(graph.root, held, work)
+    assert [is_there(graph, place) for place in (work, child)] == [(True, True)] * 2
 
 
 def test_a_fork_with_a_live_branch_inside_its_folder_is_left_for_later(graph: OpenGraph) -> None:
@@ -359,9 +414,45 @@ def test_an_unreadable_authority_stops_the_first_write_and_keeps_the_fork(graph:
 
 
 def test_a_leftover_that_another_branch_is_built_on_names_that_branch(graph: OpenGraph) -> None:
-    graph.root.forks.create(make_fork(graph, "work"), "child")
+    live_child(graph)
     create_branch(graph, "work")
     with locked(graph) as held, pytest.raises(errors.Conflict, match="'child' still uses it"):
+        fork_table(graph.root, held, entry_of(graph, "work"), "work")
+
+
+def test_leftovers_that_stand_on_a_leftover_make_way_with_it(anywhere: OpenGraph) -> None:
+    places = stray_chain(anywhere, "work", "child", "grandchild")
+    create_branch(anywhere, "work")
+    with locked(anywhere) as held:
+        made = fork_table(anywhere.root, held, entry_of(anywhere, "work"), "work")
+    assert ids(with_rows(made, "new")) == ["new"]
+    assert [is_there(anywhere, place)[0] for place in places] == [True, False, False]
+
+
+@pytest.mark.parametrize("below", ["b", "data", "_versions", "_transactions", "tree", "_versions/b"])
+@pytest.mark.parametrize("files_too", [False, True])
+def test_leftovers_below_the_name_are_in_nobodys_way(graph: OpenGraph, below: str, files_too: bool) -> None:
+    if files_too:
+        make_fork(graph, "work")
+        graph.root.objects.delete(place_of(graph, "work").table / "_refs/branches/work.json")
+    with_rows(make_fork(graph, f"work/{below}"), "old")
+    create_branch(graph, "work")
+    with locked(graph) as held:
+        made = fork_table(graph.root, held, entry_of(graph, "work"), "work")
+    assert ids(with_rows(made, "new")) == ["new"]
+    with locked(graph, f"work/{below}") as held:
+        assert reclaim(graph.root, held, place_of(graph, f"work/{below}")) is Standing.ORPHAN
+    assert ids(OpenGraph.open(Root.at(graph.root.layout.root)).root.tables.tip(made.location, branch="work"))
+
+
+def test_a_leftover_below_the_name_that_cannot_go_is_told(graph: OpenGraph) -> None:
+    make_fork(graph, "work/_versions")
+    create_branch(graph, "work")
+    with (
+        locked(graph) as held,
+        locked(graph, "work/_versions"),
+        pytest.raises(errors.Unavailable, match="'work/_versions', which is being written"),
+    ):
         fork_table(graph.root, held, entry_of(graph, "work"), "work")
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -13,10 +14,13 @@ from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore, Recorder
 from omnigraph.storage.references import Fork
-from omnigraph.storage.staging import commit_staged, stage_append
+from omnigraph.storage.staging import commit_staged, stage_append, stage_delete
 from omnigraph.storage.tables import Table, Tables
 
 SCHEMA = pa.schema([pa.field("id", pa.string())])
+
+BELOW = ["b", "data", "_versions", "_transactions", "_deletions", "_indices", "tree", "data/b", "_versions/b"]
+"""What a fork below another may be called: also as the folders of which each consists."""
 
 
 @dataclass
@@ -30,12 +34,22 @@ class Graph:
 
 @pytest.fixture
 def graph(shared_root: Location) -> Graph:
-    objects = ObjectStore.at(shared_root)
+    return made(shared_root)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Graph:
+    """The same in a folder only, for what is asked in many forms."""
+    return made(Location.parse(tmp_path))
+
+
+def made(root: Location) -> Graph:
+    objects = ObjectStore.at(root)
     tables = Tables(objects=objects)
-    main = tables.create(shared_root / "people", SCHEMA, primary_key="id")
+    main = tables.create(root / "people", SCHEMA, primary_key="id")
     for name in ("ann", "bob"):
         main = added(main, name)
-    return Graph(shared_root / "people", objects, tables, Forks(tables, objects), main)
+    return Graph(root / "people", objects, tables, Forks(tables, objects), main)
 
 
 def added(table: Table, *ids: str) -> Table:
@@ -45,6 +59,11 @@ def added(table: Table, *ids: str) -> Table:
 def ids(table: Table) -> list[str]:
     found: list[str] = table.scan(["id"]).column("id").to_pylist()
     return found
+
+
+def fresh(graph: Graph, name: str) -> Table:
+    """A fork as somebody sees it who has read nothing of it yet."""
+    return Tables(objects=graph.objects).tip(graph.at, branch=name)
 
 
 def kind(caught: pytest.ExceptionInfo[StorageFailure]) -> str:
@@ -164,11 +183,25 @@ def test_deleting_tells_missing_from_used(graph: Graph) -> None:
     assert graph.forks.list(graph.at) == {}
 
 
-def test_deleting_a_fork_keeps_one_stored_below_its_name(graph: Graph) -> None:
-    graph.forks.create(graph.main, "a")
-    added(graph.forks.create(graph.main, "a/b"), "zoe")
-    graph.forks.delete(graph.at, "a")
-    assert ids(graph.tables.tip(graph.at, branch="a/b")) == ["ann", "bob", "zoe"]
+@pytest.mark.parametrize("below", BELOW)
+def test_deleting_a_fork_keeps_one_stored_below_its_name(here: Graph, below: str) -> None:
+    added(here.forks.create(here.main, "a"), "old")
+    added(here.forks.create(here.main, f"a/{below}"), "zoe")
+    here.forks.delete(here.at, "a")
+    assert not here.forks.has_residue(here.at, "a", [f"a/{below}"])
+    assert ids(fresh(here, f"a/{below}")) == ["ann", "bob", "zoe"]
+
+
+@pytest.mark.parametrize("below", [name for name in BELOW if not name.startswith("_versions")])
+def test_deleting_a_fork_keeps_one_in_whose_folder_it_is(here: Graph, below: str) -> None:
+    """With `_versions` below it Lance makes none."""
+    added(here.forks.create(here.main, f"a/{below}"), "zoe")
+    kept = added(here.forks.create(here.main, "a"), "old")
+    kept = commit_staged(stage_delete(kept, pa.array(["ann"])))
+    here.forks.delete(here.at, f"a/{below}")
+    assert ids(fresh(here, "a")) == ["bob", "old"]
+    assert ids(added(kept.latest(), "new")) == ["bob", "old", "new"]
+    assert not here.objects.exists(here.at / f"tree/a/{below}/_versions")
 
 
 def test_files_of_an_interrupted_creation_are_recognised_and_removed(graph: Graph) -> None:
@@ -182,25 +215,92 @@ def test_files_of_an_interrupted_creation_are_recognised_and_removed(graph: Grap
     assert ids(graph.forks.create(graph.main, "a")) == ["ann", "bob"]
 
 
-def test_residue_is_not_removed_while_a_fork_is_there_or_below(graph: Graph) -> None:
+def test_forks_whose_folders_are_parts_of_each_other_go_one_by_one(graph: Graph) -> None:
+    added(graph.forks.create(graph.main, "a/data"), "zoe")
+    added(graph.forks.create(graph.main, "a"), "old")
+    added(graph.forks.create(graph.main, "a/b"), "yan")
+    graph.forks.delete(graph.at, "a/data")
+    assert ids(fresh(graph, "a")) == ["ann", "bob", "old"]
+    graph.forks.delete(graph.at, "a")
+    assert not graph.forks.has_residue(graph.at, "a", ["a/b"])
+    assert ids(fresh(graph, "a/b")) == ["ann", "bob", "yan"]
+
+
+def test_residue_is_not_removed_while_the_fork_is_there(graph: Graph) -> None:
     graph.forks.create(graph.main, "a")
-    graph.forks.create(graph.main, "a/b")
     with pytest.raises(StorageFailure) as caught:
         graph.forks.remove_residue(graph.at, "a")
     assert kind(caught) == Trouble.EXISTS
-    graph.objects.delete(graph.at / "_refs/branches/a.json")
-    with pytest.raises(StorageFailure) as caught:
-        graph.forks.remove_residue(graph.at, "a")
-    assert kind(caught) == Trouble.IN_USE
-    assert ids(graph.tables.tip(graph.at, branch="a/b")) == ["ann", "bob"]
+    assert ids(fresh(graph, "a")) == ["ann", "bob"]
 
 
-def test_a_reference_that_cannot_be_understood_is_not_absence(graph: Graph) -> None:
+@pytest.mark.parametrize("below", BELOW)
+def test_residue_goes_and_a_fork_inside_its_folder_stays(here: Graph, below: str) -> None:
+    added(here.forks.create(here.main, "a"), "old")
+    added(here.forks.create(here.main, f"a/{below}"), "zoe")
+    here.objects.delete(here.at / "_refs/branches/a.json")
+    assert here.forks.has_residue(here.at, "a", [f"a/{below}"])
+    here.forks.remove_residue(here.at, "a")
+    assert not here.forks.has_residue(here.at, "a", [f"a/{below}"])
+    assert ids(fresh(here, f"a/{below}")) == ["ann", "bob", "zoe"]
+    here.forks.delete(here.at, f"a/{below}")
+    here.forks.remove_residue(here.at, "a")
+    assert ids(here.forks.create(here.main, "a")) == ["ann", "bob"]
+
+
+BROKEN = ["", '{"parentBranch": null, "ide', '{"identifier": 3}', "null", "\ufeff"]
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_reference_that_cannot_be_understood_is_not_absence(here: Graph, text: str) -> None:
+    here.forks.create(here.main, "a/b")
+    here.forks.create(here.main, "c")
+    here.objects.write_text(here.at / "_refs/branches/a%2Fb.json", text)
+    for asked in (lambda: here.forks.find(here.at, "a/b"), lambda: here.forks.list(here.at)):
+        with pytest.raises(StorageFailure, match=r"'a/b' cannot be understood: .*a%2Fb.json'") as caught:
+            asked()
+        assert kind(caught) == Trouble.UNKNOWN
+        assert "delete branch 'a/b'" in str(caught.value.remedy)
+
+
+def test_a_reference_that_is_no_text_is_told_by_name(graph: Graph) -> None:
     graph.forks.create(graph.main, "a")
-    graph.objects.write_text(graph.at / "_refs/branches/a.json", '{"identifier": 3}')
+    graph.objects.write_bytes(graph.at / "_refs/branches/a.json", b"\xff\xfe")
+    assert graph.forks.survey(graph.at).broken == {"a"}
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_beside_a_broken_reference_others_are_found_and_made(here: Graph, text: str) -> None:
+    for name in ("a", "b"):
+        here.forks.create(here.main, name)
+    kept = here.forks.find(here.at, "b")
+    here.objects.write_text(here.at / "_refs/branches/a.json", text)
+    found = here.forks.survey(here.at)
+    assert (dict(found.forks), set(found.broken), set(found.names)) == ({"b": kept}, {"a"}, {"a", "b"})
+    assert ids(added(here.forks.create(here.main, "c"), "zoe")) == ["ann", "bob", "zoe"]
+    assert here.forks.names(here.at) == {"a", "b", "c"}
+
+
+def test_a_fork_whose_reference_is_broken_goes_and_before_it_no_other(graph: Graph) -> None:
+    """It may be built on any of them."""
+    for name in ("a", "b", "a/data"):
+        graph.forks.create(graph.main, name)
+    graph.objects.write_text(graph.at / "_refs/branches/a.json", "")
+    with pytest.raises(StorageFailure, match="'a' cannot be understood"):
+        graph.forks.delete(graph.at, "b")
+    graph.forks.delete(graph.at, "a")
+    assert not graph.forks.has_residue(graph.at, "a", ["b", "a/data"])
+    assert sorted(graph.forks.list(graph.at)) == ["a/data", "b"]
+    graph.forks.delete(graph.at, "b")
+
+
+def test_a_fork_whose_reference_is_broken_stays_while_others_were_made_from_it(graph: Graph) -> None:
+    graph.forks.create(graph.forks.create(graph.main, "a"), "b")
+    graph.objects.write_text(graph.at / "_refs/branches/a.json", "")
     with pytest.raises(StorageFailure) as caught:
-        graph.forks.find(graph.at, "a")
-    assert kind(caught) == Trouble.UNKNOWN
+        graph.forks.delete(graph.at, "a")
+    assert kind(caught) == Trouble.IN_USE
+    assert graph.forks.built_on(graph.at, "a") == ("b",)
 
 
 def test_forks_are_listed_while_others_come_and_go(graph: Graph) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from urllib.parse import quote
@@ -35,9 +35,10 @@ from omnigraph.errors import (
     StorageFailure,
     WriterBusy,
 )
+from omnigraph.storage.fork_files import with_those_above
 from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.locks import Held
-from omnigraph.storage.references import Fork, Identity
+from omnigraph.storage.references import Fork, Identity, Survey, not_understood
 from omnigraph.storage.tables import Table
 
 SCHEMA_APPLY_LOCK = schema_lock.LOCK_BRANCH
@@ -118,33 +119,26 @@ def _new_branch_name(text: str) -> str:
     return name
 
 
-def with_those_above(name: str) -> list[str]:
-    """A name and those above it, all of which a create or delete locks.
-
-    The files of `a/b` are in the folder of `a`: nobody may tidy up there while `a/b` is being made.
-    """
-    parts = name.split("/")
-    return ["/".join(parts[: end + 1]) for end in range(len(parts))]
-
-
 # --- listing -------------------------------------------------------------------------------------
 
 
 def list_branches(graph: OpenGraph) -> list[BranchInfo]:
-    """Main, then the others by name."""
+    """Main, then the others by name; of one whose reference is damaged nothing else is known."""
     found = _references(graph.root)
-    return [_MAIN_INFO, *(_info(found[name]) for name in sorted(found) if name != SCHEMA_APPLY_LOCK)]
+    told = {name: BranchInfo(name, None, None, ()) for name in found.broken}
+    told |= {name: _info(fork) for name, fork in found.forks.items()}
+    return [_MAIN_INFO, *(told[name] for name in sorted(told) if name != SCHEMA_APPLY_LOCK)]
 
 
-def _references(root: Root) -> dict[str, Fork]:
+def _references(root: Root) -> Survey:
     """The references of all branches but main; a branch deleted while they are read starts it anew."""
     for _ in range(_LISTING_ATTEMPTS - 1):
         try:
-            return root.forks.list(root.layout.manifest)
+            return root.forks.survey(root.layout.manifest)
         except StorageFailure as failure:
             if failure.kind not in (Trouble.NOT_FOUND, Trouble.RECLAIMED):
                 raise
-    return root.forks.list(root.layout.manifest)
+    return root.forks.survey(root.layout.manifest)
 
 
 def _info(fork: Fork) -> BranchInfo:
@@ -161,8 +155,8 @@ def create_branch(graph: OpenGraph, name: str, *, from_branch: str = MAIN) -> Br
     heal(graph)
     with _locked(root, "branch create", [source, *with_those_above(new)], creating=[new]) as held:
         live = _live(graph, "branch create", held)
-        _refuse_taken(new, live)
-        life = _life(source, live)
+        _refuse_taken(new, live.names)
+        life = _life(root, source, live)
         begins_as = graph.load(source) if graph.coordinator(source).is_warm else None
         table = current_manifest(root, source, held, begins_as.table if begins_as else None)
         if has_files(root, root.layout.manifest, new):
@@ -179,7 +173,7 @@ def create_branch(graph: OpenGraph, name: str, *, from_branch: str = MAIN) -> Br
     return _info(made)
 
 
-def _refuse_taken(name: str, live: Mapping[str, Fork]) -> None:
+def _refuse_taken(name: str, live: Collection[str]) -> None:
     if name in live:
         raise BranchExists(name)
     for other in sorted(live):
@@ -191,12 +185,14 @@ def _refuse_taken(name: str, live: Mapping[str, Fork]) -> None:
             )
 
 
-def _life(branch: str, live: Mapping[str, Fork]) -> Identity:
+def _life(root: Root, branch: str, live: Survey) -> Identity:
     if branch == MAIN:
         return ()
-    if branch not in live:
+    if branch in live.broken:
+        raise not_understood(root.layout.manifest, branch)
+    if branch not in live.forks:
         raise BranchNotFound(branch)
-    return live[branch].identity
+    return live.forks[branch].identity
 
 
 def _make(root: Root, held: Held, source: Table, life: Identity, name: str) -> tuple[Fork, Table | None]:
@@ -251,11 +247,12 @@ def delete_branch(
         )
     with _locked(root, "branch delete", with_those_above(name)) as held:
         live = _live(graph, "branch delete", held)
-        if name not in live:
+        if name not in live.names:
             raise BranchNotFound(name)
         if not wanted():
             return
-        _refuse_depended_on(graph, name, live)
+        _refuse_unknown(root, live.broken - {name})
+        _refuse_depended_on(graph, name, live.forks)
         owned = _owned(graph, name)
         try:
             held.require()
@@ -265,7 +262,13 @@ def delete_branch(
             graph.forget(name)
             root.tables.forget()
         failpoints.reach(failpoints.BRANCH_DELETE_POST_NATIVE)
-        _reclaim_all(root, held, owned, [other for other in live if other != name])
+        _reclaim_all(root, held, owned, sorted(live.names - {name}))
+
+
+def _refuse_unknown(root: Root, damaged: Collection[str]) -> None:
+    """Of a branch whose reference is damaged nobody knows what it was made from: it has to go first."""
+    if damaged:
+        raise not_understood(root.layout.manifest, min(damaged))
 
 
 def _refuse_depended_on(graph: OpenGraph, name: str, live: Mapping[str, Fork]) -> None:
@@ -287,7 +290,8 @@ def _shows_tables_of(graph: OpenGraph, branch: str, owner: str, live: Mapping[st
         if branch == MAIN:
             raise
         # It cannot be read. It shows tables of branches that it was made from, directly or not, and of main.
-        life = live[owner].identity
+        # Of an owner whose reference is damaged nobody knows which life it is: it may be any.
+        life = live[owner].identity if owner in live else ()
         return live[branch].identity[: len(life)] == life
     return any(entry.owner == owner for entry in state.entries().values())
 
@@ -352,10 +356,10 @@ def _locked(root: Root, operation: str, branches: list[str], creating: Sequence[
         raise _blocked(operation) from busy
 
 
-def _live(graph: OpenGraph, operation: str, held: Held) -> dict[str, Fork]:
+def _live(graph: OpenGraph, operation: str, held: Held) -> Survey:
     """The references of all branches but main; refused while a schema apply runs."""
     live = _references(graph.root)
-    if SCHEMA_APPLY_LOCK not in live:
+    if SCHEMA_APPLY_LOCK not in live.names:
         return live
     if MAIN in held.branches:
         schema_lock.clear_stale(graph, held)

@@ -145,6 +145,8 @@ class _Passage:
         except _NoEffect as nothing:
             if self._is_only_ours():
                 self._remove(record.operation_id)
+            if isinstance(nothing.cause, Conflict) and not nothing.cause.retryable:
+                raise nothing.cause from nothing  # it stays in the way, however often one begins anew
             raise BaseMoved(nothing.cause) from nothing
         except OmnigraphError as error:
             raise RecoveryRequired(record.operation_id, error.message) from error

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from omnigraph.engine.branches import with_those_above
 from omnigraph.engine.cleanup.collect import is_gone, old_versions
 from omnigraph.engine.cleanup.dropped import DroppedTable, dropped_tables
 from omnigraph.engine.cleanup.in_vain import is_settled, unshown_tables
@@ -25,6 +24,7 @@ from omnigraph.engine.recovery.prospects import Prospect, prospects
 from omnigraph.engine.recovery.sidecar import Sidecar
 from omnigraph.engine.recovery.sweep import records as records_of
 from omnigraph.errors import BranchNotFound, InternalError, StorageFailure
+from omnigraph.storage.fork_files import with_those_above
 from omnigraph.storage.indexes import IndexCoverage, coverage
 from omnigraph.storage.references import Identity
 from omnigraph.storage.tables import Table

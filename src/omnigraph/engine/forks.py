@@ -2,12 +2,14 @@
 
 A fork is named after its branch. An interrupted write or delete can leave one behind that no manifest
 places anywhere; it is recognised by asking the manifest, and removed by whoever meets it and holds the
-branch's lock: a writer that needs the name, a branch delete, or cleanup.
+branch's lock: a writer that needs the name, a branch delete, or cleanup. Other such forks may stand on it:
+they go first, each by what the manifest says of its own branch.
 """
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,15 +24,21 @@ from omnigraph.errors import (
     BranchNotFound,
     Conflict,
     InternalError,
+    OmnigraphError,
     ReadSetChanged,
     RecoveryRequired,
     StorageFailure,
     Unavailable,
 )
+from omnigraph.storage.fork_files import home, with_those_above
+from omnigraph.storage.forks import innermost_first
 from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import Held
 from omnigraph.storage.tables import Table, Tables
+
+_ONE_AT_A_TIME = threading.Lock()
+"""Threads that reclaim at several tables at once would find the lock of a branch taken by each other."""
 
 
 class Standing(StrEnum):
@@ -97,20 +105,39 @@ def reclaim(
 ) -> Standing:
     """Remove a fork, or the files of half a one, if it is an orphan; callers hold the branch's lock.
 
-    An orphan is gone afterwards; any other standing means that nothing was done. `live` are the branches
-    of the graph, as listed under the lock: those below the fork's name are stored inside its folder. A
-    write on record that names the fork stops this with `RecoveryRequired`, unless it is `operation_id`.
+    An orphan is gone afterwards, and with it what stood on it; any other standing means that nothing was
+    done. `live` are the branches of the graph, as listed under the lock: those below the fork's name are
+    stored inside its folder. A write on record that names the fork stops this with `RecoveryRequired`, unless
+    it is `operation_id`; what stands on the fork and is needed, with `Conflict` or `Unavailable`.
     """
+    standing = _judged(root, place, live, operation_id)
+    if standing is Standing.ORPHAN:
+        failpoints.reach(failpoints.FORK_BEFORE_RECLAIM)
+        remove_orphan(root, held, place)
+    return standing
+
+
+def _judged(root: Root, place: ForkPlace, live: Collection[str], operation_id: str | None = None) -> Standing:
     standing = classify(root, place)
     if standing is not Standing.ORPHAN:
         return standing
     if any(name.startswith(f"{place.branch}/") for name in live):
         return Standing.INDETERMINATE
     _refuse_claimed(root, place, operation_id)
-    failpoints.reach(failpoints.FORK_BEFORE_RECLAIM)
-    held.require()
-    remove_fork(root, place.table, place.branch)
     return standing
+
+
+def remove_orphan(root: Root, held: Held, place: ForkPlace) -> None:
+    """Remove a fork that is known to be an orphan, and before it the orphans that stand on it."""
+    held.require()
+    try:
+        remove_fork(root, place.table, place.branch)
+    except BranchInUse as error:
+        staying = _reclaim_others(root, held, place, error.dependants)
+        if staying:
+            raise _still_needed(place, staying) from error
+        held.require()
+        remove_fork(root, place.table, place.branch)
 
 
 def remove_fork(root: Root, table: Location, name: str) -> None:
@@ -123,6 +150,66 @@ def remove_fork(root: Root, table: Location, name: str) -> None:
         if failure.kind != Trouble.NOT_FOUND:
             raise
         root.forks.remove_residue(table, name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Staying:
+    """A fork of another branch that is in the way, and why it cannot go."""
+
+    branch: str
+    why: str
+    for_good: bool = False
+    """Whether its branch shows it: then nothing changes until that is deleted."""
+
+
+def _reclaim_others(root: Root, held: Held, place: ForkPlace, names: Collection[str]) -> list[_Staying]:
+    """Remove forks of other branches at the same table as far as these are orphans; those that stay."""
+    with _ONE_AT_A_TIME:
+        found = [name for name in innermost_first(root.forks.survey(place.table)) if name in names]
+        others = (ForkPlace(place.key, place.table, name) for name in found)
+        staying = (_reclaim_other(root, held, other) for other in others)
+        return [one for one in staying if one is not None]
+
+
+def _reclaim_other(root: Root, held: Held, other: ForkPlace) -> _Staying | None:
+    """Remove one of them; locks are taken in one order by those who wait, so here nobody waits."""
+    wanted = [name for name in with_those_above(other.branch) if name not in held.branches]
+    own = root.locks.try_acquire(wanted)
+    if own is None:
+        return _Staying(other.branch, "which is being written at this moment")
+    with own:
+        held.require()
+        try:
+            standing = _judged(root, other, root.forks.names(root.layout.manifest))
+            if standing is Standing.ORPHAN:
+                own.require()
+                remove_fork(root, other.table, other.branch)
+                return None
+        except BranchInUse:
+            return _Staying(other.branch, "on which others stand in turn")
+        except OmnigraphError as error:
+            return _Staying(other.branch, f"which cannot go yet: {_reason(error)}")
+    if standing is Standing.LEGITIMATE:
+        return _Staying(other.branch, "which has it in use", for_good=True)
+    return _Staying(other.branch, "of which cannot be told whether it is needed")
+
+
+def _reason(error: OmnigraphError) -> str:
+    return error.reason if isinstance(error, RecoveryRequired) else error.message
+
+
+def _still_needed(place: ForkPlace, staying: Collection[_Staying]) -> OmnigraphError:
+    """What to tell of an earlier branch's data that others keep: only some of them go by themselves."""
+    said = f"'{place.key}' has data of an earlier branch '{place.branch}'"
+    keeping = [f"'{one.branch}'" for one in staying if one.for_good]
+    if keeping:
+        names = ", ".join(keeping)
+        return Conflict(
+            f"{said}, and {names} still uses it",
+            remedy=f"write to a branch of another name, or delete {names} first",
+        )
+    reasons = "; ".join(f"'{one.branch}', {one.why}" for one in staying)
+    return Unavailable(f"{said}, beside that of {reasons}", remedy="try again, or run `omnigraph cleanup`")
 
 
 def _refuse_claimed(root: Root, place: ForkPlace, operation_id: str | None) -> None:
@@ -164,10 +251,10 @@ def fork_table(
     source = Tables(access.observe, sync=access.sync).open(place.table, entry.version, branch=entry.owner)
     made = _attempt(root, held, source, place)
     if made is None:
-        _make_way(root, held, place, operation_id)
+        staying = _make_way(root, held, place, operation_id)
         made = _attempt(root, held, source, place)
-    if made is None:
-        raise _taken(place)
+        if made is None:
+            raise _still_needed(place, staying) if staying else _taken(place)
     failpoints.reach(failpoints.FORK_POST_CREATE_PRE_OPEN)
     return root.tables.grown_up(made)
 
@@ -185,18 +272,13 @@ def _attempt(root: Root, held: Held, source: Table, place: ForkPlace) -> Table |
 
 def has_files(root: Root, table: Location, name: str) -> bool:
     """Whether anything is stored where a fork of this name is."""
-    return root.objects.exists(table / f"tree/{name}")
+    return root.objects.exists(home(table, name))
 
 
-def _make_way(root: Root, held: Held, place: ForkPlace, operation_id: str | None) -> None:
-    try:
-        standing = reclaim(root, held, place, operation_id=operation_id)
-    except BranchInUse as error:
-        names = ", ".join(f"'{name}'" for name in error.dependants)
-        raise Conflict(
-            f"'{place.key}' has data of an earlier branch '{place.branch}', and {names} still uses it",
-            remedy=f"write to a branch of another name, or delete {names} first",
-        ) from error
+def _make_way(root: Root, held: Held, place: ForkPlace, operation_id: str | None) -> list[_Staying]:
+    """Remove what an earlier branch of the name left; what stays below the name, and may be in the way."""
+    staying = clear_below(root, held, place)
+    standing = reclaim(root, held, place, operation_id=operation_id)
     if standing is Standing.LEGITIMATE:
         raise _taken(place)
     if standing is Standing.INDETERMINATE:
@@ -204,6 +286,13 @@ def _make_way(root: Root, held: Held, place: ForkPlace, operation_id: str | None
             f"cannot tell whether the {place} is still needed: the branch cannot be read",
             remedy="make the store reachable, then retry the write",
         )
+    return staying
+
+
+def clear_below(root: Root, held: Held, place: ForkPlace) -> list[_Staying]:
+    """Remove the orphans below the name of a fork: with `a/_versions` there, Lance makes no `a`."""
+    below = [name for name in root.forks.names(place.table) if name.startswith(f"{place.branch}/")]
+    return _reclaim_others(root, held, place, below) if below else []
 
 
 def _taken(place: ForkPlace) -> ReadSetChanged:

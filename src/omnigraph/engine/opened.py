@@ -135,7 +135,7 @@ class OpenGraph:
 
     def branch_names(self) -> list[str]:
         """Main, then the others by name."""
-        return [MAIN, *sorted(self.root.forks.list(self.root.layout.manifest))]
+        return [MAIN, *sorted(self.root.forks.names(self.root.layout.manifest))]
 
     @cached_property
     def origin(self) -> str:

@@ -7,7 +7,7 @@ Nothing above this room hears of Lance or of an object store. To read in this or
     staging.py, transactions.py    a change beside its table, and who made a version of it
     upserting.py, taking_over.py, pieces.py       rows that replace others, and files written ahead
     cas.py                         all rows or none, on exactly what was read: the publish of a commit
-    forks.py, references.py, lives.py             a branch's own versions of a table, life by life
+    forks.py, fork_files.py, references.py, lives.py    a branch's own versions of a table, life by life
     indexes.py, index_files.py, search.py         indexes: staged, whole, and asked
     delta.py                       what changed between two versions
     upkeep.py, rewriting.py, version_files.py     fewer fragments, and no versions that nobody asks for

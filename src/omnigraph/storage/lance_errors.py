@@ -126,6 +126,7 @@ _INTERRUPTED = "External error: KeyboardInterrupt"
 """What is left of Ctrl-C that was pressed while Arrow waited for rows of Lance."""
 
 _INDEX_FILE = re.compile(r"/_indices/[0-9a-f]{8}-[0-9a-f-]{27}/")
+_SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
 _SOURCE_PLACE = re.compile(r",?\s+\S+\.rs:\d+:\d+")
 
 
@@ -153,6 +154,14 @@ def _told(error: BaseException) -> Trouble:
     if isinstance(error, pa.ArrowInvalid):
         return Trouble.INVALID
     return Trouble.UNKNOWN
+
+
+def system_error(error: BaseException | None) -> int | None:
+    """The number of the error of the operating system that an exception of anybody tells of, if it does."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno
+    told = _SYSTEM_ERROR.search(str(error))
+    return int(told[1]) if told else None
 
 
 def failure(trouble: Trouble, operation: str, uri: str, reason: str) -> StorageFailure:

@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
-from omnigraph.storage.lance_errors import Trouble, failure
+from omnigraph.errors import StorageFailure
+from omnigraph.storage.lance_errors import Trouble
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore
 
@@ -29,9 +30,58 @@ class Fork:
     """What its maker wrote about it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What the references of a table say, also where one of them cannot be understood."""
+
+    forks: Mapping[str, Fork]
+    broken: frozenset[str] = frozenset()
+    """The forks of which nobody knows where they began."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All forks that there are."""
+        return self.broken.union(self.forks)
+
+
+_FOLDER = "_refs/branches"
+_ENDING = ".json"
+
+
 def reference(location: Location, name: str) -> Location:
     """Where the reference of a fork is."""
-    return Location(f"{location.uri}/_refs/branches/{quote(name, safe='')}.json")
+    return Location(f"{location.uri}/{_FOLDER}/{quote(name, safe='')}{_ENDING}")
+
+
+def names_of(objects: ObjectStore, location: Location) -> frozenset[str]:
+    """The forks of a table by name, without a look into their references."""
+    stored = (at.name for at in objects.list_dir(location / _FOLDER))
+    return frozenset(unquote(name.removesuffix(_ENDING)) for name in stored if name.endswith(_ENDING))
+
+
+def survey(objects: ObjectStore, location: Location) -> Survey:
+    """Every fork of a table, by one read for each: a broken reference keeps none of the others to itself."""
+    found: dict[str, Fork] = {}
+    broken = set()
+    for name in sorted(names_of(objects, location)):
+        text = objects.read_bytes_if_exists(reference(location, name))
+        fork = None if text is None else _parsed(name, text)
+        if fork is not None:
+            found[name] = fork
+        elif text is not None:  # otherwise it was deleted since it was listed
+            broken.add(name)
+    return Survey(found, frozenset(broken))
+
+
+def not_understood(location: Location, name: str) -> StorageFailure:
+    """The error for a fork whose reference is damaged."""
+    at = reference(location, name)
+    return StorageFailure(
+        f"the reference of branch '{name}' cannot be understood: '{at.uri}'",
+        kind=Trouble.UNKNOWN,
+        uri=at.uri,
+        remedy=f"delete branch '{name}', or restore that file from a backup",
+    )
 
 
 def find_fork(objects: ObjectStore, location: Location, name: str) -> Fork | None:
@@ -41,8 +91,7 @@ def find_fork(objects: ObjectStore, location: Location, name: str) -> Fork | Non
         return None
     found = _parsed(name, text)
     if found is None:
-        uri = reference(location, name).uri
-        raise failure(Trouble.UNKNOWN, "read_fork", uri, "its reference cannot be understood")
+        raise not_understood(location, name)
     return found
 
 
@@ -53,7 +102,7 @@ def life_of(objects: ObjectStore, location: Location, name: str) -> Identity | N
     return None if found is None else found.identity
 
 
-def _parsed(name: str, text: str) -> Fork | None:
+def _parsed(name: str, text: str | bytes) -> Fork | None:
     try:
         facts: Any = json.loads(text)
         mapping = facts["identifier"]["version_mapping"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +34,8 @@ from omnigraph.errors import (
     UnsupportedFormat,
     WriterBusy,
 )
-from omnigraph.storage.failures import FailureKind
-from omnigraph.storage.lance_errors import Trouble
+from omnigraph.storage.failures import FailureKind, guarded
+from omnigraph.storage.lance_errors import Trouble, typed
 from tests.engine.crash.test_heal import COMMITTED, CONFIRMED, UPDATE, interrupt, newcomer
 from tests.engine.crash.world import KNOWS, PERSON, change, make_graph, pending, require_settled
 
@@ -278,6 +280,27 @@ def through(graph: OpenGraph, part: str, kind: str) -> OpenGraph:
             raise StorageFailure("the store does not answer", kind=kind, uri=uri)
 
     return OpenGraph.open(Root.at(graph.root.layout.root, observe))
+
+
+@pytest.mark.parametrize(
+    ("number", "damage"),
+    [
+        (errno.EIO, False),
+        (errno.EFBIG, False),
+        (errno.ENOTCONN, False),
+        (errno.ENXIO, False),
+        (errno.ENOENT, True),
+        (errno.ENOTDIR, True),
+    ],
+)
+def test_a_disk_that_does_not_answer_is_no_damage_whoever_asks_it(number: int, damage: bool) -> None:
+    told = OSError(number, os.strerror(number))
+    by_lance = OSError(f"LanceError(IO): Generic error: {os.strerror(number)} (os error {number}), a.rs:1:2")
+    with pytest.raises(StorageFailure) as ours, guarded("read", "x"):
+        raise told
+    with pytest.raises(StorageFailure) as lances, typed("scan", "x"):
+        raise by_lance
+    assert [is_damage(caught.value) for caught in (ours, lances)] == [damage, damage]
 
 
 @pytest.mark.parametrize(

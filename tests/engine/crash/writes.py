@@ -111,6 +111,18 @@ def _with_orphans(graph: OpenGraph) -> None:
         delete_branch(graph, "gone")
 
 
+def _over_orphans(graph: OpenGraph) -> None:
+    """A branch made anew, over forks of an earlier one of its name that those of another one stand on."""
+    touched(graph)
+    create_branch(graph, "gone", from_branch=BRANCH)
+    change(graph, ONE, "gone")
+    point = failpoints.BRANCH_DELETE_BEFORE_TABLE_CLEANUP
+    with failpoints.armed(point, failpoints.error(point)):
+        delete_branch(graph, "gone")
+        delete_branch(graph, BRANCH)
+    create_branch(graph, BRANCH)
+
+
 def _cleans_up(graph: OpenGraph) -> object:
     """A cleanup of everything that is past, however young it is."""
     with patch.dict("os.environ", {upkeep.SETTING: "0"}):
@@ -160,6 +172,7 @@ WRITES: dict[str, Write] = {
     "delete-cascade": Write(changes(CASCADE)),
     "first-touch": Write(changes(ONE, BRANCH), branched, BRANCH),
     "first-touch-two-tables": Write(changes(TWO, BRANCH), branched, BRANCH),
+    "first-touch-over-orphans": Write(changes(TWO, BRANCH), _over_orphans, BRANCH),
     "second-touch": Write(changes(TWO, BRANCH), touched, BRANCH),
     "first-touch-delete-cascade": Write(changes(CASCADE, BRANCH), branched, BRANCH),
     "load-append": Write(loads(Mode.APPEND)),

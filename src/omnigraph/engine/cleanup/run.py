@@ -1,8 +1,8 @@
 """`cleanup`: remove what is past, as far as a policy and everybody who still needs it allow.
 
-First everything is looked at, and any doubt refuses the whole cleanup: a write that cannot be recovered, a
-table that somebody changed past the door, a branch that cannot be read. From then on each table is on
-its own.
+First everything is looked at, and any doubt refuses the whole cleanup but that of stray forks: a write that
+cannot be recovered, a table that somebody changed past the door, a branch that cannot be read. From then on
+each table is on its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from omnigraph.engine.recovery.drift import settle_drift
 from omnigraph.engine.recovery.sweep import recover_branch, sweep
 from omnigraph.engine.schema_apply.lock import clear_if_free
 from omnigraph.engine.upkeep import collect_manifest
-from omnigraph.errors import BranchNotFound, OmnigraphError, SchemaApplyBlocked, StorageFailure
+from omnigraph.errors import BranchNotFound, OmnigraphError, SchemaApplyBlocked, StorageFailure, WriterBusy
 from omnigraph.progress import stage
 from omnigraph.storage.locks import Held
 
@@ -94,7 +94,7 @@ def cleanup(graph: OpenGraph, policy: Policy, *, dry_run: bool = False) -> Clean
     """Remove old versions of tables, forks of branches that are gone, and what failed writes left."""
     if not dry_run:
         _refuse_during_schema_apply(graph)
-        _settle(graph)
+        _settle_in_spite_of_strays(graph)
     found = _reclaimed(graph, dry_run=dry_run)
     branches, needed, olds = _look(graph, policy)
     with stage("cleanup", tasks=len(olds)) as cleaning:
@@ -148,6 +148,20 @@ def _refuse_during_schema_apply(graph: OpenGraph) -> None:
         raise SchemaApplyBlocked(
             "cleanup is unavailable while schema apply is in progress", remedy="try again when it is done"
         )
+
+
+def _settle_in_spite_of_strays(graph: OpenGraph) -> None:
+    """Where a branch cannot be brought in order, stray forks go all the same: they may be in the way."""
+    try:
+        _settle(graph)
+    except WriterBusy:
+        raise
+    except OmnigraphError as error:
+        try:
+            _reclaimed(graph, dry_run=False)
+        except OmnigraphError as second:
+            raise error from second
+        _settle(graph)
 
 
 def _settle(graph: OpenGraph) -> None:

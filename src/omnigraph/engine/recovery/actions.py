@@ -8,18 +8,19 @@ restored versions. A restore also fences off the writer, should it still be aliv
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from omnigraph import failpoints
 from omnigraph.engine.created import remove_created
-from omnigraph.engine.forks import remove_fork
+from omnigraph.engine.forks import ForkPlace, Standing, classify, clear_below, remove_fork, remove_orphan
 from omnigraph.engine.lineage import RECOVERY_ACTOR
 from omnigraph.engine.manifest import State, TableVersion
 from omnigraph.engine.publish import Changes, ExactHead, Lineage, publish
 from omnigraph.engine.recovery.audit import AuditRow, RecoveryKind, TableOutcome, record
 from omnigraph.engine.recovery.classify import OPERATION, RESTORED, Decision, Judged, Reached, is_restore_of
-from omnigraph.engine.recovery.sidecar import FirstTouch, Pin, Registration, Sidecar, remove
+from omnigraph.engine.recovery.sidecar import Pin, Registration, Sidecar, remove
 from omnigraph.engine.recovery.verdict import (
     Scene,
     is_foreign,
@@ -32,10 +33,21 @@ from omnigraph.engine.recovery.verdict import (
     verdict,
 )
 from omnigraph.engine.schema_staging import discard_schema, promote_schema, staged_schema
-from omnigraph.errors import Decided, ReadSetChanged, RecoveryRequired, StorageFailure, TableVersionConflict
+from omnigraph.errors import (
+    BranchInUse,
+    Conflict,
+    Decided,
+    ReadSetChanged,
+    RecoveryRequired,
+    StorageFailure,
+    TableVersionConflict,
+)
 from omnigraph.storage.lance_errors import Trouble
+from omnigraph.storage.location import Location
 from omnigraph.storage.staging import commit_staged, stage_restore
 from omnigraph.storage.transactions import history
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,19 +268,36 @@ def _restored(scene: Scene, one: Judged, state: State) -> TableVersion | None:
 
 def _fence_unmoved(scene: Scene, pin: Pin, known: TableVersion, state: State) -> TableVersion | None:
     """A lease may have been lost by a writer that still runs: restore what it has not touched yet, too."""
+    unmade = pin.first_touch is not None and tip_of(scene, pin, state) is None
     if scene.root.layout.root.is_local:
         if pin.first_touch is not None and known.owner != pin.table_branch and pin.table_branch is not None:
-            scene.held.require()
-            remove_fork(scene.root, place_of(scene, pin, state), pin.table_branch)
+            _drop_fork(scene, place_of(scene, pin, state), pin.table_branch, unmade=unmade)
         return None
-    if pin.first_touch is not None and tip_of(scene, pin, state) is None:
-        _make_fork(scene, pin, pin.first_touch, state)
+    if unmade and not _make_fork(scene, pin, state):
+        return None
     return _restore(scene, pin, known, state)
 
 
-def _make_fork(scene: Scene, pin: Pin, touch: FirstTouch, state: State) -> None:
+def _drop_fork(scene: Scene, place: Location, branch: str, *, unmade: bool) -> None:
+    """Remove the fork that a write made, or began to make; that of an earlier branch is left as it is.
+
+    It stands in nobody's way: the next write that needs the name removes it.
+    """
+    if unmade and scene.root.forks.find(place, branch) is not None:
+        return
+    scene.held.require()
+    try:
+        remove_fork(scene.root, place, branch)
+    except BranchInUse as error:
+        # Nobody builds on what was not published: it is of an earlier branch that began at the same version.
+        _log.info("a fork of an earlier branch '%s' stays: %s still stands on it", branch, error.dependants)
+
+
+def _make_fork(scene: Scene, pin: Pin, state: State) -> bool:
+    """Make the fork that a write did not come to make, so that it never can; False where it cannot anyway."""
     assert pin.table_branch is not None
-    place = place_of(scene, pin, state)
+    assert pin.first_touch is not None
+    touch, place = pin.first_touch, place_of(scene, pin, state)
     source = scene.root.tables.open(place, touch.source_version, branch=touch.source_branch)
     scene.held.require()
     try:
@@ -277,8 +306,22 @@ def _make_fork(scene: Scene, pin: Pin, touch: FirstTouch, state: State) -> None:
         if failure.kind not in (Trouble.RESIDUE, Trouble.EXISTS):
             raise
         # The writer died while it made the fork, or before it removed that of an earlier branch.
-        remove_fork(scene.root, place, pin.table_branch)
+        if not _makes_way(scene, ForkPlace(pin.table_key, place, pin.table_branch)):
+            return False
         scene.root.forks.create(source, pin.table_branch)
+    return True
+
+
+def _makes_way(scene: Scene, there: ForkPlace) -> bool:
+    """Remove what is there under the name; False when others need it, so that nobody can make another."""
+    if classify(scene.root, there) is Standing.LEGITIMATE:
+        return False
+    clear_below(scene.root, scene.held, there)
+    try:
+        remove_orphan(scene.root, scene.held, there)
+    except Conflict:
+        return False
+    return True
 
 
 def _restore(scene: Scene, pin: Pin, known: TableVersion, state: State) -> TableVersion:

@@ -6,9 +6,11 @@ does not answer for is tried again by whoever comes next, and nobody may give it
 
 from __future__ import annotations
 
+import errno
+
 from omnigraph.errors import CorruptGraph, OmnigraphError, RecoveryRequired, StorageFailure
 from omnigraph.storage.failures import FailureKind
-from omnigraph.storage.lance_errors import Trouble
+from omnigraph.storage.lance_errors import Trouble, system_error
 
 _PASSING: frozenset[str] = frozenset(
     {
@@ -31,10 +33,14 @@ _PASSING: frozenset[str] = frozenset(
 )
 
 
+_OF_THE_FILES = frozenset({errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+"""What the system says of files; anything else it says of the disk, the network or the process."""
+
+
 def is_damage(error: OmnigraphError) -> bool:
     """Whether looking at a branch or a table will fail in the same way until somebody mends it."""
     if isinstance(error, StorageFailure):
-        return error.kind not in _PASSING
+        return error.kind not in _PASSING and system_error(error.__cause__) in (None, *_OF_THE_FILES)
     return isinstance(error, CorruptGraph | RecoveryRequired)
 
 
