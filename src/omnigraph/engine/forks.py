@@ -29,6 +29,7 @@ from omnigraph.errors import (
     RecoveryRequired,
     StorageFailure,
     Unavailable,
+    WriterBusy,
 )
 from omnigraph.storage.fork_files import home, with_those_above
 from omnigraph.storage.forks import innermost_first
@@ -172,9 +173,8 @@ def _reclaim_others(root: Root, held: Held, place: ForkPlace, names: Collection[
 
 
 def _reclaim_other(root: Root, held: Held, other: ForkPlace) -> _Staying | None:
-    """Remove one of them; locks are taken in one order by those who wait, so here nobody waits."""
-    wanted = [name for name in with_those_above(other.branch) if name not in held.branches]
-    own = root.locks.try_acquire(wanted)
+    """Remove one of them."""
+    own = _locked_too(root, held, other.branch)
     if own is None:
         return _Staying(other.branch, "which is being written at this moment")
     with own:
@@ -192,6 +192,20 @@ def _reclaim_other(root: Root, held: Held, other: ForkPlace) -> _Staying | None:
     if standing is Standing.LEGITIMATE:
         return _Staying(other.branch, "which has it in use", for_good=True)
     return _Staying(other.branch, "of which cannot be told whether it is needed")
+
+
+def _locked_too(root: Root, held: Held, branch: str) -> Held | None:
+    """The locks of another branch; None when somebody has one of them.
+
+    Those who wait take locks in the order of their names, so only where that is kept this waits as well: the
+    lease of a dead process looks taken for a while.
+    """
+    wanted = [name for name in with_those_above(branch) if name not in held.branches]
+    in_order = all(name > max(held.branches) for name in wanted)
+    try:
+        return root.locks.hold(wanted, wait=None if in_order else 0.0)
+    except WriterBusy:
+        return None
 
 
 def _reason(error: OmnigraphError) -> str:
