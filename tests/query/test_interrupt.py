@@ -371,6 +371,8 @@ from omnigraph import failpoints
 from omnigraph.cli.main import command
 from omnigraph.query import grown, interrupt, rows
 
+# A shell that started the tests in its background made them ignore the signal.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 interrupt.LONG = 1
 
 def press_and_never_end():
