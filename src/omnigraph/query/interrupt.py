@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 
+from omnigraph import ctrl_c
 from omnigraph.failpoints import QUERY_APART, reach
 from omnigraph.query.request import Request
 
@@ -97,7 +98,8 @@ def apart(rows: float, work: Callable[[], Made]) -> Made:
         asking.request.check()
         time.sleep(_LOOK)
     try:
-        thread.start()  # in here, because Ctrl-C may come before it returns
+        with ctrl_c.postponed():  # inside of it Ctrl-C could leave a lock of Python's own behind
+            thread.start()
         while not beside.ended.wait(_LOOK):
             asking.request.check()
     except BaseException:
