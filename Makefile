@@ -1,7 +1,7 @@
 # Every target prepares .venv by itself; a machine with Python 3.11 or newer needs nothing else.
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format bench docs site fuzz torture lock clean
+.PHONY: help install demo test check format bench docs site release fuzz torture lock clean
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
 
@@ -36,12 +36,13 @@ demo: $(READY) ## Give a tour with a million rows and real output; ARGS=--quick 
 test: $(READY) ## Run the tests
 	@TMPDIR=$(SCRATCH) $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 $(ARGS)
 
-check: $(READY) ## Lint, format check, strict types, import contracts
+check: $(READY) ## Lint, format check, strict types, import contracts, retired words
 	@failed=0; \
 	$(BIN)/ruff check --quiet . || failed=1; \
 	$(BIN)/ruff format --check --quiet . || failed=1; \
 	$(BIN)/mypy || failed=1; \
 	$(BIN)/lint-imports --no-logo || failed=1; \
+	$(BIN)/python tests/house/retired_words.py || failed=1; \
 	exit $$failed
 
 format: $(READY) ## Rewrite the source in the project's format
@@ -57,6 +58,9 @@ docs: $(READY) ## Rewrite the generated parts of docs/
 site: $(READY) ## Put docs/ together as a site in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Written: build/site/index.html"
+
+release: $(READY) ## Build wheel and sdist in dist/, and run the README with the wheel in an empty environment
+	@$(BIN)/python requirements/release.py
 
 fuzz: $(READY) ## Run the long form of the property tests
 	@OMNIGRAPH_FUZZ=$(OMNIGRAPH_FUZZ) $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 -m fuzz $(ARGS)

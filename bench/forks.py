@@ -16,7 +16,7 @@ import pyarrow as pa
 
 import omnigraph
 from bench.measure import AGAIN, AGED, OURS, QUICK, SHORT, WHOLE, Result, interleaved
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.root import Root
 from omnigraph.storage.location import Location
 from omnigraph.storage.staging import commit_staged, stage_append
 from omnigraph.storage.tables import Table

@@ -13,11 +13,11 @@ import pyarrow as pa
 from lance.fragment import write_fragments
 
 from bench.measure import OURS, QUICK, SHORT, WHOLE, Result, interleaved
-from omnigraph.engine.coordinator import Coordinator
-from omnigraph.engine.initialise import initialise
-from omnigraph.engine.publish import Changes, Lineage, publish
-from omnigraph.engine.root import Root
-from omnigraph.engine.upkeep import FRAGMENT_LIMIT, tidy_manifest
+from omnigraph.engine.graph.coordinator import Coordinator
+from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.lifecycle.create import create_graph
+from omnigraph.engine.upkeep.manifest_upkeep import FRAGMENT_LIMIT, run_manifest_upkeep
 from omnigraph.storage.location import Location
 
 BARE = "lance appends and commits"
@@ -63,7 +63,9 @@ class _Writer:
 
     def __call__(self) -> None:
         with self._root.locks.hold(["main"]):
-            tidy_manifest(self._main, publish(self._main, Changes(), Lineage(self._root.new_id())))
+            run_manifest_upkeep(
+                self._main, publish(self._main, ManifestChanges(), NewCommit(self._root.new_id()))
+            )
 
     def commits(self) -> int:
         """How many there are, counted anew."""
@@ -72,7 +74,7 @@ class _Writer:
 
 def _writer(at: Path, depth: int) -> _Writer:
     root = Root.at(Location.parse(at))
-    initialise(root, "".join(f"node Type{number} {{ name: String @key }}\n" for number in range(8)))
+    create_graph(root, "".join(f"node Type{number} {{ name: String @key }}\n" for number in range(8)))
     writer = _Writer(root)
     for _ in range(depth):
         writer()

@@ -12,10 +12,10 @@ from itertools import count
 from pathlib import Path
 
 from bench.measure import OURS, QUICK, SHORT, WHOLE, Result, setting
-from omnigraph.engine.initialise import initialise
-from omnigraph.engine.opened import AtBranch, OpenGraph
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.lifecycle.create import create_graph
 from omnigraph.engine.write.mutate import mutate
 from omnigraph.engine.write.transaction import Author
 from omnigraph.lang.query.compile import CompiledMutation, compile_query
@@ -71,7 +71,7 @@ class Crew:
 
     def __init__(self, at: Path, threads: int) -> None:
         root = Root.at(Location.parse(at))
-        initialise(root, "node P { k: String @key }")
+        create_graph(root, "node P { k: String @key }")
         self._graph = OpenGraph.open(root)
         self._threads = threads
         compiled = compile_query(QUERY, self._graph.schema().catalog)

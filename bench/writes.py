@@ -28,7 +28,7 @@ from bench.measure import (
     setting,
 )
 from bench.worker import Peer, Worker, copy, own, worker
-from omnigraph.engine.upkeep import SETTING as COLLECTION
+from omnigraph.engine.upkeep.manifest_upkeep import SETTING as COLLECTION
 
 BARE = "bare calls"
 OTHERS = {name: Peer(name, f"bench.writing.{name}_peer", name) for name in ("doltlite", "ladybug")}

@@ -35,6 +35,13 @@ settings.load_profile("fuzz" if os.environ.get("OMNIGRAPH_FUZZ") else "short")
 
 # These share one JVM, so they run in one process: each further JVM costs more than it saves.
 TOGETHER = "tests/pipeline/"
+# These are among them and start a JVM of their own, which any worker can do: the others take longest of all.
+WITH_THEIR_OWN = (
+    "tests/pipeline/test_cluster.py",
+    "tests/pipeline/test_parallel_pieces.py",
+    "tests/pipeline/test_server.py",
+    "tests/pipeline/test_start_cache.py",
+)
 # In its long form this file takes as long as all others, and each of its tests is many.
 APART = "tests/engine/crash/test_crash_matrix.py" if os.environ.get("OMNIGRAPH_TORTURE") else None
 # What takes longest begins first, so that no worker is left alone with it in the end.
@@ -42,9 +49,18 @@ FIRST = (
     TOGETHER,
     "tests/engine/crash/test_crash_matrix.py",
     "tests/query/test_cases.py",
+    *WITH_THEIR_OWN,
     "tests/bench/",
     "tests/engine/processes/",
     "tests/engine/test_aged_graph.py",
+    "tests/engine/test_model.py",
+    "tests/house/test_site.py",
+    "tests/demo/",
+    "tests/query/test_against_oracle.py",
+    "tests/query/test_near_zero.py",
+    "tests/query/test_search.py",
+    "tests/storage/test_upkeep.py",
+    "tests/test_graph.py",
 )
 
 
@@ -64,9 +80,13 @@ def pytest_collection(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order tests by how long their file takes."""
+    """Order tests by how long their file takes; a file that is named itself is not part of its folder."""
     places = {name: place for place, name in enumerate(FIRST)}
-    items.sort(key=lambda item: next((places[it] for it in FIRST if item.nodeid.startswith(it)), len(FIRST)))
+    items.sort(
+        key=lambda item: max(
+            (places[name] for name in FIRST if item.nodeid.startswith(name)), default=len(FIRST)
+        )
+    )
 
 
 def pytest_collection_finish() -> None:
@@ -89,7 +109,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             file = nodeid.partition("::")[0]
             if file == APART:
                 return nodeid
-            return TOGETHER if nodeid.startswith(TOGETHER) else file
+            return TOGETHER if nodeid.startswith(TOGETHER) and file not in WITH_THEIR_OWN else file
 
     config.option.loadscopereorder = False
     return Scheduling(config, log)

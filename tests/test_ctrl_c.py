@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from omnigraph.ctrl_c import postponed
+from omnigraph.ctrl_c import postpone_ctrl_c
 
 pytestmark = pytest.mark.usefixtures("hears_ctrl_c")
 
@@ -20,7 +20,7 @@ def press() -> None:
 
 def in_a_block(*steps: Callable[[], object]) -> None:
     """Do one after the other while Ctrl-C is postponed."""
-    with postponed():
+    with postpone_ctrl_c():
         for step in steps:
             step()
 
@@ -48,7 +48,7 @@ def test_a_block_that_fails_is_interrupted_all_the_same_and_tells_its_failure() 
 
 
 def test_without_ctrl_c_nothing_happens() -> None:
-    with postponed():
+    with postpone_ctrl_c():
         pass
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -60,7 +60,7 @@ def test_a_handler_of_the_user_hears_each_press_once() -> None:
         heard.append(number)
 
     signal.signal(signal.SIGINT, hear)
-    with postponed():
+    with postpone_ctrl_c():
         press()
         assert heard == []
         press()
@@ -71,7 +71,7 @@ def test_a_handler_of_the_user_hears_each_press_once() -> None:
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
 def test_where_nobody_in_python_listens_all_stays_as_it_is(handler: signal.Handlers) -> None:
     signal.signal(signal.SIGINT, handler)
-    with postponed():
+    with postpone_ctrl_c():
         assert signal.getsignal(signal.SIGINT) is handler
 
 
@@ -79,7 +79,7 @@ def test_threads_are_never_interrupted_and_wait_for_nothing() -> None:
     seen: list[object] = []
 
     def work() -> None:
-        with postponed():
+        with postpone_ctrl_c():
             seen.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=work)

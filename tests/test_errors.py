@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from inspect import Parameter, signature
 
 import pytest
 
 from omnigraph.diagnostics import Diagnostic
 from omnigraph.errors import (
     BranchNotFound,
+    CompileError,
     KeyConflict,
     MergeConflicts,
     OmnigraphError,
@@ -19,6 +21,9 @@ from omnigraph.errors import (
     UnsupportedSchemaChange,
     WriterBusy,
 )
+from omnigraph.lang.query.parser import parse_queries
+from omnigraph.lang.schema import compile_schema
+from omnigraph.lang.source import Source
 
 PLACE = Diagnostic("bad", 2, 3, 10, 12, "a\tb c", 2, code="T7", help="do this", source_name="x.gq")
 
@@ -92,3 +97,37 @@ def test_unprintable_characters_are_not_sent_to_a_terminal() -> None:
     shown = Diagnostic("bad", 1, 1, 0, 1, "\x1b[31m\x07red", 1).render()
     assert "\x1b" not in shown
     assert "\x07" not in shown
+
+
+def _all_kinds(kind: type[OmnigraphError]) -> list[type[OmnigraphError]]:
+    return [kind, *(found for child in kind.__subclasses__() for found in _all_kinds(child))]
+
+
+STEERING = "\x1b[31m\x07\x9b2J\u202e\u2028\udc80"
+
+
+def test_no_error_steers_a_terminal_whatever_is_in_it() -> None:
+    tried = 0
+    for kind in _all_kinds(OmnigraphError):
+        parameters = list(signature(kind).parameters.values())
+        texts = {one.name: STEERING for one in parameters if str(one.annotation).startswith("str")}
+        others = [one for one in parameters if one.default is Parameter.empty and one.name not in texts]
+        if others:
+            continue
+        keywords = [one.name for one in parameters if one.kind is Parameter.KEYWORD_ONLY]
+        named = {name: texts.pop(name) for name in keywords if name in texts}
+        error = kind(*texts.values(), **named)
+        assert not set(STEERING) & set(f"{error}{error.message}{error.remedy}") - set("[31m2J"), kind
+        tried += 1
+    assert tried > 40
+
+
+def test_a_diagnostic_shows_no_control_characters() -> None:
+    bad = STEERING[:-1]
+    for text in (bad, f"node {bad} {{}}", f'query q() {{ match {{ $p: "{bad}'):
+        for compiled in (compile_schema, parse_queries):
+            with pytest.raises(CompileError) as refused:
+                compiled(Source(text))
+            told = f"{refused.value}{refused.value.render()}{refused.value.diagnostics[0].message}"
+            assert "\x1b" not in told
+            assert "\u202e" not in told

@@ -81,7 +81,7 @@ def test_an_armed_point_acts_and_a_disarmed_one_does_not() -> None:
     name = failpoints.FORK_BEFORE_RECLAIM
     reached: list[str] = []
     failpoints.reach(name)
-    with failpoints.armed(name, lambda: reached.append(name)):
+    with failpoints.arm(name, lambda: reached.append(name)):
         failpoints.reach(name)
         failpoints.reach(failpoints.FORK_BEFORE_CLASSIFY)
         failpoints.reach(name)
@@ -93,7 +93,7 @@ def test_an_error_leaves_the_point_disarmed() -> None:
     name = failpoints.FORK_BEFORE_RECLAIM
     with (
         pytest.raises(errors.InternalError, match=r"injected failure at 'fork\.before_reclaim'"),
-        failpoints.armed(name, failpoints.error(name)),
+        failpoints.arm(name, failpoints.error(name)),
     ):
         failpoints.reach(name)
     failpoints.reach(name)
@@ -101,7 +101,7 @@ def test_an_error_leaves_the_point_disarmed() -> None:
 
 def test_an_action_can_be_limited_to_the_first_arrival() -> None:
     name = failpoints.FORK_BEFORE_RECLAIM
-    with failpoints.armed(name, failpoints.once(failpoints.error(name))):
+    with failpoints.arm(name, failpoints.once(failpoints.error(name))):
         with pytest.raises(errors.InternalError):
             failpoints.reach(name)
         failpoints.reach(name)
@@ -115,7 +115,7 @@ def test_a_paused_thread_stands_at_the_point_until_resumed() -> None:
         failpoints.reach(failpoints.CLASSIFY_FRESH_READ)
         passed.set()
 
-    with failpoints.armed(failpoints.CLASSIFY_FRESH_READ, pause):
+    with failpoints.arm(failpoints.CLASSIFY_FRESH_READ, pause):
         worker = threading.Thread(target=work)
         worker.start()
         pause.wait_until_reached()
@@ -128,14 +128,14 @@ def test_a_paused_thread_stands_at_the_point_until_resumed() -> None:
 def test_unknown_and_doubly_armed_points_are_refused() -> None:
     with (
         pytest.raises(errors.BadRequest, match=r"no failpoint 'fork\.nowhere'"),
-        failpoints.armed("fork.nowhere", lambda: None),
+        failpoints.arm("fork.nowhere", lambda: None),
     ):
         pass
     name = failpoints.FORK_BEFORE_RECLAIM
     with (
-        failpoints.armed(name, lambda: None),
+        failpoints.arm(name, lambda: None),
         pytest.raises(errors.BadRequest, match="armed already"),
-        failpoints.armed(name, lambda: None),
+        failpoints.arm(name, lambda: None),
     ):
         pass
 

@@ -16,8 +16,8 @@ import pytest
 import omnigraph as og
 from omnigraph import errors, failpoints
 from omnigraph.cli.main import main
-from omnigraph.engine.write.ids import fresh_ids
-from omnigraph.engine.write.mutate import Written
+from omnigraph.engine.rows.ids import generate_ids
+from omnigraph.engine.write.mutate import WriteCounts
 from omnigraph.storage.location import Location
 from tests.storage.conftest import s3_endpoint, s3_root
 
@@ -163,7 +163,7 @@ def test_who_cannot_be_told_in_a_commit_writes_nothing(graph: og.Graph, people: 
 
 def test_a_condition_is_the_id_of_a_commit_and_a_branch_a_name(graph: og.Graph) -> None:
     commit: Any = graph.commits.list()[0]
-    with pytest.raises(errors.BadRequest, match="`if_commit` is the id of a commit, not Commit"):
+    with pytest.raises(errors.BadRequest, match="`if_commit` must be a text or None, got Commit"):
         graph.mutate(INSERT, {"h": "ada"}, if_commit=commit)
     with pytest.raises(errors.InvalidName, match="the name of a branch is a text, not int"):
         graph.mutate(INSERT, {"h": "ada"}, branch=5)  # type: ignore[arg-type]
@@ -209,7 +209,7 @@ def test_a_condition_that_fails_while_the_write_is_prepared_is_told(graph: og.Gr
     head = graph.snapshot().id
     text = f'query q() {{ update Person set {{ age: 2 }} where handle = "{["zed", "ada"][tries - 1]}" }}'
     with (
-        failpoints.armed(name[tries - 1], failpoints.once(overtake)),
+        failpoints.arm(name[tries - 1], failpoints.once(overtake)),
         pytest.raises(errors.PreconditionFailed) as lost,
     ):
         graph.mutate(text, if_commit=head)
@@ -222,14 +222,14 @@ def test_a_receipt_counts_the_stored_rows_of_each_type(graph: og.Graph) -> None:
     both = 'insert Person { handle: "ada" } insert Person { handle: "bo" } insert Log { msg: "x" }'
     done = graph.mutate(f'query q() {{ {both} insert Mentors {{ from: "ada", to: "bo" }} }}')
     assert done.tables == {
-        "node:Person": Written(inserted=1, updated=1),
-        "node:Log": Written(inserted=1),
-        "edge:Mentors": Written(inserted=1),
+        "node:Person": WriteCounts(inserted=1, updated=1),
+        "node:Log": WriteCounts(inserted=1),
+        "edge:Mentors": WriteCounts(inserted=1),
     }
     done = graph.mutate("query q() { update Person set { age: 1 } where age is null }")
-    assert done.tables == {"node:Person": Written(updated=2)}
+    assert done.tables == {"node:Person": WriteCounts(updated=2)}
     done = graph.mutate('query q() { delete Person where handle = "ada" }')
-    assert done.tables == {"node:Person": Written(deleted=1), "edge:Mentors": Written(deleted=1)}
+    assert done.tables == {"node:Person": WriteCounts(deleted=1), "edge:Mentors": WriteCounts(deleted=1)}
     assert graph.mutate('query q() { delete Person where handle = "ada" }').tables == {}
 
 
@@ -498,14 +498,14 @@ def test_a_refused_load_makes_no_branch(
     graph.load(people, mode="append")
     bad = written(tmp_path / "bad.jsonl", record)
     name = failpoints.BRANCH_CREATE_AFTER_MANIFEST_BRANCH_CREATE
-    with failpoints.armed(name, failpoints.error(name)), pytest.raises(error):
+    with failpoints.arm(name, failpoints.error(name)), pytest.raises(error):
         graph.load(bad, mode="append", branch="work", from_="main")
     assert graph.branches.list() == ["main"]
 
 
 def test_a_branch_made_for_a_load_that_then_fails_goes_again(graph: og.Graph, people: Path) -> None:
     name = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE
-    with failpoints.armed(name, failpoints.error(name)), pytest.raises(errors.OmnigraphError):
+    with failpoints.arm(name, failpoints.error(name)), pytest.raises(errors.OmnigraphError):
         graph.load(people, mode="append", branch="work", from_="main")
     assert graph.branches.list() == ["main"]
     assert graph.load(people, mode="append", branch="work", from_="main").branch_created
@@ -513,7 +513,7 @@ def test_a_branch_made_for_a_load_that_then_fails_goes_again(graph: og.Graph, pe
 
 def test_a_branch_made_for_a_load_stays_when_recovery_may_finish_it(graph: og.Graph, people: Path) -> None:
     name = failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER
-    with failpoints.armed(name, failpoints.error(name)), pytest.raises(errors.RecoveryRequired):
+    with failpoints.arm(name, failpoints.error(name)), pytest.raises(errors.RecoveryRequired):
         graph.load(people, mode="append", branch="work", from_="main")
     graph.refresh()
     assert len(ages(graph, "work")) == 3
@@ -619,7 +619,7 @@ def test_threads_share_a_graph(graph: og.Graph) -> None:
 
 def test_a_write_that_was_cut_off_is_dealt_with_by_the_next_one(graph: og.Graph) -> None:
     name = failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER
-    with failpoints.armed(name, failpoints.error(name)), pytest.raises(errors.RecoveryRequired):
+    with failpoints.arm(name, failpoints.error(name)), pytest.raises(errors.RecoveryRequired):
         graph.mutate(INSERT, {"h": "ada"})
     assert ages(graph) == {}
     graph.mutate(INSERT, {"h": "bo"})
@@ -634,7 +634,7 @@ def test_a_bucket_is_written_like_a_folder(s3_root: Location, people: Path, tmp_
             tx.insert_edge("Mentors", "ada", "bo", since=2019)
         assert tx.result.affected_edges == 1
         name = failpoints.MUTATION_POST_TABLE_COMMIT
-        with failpoints.armed(name, failpoints.error(name)), pytest.raises(errors.RecoveryRequired):
+        with failpoints.arm(name, failpoints.error(name)), pytest.raises(errors.RecoveryRequired):
             graph.mutate('query q() { delete Person where handle = "ada" }', branch="work")
     assert main(["recover", s3_root.uri]) == 0
     assert main(["doctor", s3_root.uri]) == 0
@@ -650,4 +650,4 @@ def test_ids_of_one_block_differ(graph: og.Graph) -> None:
             tx.insert("Log", msg="same")
     ids = graph.snapshot().rows("Log").column("id").to_pylist()
     assert len(set(ids)) == 50
-    assert {len(found) for found in ids} == {len(fresh_ids(1, 0)[0].as_py())}
+    assert {len(found) for found in ids} == {len(generate_ids(1, 0)[0].as_py())}

@@ -126,7 +126,7 @@ def test_the_file_tells_what_the_load_left_out_when_it_took_effect(graph: og.Gra
             tx.insert("Person", handle="bo")
 
     name = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE
-    with failpoints.armed(name, failpoints.once(overtake)):
+    with failpoints.arm(name, failpoints.once(overtake)):
         done = graph.load(file, mode="append", skip_bad=True, rejects=tmp_path / "left")
     assert [row["line"] for row in read(tmp_path / "left")] == [1, 2]
     assert done.skipped_counts == {"value": 1, "key_conflict": 1}

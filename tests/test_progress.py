@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from omnigraph.progress import Event, Progress, begin_stage, progress_to, stage
+from omnigraph.progress import Progress, ProgressEvent, begin_stage, progress_to, stage
 
 
 def figures(heard: list[Progress]) -> list[tuple[str, str, int, int | None]]:
@@ -58,7 +58,7 @@ def test_a_stage_that_fails_has_no_end() -> None:
     heard: list[Progress] = []
     with pytest.raises(ValueError, match="odd"), progress_to(heard.append), stage("read"):
         raise ValueError("odd")
-    assert [now.event for now in heard] == [Event.BEGUN]
+    assert [now.event for now in heard] == [ProgressEvent.BEGUN]
     with progress_to(heard.append), stage("next"):
         pass
     assert heard[-1].stage == "next", "the one that failed is not open any more"
@@ -119,5 +119,5 @@ def test_rates_and_what_is_left_follow_from_the_figures() -> None:
         "bytes_per_second": 500,
         "seconds_left": 2.0,
     }
-    begun = Progress("read", Event.BEGUN)
+    begun = Progress("read", ProgressEvent.BEGUN)
     assert (begun.share, begun.seconds_left, begun.rows_per_second) == (None, None, 0)

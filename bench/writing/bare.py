@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from omnigraph.engine import manifest
-from omnigraph.engine.lineage import Commit
-from omnigraph.engine.manifest import Records, TableVersion
-from omnigraph.engine.tiers import FEWEST
-from omnigraph.engine.upkeep import FRAGMENT_LIMIT
+from omnigraph.engine.graph import manifest
+from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.manifest import Records, TableVersion
+from omnigraph.engine.upkeep.fragment_tiers import MIN_FRAGMENTS
+from omnigraph.engine.upkeep.manifest_upkeep import FRAGMENT_LIMIT
 from omnigraph.storage.cas import merge_rows
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore
@@ -45,7 +45,7 @@ class Engine:
         took = time.perf_counter() - begun
         # Not counted: somebody has to do it, but no single write.
         self._book = _in_order(self._book, FRAGMENT_LIMIT)
-        self._tables = [_in_order(table, FEWEST) for table in self._tables]
+        self._tables = [_in_order(table, MIN_FRAGMENTS) for table in self._tables]
         return took
 
     def _write(self, number: int, tables: int) -> None:

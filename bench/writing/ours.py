@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from omnigraph.engine.initialise import initialise
-from omnigraph.engine.opened import AtBranch, OpenGraph
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.lifecycle.create import create_graph
 from omnigraph.engine.write.mutate import mutate
 from omnigraph.engine.write.transaction import Author
 from omnigraph.lang.query.compile import CompiledMutation, compile_query
@@ -24,7 +24,7 @@ class Engine:
     def __init__(self, place: Path) -> None:
         root = Root.at(Location.parse(place))
         if not place.exists():
-            initialise(root, SCHEMA)
+            create_graph(root, SCHEMA)
         self._graph = OpenGraph.open(root)
         self._compiled = {tables: self._compile(text) for tables, text in STATEMENTS.items()}
 

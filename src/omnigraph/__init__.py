@@ -5,58 +5,417 @@
     with og.init("./team.omni", schema="node Person { handle: String @key }") as graph:
         graph.branches.create("draft")
 
-`init` makes a graph, `open` opens one; both give a `Graph`. Everything that goes wrong is one of `errors`.
+`init` creates a graph and `open` opens one; both return a `Graph`. Every failure is one of `errors`, and what
+needs Spark is in `omnigraph.spark`. `__all__` lists every public name; other modules are internal.
 """
 
+import sys
 from importlib import import_module
 
-TYPE_CHECKING = False  # what `typing` has, which takes longer to import than all of this
-if TYPE_CHECKING:
-    from omnigraph import errors
-    from omnigraph.engine.lineage import Commit
-    from omnigraph.graph import Graph, Snapshot, init, open  # noqa: A004
-    from omnigraph.progress import Progress, progress_to
-    from omnigraph.query.result import Result
+if sys.platform == "win32":
+    # Locks between processes need the kernel's `fcntl`.
+    raise ImportError("omnigraph runs on Linux and macOS; on Windows use WSL.")
 
-__version__ = "0.1.0"
+TYPE_CHECKING = False  # `typing` has it, but takes longer to import than everything here
+if TYPE_CHECKING:
+    from omnigraph import errors, spark
+    from omnigraph.diagnostics import Diagnostic
+    from omnigraph.engine.changes.change import Change, ChangeCounts, ChangeOperation, EntityImage
+    from omnigraph.engine.changes.diff import Diff
+    from omnigraph.engine.changes.feed import ChangeFeed, CommitChanges
+    from omnigraph.engine.changes.page import ChangeBlock, ChangePage, CommitPage
+    from omnigraph.engine.commit.recovery.drift import DriftKind
+    from omnigraph.engine.copying.copier import CopyResult
+    from omnigraph.engine.embedding.make_vectors import RejectedText
+    from omnigraph.engine.embedding.result import EmbedOptions, EmbedResult, FilledProperty
+    from omnigraph.engine.export.exporter import (
+        BinaryStream,
+        ExportedType,
+        ExportFormat,
+        ExportFormatName,
+        ExportOutput,
+        ExportResult,
+    )
+    from omnigraph.engine.graph.layout import EntityKind
+    from omnigraph.engine.graph.lineage import Commit
+    from omnigraph.engine.load.request import EngineReport, LoadResult, StageReport
+    from omnigraph.engine.maintenance.cleanup.dropped_tables import DroppedTable
+    from omnigraph.engine.maintenance.cleanup.old_versions import CleanedTable
+    from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
+    from omnigraph.engine.maintenance.cleanup.run_cleanup import CleanupResult
+    from omnigraph.engine.maintenance.cleanup.stray_forks import StrayFork
+    from omnigraph.engine.maintenance.ensure_indexes import IndexResult
+    from omnigraph.engine.maintenance.optimize import OptimizedTable, OptimizeResult, TableSize
+    from omnigraph.engine.maintenance.repair import RepairAction, RepairedTable, RepairResult
+    from omnigraph.engine.merge.choices import (
+        ChosenValue,
+        EntityChoice,
+        MergeChoices,
+        MergeGranularity,
+        MergeSide,
+        TypeChoice,
+    )
+    from omnigraph.engine.merge.conflict import ConflictKey, ConflictKind, DroppedValues, MergeConflict
+    from omnigraph.engine.merge.merge import MergeOptions
+    from omnigraph.engine.merge.merge_inputs import MergeOutcome
+    from omnigraph.engine.merge.resolutions import ResolutionsInput
+    from omnigraph.engine.merge.result import MergePreview, MergeResult
+    from omnigraph.engine.rows.blob_reader import Blob
+    from omnigraph.engine.rows.violations import Violation
+    from omnigraph.engine.schema_apply.apply import SchemaResult
+    from omnigraph.engine.tasks.engines import EngineName
+    from omnigraph.engine.upkeep.pending_indexes import PendingIndexes
+    from omnigraph.engine.write.builder import WriteBlock
+    from omnigraph.engine.write.mutate import MutationResult, WriteCounts
+    from omnigraph.graph import GranularityName, Graph, LoadMode, MergeStrategy, init, open  # noqa: A004
+    from omnigraph.history import Branches, Commits
+    from omnigraph.lang.query.statements import Condition, PropertyValues
+    from omnigraph.lang.schema.catalog import (
+        Annotation,
+        Cardinality,
+        Catalog,
+        CheckRule,
+        EdgeType,
+        EmbedSource,
+        Interface,
+        NodeType,
+        Property,
+        PropertyIndex,
+        RangeRule,
+        SchemaRenames,
+        TypeKind,
+        UniqueRule,
+    )
+    from omnigraph.lang.schema.migration_steps import (
+        AddConstraint,
+        AddProperty,
+        AddType,
+        ChangeCardinality,
+        ChangeDefault,
+        DropMode,
+        DropProperty,
+        DropType,
+        ExtendEnum,
+        MigrationPlan,
+        MigrationStep,
+        RenameProperty,
+        RenameType,
+        RequireProperty,
+        UnsupportedChange,
+        UpdatePropertyMetadata,
+        UpdateTypeMetadata,
+        WidenProperty,
+    )
+    from omnigraph.lang.types import Scalar, ValueType
+    from omnigraph.lang.values import Json
+    from omnigraph.notebook.draw import DrawInput, DrawOptions
+    from omnigraph.notebook.picture import Picture
+    from omnigraph.notebook.selection import NodeNames
+    from omnigraph.progress import Progress, ProgressEvent, ProgressListener, progress_to
+    from omnigraph.query.algorithms.algorithm_request import AlgorithmOptions
+    from omnigraph.query.algorithms.calls import Algorithms
+    from omnigraph.query.algorithms.edge_block import WalkDirection
+    from omnigraph.query.algorithms.outcome import AlgorithmResult, WrittenProperty
+    from omnigraph.query.algorithms.selection import TypeNames
+    from omnigraph.query.explain import Explanation
+    from omnigraph.query.request import QueryStep
+    from omnigraph.query.result import Result, Row
+    from omnigraph.snapshot import QueryEngine, Snapshot, TableInfo
+    from omnigraph.storage.indexes import RefusedIndex
+
+__version__ = "0.2.0"
 
 __all__ = [
+    "AddConstraint",
+    "AddProperty",
+    "AddType",
+    "AlgorithmOptions",
+    "AlgorithmResult",
+    "Algorithms",
+    "Annotation",
+    "BinaryStream",
+    "Blob",
+    "Branches",
+    "Cardinality",
+    "Catalog",
+    "Change",
+    "ChangeBlock",
+    "ChangeCardinality",
+    "ChangeCounts",
+    "ChangeDefault",
+    "ChangeFeed",
+    "ChangeOperation",
+    "ChangePage",
+    "CheckRule",
+    "ChosenValue",
+    "CleanedTable",
+    "CleanupPolicy",
+    "CleanupResult",
     "Commit",
+    "CommitChanges",
+    "CommitPage",
+    "Commits",
+    "Condition",
+    "ConflictKey",
+    "ConflictKind",
+    "CopyResult",
+    "Diagnostic",
+    "Diff",
+    "DrawInput",
+    "DrawOptions",
+    "DriftKind",
+    "DropMode",
+    "DropProperty",
+    "DropType",
+    "DroppedTable",
+    "DroppedValues",
+    "EdgeType",
+    "EmbedOptions",
+    "EmbedResult",
+    "EmbedSource",
+    "EngineName",
+    "EngineReport",
+    "EntityChoice",
+    "EntityImage",
+    "EntityKind",
+    "Explanation",
+    "ExportFormat",
+    "ExportFormatName",
+    "ExportOutput",
+    "ExportResult",
+    "ExportedType",
+    "ExtendEnum",
+    "FilledProperty",
+    "GranularityName",
     "Graph",
+    "IndexResult",
+    "Interface",
+    "Json",
+    "LoadMode",
+    "LoadResult",
+    "MergeChoices",
+    "MergeConflict",
+    "MergeGranularity",
+    "MergeOptions",
+    "MergeOutcome",
+    "MergePreview",
+    "MergeResult",
+    "MergeSide",
+    "MergeStrategy",
+    "MigrationPlan",
+    "MigrationStep",
+    "MutationResult",
+    "NodeNames",
+    "NodeType",
+    "OptimizeResult",
+    "OptimizedTable",
+    "PendingIndexes",
+    "Picture",
     "Progress",
+    "ProgressEvent",
+    "ProgressListener",
+    "Property",
+    "PropertyIndex",
+    "PropertyValues",
+    "QueryEngine",
+    "QueryStep",
+    "RangeRule",
+    "RefusedIndex",
+    "RejectedText",
+    "RenameProperty",
+    "RenameType",
+    "RepairAction",
+    "RepairResult",
+    "RepairedTable",
+    "RequireProperty",
+    "ResolutionsInput",
     "Result",
+    "Row",
+    "Scalar",
+    "SchemaRenames",
+    "SchemaResult",
     "Snapshot",
+    "StageReport",
+    "StrayFork",
+    "TableInfo",
+    "TableSize",
+    "TypeChoice",
+    "TypeKind",
+    "TypeNames",
+    "UniqueRule",
+    "UnsupportedChange",
+    "UpdatePropertyMetadata",
+    "UpdateTypeMetadata",
+    "ValueType",
+    "Violation",
+    "WalkDirection",
+    "WidenProperty",
+    "WriteBlock",
+    "WriteCounts",
+    "WrittenProperty",
     "__version__",
     "errors",
     "init",
     "open",
     "progress_to",
+    "spark",
 ]
 
-# Looked up on first use, so that `import omnigraph` alone loads neither Lance nor Arrow, and the command
-# begins at once.
-_HOMES = {
-    "Commit": "omnigraph.engine.lineage",
-    "Graph": "omnigraph.graph",
-    "Progress": "omnigraph.progress",
-    "Result": "omnigraph.query.result",
-    "Snapshot": "omnigraph.snapshot",
-    "init": "omnigraph.graph",
-    "open": "omnigraph.graph",
-    "progress_to": "omnigraph.progress",
+# Every public name with its module, by the themes of docs/reference.md. A module is imported when one of its
+# names is first used, so that `import omnigraph` loads neither Lance nor Arrow.
+THEMES: dict[str, dict[str, tuple[str, ...]]] = {
+    "Graphs": {
+        "omnigraph.graph": ("init", "open", "Graph"),
+        "omnigraph.history": ("Branches", "Commits"),
+        "omnigraph.engine.graph.lineage": ("Commit",),
+        "omnigraph.snapshot": ("Snapshot", "TableInfo"),
+    },
+    "Schemas": {
+        "omnigraph.lang.schema.catalog": (
+            "Catalog",
+            "NodeType",
+            "EdgeType",
+            "Interface",
+            "Property",
+            "TypeKind",
+            "Annotation",
+            "Cardinality",
+            "CheckRule",
+            "RangeRule",
+            "UniqueRule",
+            "PropertyIndex",
+            "EmbedSource",
+            "SchemaRenames",
+        ),
+        "omnigraph.lang.types": ("ValueType", "Scalar"),
+        "omnigraph.engine.graph.layout": ("EntityKind",),
+    },
+    "Schema changes": {
+        "omnigraph.lang.schema.migration_steps": (
+            "MigrationPlan",
+            "MigrationStep",
+            "AddType",
+            "AddProperty",
+            "AddConstraint",
+            "ChangeCardinality",
+            "ChangeDefault",
+            "DropMode",
+            "DropProperty",
+            "DropType",
+            "ExtendEnum",
+            "RenameProperty",
+            "RenameType",
+            "RequireProperty",
+            "UnsupportedChange",
+            "UpdatePropertyMetadata",
+            "UpdateTypeMetadata",
+            "WidenProperty",
+        ),
+        "omnigraph.engine.schema_apply.apply": ("SchemaResult",),
+    },
+    "Queries": {
+        "omnigraph.query.result": ("Result", "Row"),
+        "omnigraph.lang.values": ("Json",),
+        "omnigraph.snapshot": ("QueryEngine",),
+        "omnigraph.query.explain": ("Explanation",),
+        "omnigraph.query.request": ("QueryStep",),
+    },
+    "Writes": {
+        "omnigraph.engine.write.builder": ("WriteBlock",),
+        "omnigraph.lang.query.statements": ("Condition", "PropertyValues"),
+        "omnigraph.engine.write.mutate": ("MutationResult", "WriteCounts"),
+    },
+    "Loads": {
+        "omnigraph.graph": ("LoadMode",),
+        "omnigraph.engine.load.request": ("LoadResult", "EngineReport", "StageReport"),
+        "omnigraph.engine.rows.violations": ("Violation",),
+        "omnigraph.engine.tasks.engines": ("EngineName",),
+        "omnigraph.engine.upkeep.pending_indexes": ("PendingIndexes",),
+    },
+    "Exports and Blobs": {
+        "omnigraph.engine.export.exporter": (
+            "ExportResult",
+            "ExportedType",
+            "ExportFormat",
+            "ExportFormatName",
+            "ExportOutput",
+            "BinaryStream",
+        ),
+        "omnigraph.engine.rows.blob_reader": ("Blob",),
+    },
+    "Embeddings": {
+        "omnigraph.engine.embedding.result": ("EmbedOptions", "EmbedResult", "FilledProperty"),
+        "omnigraph.engine.embedding.make_vectors": ("RejectedText",),
+    },
+    "Changes": {
+        "omnigraph.engine.changes.diff": ("Diff",),
+        "omnigraph.engine.changes.change": ("Change", "ChangeOperation", "ChangeCounts", "EntityImage"),
+        "omnigraph.engine.changes.feed": ("ChangeFeed", "CommitChanges"),
+        "omnigraph.engine.changes.page": ("ChangePage", "ChangeBlock", "CommitPage"),
+    },
+    "Merges": {
+        "omnigraph.engine.merge.merge": ("MergeOptions",),
+        "omnigraph.engine.merge.result": ("MergeResult", "MergePreview"),
+        "omnigraph.engine.merge.merge_inputs": ("MergeOutcome",),
+        "omnigraph.engine.merge.conflict": ("MergeConflict", "ConflictKind", "ConflictKey", "DroppedValues"),
+        "omnigraph.graph": ("MergeStrategy", "GranularityName"),
+        "omnigraph.engine.merge.choices": (
+            "MergeGranularity",
+            "MergeChoices",
+            "TypeChoice",
+            "EntityChoice",
+            "ChosenValue",
+            "MergeSide",
+        ),
+        "omnigraph.engine.merge.resolutions": ("ResolutionsInput",),
+    },
+    "Algorithms": {
+        "omnigraph.query.algorithms.calls": ("Algorithms",),
+        "omnigraph.query.algorithms.algorithm_request": ("AlgorithmOptions",),
+        "omnigraph.query.algorithms.outcome": ("AlgorithmResult", "WrittenProperty"),
+        "omnigraph.query.algorithms.edge_block": ("WalkDirection",),
+        "omnigraph.query.algorithms.selection": ("TypeNames",),
+    },
+    "Pictures": {
+        "omnigraph.notebook.picture": ("Picture",),
+        "omnigraph.notebook.draw": ("DrawInput", "DrawOptions"),
+        "omnigraph.notebook.selection": ("NodeNames",),
+    },
+    "Maintenance": {
+        "omnigraph.engine.maintenance.ensure_indexes": ("IndexResult",),
+        "omnigraph.storage.indexes": ("RefusedIndex",),
+        "omnigraph.engine.maintenance.optimize": ("OptimizeResult", "OptimizedTable", "TableSize"),
+        "omnigraph.engine.maintenance.cleanup.policy": ("CleanupPolicy",),
+        "omnigraph.engine.maintenance.cleanup.run_cleanup": ("CleanupResult",),
+        "omnigraph.engine.maintenance.cleanup.old_versions": ("CleanedTable",),
+        "omnigraph.engine.maintenance.cleanup.dropped_tables": ("DroppedTable",),
+        "omnigraph.engine.maintenance.cleanup.stray_forks": ("StrayFork",),
+        "omnigraph.engine.maintenance.repair": ("RepairResult", "RepairedTable", "RepairAction"),
+        "omnigraph.engine.commit.recovery.drift": ("DriftKind",),
+        "omnigraph.engine.copying.copier": ("CopyResult",),
+    },
+    "Progress": {
+        "omnigraph.progress": ("progress_to", "Progress", "ProgressEvent", "ProgressListener"),
+    },
+    "Errors": {
+        "omnigraph.diagnostics": ("Diagnostic",),
+    },
 }
 
-# Hidden from type checkers: to them it would mean that every name exists.
+_MODULES = ("errors", "spark")
+_HOMES = {name: home for homes in THEMES.values() for home, names in homes.items() for name in names}
+
+# Hidden from type checkers, which would take it to mean that every name exists.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        if name == "errors":
-            return import_module("omnigraph.errors")
+        if name in _MODULES:
+            return import_module(f"omnigraph.{name}")
         if name not in _HOMES:
             raise AttributeError(f"module 'omnigraph' has no attribute '{name}'")
-        found = getattr(import_module(_HOMES[name]), name)
-        globals()[name] = found
-        return found
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

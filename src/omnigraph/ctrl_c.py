@@ -1,4 +1,4 @@
-"""Ctrl-C where it must not break anything off in the middle: it takes effect a little later."""
+"""Postpone Ctrl-C around a block that must not be interrupted."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from types import FrameType
 
 
 @contextmanager
-def postponed() -> Iterator[None]:
-    """Ctrl-C takes effect when the block has ended, and a second one at once.
+def postpone_ctrl_c() -> Iterator[None]:
+    """Let Ctrl-C take effect when the block has ended, and a second one at once.
 
-    Only the main thread is ever interrupted, and only where somebody in Python listens.
+    Only the main thread is ever interrupted, and only where a Python handler is set.
     """
     former = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(former):

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 MAX_DIAGNOSTICS = 20
+_STEERING = re.compile(
+    "[^\\t\\n -~\u00a0-\ud7ff\ue000-\U0010ffff]|[\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+)
+"""What steers a terminal or does not show: control characters, marks of direction, lone surrogates."""
 _SNIPPET_WIDTH = 160
+
+
+def printable(text: str) -> str:
+    """A text that is safe to print: with escapes for what would steer a terminal, line ends aside."""
+    return text if text.isprintable() else _STEERING.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +40,11 @@ class Diagnostic:
     code: str | None = None
     help: str | None = None
     source_name: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("message", "help", "source_name"):
+            if (text := getattr(self, name)) is not None and not text.isprintable():
+                object.__setattr__(self, name, printable(text))
 
     def render(self) -> str:
         """The message, the place, the source line and an underline, as a compiler prints it."""

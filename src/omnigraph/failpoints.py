@@ -56,6 +56,7 @@ SCHEMA_APPLY_POST_SIDECAR_PRE_EFFECT: Final = "schema_apply.post_sidecar_pre_eff
 SCHEMA_APPLY_BEFORE_STAGING_WRITE: Final = "schema_apply.before_staging_write"
 SCHEMA_APPLY_AFTER_STAGING_WRITE: Final = "schema_apply.after_staging_write"
 SCHEMA_APPLY_AFTER_MANIFEST_COMMIT: Final = "schema_apply.after_manifest_commit"
+SCHEMA_APPLY_BEFORE_REMOVAL: Final = "schema_apply.before_removal"
 
 ENSURE_INDICES_POST_STAGE_PRE_COMMIT_BTREE: Final = "ensure_indices.post_stage_pre_commit_btree"
 ENSURE_INDICES_POST_EFFECTS_PRE_CONFIRM: Final = "ensure_indices.post_effects_pre_confirm"
@@ -101,7 +102,7 @@ NAMES: Final = frozenset(
 """Every point, by the name a user of the environment variable writes."""
 
 Action = Callable[[], object]
-"""What happens at a point; its answer is nobody's."""
+"""What happens at a point; its result is ignored."""
 
 _mutex = threading.Lock()
 _armed: dict[str, Action] = {}
@@ -116,7 +117,7 @@ def reach(name: str) -> None:
 
 
 @contextmanager
-def armed(name: str, action: Action) -> Iterator[None]:
+def arm(name: str, action: Action) -> Iterator[None]:
     """Run `action` whenever `name` is reached while the block lasts, in every thread of this process."""
     _require_known(name)
     with _mutex:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -14,75 +15,79 @@ from typing import Any, Literal, Self, Unpack, overload
 
 import pyarrow as pa
 
-from omnigraph.engine.branches import branch_name
-from omnigraph.engine.changes.change import filter_of
+from omnigraph.arguments import check_arguments, check_function_arguments
+from omnigraph.engine.changes.change import parse_filter
 from omnigraph.engine.changes.diff import Diff
-from omnigraph.engine.changes.feed import Feed, History
-from omnigraph.engine.changes.hands import Hands
-from omnigraph.engine.changes.moments import snapshot_named
-from omnigraph.engine.changes.page import DEFAULT_CHANGES, Page, feed_page
-from omnigraph.engine.cleanup.policy import Policy
-from omnigraph.engine.cleanup.run import CleanupResult
-from omnigraph.engine.cleanup.run import cleanup as run_cleanup
+from omnigraph.engine.changes.feed import BranchHistory, ChangeFeed
+from omnigraph.engine.changes.page import DEFAULT_CHANGES, ChangePage, read_feed_page
+from omnigraph.engine.changes.runner_choice import RunnerChoice
+from omnigraph.engine.changes.snapshot_names import resolve_snapshot
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.copying.copier import CopyResult, copy_graph
+from omnigraph.engine.embedding.fill import embed as run_embed
 from omnigraph.engine.embedding.result import EmbedOptions, EmbedResult
-from omnigraph.engine.embedding.run import embed as run_embed
-from omnigraph.engine.export.run import ExportResult, FormatName, Output
-from omnigraph.engine.indexing import IndexResult
-from omnigraph.engine.indexing import ensure_indices as run_ensure_indices
-from omnigraph.engine.initialise import initialise
-from omnigraph.engine.lineage import Commit
-from omnigraph.engine.load.engines import EngineName, engine_for
-from omnigraph.engine.load.frames import frames
+from omnigraph.engine.export.exporter import ExportFormatName, ExportOutput, ExportResult
+from omnigraph.engine.files.source_files import read_source
+from omnigraph.engine.graph.branch_names import parse_branch_name
+from omnigraph.engine.graph.format_stamp import read_stamp
+from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import AtBranch, AtCommit, AtTime, OpenGraph, ReadTarget
+from omnigraph.engine.graph.relocation import relocate_if_seen
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.snapshot import Snapshot as EngineSnapshot
+from omnigraph.engine.graph.targets import parse_past_target, parse_target, to_microseconds
+from omnigraph.engine.lifecycle.create import create_graph
+from omnigraph.engine.lifecycle.open import open_graph, reopen_graph
+from omnigraph.engine.load.frames import get_frames
+from omnigraph.engine.load.loader import load as run_load
 from omnigraph.engine.load.request import LoadRequest, LoadResult
-from omnigraph.engine.load.run import load as run_load
-from omnigraph.engine.load.sources.mapping import InputMapping, mapping_of, read_mapping
-from omnigraph.engine.load.spool import brought
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.merge.choices import granularity_of, strategy_of
+from omnigraph.engine.load.sources.mapping import InputMapping, build_mapping, read_mapping
+from omnigraph.engine.load.spool import open_inputs
+from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
+from omnigraph.engine.maintenance.cleanup.run_cleanup import CleanupResult
+from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup as run_cleanup
+from omnigraph.engine.maintenance.ensure_indexes import IndexResult
+from omnigraph.engine.maintenance.ensure_indexes import ensure_indices as run_ensure_indices
+from omnigraph.engine.maintenance.optimize import OptimizeResult
+from omnigraph.engine.maintenance.optimize import optimize as run_optimize
+from omnigraph.engine.maintenance.repair import RepairResult
+from omnigraph.engine.maintenance.repair import repair as run_repair
+from omnigraph.engine.merge.choices import parse_granularity, parse_strategy
 from omnigraph.engine.merge.merge import MergeOptions, MergeRequest
 from omnigraph.engine.merge.merge import merge as run_merge
 from omnigraph.engine.merge.merge import preview as preview_merge
-from omnigraph.engine.merge.resolutions import Given
+from omnigraph.engine.merge.resolutions import ResolutionsInput
 from omnigraph.engine.merge.result import MergePreview, MergeResult
-from omnigraph.engine.open import open_graph, reopen_graph
-from omnigraph.engine.opened import AtBranch, AtCommit, AtTime, OpenGraph, Target
-from omnigraph.engine.optimize import OptimizeResult
-from omnigraph.engine.optimize import optimize as run_optimize
-from omnigraph.engine.repair import RepairResult
-from omnigraph.engine.repair import repair as run_repair
-from omnigraph.engine.root import Root
-from omnigraph.engine.schema_apply.apply import SchemaApplied, SchemaRequest
+from omnigraph.engine.rows.violations import Violation
+from omnigraph.engine.schema_apply.apply import SchemaRequest, SchemaResult
 from omnigraph.engine.schema_apply.apply import apply_schema as run_apply_schema
 from omnigraph.engine.schema_apply.apply import plan_schema as run_plan_schema
-from omnigraph.engine.snapshot import Snapshot as EngineSnapshot
-from omnigraph.engine.source_files import read_source
-from omnigraph.engine.stamp import read_stamp
-from omnigraph.engine.targets import microseconds, read_target, target_of
-from omnigraph.engine.upkeep import minimum_age
-from omnigraph.engine.write.builder import Write
-from omnigraph.engine.write.duplicates import Mode
+from omnigraph.engine.tasks.engines import EngineName, select_engine
+from omnigraph.engine.upkeep.manifest_upkeep import minimum_age
+from omnigraph.engine.write.builder import WriteBlock
 from omnigraph.engine.write.mutate import MutationResult
-from omnigraph.engine.write.mutate import mutate_by as run_mutation
+from omnigraph.engine.write.mutate import mutate_current_schema as run_mutation
 from omnigraph.engine.write.transaction import Author
-from omnigraph.engine.write.violations import Violation
 from omnigraph.errors import BadRequest, GraphClosed, InvalidValue, ReadOnlyGraph
 from omnigraph.history import Branches, Commits
+from omnigraph.lang.arguments import require_whole
 from omnigraph.lang.schema import MigrationPlan, compile_schema
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
-from omnigraph.notebook.draw import Drawn, DrawOptions, DrawRequest, draw
+from omnigraph.notebook.draw import DrawInput, DrawOptions, DrawRequest, draw
 from omnigraph.notebook.overview import graph_page
 from omnigraph.notebook.picture import Picture
-from omnigraph.progress import Listener, progress_to
+from omnigraph.progress import ProgressListener, progress_to
 from omnigraph.query.algorithms.calls import Algorithms
-from omnigraph.query.ask import Question, Questions, run_by
-from omnigraph.query.explain import Explained
-from omnigraph.query.memory import shared_memory
-from omnigraph.query.read import Reader, keep_topologies
+from omnigraph.query.explain import Explanation
+from omnigraph.query.query_service import QueryService, ReadQuery, choose_engine
+from omnigraph.query.read_cache import shared_cache
+from omnigraph.query.reader import Reader, save_topologies
 from omnigraph.query.request import Limits
 from omnigraph.query.result import Result
-from omnigraph.query.topology.leftovers import remove_topologies, stray_topologies
-from omnigraph.snapshot import Snapshot, Table, snapshot_of
+from omnigraph.query.topology.orphan_files import delete_topologies, find_orphan_topologies
+from omnigraph.snapshot import QueryEngine, Snapshot, TableInfo, snapshot_of
 from omnigraph.storage.location import Location
 
 __all__ = [
@@ -90,6 +95,7 @@ __all__ = [
     "CleanupResult",
     "Commit",
     "Commits",
+    "CopyResult",
     "EmbedResult",
     "ExportResult",
     "Graph",
@@ -100,16 +106,24 @@ __all__ = [
     "MutationResult",
     "OptimizeResult",
     "Picture",
-    "SchemaApplied",
+    "SchemaResult",
     "Snapshot",
-    "Table",
+    "TableInfo",
     "Violation",
-    "Write",
+    "WriteBlock",
     "init",
     "open",
 ]
 
+LoadMode = Literal["append", "merge", "overwrite"]
+"""What a load does with rows that are stored already: refuse them, update them, or replace all rows."""
+MergeStrategy = Literal["ours", "theirs"]
+"""Which version of a contested entity a merge keeps: that of the target (`ours`) or of the source."""
+GranularityName = Literal["row", "property"]
+"""Whether two changes of one entity always conflict (`row`), or only when they change the same property."""
 
+
+@check_function_arguments
 def init(uri: str | os.PathLike[str], *, schema: str | os.PathLike[str], force: bool = False) -> Graph:
     """Make a graph at an empty place, and open it.
 
@@ -119,10 +133,11 @@ def init(uri: str | os.PathLike[str], *, schema: str | os.PathLike[str], force: 
     root = Root.at(Location.parse(uri))
     source = _schema_source(schema)
     compile_schema(source)  # here, where mistakes are told with the name of the file
-    initialise(root, source.text, force=force)
+    create_graph(root, source.text, force=force)
     return Graph(open_graph(root))
 
 
+@check_function_arguments
 def open(uri: str | os.PathLike[str], *, read_only: bool = False) -> Graph:  # noqa: A001
     """Open the graph at a folder or at `s3://bucket/prefix`.
 
@@ -131,6 +146,7 @@ def open(uri: str | os.PathLike[str], *, read_only: bool = False) -> Graph:  # n
     return Graph(open_graph(Root.at(Location.parse(uri)), read_only=read_only))
 
 
+@check_arguments
 class Graph:
     """An open graph; safe to share between threads, and a context manager that closes it.
 
@@ -140,7 +156,7 @@ class Graph:
     def __init__(self, opened: OpenGraph) -> None:
         self._opened = opened
         self._closed = False
-        self._questions = Questions(self._reading)
+        self._queries = QueryService(self._reading)
 
     @property
     def uri(self) -> str:
@@ -181,7 +197,7 @@ class Graph:
 
     def apply_schema(
         self, schema: str | os.PathLike[str], *, allow_data_loss: bool = False, actor: str | None = None
-    ) -> SchemaApplied:
+    ) -> SchemaResult:
         """Change to another schema, in one commit that carries all rows over, or not at all.
 
         It needs a graph without other branches than main. What is dropped stays readable in older commits,
@@ -202,7 +218,7 @@ class Graph:
 
     def snapshot(self, branch: str = MAIN) -> Snapshot:
         """A branch as it is now; later changes do not reach it."""
-        return self._pin(AtBranch(branch_name(branch)))
+        return self._pin(AtBranch(parse_branch_name(branch)))
 
     def at(
         self,
@@ -217,7 +233,7 @@ class Graph:
         A time is a `datetime` with a zone or a text like `2030-01-31T12:00:00Z`; a text without a zone
         means UTC. It stands for the newest commit that is not later.
         """
-        return self._pin(target_of(commit, version, time, branch))
+        return self._pin(parse_past_target(commit, version, time, branch))
 
     def query(
         self,
@@ -232,7 +248,7 @@ class Graph:
         max_rows: int | None = None,
         timeout: float | None = None,
         cancel: threading.Event | None = None,
-        engine: Literal["local", "spark"] = "local",
+        engine: QueryEngine = "local",
     ) -> Result:
         """Run a read query on a branch as it is now (main, if none is named), or on the graph as it was.
 
@@ -241,9 +257,9 @@ class Graph:
         that takes more than `timeout` seconds, or whose `cancel` event is set, is stopped. `engine` is this
         process or `spark`, with the same result.
         """
-        target = read_target(commit, version, time, branch)
-        question = Question(query, params, name, Limits.of(max_rows, timeout, cancel))
-        return self._questions.ask(target, question, run_by(engine))
+        target = parse_target(commit, version, time, branch)
+        question = ReadQuery(query, params, name, Limits.of(max_rows, timeout, cancel))
+        return self._queries.ask(target, question, choose_engine(engine))
 
     def stream(
         self,
@@ -261,11 +277,10 @@ class Graph:
         cancel: threading.Event | None = None,
     ) -> pa.RecordBatchReader:
         """Like `query`, as a reader of Arrow batches: a large result is never in memory at once."""
-        if batch_rows < 1:
-            raise InvalidValue(f"batch_rows must be at least 1, got {batch_rows}")
-        target = read_target(commit, version, time, branch)
-        question = Question(query, params, name, Limits.of(max_rows, timeout, cancel))
-        return self._questions.ask(target, question, partial(Reader.stream, size=batch_rows))
+        size = min(require_whole("batch_rows", batch_rows, 1), sys.maxsize)
+        target = parse_target(commit, version, time, branch)
+        question = ReadQuery(query, params, name, Limits.of(max_rows, timeout, cancel))
+        return self._queries.ask(target, question, partial(Reader.stream, size=size))
 
     def explain(
         self,
@@ -277,16 +292,16 @@ class Graph:
         commit: str | None = None,
         version: int | None = None,
         time: datetime | str | None = None,
-    ) -> Explained:
+    ) -> Explanation:
         """Run a read query and tell what was done: each step with its rows and milliseconds."""
-        target = read_target(commit, version, time, branch)
-        return self._questions.ask(target, Question(query, params, name), Reader.explain)
+        target = parse_target(commit, version, time, branch)
+        return self._queries.ask(target, ReadQuery(query, params, name), Reader.explain)
 
     def export(
         self,
-        output: Output,
+        output: ExportOutput,
         *,
-        format: FormatName = "ndjson",
+        format: ExportFormatName = "ndjson",
         types: Iterable[str] | None = None,
         branch: str | None = None,
         commit: str | None = None,
@@ -294,10 +309,10 @@ class Graph:
         time: datetime | str | None = None,
         overwrite: bool = False,
         engine: EngineName = "local",
-        progress: Listener | None = None,
+        progress: ProgressListener | None = None,
     ) -> ExportResult:
         """Write a branch as it is now, or the graph as it was, to files; see `Snapshot.export`."""
-        pinned = self._pin(read_target(commit, version, time, branch))
+        pinned = self._pin(parse_target(commit, version, time, branch))
         return pinned.export(
             output, format=format, types=types, overwrite=overwrite, engine=engine, progress=progress
         )
@@ -311,26 +326,38 @@ class Graph:
         actor: str | None = None,
         name: str | None = None,
         if_commit: str | None = None,
+        retry: int = 0,
     ) -> MutationResult:
         """Carry out a mutation query on a branch: all of it, in one commit, or nothing.
 
         `query` is a text, or a `Path` to read it from, and `name` says which of several queries is meant.
-        With `if_commit` it takes effect only while that commit is the newest of the branch.
+        With `if_commit` it takes effect only while that commit is the newest of the branch. `retry` says how
+        often an update or delete is prepared again when another writer changed a table that it depends on.
         """
-        author = Author(branch_name(branch), actor, if_commit)
-        compiled = partial(self._questions.mutation, query, params, name)
+        author = Author(parse_branch_name(branch), actor, if_commit, retry)
+        compiled = partial(self._queries.mutation, query, params, name)
         return run_mutation(self._writing(), compiled, author)
 
-    def write(self, branch: str = MAIN, *, actor: str | None = None, if_commit: str | None = None) -> Write:
-        """A block that collects changes and commits them once: `with graph.write() as tx: ...`."""
+    def write(
+        self,
+        branch: str = MAIN,
+        *,
+        actor: str | None = None,
+        if_commit: str | None = None,
+        retry: int = 0,
+    ) -> WriteBlock:
+        """A block that collects changes and commits them once: `with graph.write() as tx: ...`.
+
+        `if_commit` and `retry` are those of `mutate`.
+        """
         self._writing()
-        return Write(self._writing, Author(branch_name(branch), actor, if_commit))
+        return WriteBlock(self._writing, Author(parse_branch_name(branch), actor, if_commit, retry))
 
     def load(
         self,
         data: Any,
         *,
-        mode: Literal["append", "merge", "overwrite"],
+        mode: LoadMode,
         type: str | None = None,
         branch: str = MAIN,
         from_: str | None = None,
@@ -339,7 +366,7 @@ class Graph:
         engine: EngineName = "auto",
         skip_bad: bool = False,
         rejects: str | os.PathLike[str] | None = None,
-        progress: Listener | None = None,
+        progress: ProgressListener | None = None,
     ) -> LoadResult:
         """Load files or rows on a branch: all of them, in one commit, or nothing.
 
@@ -354,12 +381,12 @@ class Graph:
         """
         opened, chosen = self._writing(), _mode(mode)
         how = (_mapping(mapping), engine, self.schema, opened.root)
-        with progress_to(progress), brought(data, type, *how) as spool:
+        with progress_to(progress), open_inputs(data, type, *how) as spool:
             request = LoadRequest(
                 spool.files, chosen, skip_bad, None if rejects is None else Path(rejects), spool.mapping
             )
-            author = Author(branch_name(branch), actor)
-            choose = partial(engine_for, engine, at_hand=spool.engine)
+            author = Author(parse_branch_name(branch), actor)
+            choose = partial(select_engine, engine, at_hand=spool.engine)
             return run_load(opened, request, author, from_=from_, engine=choose)
 
     @overload
@@ -384,9 +411,9 @@ class Graph:
         *,
         actor: str | None = None,
         dry_run: bool = False,
-        strategy: Literal["ours", "theirs"] | None = None,
-        resolutions: Given | None = None,
-        granularity: Literal["row", "property"] = "row",
+        strategy: MergeStrategy | None = None,
+        resolutions: ResolutionsInput | None = None,
+        granularity: GranularityName = "row",
         delete_branch: bool = False,
         engine: EngineName = "auto",
     ) -> MergeResult | MergePreview:
@@ -399,14 +426,14 @@ class Graph:
         `engine` is `local`, `spark`, or chosen by the size of the change.
         """
         request = MergeRequest(
-            branch_name(source),
-            strategy_of(strategy),
+            parse_branch_name(source),
+            parse_strategy(strategy),
             resolutions,
-            granularity_of(granularity),
+            parse_granularity(granularity),
             delete_branch,
-            Hands(engine),
+            RunnerChoice(engine),
         )
-        target = branch_name(into)
+        target = parse_branch_name(into)
         if dry_run:
             return preview_merge(self._reading(), request, target)
         return run_merge(self._writing(), request, Author(target, actor))
@@ -428,8 +455,8 @@ class Graph:
         `insert`, `update` or `delete`; each keeps only the changes it names, or all when it is not given.
         `engine` is `local`, `spark`, or chosen by the size of the change.
         """
-        wanted, hands = filter_of(kinds, types, ops), Hands(engine)
-        return Diff(self._reading(), self._moment(a), self._moment(b), wanted, hands=hands)
+        wanted, hands = parse_filter(kinds, types, ops), RunnerChoice(engine)
+        return Diff(self._reading(), self._moment(a), self._moment(b), wanted, runner_choice=hands)
 
     def changes(
         self,
@@ -440,7 +467,7 @@ class Graph:
         types: str | Iterable[str] | None = None,
         kinds: str | Iterable[str] | None = None,
         ops: str | Iterable[str] | None = None,
-    ) -> Feed:
+    ) -> ChangeFeed:
         """The commits of a branch that changed something, oldest first, each with its changes.
 
         `since` is the `cursor` of an earlier feed with the same filter, `beginning` (also if not given),
@@ -448,7 +475,7 @@ class Graph:
         """
         if limit is not None and limit < 1:
             raise InvalidValue(f"limit must be at least 1, got {limit}")
-        return Feed(self._history(branch, types, kinds, ops), since, limit)
+        return ChangeFeed(self._history(branch, types, kinds, ops), since, limit)
 
     def change_page(
         self,
@@ -460,18 +487,18 @@ class Graph:
         types: str | Iterable[str] | None = None,
         kinds: str | Iterable[str] | None = None,
         ops: str | Iterable[str] | None = None,
-    ) -> Page:
+    ) -> ChangePage:
         """Like `changes`, in pages: at most `limit` changes in one, and a token for the next."""
         history = self._history(branch, types, kinds, ops)
-        return feed_page(history, since=since, token=page_token, limit=limit)
+        return read_feed_page(history, since=since, token=page_token, limit=limit)
 
     def spark(self, session: Any = None) -> Any:
         """The graph as DataFrames of Spark, as in `graph.spark().nodes("Person")`; see its `GraphFrames`."""
         self._reading()
-        return frames().of(self, self._questions, session)
+        return get_frames().open_graph(self, self._queries, session)
 
     def draw(
-        self, what: Drawn, params: Mapping[str, object] | None = None, **how: Unpack[DrawOptions]
+        self, what: DrawInput, params: Mapping[str, object] | None = None, **how: Unpack[DrawOptions]
     ) -> Picture:
         """A picture of the nodes that a query returns, or of nodes by id, and of the edges between them.
 
@@ -479,7 +506,7 @@ class Graph:
         many edges away, `edges` names the types that count, `label` a property to write at nodes. At most
         `limit` nodes are shown (500), and the picture says when there are more.
         """
-        return draw(self._questions, what, params, DrawRequest(**how))
+        return draw(self._queries, what, params, DrawRequest(**how))
 
     def embed(self, branch: str = MAIN, **how: Unpack[EmbedOptions]) -> EmbedResult:
         """Make the `@embed` vectors that are missing or whose text has changed; see `EmbedOptions`.
@@ -487,7 +514,7 @@ class Graph:
         They land in commits of up to 50,000 entities; a run that was stopped is simply run again.
         """
         opened = self._reading() if how.get("dry_run") else self._writing()
-        return run_embed(opened, branch_name(branch), how)
+        return run_embed(opened, parse_branch_name(branch), how)
 
     @property
     def algorithms(self) -> Algorithms:
@@ -502,14 +529,15 @@ class Graph:
         No row changes, and whoever reads at the moment notices nothing. What the first walk of a new
         process needs of large edge types is prepared as well.
         """
-        author = Author(branch_name(branch), actor)
+        author = Author(parse_branch_name(branch), actor)
         result = run_optimize(self._writing(), author, engine)
-        keep_topologies(self._writing(), author.branch)
+        relocate_if_seen(self._writing().root)
+        save_topologies(self._writing(), author.branch)
         return result
 
     def ensure_indices(self, branch: str = MAIN, *, actor: str | None = None) -> IndexResult:
         """Build the indexes that the schema asks for and a branch does not have, in one commit."""
-        return run_ensure_indices(self._writing(), Author(branch_name(branch), actor))
+        return run_ensure_indices(self._writing(), Author(parse_branch_name(branch), actor))
 
     def cleanup(
         self,
@@ -517,7 +545,7 @@ class Graph:
         older_than: timedelta | str | None = None,
         *,
         dry_run: bool = False,
-        progress: Listener | None = None,
+        progress: ProgressListener | None = None,
     ) -> CleanupResult:
         """Remove old versions of tables and what failed writes and deleted branches left; never a commit.
 
@@ -526,12 +554,12 @@ class Graph:
         the graph as they left it fails with `HistoricalVersionReclaimed`. `dry_run` only tells what would go.
         """
         opened = self._reading() if dry_run else self._writing()
-        policy = Policy.of(keep, older_than, minimum_age())
+        policy = CleanupPolicy.of(keep, older_than, minimum_age())
         with progress_to(progress):
             done = run_cleanup(opened, policy, dry_run=dry_run)
-        files = stray_topologies(opened)
+        files = find_orphan_topologies(opened)
         if not dry_run:
-            remove_topologies(opened, files)
+            delete_topologies(opened, files)
         return replace(done, derived_files=len(files), derived_bytes=sum(files.values()))
 
     def repair(self, *, confirm: bool = False, force: bool = False) -> RepairResult:
@@ -541,13 +569,29 @@ class Graph:
         """
         return run_repair(self._writing() if confirm else self._reading(), confirm=confirm, force=force)
 
+    def copy_to(
+        self,
+        destination: str | os.PathLike[str],
+        *,
+        read_back: bool = True,
+        progress: ProgressListener | None = None,
+    ) -> CopyResult:
+        """Copy the graph with all branches and history to an empty place; others may write meanwhile.
+
+        The copy holds what was published when it began, or later, and depends on nothing but itself. The
+        same call continues a copy that was interrupted. Sizes of files, commits and numbers of rows are
+        verified; with `read_back` every file is read again, and its checksum compared with the original's.
+        """
+        with progress_to(progress):
+            return copy_graph(self._reading(), Location.parse(destination), read_back=read_back)
+
     def refresh(self) -> None:
         """Drop all that is kept in memory and open the graph anew.
 
         A write that somebody completed and did not live to publish becomes visible, unless the graph is
         open for reading only.
         """
-        shared_memory().forget_graph(self.uri)
+        shared_cache().forget_graph(self.uri)
         self._opened = reopen_graph(self._reading())
 
     def close(self) -> None:
@@ -588,8 +632,8 @@ class Graph:
         types: str | Iterable[str] | None,
         kinds: str | Iterable[str] | None,
         ops: str | Iterable[str] | None,
-    ) -> History:
-        return History(self._reading(), branch_name(branch), filter_of(kinds, types, ops))
+    ) -> BranchHistory:
+        return BranchHistory(self._reading(), parse_branch_name(branch), parse_filter(kinds, types, ops))
 
     def _moment(self, named: str | Snapshot | Commit | datetime) -> EngineSnapshot:
         match named:
@@ -598,12 +642,12 @@ class Graph:
             case Commit():
                 return self._reading().snapshot(AtCommit(named.id))
             case datetime():
-                return self._reading().snapshot(AtTime(MAIN, microseconds(named)))
+                return self._reading().snapshot(AtTime(MAIN, to_microseconds(named)))
             case str():
-                return snapshot_named(self._reading(), named, microseconds)
+                return resolve_snapshot(self._reading(), named, to_microseconds)
 
-    def _pin(self, target: Target) -> Snapshot:
-        return snapshot_of(self._reading().snapshot(target), self._questions)
+    def _pin(self, target: ReadTarget) -> Snapshot:
+        return snapshot_of(self._reading().snapshot(target), self._queries)
 
 
 def _schema_source(schema: str | os.PathLike[str]) -> Source:
@@ -624,4 +668,4 @@ def _mode(text: str) -> Mode:
 def _mapping(given: str | os.PathLike[str] | Mapping[str, Any] | None) -> InputMapping | None:
     if given is None:
         return None
-    return mapping_of(given) if isinstance(given, Mapping) else read_mapping(given)
+    return build_mapping(given) if isinstance(given, Mapping) else read_mapping(given)

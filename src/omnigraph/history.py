@@ -5,19 +5,23 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterable, Iterator
 
-from omnigraph.engine import branches as control
-from omnigraph.engine import lineage
-from omnigraph.engine.changes.change import filter_of
+from omnigraph.arguments import check_all_arguments, check_arguments
+from omnigraph.engine.branches import manage as control
+from omnigraph.engine.changes.change import parse_filter
 from omnigraph.engine.changes.diff import Diff
-from omnigraph.engine.changes.feed import History
-from omnigraph.engine.changes.page import DEFAULT_CHANGES, CommitPage, commit_page
-from omnigraph.engine.lineage import Commit
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.changes.feed import BranchHistory
+from omnigraph.engine.changes.page import DEFAULT_CHANGES, CommitPage, read_commit_page
+from omnigraph.engine.graph import lineage
+from omnigraph.engine.graph.ancestry import load_ancestry
+from omnigraph.engine.graph.branch_names import parse_branch_name
+from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.errors import InvalidValue
 from omnigraph.notebook.overview import branches_page, commits_page
 
 
+@check_arguments
 class Branches:
     """The branches of a graph; iterating gives their names, main first."""
 
@@ -54,6 +58,7 @@ class Branches:
         return branches_page(self._reading())
 
 
+@check_all_arguments
 class Commits:
     """The commits of a graph; iterating gives those of main, newest first."""
 
@@ -67,7 +72,7 @@ class Commits:
         """The history of a branch, what it inherited included, newest first."""
         if limit is not None and limit < 0:
             raise InvalidValue(f"limit must not be negative, got {limit}")
-        known = self._reading().load(control.branch_name(branch)).state.commits.values()
+        known = self._reading().load(parse_branch_name(branch)).state.commits.values()
         wanted = (commit for commit in known if actor is None or commit.actor == actor)
         return lineage.newest_first(wanted)[:limit]
 
@@ -86,7 +91,7 @@ class Commits:
         """What a commit changed against its first parent; the filters are those of `Graph.diff`."""
         opened = self._reading()
         branch, commit = opened.find_commit(commit_id)
-        return History(opened, branch, filter_of(kinds, types, ops)).changes(commit, feed=False)
+        return BranchHistory(opened, branch, parse_filter(kinds, types, ops)).changes(commit, feed=False)
 
     def change_page(
         self,
@@ -101,17 +106,22 @@ class Commits:
         """Like `changes`, in pages: at most `limit` changes in one, and a token for the next."""
         opened = self._reading()
         branch, commit = opened.find_commit(commit_id)
-        history = History(opened, branch, filter_of(kinds, types, ops))
-        return commit_page(history, commit, token=page_token, limit=limit)
+        history = BranchHistory(opened, branch, parse_filter(kinds, types, ops))
+        return read_commit_page(history, commit, token=page_token, limit=limit)
 
     def merge_base(self, ours: str, theirs: str) -> Commit | None:
-        """The commit where the histories of two commits parted; None when they have none in common."""
+        """The commit that a merge of two commits starts at; None when they have none in common.
+
+        Where there are several, as after criss-cross merges, it is the newest of them: see `merge_bases`.
+        """
+        return next(iter(self.merge_bases(ours, theirs)), None)
+
+    def merge_bases(self, ours: str, theirs: str) -> builtins.list[Commit]:
+        """The common ancestors of two commits that no other common ancestor descends from, newest first."""
         opened = self._reading()
-        known: dict[str, Commit] = {}
-        for commit_id in (ours, theirs):
-            branch, _ = opened.find_commit(commit_id)
-            known.update(opened.load(branch).state.commits)
-        return lineage.merge_base(known, ours, theirs)
+        branches = {opened.find_commit(commit_id)[0] for commit_id in (ours, theirs)}
+        states = {branch: opened.load(branch).state for branch in branches}
+        return [*load_ancestry(opened, states, [ours, theirs]).merge_bases([ours], [theirs])]
 
     def __iter__(self) -> Iterator[Commit]:
         return iter(self.list())

@@ -1,8 +1,8 @@
-"""How far long work is, told to whoever wants to hear it.
+"""Report the progress of long operations to a listener.
 
-Whoever does the work opens a `stage` and adds what is done; whoever wants to hear of it says so around the
-call, as in `with progress_to(show): graph.optimize()`. Neither knows the other. What is told is one value,
-`Progress`, whatever the work is.
+An operation opens a `stage` and adds what is done; a caller sets a listener around the call, as in
+`with progress_to(show): graph.optimize()`. Neither knows the other. The listener always gets a `Progress`,
+whatever the operation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Event(StrEnum):
+class ProgressEvent(StrEnum):
     """What happened to a stage."""
 
     BEGUN = "begun"
@@ -30,10 +30,10 @@ class Progress:
     """How far one stage is."""
 
     stage: str
-    event: Event = Event.PROGRESS
+    event: ProgressEvent = ProgressEvent.PROGRESS
     tasks_done: int = 0
     tasks: int | None = None
-    """How many there are; None where nobody knows before the end."""
+    """How many there are; None where that is unknown before the end."""
     rows: int = 0
     all_rows: int | None = None
     bytes: int = 0
@@ -83,16 +83,16 @@ class Progress:
         }
 
 
-Listener = Callable[[Progress], None]
-"""Hears of progress, in whichever thread it is made; what it raises ends the work."""
+ProgressListener = Callable[[Progress], None]
+"""Called with progress, in the thread that makes it; an exception ends the operation."""
 
-_listener: ContextVar[Listener | None] = ContextVar("omnigraph_progress", default=None)
+_listener: ContextVar[ProgressListener | None] = ContextVar("omnigraph_progress", default=None)
 _outer: ContextVar[Stage | None] = ContextVar("omnigraph_stage", default=None)
 
 
 @contextmanager
-def progress_to(listener: Listener | None) -> Iterator[None]:
-    """Let somebody hear of all that is done in the block; None changes nothing."""
+def progress_to(listener: ProgressListener | None) -> Iterator[None]:
+    """Send the progress of everything in the block to a listener; None changes nothing."""
     if listener is None:
         yield
         return
@@ -107,7 +107,12 @@ class Stage:
     """A part of some work; any thread may add to it."""
 
     def __init__(
-        self, name: str, listener: Listener | None, tasks: int | None, rows: int | None, size: int | None
+        self,
+        name: str,
+        listener: ProgressListener | None,
+        tasks: int | None,
+        rows: int | None,
+        size: int | None,
     ) -> None:
         self._name = name
         self._listener = listener
@@ -116,7 +121,7 @@ class Stage:
         self._done = self._rows = self._bytes = 0
         self._begun = time.monotonic()
         self._mutex = threading.RLock()
-        self._tell(Event.BEGUN)
+        self._report(ProgressEvent.BEGUN)
 
     def advance(self, *, tasks: int = 0, rows: int = 0, size: int = 0) -> None:
         """Add what was done since the last time."""
@@ -124,19 +129,19 @@ class Stage:
             self._done += tasks
             self._rows += rows
             self._bytes += size
-            self._tell(Event.PROGRESS)
+            self._report(ProgressEvent.PROGRESS)
 
     def expect(self, tasks: int) -> None:
-        """Add tasks that are to be done; not told before one of them is."""
+        """Add tasks to be done; they are reported with the next progress."""
         with self._mutex:
             if self._tasks is not None:
                 self._tasks += tasks
 
     def end(self) -> None:
         """All of it is done."""
-        self._tell(Event.ENDED)
+        self._report(ProgressEvent.ENDED)
 
-    def _tell(self, event: Event) -> None:
+    def _report(self, event: ProgressEvent) -> None:
         if self._listener is None:
             return
         with self._mutex:
@@ -155,7 +160,7 @@ class Stage:
 
 
 class _Part(Stage):
-    """Work within a stage: it adds to that one, and is not told by itself."""
+    """A stage within another one: it adds to that one, and is not reported separately."""
 
     def __init__(self, whole: Stage, tasks: int | None) -> None:
         self._whole = whole
@@ -174,9 +179,9 @@ class _Part(Stage):
 def begin_stage(
     name: str, *, tasks: int | None = 0, rows: int | None = None, size: int | None = None
 ) -> Stage:
-    """Work that begins now; within a stage that is open it is a part of that one.
+    """Begin a stage; within an open stage it becomes a part of that one.
 
-    For those who cannot have a block around it; a stage that fails is simply never ended.
+    For callers that cannot use the `stage` block; a stage that fails is simply never ended.
     """
     whole = _outer.get()
     return _Part(whole, tasks) if whole is not None else Stage(name, _listener.get(), tasks, rows, size)
@@ -186,10 +191,10 @@ def begin_stage(
 def stage(
     name: str, *, tasks: int | None = 0, rows: int | None = None, size: int | None = None
 ) -> Iterator[Stage]:
-    """A block of work: so many tasks, rows and bytes, where they are known.
+    """Report a block as one stage of so many tasks, rows and bytes, where they are known.
 
-    Stages that are begun within it add their tasks to it. With `tasks=None` they are counted, and how many
-    there will be is left open.
+    Stages begun within it add their tasks to it. With `tasks=None` tasks are counted, and their total is
+    unknown.
     """
     begun = begin_stage(name, tasks=tasks, rows=rows, size=size)
     before = _outer.set(begun)

@@ -11,27 +11,37 @@ from typing import Literal
 
 import pyarrow as pa
 
-from omnigraph.engine.blob import Blob, find_blob
-from omnigraph.engine.export.run import ExportFormat, ExportRequest, ExportResult, FormatName, Output
-from omnigraph.engine.export.run import export as run_export
-from omnigraph.engine.lineage import Commit
-from omnigraph.engine.load.engines import EngineName, engine_for
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.opened import AtVersion, OpenGraph
-from omnigraph.engine.pinned import read_rows
-from omnigraph.engine.snapshot import Snapshot as EngineSnapshot
+from omnigraph.arguments import check_arguments
+from omnigraph.engine.export.exporter import (
+    ExportFormat,
+    ExportFormatName,
+    ExportOutput,
+    ExportRequest,
+    ExportResult,
+)
+from omnigraph.engine.export.exporter import export as run_export
+from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import AtVersion, OpenGraph
+from omnigraph.engine.graph.snapshot import Snapshot as EngineSnapshot
+from omnigraph.engine.graph.snapshot_tables import read_rows
+from omnigraph.engine.rows.blob_reader import Blob, find_blob
+from omnigraph.engine.tasks.engines import EngineName, select_engine
 from omnigraph.errors import BadRequest, InvalidValue
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.notebook.overview import snapshot_page
-from omnigraph.progress import Listener, progress_to
-from omnigraph.query.ask import Question, Questions, run_by
-from omnigraph.query.read import Pinned
+from omnigraph.progress import ProgressListener, progress_to
+from omnigraph.query.query_service import QueryService, ReadQuery, choose_engine
+from omnigraph.query.reader import PinnedTarget
 from omnigraph.query.request import Limits
 from omnigraph.query.result import Result
 
+QueryEngine = Literal["local", "spark"]
+"""What runs a query: this process, or Spark."""
+
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableInfo:
     """The table of a type as a snapshot shows it."""
 
     version: int
@@ -43,6 +53,7 @@ class Table:
     """Where it is below the graph."""
 
 
+@check_arguments
 @dataclass(frozen=True, repr=False)
 class Snapshot:
     """A graph at one moment; it never changes."""
@@ -54,15 +65,15 @@ class Snapshot:
     """The version of the branch that it shows."""
     commit: Commit | None
     """The newest commit it shows."""
-    tables: Mapping[str, Table] = field(hash=False)
+    tables: Mapping[str, TableInfo] = field(hash=False)
     """The table of each type, by `node:Name` or `edge:Name`."""
-    _questions: Questions = field(compare=False)
+    _queries: QueryService = field(compare=False)
     _pinned: EngineSnapshot = field(compare=False)
 
     @cached_property
     def schema(self) -> Catalog:
         """The schema that held at that moment."""
-        return self._questions.opened().catalog_at(self._pinned)
+        return self._queries.opened().catalog_at(self._pinned)
 
     def query(
         self,
@@ -73,12 +84,12 @@ class Snapshot:
         max_rows: int | None = None,
         timeout: float | None = None,
         cancel: threading.Event | None = None,
-        engine: Literal["local", "spark"] = "local",
+        engine: QueryEngine = "local",
     ) -> Result:
         """Run a read query on this moment of the graph; see `Graph.query`."""
         target = AtVersion(self.branch, self.version)
-        question = Question(query, params, name, Limits.of(max_rows, timeout, cancel))
-        return self._questions.answer(Pinned(target, self._pinned), question, run_by(engine))
+        question = ReadQuery(query, params, name, Limits.of(max_rows, timeout, cancel))
+        return self._queries.answer(PinnedTarget(target, self._pinned), question, choose_engine(engine))
 
     def rows(
         self, type_name: str, *, columns: Sequence[str] | None = None, limit: int | None = None
@@ -89,23 +100,23 @@ class Snapshot:
         """
         if limit is not None and limit < 0:
             raise InvalidValue(f"limit must not be negative, got {limit}")
-        return read_rows(self._questions.opened(), self._pinned, type_name, columns, limit)
+        return read_rows(self._queries.opened(), self._pinned, type_name, columns, limit)
 
     def blob(
         self, type_name: str, id: str, property_name: str, *, entity: Literal["node", "edge"] = "node"
     ) -> Blob:
         """One Blob: its size and etag, and its bytes when they are asked for, as in `.read()`."""
-        return find_blob(self._questions.opened(), self._pinned, entity, type_name, id, property_name)
+        return find_blob(self._queries.opened(), self._pinned, entity, type_name, id, property_name)
 
     def export(
         self,
-        output: Output,
+        output: ExportOutput,
         *,
-        format: FormatName = "ndjson",
+        format: ExportFormatName = "ndjson",
         types: Iterable[str] | None = None,
         overwrite: bool = False,
         engine: EngineName = "local",
-        progress: Listener | None = None,
+        progress: ProgressListener | None = None,
     ) -> ExportResult:
         """Write all types, or those named, each ordered by id; loading the NDJSON gives an equal graph.
 
@@ -115,10 +126,10 @@ class Snapshot:
         that a folder has several files for each type. `progress` hears how far it is.
         """
         chosen = None if types is None else tuple(types)
-        by = None if engine == "local" else partial(engine_for, engine, 0)
+        by = None if engine == "local" else partial(select_engine, engine, 0)
         request = ExportRequest(output, _format(format), chosen, overwrite, by)
         with progress_to(progress):
-            return run_export(self._questions.opened(), self._pinned, request)
+            return run_export(self._queries.opened(), self._pinned, request)
 
     def __repr__(self) -> str:
         return f"<Snapshot {self.id} of '{self.branch}' at version {self.version}, {len(self.tables)} tables>"
@@ -127,10 +138,10 @@ class Snapshot:
         return snapshot_page(self._pinned)
 
 
-def snapshot_of(pinned: EngineSnapshot, questions: Questions) -> Snapshot:
+def snapshot_of(pinned: EngineSnapshot, questions: QueryService) -> Snapshot:
     """What users see of a moment."""
     tables = {
-        key: Table(entry.version, entry.row_count, entry.owner or MAIN, entry.path)
+        key: TableInfo(entry.version, entry.row_count, entry.owner or MAIN, entry.path)
         for key, entry in pinned.entries.items()
     }
     return Snapshot(pinned.id, pinned.branch, pinned.version, pinned.commit, tables, questions, pinned)
@@ -138,7 +149,7 @@ def snapshot_of(pinned: EngineSnapshot, questions: Questions) -> Snapshot:
 
 def pinned_by(snapshot: Snapshot) -> tuple[OpenGraph, EngineSnapshot]:
     """The open graph and the tables that a snapshot reads; for engines, users have no need of it."""
-    return snapshot._questions.opened(), snapshot._pinned  # noqa: SLF001 - the one door for them
+    return snapshot._queries.opened(), snapshot._pinned  # noqa: SLF001 - the one door for them
 
 
 def _format(text: str) -> ExportFormat:

@@ -12,9 +12,9 @@ import pytest
 
 from omnigraph import graph
 from omnigraph.cli.main import main
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.publish import Changes, Lineage, publish
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
+from omnigraph.engine.graph.root import Root
 from omnigraph.storage.location import Location
 
 SCHEMA = "node Person { handle: String @key  age: I32? }\nedge Knows: Person -> Person\n"
@@ -63,7 +63,7 @@ def commit(uri: str) -> Callable[..., str]:
         root = Root.at(Location.parse(uri))
         with root.locks.hold([branch]):
             coordinator = OpenGraph.open(root).coordinator(branch)
-            return publish(coordinator, Changes(), Lineage(root.new_id(), actor)).commit.id
+            return publish(coordinator, ManifestChanges(), NewCommit(root.new_id(), actor)).commit.id
 
     return publish_one
 

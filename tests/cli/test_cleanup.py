@@ -12,9 +12,9 @@ import pytest
 from omnigraph import failpoints, graph
 from omnigraph.cli.cleanup import lines
 from omnigraph.cli.main import main
-from omnigraph.engine.cleanup.dropped import DroppedTable
-from omnigraph.engine.cleanup.policy import Policy
-from omnigraph.engine.cleanup.run import CleanupResult
+from omnigraph.engine.maintenance.cleanup.dropped_tables import DroppedTable
+from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
+from omnigraph.engine.maintenance.cleanup.run_cleanup import CleanupResult
 
 Run = Callable[..., str]
 RunJson = Callable[..., Any]
@@ -110,7 +110,7 @@ def test_how_much_to_keep_has_to_be_said(uri: str, refused: Callable[..., tuple[
 def test_what_could_not_go_makes_it_fail(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
     add(uri, "ada", "bo")
     point = failpoints.CLEANUP_TABLE_GC
-    with failpoints.armed(point, failpoints.error(point)):
+    with failpoints.arm(point, failpoints.error(point)):
         assert main(["cleanup", uri, "--keep", "1", "--confirm", "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert not found["ok"]
@@ -135,6 +135,6 @@ def test_sorted_edges_of_tables_that_are_gone_go(uri: str, run: Run, run_json: R
     ],
 )
 def test_what_takes_no_room_is_something_to_remove(found: dict[str, Any], line: str) -> None:
-    told = CleanupResult(Policy(1, None, 0.0), True, (), (), **found)
+    told = CleanupResult(CleanupPolicy(1, None, 0.0), True, (), (), **found)
     assert list(lines(told)) == [line, "would remove 0 versions, 0 bytes"]
-    assert list(lines(CleanupResult(Policy(1, None, 0.0), True, (), ()))) == ["nothing to remove"]
+    assert list(lines(CleanupResult(CleanupPolicy(1, None, 0.0), True, (), ()))) == ["nothing to remove"]

@@ -15,6 +15,7 @@ import pytest
 
 from omnigraph import errors, failpoints, graph
 from omnigraph.cli.main import main
+from omnigraph.engine.constraints import minimum_edges
 from omnigraph.storage.indexes import IndexSpec, stage_indexes
 from omnigraph.storage.location import Location
 from omnigraph.storage.staging import commit_staged
@@ -66,8 +67,12 @@ def test_a_healthy_graph_is_in_order(uri: str, run: Callable[..., str], examined
             "drift": [],
             "forks": [],
             "indexes": [],
+            "pending_indexes": [],
             "dropped": [],
             "in_vain": [],
+            "removals": [],
+            "below_minimum": [],
+            "moved": [],
         },
     )
     *_, past, last = run("doctor", uri).splitlines()
@@ -82,7 +87,7 @@ def test_an_interrupted_write_and_its_drift_are_found(
     point = failpoints.MUTATION_POST_TABLE_COMMIT
     with (
         graph.open(uri) as opened,
-        failpoints.armed(point, failpoints.error(point)),
+        failpoints.arm(point, failpoints.error(point)),
         pytest.raises(errors.RecoveryRequired) as caught,
     ):
         opened.mutate(ADD)
@@ -141,6 +146,26 @@ def test_maintenance_past_the_door_is_told_apart(
     (index,) = found["indexes"]
     assert (index["table_key"], index["name"], index["columns"]) == ("node:Person", "by_age", ["age"])
     assert (index["covered_fragments"], index["total_fragments"]) == (1, 2)
+
+
+def test_a_removal_that_is_owed_is_found_and_recover_finishes_it(
+    uri: str, run: Callable[..., str], examined: Examined, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    run("mutate", "-e", ADD, "--uri", uri)
+    with graph.open(uri, read_only=True) as opened:
+        smaller = opened.schema_source.replace("age: I32?", "")
+    (tmp_path / "smaller.pg").write_text(smaller, "utf-8")
+    point = failpoints.SCHEMA_APPLY_BEFORE_REMOVAL
+    with failpoints.arm(point, failpoints.error(point)):
+        run("schema", "apply", "--schema", str(tmp_path / "smaller.pg"), "--allow-data-loss", uri)
+        status, found = examined()
+    assert (status, [one["table_keys"] for one in found["removals"]]) == (1, [["node:Person"]])
+    assert main(["doctor", uri]) == 1
+    shown = capsys.readouterr().out
+    assert "removal owed: node:Person: schema change " in shown
+    assert shown.endswith("out of order: run `omnigraph recover` to remove dropped data\n")
+    run("recover", uri)
+    assert (examined()[0], examined()[1]["removals"]) == (0, [])
 
 
 def test_forks_that_nobody_shows_are_found(uri: str, run: Callable[..., str], examined: Examined) -> None:
@@ -219,17 +244,17 @@ def test_dropped_types_are_told_with_the_forks_that_are_left_of_them(
 def test_tables_that_no_branch_ever_showed_are_told(
     uri: str, run: Callable[..., str], examined: Examined
 ) -> None:
-    vain = Path(uri, "nodes", "0123456789abcdef")
-    lance.write_dataset(pa.table({"id": ["a"]}), vain)
+    orphan = Path(uri, "nodes", "0123456789abcdef")
+    lance.write_dataset(pa.table({"id": ["a"]}), orphan)
     Path(uri, "nodes", "notes").mkdir()
     status, found = examined()
-    assert (status, found["in_vain"]) == (0, [{"path": f"nodes/{vain.name}", "removable": False}])
-    assert f"made in vain, or being made: nodes/{vain.name}: `omnigraph cleanup`" in run("doctor", uri)
-    for at in vain.rglob("*"):
+    assert (status, found["in_vain"]) == (0, [{"path": f"nodes/{orphan.name}", "removable": False}])
+    assert f"orphan table, or one in creation: nodes/{orphan.name}: `omnigraph cleanup`" in run("doctor", uri)
+    for at in orphan.rglob("*"):
         os.utime(at, (0, 0))
     status, found = examined()
-    assert (status, found["in_vain"]) == (0, [{"path": f"nodes/{vain.name}", "removable": True}])
-    assert f"made in vain: nodes/{vain.name}: no branch ever showed this table" in run("doctor", uri)
+    assert (status, found["in_vain"]) == (0, [{"path": f"nodes/{orphan.name}", "removable": True}])
+    assert f"orphan table: nodes/{orphan.name}: no branch ever published this table" in run("doctor", uri)
     run("cleanup", uri, "--keep", "1", "--confirm")
     assert examined()[1]["in_vain"] == []
 
@@ -278,3 +303,46 @@ def test_what_is_no_graph_is_told(uri: str, refused: Callable[..., tuple[str, st
     assert refused("doctor") == ("bad_request", "no graph addressed")
     assert refused("doctor", f"{uri}-elsewhere")[0] == "graph_not_found"
     assert refused("recover", f"{uri}-elsewhere", "--dry-run")[0] == "graph_not_found"
+
+
+@pytest.mark.parametrize("rows_per_bucket", [minimum_edges.ROWS_PER_BUCKET, 7])
+def test_nodes_with_fewer_edges_than_their_minimum_are_listed(
+    tmp_path: Path,
+    run: Callable[..., str],
+    run_json: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    rows_per_bucket: int,
+) -> None:
+    monkeypatch.setattr(minimum_edges, "ROWS_PER_BUCKET", rows_per_bucket)
+    uri = str(tmp_path / "teams.omni")
+    schema = """
+    node Person { handle: String @key }
+    node Team { name: String @key }
+    edge MemberOf: Person -> Team @card(2..)
+    edge Knows: Person -> Person @card(0..1)
+    """
+    with graph.init(uri, schema=schema) as made:
+        made.load([{"handle": f"p{n:02}"} for n in range(40)], type="Person", mode="append")
+        made.load([{"name": "a"}, {"name": "b"}, {"name": "c"}], type="Team", mode="append")
+        # Every third has enough, and no write can leave one with a single edge.
+        ends = [(f"p{n:02}", team) for n in range(0, 40, 3) for team in "abc"[: 2 + n % 2]]
+        made.load([{"from": a, "to": b} for a, b in ends], type="MemberOf", mode="append")
+        made.branches.create("same")
+        made.branches.create("other")
+        made.load([{"handle": "zoe"}], type="Person", mode="append", branch="other")
+    found = run_json("doctor", uri)
+    few = [f"p{n:02}" for n in range(40) if n % 3]
+    told = {
+        "branch": "main",
+        "edge": "MemberOf",
+        "node": "Person",
+        "minimum": 2,
+        "count": len(few),
+        "nodes": 40,
+        "examples": [{"id": name, "edges": 0} for name in few[:10]],
+    }
+    other = {**told, "branch": "other", "count": len(few) + 1, "nodes": 41}
+    assert (found["ok"], found["below_minimum"]) == (True, [told, other])
+    named = ", ".join(f"{name} (0)" for name in few[:10])
+    line = f"below minimum: 26 of 40 Person have fewer than 2 MemberOf: {named}, ..."
+    assert line in run("doctor", uri).splitlines()

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from omnigraph.cli.formats import FORMATS, Format, table
 from omnigraph.display.grid import Layout
-from omnigraph.lang.types import BOOL, DATE, F64, I64, STRING, Scalar, Type, vector
+from omnigraph.lang.types import BOOL, DATE, F64, I64, STRING, Scalar, ValueType, vector_type
 from omnigraph.lang.values import arrow_type
 from omnigraph.query.result import Result
 
-TEXTS = Type(Scalar.STRING, is_list=True)
+TEXTS = ValueType(Scalar.STRING, is_list=True)
 MORE_THAN_A_BATCH = 20_000
 
 
-def result(*columns: tuple[str, Type, list[Any]], commit: str | None = "01HX") -> Result:
+def result(*columns: tuple[str, ValueType, list[Any]], commit: str | None = "01HX") -> Result:
     arrays = [pa.array(values, arrow_type(type_)) for _, type_, values in columns]
     table = pa.Table.from_arrays(arrays, names=[name for name, _, _ in columns])
     return Result(table, tuple(type_ for _, type_, _ in columns), "q", "main", None, commit)
@@ -44,7 +44,7 @@ SEVERAL = (
     ("x", F64, [0.1, float("nan"), None]),
     ("yes", BOOL, [True, False, None]),
     ("tags", TEXTS, [["a", 'b"'], [], None]),
-    ("face", vector(2), [[0.5, -1.0], [0.0, 0.0], None]),
+    ("face", vector_type(2), [[0.5, -1.0], [0.0, 0.0], None]),
     ("day", DATE, [19860, 0, None]),
 )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.cli.former import in_present_words
+from omnigraph.cli.deprecated_arguments import rewrite_deprecated
 from omnigraph.cli.main import main
 
 Refused = Callable[..., tuple[str, str]]
@@ -28,14 +28,14 @@ def test_a_former_name_is_rewritten_with_a_word_about_it(
 ) -> None:
     for before in ([], ["--quiet"], ["--store", "query"], ["--store=query"]):
         given = [*before, *former.split(), *rest.split()]
-        assert in_present_words(given) == [*before, present, *rest.split()]
+        assert rewrite_deprecated(given) == [*before, present, *rest.split()]
         told = f"warning: `omnigraph {former}` is deprecated; use `omnigraph {present}`\n"
         assert capsys.readouterr().err == told
 
 
 @pytest.mark.parametrize("given", ["query x --query lint", "lint --query read", "--store read query", ""])
 def test_present_names_stay_as_they_are(given: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert in_present_words(given.split()) == given.split()
+    assert rewrite_deprecated(given.split()) == given.split()
     assert capsys.readouterr().err == ""
 
 

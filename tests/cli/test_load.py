@@ -80,6 +80,7 @@ def test_the_result_as_json(uri: str, data: str, tmp_path: Path, run: Run, run_j
         "skipped_counts": {"record": 1},
         "actor_id": "ann",
         "commit": newest,
+        "pending_indexes": {},
     }
 
 

@@ -68,6 +68,7 @@ def test_json_tells_the_outcome_and_what_it_changed(uri: str, run: Run, run_json
         "graph_commit_id": commit,
         "resolved": 0,
         "changes": {"node:Person": {"inserted": 1, "updated": 0, "deleted": 0}},
+        "pending_indexes": {},
     }
     assert run("branch", "list", "--uri", uri) == "main\n"
 
@@ -100,8 +101,8 @@ def test_conflicts_are_listed_and_exit_with_1(torn: str, capsys: pytest.CaptureF
     assert shown.out == ""
     assert shown.err == (
         "error[merge_conflicts]: merging 'work' into 'main' has 1 conflict; ours is main, theirs is work\n"
-        "  divergent_update: node Person 'ann' was changed on both 'work' and 'main', "
-        "with different values of age\n"
+        "  divergent_update: node Person 'ann' was changed on both 'work' and 'main': "
+        "'work' changed age; 'main' changed age\n"
         "      age: base 1, ours 3, theirs 2\n"
         "  help: preview the merge with --dry-run, then decide with --strategy or --resolutions, "
         "or change one of the branches\n"
@@ -142,8 +143,8 @@ def test_a_preview_shows_counts_and_conflicts_and_changes_nothing(
         "merging work into main would be: merged\n"
         "node:Person: 1 inserted, 0 updated, 0 deleted\n"
         "1 conflict; ours is main, theirs is work\n"
-        "  divergent_update: node Person 'ann' was changed on both 'work' and 'main', "
-        "with different values of age\n"
+        "  divergent_update: node Person 'ann' was changed on both 'work' and 'main': "
+        "'work' changed age; 'main' changed age\n"
         "      age: base 1, ours 3, theirs 2\n"
     )
     assert shown.err == ""
@@ -208,3 +209,38 @@ def test_what_cannot_be_merged_is_told(uri: str, refused: Refused) -> None:
         "branch 'main' cannot be merged into itself",
     )
     assert main(["branch", "merge", "work", "--uri", uri, "--strategy", "mine"]) == 2
+
+
+def test_a_conflict_names_the_granularity_that_settles_it_and_a_strategy_what_it_costs(
+    tmp_path: Path, run: Run, run_json: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri = str(tmp_path / "apart.omni")
+    with graph.init(uri, schema="node P { k: String @key  a: I32?  b: I32? }") as opened:
+        for branch, a, b in (("main", 1, 1), ("work", 2, 1), ("main", 1, 5)):
+            if branch == "work":
+                opened.branches.create("work")
+            with opened.write(branch) as tx:
+                tx.insert("P", k="x", a=a, b=b)
+    capsys.readouterr()
+    assert main(["branch", "merge", "work", "--dry-run", "--uri", uri]) == 1
+    assert capsys.readouterr().out == (
+        "merging work into main would be: merged\n"
+        "1 conflict; ours is main, theirs is work\n"
+        "  divergent_update: node P 'x' was changed on both 'work' and 'main': "
+        "'work' changed a; 'main' changed b\n"
+        "      a: base 1, ours 1, theirs 2\n"
+        "      b: base 1, ours 5, theirs 1\n"
+        "      help: merge with --granularity property: the branches changed different properties\n"
+    )
+    assert main(["branch", "merge", "work", "--dry-run", "--json", "--uri", uri]) == 1
+    (conflict,) = json.loads(capsys.readouterr().out)["merge_conflicts"]
+    assert (conflict["source_changed"], conflict["target_changed"]) == (["a"], ["b"])
+    would = run_json("branch", "merge", "work", "--dry-run", "--strategy", "theirs", "--uri", uri)
+    assert would["given_up"] == [
+        {"entity_kind": "node", "type_name": "P", "entity_id": "x", "target": {"b": 5}}
+    ]
+    assert run("branch", "merge", "work", "--strategy", "theirs", "--uri", uri) == (
+        "merged work into main: merged\n"
+        "  node P 'x' was taken whole and gave up b 5 of main\n"
+        "  help: --granularity property keeps what only one branch changed\n"
+    )

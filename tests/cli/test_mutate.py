@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from omnigraph import graph
+from omnigraph import failpoints, graph
 from omnigraph.cli.main import main
 
 Run = Callable[..., str]
@@ -52,6 +52,7 @@ def test_the_result_as_json(uri: str, run_json: RunJson, run: Run) -> None:
         "tables": [{"table_key": "node:Person", "inserted": 1, "updated": 0, "deleted": 0}],
         "actor_id": "ann",
         "commit": newest,
+        "pending_indexes": {},
     }
     assert newest["actor_id"] == "ann"
     nothing = run_json("mutate", "-e", 'query q() { delete Person where handle = "zz" }', "--uri", uri)
@@ -74,6 +75,22 @@ def test_a_lost_condition_exits_with_4(
     if as_json:
         assert json.loads(shown.out)["code"] == "precondition_failure"
     assert people(uri) == {"ada": None}
+
+
+@pytest.mark.parametrize(("retry", "code", "age"), [("0", 1, 5), ("1", 0, 9)])
+def test_an_update_is_retried_as_often_as_asked(uri: str, run: Run, retry: str, code: int, age: int) -> None:
+    run("mutate", "-e", ADD, "--params", '{"h": "ada"}', "--uri", uri)
+    update = 'query q() {{ update Person set {{ age: {} }} where handle = "ada" }}'
+    rivals = [update.format(5)]
+
+    def overtake() -> None:
+        while rivals:
+            with graph.open(uri) as other:
+                other.mutate(rivals.pop())
+
+    with failpoints.arm(failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE, overtake):
+        assert main(["mutate", "-e", update.format(9), "--uri", uri, "--retry", retry]) == code
+    assert people(uri) == {"ada": age}
 
 
 def test_what_is_wrong_is_told(uri: str, refused: Refused, tmp_path: Path) -> None:

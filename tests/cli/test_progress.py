@@ -15,7 +15,7 @@ import pytest
 from omnigraph.cli import progress
 from omnigraph.cli.main import main
 from omnigraph.cli.progress import plain_line
-from omnigraph.progress import Event, Progress
+from omnigraph.progress import Progress, ProgressEvent
 
 Capture = pytest.CaptureFixture[str]
 
@@ -165,4 +165,4 @@ def test_a_line_tells_what_is_known() -> None:
         "read: 3 of 12 tasks, 25%, 1,500,000 rows (300,000/s), 2.5 MB (500.0 kB/s), 15 s left"
     )
     assert plain_line(Progress("pagerank", tasks_done=7, seconds=2)) == "pagerank: 7 tasks"
-    assert plain_line(Progress("ids", Event.ENDED, seconds=0.25)) == "ids: done in 0.2 s"
+    assert plain_line(Progress("ids", ProgressEvent.ENDED, seconds=0.25)) == "ids: done in 0.2 s"

@@ -23,7 +23,7 @@ def cut_off(uri: str, point: str, branch: str = "main") -> str:
     """Leave a write behind that did not get past a point; gives its operation."""
     with (
         graph.open(uri) as opened,
-        failpoints.armed(point, failpoints.error(point)),
+        failpoints.arm(point, failpoints.error(point)),
         pytest.raises(errors.RecoveryRequired) as caught,
     ):
         opened.mutate(ADD, branch=branch)
@@ -145,7 +145,7 @@ def test_a_damaged_table_stops_its_branch_until_its_record_is_abandoned(
     assert main(["recover", uri, "--dry-run"]) == 1
     text = capsys.readouterr().out
     assert ": would refuse writes: table 'node:Person' cannot be read: " in text
-    way_out = f"mend that, or give it up with `omnigraph recover --abandon {operation}`"
+    way_out = f"fix that, or abandon it with `omnigraph recover --abandon {operation}`"
     assert text.endswith(f" (node:Person is damaged); {way_out}\n")
     assert main(["recover", uri, "--dry-run", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
@@ -186,7 +186,7 @@ def test_a_schema_that_is_half_in_place_is_told_and_finished(uri: str, run: Run,
     wanted = Path(uri, "_schema.pg").read_text(encoding="utf-8") + "\nnode Later { name: String @key }\n"
     with (
         graph.open(uri) as opened,
-        failpoints.armed(point, failpoints.error(point)),
+        failpoints.arm(point, failpoints.error(point)),
         pytest.raises(errors.RecoveryRequired),
     ):
         opened.apply_schema(wanted)

@@ -122,7 +122,7 @@ def test_data_that_does_not_fit_is_told_row_by_row(
         "    @range violation on Person.age: value 200 > max 150",
         "  node Person @unique(age): 1 violations",
         "    @unique violation on Person.age: value '200' held by 'ada' and 'bo'",
-        "  help: change or delete the rows that are told, or ask for less, then apply the schema again",
+        "  help: change or delete the reported rows, or relax the schema, then apply it again",
     ]
     assert main([*arguments, "--json"]) == 1
     report = json.loads(capsys.readouterr().err)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import omnigraph as og
 from omnigraph.embed.mock import MockEmbedder
 from omnigraph.embed.providers import open_embedder
 from omnigraph.embed.query import EmbeddedProperty, embed_query
-from omnigraph.embed.settings import PROVIDERS, EmbedSettings
+from omnigraph.embed.settings import PROVIDER_SETTING, PROVIDERS, EmbedSettings
 from omnigraph.errors import EmbeddingModelMismatch, EmbeddingNotConfigured
 from omnigraph.lang.schema import compile_schema
 from tests.embed.provider_server import ProviderServer
@@ -74,3 +77,24 @@ def test_a_provider_is_told_that_the_text_is_a_query(server: ProviderServer) -> 
     embed_query(open_embedder(settings), "dogs", target("plain"))
     (request,) = server.requests[0].body["requests"]
     assert request["content"]["parts"][0]["text"] == "task: search result | query: dogs"
+
+
+def test_a_provider_that_is_configured_later_is_used_by_a_graph_that_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (PROVIDER_SETTING, "OMNIGRAPH_EMBEDDINGS_MOCK"):
+        monkeypatch.delenv(name, raising=False)
+    order = 'order { nearest($d.plain, "dogs") } limit 1'
+    ask = f"query q() {{ match {{ $d: Doc }} return {{ $d.slug as s }} {order} }}"
+    with og.init(tmp_path / "g.omni", schema=SCHEMA) as graph:
+        graph.load([{"slug": "a", "body": "b", "plain": [1.0, 0, 0, 0, 0]}], type="Doc", mode="append")
+        with pytest.raises(EmbeddingNotConfigured):
+            graph.query(ask)
+        monkeypatch.setenv(PROVIDER_SETTING, "mock")
+        assert graph.query(ask).rows() == [{"s": "a"}]
+        monkeypatch.setenv(PROVIDER_SETTING, "nothing like it")
+        with pytest.raises(EmbeddingNotConfigured, match="no embedding provider 'nothing like it'"):
+            graph.query(ask)
+        monkeypatch.delenv(PROVIDER_SETTING)
+        with pytest.raises(EmbeddingNotConfigured, match="none is configured"):
+            graph.query(ask)

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from omnigraph.embed.settings import EmbedSettings
-from omnigraph.embed.vectors import Vector, unit_vectors
+from omnigraph.embed.vectors import Vector, to_unit_vectors
 from omnigraph.errors import EmbeddingAnswerRejected, EmbeddingDimensionMismatch
 
 MAKER = EmbedSettings("http", "m")
 
 
 def vectors(*rows: list[float]) -> list[Vector]:
-    return unit_vectors(rows, texts=len(rows), dimension=2, maker=MAKER)
+    return to_unit_vectors(rows, texts=len(rows), dimension=2, maker=MAKER)
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
@@ -36,7 +36,7 @@ def test_one_row_of_another_dimension_is_enough_to_refuse_all(row: list[float]) 
 @pytest.mark.parametrize("rows", [0, 1, 3])
 def test_too_few_and_too_many_vectors_are_refused(rows: int) -> None:
     with pytest.raises(EmbeddingAnswerRejected, match=f"{rows} vectors for 2 texts"):
-        unit_vectors([[1.0, 2.0]] * rows, texts=2, dimension=2, maker=MAKER)
+        to_unit_vectors([[1.0, 2.0]] * rows, texts=2, dimension=2, maker=MAKER)
 
 
 def test_the_smallest_and_largest_numbers_are_scaled_without_loss() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
 from omnigraph.storage.location import Location
 from tests.engine.graphs import new_graph
 from tests.storage.conftest import s3_endpoint, s3_root, shared_root

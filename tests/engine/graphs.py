@@ -11,15 +11,16 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 
-from omnigraph.engine.coordinator import Coordinator
-from omnigraph.engine.initialise import initialise
-from omnigraph.engine.lineage import Commit
-from omnigraph.engine.manifest import MAIN, State, TableVersion
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.publish import Changes, Lineage, Publication, publish
-from omnigraph.engine.root import Root
-from omnigraph.engine.upkeep import tidy_manifest
+from omnigraph.engine.graph.coordinator import Coordinator
+from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.manifest import KEY, MAIN, ManifestState, Records, TableVersion, encode
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, Publication, publish
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.lifecycle.create import create_graph
+from omnigraph.engine.upkeep.manifest_upkeep import run_manifest_upkeep
 from omnigraph.errors import StorageFailure
+from omnigraph.storage.cas import merge_rows
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Observer
 from omnigraph.storage.staging import commit_staged, stage_append
@@ -40,7 +41,7 @@ def schema_of(types: int) -> str:
 
 def new_graph(at: Location, schema: str = SCHEMA, observe: Observer | None = None) -> OpenGraph:
     """A graph that was just made, opened."""
-    initialise(Root.at(at), schema)
+    create_graph(Root.at(at), schema)
     return OpenGraph.open(Root.at(at, observe))
 
 
@@ -52,6 +53,22 @@ def no_room_for(op: str, *, where: Callable[[str], bool] = bool) -> Observer:
             raise StorageFailure("no room", kind="Transient", uri=uri)
 
     return fail
+
+
+def publish_from_outside(coordinator: Coordinator, *versions: TableVersion) -> None:
+    """A commit as another program may write it: nothing of it is checked, and no failpoint is reached."""
+    loaded = coordinator.load()
+    parent = loaded.state.head
+    assert parent is not None
+    commit = replace(
+        parent,
+        id=coordinator.root.new_id(),
+        parent=parent.id,
+        version=loaded.state.version + 1,
+        created_at=parent.created_at + 1,
+    )
+    records = Records(versions=versions, commits=[commit], heads={coordinator.branch: commit.id})
+    merge_rows(loaded.table, encode(records, loaded.state.locations), KEY)
 
 
 def with_clock(graph: OpenGraph, clock: Callable[[], int]) -> OpenGraph:
@@ -69,13 +86,15 @@ def bare_publish(
 ) -> Publication:
     """A commit that only says that tables have new versions."""
     changed = tuple(TableVersion(key, version, owner, rows) for key, version in (versions or {}).items())
-    return publish(coordinator, Changes(versions=changed), Lineage(coordinator.root.new_id(), actor=actor))
+    return publish(
+        coordinator, ManifestChanges(versions=changed), NewCommit(coordinator.root.new_id(), actor=actor)
+    )
 
 
-def kept_publish(coordinator: Coordinator, lineage: Lineage) -> Publication:
+def kept_publish(coordinator: Coordinator, lineage: NewCommit) -> Publication:
     """An empty commit, after which the manifest is compacted where that is due; callers hold the lock."""
-    done = publish(coordinator, Changes(), lineage)
-    tidy_manifest(coordinator, done)
+    done = publish(coordinator, ManifestChanges(), lineage)
+    run_manifest_upkeep(coordinator, done)
     return done
 
 
@@ -93,7 +112,7 @@ def append_people(graph: OpenGraph, *names: str, branch: str = MAIN) -> Publicat
     rows = pa.table({"id": list(names), "name": list(names)}, schema=table.schema)
     made = commit_staged(stage_append(table, rows))
     version = TableVersion(PERSON, made.version, entry.owner, made.count())
-    return publish(coordinator, Changes(versions=(version,)), Lineage(graph.root.new_id()))
+    return publish(coordinator, ManifestChanges(versions=(version,)), NewCommit(graph.root.new_id()))
 
 
 def require_linear(commits: Iterable[Commit], expected: Iterable[str]) -> list[Commit]:
@@ -117,10 +136,22 @@ def require_linear(commits: Iterable[Commit], expected: Iterable[str]) -> list[C
     return chain
 
 
-def require_consistent(state: State, branch: str = MAIN) -> None:
+def require_consistent(state: ManifestState, branch: str = MAIN) -> None:
     """The stored head row names the head that follows from the commits."""
     assert state.head is not None
     assert state.heads[branch] == state.head.id
+
+
+def require_owners(graph: OpenGraph, branch: str) -> None:
+    """A branch shows tables of its own, of main and of branches it descends from: deletions rely on it."""
+    line: set[str | None] = {None}
+    at = None if branch == MAIN else branch
+    while at is not None:
+        line.add(at)
+        fork = graph.root.forks.find(graph.root.layout.manifest, at)
+        assert fork is not None, f"'{branch}' descends from '{at}', which is gone"
+        at = fork.parent
+    assert {entry.owner for entry in graph.load(branch).state.entries().values()} <= line
 
 
 def manifest_rows(root: Root, branch: str | None = None) -> pa.Table:

@@ -17,17 +17,18 @@ from typing import Any
 import lance
 import pyarrow as pa
 
-from omnigraph.engine.lineage import Commit
-from omnigraph.engine.manifest import MAIN, Entry
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.manifest import MAIN, TableEntry
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
 from omnigraph.storage.location import Location
 
 STAMP = "omnigraph:internal_schema_version"
 PRIMARY_KEY = "lance-schema:unenforced-primary-key"
 SOURCE = "node Person {\n  name: String @key\n  age: I32?\n}\n\nedge Knows: Person -> Person\n"
 PERSON, KNOWS = "nodes/40d76f1f51639ec0", "edges/602a25a3bd0b455b"
-FIRST_MOMENT = 1_700_000_000_000_000
+FIRST_MOMENT = 4_102_444_800_000_000
+"""After any moment at which a test can make a branch: a commit is never older than its branch."""
 
 _PERSON = pa.schema(
     [
@@ -77,7 +78,7 @@ def manifest_schema(key: str | None) -> pa.Schema:
 @dataclass
 class _Branch:
     commits: list[Commit]
-    entries: dict[str, Entry]
+    entries: dict[str, TableEntry]
 
 
 @dataclass
@@ -92,7 +93,7 @@ class OldGraph:
     lineage: bool = True
     """False for a graph whose commits were never recorded."""
     branches: dict[str, _Branch] = field(default_factory=dict)
-    snapshots: dict[str, dict[str, Entry]] = field(default_factory=dict)
+    snapshots: dict[str, dict[str, TableEntry]] = field(default_factory=dict)
     """The tables that each commit showed."""
     _made: int = 0
 
@@ -100,8 +101,8 @@ class OldGraph:
         self._write_schema_files()
         if self.key == "":
             self.key = "object_id" if self.form > 1 else None
-        entries = {"edge:Knows": Entry("edge:Knows", KNOWS, 1, None, 0)}
-        entries["node:Person"] = Entry("node:Person", PERSON, 1, None, 0)
+        entries = {"edge:Knows": TableEntry("edge:Knows", KNOWS, 1, None, 0)}
+        entries["node:Person"] = TableEntry("node:Person", PERSON, 1, None, 0)
         self._create(PERSON, _PERSON.empty_table())
         self._create(KNOWS, _KNOWS.empty_table())
         rows = [row for entry in entries.values() for row in (_table_row(entry), _version_row(entry))]
@@ -127,7 +128,7 @@ class OldGraph:
         name = f"person {self._made}"
         row = {"id": name, "name": name, "age": self._made}
         people = self._append(self._open(PERSON, fork), [row], _PERSON)
-        entry = Entry("node:Person", PERSON, people.version, fork, people.count_rows())
+        entry = TableEntry("node:Person", PERSON, people.version, fork, people.count_rows())
         known.entries = {**known.entries, "node:Person": entry}
         manifest = self._open("__manifest", fork)
         landed = self._append(manifest, [_version_row(entry)], manifest.schema.remove_metadata())
@@ -298,7 +299,7 @@ def opened(at: Location, *, read_only: bool = False) -> OpenGraph:
     return OpenGraph.open(Root.at(at), read_only=read_only)
 
 
-def _table_row(entry: Entry) -> dict[str, Any]:
+def _table_row(entry: TableEntry) -> dict[str, Any]:
     return {
         "object_id": entry.key,
         "object_type": "table",
@@ -307,7 +308,7 @@ def _table_row(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _version_row(entry: Entry) -> dict[str, Any]:
+def _version_row(entry: TableEntry) -> dict[str, Any]:
     fork = f"/tree/{entry.owner}" if entry.owner else ""
     file = f"{entry.path}{fork}/_versions/{2**64 - 1 - entry.version:020d}.manifest"
     return {

@@ -9,33 +9,33 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-from omnigraph.engine.coordinator import Coordinator
-from omnigraph.engine.manifest import TableVersion
-from omnigraph.engine.publish import Changes, Lineage, publish
-from omnigraph.engine.root import Root
-from omnigraph.engine.upkeep import tidy_manifest
+from omnigraph.engine.graph.coordinator import Coordinator
+from omnigraph.engine.graph.manifest import TableVersion
+from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.upkeep.manifest_upkeep import run_manifest_upkeep
 from omnigraph.errors import PublishContention, TableVersionConflict
 from omnigraph.storage.location import Location
 
 KEY = "node:Person"
 
 
-def next_version(coordinator: Coordinator) -> tuple[Changes, dict[str, int]]:
+def next_version(coordinator: Coordinator) -> tuple[ManifestChanges, dict[str, int]]:
     """One more version of the table, and the version that rests on."""
     known = coordinator.load().state.latest_version(KEY)
-    return Changes(versions=(TableVersion(KEY, known + 1, None, 0),)), {KEY: known}
+    return ManifestChanges(versions=(TableVersion(KEY, known + 1, None, 0),)), {KEY: known}
 
 
-def under_lock(coordinator: Coordinator, lineage: Lineage) -> str:
+def under_lock(coordinator: Coordinator, lineage: NewCommit) -> str:
     """With the lock nobody can be refused: any error ends this process."""
     with coordinator.root.locks.hold([coordinator.branch], wait=600.0):
         changes, expected = next_version(coordinator)
         done = publish(coordinator, changes, lineage, expected=expected)
-        tidy_manifest(coordinator, done)
+        run_manifest_upkeep(coordinator, done)
         return done.commit.id
 
 
-def by_swap_alone(coordinator: Coordinator, lineage: Lineage, refused: Counter[str]) -> str:
+def by_swap_alone(coordinator: Coordinator, lineage: NewCommit, refused: Counter[str]) -> str:
     """Without it the losers are refused, typed, and try again with the same commit id."""
     while True:
         changes, expected = next_version(coordinator)
@@ -55,7 +55,7 @@ def main() -> None:
     refused: Counter[str] = Counter()
     done = []
     for _ in range(int(count)):
-        lineage = Lineage(root.new_id())
+        lineage = NewCommit(root.new_id())
         locked = "lock" in options
         done.append(
             under_lock(coordinator, lineage) if locked else by_swap_alone(coordinator, lineage, refused)

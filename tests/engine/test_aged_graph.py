@@ -14,20 +14,20 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine import upkeep
-from omnigraph.engine.branches import create_branch
-from omnigraph.engine.cleanup.policy import Policy
-from omnigraph.engine.cleanup.run import cleanup
-from omnigraph.engine.manifest import TableVersion
-from omnigraph.engine.opened import AtBranch, AtCommit, OpenGraph
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.publish import Changes, Lineage, publish
-from omnigraph.engine.root import Root
-from omnigraph.engine.tidy import tidy_tables
-from omnigraph.engine.tiers import TIERS
-from omnigraph.engine.upkeep import FRAGMENT_LIMIT, tidy_manifest
+from omnigraph.engine.branches.manage import create_branch
+from omnigraph.engine.graph.manifest import TableVersion
+from omnigraph.engine.graph.open_graph import AtBranch, AtCommit, OpenGraph
+from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
+from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup
+from omnigraph.engine.upkeep import manifest_upkeep as upkeep
+from omnigraph.engine.upkeep.after_write import WrittenTables, run_table_upkeep
+from omnigraph.engine.upkeep.fragment_tiers import TIERS
+from omnigraph.engine.upkeep.manifest_upkeep import FRAGMENT_LIMIT, run_manifest_upkeep
 from omnigraph.storage.location import Location
-from omnigraph.storage.locks import Held
+from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.objects import Recorder
 from omnigraph.storage.staging import commit_staged, stage_append
 from tests.engine.crash.world import change
@@ -53,7 +53,7 @@ def add_logs(graph: OpenGraph, times: int) -> None:
             _add_log(graph, held)
 
 
-def _add_log(graph: OpenGraph, held: Held) -> None:
+def _add_log(graph: OpenGraph, held: HeldLocks) -> None:
     """What a write does to tables and manifest, without what it checks and records: a fifth of the time."""
     main, table = graph.coordinator("main"), table_of(graph, LOG)
     identifier = graph.root.new_id()
@@ -61,9 +61,11 @@ def _add_log(graph: OpenGraph, held: Held) -> None:
         stage_append(table, pa.table({"id": [identifier], "msg": ["x"]}, schema=table.schema))
     )
     version = TableVersion(LOG, landed.version, None, landed.count())
-    done = publish(main, Changes(versions=(version,)), Lineage(graph.root.new_id()), base=main.load())
-    tidy_tables(main, held, {LOG: landed}, {LOG: 1})
-    tidy_manifest(main, done)
+    done = publish(
+        main, ManifestChanges(versions=(version,)), NewCommit(graph.root.new_id()), base=main.load()
+    )
+    run_table_upkeep(main, held, WrittenTables({LOG: landed}, {LOG: 1}), lambda: graph.schema().catalog)
+    run_manifest_upkeep(main, done)
 
 
 def grown(at: Location, commits: int) -> OpenGraph:
@@ -199,7 +201,7 @@ def test_what_it_is_stored_in_stays_small_by_itself(graphs: dict[str, OpenGraph]
 def test_a_cleanup_leaves_as_few_versions_as_a_new_graph_has(graphs: dict[str, OpenGraph]) -> None:
     old = graphs["old"]
     assert len(table_of(old, LOG).versions()) > COMMITS
-    done = cleanup(old, Policy.of(1, None, 0.0))
+    done = cleanup(old, CleanupPolicy.of(1, None, 0.0))
     assert done.ok
     # Its newest, and those where branches began.
     assert len(table_of(old, LOG).versions()) <= BRANCHES + 3

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.engine.initialise import initialise
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.lifecycle.create import create_graph
 from omnigraph.errors import GraphNotFound, OmnigraphError, StorageFailure
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import is_residue
@@ -107,12 +107,12 @@ def test_a_file_in_the_way_of_a_new_graph_is_reported_and_kept(
     make(at.path)
     before = tree(tmp_path)
     with pytest.raises(StorageFailure) as caught:
-        initialise(Root.at(at), SCHEMA)
+        create_graph(Root.at(at), SCHEMA)
     assert caught.value.remedy == "a file has the name of a folder; move it away"
     assert tree(tmp_path) == before
 
 
-@pytest.mark.parametrize("make", [nothing, empty, other_files, residue])
+@pytest.mark.parametrize("make", [nothing, empty, residue])
 def test_a_graph_can_be_made_where_none_is(tmp_path: Path, make: Callable[[Path], None]) -> None:
     at = Location.parse(tmp_path / "graph")
     make(at.path)
@@ -132,7 +132,7 @@ def test_roots_with_strange_names_work(tmp_path: Path, name: str) -> None:
 
 def test_a_name_that_is_too_long_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StorageFailure) as caught:
-        initialise(Root.at(Location.parse(tmp_path / ("x" * 300))), SCHEMA)
+        create_graph(Root.at(Location.parse(tmp_path / ("x" * 300))), SCHEMA)
     assert caught.value.remedy == "choose a shorter name"
     assert list(tmp_path.iterdir()) == []
 
@@ -183,7 +183,7 @@ def test_an_empty_prefix_of_a_bucket_is_no_graph(s3_root: Location, read_only: b
 @pytest.mark.s3
 def test_a_bucket_that_is_not_there_is_not_an_empty_one(s3_root: Location) -> None:
     gone = Location.parse("s3://no-such-bucket-anywhere/graph")
-    acts: list[Callable[[Location], object]] = [*OPENS, lambda at: initialise(Root.at(at), SCHEMA)]
+    acts: list[Callable[[Location], object]] = [*OPENS, lambda at: create_graph(Root.at(at), SCHEMA)]
     for act in acts:
         with pytest.raises(StorageFailure) as caught:
             act(gone)
@@ -203,9 +203,9 @@ def test_a_store_that_does_not_answer_is_not_an_empty_one(
 
 _CRAMPED = """
 import resource, sys
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.publish import Changes, Lineage, publish
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
+from omnigraph.engine.graph.root import Root
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage.location import Location
 graph = OpenGraph.open(Root.at(Location.parse(sys.argv[1])))
@@ -213,9 +213,9 @@ main = graph.coordinator("main")
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 for limit in map(int, sys.argv[2:]):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-    lineage = Lineage(f"01AT{limit}")
+    lineage = NewCommit(f"01AT{limit}")
     try:
-        publish(main, Changes(), lineage)
+        publish(main, ManifestChanges(), lineage)
         print(limit, "made")
     except OmnigraphError as error:
         print(limit, error.code, getattr(error, "kind", ""))

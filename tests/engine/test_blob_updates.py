@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-from omnigraph.engine.initialise import initialise
-from omnigraph.engine.opened import AtBranch, OpenGraph
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.lifecycle.create import create_graph
 from omnigraph.engine.write.mutate import MutationResult, mutate
 from omnigraph.engine.write.transaction import Author
 from omnigraph.lang.query.compile import CompiledMutation, compile_query
@@ -28,7 +28,7 @@ def changed(
 
 def test_bytes_empty_and_null_survive_an_update(tmp_path: Path) -> None:
     root = Root.at(Location.parse(tmp_path / "g"))
-    initialise(root, SCHEMA)
+    create_graph(root, SCHEMA)
     graph = OpenGraph.open(root)
     for key, data in (("full", b"\x00hello"), ("empty", b"")):
         body = f"base64:{base64.b64encode(data).decode()}"

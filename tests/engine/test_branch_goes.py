@@ -9,12 +9,12 @@ from itertools import count
 
 import pytest
 
-from omnigraph.engine.branches import create_branch, delete_branch
-from omnigraph.engine.doctor import examine
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.opened import AtBranch, OpenGraph
-from omnigraph.engine.pinned import read_rows
-from omnigraph.engine.root import Root
+from omnigraph.engine.branches.manage import create_branch, delete_branch
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.snapshot_tables import read_rows
+from omnigraph.engine.maintenance.doctor import examine
 from omnigraph.engine.write.mutate import mutate
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import BranchNotFound, Conflict
@@ -56,7 +56,7 @@ class Rival:
 
     def __call__(self, op: str, uri: str, /) -> None:
         self._calls += 1
-        if self._calls == self._at and not self.graph.root.locks.taken_here(self._branch):
+        if self._calls == self._at and not self.graph.root.locks.is_used_here(self._branch):
             self.acted = True
             self._act()
 

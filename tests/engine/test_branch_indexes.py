@@ -10,19 +10,19 @@ import pytest
 from lance.optimize import Compaction, CompactionOptions
 
 import omnigraph as og
-from omnigraph.engine.branches import create_branch
+from omnigraph.engine.branches.manage import create_branch
+from omnigraph.engine.graph.open_graph import AtCommit, OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.maintenance.optimize import OptimizedTable, OptimizeResult, optimize
 from omnigraph.engine.merge.merge import MergeRequest, merge
-from omnigraph.engine.opened import AtCommit, OpenGraph
-from omnigraph.engine.optimize import Optimized, OptimizeResult, optimize
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.root import Root
-from omnigraph.engine.tiers import FEWEST
+from omnigraph.engine.upkeep.fragment_tiers import MIN_FRAGMENTS
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import StorageFailure
-from omnigraph.storage.index_files import find_astray
+from omnigraph.storage.index_files import find_misplaced_indexes
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
-from omnigraph.storage.tables import newest
+from omnigraph.storage.tables import checkout_newest
 from tests.engine.cleanup.world import clean
 from tests.engine.crash.world import change, require_settled
 from tests.engine.upkeep_graph import (
@@ -64,7 +64,7 @@ def ends(graph: OpenGraph, branch: str = "work") -> list[tuple[str, str]]:
     return sorted((row["src"], row["dst"]) for row in found)
 
 
-def done_to(result: OptimizeResult, key: str) -> Optimized:
+def done_to(result: OptimizeResult, key: str) -> OptimizedTable:
     (found,) = (one for one in result.tables if one.key == key)
     return found
 
@@ -72,14 +72,14 @@ def done_to(result: OptimizeResult, key: str) -> Optimized:
 def require_whole(graph: OpenGraph, branch: str = "work") -> None:
     """Every index is where its table looks for it, and complete."""
     for key in (DOC, CITES):
-        assert find_astray(table_of(graph, key, branch)) is None
+        assert find_misplaced_indexes(table_of(graph, key, branch)) is None
         assert all(one.is_complete and one.segments == 1 for one in indexes_of(graph, key, branch).values())
 
 
 def compact_by_lance(graph: OpenGraph, *keys: str) -> None:
     """What a compaction that nobody looks after leaves on `work`: indexes whose files are elsewhere."""
     for key in keys:
-        native = newest(table_of(graph, key, "work").native)
+        native = checkout_newest(table_of(graph, key, "work").native)
         plan = Compaction.plan(native, CompactionOptions())
         Compaction.commit(native, [task.execute(native) for task in plan.tasks])
 
@@ -149,7 +149,7 @@ def test_cleanup_of_all_branches_leaves_the_indexes_that_are_used(graph: OpenGra
         optimize(graph, MAIN)
     clean(graph)
     fresh = OpenGraph.open(Root.at(graph.root.layout.root))
-    assert find_astray(table_of(fresh, DOC, "work")) is None
+    assert find_misplaced_indexes(table_of(fresh, DOC, "work")) is None
     assert ids(fresh, "id = 'd0'") == ["d0"]
     change(fresh, 'delete Doc where slug = "d3"', "work")
     optimize(fresh, WORK)
@@ -167,7 +167,7 @@ def test_cleanup_of_all_branches_leaves_the_indexes_that_are_used(graph: OpenGra
 def crowded(graph: OpenGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many small fragments on main, under indexes, which the next write will put together."""
     monkeypatch.setenv(SETTING, "off")
-    for at in range(FEWEST + 2):
+    for at in range(MIN_FRAGMENTS + 2):
         change(graph, f'insert Doc {{ slug: "m{at}" }}')
     with og.open(graph.root.layout.root.path) as user:
         user.ensure_indices()
@@ -182,9 +182,9 @@ def test_a_branch_that_is_tidied_by_itself_can_be_written_on(
     create_branch(graph, "work")
     change(graph, 'delete Doc where slug = "m3"', "work")
     tidied = table_of(graph, DOC, "work")
-    assert tidied.fragment_count < FEWEST, "upkeep was due"
-    assert find_astray(tidied) is None
-    for at in range(2 * FEWEST):
+    assert tidied.fragment_count < MIN_FRAGMENTS, "upkeep was due"
+    assert find_misplaced_indexes(tidied) is None
+    for at in range(2 * MIN_FRAGMENTS):
         change(graph, f'insert Doc {{ slug: "n{at}" }}', "work")
     change(graph, 'update Doc set { score: 99 } where slug = "m4"', "work")
     assert ids(graph, "score = 99") == ["m4"]
@@ -213,14 +213,14 @@ def test_upkeep_that_dies_in_between_leaves_a_branch_that_can_be_written_and_the
     with caplog.at_level(logging.WARNING, "omnigraph"):
         change(OpenGraph.open(Root.at(folder, Dying())), 'delete Doc where slug = "m3"', "work")
     assert "no room" in caplog.text
-    assert find_astray(table_of(graph, DOC, "work").latest()) is not None
+    assert find_misplaced_indexes(table_of(graph, DOC, "work").latest()) is not None
     whole = OpenGraph.open(Root.at(folder))
     change(whole, 'update Doc set { score: 99 } where slug = "m4"', "work")
     change(whole, 'delete Doc where slug = "m5"', "work")
     assert ids(whole, "id IN ('m3', 'm4', 'm5', 'm6')") == ["m4", "m6"]
-    for at in range(FEWEST + 1):
+    for at in range(MIN_FRAGMENTS + 1):
         change(whole, f'insert Doc {{ slug: "n{at}" }}', "work")
-    assert find_astray(table_of(whole, DOC, "work")) is None
+    assert find_misplaced_indexes(table_of(whole, DOC, "work")) is None
     assert "ScalarIndexQuery" in plan_of(table_of(whole, DOC, "work"), "id = 'm4'")
     require_settled(whole)
 
@@ -247,8 +247,8 @@ def test_a_branch_whose_indexes_have_no_files_is_read_written_and_mended(
 ) -> None:
     damage(graph)
     graph = OpenGraph.open(Root.at(folder))
-    assert find_astray(table_of(graph, DOC, "work")) is not None
-    assert find_astray(table_of(graph, CITES, "work")) is not None
+    assert find_misplaced_indexes(table_of(graph, DOC, "work")) is not None
+    assert find_misplaced_indexes(table_of(graph, CITES, "work")) is not None
     change(graph, 'insert Doc { slug: "n" } insert Cites { from: "n", to: "d2" }', "work")
     change(graph, 'update Doc set { score: 99, text: "swimming" } where slug = "d1"', "work")
     change(graph, 'delete Doc where slug = "d5"', "work")
@@ -281,7 +281,7 @@ def test_an_index_that_lies_elsewhere_is_told_so_and_not_built_again(
     compact_by_lance(graph, DOC)
     change(graph, 'delete Doc where slug = "d1"', "work")
     graph = OpenGraph.open(Root.at(folder))
-    assert find_astray(table_of(graph, DOC, "work")) is not None
+    assert find_misplaced_indexes(table_of(graph, DOC, "work")) is not None
     assert done_to(optimize(graph, WORK), DOC).indexes == ()
     require_whole(graph)
     assert ids(graph, "id >= 'a'") == ["d2", "d3", "d4", "d5"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from omnigraph.engine.initialise import initialise
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.lifecycle.create import create_graph
 from omnigraph.graph import Graph
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
@@ -15,7 +15,7 @@ from tests.engine.merge.family import PERSON, SCHEMA, person, put, rows, value
 
 def test_the_first_write_looks_in_the_table_that_the_branch_inherits(tmp_path: Path) -> None:
     place, calls = Location.parse(tmp_path / "graph"), Recorder()
-    initialise(Root.at(place), SCHEMA)
+    create_graph(Root.at(place), SCHEMA)
     with Graph(OpenGraph.open(Root.at(place, calls))) as graph:
         put(graph, *(person(name, age=1) for name in ("ann", "bob", "cid")))
         graph.branches.create("work")

@@ -5,15 +5,10 @@ from __future__ import annotations
 import pytest
 
 from omnigraph import errors
-from omnigraph.engine.branches import (
-    SCHEMA_APPLY_LOCK,
-    branch_name,
-    create_branch,
-    delete_branch,
-    list_branches,
-)
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
+from omnigraph.engine.branches.manage import create_branch, delete_branch, list_branches
+from omnigraph.engine.graph.branch_names import SCHEMA_APPLY_LOCK, parse_branch_name
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
 
@@ -68,7 +63,7 @@ def test_a_name_no_branch_can_have_is_refused_before_anything_happens(folder: Lo
         lambda: create_branch(watched, text),
         lambda: create_branch(watched, "fine", from_branch=text),
         lambda: delete_branch(watched, text),
-        lambda: branch_name(text),
+        lambda: parse_branch_name(text),
     ):
         with pytest.raises(errors.InvalidName):
             act()
@@ -80,7 +75,7 @@ def test_main_can_neither_be_made_nor_deleted(graph: OpenGraph) -> None:
     for act in (create_branch, delete_branch):
         with pytest.raises(errors.InvalidName, match="main"):
             act(graph, " main ")
-    assert branch_name(" main ") == "main"
+    assert parse_branch_name(" main ") == "main"
 
 
 @pytest.mark.parametrize(("first", "second"), [("a", "a/b"), ("a/b", "a"), ("a/b", "a/b/c/d")])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.engine import index_intent
-from omnigraph.engine.catching_up import SMALL, joined, lagging
-from omnigraph.engine.index_intent import VECTOR_ROWS, Kind, Wish
-from omnigraph.engine.indexing import ensure_indices
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.optimize import optimize
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.maintenance.ensure_indexes import ensure_indices
+from omnigraph.engine.maintenance.optimize import optimize
+from omnigraph.engine.upkeep import declared_indexes as index_intent
+from omnigraph.engine.upkeep.declared_indexes import VECTOR_ROWS, DeclaredIndex, IndexKind
+from omnigraph.engine.upkeep.index_catch_up import SMALL, find_lagging_indexes, segments_to_join
 from omnigraph.engine.write.transaction import Author
 from omnigraph.storage.fragments import Fragment
 from omnigraph.storage.index_parts import INVERTED
@@ -21,7 +21,7 @@ from tests.engine.crash.world import change, look, require_settled, rows_of
 from tests.engine.upkeep_graph import DOC, add_docs, docs_graph, indexes_of, plan_of, table_of, texts_with
 
 MAIN = Author("main", "ada")
-ID = Wish("id", Kind.SCALAR)
+ID = DeclaredIndex("id", IndexKind.SCALAR)
 MANY = 10_000_000
 
 
@@ -36,7 +36,7 @@ def index(total: int, *segments: set[int]) -> IndexCoverage:
 
 
 def names(stored: IndexCoverage, table: list[Fragment]) -> list[str]:
-    return [part.uuid for part in joined(stored, table, SMALL[Kind.SCALAR])]
+    return [part.uuid for part in segments_to_join(stored, table, SMALL[IndexKind.SCALAR])]
 
 
 def test_a_large_segment_stays_and_small_ones_go_into_the_next() -> None:
@@ -51,9 +51,11 @@ def test_a_table_of_up_to_a_million_rows_has_one_segment() -> None:
 
 def test_pieces_of_one_size_are_joined_and_those_of_very_different_ones_are_left() -> None:
     alike, different = pieces(MANY, MANY, MANY), pieces(MANY, 2_000_000)
-    assert [one.name for one in lagging([ID], {"id_idx": index(3, {0}, {1}, {2})}, alike)] == ["id_idx"]
-    assert lagging([ID], {"id_idx": index(2, {0}, {1})}, different) == ()
-    assert lagging([ID], {"id_idx": index(2, {0, 1})}, different) == ()
+    assert [one.name for one in find_lagging_indexes([ID], {"id_idx": index(3, {0}, {1}, {2})}, alike)] == [
+        "id_idx"
+    ]
+    assert find_lagging_indexes([ID], {"id_idx": index(2, {0}, {1})}, different) == ()
+    assert find_lagging_indexes([ID], {"id_idx": index(2, {0, 1})}, different) == ()
 
 
 def test_segments_stay_few_however_often_a_table_grows() -> None:
@@ -71,7 +73,7 @@ def test_segments_stay_few_however_often_a_table_grows() -> None:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """What makes a table large is set to what a test can write."""
-    for kind in Kind:
+    for kind in IndexKind:
         monkeypatch.setitem(SMALL, kind, 10)
 
 
@@ -152,7 +154,7 @@ def test_a_text_index_of_another_analyser_is_built_anew(
     graph = docs_graph(folder)
     add_docs(graph, range(30))
     with monkeypatch.context() as patched:
-        patched.setattr(index_intent, "text_index", unstemmed)
+        patched.setattr(index_intent, "text_index_spec", unstemmed)
         ensure_indices(graph, MAIN)
     add_docs(graph, range(30, 35))
     assert texts_with(table_of(graph, DOC), "walk") == set()

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.engine.branches import create_branch, delete_branch
-from omnigraph.engine.coordinator import Coordinator
-from omnigraph.engine.lineage import first_parents
-from omnigraph.engine.opened import AtBranch, AtCommit, AtTime, OpenGraph
-from omnigraph.engine.publish import Changes, Lineage, publish
-from omnigraph.engine.root import Root
-from omnigraph.engine.upkeep import FRAGMENT_LIMIT, compact_manifest
+from omnigraph.engine.branches.manage import create_branch, delete_branch
+from omnigraph.engine.graph.coordinator import Coordinator
+from omnigraph.engine.graph.lineage import walk_first_parents
+from omnigraph.engine.graph.open_graph import AtBranch, AtCommit, AtTime, OpenGraph
+from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.upkeep.manifest_upkeep import FRAGMENT_LIMIT, compact_manifest
 from omnigraph.storage import probe
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
@@ -79,7 +79,7 @@ def stale_snapshot(here: Scene) -> None:
 
 def publishing(here: Scene) -> None:
     with here.graph.root.locks.hold(["main"]):
-        kept_publish(here.graph.coordinator("main"), Lineage(here.graph.root.new_id()))
+        kept_publish(here.graph.coordinator("main"), NewCommit(here.graph.root.new_id()))
 
 
 def time_travel_by_commit(here: Scene) -> None:
@@ -87,7 +87,7 @@ def time_travel_by_commit(here: Scene) -> None:
     graph = OpenGraph.open(here.graph.root)
     state = graph.coordinator("main").load().state
     assert state.head is not None
-    chain = list(first_parents(state.commits, state.head.id))
+    chain = list(walk_first_parents(state.commits, state.head.id))
     here.recorder.clear()
     graph.snapshot(AtCommit(chain[len(chain) // 2].id))
 
@@ -96,7 +96,7 @@ def time_travel_to_a_moment_ago(here: Scene) -> None:
     main = here.graph.coordinator("main")
     before = main.load().state.head
     assert before is not None
-    publish(main, Changes(), Lineage(here.graph.root.new_id()))
+    publish(main, ManifestChanges(), NewCommit(here.graph.root.new_id()))
     here.recorder.clear()
     here.graph.snapshot(AtCommit(before.id))
 
@@ -169,7 +169,7 @@ def grow(at: Location, commits: int) -> None:
     missing = commits - len(main.load().state.commits)
     with root.locks.hold(["main"]):
         for _ in range(missing):
-            kept_publish(main, Lineage(root.new_id()))
+            kept_publish(main, NewCommit(root.new_id()))
     assert missing > 0
     # So that none of the next ones is due to do it.
     compact_manifest(main, thorough=True)
@@ -177,7 +177,7 @@ def grow(at: Location, commits: int) -> None:
 
 def made(at: Location, types: int) -> Location:
     graph = new_graph(at, schema_of(types))
-    publish(graph.coordinator("main"), Changes(), Lineage(graph.root.new_id()))
+    publish(graph.coordinator("main"), ManifestChanges(), NewCommit(graph.root.new_id()))
     create_branch(graph, "steady")
     return at
 

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from omnigraph import failpoints
-from omnigraph.engine.initialise import initialise
-from omnigraph.engine.lineage import first_parents
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.graph.lineage import walk_first_parents
+from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.lifecycle.create import create_graph
+from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest
-from omnigraph.engine.load.run import load
-from omnigraph.engine.opened import AtBranch, OpenGraph
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.root import Root
-from omnigraph.engine.write.duplicates import Mode
 from omnigraph.engine.write.mutate import mutate
-from omnigraph.engine.write.transaction import Author, Prepared, Transaction, write
+from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction, write
 from omnigraph.lang.query.compile import CompiledMutation, compile_query
-from omnigraph.progress import Event, Listener, Progress, progress_to
+from omnigraph.progress import Progress, ProgressEvent, ProgressListener, progress_to
 from omnigraph.storage.location import Location
 
 THREADS, EACH = 16, 3
@@ -32,7 +32,7 @@ THREADS, EACH = 16, 3
 def graph(shared_root: Location, monkeypatch: pytest.MonkeyPatch) -> OpenGraph:
     """A graph of one type, in a folder and in a bucket, whose writers wait as long as it takes."""
     monkeypatch.setenv("OMNIGRAPH_LOCK_WAIT", "3600")
-    initialise(Root.at(shared_root), "node P { k: String @key }")
+    create_graph(Root.at(shared_root), "node P { k: String @key }")
     return OpenGraph.open(Root.at(shared_root))
 
 
@@ -55,7 +55,7 @@ def chain(graph: OpenGraph) -> list[str]:
     """The commits of main after the first, oldest first."""
     state = graph.load("main").state
     assert state.head is not None
-    found = [commit.id for commit in first_parents(state.commits, state.head.id)]
+    found = [commit.id for commit in walk_first_parents(state.commits, state.head.id)]
     assert len(found) == len(state.commits)
     return found[-2::-1]
 
@@ -107,7 +107,7 @@ def test_nobody_has_a_second_turn_before_everybody_who_waits_had_one(graph: Open
             os.sched_yield()
 
     # Whoever has the lock goes on when all others want it again, so nobody is late by chance.
-    with failpoints.armed(failpoints.RECOVERY_SIDECAR_WRITE, let_the_others_queue):
+    with failpoints.arm(failpoints.RECOVERY_SIDECAR_WRITE, let_the_others_queue):
         with graph.root.locks.hold(["main"]):
             crew = started(*(partial(work, number) for number in range(threads)))
             until_queued(graph, threads)
@@ -141,9 +141,9 @@ def test_a_write_that_finds_the_branch_taken_is_prepared_once_and_not_before_its
 ) -> None:
     heads: list[str | None] = []
 
-    def prepare(transaction: Transaction) -> Prepared:
+    def prepare(transaction: Transaction) -> PreparedWrite:
         heads.append(transaction.base.head)
-        return Prepared("Mutation", {}, strict=False)
+        return PreparedWrite("Mutation", {}, strict=False)
 
     with graph.root.locks.hold(["main"]):
         (late,) = started(lambda: write(graph, Author("main"), prepare))
@@ -153,11 +153,11 @@ def test_a_write_that_finds_the_branch_taken_is_prepared_once_and_not_before_its
     assert len(heads) == 1
 
 
-def noting(read: list[int]) -> Listener:
+def noting(read: list[int]) -> ProgressListener:
     """Notes how many lines there were whenever all files have been read."""
 
     def note(now: Progress) -> None:
-        if now.stage == "read" and now.event is Event.ENDED:
+        if now.stage == "read" and now.event is ProgressEvent.ENDED:
             read.append(now.rows)
 
     return note
@@ -191,7 +191,7 @@ def test_a_load_nobody_contends_with_is_prepared_and_staged_without_the_lock(
         with graph.root.locks.hold(["main"], wait=0):
             free.append(True)
 
-    with failpoints.armed(failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE, failpoints.once(look)):
+    with failpoints.arm(failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE, failpoints.once(look)):
         load(graph, LoadRequest((records,), Mode.APPEND), Author("main"))
     assert (free, keys(graph)) == ([True], ["mine"])
 
@@ -206,7 +206,7 @@ def test_a_load_that_is_overtaken_reads_its_files_once(graph: OpenGraph, tmp_pat
 
     request = LoadRequest((records,), Mode.APPEND)
     point = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE
-    with progress_to(noting(read)), failpoints.armed(point, failpoints.once(overtake)):
+    with progress_to(noting(read)), failpoints.arm(point, failpoints.once(overtake)):
         done = load(graph, request, Author("main"))
 
     assert done.nodes == {"P": 1}

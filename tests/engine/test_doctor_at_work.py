@@ -1,4 +1,4 @@
-"""The doctor looks while somebody writes: what is under way is not told as out of order."""
+"""The doctor runs while others write: a write in progress is not reported as a problem."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import pyarrow as pa
 import pytest
 
 from omnigraph import failpoints
-from omnigraph.engine.branches import create_branch
-from omnigraph.engine.doctor import Health, examine
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
+from omnigraph.engine.branches.manage import create_branch
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.maintenance.doctor import examine
+from omnigraph.engine.maintenance.health import Health
 from omnigraph.errors import RecoveryRequired
 from omnigraph.storage.indexes import IndexSpec, stage_indexes
 from omnigraph.storage.location import Location
@@ -65,7 +66,7 @@ class Slow:
         self._thread = threading.Thread(target=change, args=(graph, text, branch))
 
     def begin(self) -> None:
-        with failpoints.armed(WRITTEN, failpoints.once(self._pause)):
+        with failpoints.arm(WRITTEN, failpoints.once(self._pause)):
             self._thread.start()
             self._pause.wait_until_reached()
 
@@ -215,7 +216,7 @@ def test_upkeep_is_drift_only_when_nobody_is_at_it(graph: OpenGraph, doctor: Doc
 
 
 def test_an_interrupted_write_is_told_with_its_drift(graph: OpenGraph, doctor: Doctor) -> None:
-    with failpoints.armed(WRITTEN, failpoints.error(WRITTEN)), pytest.raises(RecoveryRequired):
+    with failpoints.arm(WRITTEN, failpoints.error(WRITTEN)), pytest.raises(RecoveryRequired):
         change(graph, 'insert Person { name: "eve" }')
     found = doctor()
     assert [record.busy for record in found.records] == [False]

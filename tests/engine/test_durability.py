@@ -12,20 +12,21 @@ from pathlib import Path
 import pytest
 
 from omnigraph import errors, failpoints
-from omnigraph.engine.branches import create_branch, delete_branch
-from omnigraph.engine.indexing import ensure_indices
-from omnigraph.engine.initialise import initialise
+from omnigraph.engine.branches.manage import create_branch, delete_branch
+from omnigraph.engine.commit.recovery.sweep import sweep
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.lifecycle.create import create_graph
+from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest
-from omnigraph.engine.load.run import Engine, load
-from omnigraph.engine.load.runner import LocalRunner
+from omnigraph.engine.maintenance.ensure_indexes import ensure_indices
+from omnigraph.engine.maintenance.optimize import optimize
 from omnigraph.engine.merge.merge import MergeRequest, merge
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.optimize import optimize
-from omnigraph.engine.recovery.sweep import sweep
-from omnigraph.engine.root import Root
 from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
-from omnigraph.engine.upkeep import FRAGMENT_LIMIT
-from omnigraph.engine.write.duplicates import Mode
+from omnigraph.engine.tasks.engines import Engine
+from omnigraph.engine.tasks.runner import LocalRunner
+from omnigraph.engine.upkeep.manifest_upkeep import FRAGMENT_LIMIT
 from omnigraph.engine.write.mutate import mutate
 from omnigraph.engine.write.transaction import Author
 from omnigraph.lang.query.compile import CompiledMutation, compile_query
@@ -35,8 +36,10 @@ from omnigraph.storage.location import Location
 
 SCHEMA = "node P { k: String @key  n: I32?  b: Blob? }\nedge E: P -> P\n"
 
-# Control objects are synced by whoever writes them, and a lock has no content that counts.
-OWN = ("__locks", "__recovery", "__schemas", "_schema.pg", "_schema.ir.json", "__schema_state.json")
+# Control objects are synced by whoever writes them, a lock has no content that counts, and no write depends
+# on a log of checksums.
+CONTROL = ("_schema.pg", "_schema.ir.json", "_schema.ids.json", "__schema_state.json", "__place.json")
+OWN = ("__locks", "__recovery", "__schemas", "__checksums", *CONTROL)
 
 
 class Disk:
@@ -53,7 +56,8 @@ class Disk:
 
     def stamps(self) -> dict[Path, tuple[int, int]]:
         found = (at for at in self.folder.rglob("*") if at.is_file())
-        named = [at for at in found if at.relative_to(self.folder).parts[0] not in OWN]
+        tables = (at for at in found if not at.parent.name.startswith("taken-"))  # notes of kept bases
+        named = [at for at in tables if at.relative_to(self.folder).parts[0] not in OWN]
         return {at: (at.stat().st_ino, at.stat().st_mtime_ns) for at in named}
 
     def after(self, act: Callable[[], object]) -> tuple[set[Path], list[Path]]:
@@ -67,7 +71,7 @@ class Disk:
 @pytest.fixture
 def disk(tmp_path: Path) -> Disk:
     made = Disk(tmp_path / "g.omni")
-    initialise(made.root, SCHEMA)
+    create_graph(made.root, SCHEMA)
     return made
 
 
@@ -101,7 +105,7 @@ def require_synced(written: set[Path], synced: list[Path], root: Path) -> None:
 
 def test_every_file_of_a_new_graph_is_synced(tmp_path: Path) -> None:
     disk = Disk(tmp_path / "g.omni")
-    written, synced = disk.after(lambda: initialise(disk.root, SCHEMA))
+    written, synced = disk.after(lambda: create_graph(disk.root, SCHEMA))
     require_synced(written, synced, disk.folder)
 
 
@@ -148,7 +152,7 @@ def _load_of_any_size(graph: OpenGraph, folder: Path) -> None:
 
 def _undone(graph: OpenGraph) -> None:
     point = failpoints.MUTATION_POST_TABLE_COMMIT
-    with failpoints.armed(point, failpoints.error(point)), pytest.raises(errors.RecoveryRequired):
+    with failpoints.arm(point, failpoints.error(point)), pytest.raises(errors.RecoveryRequired):
         change(graph, 'insert P { k: "x" }')
     sweep(graph, only_forward=False)
 
@@ -206,7 +210,7 @@ def test_recovery_syncs_what_a_dead_writer_had_not(disk: Disk, graph: OpenGraph)
     point = failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER
 
     def both() -> None:
-        with failpoints.armed(point, failpoints.error(point)), pytest.raises(errors.RecoveryRequired):
+        with failpoints.arm(point, failpoints.error(point)), pytest.raises(errors.RecoveryRequired):
             change(careless, 'insert P { k: "a" }')
         assert disk.synced == []
         sweep(graph, only_forward=False)

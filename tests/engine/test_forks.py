@@ -11,15 +11,22 @@ import pyarrow as pa
 import pytest
 
 from omnigraph import errors, failpoints
-from omnigraph.engine.branches import create_branch, delete_branch
-from omnigraph.engine.forks import ForkPlace, Standing, classify, fork_table, reclaim, remove_fork
-from omnigraph.engine.manifest import Entry, TableVersion
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.publish import Changes, Lineage, publish
-from omnigraph.engine.root import Root
-from omnigraph.storage.lance_errors import Trouble, failure
+from omnigraph.engine.branches.manage import create_branch, delete_branch
+from omnigraph.engine.graph.manifest import TableEntry, TableVersion
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.table_forks import (
+    ForkPlace,
+    ForkStatus,
+    classify_fork,
+    fork_table,
+    reclaim_fork,
+    remove_fork,
+)
+from omnigraph.storage.lance_errors import TableFailureKind, table_failure
 from omnigraph.storage.location import Location
-from omnigraph.storage.locks import Held
+from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.staging import commit_staged, stage_append
 from omnigraph.storage.tables import Table
 from tests.engine.graphs import PERSON, TEAM, append_people, new_graph, run
@@ -32,12 +39,12 @@ def anywhere(shared_root: Location) -> OpenGraph:
 
 
 @contextmanager
-def locked(graph: OpenGraph, branch: str = "work") -> Iterator[Held]:
+def locked(graph: OpenGraph, branch: str = "work") -> Iterator[HeldLocks]:
     with graph.root.locks.hold([branch]) as held:
         yield held
 
 
-def entry_of(graph: OpenGraph, branch: str, key: str = PERSON) -> Entry:
+def entry_of(graph: OpenGraph, branch: str, key: str = PERSON) -> TableEntry:
     return graph.load(branch).state.entries()[key]
 
 
@@ -52,8 +59,8 @@ def make_fork(graph: OpenGraph, branch: str, key: str = PERSON) -> Table:
 
 
 def publish_fork(graph: OpenGraph, branch: str, table: Table, key: str = PERSON) -> None:
-    changes = Changes(versions=(TableVersion(key, table.version, branch, table.count()),))
-    publish(graph.coordinator(branch), changes, Lineage(graph.root.new_id()))
+    changes = ManifestChanges(versions=(TableVersion(key, table.version, branch, table.count()),))
+    publish(graph.coordinator(branch), changes, NewCommit(graph.root.new_id()))
 
 
 def with_rows(table: Table, *ids: str) -> Table:
@@ -97,8 +104,8 @@ def owns_another_table(graph: OpenGraph) -> None:
 
 def handed_back(graph: OpenGraph) -> None:
     owned(graph)
-    changes = Changes(versions=(TableVersion(PERSON, entry_of(graph, "work").version, None, 0),))
-    publish(graph.coordinator("work"), changes, Lineage(graph.root.new_id()))
+    changes = ManifestChanges(versions=(TableVersion(PERSON, entry_of(graph, "work").version, None, 0),))
+    publish(graph.coordinator("work"), changes, NewCommit(graph.root.new_id()))
 
 
 def without_branch(graph: OpenGraph) -> None:
@@ -126,27 +133,27 @@ def without_files(graph: OpenGraph) -> None:
 @pytest.mark.parametrize(
     ("situation", "branch", "expected"),
     [
-        (owned, "work", Standing.LEGITIMATE),
-        (inherited, "work", Standing.ORPHAN),
-        (owns_another_table, "work", Standing.ORPHAN),
-        (handed_back, "work", Standing.ORPHAN),
-        (without_branch, "work", Standing.ORPHAN),
-        (of_a_child, "child", Standing.ORPHAN),
-        (of_a_child, "work", Standing.LEGITIMATE),
-        (damaged, "work", Standing.INDETERMINATE),
-        (without_files, "work", Standing.INDETERMINATE),
+        (owned, "work", ForkStatus.LEGITIMATE),
+        (inherited, "work", ForkStatus.ORPHAN),
+        (owns_another_table, "work", ForkStatus.ORPHAN),
+        (handed_back, "work", ForkStatus.ORPHAN),
+        (without_branch, "work", ForkStatus.ORPHAN),
+        (of_a_child, "child", ForkStatus.ORPHAN),
+        (of_a_child, "work", ForkStatus.LEGITIMATE),
+        (damaged, "work", ForkStatus.INDETERMINATE),
+        (without_files, "work", ForkStatus.INDETERMINATE),
     ],
 )
 def test_the_manifest_says_whose_a_fork_is_and_only_an_orphan_goes(
-    graph: OpenGraph, situation: Callable[[OpenGraph], None], branch: str, expected: Standing
+    graph: OpenGraph, situation: Callable[[OpenGraph], None], branch: str, expected: ForkStatus
 ) -> None:
     situation(graph)
     place = place_of(graph, branch)
     with locked(graph, branch) as held:
-        assert classify(graph.root, place) is expected
+        assert classify_fork(graph.root, place) is expected
         assert is_there(graph, place) == (True, True)
-        assert reclaim(graph.root, held, place) is expected
-        gone = expected is Standing.ORPHAN
+        assert reclaim_fork(graph.root, held, place) is expected
+        gone = expected is ForkStatus.ORPHAN
         assert is_there(graph, place) == (not gone, not gone)
 
 
@@ -155,17 +162,19 @@ def test_a_branch_this_process_saw_before_is_asked_anew(graph: OpenGraph) -> Non
     graph.load("work")
     other = OpenGraph(Root.at(graph.root.layout.root), read_only=False)
     publish_fork(other, "work", graph.root.tables.tip(place_of(graph, "work").table, branch="work"))
-    assert classify(graph.root, place_of(graph, "work")) is Standing.LEGITIMATE
+    assert classify_fork(graph.root, place_of(graph, "work")) is ForkStatus.LEGITIMATE
 
 
-@pytest.mark.parametrize(("listed", "expected"), [(True, Standing.INDETERMINATE), (False, Standing.ORPHAN)])
+@pytest.mark.parametrize(
+    ("listed", "expected"), [(True, ForkStatus.INDETERMINATE), (False, ForkStatus.ORPHAN)]
+)
 def test_an_unreadable_authority_decides_only_by_proven_absence(
-    graph: OpenGraph, listed: bool, expected: Standing
+    graph: OpenGraph, listed: bool, expected: ForkStatus
 ) -> None:
     (inherited if listed else without_branch)(graph)
     point = failpoints.CLASSIFY_FRESH_READ
-    with failpoints.armed(point, failpoints.error(point)):
-        assert classify(graph.root, place_of(graph, "work")) is expected
+    with failpoints.arm(point, failpoints.error(point)):
+        assert classify_fork(graph.root, place_of(graph, "work")) is expected
 
 
 def test_no_answer_about_the_branch_is_not_absence(graph: OpenGraph) -> None:
@@ -173,9 +182,9 @@ def test_no_answer_about_the_branch_is_not_absence(graph: OpenGraph) -> None:
 
     def refuse(op: str, uri: str) -> None:
         if op == "read_text_if_exists" and "__manifest" in uri:
-            raise failure(Trouble.TRANSIENT, op, uri, "no answer")
+            raise table_failure(TableFailureKind.TRANSIENT, op, uri, "no answer")
 
-    assert classify(watched(graph, refuse).root, place_of(graph, "work")) is Standing.INDETERMINATE
+    assert classify_fork(watched(graph, refuse).root, place_of(graph, "work")) is ForkStatus.INDETERMINATE
 
 
 # --- removing ------------------------------------------------------------------------------------
@@ -187,7 +196,7 @@ def test_files_without_a_reference_are_removed_and_nothing_at_all_is_fine(anywhe
     anywhere.root.objects.delete(place.table / "_refs/branches/work.json")
     with locked(anywhere) as held:
         for _ in range(2):
-            assert reclaim(anywhere.root, held, place) is Standing.ORPHAN
+            assert reclaim_fork(anywhere.root, held, place) is ForkStatus.ORPHAN
             assert is_there(anywhere, place) == (False, False)
 
 
@@ -231,7 +240,7 @@ def test_a_fork_that_a_branch_is_built_on_stays(graph: OpenGraph) -> None:
     child = live_child(graph)
     place = place_of(graph, "work")
     with locked(graph) as held, pytest.raises(errors.Conflict, match="'child' still uses it") as caught:
-        reclaim(graph.root, held, place)
+        reclaim_fork(graph.root, held, place)
     assert not caught.value.retryable
     assert is_there(graph, place) == (True, True)
     assert ids(child.latest()) == ["ann"]
@@ -240,7 +249,7 @@ def test_a_fork_that_a_branch_is_built_on_stays(graph: OpenGraph) -> None:
 def test_what_stands_on_an_orphan_and_is_one_goes_before_it(anywhere: OpenGraph) -> None:
     places = stray_chain(anywhere, "work", "child", "a/grandchild")
     with locked(anywhere) as held:
-        assert reclaim(anywhere.root, held, places[0]) is Standing.ORPHAN
+        assert reclaim_fork(anywhere.root, held, places[0]) is ForkStatus.ORPHAN
     assert [is_there(anywhere, place) for place in places] == [(False, False)] * 3
 
 
@@ -249,8 +258,8 @@ def test_what_stands_on_an_orphan_goes_at_many_tables_at_once(graph: OpenGraph) 
         graph.root.forks.create(make_fork(graph, "work", key), "child")
     places = [place_of(graph, "work", key) for key in (PERSON, TEAM)]
     with locked(graph) as held, ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda place: reclaim(graph.root, held, place), places))
-    assert found == [Standing.ORPHAN] * 2
+        found = list(pool.map(lambda place: reclaim_fork(graph.root, held, place), places))
+    assert found == [ForkStatus.ORPHAN] * 2
 
 
 def test_what_stands_on_an_orphan_stays_while_its_branch_is_locked(graph: OpenGraph) -> None:
@@ -262,7 +271,7 @@ def test_what_stands_on_an_orphan_stays_while_its_branch_is_locked(graph: OpenGr
             locked(graph, busy),
             pytest.raises(errors.Unavailable, match="'a/child', which is being written") as caught,
         ):
-            reclaim(graph.root, held, work)
+            reclaim_fork(graph.root, held, work)
         assert caught.value.retryable
     assert [is_there(graph, place) for place in (work, child)] == [(True, True)] * 2
 
@@ -272,7 +281,7 @@ def test_what_stands_on_an_orphan_stays_while_a_write_on_record_may_need_it(grap
     record = {"tables": [{"table_key": PERSON, "table_branch": "child"}]}
     graph.root.objects.write_text(graph.root.layout.recovery / "01OP.json", json.dumps(record))
     with locked(graph) as held, pytest.raises(errors.Unavailable, match="may still need the fork"):
-        reclaim(graph.root, held, work)
+        reclaim_fork(graph.root, held, work)
     assert [is_there(graph, place) for place in (work, child)] == [(True, True)] * 2
 
 
@@ -281,9 +290,9 @@ def test_a_fork_with_a_live_branch_inside_its_folder_is_left_for_later(graph: Op
     create_branch(graph, "a/b")
     place = place_of(graph, "a")
     with locked(graph, "a") as held:
-        assert reclaim(graph.root, held, place, live=["main", "a/b"]) is Standing.INDETERMINATE
+        assert reclaim_fork(graph.root, held, place, live=["main", "a/b"]) is ForkStatus.INDETERMINATE
         assert is_there(graph, place) == (True, True)
-        assert reclaim(graph.root, held, place, live=["main", "ab", "b/a"]) is Standing.ORPHAN
+        assert reclaim_fork(graph.root, held, place, live=["main", "ab", "b/a"]) is ForkStatus.ORPHAN
 
 
 RECORD = {"tables": [{"table_key": PERSON, "table_branch": "work"}]}
@@ -302,10 +311,10 @@ def test_a_write_on_record_that_may_need_a_fork_keeps_it(graph: OpenGraph, recor
     with locked(graph) as held:
         if stops:
             with pytest.raises(errors.RecoveryRequired) as caught:
-                reclaim(graph.root, held, place)
+                reclaim_fork(graph.root, held, place)
             assert caught.value.operation_id == "01OP"
             assert is_there(graph, place) == (True, True)
-        assert reclaim(graph.root, held, place, operation_id="01OP") is Standing.ORPHAN
+        assert reclaim_fork(graph.root, held, place, operation_id="01OP") is ForkStatus.ORPHAN
 
 
 # --- first touch ---------------------------------------------------------------------------------
@@ -393,7 +402,7 @@ def test_a_second_collision_is_a_conflict_and_not_a_loop(graph: OpenGraph) -> No
     other = watched(graph, meddle)
     with (
         locked(graph) as held,
-        failpoints.armed(point, lambda: reclaimed.append(point)),
+        failpoints.arm(point, lambda: reclaimed.append(point)),
         pytest.raises(errors.ReadSetChanged),
     ):
         fork_table(other.root, held, entry_of(other, "work"), "work")
@@ -405,8 +414,8 @@ def test_an_unreadable_authority_stops_the_first_write_and_keeps_the_fork(graph:
     entry, point = entry_of(graph, "work"), failpoints.CLASSIFY_FRESH_READ
     with (
         locked(graph) as held,
-        failpoints.armed(point, failpoints.error(point)),
-        pytest.raises(errors.Unavailable, match="cannot tell") as caught,
+        failpoints.arm(point, failpoints.error(point)),
+        pytest.raises(errors.Unavailable, match="may still be needed") as caught,
     ):
         fork_table(graph.root, held, entry, "work")
     assert caught.value.retryable
@@ -441,11 +450,14 @@ def test_leftovers_below_the_name_are_in_nobodys_way(graph: OpenGraph, below: st
         made = fork_table(graph.root, held, entry_of(graph, "work"), "work")
     assert ids(with_rows(made, "new")) == ["new"]
     with locked(graph, f"work/{below}") as held:
-        assert reclaim(graph.root, held, place_of(graph, f"work/{below}")) is Standing.ORPHAN
+        assert reclaim_fork(graph.root, held, place_of(graph, f"work/{below}")) is ForkStatus.ORPHAN
     assert ids(OpenGraph.open(Root.at(graph.root.layout.root)).root.tables.tip(made.location, branch="work"))
 
 
-def test_a_leftover_below_the_name_that_cannot_go_is_told(graph: OpenGraph) -> None:
+def test_a_leftover_below_the_name_that_cannot_go_is_told(
+    graph: OpenGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_LOCK_WAIT", "0.05")
     make_fork(graph, "work/_versions")
     create_branch(graph, "work")
     with (
@@ -471,7 +483,7 @@ def test_a_failure_of_the_store_is_told_as_it_is(graph: OpenGraph) -> None:
 
     def fail(op: str, uri: str) -> None:
         if op == "create_fork":
-            raise failure(Trouble.TRANSIENT, op, uri, "no answer")
+            raise table_failure(TableFailureKind.TRANSIENT, op, uri, "no answer")
 
     other = watched(graph, fail)
     with locked(graph) as held, pytest.raises(errors.StorageFailure, match="no answer"):
@@ -481,10 +493,10 @@ def test_a_failure_of_the_store_is_told_as_it_is(graph: OpenGraph) -> None:
 def test_a_table_version_that_is_gone_is_not_mistaken_for_leftovers(graph: OpenGraph) -> None:
     create_branch(graph, "work")
     entry = entry_of(graph, "work")
-    missing = Entry(entry.key, entry.path, 99, entry.owner, 0)
+    missing = TableEntry(entry.key, entry.path, 99, entry.owner, 0)
     with locked(graph) as held, pytest.raises(errors.StorageFailure) as caught:
         fork_table(graph.root, held, missing, "work")
-    assert caught.value.kind == Trouble.NOT_FOUND
+    assert caught.value.kind == TableFailureKind.NOT_FOUND
     assert is_there(graph, place_of(graph, "work")) == (False, False)
 
 
@@ -503,9 +515,9 @@ def test_branches_fork_one_table_at_the_same_time(graph: OpenGraph) -> None:
 
 _FIRST_TOUCH = """
 import sys
-from omnigraph.engine.forks import fork_table
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.table_forks import fork_table
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
 from omnigraph.storage.location import Location
 
 graph = OpenGraph.open(Root.at(Location.parse(sys.argv[1])))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.engine.branches import create_branch
-from omnigraph.engine.index_intent import VECTOR_ROWS
-from omnigraph.engine.indexing import ensure_indices
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
+from omnigraph.engine.branches.manage import create_branch
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.maintenance.ensure_indexes import ensure_indices
+from omnigraph.engine.upkeep.declared_indexes import VECTOR_ROWS
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import BranchNotFound
 from omnigraph.storage.location import Location

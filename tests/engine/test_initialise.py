@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from omnigraph import failpoints
-from omnigraph.engine.initialise import initialise
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.lifecycle.create import create_graph
 from omnigraph.errors import (
     AlreadyInitialized,
     CompileError,
@@ -23,6 +23,7 @@ from omnigraph.errors import (
     InitializationIndeterminate,
     InternalError,
     OmnigraphError,
+    PlaceNotEmpty,
     StorageFailure,
     WriterBusy,
 )
@@ -80,41 +81,77 @@ def failing(*calls: tuple[str, str]) -> Store:
 
 @pytest.mark.parametrize("types", [1, 30])
 def test_a_graph_of_any_number_of_types_is_whole(folder: Location, types: int) -> None:
-    initialise(Root.at(folder), schema_of(types))
+    create_graph(Root.at(folder), schema_of(types))
     require_whole(folder, types)
 
 
 @pytest.mark.s3
 def test_a_graph_in_a_bucket_is_whole(s3_root: Location) -> None:
-    initialise(Root.at(s3_root), SCHEMA)
+    create_graph(Root.at(s3_root), SCHEMA)
     require_whole(s3_root)
     with pytest.raises(AlreadyInitialized):
-        initialise(Root.at(s3_root), SCHEMA)
+        create_graph(Root.at(s3_root), SCHEMA)
 
 
 def test_the_claim_is_gone_when_all_is_done(graph: OpenGraph, folder: Location) -> None:
     assert CLAIM not in files(folder)
 
 
-def test_files_that_are_not_ours_do_not_matter_and_stay(folder: Location) -> None:
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("names", [["notes.txt"], ["nodes/Person.csv"], ["data/"], ["Makefile", "_own.py"]])
+def test_a_folder_with_other_files_is_refused_and_stays_as_it_is(
+    folder: Location, names: list[str], force: bool
+) -> None:
     folder.path.mkdir()
-    (folder.path / "notes.txt").write_text("mine")
-    (folder.path / "nodes").mkdir()
-    (folder.path / "nodes" / "mine.txt").write_text("mine too")
-    initialise(Root.at(folder), SCHEMA, force=True)
+    for name in names:
+        at = folder.path / name
+        (at if name.endswith("/") else at.parent).mkdir(exist_ok=True)
+        if not name.endswith("/"):
+            at.write_text("mine")
+    before = sorted(folder.path.rglob("*"))
+    with pytest.raises(PlaceNotEmpty) as refused:
+        create_graph(Root.at(folder), SCHEMA, force=force)
+    assert refused.value.found == tuple(sorted(name.rstrip("/") for name in names))
+    assert sorted(folder.path.rglob("*")) == before
+
+
+def test_of_many_files_a_few_are_named(folder: Location) -> None:
+    folder.path.mkdir()
+    for number in range(9):
+        (folder.path / f"file{number}\x1b").touch()
+    with pytest.raises(PlaceNotEmpty, match=r"'file4.*' and 4 more") as refused:
+        create_graph(Root.at(folder), SCHEMA)
+    assert "\x1b" not in str(refused.value)
+
+
+def test_hidden_files_do_not_matter_and_stay(folder: Location) -> None:
+    (folder.path / ".git").mkdir(parents=True)
+    (folder.path / ".gitignore").write_text("mine")
+    create_graph(Root.at(folder), SCHEMA)
     require_whole(folder)
-    assert (folder.path / "notes.txt").read_text() == "mine"
-    assert (folder.path / "nodes" / "mine.txt").read_text() == "mine too"
+    assert (folder.path / ".gitignore").read_text() == "mine"
+
+
+def test_a_prefix_of_a_bucket_with_other_objects_is_refused(s3_root: Location) -> None:
+    root = Root.at(s3_root)
+    root.objects.write_text(s3_root / "people.csv", "mine")
+    root.objects.write_text(s3_root / "raw/more.csv", "mine")
+    with pytest.raises(PlaceNotEmpty) as refused:
+        create_graph(root, SCHEMA)
+    assert refused.value.found == ("people.csv", "raw")
+    with pytest.raises(PlaceNotEmpty):
+        create_graph(Root.at(s3_root / "raw"), SCHEMA)
+    create_graph(Root.at(s3_root / "graph"), SCHEMA)
 
 
 @pytest.mark.parametrize("source", ["", "node {", "node A { x: Nothing }", "edge E: A -> B"])
 def test_a_schema_that_does_not_compile_leaves_no_trace(folder: Location, source: str) -> None:
     if source:
         with pytest.raises(CompileError):
-            initialise(Root.at(folder), source)
+            create_graph(Root.at(folder), source)
         assert not folder.path.exists()
     else:
-        initialise(Root.at(folder), source)
+        create_graph(Root.at(folder), source)
         require_whole(folder, 0)
 
 
@@ -123,7 +160,7 @@ def test_a_graph_is_never_made_over_another(folder: Location, force: bool) -> No
     append_people(new_graph(folder), "ada")
     before = tree(folder.path)
     with pytest.raises(AlreadyInitialized) as caught:
-        initialise(Root.at(folder), schema_of(2), force=force)
+        create_graph(Root.at(folder), schema_of(2), force=force)
     assert caught.value.uri == folder.uri
     assert tree(folder.path) == before
 
@@ -134,7 +171,7 @@ def test_force_does_not_finish_off_a_damaged_graph(folder: Location) -> None:
         file.unlink()
     before = tree(folder.path)
     with pytest.raises(AlreadyInitialized):
-        initialise(Root.at(folder), SCHEMA, force=True)
+        create_graph(Root.at(folder), SCHEMA, force=True)
     assert tree(folder.path) == before
 
 
@@ -143,11 +180,11 @@ def test_an_orphan_schema_file_needs_force(folder: Location, name: str) -> None:
     folder.path.mkdir()
     (folder.path / name).write_text("old")
     with pytest.raises(AlreadyInitialized) as caught:
-        initialise(Root.at(folder), SCHEMA)
+        create_graph(Root.at(folder), SCHEMA)
     assert name in caught.value.found
     assert "--force" in (caught.value.remedy or "")
     assert files(folder) == {name}
-    initialise(Root.at(folder), SCHEMA, force=True)
+    create_graph(Root.at(folder), SCHEMA, force=True)
     require_whole(folder)
 
 
@@ -155,10 +192,10 @@ def test_a_claim_that_was_left_behind_needs_force(folder: Location) -> None:
     folder.path.mkdir()
     (folder.path / CLAIM).write_text("{}")
     with pytest.raises(InitializationClaimed) as caught:
-        initialise(Root.at(folder), SCHEMA)
+        create_graph(Root.at(folder), SCHEMA)
     assert "--force" in (caught.value.remedy or "")
     assert files(folder) == {CLAIM}
-    initialise(Root.at(folder), SCHEMA, force=True)
+    create_graph(Root.at(folder), SCHEMA, force=True)
     require_whole(folder)
     assert CLAIM not in files(folder)
 
@@ -166,14 +203,14 @@ def test_a_claim_that_was_left_behind_needs_force(folder: Location) -> None:
 def test_whoever_is_initialising_keeps_others_out(folder: Location, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_LOCK_WAIT", "0")
     pause = failpoints.Pause()
-    with ThreadPoolExecutor(1) as pool, failpoints.armed(AFTER_SCHEMA, pause):
-        first = pool.submit(initialise, Root.at(folder), SCHEMA)
+    with ThreadPoolExecutor(1) as pool, failpoints.arm(AFTER_SCHEMA, pause):
+        first = pool.submit(create_graph, Root.at(folder), SCHEMA)
         pause.wait_until_reached()
         try:
             with pytest.raises((AlreadyInitialized, WriterBusy)):
-                initialise(Root.at(folder), SCHEMA)
+                create_graph(Root.at(folder), SCHEMA)
             with pytest.raises(WriterBusy):
-                initialise(Root.at(folder), SCHEMA, force=True)
+                create_graph(Root.at(folder), SCHEMA, force=True)
         finally:
             pause.resume()
         first.result()
@@ -184,10 +221,10 @@ def test_whoever_is_initialising_keeps_others_out(folder: Location, monkeypatch:
 
 _CHILD = """
 import sys
-from omnigraph.engine.initialise import initialise
-from omnigraph.engine.root import Root
+from omnigraph.engine.lifecycle.create import create_graph
+from omnigraph.engine.graph.root import Root
 from omnigraph.storage.location import Location
-initialise(Root.at(Location.parse(sys.argv[1])), sys.argv[2], force="force" in sys.argv)
+create_graph(Root.at(Location.parse(sys.argv[1])), sys.argv[2], force="force" in sys.argv)
 """
 
 
@@ -201,8 +238,8 @@ def test_a_crash_before_the_first_table_leaves_no_graph_and_force_starts_anew(
     with pytest.raises(GraphNotFound, match="did not finish"):
         OpenGraph.open(Root.at(folder))
     with pytest.raises(AlreadyInitialized, match="unfinished"):
-        initialise(Root.at(folder), SCHEMA)
-    initialise(Root.at(folder), schema_of(5), force=True)
+        create_graph(Root.at(folder), SCHEMA)
+    create_graph(Root.at(folder), schema_of(5), force=True)
     require_whole(folder, 5)
 
 
@@ -213,14 +250,14 @@ def test_a_crash_after_the_manifest_leaves_a_whole_graph(folder: Location, point
     assert died.returncode == failpoints.EXIT_STATUS, died.stderr
     for force in (False, True):
         with pytest.raises(AlreadyInitialized):
-            initialise(Root.at(folder), SCHEMA, force=force)
+            create_graph(Root.at(folder), SCHEMA, force=force)
     require_whole(folder)
 
 
 @pytest.mark.parametrize("residue", ["table", "manifest"])
 def test_files_of_a_dataset_whose_creation_was_cut_short_are_no_graph(folder: Location, residue: str) -> None:
-    with failpoints.armed(AFTER_SOURCE, failpoints.error(AFTER_SOURCE)), pytest.raises(InternalError):
-        initialise(Root.at(folder), SCHEMA)
+    with failpoints.arm(AFTER_SOURCE, failpoints.error(AFTER_SOURCE)), pytest.raises(InternalError):
+        create_graph(Root.at(folder), SCHEMA)
     (folder.path / "_schema.pg").write_text(SCHEMA)
     data = folder.path / {"table": "nodes/40d76f1f51639ec0", "manifest": "__manifest"}[residue] / "data"
     data.mkdir(parents=True)
@@ -228,8 +265,8 @@ def test_files_of_a_dataset_whose_creation_was_cut_short_are_no_graph(folder: Lo
     with pytest.raises(GraphNotFound, match="did not finish"):
         OpenGraph.open(Root.at(folder), read_only=True)
     with pytest.raises(AlreadyInitialized, match="unfinished"):
-        initialise(Root.at(folder), SCHEMA)
-    initialise(Root.at(folder), SCHEMA, force=True)
+        create_graph(Root.at(folder), SCHEMA)
+    create_graph(Root.at(folder), SCHEMA, force=True)
     require_whole(folder)
     assert not (data / "0101.lance").exists()
 
@@ -239,28 +276,28 @@ def test_files_of_a_dataset_whose_creation_was_cut_short_are_no_graph(folder: Lo
 
 @pytest.mark.parametrize("point", [AFTER_SOURCE, AFTER_SCHEMA])
 def test_a_failure_before_the_first_table_takes_everything_back(folder: Location, point: str) -> None:
-    with failpoints.armed(point, failpoints.error(point)), pytest.raises(InternalError, match="injected"):
-        initialise(Root.at(folder), SCHEMA)
+    with failpoints.arm(point, failpoints.error(point)), pytest.raises(InternalError, match="injected"):
+        create_graph(Root.at(folder), SCHEMA)
     assert {name.split("/")[0] for name, body in tree(folder.path).items() if body is not None} <= {"__locks"}
-    initialise(Root.at(folder), SCHEMA)
+    create_graph(Root.at(folder), SCHEMA)
     require_whole(folder)
 
 
 @pytest.mark.parametrize("name", ["_schema.ir.json", "__schema_state.json"])
 def test_a_store_that_refuses_a_schema_file_gets_everything_back(folder: Location, name: str) -> None:
     with pytest.raises(StorageFailure, match=name):
-        initialise(Root.at(folder, failing(("write_text", name))), SCHEMA)
+        create_graph(Root.at(folder, failing(("write_text", name))), SCHEMA)
     assert not SCHEMA_FILES & files(folder)
     assert CLAIM not in files(folder)
-    initialise(Root.at(folder), SCHEMA)
+    create_graph(Root.at(folder), SCHEMA)
     require_whole(folder)
 
 
 def test_a_store_that_lets_nothing_be_taken_back_reports_what_failed_first(folder: Location) -> None:
     down = failing(("write_text", "_schema.ir.json"), ("delete", "_schema.pg"))
     with pytest.raises(StorageFailure, match=r"write_text of .*_schema\.ir\.json failed"):
-        initialise(Root.at(folder, down), SCHEMA)
-    initialise(Root.at(folder), SCHEMA, force=True)
+        create_graph(Root.at(folder, down), SCHEMA)
+    create_graph(Root.at(folder), SCHEMA, force=True)
     require_whole(folder)
 
 
@@ -270,7 +307,7 @@ def test_a_schema_that_appears_from_elsewhere_is_not_touched(folder: Location) -
             (folder.path / "_schema.pg").write_text("theirs")
 
     with pytest.raises(AlreadyInitialized):
-        initialise(Root.at(folder, Store(rival)), SCHEMA)
+        create_graph(Root.at(folder, Store(rival)), SCHEMA)
     assert files(folder) == {"_schema.pg"}
     assert (folder.path / "_schema.pg").read_text() == "theirs"
 
@@ -280,30 +317,30 @@ def test_a_forced_start_that_fails_over_tables_of_an_earlier_one_still_asks_for_
     folder: Location, name: str
 ) -> None:
     with pytest.raises(StorageFailure):
-        initialise(Root.at(folder, failing(("create", "__manifest"))), SCHEMA)
+        create_graph(Root.at(folder, failing(("create", "__manifest"))), SCHEMA)
     with pytest.raises(StorageFailure, match=name):
-        initialise(Root.at(folder, failing(("write_text", name))), SCHEMA, force=True)
+        create_graph(Root.at(folder, failing(("write_text", name))), SCHEMA, force=True)
     with pytest.raises((AlreadyInitialized, InitializationClaimed)) as refused:
-        initialise(Root.at(folder), SCHEMA)
+        create_graph(Root.at(folder), SCHEMA)
     assert "--force" in (refused.value.remedy or "")
-    initialise(Root.at(folder), SCHEMA, force=True)
+    create_graph(Root.at(folder), SCHEMA, force=True)
     require_whole(folder)
 
 
 def test_a_table_that_cannot_be_made_leaves_no_graph_and_force_starts_anew(folder: Location) -> None:
     with pytest.raises(StorageFailure, match=r"create of .*602a25a3bd0b455b failed"):
-        initialise(Root.at(folder, failing(("create", "edges/602a25a3bd0b455b"))), SCHEMA)
+        create_graph(Root.at(folder, failing(("create", "edges/602a25a3bd0b455b"))), SCHEMA)
     assert CLAIM not in files(folder)
     assert files(folder) > SCHEMA_FILES, "from the first table on nothing is undone"
     with pytest.raises(GraphNotFound, match="did not finish"):
         OpenGraph.open(Root.at(folder))
-    initialise(Root.at(folder), SCHEMA, force=True)
+    create_graph(Root.at(folder), SCHEMA, force=True)
     require_whole(folder)
 
 
 def test_a_lost_answer_to_the_manifest_is_a_success(folder: Location) -> None:
-    with failpoints.armed(ACK_LOST, failpoints.error(ACK_LOST)):
-        initialise(Root.at(folder), SCHEMA)
+    with failpoints.arm(ACK_LOST, failpoints.error(ACK_LOST)):
+        create_graph(Root.at(folder), SCHEMA)
     assert CLAIM not in files(folder)
     require_whole(folder)
     config = Root.at(folder).tables.tip(folder / "__manifest").config
@@ -319,17 +356,17 @@ def test_a_lost_answer_to_the_claim_is_recognised_as_ones_own(folder: Location) 
 
     ids = iter(["me", "01GENESIS"])
     root = replace(Root.at(folder, Store(answer_lost)), clock=lambda: 7, new_id=ids.__next__)
-    initialise(root, SCHEMA)
+    create_graph(root, SCHEMA)
     require_whole(folder)
 
 
 @pytest.mark.parametrize("point", [AFTER_GRAPH])
 def test_a_failure_after_the_manifest_says_that_the_graph_is_there(folder: Location, point: str) -> None:
     with (
-        failpoints.armed(point, failpoints.error(point)),
+        failpoints.arm(point, failpoints.error(point)),
         pytest.raises(InitializationCommitted, match="injected") as caught,
     ):
-        initialise(Root.at(folder), SCHEMA)
+        create_graph(Root.at(folder), SCHEMA)
     assert caught.value.uri == folder.uri
     require_whole(folder)
     assert CLAIM not in files(folder)
@@ -337,17 +374,17 @@ def test_a_failure_after_the_manifest_says_that_the_graph_is_there(folder: Locat
 
 def test_a_claim_that_cannot_be_removed_does_not_hide_that_the_graph_is_there(folder: Location) -> None:
     with pytest.raises(InitializationCommitted):
-        initialise(Root.at(folder, failing(("delete", CLAIM))), SCHEMA)
+        create_graph(Root.at(folder, failing(("delete", CLAIM))), SCHEMA)
     require_whole(folder)
 
 
 def test_when_nobody_can_tell_the_claim_stays(folder: Location) -> None:
     down = failing(("open", "__manifest"))
     with (
-        failpoints.armed(ACK_LOST, failpoints.error(ACK_LOST)),
+        failpoints.arm(ACK_LOST, failpoints.error(ACK_LOST)),
         pytest.raises(InitializationIndeterminate) as caught,
     ):
-        initialise(Root.at(folder, down), SCHEMA)
+        create_graph(Root.at(folder, down), SCHEMA)
     assert caught.value.uri == folder.uri
     assert CLAIM in files(folder)
     require_whole(folder)
@@ -356,11 +393,11 @@ def test_when_nobody_can_tell_the_claim_stays(folder: Location) -> None:
 def test_when_nobody_can_tell_and_there_is_no_graph_force_starts_anew(folder: Location) -> None:
     down = failing(("create", "__manifest"), ("open", "__manifest"))
     with pytest.raises(InitializationIndeterminate):
-        initialise(Root.at(folder, down), SCHEMA)
+        create_graph(Root.at(folder, down), SCHEMA)
     assert CLAIM in files(folder)
     with pytest.raises(GraphNotFound, match="did not finish"):
         OpenGraph.open(Root.at(folder))
-    initialise(Root.at(folder), SCHEMA, force=True)
+    create_graph(Root.at(folder), SCHEMA, force=True)
     require_whole(folder)
 
 
@@ -371,7 +408,7 @@ def outcome(at: Location, schema: str, start: threading.Barrier) -> OmnigraphErr
     root = Root.at(at)
     start.wait()
     try:
-        initialise(root, schema)
+        create_graph(root, schema)
     except OmnigraphError as error:
         return error
     return None
@@ -393,15 +430,15 @@ def test_of_many_that_initialise_at_once_exactly_one_makes_the_graph(
 
 _RACER = """
 import sys
-from omnigraph.engine.initialise import initialise
-from omnigraph.engine.root import Root
+from omnigraph.engine.lifecycle.create import create_graph
+from omnigraph.engine.graph.root import Root
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage.location import Location
 root = Root.at(Location.parse(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()
 try:
-    initialise(root, sys.argv[2])
+    create_graph(root, sys.argv[2])
     print("made")
 except OmnigraphError as error:
     print(error.code)
@@ -429,8 +466,8 @@ def test_of_many_processes_exactly_one_makes_the_graph(folder: Location) -> None
 _CRAMPED = """
 import json, resource, sys
 from pathlib import Path
-from omnigraph.engine.initialise import initialise
-from omnigraph.engine.root import Root
+from omnigraph.engine.lifecycle.create import create_graph
+from omnigraph.engine.graph.root import Root
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage.location import Location
 folder, schema = Path(sys.argv[1]), sys.argv[2]
@@ -438,7 +475,7 @@ _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 for limit in map(int, sys.argv[3:]):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     try:
-        initialise(Root.at(Location.parse(folder / str(limit))), schema)
+        create_graph(Root.at(Location.parse(folder / str(limit))), schema)
         ended = "made"
     except OmnigraphError as error:
         ended = error.code
@@ -462,5 +499,5 @@ def test_a_disk_without_room_is_reported_wherever_it_runs_out(tmp_path: Path) ->
         if end == "storage_failure":
             with pytest.raises(GraphNotFound):
                 OpenGraph.open(Root.at(at))
-            initialise(Root.at(at), SCHEMA, force=True)
+            create_graph(Root.at(at), SCHEMA, force=True)
         require_whole(at)

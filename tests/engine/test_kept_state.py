@@ -11,50 +11,58 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.engine.coordinator import Coordinator
-from omnigraph.engine.kept_state import FILE, WORTH_KEEPING
-from omnigraph.engine.manifest import State, TableVersion
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.publish import Changes, Lineage, publish, repin
-from omnigraph.engine.root import Root
-from omnigraph.engine.upkeep import compact_manifest
+from omnigraph.engine.graph.coordinator import Coordinator
+from omnigraph.engine.graph.manifest import ManifestState, TableVersion
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish, repin
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.state_cache import FILE, MIN_FRAGMENTS
+from omnigraph.engine.upkeep.manifest_upkeep import compact_manifest
 from omnigraph.errors import OmnigraphError
-from omnigraph.storage.fragments import file_names
+from omnigraph.storage.fragments import list_data_file_names
 from omnigraph.storage.objects import Recorder
 from omnigraph.storage.staging import commit_staged
 from omnigraph.storage.upkeep import compact, stage_barrier
-from tests.engine.graphs import PERSON, TEAM, add_branch, bare_publish, no_room_for, tree
+from tests.engine.graphs import (
+    PERSON,
+    TEAM,
+    add_branch,
+    bare_publish,
+    no_room_for,
+    publish_from_outside,
+    tree,
+)
 
 
 def place(graph: OpenGraph) -> Path:
     return (graph.root.layout.derived / FILE).path
 
 
-def read(graph: OpenGraph, *, keeps: bool = False) -> State:
+def read(graph: OpenGraph, *, caches_on_disk: bool = False) -> ManifestState:
     """The state as a new process finds it."""
-    return Coordinator(Root.at(graph.root.layout.root), "main", keeps=keeps).load().state
+    return Coordinator(Root.at(graph.root.layout.root), "main", caches_on_disk=caches_on_disk).load().state
 
 
-def read_anew(graph: OpenGraph) -> State:
+def read_anew(graph: OpenGraph) -> ManifestState:
     """The same from the rows alone."""
     place(graph).unlink(missing_ok=True)
     return read(graph)
 
 
 def data_files(graph: OpenGraph) -> set[Path]:
-    names = file_names(graph.root.tables.tip(graph.root.layout.manifest)).values()
+    names = list_data_file_names(graph.root.tables.tip(graph.root.layout.manifest)).values()
     return {graph.root.layout.manifest.path / "data" / name for name in names}
 
 
 def many(graph: OpenGraph) -> None:
     """So many publishes that a state is worth keeping."""
-    for version in range(2, 2 + WORTH_KEEPING):
+    for version in range(2, 2 + MIN_FRAGMENTS):
         bare_publish(graph.coordinator("main"), {PERSON: version}, actor="ada")
 
 
 def test_a_new_process_reads_no_fragment_that_the_file_knows(graph: OpenGraph) -> None:
     many(graph)
-    read(graph, keeps=True)
+    read(graph, caches_on_disk=True)
     known = data_files(graph)
     bare_publish(graph.coordinator("main"), {PERSON: 9})
     now = graph.load("main").state
@@ -70,7 +78,7 @@ def test_a_new_process_reads_no_fragment_that_the_file_knows(graph: OpenGraph) -
 
 def test_when_nothing_came_since_the_manifest_is_not_scanned(graph: OpenGraph) -> None:
     many(graph)
-    read(graph, keeps=True)
+    read(graph, caches_on_disk=True)
     recorder = Recorder()
     found = Coordinator(Root.at(graph.root.layout.root, recorder), "main").load().state
     assert found == graph.load("main").state
@@ -86,18 +94,22 @@ def histories(graph: OpenGraph) -> Iterator[str]:
     yield "two tables"
     repin(main, [TableVersion(PERSON, 10, None, 0)], expected={PERSON: 8})
     yield "the same rows in another version"
-    bare_publish(main, {TEAM: 2}, owner="work")
+    publish_from_outside(main, TableVersion(TEAM, 2, "work", 0))
     yield "a version that passed to another owner"
-    compact(main.load().table, only=sorted(file_names(main.load().table))[-3:])
+    compact(main.load().table, only=sorted(list_data_file_names(main.load().table))[-3:])
     yield "newest fragments put together"
     commit_staged(stage_barrier(main.load().table))
     yield "a version without a row"
-    publish(main, Changes({"node:New": "nodes/new"}, (TableVersion("node:New", 1, None, 5),)), Lineage("01N"))
+    publish(
+        main,
+        ManifestChanges({"node:New": "nodes/new"}, (TableVersion("node:New", 1, None, 5),)),
+        NewCommit("01N"),
+    )
     yield "a new table"
-    publish(main, Changes(dropped={"node:New": 2}), Lineage("01O", merged_parent="01N"))
+    publish(main, ManifestChanges(dropped={"node:New": 2}), NewCommit("01O", merged_parent="01N"))
     yield "a table dropped"
     many_more = [bare_publish(main, {PERSON: version}) for version in range(11, 15)]
-    assert len(many_more) == WORTH_KEEPING
+    assert len(many_more) == MIN_FRAGMENTS
     yield "more commits"
     assert compact_manifest(main, thorough=True)
     yield "everything in one fragment"
@@ -112,7 +124,7 @@ def test_an_old_file_and_what_came_since_add_up_to_what_the_rows_say(graph: Open
             place(graph).write_bytes(body)
             assert read(graph) == expected, f"kept after {when}, read after {happened}"
         place(graph).unlink(missing_ok=True)
-        read(graph, keeps=True)
+        read(graph, caches_on_disk=True)
         if place(graph).exists():
             kept[happened] = place(graph).read_bytes()
     assert len(kept) == 9, "one fragment alone is read as fast"
@@ -146,17 +158,17 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 def test_a_damaged_file_costs_time_and_is_written_anew(graph: OpenGraph) -> None:
     many(graph)
-    expected = read(graph, keeps=True)
+    expected = read(graph, caches_on_disk=True)
     body = place(graph).read_bytes()
     for damage, damaged in DAMAGE.items():
         assert damaged(body) != body
         place(graph).write_bytes(damaged(body))
-        assert read(graph, keeps=True) == expected, damage
+        assert read(graph, caches_on_disk=True) == expected, damage
         assert place(graph).read_bytes() == body, damage
 
 
 def commits(main: Coordinator) -> None:
-    for version in range(20, 20 + WORTH_KEEPING):
+    for version in range(20, 20 + MIN_FRAGMENTS):
         bare_publish(main, {TEAM: version})
 
 
@@ -167,14 +179,14 @@ def one_more_commit(main: Coordinator) -> None:
 
 def barriers(main: Coordinator) -> None:
     table = main.load().table
-    for _ in range(2 * WORTH_KEEPING):
+    for _ in range(2 * MIN_FRAGMENTS):
         table = commit_staged(stage_barrier(table))
 
 
 def old_fragments_put_together(main: Coordinator) -> None:
     barriers(main)
     table = main.load().table
-    compact(table, only=sorted(file_names(table))[:2])
+    compact(table, only=sorted(list_data_file_names(table))[:2])
 
 
 def a_commit_behind_barriers(main: Coordinator) -> None:
@@ -212,7 +224,7 @@ WRITTEN_ON: tuple[Callable[[Coordinator], None], ...] = (
 
 
 def many_commits(main: Coordinator) -> None:
-    for version in range(11, 11 + WORTH_KEEPING):
+    for version in range(11, 11 + MIN_FRAGMENTS):
         bare_publish(main, {PERSON: version})
 
 
@@ -229,7 +241,7 @@ def test_a_manifest_that_was_put_back_and_written_on_is_believed_and_not_the_fil
     backup = manifest.with_name("backup")
     shutil.copytree(manifest, backup)
     undone(graph.coordinator("main"))
-    future = read(graph, keeps=True)
+    future = read(graph, caches_on_disk=True)
     body = place(graph).read_bytes()
     for write_on in WRITTEN_ON:
         shutil.rmtree(manifest)
@@ -244,7 +256,7 @@ def test_a_manifest_that_was_put_back_and_written_on_is_believed_and_not_the_fil
 
 def test_a_file_of_another_graph_is_not_believed(graph: OpenGraph, template: Path) -> None:
     many(graph)
-    read(graph, keeps=True)
+    read(graph, caches_on_disk=True)
     body = place(graph).read_bytes()
     shutil.rmtree(graph.root.layout.manifest.path)
     shutil.copytree(template / "__manifest", graph.root.layout.manifest.path)
@@ -278,6 +290,6 @@ def test_a_store_that_does_not_give_or_take_the_file_is_left_alone(
     for refused in ("write_bytes", "read_bytes_if_exists"):
         root = Root.at(graph.root.layout.root, no_room_for(refused, where=lambda uri: uri.endswith(FILE)))
         with caplog.at_level(logging.WARNING):
-            assert Coordinator(root, "main", keeps=True).load().state == expected
+            assert Coordinator(root, "main", caches_on_disk=True).load().state == expected
         assert "no room" in caplog.text
         caplog.clear()

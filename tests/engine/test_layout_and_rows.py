@@ -8,9 +8,8 @@ import lance
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine.coordinator import Coordinator
-from omnigraph.engine.initialise import initialise
-from omnigraph.engine.layout import (
+from omnigraph.engine.graph.coordinator import Coordinator
+from omnigraph.engine.graph.layout import (
     fnv1a64,
     refuse_colliding_paths,
     split_key,
@@ -18,10 +17,11 @@ from omnigraph.engine.layout import (
     table_path,
     version_file,
 )
-from omnigraph.engine.manifest import TableVersion
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.publish import Changes, Lineage, publish
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.manifest import TableVersion
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.lifecycle.create import create_graph
 from omnigraph.errors import InvalidName
 from omnigraph.lang.schema import compile_schema
 from omnigraph.storage.location import Location
@@ -49,7 +49,7 @@ def ids() -> Iterator[str]:
 def root(folder: Location) -> Root:
     """A graph whose clock stands at noon and whose ids are numbered; the first one went to the claim."""
     made = replace(Root.at(folder), clock=lambda: NOON, new_id=ids().__next__)
-    initialise(made, SCHEMA)
+    create_graph(made, SCHEMA)
     return made
 
 
@@ -157,8 +157,17 @@ def test_each_type_is_an_empty_table_with_its_id_as_key(root: Root, path: str, c
 
 def test_the_files_of_a_new_graph_are_these_and_no_others(root: Root, folder: Location) -> None:
     top = {name.partition("/")[0] for name in tree(folder.path)}
-    files = {"_schema.pg", "_schema.ir.json", "__schema_state.json"}
-    assert top == {"__manifest", "nodes", "edges", "__schemas", "__locks", *files}
+    files = {"_schema.pg", "_schema.ir.json", "__schema_state.json", "_schema.ids.json"}
+    assert top == {
+        "__manifest",
+        "nodes",
+        "edges",
+        "__schemas",
+        "__locks",
+        "__checksums",
+        "__place.json",
+        *files,
+    }
     assert (folder.path / "__schemas" / f"{GENESIS}.pg").read_text() == SCHEMA
     assert (folder.path / "_schema.pg").read_text() == SCHEMA
 
@@ -169,7 +178,7 @@ def test_the_files_of_a_new_graph_are_these_and_no_others(root: Root, folder: Lo
 def test_a_publish_adds_exactly_its_rows_and_rewrites_the_head(root: Root) -> None:
     coordinator = Coordinator(root, "main")
     before = stored(root)
-    changes = Changes(
+    changes = ManifestChanges(
         registered={"node:Näme": "nodes/fedcba9876543210"},
         versions=(TableVersion(PERSON, 7, None, 12), TableVersion("node:Näme", 1, None, 0)),
         dropped={TEAM: 1},
@@ -179,7 +188,7 @@ def test_a_publish_adds_exactly_its_rows_and_rewrites_the_head(root: Root) -> No
         f'{{"parent_commit_id":"{GENESIS}","merged_parent_commit_id":"01TESTOTHER",'
         f'"actor_id":"zoë \\"z\\"","created_at":{NOON + 1}}}'
     )
-    publish(coordinator, changes, Lineage(commit, actor='zoë "z"', merged_parent="01TESTOTHER"))
+    publish(coordinator, changes, NewCommit(commit, actor='zoë "z"', merged_parent="01TESTOTHER"))
     new = [
         table_row("node:Näme", "nodes/fedcba9876543210"),
         version_row(PERSON, 7, f"{PERSON_PATH}/_versions/18446744073709551608.manifest", None, 12),

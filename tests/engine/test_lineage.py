@@ -5,7 +5,15 @@ from random import Random
 
 import pytest
 
-from omnigraph.engine.lineage import Commit, at_time, first_parents, head, merge_base, newest_first
+from omnigraph.engine.graph.lineage import (
+    Commit,
+    find_commit_at,
+    find_head,
+    merge_bases,
+    newest_first,
+    parents,
+    walk_first_parents,
+)
 
 
 def commit(name: str, version: int, *parents: str, branch: str = "main", created_at: int = 0) -> Commit:
@@ -18,13 +26,13 @@ def graph(*commits: Commit) -> dict[str, Commit]:
 
 
 def newest(*commits: Commit) -> str | None:
-    found = head(commits)
+    found = find_head(commits)
     return found.id if found else None
 
 
 def base(commits: dict[str, Commit], ours: str, theirs: str) -> str | None:
-    found = merge_base(commits, ours, theirs)
-    return found.id if found else None
+    found = merge_bases(commits, [ours], [theirs])
+    return found[0].id if found else None
 
 
 FORKED = graph(
@@ -40,7 +48,7 @@ FORKED = graph(
 
 
 def test_the_head_is_the_newest_version_then_time_then_id() -> None:
-    assert head([]) is None
+    assert find_head([]) is None
     assert newest(commit("z", 1, created_at=99), commit("a", 2, created_at=1)) == "a"
     assert newest(commit("z", 2, created_at=1), commit("a", 2, created_at=2)) == "a"
     assert newest(commit("a", 2, created_at=2), commit("b", 2, created_at=2)) == "b"
@@ -55,14 +63,14 @@ def test_a_log_is_newest_first_whatever_the_order_of_rows() -> None:
 
 def test_first_parents_ends_at_what_is_not_known() -> None:
     commits = graph(commit("c", 3, "b"), commit("b", 2, "gone"))
-    assert [found.id for found in first_parents(commits, "c")] == ["c", "b"]
-    assert list(first_parents(commits, "gone")) == []
-    assert list(first_parents(commits, None)) == []
+    assert [found.id for found in walk_first_parents(commits, "c")] == ["c", "b"]
+    assert list(walk_first_parents(commits, "gone")) == []
+    assert list(walk_first_parents(commits, None)) == []
 
 
 def test_first_parents_never_follows_the_merged_side() -> None:
     commits = FORKED | graph(commit("n", 5, "m", "x"))
-    assert [found.id for found in first_parents(commits, "n")] == ["n", "m", "b", "a"]
+    assert [found.id for found in walk_first_parents(commits, "n")] == ["n", "m", "b", "a"]
 
 
 @pytest.mark.parametrize(
@@ -70,12 +78,12 @@ def test_first_parents_never_follows_the_merged_side() -> None:
     [(9, None), (10, "a"), (11, "a"), (19, "a"), (20, "b"), (29, "b"), (30, "m"), (10**18, "m"), (-5, None)],
 )
 def test_a_moment_means_the_newest_commit_not_after_it(moment: int, expected: str | None) -> None:
-    found = at_time(FORKED, "m", moment)
+    found = find_commit_at(FORKED, "m", moment)
     assert (found.id if found else None) == expected
 
 
 def test_a_moment_is_looked_up_on_the_branch_asked_about() -> None:
-    found = at_time(FORKED, "x", 35)
+    found = find_commit_at(FORKED, "x", 35)
     assert found is not None
     assert found.id == "w"
 
@@ -107,7 +115,59 @@ def test_a_criss_cross_has_one_answer_from_both_sides() -> None:
         commit("l2", 3, "l1", "r1"),
         commit("r2", 3, "r1", "l1", branch="work"),
     )
-    assert base(commits, "l2", "r2") == base(commits, "r2", "l2") != "root"
+    assert {one.id for one in merge_bases(commits, ["l2"], ["r2"])} == {"l1", "r1"}
+    assert base(commits, "l2", "r2") == base(commits, "r2", "l2") == "r1"
+
+
+def test_fewer_steps_do_not_make_an_older_ancestor_the_base() -> None:
+    """The nearest by steps is `c1`, by way of the merge of `d`; but `c4` descends from it."""
+    commits = graph(
+        commit("c1", 1),
+        *(commit(f"c{n}", n, f"c{n - 1}") for n in range(2, 9)),
+        commit("d", 2, "c1", branch="d"),
+        commit("m", 9, "c8", "d"),
+        commit("b1", 2, "c1", "c4", branch="b"),
+        commit("b2", 3, "b1", branch="b"),
+    )
+    assert base(commits, "m", "b2") == base(commits, "b2", "m") == "c4"
+
+
+def ancestors_of(commits: dict[str, Commit], start: str) -> set[str]:
+    """A commit and all its ancestors, by plain recursion over sets."""
+    found, new = set(), {start}
+    while new:
+        found |= new
+        new = {parent for one in new for parent in parents(commits[one])} - found
+    return found
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_bases_are_the_common_ancestors_without_a_common_descendant(seed: int) -> None:
+    random = Random(seed)
+    commits: dict[str, Commit] = {"c0": commit("c0", 1)}
+    for number in range(1, 40):
+        recent = list(commits)[-random.randint(1, 12) :]
+        made = random.sample(recent, min(len(recent), random.choice([1, 1, 2])))
+        commits[f"c{number}"] = commit(f"c{number}", number, *made)
+    names = list(commits)
+    for _ in range(60):
+        ours, theirs = random.choice(names), random.choice(names)
+        common = ancestors_of(commits, ours) & ancestors_of(commits, theirs)
+        best = {one for one in common if not any(one in ancestors_of(commits, two) - {two} for two in common)}
+        assert {one.id for one in merge_bases(commits, [ours], [theirs])} == best
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_bases_of_many_tips_are_those_of_every_two(seed: int) -> None:
+    random = Random(seed)
+    commits: dict[str, Commit] = {"c0": commit("c0", 1)}
+    for number in range(1, 60):
+        recent = list(commits)[-random.randint(1, 12) :]
+        made = random.sample(recent, min(len(recent), random.choice([1, 1, 2])))
+        commits[f"c{number}"] = commit(f"c{number}", number, *made)
+    tips = random.sample(list(commits), 7)
+    pairs = (merge_bases(commits, [one], [two]) for one in tips for two in tips if one != two)
+    assert set(merge_bases(commits, *([one] for one in tips))) == {one for pair in pairs for one in pair}
 
 
 def test_no_common_ancestor_and_unknown_commits_have_no_base() -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.engine import upkeep
-from omnigraph.engine.coordinator import Coordinator
-from omnigraph.engine.manifest import KEY
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.publish import Changes, Lineage, publish
-from omnigraph.engine.root import Root
-from omnigraph.engine.upkeep import FRAGMENT_LIMIT
+from omnigraph.engine.graph.coordinator import Coordinator
+from omnigraph.engine.graph.manifest import KEY
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.upkeep import manifest_upkeep as upkeep
+from omnigraph.engine.upkeep.manifest_upkeep import FRAGMENT_LIMIT
 from omnigraph.errors import PublishContention
 from omnigraph.storage.location import Location
 from tests.engine.graphs import (
@@ -155,10 +155,10 @@ def test_threads_without_the_lock_make_one_chain(folder: Location, writers: int,
 
 
 def patiently(coordinator: Coordinator, actor: str) -> str:
-    lineage = Lineage(coordinator.root.new_id(), actor=actor)
+    lineage = NewCommit(coordinator.root.new_id(), actor=actor)
     while True:
         try:
-            return publish(coordinator, Changes(), lineage).commit.id
+            return publish(coordinator, ManifestChanges(), lineage).commit.id
         except PublishContention:
             continue
 
@@ -171,7 +171,7 @@ def test_two_branches_grow_apart_at_the_same_time(graph: OpenGraph) -> None:
     def write(branch: str) -> list[str]:
         start.wait()
         return [
-            publish(graph.coordinator(branch), Changes(), Lineage(graph.root.new_id())).commit.id
+            publish(graph.coordinator(branch), ManifestChanges(), NewCommit(graph.root.new_id())).commit.id
             for _ in range(8)
         ]
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from omnigraph.engine.initialise import initialise
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.lifecycle.create import create_graph
 from omnigraph.storage.location import Location
 from tests.engine.graphs import PERSON, SCHEMA, bare_publish, require_consistent, require_linear
 from tests.storage.conftest import ask_s3, s3_server, use_s3
@@ -21,7 +21,7 @@ def lossy_root(monkeypatch: pytest.MonkeyPatch) -> Iterator[Location]:
 
 @pytest.mark.s3
 def test_a_store_that_loses_every_first_answer_loses_no_write_and_doubles_none(lossy_root: Location) -> None:
-    initialise(Root.at(lossy_root), SCHEMA)
+    create_graph(Root.at(lossy_root), SCHEMA)
     assert Root.at(lossy_root).tables.tip(lossy_root / "__manifest").config == {
         "table_version_management": "true"
     }

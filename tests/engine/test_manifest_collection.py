@@ -8,17 +8,22 @@ from pathlib import Path
 import lance
 import pytest
 
-from omnigraph.engine import upkeep
-from omnigraph.engine.coordinator import Coordinator
-from omnigraph.engine.manifest import KEY
-from omnigraph.engine.opened import AtCommit, AtTime, AtVersion, OpenGraph
-from omnigraph.engine.optimize import optimize
-from omnigraph.engine.publish import Changes, Lineage, publish
-from omnigraph.engine.root import Root
-from omnigraph.engine.upkeep import FRAGMENT_LIMIT, collect_manifest, compact_manifest, minimum_age
+from omnigraph.engine.graph.coordinator import Coordinator
+from omnigraph.engine.graph.manifest import KEY
+from omnigraph.engine.graph.open_graph import AtCommit, AtTime, AtVersion, OpenGraph
+from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.maintenance.optimize import optimize
+from omnigraph.engine.upkeep import manifest_upkeep as upkeep
+from omnigraph.engine.upkeep.manifest_upkeep import (
+    FRAGMENT_LIMIT,
+    collect_manifest,
+    compact_manifest,
+    minimum_age,
+)
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import BadRequest
-from omnigraph.storage import collecting
+from omnigraph.storage import incremental_cleanup as collecting
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
 from tests.engine.crash.matrix import make_scene
@@ -191,15 +196,15 @@ def test_a_collection_that_breaks_off_is_finished_by_a_later_one(
             raise PermissionError(f"no right to remove {file}")
         return removed(file)
 
-    removed = collecting._removed
+    removed = collecting._remove_file
     with monkeypatch.context() as patch:
-        patch.setattr(collecting, "_removed", breaking_off)
+        patch.setattr(collecting, "_remove_file", breaking_off)
         while left >= 0:
             write(graph, 1)
     again = opened(graph.root.layout.root)
     assert logical(again.load("main").state) == logical(graph.load("main").state)
     write(again, FRAGMENT_LIMIT)
-    while again.coordinator("main").collecting:
+    while again.coordinator("main").collection_runs:
         write(again, 1)
     assert versions(again)[0] > 14
     require_what_versions_name(again)
@@ -213,14 +218,14 @@ def test_versions_that_another_process_removed_are_no_trouble(
     monkeypatch.setattr(upkeep, "COLLECTED_AT_ONCE", 20)
     write(graph, 30)
     monkeypatch.setenv(upkeep.SETTING, "0")
-    while not graph.coordinator("main").collecting:
+    while not graph.coordinator("main").collection_runs:
         write(graph, 1)
     assert collect_manifest(opened(graph.root.layout.root).coordinator("main")).versions > 0
     left = versions(graph)
     with caplog.at_level(logging.WARNING, "omnigraph"):
         write(graph, 8)
     assert set(left) <= set(versions(graph))
-    assert not graph.coordinator("main").collecting
+    assert not graph.coordinator("main").collection_runs
     assert caplog.text == ""
 
 
@@ -330,7 +335,7 @@ def test_a_publisher_that_slept_meanwhile_does_not_split_the_history(graph: Open
         made += crowd(graph)
         assert compact_manifest(graph.coordinator("main"))
     assert base.state.version + 1 not in versions(graph)
-    late = publish(asleep, Changes(), Lineage("01X"), base=base)
+    late = publish(asleep, ManifestChanges(), NewCommit("01X"), base=base)
     require_linear(graph.load("main").state.commits.values(), [*made, late.commit.id])
     rows = manifest_rows(graph.root).column(KEY).to_pylist()
     assert len(rows) == len(set(rows))
@@ -362,9 +367,9 @@ def test_the_past_is_read_even_if_its_versions_go_in_the_middle(graph: OpenGraph
 
 _READER = """
 import sys
-from omnigraph.engine.opened import AtBranch, AtCommit, OpenGraph
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.open_graph import AtBranch, AtCommit, OpenGraph
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.graph.root import Root
 from omnigraph.storage.location import Location
 
 graph = OpenGraph.open(Root.at(Location.parse(sys.argv[1])), read_only=True)
@@ -394,7 +399,7 @@ def test_a_reader_in_another_process_reads_what_it_pinned_and_what_came(graph: O
 
 
 @pytest.mark.usefixtures("eager")
-@pytest.mark.parametrize("op", ["versions", "list_forks", "commit", "collect"])
+@pytest.mark.parametrize("op", ["versions", "list_tags", "commit", "collect"])
 def test_a_collection_that_fails_is_logged_and_the_publish_stands(
     folder: Location, op: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -5,14 +5,14 @@ from itertools import pairwise
 
 import pytest
 
-from omnigraph.engine.coordinator import Coordinator
-from omnigraph.engine.manifest import KEY, State, TableVersion
-from omnigraph.engine.opened import AtCommit, OpenGraph
-from omnigraph.engine.publish import Changes, Lineage, publish
-from omnigraph.engine.root import Root
-from omnigraph.engine.upkeep import FRAGMENT_LIMIT, compact_manifest
+from omnigraph.engine.graph.coordinator import Coordinator
+from omnigraph.engine.graph.manifest import KEY, ManifestState, TableVersion
+from omnigraph.engine.graph.open_graph import AtCommit, OpenGraph
+from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.upkeep.manifest_upkeep import FRAGMENT_LIMIT, compact_manifest
 from omnigraph.errors import StorageFailure
-from omnigraph.storage.fragments import fragments as fragments_of
+from omnigraph.storage.fragments import list_fragments as fragments_of
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
 from tests.engine.graphs import (
@@ -33,7 +33,7 @@ def write(graph: OpenGraph, count: int, branch: str = "main") -> list[tuple[str,
     coordinator = graph.coordinator(branch)
     for _ in range(count):
         with graph.root.locks.hold([branch]):
-            made = kept_publish(coordinator, Lineage(graph.root.new_id()))
+            made = kept_publish(coordinator, NewCommit(graph.root.new_id()))
         done.append((made.commit.id, fragments(graph, branch)))
     return done
 
@@ -43,7 +43,7 @@ def fragments(graph: OpenGraph, branch: str = "main") -> int:
     return graph.root.tables.tip(graph.root.layout.manifest, branch=fork).fragment_count
 
 
-def logical(state: State) -> tuple[object, ...]:
+def logical(state: ManifestState) -> tuple[object, ...]:
     return state.entries(), state.commits, state.heads, state.tombstones, state.head
 
 
@@ -73,7 +73,7 @@ def test_a_long_history_is_not_written_again_every_few_publishes(graph: OpenGrap
     main = graph.coordinator("main")
     state = main.load().state
     many = tuple(TableVersion(f"node:T{number}", 1, None, 0) for number in range(1_000))
-    publish(main, Changes({one.key: f"nodes/{one.key[5:]}" for one in many}, many), Lineage("01X"))
+    publish(main, ManifestChanges({one.key: f"nodes/{one.key[5:]}" for one in many}, many), NewCommit("01X"))
     old = max(fragments_of(main.load().table), key=lambda one: one.rows)
     done = write(graph, 2 * FRAGMENT_LIMIT)
     assert sum(earlier > later for (_, earlier), (_, later) in pairwise(done)) >= 2
@@ -123,7 +123,7 @@ def test_most_publishes_ask_for_nothing_more_than_they_need(graph: OpenGraph) ->
     write(watched, 1)
     recorder.clear()
     with watched.root.locks.hold(["main"]):
-        kept_publish(watched.coordinator("main"), Lineage("01X"))
+        kept_publish(watched.coordinator("main"), NewCommit("01X"))
     assert recorder.counts() == {"probe": 1, "merge_rows": 1}
 
 
@@ -160,7 +160,7 @@ def test_upkeep_that_cannot_even_look_does_not_fail_the_publish(folder: Location
     watched = OpenGraph(Root.at(folder, Deaf()), read_only=False)
     watched.coordinator("main").load()
     with watched.root.locks.hold(["main"]):
-        done = kept_publish(watched.coordinator("main"), Lineage("01X"))
+        done = kept_publish(watched.coordinator("main"), NewCommit("01X"))
     assert done.commit.id in graph.load("main").state.commits
 
 
@@ -170,13 +170,13 @@ def test_a_publish_that_was_prepared_before_a_compaction_still_lands(graph: Open
     other = Coordinator(Root.at(graph.root.layout.root), "main")
     other.load()
     assert compact_manifest(graph.coordinator("main"))
-    done = publish(other, Changes(), Lineage("01X"))
+    done = publish(other, ManifestChanges(), NewCommit("01X"))
     assert done.commit.parent == graph.load("main").state.commits["01X"].parent
 
 
 @pytest.mark.s3
 def test_a_manifest_in_a_bucket_is_compacted_too(s3_root: Location, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omnigraph.engine.upkeep.FRAGMENT_LIMIT", 3)
+    monkeypatch.setattr("omnigraph.engine.upkeep.manifest_upkeep.FRAGMENT_LIMIT", 3)
     graph = new_graph(s3_root)
     done = write(graph, 5)
     assert max(count for _, count in done) <= 4

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 
 from omnigraph import errors, failpoints
-from omnigraph.engine import migrations
-from omnigraph.engine.coordinator import open_manifest
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
-from omnigraph.storage.lance_errors import Trouble, failure
+from omnigraph.engine.graph import migrations
+from omnigraph.engine.graph.coordinator import open_manifest
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.storage.lance_errors import TableFailureKind, table_failure
 from omnigraph.storage.location import Location
 from tests.engine.graphs import bare_publish, require_consistent, run
 from tests.engine.old_graphs import (
@@ -35,8 +35,8 @@ from tests.python_process import PIPE, Python
 
 OPEN = """
 import sys
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
 from omnigraph.storage.location import Location
 print("ready", flush=True)
 sys.stdin.readline()
@@ -44,9 +44,9 @@ OpenGraph.open(Root.at(Location.parse(sys.argv[1])))
 """
 MIGRATE_WITHOUT_LOCK = """
 import sys
-from omnigraph.engine.coordinator import open_manifest
-from omnigraph.engine.migrations import migrate_branch
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.coordinator import open_manifest
+from omnigraph.engine.graph.migrations import migrate_branch
+from omnigraph.engine.graph.root import Root
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.location import Location
 root = Root.at(Location.parse(sys.argv[1]))
@@ -217,7 +217,7 @@ def test_runner_that_wakes_up_after_another_one_finished_changes_nothing(
         except BaseException as error:  # noqa: BLE001 - told to the test below
             failed.append(error)
 
-    with failpoints.armed(point, failpoints.once(pause)):
+    with failpoints.arm(point, failpoints.once(pause)):
         runner = threading.Thread(target=sleepy)
         runner.start()
         pause.wait_until_reached()
@@ -232,20 +232,28 @@ def test_runner_that_wakes_up_after_another_one_finished_changes_nothing(
     require_consistent(state)
 
 
-def failing_lists(count: int, kind: Trouble) -> Callable[[str, str], None]:
+def failing_lists(count: int, kind: TableFailureKind) -> Callable[[str, str], None]:
     """An observer in whose way the first lists of branches fail."""
     left = iter(range(count))
 
     def observe(op: str, uri: str, /) -> None:
-        if op == "list_forks" and next(left, None) is not None:
-            raise failure(kind, op, uri, "a branch vanished")
+        if op == "list_tags" and next(left, None) is not None:
+            raise table_failure(kind, op, uri, "a branch vanished")
 
     return observe
 
 
 def test_run_that_vanishes_while_branches_are_listed_is_no_failure(folder: Location) -> None:
     old = small_graph(folder)
-    migrations.migrate_main(Root.at(folder, failing_lists(2, Trouble.RECLAIMED)))
+    vanished: list[str] = []
+
+    def vanish(op: str, uri: str, /) -> None:
+        if op == "read_bytes_versioned" and "__run__" in uri and not vanished:
+            Path(uri).unlink()
+            vanished.append(uri)
+
+    migrations.migrate_main(Root.at(folder, vanish))
+    assert vanished
     require_migrated(old)
     assert opened(folder).branch_names() == [MAIN, "work"]
 
@@ -253,7 +261,7 @@ def test_run_that_vanishes_while_branches_are_listed_is_no_failure(folder: Locat
 def test_list_of_branches_that_fails_stops_the_sweep(folder: Location) -> None:
     old = small_graph(folder)
     with pytest.raises(errors.StorageFailure, match="a branch vanished"):
-        migrations.migrate_main(Root.at(folder, failing_lists(1, Trouble.TRANSIENT)))
+        migrations.migrate_main(Root.at(folder, failing_lists(1, TableFailureKind.TRANSIENT)))
     assert stored_stamp(old) == "2"
     assert "__run__01" in opened(folder, read_only=True).branch_names()
 
@@ -286,7 +294,7 @@ def times(count: int, action: Callable[[], None]) -> Callable[[], None]:
 def test_copy_that_keeps_losing_gives_up_typed_and_can_be_repeated(folder: Location) -> None:
     old = small_graph(folder)
     with (
-        failpoints.armed(failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, rival_head(folder)),
+        failpoints.arm(failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, rival_head(folder)),
         pytest.raises(errors.PublishContention) as refused,
     ):
         opened(folder)
@@ -300,7 +308,7 @@ def test_copy_that_keeps_losing_gives_up_typed_and_can_be_repeated(folder: Locat
 
 def test_copy_that_loses_once_is_repeated(folder: Location) -> None:
     old = small_graph(folder)
-    with failpoints.armed(failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, times(2, rival_head(folder))):
+    with failpoints.arm(failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, times(2, rival_head(folder))):
         opened(folder)
     require_migrated(old)
 
@@ -309,7 +317,7 @@ def test_publish_tries_a_contended_migration_again(folder: Location) -> None:
     old = small_graph(folder)
     graph = opened(folder)
     # A read, five lost copies of two opens each, and the read of the next attempt: all meet the rival.
-    with failpoints.armed(failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, times(14, rival_head(folder, "work"))):
+    with failpoints.arm(failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, times(14, rival_head(folder, "work"))):
         made = bare_publish(graph.coordinator("work")).commit
     require_migrated(old, "work")
     assert opened(folder).load("work").state.commits == {**old.history("work"), made.id: made}
@@ -321,10 +329,10 @@ def test_stamp_that_keeps_losing_gives_up_typed_and_can_be_repeated(folder: Loca
 
     def lose() -> None:
         attempts.append(1)
-        raise failure(Trouble.CONFLICT, "commit", str(folder), "Incompatible transaction")
+        raise table_failure(TableFailureKind.CONFLICT, "commit", str(folder), "Incompatible transaction")
 
     with (
-        failpoints.armed(failpoints.MIGRATION_V4_STAMP_FORCE_INCOMPATIBLE, lose),
+        failpoints.arm(failpoints.MIGRATION_V4_STAMP_FORCE_INCOMPATIBLE, lose),
         pytest.raises(errors.PublishContention),
     ):
         opened(folder)
@@ -340,6 +348,6 @@ def test_stamp_survives_a_concurrent_change_of_settings(folder: Location) -> Non
     def rival() -> None:
         lance.dataset(str(folder / "__manifest")).update_schema_metadata({"somebody": os.urandom(4).hex()})
 
-    with failpoints.armed(failpoints.MIGRATION_V4_STAMP_FORCE_INCOMPATIBLE, times(3, rival)):
+    with failpoints.arm(failpoints.MIGRATION_V4_STAMP_FORCE_INCOMPATIBLE, times(3, rival)):
         opened(folder)
     require_migrated(old)

@@ -10,16 +10,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import lance
+import pyarrow as pa
 import pytest
 
 from omnigraph import errors, failpoints
-from omnigraph.engine import migrations, stamp
-from omnigraph.engine.branches import create_branch, delete_branch
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.opened import AtBranch, AtCommit, AtTime, AtVersion, OpenGraph, Target
-from omnigraph.engine.root import Root
-from omnigraph.lang.schema.ir import from_json, to_json
-from omnigraph.storage.lance_errors import Trouble, failure
+from omnigraph.engine.branches.manage import create_branch, delete_branch
+from omnigraph.engine.graph import format_stamp as stamp
+from omnigraph.engine.graph import migrations
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import AtBranch, AtCommit, AtTime, AtVersion, OpenGraph, ReadTarget
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.maintenance.doctor import examine
+from omnigraph.lang.schema.legacy_ir import legacy_ir
+from omnigraph.storage.lance_errors import TableFailureKind, table_failure
 from omnigraph.storage.location import Location
 from tests.engine.graphs import bare_publish, manifest_rows, require_consistent, tree
 from tests.engine.old_graphs import (
@@ -47,7 +50,7 @@ def require_same_history(graph: OpenGraph, old: OldGraph) -> None:
         assert state.commits == old.history(branch)
         assert state.head == old.branches[branch].commits[-1]
         assert graph.snapshot(AtBranch(branch)).entries == old.branches[branch].entries
-    targets: list[tuple[Target, str]] = [(AtCommit(found), found) for found in old.snapshots]
+    targets: list[tuple[ReadTarget, str]] = [(AtCommit(found), found) for found in old.snapshots]
     targets += [(AtVersion("deep", commit.version), commit.id) for commit in old.branches["deep"].commits]
     targets += [(AtTime("deep", commit.created_at), commit.id) for commit in old.branches["deep"].commits]
     for target, commit_id in targets:
@@ -204,9 +207,8 @@ def test_schema_numbered_by_name_hashes_is_read_as_it_is(folder: Location) -> No
     OldGraph(folder, 3)
     stored = json.loads((folder.path / "_schema.ir.json").read_text())
     accepted = opened(folder).schema().accepted
-    assert accepted == from_json(stored)
-    assert to_json(accepted) == stored
-    assert min(accepted.identities.types.values()) > 1_000
+    assert legacy_ir(accepted) == stored
+    assert min(accepted.known_identities.types.values()) > 1_000
 
 
 def test_migration_of_a_graph_in_any_store(shared_root: Location) -> None:
@@ -304,14 +306,18 @@ def test_new_branch_does_not_inherit_from_a_deleted_one_of_its_name(folder: Loca
 # --- absence is proven ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [Trouble.TRANSIENT, Trouble.RECLAIMED, Trouble.UNKNOWN])
-def test_failed_open_of_the_legacy_commits_stops_the_migration(folder: Location, kind: Trouble) -> None:
+@pytest.mark.parametrize(
+    "kind", [TableFailureKind.TRANSIENT, TableFailureKind.RECLAIMED, TableFailureKind.UNKNOWN]
+)
+def test_failed_open_of_the_legacy_commits_stops_the_migration(
+    folder: Location, kind: TableFailureKind
+) -> None:
     old = small_graph(folder)
 
     def fail() -> None:
-        raise failure(kind, "open", str(folder / "_graph_commits.lance"), "not now")
+        raise table_failure(kind, "open", str(folder / "_graph_commits.lance"), "not now")
 
-    with failpoints.armed(failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, fail):
+    with failpoints.arm(failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, fail):
         with pytest.raises(errors.StorageFailure, match="not now"):
             opened(folder)
         with pytest.raises(errors.StorageFailure, match="not now"):
@@ -373,6 +379,204 @@ def test_damaged_commits_of_a_branch_never_pass_for_absent_ones(
     made = bare_publish(graph.coordinator("work")).commit
     assert graph.load("work").state.commits == {**old.history("work"), made.id: made}
     assert graph.load(MAIN).state.commits == old.history(MAIN)
+
+
+def lose_reference(folder: Location, branch: str, *, with_files: bool) -> None:
+    """Remove the reference of a branch's commits; its files alone would still show them."""
+    commits = folder.path / "_graph_commits.lance"
+    (commits / "_refs" / "branches" / f"{branch}.json").unlink()
+    if with_files:
+        shutil.rmtree(commits / "tree" / branch)
+
+
+@pytest.mark.parametrize("form", [1, 2, 3])
+def test_commits_whose_files_lost_only_their_reference_are_kept(folder: Location, form: int) -> None:
+    old = story(folder, form)
+    lose_reference(folder, "work", with_files=False)
+    graph = opened(folder)
+    made = bare_publish(graph.coordinator("work")).commit
+    assert graph.load("work").state.commits == {**old.history("work"), made.id: made}
+
+
+@pytest.mark.parametrize("form", [1, 2, 3])
+def test_own_commits_of_a_branch_whose_reference_is_missing_are_never_left_out(
+    folder: Location, form: int
+) -> None:
+    old = story(folder, form)
+    lose_reference(folder, "work", with_files=True)
+    graph = opened(folder)
+    stamped = stored_stamp(old, "work")
+    uses: list[Callable[[], object]] = [
+        lambda: graph.load("work"),
+        lambda: bare_publish(graph.coordinator("work")),
+        lambda: create_branch(graph, "new", from_branch="work"),
+        lambda: opened(folder, read_only=True).load("work"),
+    ]
+    for use in uses:
+        with pytest.raises(errors.CorruptGraph, match="branch 'work' has commits of its own") as caught:
+            use()
+        assert caught.value.remedy is not None
+    assert stored_stamp(old, "work") == stamped
+    assert "graph_commit" not in kinds(old.stored("__manifest", "work").to_table())
+    assert [one.branch for one in examine(graph).unread] == ["deep", "work"]
+    # Others do not need it: main, and branches that never committed.
+    for branch in (MAIN, "idle", "unrecorded"):
+        assert graph.load(branch).state.commits == old.history(branch)
+        made = bare_publish(graph.coordinator(branch)).commit
+        assert graph.load(branch).state.commits == {**old.history(branch), made.id: made}
+
+
+def test_a_branch_without_a_reference_does_not_hide_the_missing_one_of_its_parent(folder: Location) -> None:
+    old = OldGraph(folder, 3)
+    old.branch("work")
+    old.commit("work")
+    old.branch("below", from_="work", recorded=False)
+    lose_reference(folder, "work", with_files=True)
+    graph = opened(folder)
+    for branch in ("work", "below"):
+        with pytest.raises(errors.CorruptGraph, match="branch 'work' has commits of its own"):
+            bare_publish(graph.coordinator(branch))
+        assert stored_stamp(old, branch) == "3"
+
+
+# --- commits of an earlier branch of the same name -----------------------------------------------
+
+
+def forget_manifest_branch(old: OldGraph, name: str) -> None:
+    """Delete a branch as a release did that died before it came to the commits of the branch."""
+    old.stored("__manifest").branches.delete(name)
+    old.stored(PERSON).branches.delete(name)
+    del old.branches[name]
+
+
+def drop_commit_reference(folder: Location, name: str) -> None:
+    lose_reference(folder, name, with_files=False)
+
+
+def keep_commit_reference(_folder: Location, _name: str) -> None:
+    """It is left behind with its files."""
+
+
+def never_written(old: OldGraph) -> None:
+    old.branch("work", recorded=False)
+
+
+def made_from_another_branch(old: OldGraph) -> None:
+    old.branch("side")
+    old.commit("side")
+    old.commit("side")
+    old.branch("work", from_="side", recorded=False)
+    publish_unrecorded(old, "work", 2)
+
+
+def made_from_later_commits(old: OldGraph) -> None:
+    for _ in range(3):
+        old.commit()
+    old.branch("work", recorded=False)
+    publish_unrecorded(old, "work", 5)
+
+
+def behind_its_predecessor(old: OldGraph) -> None:
+    old.branch("work", recorded=False)
+    publish_unrecorded(old, "work", 1)
+
+
+def publish_unrecorded(old: OldGraph, branch: str, times: int) -> None:
+    """Publish as a process that died before it recorded the commits."""
+    for _ in range(times):
+        manifest = old.stored("__manifest", branch)
+        row = manifest.to_table().slice(0, 1).to_pylist()[0] | {"object_id": f"other{manifest.version}"}
+        lance.write_dataset(
+            pa.Table.from_pylist([row], schema=manifest.schema.remove_metadata()), manifest, mode="append"
+        )
+
+
+LATER = [never_written, made_from_another_branch, made_from_later_commits, behind_its_predecessor]
+
+
+@pytest.mark.parametrize("recreate", LATER)
+@pytest.mark.parametrize("reference", [keep_commit_reference, drop_commit_reference])
+@pytest.mark.parametrize("form", [1, 3])
+def test_commits_of_an_earlier_branch_of_the_same_name_are_never_taken_over(
+    folder: Location,
+    form: int,
+    reference: Callable[[Location, str], None],
+    recreate: Callable[[OldGraph], None],
+) -> None:
+    old = OldGraph(folder, form)
+    old.commit()
+    old.branch("work")
+    old.commit("work")
+    old.commit("work")
+    forget_manifest_branch(old, "work")
+    reference(folder, "work")
+    recreate(old)
+    stamped = stored_stamp(old, "work")
+    graph = opened(folder)
+    uses: list[Callable[[], object]] = [
+        lambda: graph.load("work"),
+        lambda: bare_publish(graph.coordinator("work")),
+        lambda: create_branch(graph, "new", from_branch="work"),
+        lambda: opened(folder, read_only=True).load("work"),
+    ]
+    for use in uses:
+        with pytest.raises(errors.CorruptGraph, match="belong to an earlier branch of that name") as caught:
+            use()
+        assert caught.value.remedy is not None
+    assert stored_stamp(old, "work") == stamped
+    assert "graph_commit" not in kinds(old.stored("__manifest", "work").to_table())
+    assert [one.branch for one in examine(graph).unread] == ["work"]
+    assert graph.load(MAIN).state.commits == old.history(MAIN)
+    delete_branch(graph, "work")
+    create_branch(graph, "work")
+    assert graph.load("work").state.commits == old.history(MAIN)
+
+
+@pytest.mark.parametrize(("table", "seconds"), [("__manifest", 86_400), ("_graph_commits.lance", -86_400)])
+def test_commits_that_are_older_than_their_branch_are_never_taken_over(
+    folder: Location, table: str, seconds: int
+) -> None:
+    """Only their times show it: the branch was made at the same commit and published as often."""
+    old = OldGraph(folder, 3)
+    old.branch("work")
+    old.commit("work")
+    at = folder.path / table / "_refs" / "branches" / "work.json"
+    facts = json.loads(at.read_text())
+    last = old.branches["work"].commits[-1].created_at // 1_000_000
+    facts["createAt"] = (last if table == "__manifest" else facts["createAt"]) + seconds
+    at.write_text(json.dumps(facts))
+    graph = opened(folder)
+    with pytest.raises(errors.CorruptGraph, match="older than the branch"):
+        bare_publish(graph.coordinator("work"))
+    assert stored_stamp(old, "work") == "3"
+
+
+def test_a_branch_that_was_made_while_others_committed_is_migrated(folder: Location) -> None:
+    """Commits are forked a moment later than the manifest: one more was recorded by then, or one less."""
+    old = OldGraph(folder, 3)
+    old.commit()
+    manifest, commits = old.stored("__manifest"), old.stored("_graph_commits.lance")
+    late = commits.version
+    old.commit()
+    manifest.create_branch("ahead", (None, manifest.version))
+    old.stored("__manifest").create_branch("behind", (None, old.stored("__manifest").version))
+    old.stored("_graph_commits.lance").create_branch(
+        "ahead", (None, old.stored("_graph_commits.lance").version)
+    )
+    commits.create_branch("behind", (None, late))
+    graph = opened(folder)
+    for branch, count in (("ahead", 3), ("behind", 2)):
+        made = bare_publish(graph.coordinator(branch)).commit
+        assert len(graph.load(branch).state.commits) == count + 1
+        assert made.branch == branch
+
+
+def test_branches_of_a_graph_whose_commits_were_never_recorded_are_migrated(folder: Location) -> None:
+    old = OldGraph(folder, 3, lineage=False)
+    old.branch("work")
+    graph = opened(folder)
+    made = bare_publish(graph.coordinator("work")).commit
+    assert graph.load("work").state.commits == {made.id: made}
 
 
 # --- refused -------------------------------------------------------------------------------------

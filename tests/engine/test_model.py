@@ -19,24 +19,24 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from omnigraph import failpoints
-from omnigraph.engine.branches import create_branch, delete_branch
-from omnigraph.engine.initialise import initialise
+from omnigraph.engine.branches.manage import create_branch, delete_branch
+from omnigraph.engine.commit.recovery import sidecar
+from omnigraph.engine.commit.recovery.sweep import sweep
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import AtBranch, AtCommit, OpenGraph, ReadTarget
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.lifecycle.create import create_graph
+from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest
-from omnigraph.engine.load.run import load
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.opened import AtBranch, AtCommit, OpenGraph, Target
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.recovery import sidecar
-from omnigraph.engine.recovery.sweep import sweep
-from omnigraph.engine.root import Root
-from omnigraph.engine.write.duplicates import Mode
 from omnigraph.engine.write.mutate import mutate
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import ConstraintViolation, KeyConflict, LoadRejected, OmnigraphError
 from omnigraph.lang.query.compile import CompiledMutation, compile_query
 from omnigraph.lang.query.parameters import decode_parameters
 from omnigraph.storage.location import Location
-from tests.engine.graphs import require_linear
+from tests.engine.graphs import require_linear, require_owners
 from tests.examples import EXAMPLES
 
 SCHEMA = """
@@ -178,7 +178,7 @@ def crashed(act: Callable[[], object], times: dict[str, int]) -> str | None:
 
     with suppress(Crash), ExitStack() as armed:
         for point in times:
-            armed.enter_context(failpoints.armed(point, partial(come_to, point)))
+            armed.enter_context(failpoints.arm(point, partial(come_to, point)))
         act()
     return at[0] if at else None
 
@@ -370,6 +370,7 @@ class GraphMachine(RuleBasedStateMachine):
         assert self.graph.branch_names() == [MAIN, *sorted(self.worlds.keys() - {MAIN})]
         for branch, world in self.worlds.items():
             assert self.seen(AtBranch(branch)) == world
+            require_owners(self.graph, branch)
         assert sidecar.operations(self.graph.root) == []
 
     # --- how -------------------------------------------------------------------------------------
@@ -435,7 +436,7 @@ class GraphMachine(RuleBasedStateMachine):
     def commits_after_first(self, branch: str) -> list[str]:
         return [commit.id for commit in self.graph.load(branch).state.commits.values() if commit.parent]
 
-    def seen(self, target: Target) -> World:
+    def seen(self, target: ReadTarget) -> World:
         snapshot = self.graph.snapshot(target)
         people, teams, knows = (
             open_table(self.graph, snapshot, key).scan().to_pylist()
@@ -462,7 +463,7 @@ class TestModel(GraphMachine.TestCase):  # type: ignore[valid-type, misc]  # Hyp
     def template(cls, tmp_path_factory: pytest.TempPathFactory) -> None:
         """A small graph, with a branch that has no tables of its own; each life begins with a copy of it."""
         GraphMachine.template = tmp_path_factory.mktemp("lives") / "template"
-        initialise(Root.at(Location.parse(GraphMachine.template)), SCHEMA)
+        create_graph(Root.at(Location.parse(GraphMachine.template)), SCHEMA)
         graph = opened(GraphMachine.template)
         mutation(graph, BEGINNING, MAIN)
         create_branch(graph, BRANCHES[0])

@@ -9,10 +9,10 @@ import lance
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine.opened import AtBranch, AtCommit, AtTime, AtVersion, OpenGraph
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.publish import Changes, Lineage, publish
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.open_graph import AtBranch, AtCommit, AtTime, AtVersion, OpenGraph
+from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.snapshot_tables import open_table
 from omnigraph.errors import BranchNotFound, CorruptGraph, UnsupportedFormat
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
@@ -27,7 +27,7 @@ READS = {
     "read_text",
     "read_text_if_exists",
     "list_dir",
-    "list_forks",
+    "list_tags",
 }
 
 
@@ -113,7 +113,7 @@ def test_a_graph_made_anew_in_the_same_place_is_not_mixed_with_the_old_one(folde
     for _ in range(6):
         bare_publish(new.coordinator("main"))
     assert not old.load("main").state.commits.keys() & remembered.commits.keys()
-    done = publish(old.coordinator("main"), Changes(), Lineage(old.root.new_id()))
+    done = publish(old.coordinator("main"), ManifestChanges(), NewCommit(old.root.new_id()))
     assert done.commit.parent in new.load("main").state.commits
 
 
@@ -242,11 +242,11 @@ def open_folder() -> Iterator[Location]:
 # Tests may run as root, whom nothing stops: the child becomes somebody else once it has its code.
 _AS_NOBODY = """
 import os, sys
-from omnigraph.engine.initialise import initialise
-from omnigraph.engine.opened import AtBranch, OpenGraph
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.publish import Changes, Lineage, publish
-from omnigraph.engine.root import Root
+from omnigraph.engine.lifecycle.create import create_graph
+from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
+from omnigraph.engine.graph.root import Root
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage import bucket, staging
 from omnigraph.storage.location import Location
@@ -266,10 +266,10 @@ def writing():
 
 def publishing():
     graph = OpenGraph.open(root, read_only=True)
-    return publish(graph.coordinator("main"), Changes(), Lineage(root.new_id())).commit.id
+    return publish(graph.coordinator("main"), ManifestChanges(), NewCommit(root.new_id())).commit.id
 
 def making():
-    return str(initialise(root, "node A { x: String @key }"))
+    return str(create_graph(root, "node A { x: String @key }"))
 
 for act in (reading, writing, publishing, making):
     try:

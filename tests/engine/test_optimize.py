@@ -6,13 +6,13 @@ import lance
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine.branches import create_branch
-from omnigraph.engine.index_intent import VECTOR_ROWS
-from omnigraph.engine.indexing import ensure_indices
-from omnigraph.engine.opened import AtCommit, OpenGraph
-from omnigraph.engine.optimize import SETTING, optimize
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.root import Root
+from omnigraph.engine.branches.manage import create_branch
+from omnigraph.engine.graph.open_graph import AtCommit, OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.maintenance.ensure_indexes import ensure_indices
+from omnigraph.engine.maintenance.optimize import SETTING, optimize
+from omnigraph.engine.upkeep.declared_indexes import VECTOR_ROWS
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import BadRequest
 from omnigraph.storage.location import Location
@@ -154,7 +154,7 @@ class Late(Recorder):
             change(self._graph, 'update Doc set { score: 100 } where slug = "d1"')
 
 
-def test_a_bad_setting_is_told(folder: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_setting_is_rejected(folder: Location, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = docs_graph(folder)
     monkeypatch.setenv(SETTING, "many")
     with pytest.raises(BadRequest, match=SETTING):
@@ -162,7 +162,7 @@ def test_a_bad_setting_is_told(folder: Location, monkeypatch: pytest.MonkeyPatch
 
 
 def test_no_table_removes_its_own_past(folder: Location) -> None:
-    """Lance can be told to clean up as it commits: it would take versions that the history shows."""
+    """Lance can be configured to clean up as it commits: it would take versions that the history shows."""
     graph = docs_graph(folder)
     log(graph, 3)
     optimize(graph, MAIN)
@@ -179,8 +179,8 @@ def test_a_table_that_was_changed_past_the_door_is_left_out_and_the_others_are_d
     changed.insert(pa.table({"id": ["x"], "msg": ["x"]}, schema=changed.schema))
     done = {one.key: one for one in optimize(graph, MAIN).tables}
     assert (done[DOC].after.fragments, done[DOC].skipped) == (1, None)
-    told = (done[LOG].skipped, done[LOG].moved, done[LOG].version, done[LOG].head)
-    assert told == ("drift_needs_repair", False, published, published + 1)
+    report = (done[LOG].skipped, done[LOG].moved, done[LOG].version, done[LOG].head)
+    assert report == ("drift_needs_repair", False, published, published + 1)
     assert entry_of(graph, LOG).version == published
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.engine.export.place import new_file, new_folder
+from omnigraph.engine.files.atomic_output import new_file, new_folder
 from omnigraph.errors import BadRequest
 
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from omnigraph.engine.branches import create_branch, delete_branch
-from omnigraph.engine.lineage import Commit
-from omnigraph.engine.manifest import State
+from omnigraph.engine.branches.manage import create_branch, delete_branch
+from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.manifest import ManifestState
+from omnigraph.engine.graph.open_graph import AtVersion, OpenGraph
+from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.engine.merge.merge import MergeRequest, merge
-from omnigraph.engine.opened import AtVersion, OpenGraph
-from omnigraph.engine.publish import Changes, Lineage, publish
-from omnigraph.engine.root import Root
-from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.transaction import Author
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
@@ -33,7 +33,7 @@ def newcomer(graph: OpenGraph) -> OpenGraph:
     return OpenGraph.open(Root.at(graph.root.layout.root))
 
 
-def plain(state: State) -> tuple[object, ...]:
+def plain(state: ManifestState) -> tuple[object, ...]:
     commits = sorted(state.commits.values(), key=lambda commit: commit.order)
     return state.version, state.locations, state.versions, state.tombstones, commits, state.heads, state.head
 
@@ -91,7 +91,7 @@ def test_a_version_that_passed_to_another_owner_has_been_his_all_the_time(graph:
     change(graph, 'insert Team { name: "x" }', "draft")
     draft = graph.coordinator("draft")
     handed = replace(draft.load().state.versions["node:Person"], owner=None)
-    publish(draft, Changes(versions=(handed,)), Lineage(graph.root.new_id()))
+    publish(draft, ManifestChanges(versions=(handed,)), NewCommit(graph.root.new_id()))
     assert past(graph, "draft") == past(newcomer(graph), "draft")
 
 

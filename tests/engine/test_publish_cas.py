@@ -3,17 +3,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from omnigraph import failpoints
-from omnigraph.engine.coordinator import Coordinator
-from omnigraph.engine.manifest import KEY, Entry, TableVersion
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.publish import RETRY_BUDGET, Changes, ExactHead, Lineage, Publication, publish
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.coordinator import Coordinator
+from omnigraph.engine.graph.manifest import KEY, TableEntry, TableVersion
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.publish import (
+    RETRY_BUDGET,
+    ExactHead,
+    ManifestChanges,
+    NewCommit,
+    Publication,
+    publish,
+)
+from omnigraph.engine.graph.root import Root
 from omnigraph.errors import (
     Conflict,
     CorruptGraph,
@@ -35,6 +41,7 @@ from tests.engine.graphs import (
     manifest_rows,
     new_graph,
     no_room_for,
+    publish_from_outside,
     require_consistent,
     require_linear,
     with_clock,
@@ -55,12 +62,12 @@ def stranger(root: Root, branch: str = "main") -> Coordinator:
     return Coordinator(Root.at(root.layout.root), branch)
 
 
-def changed(key: str, version: int, *, owner: str | None = None, rows: int = 0) -> Changes:
-    return Changes(versions=(TableVersion(key, version, owner, rows),))
+def changed(key: str, version: int, *, owner: str | None = None, rows: int = 0) -> ManifestChanges:
+    return ManifestChanges(versions=(TableVersion(key, version, owner, rows),))
 
 
-def send(main: Coordinator, changes: Changes, expected: dict[str, int] | None = None) -> Publication:
-    return publish(main, changes, Lineage(main.root.new_id()), expected=expected)
+def send(main: Coordinator, changes: ManifestChanges, expected: dict[str, int] | None = None) -> Publication:
+    return publish(main, changes, NewCommit(main.root.new_id()), expected=expected)
 
 
 def unchanged(main: Coordinator) -> Iterator[None]:
@@ -74,9 +81,9 @@ def unchanged(main: Coordinator) -> Iterator[None]:
 # --- what the caller expects of tables -------------------------------------------------------------
 
 
-def test_expected_versions_that_hold_let_the_publish_through(main: Coordinator) -> None:
+def test_expected_versions_that_hold_let_the_publish_from_outside(main: Coordinator) -> None:
     done = send(main, changed(PERSON, 2, rows=5), {PERSON: 1, TEAM: 1, "node:Nobody": 0})
-    assert done.loaded.state.entries()[PERSON] == Entry(
+    assert done.loaded.state.entries()[PERSON] == TableEntry(
         PERSON, main.load().state.locations[PERSON], 2, None, 5
     )
     assert send(main, changed(PERSON, 3), {PERSON: 2}).commit.parent == done.commit.id
@@ -106,19 +113,19 @@ def test_an_expected_version_that_does_not_hold_is_named(
 
 def test_a_dropped_table_is_expected_at_the_version_of_its_drop(main: Coordinator) -> None:
     send(main, changed(TEAM, 4))
-    send(main, Changes(dropped={TEAM: 6}))
+    send(main, ManifestChanges(dropped={TEAM: 6}))
     assert TEAM not in main.load().state.entries()
     with pytest.raises(TableVersionConflict) as caught:
-        send(main, Changes(), {TEAM: 4})
+        send(main, ManifestChanges(), {TEAM: 4})
     assert caught.value.actual == 6
-    send(main, Changes(), {TEAM: 6})
+    send(main, ManifestChanges(), {TEAM: 6})
 
 
 def test_expectations_are_checked_again_after_a_lost_race(graph: OpenGraph, main: Coordinator) -> None:
     rival = stranger(graph.root)
     main.load()
     with (
-        failpoints.armed(BEFORE_WRITE, failpoints.once(lambda: bare_publish(rival, {PERSON: 2}))),
+        failpoints.arm(BEFORE_WRITE, failpoints.once(lambda: bare_publish(rival, {PERSON: 2}))),
         pytest.raises(TableVersionConflict) as caught,
     ):
         send(main, changed(PERSON, 3), {PERSON: 1})
@@ -136,22 +143,29 @@ def test_an_identical_version_is_not_written_again(main: Coordinator) -> None:
     assert again.commit.parent == first.commit.id
 
 
-def test_a_handoff_changes_the_owner_in_place(main: Coordinator) -> None:
-    send(main, changed(PERSON, 2, owner="work", rows=3))
-    rows = manifest_rows(main.root).num_rows
-    done = send(main, changed(PERSON, 2, owner=None, rows=3))
-    assert manifest_rows(main.root).num_rows == rows + 1
-    for state in (done.loaded.state, main.load().state, stranger(main.root).load().state):
+def test_a_handoff_changes_the_owner_in_place(graph: OpenGraph) -> None:
+    work = add_branch(graph, "work")
+    send(work, changed(PERSON, 2, owner=None, rows=3))
+    rows = manifest_rows(work.root, "work").num_rows
+    done = send(work, changed(PERSON, 2, owner="work", rows=3))
+    assert manifest_rows(work.root, "work").num_rows == rows + 1
+    for state in (done.loaded.state, work.load().state, stranger(work.root, "work").load().state):
         entry = state.entries()[PERSON]
-        assert (entry.version, entry.owner, entry.row_count) == (2, None, 3)
+        assert (entry.version, entry.owner, entry.row_count) == (2, "work", 3)
 
 
-def test_a_handoff_with_other_rows_is_no_handoff(main: Coordinator) -> None:
-    send(main, changed(PERSON, 2, owner="work", rows=3))
+def test_a_handoff_with_other_rows_is_no_handoff(graph: OpenGraph) -> None:
+    work = add_branch(graph, "work")
+    send(work, changed(PERSON, 2, owner=None, rows=3))
     with pytest.raises(
         Conflict, match="version 2 of table 'node:Person' is published with 3 rows, not with 4"
     ):
-        send(main, changed(PERSON, 2, owner=None, rows=4))
+        send(work, changed(PERSON, 2, owner="work", rows=4))
+
+
+def test_a_table_of_a_branch_that_is_no_ancestor_is_refused(main: Coordinator) -> None:
+    with pytest.raises(Conflict, match="table 'node:Person' belongs to branch 'work', not to 'main'"):
+        send(main, changed(PERSON, 2, owner="work", rows=3))
 
 
 def test_a_version_below_the_published_one_is_a_conflict(main: Coordinator) -> None:
@@ -165,22 +179,22 @@ NO_TABLE = "table 'node:Nobody' is not registered in the manifest"
 TWICE = "table 'node:Person' is changed twice in one publish"
 VERSION_2, VERSION_3 = TableVersion(PERSON, 2, None, 0), TableVersion(PERSON, 3, None, 0)
 REFUSED = [
-    (Changes(versions=(TableVersion("node:Nobody", 1, None, 0),)), NO_TABLE),
-    (Changes(dropped={"node:Nobody": 1}), NO_TABLE),
-    (Changes(versions=(VERSION_2, VERSION_2)), TWICE),
-    (Changes(versions=(VERSION_2, VERSION_3)), TWICE),
-    (Changes(versions=(VERSION_2,), dropped={PERSON: 2}), TWICE),
+    (ManifestChanges(versions=(TableVersion("node:Nobody", 1, None, 0),)), NO_TABLE),
+    (ManifestChanges(dropped={"node:Nobody": 1}), NO_TABLE),
+    (ManifestChanges(versions=(VERSION_2, VERSION_2)), TWICE),
+    (ManifestChanges(versions=(VERSION_2, VERSION_3)), TWICE),
+    (ManifestChanges(versions=(VERSION_2,), dropped={PERSON: 2}), TWICE),
     (
-        Changes(registered={PERSON: "nodes/0000000000000000"}, versions=(VERSION_2,)),
+        ManifestChanges(registered={PERSON: "nodes/0000000000000000"}, versions=(VERSION_2,)),
         "is registered at .* already",
     ),
-    (Changes(dropped={PERSON: 0}), "expected version 0, found 1"),
+    (ManifestChanges(dropped={PERSON: 0}), "expected version 0, found 1"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "reason"), REFUSED, ids=map(str, range(len(REFUSED))))
 def test_changes_that_do_not_add_up_are_refused_whole(
-    main: Coordinator, changes: Changes, reason: str
+    main: Coordinator, changes: ManifestChanges, reason: str
 ) -> None:
     judged = unchanged(main)
     next(judged)
@@ -192,11 +206,11 @@ def test_changes_that_do_not_add_up_are_refused_whole(
 def test_a_drop_holds_once_and_hides_every_version_up_to_its_own(main: Coordinator) -> None:
     send(main, changed(TEAM, 3))
     with pytest.raises(TableVersionConflict) as caught:
-        send(main, Changes(dropped={TEAM: 2}))
+        send(main, ManifestChanges(dropped={TEAM: 2}))
     assert (caught.value.expected, caught.value.actual) == (2, 3), "a drop that hides nothing is no drop"
-    send(main, Changes(dropped={TEAM: 3}))
+    send(main, ManifestChanges(dropped={TEAM: 3}))
     with pytest.raises(Conflict, match="dropped already"):
-        send(main, Changes(dropped={TEAM: 3}))
+        send(main, ManifestChanges(dropped={TEAM: 3}))
     with pytest.raises(TableVersionConflict) as caught:
         send(main, changed(TEAM, 3))
     assert caught.value.actual == 3
@@ -204,14 +218,16 @@ def test_a_drop_holds_once_and_hides_every_version_up_to_its_own(main: Coordinat
 
 
 def test_a_dropped_table_comes_back_above_its_drop(main: Coordinator) -> None:
-    send(main, Changes(dropped={TEAM: 1}))
+    send(main, ManifestChanges(dropped={TEAM: 1}))
     path = main.load().state.locations[TEAM]
-    send(main, Changes(registered={TEAM: path}, versions=(TableVersion(TEAM, 2, None, 0),)))
+    send(main, ManifestChanges(registered={TEAM: path}, versions=(TableVersion(TEAM, 2, None, 0),)))
     assert stranger(main.root).load().state.entries()[TEAM].version == 2
 
 
 def test_a_registered_table_appears_with_its_first_version(main: Coordinator) -> None:
-    new = Changes(registered={"node:New": "nodes/x"}, versions=(TableVersion("node:New", 1, None, 0),))
+    new = ManifestChanges(
+        registered={"node:New": "nodes/x"}, versions=(TableVersion("node:New", 1, None, 0),)
+    )
     done = send(main, new)
     assert done.loaded.state.entries()["node:New"].path == "nodes/x"
     assert stranger(main.root).load().state == done.loaded.state
@@ -222,8 +238,8 @@ def test_a_registered_table_appears_with_its_first_version(main: Coordinator) ->
 
 def test_the_state_after_a_publish_is_the_state_a_stranger_reads(main: Coordinator) -> None:
     send(main, changed(PERSON, 2, rows=1))
-    send(main, Changes(dropped={KNOWS: 1}))
-    done = publish(main, changed(TEAM, 2), Lineage(main.root.new_id(), actor="ada", merged_parent="other"))
+    send(main, ManifestChanges(dropped={KNOWS: 1}))
+    done = publish(main, changed(TEAM, 2), NewCommit(main.root.new_id(), actor="ada", merged_parent="other"))
     read = stranger(main.root).load()
     assert read.state == done.loaded.state == main.load().state
     assert read.state.commits[done.commit.id] == done.commit
@@ -234,9 +250,7 @@ def test_the_loser_of_a_race_reparents_on_the_winner(main: Coordinator) -> None:
     rival = stranger(main.root)
     winner: list[Publication] = []
     main.load()
-    with failpoints.armed(
-        BEFORE_WRITE, failpoints.once(lambda: winner.append(bare_publish(rival, {TEAM: 2})))
-    ):
+    with failpoints.arm(BEFORE_WRITE, failpoints.once(lambda: winner.append(bare_publish(rival, {TEAM: 2})))):
         done = send(main, changed(PERSON, 2))
     assert done.commit.parent == winner[0].commit.id
     entries = done.loaded.state.entries()
@@ -247,7 +261,7 @@ def test_the_loser_of_a_race_reparents_on_the_winner(main: Coordinator) -> None:
 @pytest.mark.parametrize("losses", range(1, RETRY_BUDGET + 1))
 def test_a_publish_survives_as_many_losses_as_its_budget(main: Coordinator, losses: int) -> None:
     rival, left = stranger(main.root), [None] * losses
-    with failpoints.armed(BEFORE_WRITE, lambda: rival_moves(rival, left)):
+    with failpoints.arm(BEFORE_WRITE, lambda: rival_moves(rival, left)):
         done = send(main, changed(PERSON, 2))
     assert left == []
     assert len(done.loaded.state.commits) == losses + 2
@@ -257,33 +271,14 @@ def rival_moves(rival: Coordinator, left: list[None]) -> None:
     """Publishes as often as there are moves left; publishing comes here again itself."""
     if left:
         left.pop()
-        publish_through(rival)
-
-
-def publish_through(rival: Coordinator) -> None:
-    """A publish of another process, which no failpoint of this one reaches."""
-    from omnigraph.engine.manifest import Records, encode
-    from omnigraph.storage.cas import merge_rows
-
-    loaded = rival.load()
-    parent = loaded.state.head
-    assert parent is not None
-    commit = replace(
-        parent,
-        id=rival.root.new_id(),
-        parent=parent.id,
-        version=loaded.state.version + 1,
-        created_at=parent.created_at + 1,
-    )
-    rows = encode(Records(commits=[commit], heads={rival.branch: commit.id}), {})
-    merge_rows(loaded.table, rows, KEY)
+        publish_from_outside(rival)
 
 
 def test_a_used_up_budget_is_a_typed_conflict_and_loses_nothing(main: Coordinator) -> None:
     rival = stranger(main.root)
-    lineage = Lineage(main.root.new_id())
+    lineage = NewCommit(main.root.new_id())
     with (
-        failpoints.armed(BEFORE_WRITE, lambda: publish_through(rival)),
+        failpoints.arm(BEFORE_WRITE, lambda: publish_from_outside(rival)),
         pytest.raises(PublishContention) as caught,
     ):
         publish(main, changed(PERSON, 2), lineage)
@@ -299,9 +294,9 @@ def test_contention_while_loading_uses_up_an_attempt_and_no_more(main: Coordinat
     def busy() -> None:
         raise StorageFailure("busy", kind="Contention")
 
-    with failpoints.armed(WHILE_LOADING, failpoints.once(busy)):
+    with failpoints.arm(WHILE_LOADING, failpoints.once(busy)):
         send(main, changed(PERSON, 2))
-    with failpoints.armed(WHILE_LOADING, busy), pytest.raises(PublishContention):
+    with failpoints.arm(WHILE_LOADING, busy), pytest.raises(PublishContention):
         send(main, changed(PERSON, 3))
 
 
@@ -312,7 +307,7 @@ def test_other_trouble_while_loading_is_not_retried(main: Coordinator) -> None:
         reached.append(1)
         raise StorageFailure("broken", kind="Transient")
 
-    with failpoints.armed(WHILE_LOADING, broken), pytest.raises(StorageFailure, match="broken"):
+    with failpoints.arm(WHILE_LOADING, broken), pytest.raises(StorageFailure, match="broken"):
         send(main, changed(PERSON, 2))
     assert reached == [1]
 
@@ -321,42 +316,42 @@ def test_other_trouble_while_loading_is_not_retried(main: Coordinator) -> None:
 
 
 def test_a_publish_that_died_before_its_write_left_nothing(main: Coordinator) -> None:
-    lineage = Lineage(main.root.new_id())
+    lineage = NewCommit(main.root.new_id())
     with (
-        failpoints.armed(BEFORE_WRITE, failpoints.error(BEFORE_WRITE)),
+        failpoints.arm(BEFORE_WRITE, failpoints.error(BEFORE_WRITE)),
         pytest.raises(InternalError, match="injected"),
     ):
         publish(main, changed(PERSON, 2), lineage)
     assert lineage.commit_id not in stranger(main.root).load().state.commits
-    assert not publish(main, changed(PERSON, 2), lineage).already_landed
+    assert not publish(main, changed(PERSON, 2), lineage).already_published
 
 
 @pytest.mark.parametrize("same_process", [True, False])
 def test_a_publish_repeated_after_its_answer_was_lost_is_made_once(
     main: Coordinator, same_process: bool
 ) -> None:
-    lineage, changes = Lineage(main.root.new_id(), actor="ada"), changed(PERSON, 2, rows=4)
+    lineage, changes = NewCommit(main.root.new_id(), actor="ada"), changed(PERSON, 2, rows=4)
     with (
-        failpoints.armed(AFTER_WRITE, failpoints.error(AFTER_WRITE)),
+        failpoints.arm(AFTER_WRITE, failpoints.error(AFTER_WRITE)),
         pytest.raises(InternalError, match="injected"),
     ):
         publish(main, changes, lineage, expected={PERSON: 1})
     bare_publish(stranger(main.root), {PERSON: 3})
     again = main if same_process else stranger(main.root)
     done = publish(again, changes, lineage, expected={PERSON: 1})
-    assert done.already_landed
+    assert done.already_published
     assert (done.commit.id, done.commit.actor, done.commit.version) == (lineage.commit_id, "ada", 3)
     assert len(done.loaded.state.commits) == 3
 
 
 def test_a_write_whose_answer_says_contention_but_which_landed_is_a_success(main: Coordinator) -> None:
     # Lance repeats a put whose answer was lost, and the repetition is refused: its own success.
-    lineage = Lineage(main.root.new_id())
+    lineage = NewCommit(main.root.new_id())
     twin = stranger(main.root)
     main.load()
-    with failpoints.armed(BEFORE_WRITE, failpoints.once(lambda: publish(twin, changed(PERSON, 2), lineage))):
+    with failpoints.arm(BEFORE_WRITE, failpoints.once(lambda: publish(twin, changed(PERSON, 2), lineage))):
         done = publish(main, changed(PERSON, 2), lineage, expected={PERSON: 1})
-    assert done.already_landed
+    assert done.already_published
     assert done.commit.id == lineage.commit_id
     require_linear(done.loaded.state.commits.values(), [lineage.commit_id])
 
@@ -369,7 +364,7 @@ def test_a_store_that_fails_the_write_is_reported_and_nothing_is_there(graph: Op
 
 
 def test_a_failed_write_that_landed_all_the_same_is_a_success(graph: OpenGraph) -> None:
-    lineage = Lineage(graph.root.new_id())
+    lineage = NewCommit(graph.root.new_id())
     twin = stranger(graph.root)
 
     class LosesAnswers(Recorder):
@@ -382,7 +377,7 @@ def test_a_failed_write_that_landed_all_the_same_is_a_success(graph: OpenGraph) 
 
     main = Coordinator(Root.at(graph.root.layout.root, LosesAnswers()), "main")
     done = publish(main, changed(PERSON, 2), lineage)
-    assert done.already_landed
+    assert done.already_published
     assert done.commit == stranger(graph.root).load().state.commits[lineage.commit_id]
 
 
@@ -406,20 +401,20 @@ def test_a_store_that_fails_twice_reports_the_first_failure(graph: OpenGraph) ->
 
 def test_of_two_outcomes_of_one_operation_the_first_decides(main: Coordinator) -> None:
     forward, back = main.root.new_id(), main.root.new_id()
-    publish(main, changed(PERSON, 2), Lineage(forward, rival=back))
+    publish(main, changed(PERSON, 2), NewCommit(forward, rival=back))
     with pytest.raises(Decided) as caught:
-        publish(stranger(main.root), Changes(), Lineage(back, rival=forward))
+        publish(stranger(main.root), ManifestChanges(), NewCommit(back, rival=forward))
     assert (caught.value.commit_id, caught.value.rival) == (back, forward)
-    assert publish(main, changed(PERSON, 2), Lineage(forward, rival=back)).already_landed
+    assert publish(main, changed(PERSON, 2), NewCommit(forward, rival=back)).already_published
 
 
 def test_a_rival_that_lands_during_the_race_decides_too(main: Coordinator) -> None:
     forward, back = main.root.new_id(), main.root.new_id()
     other = stranger(main.root)
     main.load()
-    race = failpoints.once(lambda: publish(other, Changes(), Lineage(back, rival=forward)))
-    with failpoints.armed(BEFORE_WRITE, race), pytest.raises(Decided):
-        publish(main, changed(PERSON, 2), Lineage(forward, rival=back))
+    race = failpoints.once(lambda: publish(other, ManifestChanges(), NewCommit(back, rival=forward)))
+    with failpoints.arm(BEFORE_WRITE, race), pytest.raises(Decided):
+        publish(main, changed(PERSON, 2), NewCommit(forward, rival=back))
     assert forward not in stranger(main.root).load().state.commits
 
 
@@ -429,8 +424,8 @@ def test_an_exact_head_lets_nothing_slip_in_between(main: Coordinator) -> None:
     exact = ExactHead(loaded.identity, loaded.state.head.id)
     other = stranger(main.root)
     race = failpoints.once(lambda: bare_publish(other, {TEAM: 2}))
-    with failpoints.armed(BEFORE_WRITE, race), pytest.raises(ReadSetChanged) as caught:
-        publish(main, changed(PERSON, 2), Lineage(main.root.new_id()), precondition=exact)
+    with failpoints.arm(BEFORE_WRITE, race), pytest.raises(ReadSetChanged) as caught:
+        publish(main, changed(PERSON, 2), NewCommit(main.root.new_id()), precondition=exact)
     assert (caught.value.member, caught.value.expected) == ("graph_head:main", exact.head)
     moved = main.load()
     assert moved.state.head is not None
@@ -438,7 +433,7 @@ def test_an_exact_head_lets_nothing_slip_in_between(main: Coordinator) -> None:
     publish(
         main,
         changed(PERSON, 2),
-        Lineage(main.root.new_id()),
+        NewCommit(main.root.new_id()),
         precondition=ExactHead(moved.identity, moved.state.head.id),
     )
 
@@ -451,7 +446,7 @@ def test_an_exact_head_of_an_earlier_life_of_the_branch_is_refused(graph: OpenGr
     graph.root.forks.delete(graph.root.layout.manifest, "work")
     add_branch(graph, "work")
     with pytest.raises(ReadSetChanged) as caught:
-        publish(work, Changes(), Lineage(graph.root.new_id()), precondition=exact)
+        publish(work, ManifestChanges(), NewCommit(graph.root.new_id()), precondition=exact)
     assert caught.value.member == "branch:work"
 
 
@@ -459,9 +454,9 @@ def test_a_lost_acknowledgement_is_found_before_the_head_is_compared(main: Coord
     loaded = main.load()
     assert loaded.state.head is not None
     exact = ExactHead(loaded.identity, loaded.state.head.id)
-    lineage = Lineage(main.root.new_id())
+    lineage = NewCommit(main.root.new_id())
     publish(main, changed(PERSON, 2), lineage, precondition=exact)
-    assert publish(main, changed(PERSON, 2), lineage, precondition=exact).already_landed
+    assert publish(main, changed(PERSON, 2), lineage, precondition=exact).already_published
 
 
 # --- branches --------------------------------------------------------------------------------------
@@ -498,7 +493,7 @@ def test_fresh_branch_first_heads_never_duplicate(
                 first_try.done = True
                 together.wait()
 
-        with failpoints.armed(BEFORE_WRITE, meet), ThreadPoolExecutor(len(writers)) as pool:
+        with failpoints.arm(BEFORE_WRITE, meet), ThreadPoolExecutor(len(writers)) as pool:
             done = list(pool.map(bare_publish, writers))
         keys = manifest_rows(graph.root, branch).column(KEY).to_pylist()
         assert keys.count(f"graph_head:{branch}") == 1
@@ -532,7 +527,7 @@ def test_a_clock_that_is_ahead_is_believed(graph: OpenGraph) -> None:
 
 
 def test_a_version_of_a_table_without_a_place_stops_the_reader(main: Coordinator) -> None:
-    from omnigraph.engine.manifest import Records, encode
+    from omnigraph.engine.graph.manifest import Records, encode
     from omnigraph.storage.cas import merge_rows
 
     rows = encode(Records(versions=[TableVersion("node:Ghost", 1, None, 0)]), {"node:Ghost": "nodes/ghost"})

@@ -6,10 +6,10 @@ import lance
 import pytest
 
 from omnigraph import failpoints
-from omnigraph.engine.coordinator import Coordinator
-from omnigraph.engine.manifest import CREATED_AT
-from omnigraph.engine.opened import AtCommit, AtVersion, OpenGraph
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.coordinator import Coordinator
+from omnigraph.engine.graph.manifest import CREATED_AT
+from omnigraph.engine.graph.open_graph import AtCommit, AtVersion, OpenGraph
+from omnigraph.engine.graph.root import Root
 from omnigraph.storage.staging import commit_staged, stage_config
 from omnigraph.storage.upkeep import collect_versions, compact
 from tests.engine.graphs import PERSON, TEAM, add_branch, bare_publish, require_linear
@@ -49,7 +49,7 @@ def require_recorded(graph: OpenGraph, commit_id: str, version: int, branch: str
 def test_a_publish_that_slid_over_a_config_commit_knows_where_it_landed(graph: OpenGraph) -> None:
     main = graph.coordinator("main")
     before = main.load().state.version
-    with failpoints.armed(BEFORE_WRITE, failpoints.once(lambda: change_config(graph.root))):
+    with failpoints.arm(BEFORE_WRITE, failpoints.once(lambda: change_config(graph.root))):
         done = bare_publish(main, {PERSON: 2})
     assert done.commit.version == done.loaded.state.version == before + 2
     require_recorded(graph, done.commit.id, before + 2)
@@ -58,7 +58,7 @@ def test_a_publish_that_slid_over_a_config_commit_knows_where_it_landed(graph: O
 
 def test_the_stored_number_may_be_wrong_and_nobody_believes_it(graph: OpenGraph) -> None:
     main = graph.coordinator("main")
-    with failpoints.armed(BEFORE_WRITE, failpoints.once(lambda: change_config(graph.root))):
+    with failpoints.arm(BEFORE_WRITE, failpoints.once(lambda: change_config(graph.root))):
         done = bare_publish(main, {PERSON: 2})
     rows = lance.dataset(graph.root.layout.manifest.uri).to_table(
         columns=["table_version", CREATED_AT], filter=f"object_id = '{done.commit.id}'"
@@ -71,7 +71,7 @@ def test_a_publish_that_met_a_compaction_of_its_head_row_tries_again(graph: Open
     for version in range(2, 5):
         bare_publish(main, {PERSON: version})
     before = main.load().state.version
-    with failpoints.armed(BEFORE_WRITE, failpoints.once(lambda: compact_now(graph.root))):
+    with failpoints.arm(BEFORE_WRITE, failpoints.once(lambda: compact_now(graph.root))):
         done = bare_publish(main, {PERSON: 5})
     assert done.commit.version == before + 3, "a compaction makes two versions"
     require_recorded(graph, done.commit.id, before + 3)
@@ -82,7 +82,7 @@ def test_a_first_publish_of_a_branch_slides_over_its_compaction(graph: OpenGraph
         bare_publish(graph.coordinator("main"), {PERSON: version})
     work = add_branch(graph, "work")
     before = work.load().state.version
-    with failpoints.armed(BEFORE_WRITE, failpoints.once(lambda: compact_now(graph.root, "work"))):
+    with failpoints.arm(BEFORE_WRITE, failpoints.once(lambda: compact_now(graph.root, "work"))):
         done = bare_publish(work, {TEAM: 2})
     assert done.commit.version == before + 3
     require_recorded(graph, done.commit.id, before + 3, "work")
@@ -123,8 +123,8 @@ def test_commits_keep_their_versions_when_old_manifest_versions_are_collected(gr
 
 def test_a_migrated_history_keeps_what_it_recorded(graph: OpenGraph) -> None:
     # Commits that landed together were copied in: they recorded their versions when these were made.
-    from omnigraph.engine.lineage import Commit
-    from omnigraph.engine.manifest import KEY, Records, encode
+    from omnigraph.engine.graph.lineage import Commit
+    from omnigraph.engine.graph.manifest import KEY, Records, encode
     from omnigraph.storage.cas import merge_rows
 
     copied = [Commit(f"01OLD{n}", "main", n, n, f"01OLD{n - 1}" if n else None) for n in range(3)]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.engine.coordinator import Coordinator
-from omnigraph.engine.manifest import TableVersion
-from omnigraph.engine.opened import AtCommit, OpenGraph
-from omnigraph.engine.publish import Changes, ExactHead, Lineage, publish, repin
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.coordinator import Coordinator
+from omnigraph.engine.graph.manifest import TableVersion
+from omnigraph.engine.graph.open_graph import AtCommit, OpenGraph
+from omnigraph.engine.graph.publish import ExactHead, ManifestChanges, NewCommit, publish, repin
+from omnigraph.engine.graph.root import Root
 from omnigraph.errors import Conflict, TableVersionConflict
 from omnigraph.storage.objects import Recorder
 from tests.engine.graphs import PERSON, TEAM, add_branch, bare_publish, manifest_rows, require_linear
@@ -51,12 +51,12 @@ def test_a_publish_that_was_prepared_before_sees_it(graph: OpenGraph) -> None:
     with pytest.raises(TableVersionConflict):
         publish(
             other,
-            Changes(versions=(TableVersion(PERSON, 3, None, 0),)),
-            Lineage("01X"),
+            ManifestChanges(versions=(TableVersion(PERSON, 3, None, 0),)),
+            NewCommit("01X"),
             expected={PERSON: 2},
             precondition=ExactHead((), done.commit.id),
         )
-    publish(other, Changes(), Lineage("01Y"), precondition=ExactHead((), done.commit.id))
+    publish(other, ManifestChanges(), NewCommit("01Y"), precondition=ExactHead((), done.commit.id))
 
 
 def test_of_two_at_once_the_slower_one_looks_again(graph: OpenGraph) -> None:

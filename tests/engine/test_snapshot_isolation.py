@@ -6,10 +6,10 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from omnigraph.engine.opened import AtBranch, AtCommit, OpenGraph
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.root import Root
-from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.graph.open_graph import AtBranch, AtCommit, OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.snapshot import Snapshot
+from omnigraph.engine.graph.snapshot_tables import open_table
 from omnigraph.errors import BranchNotFound
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder

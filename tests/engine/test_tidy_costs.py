@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.engine.tiers import FEWEST
+from omnigraph.engine.upkeep.fragment_tiers import MIN_FRAGMENTS
 from omnigraph.storage.location import Location
 from tests.engine.test_write_costs import ONE, TWO, Warm
 
-DEPTH = 1_000 if os.environ.get("OMNIGRAPH_TORTURE") else 4 * FEWEST
+DEPTH = 1_000 if os.environ.get("OMNIGRAPH_TORTURE") else 4 * MIN_FRAGMENTS
 
 
 @pytest.mark.parametrize("text", [ONE, TWO])
@@ -29,7 +29,7 @@ def test_tidying_costs_a_few_calls_once_in_many_writes(tmp_path: Path) -> None:
     warm = Warm(Location.parse(tmp_path / "g"))
     plain = warm.write(ONE)
     extra: Counter[str] = Counter()
-    for _ in range(2 * FEWEST):
+    for _ in range(2 * MIN_FRAGMENTS):
         extra += warm.write(ONE) - plain
     tidied = extra["describe_indexes"]
     manifests = extra["plan_compaction"] - tidied

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from omnigraph.engine.tiers import FEWEST, TIERS, crowded, latest
+from omnigraph.engine.upkeep.fragment_tiers import MIN_FRAGMENTS, TIERS, find_crowded_runs, find_newest_run
 from omnigraph.storage.upkeep import TARGET_ROWS
 
 
@@ -22,7 +22,7 @@ class Fragments:
     def write(self, rows: int) -> None:
         self.rows.append(rows)
         self.written += rows
-        for run in reversed(crowded(self.rows)):
+        for run in reversed(find_crowded_runs(self.rows)):
             merged = sum(self.rows[run.start : run.stop])
             self.rows[run.start : run.stop] = [merged]
             self.rewritten += merged
@@ -55,21 +55,21 @@ def test_a_large_fragment_is_not_written_again_because_small_ones_came(large: in
     for _ in range(200):
         table.write(1)
     assert table.rows[0] == large
-    assert table.rewritten < 200 * FEWEST
+    assert table.rewritten < 200 * MIN_FRAGMENTS
 
 
 def test_small_fragments_between_large_ones_are_put_together_too() -> None:
     rows = [*[1] * 15, TARGET_ROWS, *[1] * 15]
-    assert crowded(rows) == [range(15), range(16, 31)]
+    assert find_crowded_runs(rows) == [range(15), range(16, 31)]
 
 
 def test_few_fragments_are_left_alone() -> None:
-    assert crowded([1] * FEWEST) == []
-    assert crowded([1] * (FEWEST + 1)) == [range(FEWEST + 1)]
+    assert find_crowded_runs([1] * MIN_FRAGMENTS) == []
+    assert find_crowded_runs([1] * (MIN_FRAGMENTS + 1)) == [range(MIN_FRAGMENTS + 1)]
 
 
 def test_fragments_without_small_neighbours_are_left_alone() -> None:
-    assert crowded([1, TARGET_ROWS] * 100) == []
+    assert find_crowded_runs([1, TARGET_ROWS] * 100) == []
 
 
 # --- tables that only ever grow, a little at a time ------------------------------------------------
@@ -83,7 +83,7 @@ def test_the_newest_are_put_together_at_a_cost_that_does_not_follow_what_was_the
         rows.append(sizes[turn % len(sizes)])
         written += rows[-1]
         if len(rows) > most:
-            chosen = latest(rows, most // 2)
+            chosen = find_newest_run(rows, most // 2)
             rows[chosen.start :] = [sum(rows[chosen.start :])]
             rewritten += rows[-1]
             left = max(left, len(rows))
@@ -93,6 +93,6 @@ def test_the_newest_are_put_together_at_a_cost_that_does_not_follow_what_was_the
 
 
 def test_of_a_small_table_all_fragments_are_put_together() -> None:
-    assert latest([5, *[2] * 16], 8) == range(17)
-    assert latest([1, 1], 8) == range(2)
-    assert latest([], 8) == range(0)
+    assert find_newest_run([5, *[2] * 16], 8) == range(17)
+    assert find_newest_run([1, 1], 8) == range(2)
+    assert find_newest_run([], 8) == range(0)

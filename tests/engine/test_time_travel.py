@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from omnigraph.engine.manifest import Entry, TableVersion
-from omnigraph.engine.opened import AtBranch, AtCommit, AtTime, AtVersion, OpenGraph
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.publish import Changes, Lineage, publish
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.manifest import TableEntry, TableVersion
+from omnigraph.engine.graph.open_graph import AtBranch, AtCommit, AtTime, AtVersion, OpenGraph
+from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.snapshot_tables import open_table
 from omnigraph.errors import (
     BranchNotFound,
     CommitNotFound,
@@ -33,7 +33,7 @@ from tests.engine.graphs import (
 )
 
 
-def checked_out(root: Root, branch: str | None, version: int) -> tuple[dict[str, Entry], str | None]:
+def checked_out(root: Root, branch: str | None, version: int) -> tuple[dict[str, TableEntry], str | None]:
     """Tables and newest commit at a version, told from what Lance shows when it is checked out."""
     tip = root.tables.tip(root.layout.manifest, branch=branch)
     rows: list[dict[str, Any]] = tip.native.checkout_version((branch, version)).to_table().to_pylist()
@@ -49,7 +49,7 @@ def checked_out(root: Root, branch: str | None, version: int) -> tuple[dict[str,
             dropped = newest.get(row["table_key"], {}).get("table_version", 0) <= row["table_version"]
             newest = {key: found for key, found in newest.items() if key != row["table_key"] or not dropped}
     entries = {
-        key: Entry(key, paths[key], row["table_version"], row["table_branch"], row["row_count"])
+        key: TableEntry(key, paths[key], row["table_version"], row["table_branch"], row["row_count"])
         for key, row in newest.items()
     }
     commits = [row for row in rows if row["object_type"] == "graph_commit"]
@@ -77,16 +77,16 @@ def eventful(graph: OpenGraph) -> OpenGraph:
     for version in range(2, 26):
         bare_publish(main, {PERSON: version, **({TEAM: version} if version % 2 else {})}, rows=version)
         if version == 8:
-            publish(main, Changes(dropped={KNOWS: 1}), Lineage(graph.root.new_id(), actor="ada"))
+            publish(main, ManifestChanges(dropped={KNOWS: 1}), NewCommit(graph.root.new_id(), actor="ada"))
         if version == 16:
             path = main.load().state.locations[KNOWS]
-            back = Changes(registered={KNOWS: path}, versions=(TableVersion(KNOWS, 5, None, 0),))
-            publish(main, back, Lineage(graph.root.new_id()))
+            back = ManifestChanges(registered={KNOWS: path}, versions=(TableVersion(KNOWS, 5, None, 0),))
+            publish(main, back, NewCommit(graph.root.new_id()))
         if version == 20:
-            new = Changes(
+            new = ManifestChanges(
                 registered={"node:New": "nodes/n"}, versions=(TableVersion("node:New", 1, None, 0),)
             )
-            publish(main, new, Lineage(graph.root.new_id()))
+            publish(main, new, NewCommit(graph.root.new_id()))
         if version % 7 == 0:
             compact(main.load().table)
     return graph

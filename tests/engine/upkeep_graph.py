@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.lineage import Commit
-from omnigraph.engine.manifest import MAIN, Entry
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.plan import Append
-from omnigraph.engine.write.transaction import Author, Prepared, Transaction, write
-from omnigraph.storage.indexes import IndexCoverage, coverage
+from omnigraph.engine.commit.plan import AppendRows
+from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.manifest import MAIN, TableEntry
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction, write
+from omnigraph.storage.indexes import IndexCoverage, read_coverage
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Observer
 from omnigraph.storage.tables import Table
@@ -43,9 +43,9 @@ def add_docs(graph: OpenGraph, numbers: Iterable[int], *, vectors: bool = False,
     """Many documents in one commit, faster than by a query."""
     chosen = list(numbers)
 
-    def prepare(transaction: Transaction) -> Prepared:
+    def prepare(transaction: Transaction) -> PreparedWrite:
         rows = _docs(transaction.table(DOC).schema, chosen, vectors)
-        return Prepared("Load", {DOC: Append(rows)}, strict=False)
+        return PreparedWrite("Load", {DOC: AppendRows(rows)}, strict=False)
 
     write(graph, Author(branch), prepare)
 
@@ -72,7 +72,7 @@ def log(graph: OpenGraph, times: int = 1, branch: str = MAIN) -> None:
         change(graph, 'insert Log { msg: "x" }', branch)
 
 
-def entry_of(graph: OpenGraph, key: str, branch: str = MAIN) -> Entry:
+def entry_of(graph: OpenGraph, key: str, branch: str = MAIN) -> TableEntry:
     return graph.load(branch).state.entries()[key]
 
 
@@ -83,7 +83,7 @@ def table_of(graph: OpenGraph, key: str, branch: str = MAIN) -> Table:
 
 
 def indexes_of(graph: OpenGraph, key: str, branch: str = MAIN) -> dict[str, IndexCoverage]:
-    return coverage(table_of(graph, key, branch))
+    return read_coverage(table_of(graph, key, branch))
 
 
 def commits_of(graph: OpenGraph, branch: str = MAIN) -> list[Commit]:

@@ -16,7 +16,7 @@ from omnigraph import __version__
 from omnigraph.cli.main import main
 
 FAILING_COMMAND = """
-    from omnigraph.cli.lazy import new_app
+    from omnigraph.cli.command_groups import new_app
     from omnigraph.cli.options import AsJson
     from omnigraph.diagnostics import Diagnostic
     from omnigraph.errors import BranchNotFound, ParseError
@@ -32,7 +32,7 @@ FAILING_COMMAND = """
 RUNNER = """
 import sys
 from omnigraph.cli.commands import Command
-from omnigraph.cli.lazy import LazyGroup
+from omnigraph.cli.command_groups import LazyGroup
 LazyGroup.table = {"reply": Command("reply_command:app", "Answer.")}
 from omnigraph.cli.main import main
 raise SystemExit(main())

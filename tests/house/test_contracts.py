@@ -54,7 +54,7 @@ def test_a_call_the_wrong_way_breaks_the_build(project: Path, module: str, line:
 
 def test_storage_may_import_lance_and_others_may_use_storage(project: Path) -> None:
     add_line(project, "storage/stray.py", "import lance")
-    add_line(project, "engine/stray.py", "import omnigraph.storage.stray")
+    add_line(project, "engine/graph/stray.py", "import omnigraph.storage.stray")
     assert broken_contracts(project) == []
 
 

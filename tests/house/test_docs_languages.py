@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.engine.write.pending import PendingLimits
+from omnigraph.engine.constraints.pending_rows import PendingLimits
 from omnigraph.errors import ResourceLimitExceeded
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.checker import TYPE_CODES

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from email.parser import Parser
 from pathlib import Path
 
 import pytest
-from hatchling.build import build_wheel
+from hatchling.build import build_sdist, build_wheel
 
 import omnigraph as og
 
@@ -88,18 +89,27 @@ def test_a_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> N
     assert {name for name in wheel.namelist() if ".dist-info/" not in name} == wanted
 
 
+def test_an_sdist_holds_what_a_wheel_is_built_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    with tarfile.open(tmp_path / build_sdist(str(tmp_path))) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "src/omnigraph/py.typed"} <= names
+    assert {name.partition("/")[0] for name in names if "/" in name} == {"src"}
+
+
 def test_a_wheel_says_what_it_is_and_what_it_needs(wheel: zipfile.ZipFile) -> None:
     about = f"omnigraph-{og.__version__}.dist-info"
     metadata = Parser().parsestr(wheel.read(f"{about}/METADATA").decode("utf-8"))
     assert (metadata["Name"], metadata["Version"]) == ("omnigraph", og.__version__)
     assert metadata["Requires-Python"] == PROJECT["requires-python"]
     assert metadata["Description-Content-Type"] == "text/markdown"
+    systems = {one for one in metadata.get_all("Classifier", []) if one.startswith("Operating System")}
+    assert systems == {"Operating System :: MacOS", "Operating System :: POSIX :: Linux"}
     assert set(metadata.get_all("Provides-Extra", [])) == set(EXTRAS)
     core = [needed for needed in metadata.get_all("Requires-Dist", []) if "extra ==" not in needed]
     assert sorted(core) == sorted(needed.replace("ruamel.", "ruamel-") for needed in PROJECT["dependencies"])
     entries = wheel.read(f"{about}/entry_points.txt").decode("utf-8")
     assert "omnigraph = omnigraph.cli.start:command" in entries
-    assert "spark = omnigraph.pipeline.engines:choose" in entries
 
 
 def test_a_wheel_runs_from_where_it_was_unpacked(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
@@ -111,6 +121,14 @@ def test_a_wheel_runs_from_where_it_was_unpacked(wheel: zipfile.ZipFile, tmp_pat
     where, version = ran.stdout.splitlines()
     assert Path(where).is_relative_to(tmp_path)
     assert version == f"omnigraph {og.__version__}"
+
+
+def test_windows_is_refused_in_one_sentence() -> None:
+    program = "import sys; sys.platform = 'win32'; import omnigraph"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    last = ran.stderr.splitlines()[-1]
+    assert last == "ImportError: omnigraph runs on Linux and macOS; on Windows use WSL."
 
 
 def test_the_core_works_alone_and_says_what_the_rest_needs(tmp_path: Path) -> None:

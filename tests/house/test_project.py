@@ -94,7 +94,9 @@ def test_make_help_is_the_default_and_lists_every_target() -> None:
     )
     listed = re.findall(r"^  make (\S+) +\S", shown.stdout, re.M)
     assert sorted(listed) == sorted(phony.group(1).split())
-    assert {"install", "demo", "test", "check", "bench", "docs", "fuzz", "lock", "clean"} <= set(listed)
+    assert {"install", "demo", "test", "check", "bench", "docs", "release", "fuzz", "lock", "clean"} <= set(
+        listed
+    )
 
 
 def test_the_languages_use_arrow_types_but_no_arrow_files_or_datasets() -> None:

@@ -69,8 +69,8 @@ def cpu_seconds_of_help() -> float:
 
 USES_PANDAS_LATER = """
 import sys
-from omnigraph.cli.pandas_later import import_pandas_later
-import_pandas_later()
+from omnigraph.cli.deferred_pandas import defer_pandas_import
+defer_pandas_import()
 import lance
 import pyarrow as pa
 assert "pandas" not in sys.modules

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from omnigraph.diagnostics import printable
 from omnigraph.errors import InvalidValue
 from omnigraph.lang import dates
 
@@ -35,7 +36,7 @@ MILLISECOND = timedelta(milliseconds=1)
 )
 def test_a_date_is_its_distance_from_1970(text: str, days: int) -> None:
     assert dates.parse_date(text) == days
-    assert dates.date_text(days) == text
+    assert dates.format_date(days) == text
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_a_moment_is_its_distance_from_1970_in_utc(text: str, milliseconds: int)
     ],
 )
 def test_a_moment_is_written_in_utc_with_three_decimals(milliseconds: int, text: str) -> None:
-    assert dates.datetime_text(milliseconds) == text
+    assert dates.format_datetime(milliseconds) == text
 
 
 NO_DATES = [
@@ -144,11 +145,11 @@ NO_DATES = [
 def test_a_text_that_names_no_day_is_refused(text: str) -> None:
     with pytest.raises(InvalidValue) as date:
         dates.parse_date(text)
-    assert date.value.message == f"invalid Date literal '{text}'"
+    assert date.value.message == f"invalid Date literal '{printable(text)}'"
     assert date.value.remedy is not None
     with pytest.raises(InvalidValue) as moment:
         dates.parse_datetime(text)
-    assert moment.value.message == f"invalid DateTime literal '{text}'"
+    assert moment.value.message == f"invalid DateTime literal '{printable(text)}'"
     assert moment.value.remedy is not None
 
 
@@ -178,7 +179,7 @@ def test_a_refusal_shows_only_the_beginning_of_a_long_text() -> None:
 @example(dates.MIN_DAYS)
 @example(dates.MAX_DAYS)
 def test_every_day_is_read_back_from_its_text(days: int) -> None:
-    assert dates.parse_date(dates.date_text(days)) == days
+    assert dates.parse_date(dates.format_date(days)) == days
 
 
 @pytest.mark.fuzz
@@ -186,13 +187,13 @@ def test_every_day_is_read_back_from_its_text(days: int) -> None:
 @example(dates.MIN_MILLISECONDS)
 @example(dates.MAX_MILLISECONDS)
 def test_every_millisecond_is_read_back_from_its_text(milliseconds: int) -> None:
-    assert dates.parse_datetime(dates.datetime_text(milliseconds)) == milliseconds
+    assert dates.parse_datetime(dates.format_datetime(milliseconds)) == milliseconds
 
 
 def test_days_of_the_years_1_to_9999_agree_with_the_standard_library() -> None:
     # A prime step meets every month and day of month, and leap years of each kind.
     for days in range(-719_162, 2_932_897, 29):
-        assert dates.date_text(days) == (EPOCH + timedelta(days=days)).date().isoformat()
+        assert dates.format_date(days) == (EPOCH + timedelta(days=days)).date().isoformat()
 
 
 @pytest.mark.fuzz
@@ -213,4 +214,4 @@ def test_any_text_is_a_moment_or_refused(text: str) -> None:
         found = dates.parse_datetime(text)
     except InvalidValue:
         return
-    assert dates.parse_datetime(dates.datetime_text(found)) == found
+    assert dates.parse_datetime(dates.format_datetime(found)) == found

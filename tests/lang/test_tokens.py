@@ -22,7 +22,7 @@ from omnigraph.lang.tokens import (
     Cursor,
     SyntaxFault,
     escape,
-    integer,
+    parse_integer,
     unescape,
 )
 
@@ -122,7 +122,7 @@ def test_an_unknown_escape_is_placed() -> None:
     ],
 )
 def test_integers_are_bounded_without_converting_huge_ones(text: str, limit: int, value: int | None) -> None:
-    assert integer(text, limit) == value
+    assert parse_integer(text, limit) == value
 
 
 @pytest.mark.parametrize(

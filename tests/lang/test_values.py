@@ -16,28 +16,39 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import InternalError, InvalidValue
 from omnigraph.lang import dates
-from omnigraph.lang.types import BOOL, DATE, DATETIME, F64, I64, INTEGERS, STRING, Scalar, Type, vector
+from omnigraph.lang.types import (
+    BOOL,
+    DATE,
+    DATETIME,
+    F64,
+    I64,
+    INTEGERS,
+    STRING,
+    Scalar,
+    ValueType,
+    vector_type,
+)
 from omnigraph.lang.values import (
     JS_SAFE,
     arrow_field,
     arrow_type,
+    column_to_json,
     convert,
     integer_bounds,
-    json_column,
-    legible,
-    result_value,
+    shorten_legibly,
     stored_name,
+    to_json_value,
 )
 
-I32, U32, U64, F32 = (Type(scalar) for scalar in (Scalar.I32, Scalar.U32, Scalar.U64, Scalar.F32))
-BLOB = Type(Scalar.BLOB)
-ENUM = Type(Scalar.STRING, enum_values=("high", "low"))
+I32, U32, U64, F32 = (ValueType(scalar) for scalar in (Scalar.I32, Scalar.U32, Scalar.U64, Scalar.F32))
+BLOB = ValueType(Scalar.BLOB)
+ENUM = ValueType(Scalar.STRING, enum_values=("high", "low"))
 STORABLE = [scalar for scalar in Scalar if scalar not in (Scalar.BLOB, Scalar.VECTOR)]
 LARGEST_F32 = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
 
 
-def list_of(type_: Type) -> Type:
-    return Type(type_.scalar, is_list=True)
+def list_of(type_: ValueType) -> ValueType:
+    return ValueType(type_.scalar, is_list=True)
 
 
 # --- Arrow types ---------------------------------------------------------------------------------
@@ -59,10 +70,10 @@ def list_of(type_: Type) -> Type:
         (DATETIME, pa.timestamp("ms", tz="UTC"), "Date64"),
         (list_of(I32), pa.list_(pa.int32()), "[Int32]"),
         (list_of(DATETIME), pa.list_(pa.timestamp("ms", tz="UTC")), "[Date64]"),
-        (vector(3), pa.list_(pa.float32(), 3), "Vector(3)"),
+        (vector_type(3), pa.list_(pa.float32(), 3), "Vector(3)"),
     ],
 )
-def test_every_type_has_one_arrow_type_and_one_name(type_: Type, arrow: pa.DataType, name: str) -> None:
+def test_every_type_has_one_arrow_type_and_one_name(type_: ValueType, arrow: pa.DataType, name: str) -> None:
     assert arrow_type(type_) == arrow
     assert stored_name(type_) == name == stored_name(type_.with_nullable())
     assert arrow_field("p", type_) == pa.field("p", arrow, nullable=False)
@@ -71,7 +82,7 @@ def test_every_type_has_one_arrow_type_and_one_name(type_: Type, arrow: pa.DataT
 
 def test_items_of_lists_are_called_item() -> None:
     assert arrow_type(list_of(STRING)).value_field.name == "item"
-    assert arrow_type(vector(2)).value_field.name == "item"
+    assert arrow_type(vector_type(2)).value_field.name == "item"
 
 
 def test_a_blob_has_no_arrow_type_here_and_is_no_result() -> None:
@@ -79,15 +90,15 @@ def test_a_blob_has_no_arrow_type_here_and_is_no_result() -> None:
     with pytest.raises(InternalError, match="the storage lays it out"):
         arrow_type(BLOB)
     with pytest.raises(InternalError, match="never part of a result"):
-        result_value("x", BLOB)
+        to_json_value("x", BLOB)
     with pytest.raises(InternalError, match="never part of a result"):
-        json_column(pa.chunked_array([], pa.binary()), BLOB)
+        column_to_json(pa.chunked_array([], pa.binary()), BLOB)
 
 
 @pytest.mark.parametrize("scalar", [*sorted(INTEGERS), Scalar.DATE, Scalar.DATETIME])
 def test_bounds_are_those_of_the_arrow_type(scalar: Scalar) -> None:
     low, high = integer_bounds(scalar)
-    type_ = arrow_type(Type(scalar))
+    type_ = arrow_type(ValueType(scalar))
     assert len(pa.array([low, high], type_)) == 2
     for outside in (low - 1, high + 1):
         with pytest.raises((OverflowError, pa.ArrowInvalid, pa.ArrowTypeError)):
@@ -134,16 +145,16 @@ def test_arrow_is_loaded_only_when_it_is_used() -> None:
         (1, DATE, 1),
         ("1970-01-01T00:00:01Z", DATETIME, 1000),
         (1000, DATETIME, 1000),
-        ([1, 2.5], vector(2), (1.0, 2.5)),
-        ((0.1,), vector(1), (0.10000000149011612,)),
+        ([1, 2.5], vector_type(2), (1.0, 2.5)),
+        ((0.1,), vector_type(1), (0.10000000149011612,)),
         ([], list_of(STRING), ()),
         (["1970-01-02", 5], list_of(DATE), (1, 5)),
         ((1, 2), list_of(F32), (1.0, 2.0)),
         (None, I32.with_nullable(), None),
-        (None, vector(2, nullable=True), None),
+        (None, vector_type(2, nullable=True), None),
     ],
 )
-def test_a_fitting_value_is_stored(value: object, type_: Type, stored: object) -> None:
+def test_a_fitting_value_is_stored(value: object, type_: ValueType, stored: object) -> None:
     found = convert(value, type_)
     assert found == stored
     assert type(found) is type(stored)
@@ -169,14 +180,14 @@ def test_a_fitting_value_is_stored(value: object, type_: Type, stored: object) -
         (math.nan, F32, "float value NaN must be finite"),
         (math.inf, F64, "float value Infinity must be finite"),
         (-math.inf, F32, "float value -Infinity must be finite"),
-        ([1.0], vector(2), "vector property expects 2 dimensions, got 1"),
-        ([], vector(2), "vector property expects 2 dimensions, got 0"),
-        ([0.0, 1e39], vector(2), "float value 1e+39 exceeds Float32 range"),
-        ([0, 10**400], vector(2), "float value 2^1328 and more exceeds Float32 range"),
-        ([0.0, math.nan], vector(2), "float value NaN must be finite"),
-        ([0.0, "1"], vector(2), 'cannot convert String("1") to Float32'),
-        ([0.0, None], vector(2), "cannot convert Null to Float32"),
-        ([True, 0.0], vector(2), "cannot convert Bool(true) to Float32"),
+        ([1.0], vector_type(2), "vector property expects 2 dimensions, got 1"),
+        ([], vector_type(2), "vector property expects 2 dimensions, got 0"),
+        ([0.0, 1e39], vector_type(2), "float value 1e+39 exceeds Float32 range"),
+        ([0, 10**400], vector_type(2), "float value 2^1328 and more exceeds Float32 range"),
+        ([0.0, math.nan], vector_type(2), "float value NaN must be finite"),
+        ([0.0, "1"], vector_type(2), 'cannot convert String("1") to Float32'),
+        ([0.0, None], vector_type(2), "cannot convert Null to Float32"),
+        ([True, 0.0], vector_type(2), "cannot convert Bool(true) to Float32"),
         ("2024-02-30", DATE, "invalid Date literal '2024-02-30'"),
         ("2024-02-30", DATETIME, "invalid DateTime literal '2024-02-30'"),
         (["2024-02-30"], list_of(DATE), "invalid Date literal '2024-02-30'"),
@@ -195,7 +206,7 @@ def test_a_fitting_value_is_stored(value: object, type_: Type, stored: object) -
         ('"ü\ud800', I32, 'cannot convert String("\\"ü\\\\ud800") to Int32'),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused(value: object, type_: Type, message: str) -> None:
+def test_a_value_that_does_not_fit_is_refused(value: object, type_: ValueType, message: str) -> None:
     with pytest.raises(InvalidValue) as found:
         convert(value, type_)
     assert found.value.message == message
@@ -229,20 +240,20 @@ WRONG_KINDS = [
 
 @pytest.mark.parametrize(("scalar", "kind"), WRONG_KINDS)
 def test_no_kind_becomes_another(scalar: Scalar, kind: str) -> None:
-    refused = f"cannot convert {kind} to {stored_name(Type(scalar))}"
+    refused = f"cannot convert {kind} to {stored_name(ValueType(scalar))}"
     single = refused if kind != "Null" else "null is not accepted for a non-nullable property"
     for value, type_, message in (
-        (KINDS[kind], Type(scalar), single),
-        ([KINDS[kind]], list_of(Type(scalar)), refused),
+        (KINDS[kind], ValueType(scalar), single),
+        ([KINDS[kind]], list_of(ValueType(scalar)), refused),
     ):
         with pytest.raises(InvalidValue) as found:
             convert(value, type_)
         assert found.value.message == message
 
 
-@pytest.mark.parametrize("type_", [list_of(I32), list_of(STRING), vector(1)], ids=str)
+@pytest.mark.parametrize("type_", [list_of(I32), list_of(STRING), vector_type(1)], ids=str)
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - {"Null", "List of 1"}))
-def test_only_a_list_becomes_a_list_or_vector(type_: Type, kind: str) -> None:
+def test_only_a_list_becomes_a_list_or_vector(type_: ValueType, kind: str) -> None:
     with pytest.raises(InvalidValue) as found:
         convert(KINDS[kind], type_)
     assert found.value.message == f"cannot convert {kind} to {stored_name(type_)}"
@@ -260,7 +271,7 @@ def test_only_a_list_becomes_a_list_or_vector(type_: Type, kind: str) -> None:
     ],
 )
 def test_a_text_in_a_message_steers_no_terminal(text: str, shown: str) -> None:
-    assert legible(text) == shown
+    assert shorten_legibly(text) == shown
 
 
 # --- JSON ----------------------------------------------------------------------------------------
@@ -283,51 +294,51 @@ def test_a_text_in_a_message_steers_no_terminal(text: str, shown: str) -> None:
         ((), list_of(I32), []),
         ((0, 1), list_of(DATE), ["1970-01-01", "1970-01-02"]),
         ((1.5, math.inf), list_of(F64), [1.5, "Infinity"]),
-        ((1.5, math.nan, -math.inf), vector(3), [1.5, None, None]),
+        ((1.5, math.nan, -math.inf), vector_type(3), [1.5, None, None]),
         (None, I64.with_nullable(), None),
-        (None, vector(3, nullable=True), None),
+        (None, vector_type(3, nullable=True), None),
     ],
 )
-def test_results_are_json(stored: Any, type_: Type, expected: object) -> None:
-    assert result_value(stored, type_) == expected
+def test_results_are_json(stored: Any, type_: ValueType, expected: object) -> None:
+    assert to_json_value(stored, type_) == expected
     column = pa.array([stored, stored], arrow_type(type_))
-    assert json_column(column, type_) == [expected, expected]
-    assert json.loads(json.dumps(json_column(column, type_), allow_nan=False)) == [expected, expected]
+    assert column_to_json(column, type_) == [expected, expected]
+    assert json.loads(json.dumps(column_to_json(column, type_), allow_nan=False)) == [expected, expected]
 
 
 @pytest.mark.parametrize("type_", [I64, U64])
-def test_js_safe_results_write_large_integers_as_text(type_: Type) -> None:
+def test_js_safe_results_write_large_integers_as_text(type_: ValueType) -> None:
     column = pa.array([0, JS_SAFE, JS_SAFE + 1, None], arrow_type(type_))
-    assert json_column(column, type_, js_safe=True) == [0, JS_SAFE, "9007199254740992", None]
-    assert json_column(column[:2], type_, js_safe=True) == [0, JS_SAFE]
-    assert json_column(column, type_) == [0, JS_SAFE, JS_SAFE + 1, None]
-    assert result_value((JS_SAFE + 1, 1), list_of(type_), js_safe=True) == ["9007199254740992", 1]
+    assert column_to_json(column, type_, js_safe=True) == [0, JS_SAFE, "9007199254740992", None]
+    assert column_to_json(column[:2], type_, js_safe=True) == [0, JS_SAFE]
+    assert column_to_json(column, type_) == [0, JS_SAFE, JS_SAFE + 1, None]
+    assert to_json_value((JS_SAFE + 1, 1), list_of(type_), js_safe=True) == ["9007199254740992", 1]
 
 
 def test_js_safe_results_write_large_negative_integers_as_text() -> None:
     column = pa.array([-JS_SAFE, -JS_SAFE - 1], pa.int64())
-    assert json_column(column, I64, js_safe=True) == [-JS_SAFE, "-9007199254740992"]
+    assert column_to_json(column, I64, js_safe=True) == [-JS_SAFE, "-9007199254740992"]
 
 
 def test_js_safe_leaves_other_types_alone() -> None:
-    assert json_column(pa.array([2.0**60]), F64, js_safe=True) == [2.0**60]
-    assert json_column(pa.array([2**60], pa.int64()).cast(pa.float32(), safe=False), F32, js_safe=True) == [
-        2.0**60
-    ]
+    assert column_to_json(pa.array([2.0**60]), F64, js_safe=True) == [2.0**60]
+    assert column_to_json(
+        pa.array([2**60], pa.int64()).cast(pa.float32(), safe=False), F32, js_safe=True
+    ) == [2.0**60]
 
 
-@pytest.mark.parametrize("type_", [STRING, I64, F64, DATE, DATETIME, list_of(DATE), vector(2)], ids=str)
-def test_a_column_without_values_is_null_throughout(type_: Type) -> None:
-    assert json_column(pa.nulls(2), type_) == [None, None]
-    assert json_column(pa.nulls(2, arrow_type(type_)), type_) == [None, None]
-    assert json_column(pa.array([], arrow_type(type_)), type_) == []
-    assert json_column(pa.chunked_array([], arrow_type(type_)), type_) == []
+@pytest.mark.parametrize("type_", [STRING, I64, F64, DATE, DATETIME, list_of(DATE), vector_type(2)], ids=str)
+def test_a_column_without_values_is_null_throughout(type_: ValueType) -> None:
+    assert column_to_json(pa.nulls(2), type_) == [None, None]
+    assert column_to_json(pa.nulls(2, arrow_type(type_)), type_) == [None, None]
+    assert column_to_json(pa.array([], arrow_type(type_)), type_) == []
+    assert column_to_json(pa.chunked_array([], arrow_type(type_)), type_) == []
 
 
 def test_moments_stored_with_a_finer_unit_must_be_whole_milliseconds() -> None:
-    assert json_column(pa.array([1_000], pa.timestamp("us")), DATETIME) == ["1970-01-01T00:00:00.001Z"]
+    assert column_to_json(pa.array([1_000], pa.timestamp("us")), DATETIME) == ["1970-01-01T00:00:00.001Z"]
     with pytest.raises(pa.ArrowInvalid):
-        json_column(pa.array([1_001], pa.timestamp("us")), DATETIME)
+        column_to_json(pa.array([1_001], pa.timestamp("us")), DATETIME)
 
 
 def stored_atoms(scalar: Scalar) -> st.SearchStrategy[Any]:
@@ -348,14 +359,14 @@ def stored_atoms(scalar: Scalar) -> st.SearchStrategy[Any]:
 
 
 types = st.one_of(
-    st.sampled_from(STORABLE).map(Type),
-    st.sampled_from(STORABLE).map(Type).map(list_of),
-    st.integers(1, 4).map(vector),
+    st.sampled_from(STORABLE).map(ValueType),
+    st.sampled_from(STORABLE).map(ValueType).map(list_of),
+    st.integers(1, 4).map(vector_type),
 )
 
 
 @st.composite
-def columns(draw: st.DrawFn) -> tuple[Type, list[Any]]:
+def columns(draw: st.DrawFn) -> tuple[ValueType, list[Any]]:
     type_ = draw(types)
     values = stored_atoms(type_.scalar)
     if type_.scalar is Scalar.VECTOR:
@@ -368,25 +379,25 @@ def columns(draw: st.DrawFn) -> tuple[Type, list[Any]]:
 @pytest.mark.fuzz
 @given(columns(), st.booleans(), st.integers(0, 8))
 def test_columns_and_single_values_give_the_same_json(
-    column: tuple[Type, list[Any]], js_safe: bool, cut: int
+    column: tuple[ValueType, list[Any]], js_safe: bool, cut: int
 ) -> None:
     type_, values = column
-    expected = [result_value(value, type_, js_safe=js_safe) for value in values]
+    expected = [to_json_value(value, type_, js_safe=js_safe) for value in values]
     array = pa.array(values, arrow_type(type_))
-    assert json_column(array, type_, js_safe=js_safe) == expected
+    assert column_to_json(array, type_, js_safe=js_safe) == expected
     chunked = pa.chunked_array([array[:cut], array[cut:]], arrow_type(type_))
-    assert json_column(chunked, type_, js_safe=js_safe) == expected
-    assert json_column(array[cut:], type_, js_safe=js_safe) == expected[cut:]
+    assert column_to_json(chunked, type_, js_safe=js_safe) == expected
+    assert column_to_json(array[cut:], type_, js_safe=js_safe) == expected[cut:]
     json.dumps(expected, allow_nan=False)
 
 
 @pytest.mark.fuzz
 @given(columns())
-def test_finite_stored_values_survive_json_and_conversion(column: tuple[Type, list[Any]]) -> None:
+def test_finite_stored_values_survive_json_and_conversion(column: tuple[ValueType, list[Any]]) -> None:
     type_, values = column
     for value in values:
         items = value if isinstance(value, tuple) else (value,)
         if value is None or not all(math.isfinite(item) for item in items if isinstance(item, float)):
             continue
         assert convert(value, type_) == value
-        assert convert(result_value(value, type_), type_) == value
+        assert convert(to_json_value(value, type_), type_) == value

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +44,7 @@ def spark(cache: Path) -> Iterator[SparkSession]:
     """A session on two cores with the bundled Java, also where the machine has one."""
     with pytest.MonkeyPatch.context() as patch:
         _set(patch, cache)
+        patch.setenv("PYSPARK_PYTHON", str(_worker_python(cache)))
         settings = {
             "spark.sql.shuffle.partitions": "2",
             "spark.python.daemon.module": "tests.pipeline.preloaded",
@@ -48,6 +52,26 @@ def spark(cache: Path) -> Iterator[SparkSession]:
         found = session("local[2]", fast_start=True, settings=settings)
     yield found
     found.stop()
+
+
+def _worker_python(folder: Path) -> Path:
+    """A Python for Spark's workers that imports pyspark from its folder, where it is compiled.
+
+    Spark puts a zip file of it first, which each process compiles again: a second of CPU time. On a machine
+    that is busy this can take longer than the ten seconds that Spark gives a process to connect. No setting
+    changes that limit, and those that plan a read or ask a stream for its offsets are started, not forked.
+    """
+    found = find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    packages = Path(found.origin).parents[1]
+    path = folder / "python"
+    path.write_text(
+        "#!/bin/sh\n"
+        f'PYTHONPATH={shlex.quote(str(packages))}:"$PYTHONPATH" exec {shlex.quote(sys.executable)} "$@"\n'
+    )
+    path.chmod(0o755)
+    return path
 
 
 def _set(patch: pytest.MonkeyPatch, cache: Path) -> None:

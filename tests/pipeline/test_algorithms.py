@@ -11,18 +11,18 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import BadRequest
 from omnigraph.graph import Graph
-from omnigraph.pipeline import source
-from omnigraph.pipeline.algorithms.numbered import (
+from omnigraph.pipeline import table_scan
+from omnigraph.pipeline.algorithms.edge_blocks import (
     ByBlock,
     BySource,
     ByTarget,
     IntoBlocks,
     Piece,
-    numbers,
-    unpacked,
+    emit_numbers,
+    unpack_blocks,
 )
 from omnigraph.pipeline.map_reduce import BLOBS
-from omnigraph.pipeline.source import scan_of
+from omnigraph.pipeline.table_scan import plan_scan
 from omnigraph.query.algorithms.algorithms import (
     Algorithm,
     ConnectedComponents,
@@ -32,8 +32,8 @@ from omnigraph.query.algorithms.algorithms import (
     ShortestPaths,
     TriangleCount,
 )
-from omnigraph.query.algorithms.block import Block, Part
-from omnigraph.query.algorithms.numbering import Numbering, in_order
+from omnigraph.query.algorithms.edge_block import Block, Part
+from omnigraph.query.algorithms.node_numbering import Numbering, in_order
 from omnigraph.query.algorithms.triangles import corners
 
 if TYPE_CHECKING:
@@ -87,17 +87,17 @@ class Tasks:
         )
         self.pieces = []
         for edge in graph.schema.edges.values():
-            scan = scan_of(graph.uri, snapshot, f"edge:{edge.name}", ["src", "dst", "cost"])
+            scan = plan_scan(graph.uri, snapshot, f"edge:{edge.name}", ["src", "dst", "cost"])
             self.pieces += [Piece(scan, some, edge.name, edge.source, edge.target) for some in scan.pieces()]
 
     def blocks(self, algorithm: Algorithm) -> list[Block]:
         arranged = algorithm.arrangement
         places = len(corners(COLOURS)) if arranged.corners else BUCKETS
         raw = [batch for piece in self.pieces for batch in BySource(arranged.weight, BUCKETS)(piece)]
-        half = _reduced([*raw, *numbers(self.nodes, BUCKETS)], ByTarget(BUCKETS))
-        whole = _reduced([*half, *numbers(self.nodes, BUCKETS)], ByBlock(arranged, places, COLOURS))
+        half = _reduced([*raw, *emit_numbers(self.nodes, BUCKETS)], ByTarget(BUCKETS))
+        whole = _reduced([*half, *emit_numbers(self.nodes, BUCKETS)], ByBlock(arranged, places, COLOURS))
         rows = _reduced(whole, IntoBlocks(arranged.distinct, self.nodes.count))
-        return [block for row in rows for block in unpacked(row)]
+        return [block for row in rows for block in unpack_blocks(row)]
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
@@ -132,7 +132,7 @@ class _Kept:
 def test_blocks_of_tasks_give_the_values_of_this_process(
     graph: Graph, algorithm: Algorithm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "ROWS_PER_TASK", 10)
+    monkeypatch.setattr(table_scan, "ROWS_PER_TASK", 10)
     tasks = Tasks(graph)
     blocks = tasks.blocks(algorithm)
     assert len(blocks) > 1
@@ -192,7 +192,7 @@ def test_dataframes_are_made_by_spark_alone(graph: Graph) -> None:
 
 
 def _frames(graph: Graph) -> Any:
-    from omnigraph.pipeline.algorithms.frames import FrameAlgorithms
+    from omnigraph.pipeline.algorithms.frame_algorithms import FrameAlgorithms
 
     session: Any = None
     return FrameAlgorithms(graph, session)

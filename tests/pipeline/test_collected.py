@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnigraph.errors import BranchNotFound, PipelineFailed, PipelineWorkerLost
-from omnigraph.pipeline.collected import collected
-from omnigraph.pipeline.progress import watched
+from omnigraph.pipeline.collect import collect_answers
+from omnigraph.pipeline.progress import watch_stage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,8 +28,8 @@ def test_answers_come_in_the_order_of_items_each_from_a_task_of_its_own(
         assert context is not None
         return item, context.partitionId(), os.environ["OMNIGRAPH_TOLD"]
 
-    with watched(spark, "read"):
-        found = list(collected(spark, ["a", "b", "c"], task))
+    with watch_stage(spark, "read"):
+        found = list(collect_answers(spark, ["a", "b", "c"], task))
     assert found == [("a", 0, "yes"), ("b", 1, "yes"), ("c", 2, "yes")]
 
 
@@ -41,11 +41,11 @@ def test_what_goes_wrong_is_told_as_it_was_said(spark: SparkSession) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         raise ValueError(f"item {item} is odd")
 
-    with pytest.raises(BranchNotFound) as ours, watched(spark, "read"):
-        collected(spark, ["work"], task)
+    with pytest.raises(BranchNotFound) as ours, watch_stage(spark, "read"):
+        collect_answers(spark, ["work"], task)
     assert ours.value.to_json() == BranchNotFound("work").to_json()
-    with pytest.raises(PipelineFailed) as other, watched(spark, "read"):
-        collected(spark, ["seven"], task)
+    with pytest.raises(PipelineFailed) as other, watch_stage(spark, "read"):
+        collect_answers(spark, ["seven"], task)
     assert str(other.value) == "stage 'read' failed: ValueError: item seven is odd"
-    with pytest.raises(PipelineWorkerLost), watched(spark, "read"):
-        collected(spark, ["die"], task)
+    with pytest.raises(PipelineWorkerLost), watch_stage(spark, "read"):
+        collect_answers(spark, ["die"], task)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omnigraph.engine.changes.change import Change, Image
+from omnigraph.engine.changes.change import Change, EntityImage
 from omnigraph.errors import BadRequest
 from omnigraph.graph import Graph
 from omnigraph.pipeline.session import session
@@ -80,5 +80,5 @@ def _told(change: Change) -> dict[str, Any]:
     }
 
 
-def _json(image: Image | None) -> str | None:
+def _json(image: EntityImage | None) -> str | None:
     return None if image is None else json.dumps(image.to_json(), ensure_ascii=False, separators=(",", ":"))

@@ -13,10 +13,11 @@ import pytest
 
 import omnigraph as og
 from omnigraph.embed.settings import EmbedSettings
-from omnigraph.engine import optimize, rearrange
-from omnigraph.engine.embedding import find
-from omnigraph.engine.embedding.run import EmbedRequest, fill
-from omnigraph.engine.load.run import Engine
+from omnigraph.engine.embedding import stale_rows as find
+from omnigraph.engine.embedding.fill import EmbedRequest, fill_vectors
+from omnigraph.engine.maintenance import optimize
+from omnigraph.engine.tasks.engines import Engine
+from omnigraph.engine.upkeep import table_rewrite as rearrange
 from omnigraph.engine.write.transaction import Author
 from omnigraph.pipeline.runner import SparkRunner
 from omnigraph.storage import index_parts, indexes, upkeep
@@ -49,7 +50,7 @@ def test_tasks_find_and_embed_rows_with_the_settings_of_who_asks(
     engine = Engine(SparkRunner(spark), "a test")
     with ProviderServer() as server:
         settings = EmbedSettings.choose("http", model="m", base_url=server.url, api_key="secret")
-        done = fill(graph._opened, Author("main"), EmbedRequest(), settings, lambda _: engine)
+        done = fill_vectors(graph._opened, Author("main"), EmbedRequest(), settings, lambda _: engine)
         texts = [text for request in server.requests for text in request.body["input"]]
         assert {request.headers["authorization"] for request in server.requests} == {"Bearer secret"}
     assert (done.engine, done.why, done.embedded, len(done.commits)) == ("spark", "a test", ROWS, 1)
@@ -65,7 +66,7 @@ def test_tasks_write_the_new_files_of_a_compaction(spark: SparkSession, graph: o
     chosen = lambda *_: Engine(SparkRunner(spark), "a test")  # noqa: E731
     planned = partial(upkeep.plan_compaction, target_rows=ROWS // 2)
     assert len(planned(table_of(graph._opened, "node:Doc")).tasks) == 2
-    with patch.object(optimize, "engine_for", chosen), patch.object(optimize, "plan_compaction", planned):
+    with patch.object(optimize, "select_engine", chosen), patch.object(optimize, "plan_compaction", planned):
         (docs,) = graph.optimize(engine="spark").tables
     assert (docs.before.fragments, docs.indexes) == (4, ("id",))
     assert docs.after.fragments < 4
@@ -76,7 +77,7 @@ def test_tasks_build_an_index_in_parts(spark: SparkSession, graph: og.Graph) -> 
     chosen = lambda *_: Engine(SparkRunner(spark), "a test")  # noqa: E731
     unchanged = lambda table: upkeep.CompactionPlan(table, ())  # noqa: E731
     with (
-        patch.object(optimize, "engine_for", chosen),
+        patch.object(optimize, "select_engine", chosen),
         patch.object(optimize, "plan_compaction", unchanged),
         patch.object(rearrange, "plan_compaction", unchanged),
         patch.object(index_parts, "_ROWS_PER_PART", 1),
@@ -84,7 +85,7 @@ def test_tasks_build_an_index_in_parts(spark: SparkSession, graph: og.Graph) -> 
         (docs,) = graph.optimize(engine="spark").tables
     assert (docs.before, docs.indexes) == (docs.after, ("id",))
     table = table_of(graph._opened, "node:Doc")
-    (stored,) = indexes.coverage(table).values()
+    (stored,) = indexes.read_coverage(table).values()
     assert (stored.segments, stored.covered_fragments, stored.total_fragments) == (1, 4, 4)
     for number in (0, ROWS // 2, ROWS - 1):
         assert table.scan(["slug"], where=f"id = 'd{number}'").to_pylist() == [{"slug": f"d{number}"}]

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine.load.buckets import MOST
+from omnigraph.engine.tasks.buckets import MAX_BUCKETS
 from omnigraph.errors import InternalError
 from omnigraph.pipeline import map_reduce
 from omnigraph.pipeline.map_reduce import BLOBS, emit
@@ -27,7 +27,7 @@ def arrived(batches: Iterable[pa.RecordBatch]) -> dict[int, list[dict[str, Any]]
     return found
 
 
-@pytest.mark.parametrize("buckets", [1, 2, 7, 1000, MOST])
+@pytest.mark.parametrize("buckets", [1, 2, 7, 1000, MAX_BUCKETS])
 def test_every_row_arrives_once_and_equal_keys_together(buckets: int) -> None:
     found = arrived(emit("t", ROWS, "key", buckets))
     assert sorted(row["n"] for rows in found.values() for row in rows) == list(range(1000))
@@ -60,7 +60,7 @@ def test_a_large_bucket_travels_in_several_blobs_and_batches(monkeypatch: pytest
     assert [row["n"] for row in arrived(batches)[0]] == list(range(1000))
 
 
-@pytest.mark.parametrize("buckets", [0, MOST + 1])
+@pytest.mark.parametrize("buckets", [0, MAX_BUCKETS + 1])
 def test_a_number_of_buckets_that_cannot_be_is_refused(buckets: int) -> None:
     with pytest.raises(InternalError, match=str(buckets)):
         list(emit("t", ROWS, "key", buckets))

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
-from omnigraph.engine.export import job
-from omnigraph.engine.export.run import ExportFormat, ExportRequest, ExportResult, Output
-from omnigraph.engine.export.run import export as exported
-from omnigraph.engine.load.run import Engine
-from omnigraph.engine.load.runner import LocalRunner
+from omnigraph.engine.export import export_job as job
+from omnigraph.engine.export.exporter import ExportFormat, ExportOutput, ExportRequest, ExportResult
+from omnigraph.engine.export.exporter import export as exported
+from omnigraph.engine.tasks.engines import Engine
+from omnigraph.engine.tasks.runner import LocalRunner
 from omnigraph.errors import BadRequest
 from omnigraph.graph import Graph
 from tests.pipeline.graphs import SCHEMA, people
@@ -37,7 +37,7 @@ def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Graph]:
         yield made
 
 
-def in_parts(graph: Graph, output: Output, format: str, *, overwrite: bool = False) -> ExportResult:
+def in_parts(graph: Graph, output: ExportOutput, format: str, *, overwrite: bool = False) -> ExportResult:
     """The export by tasks, without Spark."""
     engine = Engine(LocalRunner(), "a test")
     request = ExportRequest(output, ExportFormat(format), None, overwrite, engine=lambda: engine)

@@ -12,7 +12,7 @@ import pytest
 
 from omnigraph.errors import BranchNotFound, InternalError, PipelineFailed, PipelineWorkerLost
 from omnigraph.pipeline.fan_out import conform, fan_out
-from omnigraph.pipeline.progress import watched
+from omnigraph.pipeline.progress import watch_stage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +43,7 @@ def test_each_item_has_a_task_of_its_own(spark: SparkSession) -> None:
         assert task_of_spark is not None
         yield pa.record_batch([[item], [task_of_spark.partitionId()]], schema=NUMBERS)
 
-    with watched(spark, "numbers"):
+    with watch_stage(spark, "numbers"):
         found = fan_out(spark, [10, 20, 30, 40, 50], task, NUMBERS).toArrow()
     assert sorted(zip(found["item"].to_pylist(), found["partition"].to_pylist(), strict=True)) == [
         (10, 0),
@@ -63,7 +63,7 @@ def test_other_widths_are_cast_and_columns_put_in_order(spark: SparkSession) -> 
     def task(item: str) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"b": pa.array([item], pa.large_string()), "a": pa.array([7], pa.int64())})
 
-    with watched(spark, "casts"):
+    with watch_stage(spark, "casts"):
         found = fan_out(spark, ["x"], task, "a int, b string").toArrow()
     assert found.to_pylist() == [{"a": 7, "b": "x"}]
     assert found.schema.types == [pa.int32(), pa.string()]
@@ -80,7 +80,7 @@ def test_an_error_of_ours_arrives_whole(spark: SparkSession) -> None:
             raise BranchNotFound(item)
         yield pa.record_batch([[0], [0]], schema=NUMBERS)
 
-    with pytest.raises(BranchNotFound) as caught, watched(spark, "read"):
+    with pytest.raises(BranchNotFound) as caught, watch_stage(spark, "read"):
         fan_out(spark, ["work"], task, NUMBERS).toArrow()
     assert caught.value.to_json() == BranchNotFound("work").to_json()
 
@@ -91,7 +91,7 @@ def test_any_other_error_is_told_in_one_line(spark: SparkSession) -> None:
             raise ValueError(f"item {item} is odd")
         yield pa.record_batch([[0], [0]], schema=NUMBERS)
 
-    with pytest.raises(PipelineFailed) as caught, watched(spark, "parse"):
+    with pytest.raises(PipelineFailed) as caught, watch_stage(spark, "parse"):
         fan_out(spark, ["seven"], task, NUMBERS).toArrow()
     assert str(caught.value) == "stage 'parse' failed: ValueError: item seven is odd"
 
@@ -101,7 +101,7 @@ def test_a_worker_that_is_killed_is_told_as_that(spark: SparkSession) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
         yield
 
-    with pytest.raises(PipelineWorkerLost) as caught, watched(spark, "parse"):
+    with pytest.raises(PipelineWorkerLost) as caught, watch_stage(spark, "parse"):
         fan_out(spark, [1], task, NUMBERS).toArrow()
     assert "\n" not in str(caught.value)
     assert caught.value.remedy is not None

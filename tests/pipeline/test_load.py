@@ -15,15 +15,22 @@ import pyarrow.parquet as pq
 import pytest
 
 import omnigraph
-from omnigraph.engine.load import run
-from omnigraph.engine.load.checks import scope
-from omnigraph.engine.load.runner import LocalRunner
+from omnigraph.engine.load import loader as run
+from omnigraph.engine.load.checks import check_scope as scope
 from omnigraph.engine.load.sources import plan
-from omnigraph.engine.write.ids import LoadIds
+from omnigraph.engine.rows.ids import LoadIds
+from omnigraph.engine.tasks.engines import Engine
+from omnigraph.engine.tasks.runner import LocalRunner
+from omnigraph.engine.upkeep import after_write as tidy
+from omnigraph.engine.upkeep import index_lag as reach
+from omnigraph.engine.upkeep import index_upkeep
 from omnigraph.errors import KeyConflict, LoadRejected
 from omnigraph.graph import Graph
 from omnigraph.pipeline.runner import SparkRunner
+from omnigraph.storage import index_parts
+from omnigraph.storage.indexes import read_coverage
 from omnigraph.storage.location import Location
+from tests.engine.upkeep_graph import table_of
 from tests.storage.conftest import s3_server, use_s3
 
 if TYPE_CHECKING:
@@ -93,7 +100,7 @@ def _exported(graph: Graph) -> bytes:
 
 def _chosen(spark: SparkSession | None) -> Any:
     runner: Any = LocalRunner() if spark is None else SparkRunner(spark)
-    return lambda *_, **__: run.Engine(runner, "chosen by a test")
+    return lambda *_, **__: Engine(runner, "chosen by a test")
 
 
 def _both(spark: SparkSession) -> Iterator[Any]:
@@ -131,6 +138,37 @@ def _branch(graph: Graph) -> bytes:
     stream = BytesIO()
     graph.snapshot("draft").export(stream)
     return stream.getvalue()
+
+
+def test_tasks_build_the_indexes_over_what_a_load_adds(
+    spark: SparkSession, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reach, "EXTEND_ROWS", PEOPLE)
+    monkeypatch.setattr(tidy, "MIN_ROWS_TO_CHECK", PEOPLE)
+    monkeypatch.setattr(index_parts, "_ROWS_PER_PART", 1)
+    monkeypatch.setenv(index_upkeep.SETTING, "0")
+    stages: list[str] = []
+
+    class Watched(SparkRunner):
+        def each(self, stage: str, *args: Any) -> Iterator[Any]:
+            stages.append(stage)
+            return super().each(stage, *args)
+
+    engine = lambda *_, **__: Engine(Watched(spark), "chosen by a test")  # noqa: E731
+    with (
+        split_small(),
+        patch("omnigraph.graph.engine_for", engine),
+        omnigraph.init(tmp_path / "g", schema=SCHEMA) as graph,
+    ):
+        done = graph.load(folder, mode="append")
+        assert done.pending_indexes == {}
+        assert stages.count("index") == 3, "one set of tasks for each table of many rows"
+        for key, columns in (("node:Person", {"id"}), ("edge:Knows", {"id", "src", "dst"})):
+            stored = read_coverage(table_of(graph._opened, key)).values()
+            assert {one.columns[0] for one in stored} == columns
+            assert all(one.is_complete for one in stored)
+        graph.load(folder / "people.jsonl", mode="overwrite")
+        assert read_coverage(table_of(graph._opened, "node:Person"))["id_idx"].is_complete
 
 
 @pytest.mark.parametrize("skip_bad", [False, True])

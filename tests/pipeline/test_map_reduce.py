@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from omnigraph.pipeline.map_reduce import emit, map_reduce
-from omnigraph.pipeline.progress import watched
+from omnigraph.pipeline.progress import watch_stage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +33,7 @@ def test_all_rows_of_a_key_reach_one_reducer(spark: SparkSession, buckets: int) 
         rows = [(key, count, right[key]) for key, count in left.items()]
         yield pa.record_batch([list(column) for column in zip(*rows, strict=True)], schema=COUNTS)
 
-    with watched(spark, "count"):
+    with watch_stage(spark, "count"):
         found = map_reduce(spark, ITEMS, mapper, reducer, COUNTS, buckets).toArrow()
     left = Counter(f"key-{number}" for numbers in ITEMS for number in numbers)
     right = Counter(f"key-{number}" for numbers in ITEMS for number in numbers[:10])
@@ -50,12 +50,12 @@ def test_buckets_without_rows_are_not_reduced(spark: SparkSession) -> None:
         rows = pc.count(arrived["only"]["key"]).as_py()
         yield pa.record_batch([["same"], [rows], [0]], schema=COUNTS)
 
-    with watched(spark, "count"):
+    with watch_stage(spark, "count"):
         found = map_reduce(spark, [1, 2, 3], mapper, reducer, COUNTS, 30).toArrow()
     assert found["left"].to_pylist() == [6]
 
 
 def test_nothing_emitted_is_nothing_reduced(spark: SparkSession) -> None:
-    with watched(spark, "count"):
+    with watch_stage(spark, "count"):
         found = map_reduce(spark, [1], lambda item: [], lambda arrived: [], COUNTS, 4).toArrow()
     assert found.num_rows == 0

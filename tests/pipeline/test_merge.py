@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import omnigraph
-from omnigraph.engine.load import matching
+from omnigraph.engine.load import replaced_rows as matching
 from omnigraph.graph import Graph
 from omnigraph.pipeline.session import session
 from tests.engine.merge.family import SCHEMA, everything, person, put, remove

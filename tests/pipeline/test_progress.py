@@ -14,8 +14,8 @@ import pytest
 
 from omnigraph.errors import PipelineCancelled
 from omnigraph.pipeline.fan_out import fan_out
-from omnigraph.pipeline.progress import watched
-from omnigraph.progress import Event, Progress, progress_to
+from omnigraph.pipeline.progress import watch_stage
+from omnigraph.progress import Progress, ProgressEvent, progress_to
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,11 +74,11 @@ def when_the_task_runs(door: socket.socket, act: Callable[[], None]) -> Callable
 
 def test_the_last_report_has_every_task_done(spark: SparkSession) -> None:
     told: list[Progress] = []
-    with progress_to(told.append), watched(spark, "stage one"):
+    with progress_to(told.append), watch_stage(spark, "stage one"):
         fan_out(spark, range(6), finishing(), DONE).toArrow()
-    assert (told[0].event, told[0].tasks_done) == (Event.BEGUN, 0)
+    assert (told[0].event, told[0].tasks_done) == (ProgressEvent.BEGUN, 0)
     assert (told[-1].event, told[-1].stage, told[-1].tasks_done, told[-1].tasks) == (
-        Event.ENDED,
+        ProgressEvent.ENDED,
         "stage one",
         6,
         6,
@@ -98,7 +98,7 @@ def test_a_running_job_is_reported_and_can_be_cancelled(spark: SparkSession, doo
     with (
         pytest.raises(PipelineCancelled, match="stage 'wait' was cancelled"),
         progress_to(note),
-        watched(spark, "wait", cancel=cancel),
+        watch_stage(spark, "wait", cancel=cancel),
     ):
         fan_out(spark, [1], waits_at(door.getsockname()[1]), DONE).toArrow()
     assert told[0] == ("wait", 0, 1)
@@ -107,8 +107,8 @@ def test_a_running_job_is_reported_and_can_be_cancelled(spark: SparkSession, doo
 
 def test_ctrl_c_stops_the_tasks(spark: SparkSession, door: socket.socket) -> None:
     ended = when_the_task_runs(door, lambda: os.kill(os.getpid(), signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt), watched(spark, "wait"):
+    with pytest.raises(KeyboardInterrupt), watch_stage(spark, "wait"):
         fan_out(spark, [1], waits_at(door.getsockname()[1]), DONE).toArrow()
     assert ended()
-    with watched(spark, "after"):
+    with watch_stage(spark, "after"):
         assert fan_out(spark, [1, 2], finishing(), DONE).toArrow().num_rows == 2

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from omnigraph.errors import SparkUnavailable
-from omnigraph.pipeline import keeper, server
+from omnigraph.pipeline import server, server_supervisor
 from omnigraph.pipeline.processes import is_ours
-from omnigraph.pipeline.server import Server, ServerFolder, Wish
+from omnigraph.pipeline.server import Server, ServerFolder, ServerSpec
 from tests.pipeline.fresh_process import run
 
-WISH = Wish("a" * 32, "token", 1, "local[2]", "1g", 0.001)
+WISH = ServerSpec("a" * 32, "token", 1, "local[2]", "1g", 0.001)
 
 
 def omnigraph(*arguments: str) -> Any:
@@ -177,8 +177,8 @@ LOADED = """
 import json, sys
 from pathlib import Path
 import omnigraph as og
-from omnigraph.engine.load import matching
-from omnigraph.engine.load.checks import scope
+from omnigraph.engine.load import replaced_rows as matching
+from omnigraph.engine.load.checks import check_scope as scope
 from omnigraph.pipeline.declared.extraction import SparkExtract
 from omnigraph.pipeline.declared.parse import read_pipeline
 from omnigraph.pipeline.declared.run import run
@@ -273,7 +273,7 @@ except OmnigraphError as error:
 
 def test_a_process_that_took_over_the_number_of_ours_is_left_alone(other: subprocess.Popen[bytes]) -> None:
     folder = recorded(other.pid)
-    assert server.running() is None
+    assert server.find_server() is None
     assert server.lease() is None
     assert not server.stop()
     assert other.poll() is None
@@ -315,7 +315,7 @@ def test_a_process_is_known_by_its_identity() -> None:
 def test_a_server_nobody_uses_ends(other: subprocess.Popen[bytes], tmp_path: Path) -> None:
     folder = ServerFolder(tmp_path)
     with folder.users.open("a") as users:
-        assert keeper._watch(folder, WISH, users, other) == 0
+        assert server_supervisor._watch(folder, WISH, users, other) == 0
         # Whoever comes now is turned away until the server is gone.
         with folder.users.open("a") as late, pytest.raises(BlockingIOError):
             fcntl.flock(late, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -341,7 +341,7 @@ def test_a_server_in_use_stays(other: subprocess.Popen[bytes], tmp_path: Path) -
         with folder.users.open("a") as users:
             wish, jvm = replace(WISH, idle_minutes=0.0), Looking()
             # A keeper only waits for its process.
-            answers.append(keeper._watch(folder, wish, users, jvm))  # type: ignore[arg-type]
+            answers.append(server_supervisor._watch(folder, wish, users, jvm))  # type: ignore[arg-type]
 
     with folder.users.open("a") as client:
         fcntl.flock(client, fcntl.LOCK_SH)

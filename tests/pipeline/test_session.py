@@ -108,7 +108,7 @@ INTERRUPTED_AT_ONCE = """
 import os, signal
 from subprocess import DEVNULL
 from pyspark import java_gateway
-from omnigraph.pipeline.launching import ended_with_its_start
+from omnigraph.pipeline.jvm_guard import ended_with_its_start
 
 reader, writer = os.pipe()
 os.set_blocking(reader, False)

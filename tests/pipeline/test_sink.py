@@ -13,8 +13,8 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import BadRequest, LoadRejected
 from omnigraph.graph import Graph
-from omnigraph.pipeline import sink
-from omnigraph.pipeline.sink import PARTS, Stage, loadable
+from omnigraph.pipeline import frame_spool
+from omnigraph.pipeline.frame_spool import PARTS, Stage, loadable
 from tests.pipeline.graphs import SCHEMA, people
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def waiting(graph: Graph) -> list[Path]:
 
 
 def test_tasks_write_files_that_load_in_their_order(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sink, "PART_BYTES", 1)
+    monkeypatch.setattr(frame_spool, "PART_BYTES", 1)
     stage = Stage(graph.uri, "01M7H6TK5HV8H6GPZPNM0M0FVK", "node:Person")
     batches = [pa.record_batch({"name": [name]}) for name in ("ada", "bo")]
     parts = pa.Table.from_batches(stage(batches), PARTS)
@@ -54,7 +54,7 @@ def test_no_rows_are_a_file_without_rows(graph: Graph) -> None:
     assert (len(files), done.total, done.commit) == (1, 0, None)
 
 
-def test_ends_get_their_outer_names_and_whole_decimals_become_integers() -> None:
+def test_whole_decimals_become_integers() -> None:
     wide, narrow, fraction = pa.decimal128(20, 0), pa.decimal128(10, 0), pa.decimal128(10, 2)
     rows = pa.table(
         {
@@ -66,8 +66,8 @@ def test_ends_get_their_outer_names_and_whole_decimals_become_integers() -> None
             "many": pa.array([[Decimal(2**64 - 1)]], pa.list_(wide)),
         }
     )
-    found = loadable(rows, is_edge=True)
-    assert found.column_names == ["from", "wide", "below", "narrow", "fraction", "many"]
+    found = loadable(rows)
+    assert found.column_names == ["src", "wide", "below", "narrow", "fraction", "many"]
     assert found.schema.types[1:] == [
         pa.uint64(),
         pa.int64(),
@@ -75,7 +75,6 @@ def test_ends_get_their_outer_names_and_whole_decimals_become_integers() -> None
         fraction,
         pa.list_(pa.uint64()),
     ]
-    assert loadable(rows, is_edge=False).column_names[0] == "src"
 
 
 def test_a_graph_goes_through_frames_unchanged(spark: SparkSession, graph: Graph, tmp_path: Path) -> None:
@@ -116,3 +115,31 @@ def test_rows_that_are_wrong_leave_no_trace(spark: SparkSession, graph: Graph) -
     with pytest.raises(BadRequest, match="unknown type 'Persn'"):
         graph.spark(spark).write(twice, type="Persn", mode="append")
     assert (graph.snapshot().id, waiting(graph)) == (before, [])
+
+
+def test_edges_with_properties_called_like_their_ends_go_through_frames_and_exports(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    schema = (
+        "node T { src: String @key  dst: I64?  from: String? }\nedge E: T -> T { from: I64?  to: String? }"
+    )
+    with (
+        og.init(tmp_path / "first", schema=schema) as first,
+        og.init(tmp_path / "second", schema=schema) as second,
+    ):
+        first.load([{"src": "a", "dst": 1, "from": "x"}, {"src": "b"}], type="T", mode="append")
+        first.load([{"src": "a", "dst": "b", "from": 7, "to": "y"}], type="E", mode="append")
+        frames = first.spark(spark)
+        second.load(frames.nodes("T"), type="T", mode="append")
+        second.load(frames.edges("E"), type="E", mode="append")
+        assert frames.edges("E", where="`from` = 7").count() == 1
+        assert frames.edges("E", where='from = "b"').count() == 0
+        for graph, name in ((first, "first"), (second, "second")):
+            graph.export(tmp_path / f"{name}.ndjson")
+        for form in ("csv", "parquet", "ndjson"):
+            first.export(tmp_path / form, format=form, engine="spark")
+            with og.init(tmp_path / f"back-{form}", schema=schema) as back:
+                back.load(tmp_path / form, mode="append")
+                back.export(tmp_path / f"{form}.ndjson")
+            assert (tmp_path / f"{form}.ndjson").read_bytes() == (tmp_path / "first.ndjson").read_bytes()
+    assert (tmp_path / "first.ndjson").read_bytes() == (tmp_path / "second.ndjson").read_bytes()

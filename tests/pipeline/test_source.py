@@ -16,10 +16,12 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import BadRequest, HistoricalVersionReclaimed, QueryNotFound
 from omnigraph.graph import Graph
-from omnigraph.pipeline import source
+from omnigraph.pipeline import table_scan
 from omnigraph.pipeline.fan_out import arrow_schema, conform, spark_schema
-from omnigraph.pipeline.source import GraphFrames, scan_of, spark_form
+from omnigraph.pipeline.graph_frames import GraphFrames
+from omnigraph.pipeline.table_scan import plan_scan, to_spark_types
 from tests.pipeline.graphs import people
+from tests.reference_graphs import convert
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +35,7 @@ def graph(tmp_path: Path) -> Iterator[Graph]:
 
 def rows(graph: Graph, key: str, **how: Any) -> list[dict[str, Any]]:
     """What the tasks of a scan yield, in the types that Spark takes."""
-    scan = scan_of(graph.uri, graph.snapshot(), key, **how)
+    scan = plan_scan(graph.uri, graph.snapshot(), key, **how)
     wanted = arrow_schema(spark_schema(scan.schema))
     batches = [conform(batch, wanted) for piece in scan.pieces() for batch in scan(piece)]
     found: list[dict[str, Any]] = pa.Table.from_batches(batches, wanted).to_pylist()
@@ -59,6 +61,17 @@ def test_every_value_arrives_in_a_type_of_spark(graph: Graph) -> None:
     assert {name for name, value in bo.items() if value is not None} == {"id", "name"}
 
 
+def test_tables_of_the_reference_implementation_give_the_same_rows(graph: Graph, tmp_path: Path) -> None:
+    wanted = sorted(rows(graph, "node:Person"), key=lambda row: row["id"])
+    convert(Path(graph.uri), tmp_path / "reference")
+    with og.open(tmp_path / "reference", read_only=True) as other:
+        found = sorted(rows(other, "node:Person"), key=lambda row: row["id"])
+        assert [dict(sorted(row.items())) for row in found] == [dict(sorted(row.items())) for row in wanted]
+        later = 'seen > datetime("2024-05-01T12:00:00.122Z")'
+        seen = rows(other, "node:Person", where=later, columns=["name"])
+        assert seen == [{"name": "ada"}]
+
+
 def test_blobs_come_as_bytes_when_they_are_named(graph: Graph) -> None:
     assert rows(graph, "node:Person", columns=["photo", "name"]) == [
         {"photo": b"\0\1\2", "name": "ada"},
@@ -68,12 +81,12 @@ def test_blobs_come_as_bytes_when_they_are_named(graph: Graph) -> None:
 
 def test_columns_that_are_not_there_are_told_with_those_that_are(graph: Graph) -> None:
     with pytest.raises(BadRequest, match="'Knows' has no column 'until'") as caught:
-        scan_of(graph.uri, graph.snapshot(), "edge:Knows", ["until"])
+        plan_scan(graph.uri, graph.snapshot(), "edge:Knows", ["until"])
     assert caught.value.remedy == "it has: id, src, dst, since"
     with pytest.raises(BadRequest, match="there is no edge type 'Person'"):
-        scan_of(graph.uri, graph.snapshot(), "edge:Person")
+        plan_scan(graph.uri, graph.snapshot(), "edge:Person")
     with pytest.raises(BadRequest, match="at least one column"):
-        scan_of(graph.uri, graph.snapshot(), "edge:Knows", [])
+        plan_scan(graph.uri, graph.snapshot(), "edge:Knows", [])
 
 
 @pytest.mark.parametrize(
@@ -99,21 +112,21 @@ def test_edges_are_filtered_by_their_ends(graph: Graph) -> None:
 @pytest.mark.parametrize("where", ["", 'name = "a" } query more() { delete Person where age > 1'])
 def test_a_filter_that_is_no_comparison_is_refused(graph: Graph, where: str) -> None:
     with pytest.raises((BadRequest, QueryNotFound)):
-        scan_of(graph.uri, graph.snapshot(), "node:Person", where=where)
+        plan_scan(graph.uri, graph.snapshot(), "node:Person", where=where)
 
 
 def test_fragments_are_shared_out_among_tasks(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    scan = scan_of(graph.uri, graph.snapshot(), "node:Person", ["name"])
+    scan = plan_scan(graph.uri, graph.snapshot(), "node:Person", ["name"])
     together = scan.pieces()
     assert len(together) == 1
-    monkeypatch.setattr(source, "ROWS_PER_TASK", 1)
+    monkeypatch.setattr(table_scan, "ROWS_PER_TASK", 1)
     apart = scan.pieces()
     assert [(one,) for one in together[0]] == apart
     assert [batch["name"].to_pylist() for piece in apart for batch in scan(piece)] == [["ada"], ["bo"]]
 
 
 def test_a_version_that_was_cleaned_up_is_told_as_that(graph: Graph) -> None:
-    scan = scan_of(graph.uri, graph.snapshot(), "node:Person")
+    scan = plan_scan(graph.uri, graph.snapshot(), "node:Person")
     with pytest.raises(HistoricalVersionReclaimed, match="version 99 of table 'node:Person'"):
         replace(scan, version=99).pieces()
 
@@ -126,7 +139,7 @@ def test_a_branch_that_was_made_anew_is_not_taken_for_the_one_that_was_read(grap
 
     made("cy")
     snapshot = graph.snapshot("work")
-    scan = scan_of(graph.uri, snapshot, "node:Person", ["name"])
+    scan = plan_scan(graph.uri, snapshot, "node:Person", ["name"])
     (piece,) = scan.pieces()
     assert [name for batch in scan(piece) for name in batch["name"].to_pylist()] == ["ada", "bo", "cy"]
     graph.branches.delete("work")
@@ -135,7 +148,7 @@ def test_a_branch_that_was_made_anew_is_not_taken_for_the_one_that_was_read(grap
     for read in (
         scan.pieces,
         lambda: list(scan(piece)),
-        lambda: scan_of(graph.uri, snapshot, "node:Person"),
+        lambda: plan_scan(graph.uri, snapshot, "node:Person"),
         replace(scan, work="another process").pieces,
     ):
         with pytest.raises(HistoricalVersionReclaimed, match="of table 'node:Person'"):
@@ -144,7 +157,7 @@ def test_a_branch_that_was_made_anew_is_not_taken_for_the_one_that_was_read(grap
 
 def test_lists_of_other_widths_take_the_form_of_their_items() -> None:
     given = pa.schema([("a", pa.list_(pa.uint32(), 3)), ("b", pa.timestamp("ms", "UTC"))])
-    assert spark_form(given).types == [pa.list_(pa.int64()), pa.timestamp("us", "UTC")]
+    assert to_spark_types(given).types == [pa.list_(pa.int64()), pa.timestamp("us", "UTC")]
 
 
 def test_a_frame_shows_the_moment_it_was_made(spark: SparkSession, graph: Graph) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from omnigraph.pipeline import start_cache
 from omnigraph.pipeline.java import Java, find_java
-from omnigraph.pipeline.start_cache import StartCache, being_made, make, make_in_background, remove_unused
+from omnigraph.pipeline.start_cache import StartCache, is_being_made, make, make_in_background, remove_unused
 
 
 @pytest.fixture
@@ -19,9 +19,9 @@ def place(tmp_path: Path) -> StartCache:
 
 
 def test_a_cache_that_is_not_there_is_not_used(place: StartCache) -> None:
-    assert place.using() == []
+    assert place.use_options() == []
     place.file.write_bytes(b"cache")
-    assert place.using() == [f"-XX:AOTCache={place.file}"]
+    assert place.use_options() == [f"-XX:AOTCache={place.file}"]
 
 
 def test_older_javas_use_archives_of_classes(tmp_path: Path) -> None:
@@ -32,9 +32,9 @@ def test_older_javas_use_archives_of_classes(tmp_path: Path) -> None:
     (home / "lib" / "server" / "classes.jsa").touch()
     found = start_cache.start_cache(java, tmp_path)
     assert found is not None
-    assert found.making(tmp_path / "new") == [f"-XX:ArchiveClassesAtExit={tmp_path / 'new'}"]
+    assert found.make_options(tmp_path / "new") == [f"-XX:ArchiveClassesAtExit={tmp_path / 'new'}"]
     found.file.touch()
-    assert found.using() == [f"-XX:SharedArchiveFile={found.file}"]
+    assert found.use_options() == [f"-XX:SharedArchiveFile={found.file}"]
 
 
 def test_each_java_has_a_cache_of_its_own(tmp_path: Path) -> None:
@@ -48,10 +48,10 @@ def test_each_java_has_a_cache_of_its_own(tmp_path: Path) -> None:
 
 def test_a_cache_is_made_by_one_process_at_a_time(place: StartCache, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(start_cache.SETTING, raising=False)
-    assert not being_made(place)
+    assert not is_being_made(place)
     with place.gate.open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert being_made(place)
+        assert is_being_made(place)
         assert not make(place)
         assert not make_in_background(place)
 

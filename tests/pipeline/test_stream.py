@@ -12,8 +12,8 @@ import pytest
 
 from omnigraph.errors import ChangeCursorRejected, ChangeDiffRefused
 from omnigraph.graph import Graph
-from omnigraph.pipeline import register, stream
-from omnigraph.pipeline.stream import ChangeScan, change_scan
+from omnigraph.pipeline import change_stream, register
+from omnigraph.pipeline.change_stream import ChangeScan, change_scan
 from tests.pipeline.graphs import SCHEMA, people
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def test_what_a_merge_and_a_blob_alone_change_is_told(graph: Graph) -> None:
 
 def test_many_commits_are_shared_out_and_stay_in_order(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     scan = change_scan(graph, "main", "edge:Knows", "beginning")
-    monkeypatch.setattr(stream, "COMMITS_PER_TASK", 1)
+    monkeypatch.setattr(change_stream, "COMMITS_PER_TASK", 1)
     steps = scan.steps(scan.start(), scan.until)
     assert [len(step.commits) for step in steps] == [1] * len(steps)
     assert len(steps) > 1

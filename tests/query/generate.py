@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from omnigraph.lang.schema import compile_schema
-from omnigraph.lang.types import FLOATS, INTEGERS, Scalar, Type
+from omnigraph.lang.types import FLOATS, INTEGERS, Scalar, ValueType
 from tests.query.pools import EDITABLE_WORDS, POOLS, VECTORS, constant, parameter_value
 
 SCHEMA = """
@@ -29,8 +29,6 @@ edge Near: Place -> Place { d: F64? }
 edge Holds: Item -> Thing { w: U64?  tags: [String]? }
 """
 CATALOG = compile_schema(SCHEMA)
-SUMMABLE = {"i", "u", "x"}
-"""Properties whose sums are exact in any order."""
 RELATIONS = ("!=", "<=", ">=", "<", ">", "=", "!=", "<=", ">=")
 
 T = TypeVar("T")
@@ -86,7 +84,7 @@ def _record(owner: str, properties: Any) -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-def stored_values(name: str, type_: Type) -> list[Any]:
+def stored_values(name: str, type_: ValueType) -> list[Any]:
     """What a property may hold, as a load writes it."""
     if name in ("x", "t"):
         pool = POOLS[name]
@@ -114,7 +112,7 @@ class Scope:
     def inner(self) -> Scope:
         return Scope(dict(self.nodes), dict(self.edges))
 
-    def properties(self) -> list[tuple[str, Type, str]]:
+    def properties(self) -> list[tuple[str, ValueType, str]]:
         """`$x.p`, its type and its name, of every variable."""
         types = [(var, CATALOG.nodes[name].properties) for var, name in self.nodes.items()]
         types += [(var, CATALOG.edges[name].properties) for var, name in self.edges.items()]
@@ -245,7 +243,7 @@ class Author:
         written: str | None = getattr(self, f"_{kind}_filter")(scope)
         return written or self._compare_filter(scope) or self._null_filter(scope)
 
-    def _of(self, scope: Scope, wanted: Any) -> tuple[str, Type, str] | None:
+    def _of(self, scope: Scope, wanted: Any) -> tuple[str, ValueType, str] | None:
         found = [each for each in scope.properties() if wanted(each[1])]
         return self.pick(found) if found else None
 
@@ -271,7 +269,7 @@ class Author:
         one = self.calculation(scope)
         if one is None:
             return None
-        other = self.calculation(scope) if self.one_in(2) else self.constant(Type(self.pick(_NUMERIC)))
+        other = self.calculation(scope) if self.one_in(2) else self.constant(ValueType(self.pick(_NUMERIC)))
         return f"{one} {self.pick(RELATIONS)} {other}"
 
     def _text_filter(self, scope: Scope) -> str | None:
@@ -280,7 +278,7 @@ class Author:
             return None
         text = chosen[0] if self.one_in(2) else f"{self.pick(['lower', 'upper'])}({chosen[0]})"
         other = self._of(scope, lambda type_: type_.is_text) if self.one_in(4) else None
-        part = other[0] if other else self.constant(Type(Scalar.STRING))
+        part = other[0] if other else self.constant(ValueType(Scalar.STRING))
         # In parentheses, because `$q contains $n` would be a traversal.
         sides = [text, part] if not self.one_in(4) else [f"({part})", text]
         return f"{sides[0]} {self.pick(['contains', 'starts_with', '=', '<'])} {sides[1]}"
@@ -329,7 +327,7 @@ class Author:
 
     # --- values ----------------------------------------------------------------------------------
 
-    def constant(self, type_: Type) -> str:
+    def constant(self, type_: ValueType) -> str:
         """A literal or parameter that compares with values of the type."""
         scalar = self.pick(_NUMERIC) if type_.scalar in INTEGERS | FLOATS else type_.scalar
         if scalar is Scalar.DATETIME and self.one_in(6):
@@ -347,7 +345,7 @@ class Author:
         if chosen is None:
             return None
         if depth == 2 or (depth and self.one_in(2)):
-            return chosen[0] if not self.one_in(4) else self.constant(Type(self.pick(_NUMERIC)))
+            return chosen[0] if not self.one_in(4) else self.constant(ValueType(self.pick(_NUMERIC)))
         left, right = self.calculation(scope, depth + 1), self.calculation(scope, depth + 1)
         if self.one_in(6):
             return f"(-{left})"
@@ -362,7 +360,8 @@ class Returned:
     approximate: set[int] = field(default_factory=set)
     scored: set[int] = field(default_factory=set)
     sortable: list[str] = field(default_factory=list)
-    has_lists: bool = False
+    unsettled: bool = False
+    """Whether a column that settles ties may differ in its last digits."""
 
     def add(
         self, written: str, *, sortable: bool = True, approximate: bool = False, scored: bool = False
@@ -371,7 +370,7 @@ class Returned:
         self.columns.append(f"{written} as c{at}")
         if sortable and not scored:
             self.sortable.append(f"c{at}")
-        self.has_lists = self.has_lists or not sortable
+        self.unsettled = self.unsettled or (approximate and not sortable)
         self.approximate |= {at} if approximate else set()
         self.scored |= {at} if scored else set()
 
@@ -397,12 +396,12 @@ def _value(author: Author, scope: Scope, returned: Returned) -> None:
     elif choice == 5:
         returned.add(f"${author.pick(list(scope.nodes))}")
     elif choice == 6:
-        returned.add(author.pick(["null", "-3", '"é"', "true", author.constant(Type(Scalar.U32))]))
+        returned.add(author.pick(["null", "-3", '"é"', "true", author.constant(ValueType(Scalar.U32))]))
     else:
         _property(author, properties, returned)
 
 
-def _property(author: Author, properties: list[tuple[str, Type, str]], returned: Returned) -> None:
+def _property(author: Author, properties: list[tuple[str, ValueType, str]], returned: Returned) -> None:
     written, type_, _ = author.pick(properties)
     if type_.is_text and author.one_in(4):
         written = f"{author.pick(['lower', 'upper'])}({written})"
@@ -441,7 +440,7 @@ def _aggregate(author: Author, scope: Scope, fn: str) -> str:
     if fn == "distinct":
         return f"count(distinct {author.pick([node, *(written for written, _, _ in scalars)])})"
     if fn in ("sum", "avg"):
-        summable = [written for written, _, name in scalars if name in SUMMABLE]
+        summable = [written for written, type_, _ in scalars if type_.is_numeric]
         return f"{fn}({author.pick(summable)})" if summable else f"count({node})"
     ordered = [written for written, type_, _ in scalars if type_.is_numeric or type_.is_text]
     return f"{fn}({author.pick([node, *ordered])})"
@@ -477,8 +476,8 @@ def _order(author: Author, scope: Scope, returned: Returned, by_columns: bool) -
     if not terms or author.one_in(3):
         return "", False
     chosen = [author.pick(terms) + author.pick(["", " asc", " desc"]) for _ in range(author.number(1, 2))]
-    # Scores are not comparable, and lists take no part in settling ties among result rows.
-    loose = bool(by_columns and (returned.has_lists or returned.scored))
+    # Scores are not comparable.
+    loose = bool(by_columns and (returned.unsettled or returned.scored))
     return f"order {{ {', '.join(chosen)} }}", loose
 
 
@@ -540,5 +539,5 @@ def _spelled(edge: str) -> str:
     return edge[0].lower() + edge[1:]
 
 
-def _comparable(one: Type, other: Type) -> bool:
+def _comparable(one: ValueType, other: ValueType) -> bool:
     return one.scalar is other.scalar or (one.scalar in _NUMERIC and other.scalar in _NUMERIC)

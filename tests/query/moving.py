@@ -13,9 +13,9 @@ from random import Random
 from typing import Any, Literal
 
 import omnigraph as og
-from omnigraph.engine.manifest import MAIN
+from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.graph import Graph
-from omnigraph.query.memory import shared_memory
+from omnigraph.query.read_cache import shared_cache
 from tests.query import oracle
 from tests.query.generate import CATALOG, SCHEMA, Query, stored_values
 from tests.query.test_against_oracle import disagreement, foretold
@@ -104,7 +104,7 @@ class Moving:
         """A handle that was opened just now, in a process that knows nothing, says the same."""
         wanted = [(query, branch) for query in queries for branch in self.states]
         warm = [self.graph.query(query.text, query.params, branch=branch) for query, branch in wanted]
-        shared_memory().forget()
+        shared_cache().forget()
         with og.open(self.place, read_only=True) as graph:
             for (query, branch), found in zip(wanted, warm, strict=True):
                 fresh = graph.query(query.text, query.params, branch=branch)

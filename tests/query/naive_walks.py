@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.frame import NO_ROW, Positions
-from omnigraph.query.topology.linked import Linked
-from omnigraph.query.topology.topology import Topology, build
+from omnigraph.query.topology.linked_topology import LinkedTopology
+from omnigraph.query.topology.topology import Topology, build_topology
 
 Edge = tuple[int, int]
 """The numbers of the two nodes; -1 stands for an edge that is dead."""
@@ -42,15 +42,15 @@ class Drawn:
         return f"node {node}" if self.texts else str(node)
 
     def topology(self) -> Topology:
-        return build(self.ids(0), self.ids(1), self.shared)
+        return build_topology(self.ids(0), self.ids(1), self.shared)
 
-    def linked(self, topology: Topology | None = None) -> Linked:
+    def linked(self, topology: Topology | None = None) -> LinkedTopology:
         made = self.topology() if topology is None else topology
         sources = self._found(made.sources, self.sources)
         if self.shared:
-            return Linked(made, sources, self.source_count)
+            return LinkedTopology(made, sources, self.source_count)
         targets = self._found(made.targets, self.targets)
-        return Linked(made, sources, self.source_count, targets, self.target_count)
+        return LinkedTopology(made, sources, self.source_count, targets, self.target_count)
 
     def _found(self, ids: pa.Array, places: tuple[int, ...]) -> Positions:
         by_id = {self.id(node): place for node, place in enumerate(places)}

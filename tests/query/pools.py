@@ -56,9 +56,9 @@ def constant(scalar: Scalar, pick: Pick) -> str:
     if scalar is Scalar.BOOL:
         return json.dumps(value)
     if scalar is Scalar.DATE:
-        return f'date("{dates.date_text(value)}")'
+        return f'date("{dates.format_date(value)}")'
     if scalar is Scalar.DATETIME:
-        return f'datetime("{dates.datetime_text(value)}")'
+        return f'datetime("{dates.format_datetime(value)}")'
     if scalar in FLOATS:
         return positional(value)
     return str(value)
@@ -68,9 +68,9 @@ def parameter_value(scalar: Scalar, pick: Pick) -> Any:
     """A value as JSON brings it to a parameter."""
     value = pick(POOLS[scalar])
     if scalar is Scalar.DATE:
-        return dates.date_text(value)
+        return dates.format_date(value)
     if scalar is Scalar.DATETIME:
-        return dates.datetime_text(value)
+        return dates.format_datetime(value)
     if scalar in INTEGERS:
         return min(value, 2**63 - 1, integer_bounds(scalar)[1])
     return value

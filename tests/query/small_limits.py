@@ -7,8 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from omnigraph.query import cold as cold_hops
-from omnigraph.query import order, rows, scan, weigh
+from omnigraph.query import counted_branches, index_hop, order, rows, scan
 from omnigraph.query.search import searches
 from omnigraph.query.topology import topology
 
@@ -23,9 +22,9 @@ def other_ways() -> Iterator[None]:
         changed.setattr(rows, "_PASSES", 2)
         changed.setattr(topology, "_MUCH", 0)
         changed.setattr(scan, "LARGE", 2)
-        changed.setattr(cold_hops, "LARGE", 2)
-        changed.setattr(cold_hops, "_SORT", 0.7)
-        changed.setattr(weigh, "_WORTH_MERGING", 0)
+        changed.setattr(index_hop, "LARGE", 2)
+        changed.setattr(index_hop, "_SORT", 0.7)
+        changed.setattr(counted_branches, "_WORTH_MERGING", 0)
         changed.setattr(order, "_WORTH_SELECTING", 2)
         changed.setattr(searches, "EXACT_BYTES", 0)
         yield
@@ -35,8 +34,8 @@ def other_ways() -> Iterator[None]:
 def through_indexes() -> Iterator[None]:
     """The same, and hops never come to cost as much as sorting all edges."""
     with other_ways(), pytest.MonkeyPatch.context() as changed:
-        changed.setattr(cold_hops, "LARGE", 1)
-        changed.setattr(cold_hops, "_SORT", 1000.0)
+        changed.setattr(index_hop, "LARGE", 1)
+        changed.setattr(index_hop, "_SORT", 1000.0)
         changed.setattr(scan, "LARGE", 1)
         changed.setattr(rows, "SMALL", 0)
         yield

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.engine.manifest import MAIN
+from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.lang.query.checker import check_query
@@ -24,10 +24,11 @@ from omnigraph.lang.query.compile import compile_query, select_query
 from omnigraph.lang.query.parameters import decode_parameters
 from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.query.resolved import ResolvedRead
+from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
 from omnigraph.lang.values import arrow_type
-from omnigraph.query import match, stretches
-from omnigraph.query.memory import shared_memory
+from omnigraph.query import match, row_slices
+from omnigraph.query.read_cache import shared_cache
 from tests.examples import EXAMPLES
 from tests.query import oracle
 from tests.query.conftest import every_index
@@ -46,15 +47,15 @@ stored = settings(
 NOW = 1_900_000_000_000
 
 
-def foretold(query: Query, graph: oracle.Graph) -> oracle.Answer | None:
+def foretold(query: Query, graph: oracle.Graph, catalog: Catalog = CATALOG) -> oracle.Answer | None:
     """What the oracle says, or None for the few texts that do not compile."""
     source = Source(query.text)
     try:
-        compile_query(source, CATALOG)
+        compile_query(source, catalog)
     except OmnigraphError:
         return None
     parsed = select_query(parse_queries(source))
-    read = check_query(parsed, CATALOG, source)
+    read = check_query(parsed, catalog, source)
     assert isinstance(read, ResolvedRead)
     return oracle.answer(read, graph, decode_parameters(parsed.parameters, query.params), NOW)
 
@@ -108,8 +109,8 @@ def _comparable(query: Query) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
 
 
 @contextmanager
-def stored_graph(lines: list[str]) -> Iterator[Graph]:
-    with tempfile.TemporaryDirectory() as folder, og.init(Path(folder) / "g", schema=SCHEMA) as graph:
+def stored_graph(lines: list[str], schema: str = SCHEMA) -> Iterator[Graph]:
+    with tempfile.TemporaryDirectory() as folder, og.init(Path(folder) / "g", schema=schema) as graph:
         load(graph, lines, "append")
         yield graph
 
@@ -142,8 +143,8 @@ def test_the_engine_agrees_with_the_oracle(lines: list[str], asked: list[Query])
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(match, "_SMALL", 0)
             patch.setattr(match, "_VERY_FEW", 1)
-            patch.setattr(stretches, "_FEW", 1)
-            patch.setattr(stretches, "MOST_BYTES", 500)
+            patch.setattr(row_slices, "_FEW", 1)
+            patch.setattr(row_slices, "MOST_BYTES", 500)
             check_all(graph, model, asked[1::2])
 
 
@@ -178,7 +179,7 @@ def test_indexes_and_compaction_change_no_answer(
             load(graph, more, "merge")
             merged = oracle.graph_of(CATALOG, [*lines, *more])
             check_all(graph, merged, asked)
-            shared_memory().forget()
+            shared_cache().forget()
             check_all(graph, merged, asked)
         graph.optimize()
         check_all(graph, merged, asked)

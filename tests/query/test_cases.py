@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.pinned import open_table
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.snapshot_tables import open_table
 from omnigraph.errors import OmnigraphError
 from omnigraph.lang.query.checker import check_query
 from omnigraph.lang.query.compile import compile_query, select_query
@@ -22,10 +22,10 @@ from omnigraph.lang.query.terms import ParamRef
 from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
-from omnigraph.lang.values import arrow_type, result_value
-from omnigraph.query.memory import shared_memory
-from omnigraph.storage.fragments import fragments
-from omnigraph.storage.indexes import coverage
+from omnigraph.lang.values import arrow_type, to_json_value
+from omnigraph.query.read_cache import shared_cache
+from omnigraph.storage.fragments import list_fragments
+from omnigraph.storage.indexes import read_coverage
 from tests.lang.casefile import CASES as LANGUAGE_CASES
 from tests.lang.casefile import Case, read_cases
 from tests.query.conftest import BRANCH, CONDITIONS, Shelf
@@ -92,7 +92,7 @@ def foretold(case: Case) -> Answer:
 def objects(found: Answer) -> list[dict[str, Any]]:
     """Rows as a result gives them: JSON values by column name."""
     values = [
-        [result_value(value, type_) for value, type_ in zip(row, found.types, strict=True)]
+        [to_json_value(value, type_) for value, type_ in zip(row, found.types, strict=True)]
         for row in found.rows
     ]
     return [dict(zip(found.columns, row, strict=True)) for row in values]
@@ -199,15 +199,15 @@ def test_each_condition_is_what_it_says(shelf: Shelf) -> None:
     for condition in CONDITIONS:
         with shelf.reading(F_SCHEMA, F_DATA, condition) as graph:
             if condition == "cold":
-                assert shared_memory().used == 0
+                assert shared_cache().used == 0
             branch = BRANCH if condition == "branch" else MAIN
             steps = graph.explain(WALK, branch=branch).steps
             ways = {step.name: step.how for step in steps}
-            assert (ways["Expand"] == "indexes of its ends") is (condition == "indexed"), ways
+            assert (ways["Expand"] == "indexes of its ends") is (condition in ("indexed", "reference")), ways
             people = open_table(graph._opened, graph.snapshot(branch)._pinned, "node:Person")
             assert (people.branch is not None) is (condition == "branch")
-            assert (len(fragments(people)) == 1) is (condition in ("compacted", "branch"))
-            assert bool(coverage(people)) is (condition in ("indexed", "compacted"))
+            assert (len(list_fragments(people)) == 1) is (condition in ("compacted", "branch"))
+            assert bool(read_coverage(people)) is (condition in ("indexed", "compacted", "reference"))
     with shelf.reading(schema_of(RANKED), data_of(RANKED), "indexed") as graph:
         calls: list[str] = []
         graph._opened.root.tables.access.observe = lambda operation, _: calls.append(operation)

@@ -13,10 +13,10 @@ import pytest
 
 import omnigraph as og
 from omnigraph.graph import Graph
-from omnigraph.query import grown, rows
+from omnigraph.query import row_growth, rows
 from omnigraph.query.frame import NO_ROW
-from omnigraph.query.grown import Pieces, RowNumbers
-from omnigraph.query.memory import Memory, shared_memory
+from omnigraph.query.read_cache import ReadCache, shared_cache
+from omnigraph.query.row_growth import GrowingColumn, RowNumbers
 from omnigraph.query.rows import Rows
 from omnigraph.storage.cache_budget import CACHE_BYTES
 
@@ -30,13 +30,13 @@ State = dict[str, tuple[int, str]]
 
 
 @contextmanager
-def kept(monkeypatch: pytest.MonkeyPatch, budget: int) -> Iterator[Memory]:
+def kept(monkeypatch: pytest.MonkeyPatch, budget: int) -> Iterator[ReadCache]:
     monkeypatch.setenv(CACHE_BYTES, str(budget))
-    shared_memory.cache_clear()
+    shared_cache.cache_clear()
     try:
-        yield shared_memory()
+        yield shared_cache()
     finally:
-        shared_memory.cache_clear()
+        shared_cache.cache_clear()
 
 
 def filled(place: Path) -> tuple[Graph, State]:
@@ -82,7 +82,7 @@ def check(graph: Graph, state: State, random: Random) -> None:
 def known(graph: Graph) -> Rows:
     """The rows of the newest version, as memory has them."""
     version = graph.snapshot().tables["node:P"].version
-    kept = [entry.value for entry in shared_memory()._entries.values() if isinstance(entry.value, Rows)]
+    kept = [entry.value for entry in shared_cache()._entries.values() if isinstance(entry.value, Rows)]
     (found,) = [each for each in kept if each.table.version == version]
     return found
 
@@ -95,9 +95,9 @@ def known(graph: Graph) -> Rows:
 def test_many_small_changes_show(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, dictionary: int
 ) -> None:
-    monkeypatch.setattr(grown, "_FEW", few)
+    monkeypatch.setattr(row_growth, "_FEW", few)
     monkeypatch.setattr(rows, "_PASSES", dictionary)
-    shared_memory().forget()
+    shared_cache().forget()
     random = Random(few + dictionary)
     graph, state = filled(tmp_path / "g")
     with graph:
@@ -133,14 +133,14 @@ def test_a_point_after_a_write_copies_nothing_and_reads_no_table(
 ) -> None:
     """What is in memory of the first version is the very same array, whatever came since."""
     monkeypatch.setattr(rows, "_PASSES", 1)
-    shared_memory().forget()
+    shared_cache().forget()
     graph, _ = filled(tmp_path / "g")
     with graph:
         graph.query(COUNT)
         graph.query(SCAN)
         graph.query(POINT, {"k": "p1"})
         first = {name: known(graph).column(name) for name in ("id", "n", "t")}
-        places = known(graph).places()
+        places = known(graph).id_positions()
         assert places is not None
         for turn in range(3):
             put(graph, {f"p{turn}": (-turn, "changed"), f"new{turn}": (turn, "came")})
@@ -149,17 +149,17 @@ def test_a_point_after_a_write_copies_nothing_and_reads_no_table(
             assert graph.query(POINT, {"k": f"p{turn + 10}"}).tuples() == []
             newest = known(graph)
             for name, column in first.items():
-                pieces = newest.known(name)
+                pieces = newest.cached_column(name)
                 assert pieces is not None
                 assert pieces.first is column, name
-                assert shared_memory().get((*newest.identity, "column", name)) is None, name
-            later = newest.places()
+                assert shared_cache().get((*newest.identity, "column", name)) is None, name
+            later = newest.id_positions()
             assert later is not None
             assert later.first is places.first
             assert newest.growth is not None
             assert newest.growth.numbers.first is newest._numbers().first
-            assert shared_memory().get((*newest.identity, "alive")) is None
-            assert shared_memory().get((*newest.identity, "positions")) is None
+            assert shared_cache().get((*newest.identity, "alive")) is None
+            assert shared_cache().get((*newest.identity, "positions")) is None
 
 
 # --- by themselves -------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def test_numbers_of_rows_that_grew_tell_the_last_place_of_each() -> None:
     first = np.array([5, 3, 9, 7], dtype=np.uint64)
     numbers = RowNumbers.of(first, np.arange(4), "kept")
     for added in ([11, 3], [3, 12], [5]):
-        numbers = numbers.grown(np.array(added, dtype=np.uint64))
+        numbers = numbers.grow(np.array(added, dtype=np.uint64))
     dead = np.array([0, 1, 2, 5])
     asked = np.array([5, 3, 9, 7, 11, 12, 4], dtype=np.uint64)
     assert numbers.positions_of(asked, dead).tolist() == [8, 6, NO_ROW, 3, 4, 7, NO_ROW]
@@ -183,16 +183,16 @@ def test_numbers_of_nothing_grow_too() -> None:
     nothing = RowNumbers.of(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64), "kept")
     nowhere = np.empty(0, dtype=np.int64)
     assert nothing.positions_of(np.array([1], dtype=np.uint64), nowhere).tolist() == [NO_ROW]
-    some = nothing.grown(np.array([4, 2], dtype=np.uint64))
+    some = nothing.grow(np.array([4, 2], dtype=np.uint64))
     assert some.positions_of(np.array([2, 4], dtype=np.uint64), nowhere).tolist() == [1, 0]
     assert some.at(np.array([1, 0])).tolist() == [2, 4]
 
 
 @pytest.mark.parametrize("places", [[0, 1], [3, 4], [4, 0, 3, 3, 1], []])
 def test_pieces_are_taken_as_the_whole_is(places: list[int]) -> None:
-    pieces = Pieces(pa.array(["a", None, "c"]), "kept").grown(pa.array(["d"]))
+    pieces = GrowingColumn(pa.array(["a", None, "c"]), "kept").grow(pa.array(["d"]))
     assert pieces is not None
-    pieces = pieces.grown(pa.array([None], pa.string()))
+    pieces = pieces.grow(pa.array([None], pa.string()))
     assert pieces is not None
     whole = pa.array(["a", None, "c", "d", None])
     assert pieces.whole().equals(whole)
@@ -204,6 +204,6 @@ def test_pieces_are_taken_as_the_whole_is(places: list[int]) -> None:
 
 
 def test_values_behind_a_wider_column_are_made_as_wide() -> None:
-    pieces = Pieces(pa.array(["a"], pa.large_string()), "kept").grown(pa.array(["b"]))
+    pieces = GrowingColumn(pa.array(["a"], pa.large_string()), "kept").grow(pa.array(["b"]))
     assert pieces is not None
     assert pieces.whole().equals(pa.array(["a", "b"], pa.large_string()))

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.write.cells import column_of
+from omnigraph.engine.rows.json_columns import build_column
 from omnigraph.errors import InternalError
 from omnigraph.lang.query.compile import CompiledRead, compile_query
 from omnigraph.lang.query.plan import Scan, inputs
@@ -40,9 +40,20 @@ from omnigraph.lang.query.terms import (
     Total,
 )
 from omnigraph.lang.schema import compile_schema
-from omnigraph.lang.types import BOOL, DATE, DATETIME, F64, I64, INTEGERS, STRING, Scalar, Type, vector
+from omnigraph.lang.types import (
+    BOOL,
+    DATE,
+    DATETIME,
+    F64,
+    I64,
+    INTEGERS,
+    STRING,
+    Scalar,
+    ValueType,
+    vector_type,
+)
 from omnigraph.lang.values import arrow_type, integer_bounds
-from omnigraph.query.expressions.evaluate import mask, value
+from omnigraph.query.expressions.evaluate import evaluate_predicate, evaluate_term
 from tests.examples import EXAMPLES
 
 NOW = 1_704_067_200_000
@@ -76,17 +87,17 @@ class Rows:
         return self.scores[term]
 
 
-def prop(name: str, type_: Type) -> Prop:
+def prop(name: str, type_: ValueType) -> Prop:
     return Prop("x", name, type_.with_nullable())
 
 
-def listed(scalar: Scalar) -> Type:
-    return Type(scalar, nullable=True, is_list=True)
+def listed(scalar: Scalar) -> ValueType:
+    return ValueType(scalar, nullable=True, is_list=True)
 
 
-def off_start(values: Sequence[Any], type_: Type) -> pa.Array:
+def off_start(values: Sequence[Any], type_: ValueType) -> pa.Array:
     """A column that begins in the middle of its memory, as slices of larger ones do."""
-    return column_of([None, *values, None], type_).slice(1, len(values))
+    return build_column([None, *values, None], type_).slice(1, len(values))
 
 
 # --- filters as they are written -------------------------------------------------------------------
@@ -253,7 +264,7 @@ def written(text: str) -> tuple[Predicate, ...]:
 def test_filters_select_by_value(case: str) -> None:
     text, _, expected = case.rpartition("->")
     (test,) = written(text)
-    flags = mask(test, ITEM_ROWS)
+    flags = evaluate_predicate(test, ITEM_ROWS)
     assert flags.dtype == np.bool_
     assert [key for key, flag in zip("abcn", flags, strict=True) if flag] == expected.split()
 
@@ -262,24 +273,24 @@ def test_filters_select_by_value(case: str) -> None:
 def test_filters_on_no_rows_select_none(case: str) -> None:
     (test,) = written(case.rpartition("->")[0])
     none = Rows(0, {name: held.slice(0, 0) for name, held in ITEM_ROWS.columns.items()}, ITEM_ROWS.parameters)
-    assert mask(test, none).shape == (0,)
+    assert evaluate_predicate(test, none).shape == (0,)
 
 
 def test_a_test_that_nothing_can_pass_fetches_no_column() -> None:
     bare = Rows(2)  # has no column to fetch
     for text in ("$x.i32 = 2.7", "$x.i32 > 3000000000", "$x.i32 = $nothing", "$x.s in []"):
         (test,) = written(text)
-        assert mask(test, Rows(2, parameters={"nothing": None})).tolist() == [False, False]
+        assert evaluate_predicate(test, Rows(2, parameters={"nothing": None})).tolist() == [False, False]
     with pytest.raises(KeyError):
-        mask(written("$x.i32 = 2")[0], bare)
+        evaluate_predicate(written("$x.i32 = 2")[0], bare)
 
 
 def test_a_text_search_holds_only_where_it_is_true() -> None:
     match = TextMatch("search", prop("s", STRING), Const("ada", STRING), None)
     rows = Rows(3, scores={match: pa.array([True, False, None])})
-    assert mask(Holds(match), rows).tolist() == [True, False, False]
-    assert mask(Compare("=", match, Const(False, BOOL)), rows).tolist() == [False, True, False]
-    assert mask(Compare("!=", Const(True, BOOL), match), rows).tolist() == [False, True, False]
+    assert evaluate_predicate(Holds(match), rows).tolist() == [True, False, False]
+    assert evaluate_predicate(Compare("=", match, Const(False, BOOL)), rows).tolist() == [False, True, False]
+    assert evaluate_predicate(Compare("!=", Const(True, BOOL), match), rows).tolist() == [False, True, False]
 
 
 # --- values ------------------------------------------------------------------------------------------
@@ -297,10 +308,10 @@ def test_a_text_search_holds_only_where_it_is_true() -> None:
         (Const("2024-01-01T02:00:00+02:00", DATETIME), NOW),
         (Const((2**53 + 1, 2.5), listed(Scalar.F64)), [2.0**53, 2.5]),
         (Const((), listed(Scalar.STRING)), []),
-        (Const((1.0, 2.0), vector(2)), [1.0, 2.0]),
-        (ParamRef("small", Type(Scalar.U32)), 7),
+        (Const((1.0, 2.0), vector_type(2)), [1.0, 2.0]),
+        (ParamRef("small", ValueType(Scalar.U32)), 7),
         (ParamRef("day", DATE), 1),
-        (ParamRef("nothing", Type(Scalar.F32, nullable=True)), None),
+        (ParamRef("nothing", ValueType(Scalar.F32, nullable=True)), None),
         (ParamRef("nothing", listed(Scalar.I32)), None),
         (Instant(), NOW),
         (Calc("+", Const(2, I64), Const(3, I64), I64.with_nullable()), 5),
@@ -311,7 +322,7 @@ def test_a_text_search_holds_only_where_it_is_true() -> None:
     ],
 )
 def test_what_no_row_changes_is_repeated(term: Term, expected: object, length: int) -> None:
-    found = value(term, Rows(length, parameters={"small": 7, "day": 1, "nothing": None}))
+    found = evaluate_term(term, Rows(length, parameters={"small": 7, "day": 1, "nothing": None}))
     assert found.type == arrow_type(term.type)
     plain = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}.get(term.type.scalar)
     assert repr((found.cast(plain) if plain else found).to_pylist()) == repr([expected] * length)
@@ -322,11 +333,11 @@ def test_columns_ids_and_scores_are_taken_as_they_are() -> None:
     rows = Rows(
         2, {"s": pa.array(["a", None]), "id": pa.array(["1", "2"])}, scores={score: pa.array([1.5, None])}
     )
-    assert value(prop("s", STRING), rows).to_pylist() == ["a", None]
-    assert value(Column("s", STRING), rows).to_pylist() == ["a", None]
-    assert value(EntityId("x"), rows).to_pylist() == ["1", "2"]
-    assert value(Calc("*", score, Const(2, I64), F64), rows).to_pylist() == [3.0, None]
-    assert value(CaseFold("upper", prop("s", STRING), STRING), rows).to_pylist() == ["A", None]
+    assert evaluate_term(prop("s", STRING), rows).to_pylist() == ["a", None]
+    assert evaluate_term(Column("s", STRING), rows).to_pylist() == ["a", None]
+    assert evaluate_term(EntityId("x"), rows).to_pylist() == ["1", "2"]
+    assert evaluate_term(Calc("*", score, Const(2, I64), F64), rows).to_pylist() == [3.0, None]
+    assert evaluate_term(CaseFold("upper", prop("s", STRING), STRING), rows).to_pylist() == ["A", None]
 
 
 def test_totals_come_from_outside() -> None:
@@ -334,14 +345,14 @@ def test_totals_come_from_outside() -> None:
     total = Total("sum", prop("i", I64), False, F64)
     term = Calc("/", total, Calc("*", count, Const(2, I64), I64), F64)
     replaced: dict[Term, pa.Array] = {count: pa.array([1, 0]), total: pa.array([3.0, None])}
-    assert value(term, Rows(2), replaced).to_pylist() == [1.5, None]
+    assert evaluate_term(term, Rows(2), replaced).to_pylist() == [1.5, None]
     with pytest.raises(InternalError, match="count"):
-        value(count, Rows(2))
+        evaluate_term(count, Rows(2))
 
 
 def test_a_group_key_inside_an_expression_is_replaced_too() -> None:
     key = prop("i", I64)
-    assert value(Minus(key, I64), Rows(2), {key: pa.array([1, None])}).to_pylist() == [-1, None]
+    assert evaluate_term(Minus(key, I64), Rows(2), {key: pa.array([1, None])}).to_pylist() == [-1, None]
 
 
 # --- the rules in plain Python -----------------------------------------------------------------------
@@ -416,7 +427,7 @@ class Side:
 @st.composite
 def sides(draw: st.DrawFn, scalar: Scalar, name: str, length: int, known: dict[str, Any]) -> Side:
     form = draw(st.sampled_from(["column", "column", "constant", "parameter", "calculated"]))
-    type_ = Type(scalar, nullable=True)
+    type_ = ValueType(scalar, nullable=True)
     if form == "column" or (form == "calculated" and scalar not in (Scalar.I64, Scalar.F64)):
         plain = draw(st.lists(st.none() | values_of(scalar), min_size=length, max_size=length))
         known[name] = off_start(plain, type_)
@@ -436,7 +447,7 @@ def rows_of(length: int, known: Mapping[str, Any]) -> Rows:
     return Rows(length, columns, {name[1:]: held for name, held in known.items() if name.startswith("$")})
 
 
-def meeting(value_: Any, side: Side, other: Type) -> Any:
+def meeting(value_: Any, side: Side, other: ValueType) -> Any:
     """A value as it is compared: a written float is rounded to 32 bits where it meets those."""
     if isinstance(value_, float) and side.written and other.scalar is Scalar.F32:
         value_ = as_f32(value_)
@@ -468,7 +479,7 @@ def test_comparisons_are_exact(
     known: dict[str, Any] = {}
     left = data.draw(sides(scalars[0], "l", length, known))
     right = data.draw(sides(scalars[1], "r", length, known))
-    flags = mask(Compare(op, left.term, right.term), rows_of(length, known))
+    flags = evaluate_predicate(Compare(op, left.term, right.term), rows_of(length, known))
     assert flags.tolist() == plainly(op, left, right)
 
 
@@ -476,13 +487,13 @@ def test_comparisons_are_exact(
 @pytest.mark.parametrize("right", NUMBERS)
 def test_every_pair_of_numbers_at_the_ends_of_widths(left: Scalar, right: Scalar) -> None:
     both = [(one, other) for one in edges(left) for other in edges(right)]
-    ones, others = Type(left), Type(right)
+    ones, others = ValueType(left), ValueType(right)
     columns = {
-        "l": column_of([one for one, _ in both], ones),
-        "r": column_of([other for _, other in both], others),
+        "l": build_column([one for one, _ in both], ones),
+        "r": build_column([other for _, other in both], others),
     }
     for op, holds in OPS.items():
-        flags = mask(Compare(op, prop("l", ones), prop("r", others)), Rows(len(both), columns))
+        flags = evaluate_predicate(Compare(op, prop("l", ones), prop("r", others)), Rows(len(both), columns))
         assert flags.tolist() == [holds(one, other) for one, other in both]  # Python compares exactly
 
 
@@ -500,7 +511,7 @@ def test_membership_is_equality_with_an_item(
     test = Has(given_list, left.term) if as_list else InList(left.term, given_list)
     each = [plainly("=", left, Side(given_list, [item] * length, True)) for item in known["$r"] or ()]
     expected = [any(flags[row] for flags in each) for row in range(length)]
-    assert mask(test, rows_of(length, known)).tolist() == expected
+    assert evaluate_predicate(test, rows_of(length, known)).tolist() == expected
 
 
 @pytest.mark.fuzz
@@ -517,16 +528,18 @@ def test_a_stored_list_has_an_item_by_value(
     item = data.draw(sides(scalars[1], "r", length, known))
     expected = []
     for row, items in enumerate(stored):
-        column = Side(prop("l", Type(scalars[0])), list(items))
+        column = Side(prop("l", ValueType(scalars[0])), list(items))
         wanted = Side(item.term, [item.plain[row]] * len(items), item.written)
         expected.append(not missing[row] and any(plainly("=", column, wanted)))
-    flags = mask(Has(prop("l", listed(scalars[0])), item.term), rows_of(length, known))
+    flags = evaluate_predicate(Has(prop("l", listed(scalars[0])), item.term), rows_of(length, known))
     assert flags.tolist() == expected
 
 
-def _with_hidden_items(stored: Sequence[Sequence[Any]], missing: Sequence[bool], type_: Type) -> pa.Array:
+def _with_hidden_items(
+    stored: Sequence[Sequence[Any]], missing: Sequence[bool], type_: ValueType
+) -> pa.Array:
     """Lists of which the missing ones still have items in memory, as Arrow allows."""
-    items = column_of([item for each in stored for item in each], type_.item)
+    items = build_column([item for each in stored for item in each], type_.item)
     bounds = np.cumsum([0, *map(len, stored)]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(bounds), items, mask=pa.array(list(missing), pa.bool_()))
 
@@ -551,9 +564,9 @@ def test_parts_of_texts_are_exact_wherever_they_come_from(
     texts, parts = [text for text, _ in rows], [part for _, part in rows]
     scope = Rows(len(rows), {"text": off_start(texts, STRING), "part": off_start(parts, STRING)})
     text, part, one = prop("text", STRING), prop("part", STRING), Const(fixed, STRING)
-    assert mask(TextTest(op, text, part), scope).tolist() == [_has(op, t, p) for t, p in rows]
-    assert mask(TextTest(op, one, part), scope).tolist() == [_has(op, fixed, p) for p in parts]
-    assert mask(TextTest(op, text, one), scope).tolist() == [_has(op, t, fixed) for t in texts]
+    assert evaluate_predicate(TextTest(op, text, part), scope).tolist() == [_has(op, t, p) for t, p in rows]
+    assert evaluate_predicate(TextTest(op, one, part), scope).tolist() == [_has(op, fixed, p) for p in parts]
+    assert evaluate_predicate(TextTest(op, text, one), scope).tolist() == [_has(op, t, fixed) for t in texts]
 
 
 def _has(op: str, text: str | None, part: str | None) -> bool:
@@ -566,7 +579,7 @@ def test_parts_of_many_long_texts() -> None:
     texts = [f"{'xy' * 40}{row:05}{'z' * (row % 50)}" for row in range(30_000)]
     parts = [f"{row // 3 * 3:05}{'z' * (row % 7)}" for row in range(30_000)]
     scope = Rows(len(texts), {"text": pa.array(texts), "part": pa.array(parts)})
-    flags = mask(TextTest("contains", prop("text", STRING), prop("part", STRING)), scope)
+    flags = evaluate_predicate(TextTest("contains", prop("text", STRING), prop("part", STRING)), scope)
     expected = [part in text for text, part in zip(texts, parts, strict=True)]
     assert 0 < sum(expected) < len(expected)
     assert flags.tolist() == expected
@@ -575,7 +588,7 @@ def test_parts_of_many_long_texts() -> None:
 @pytest.mark.fuzz
 @given(texts=st.lists(st.text(max_size=4), max_size=5), fn=st.sampled_from(["lower", "upper"]))
 def test_case_changes_letter_by_letter(texts: list[str], fn: Any) -> None:
-    folded = value(
+    folded = evaluate_term(
         CaseFold(fn, prop("s", STRING), STRING), Rows(len(texts), {"s": pa.array(texts, pa.string())})
     )
     assert [len(text) for text in folded.to_pylist()] == [len(text) for text in texts]
@@ -599,7 +612,7 @@ def test_arithmetic_is_exact_or_null(
     left = data.draw(sides(scalars[0], "l", length, known))
     right = data.draw(sides(scalars[1], "r", length, known))
     whole = op != "/" and set(scalars) <= INTEGERS
-    found = value(Calc(op, left.term, right.term, I64 if whole else F64), rows_of(length, known))
+    found = evaluate_term(Calc(op, left.term, right.term, I64 if whole else F64), rows_of(length, known))
     assert found.type == (pa.int64() if whole else pa.float64())
     expected = [_plain_result(op, *both, whole) for both in zip(left.plain, right.plain, strict=True)]
     assert found.to_pylist() == expected
@@ -624,8 +637,9 @@ def _plain_result(op: str, left: Any, right: Any, whole: bool) -> Any:
 def test_a_sign_is_changed_exactly_or_to_null(data: st.DataObject, scalar: Scalar) -> None:
     plain = data.draw(st.lists(st.none() | numbers(scalar), max_size=4))
     type_ = I64 if scalar in INTEGERS else F64
-    found = value(
-        Minus(prop("n", Type(scalar)), type_), Rows(len(plain), {"n": off_start(plain, Type(scalar))})
+    found = evaluate_term(
+        Minus(prop("n", ValueType(scalar)), type_),
+        Rows(len(plain), {"n": off_start(plain, ValueType(scalar))}),
     )
     expected = [None if n is None or (type_ is I64 and not -(2**63) <= -n < 2**63) else -n for n in plain]
     assert repr(found.to_pylist()) == repr(expected)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.query.memory import shared_memory
+from omnigraph.query.read_cache import shared_cache
 from omnigraph.query.rows import Rows
 from tests.examples import EXAMPLES
 from tests.query.generate import CATALOG, Query, queries
@@ -34,7 +34,7 @@ STEP = st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 2**16), st.boole
 def test_a_warm_handle_shows_every_state(
     ways: str, steps: list[tuple[str, int, bool]], drawn: list[Query]
 ) -> None:
-    shared_memory().forget()
+    shared_cache().forget()
     with nullcontext() if ways == "few rows" else other_ways(), moving() as graph:
         asked = [*QUERIES, *drawn]
         graph.check(asked)
@@ -55,7 +55,7 @@ def edge(name: str, source: str, target: str, number: int) -> str:
 def numbered(graph: Moving, key: str) -> Rows:
     """The rows of a table as the warm handle knows them."""
     version = graph.graph.snapshot().tables[key].version
-    kept = [entry.value for entry in shared_memory()._entries.values() if isinstance(entry.value, Rows)]
+    kept = [entry.value for entry in shared_cache()._entries.values() if isinstance(entry.value, Rows)]
     found = [rows for rows in kept if (rows.key, rows.table.version) == (key, version)]
     assert len(found) == 1
     return found[0]
@@ -63,7 +63,7 @@ def numbered(graph: Moving, key: str) -> Rows:
 
 def test_rows_grow_by_small_changes_until_too_many_positions_are_dead() -> None:
     """Both happen here, and neither shows in an answer."""
-    shared_memory().forget()
+    shared_cache().forget()
     ways = Counter[str]()
     with moving() as graph:
         graph.check(QUERIES[::2])
@@ -79,7 +79,7 @@ def test_rows_grow_by_small_changes_until_too_many_positions_are_dead() -> None:
 
 @pytest.mark.parametrize("unread", [0, 3])
 def test_a_node_that_comes_back_has_its_new_edges_and_none_of_the_old(unread: int) -> None:
-    shared_memory().forget()
+    shared_cache().forget()
     with moving() as graph:
         for seed in range(2):
             graph.check(QUERIES)
@@ -96,7 +96,7 @@ def test_a_node_that_comes_back_has_its_new_edges_and_none_of_the_old(unread: in
 
 
 def test_versions_that_are_read_backwards_keep_their_rows() -> None:
-    shared_memory().forget()
+    shared_cache().forget()
     with moving() as graph:
         for seed in range(3):
             graph.step("update nodes", seed)

@@ -16,14 +16,14 @@ import pytest
 import omnigraph as og
 from omnigraph import errors, failpoints
 from omnigraph.graph import Graph
-from omnigraph.query import grown, interrupt, rows
-from omnigraph.query.interrupt import Asking, apart, promptly
-from omnigraph.query.memory import shared_memory
+from omnigraph.query import interrupt, row_growth, rows
+from omnigraph.query.interrupt import WaitingQuery, make_interruptible, run_in_worker
+from omnigraph.query.read_cache import shared_cache
 from omnigraph.query.request import Limits, Request
 from omnigraph.query.rows import Rows
-from omnigraph.query.topology.files import Whole, opened, to_bytes
-from omnigraph.query.topology.linked import Linked
-from omnigraph.query.topology.topology import build
+from omnigraph.query.topology.linked_topology import LinkedTopology
+from omnigraph.query.topology.topology import build_topology
+from omnigraph.query.topology.topology_file import BytesFile, open_topology, topology_to_bytes
 
 SCHEMA = """
 node P { k: String @key  n: I64?  t: String?  v: Vector(4)? }
@@ -67,11 +67,11 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
 @pytest.fixture
 def everything_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if each table had millions of rows."""
-    monkeypatch.setattr(interrupt, "LONG", 1)
+    monkeypatch.setattr(interrupt, "LONG_WORK_ROWS", 1)
 
 
 def at_work() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == interrupt.NAME]
+    return [thread for thread in threading.enumerate() if thread.name == interrupt.THREAD_NAME]
 
 
 def wait_for_the_end() -> None:
@@ -101,9 +101,9 @@ class Held:
 
 def pieces_of_work(graph: Graph, text: str) -> int:
     """How often a query does something apart, with nothing in memory."""
-    shared_memory().forget()
+    shared_cache().forget()
     met = Held(0, lambda: None)
-    with failpoints.armed(failpoints.QUERY_APART, met):
+    with failpoints.arm(failpoints.QUERY_APART, met):
         graph.query(text)
     return met.met
 
@@ -112,10 +112,10 @@ def pieces_of_work(graph: Graph, text: str) -> int:
 def test_an_answer_is_the_same_whoever_does_the_work(
     graph: Graph, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shared_memory().forget()
+    shared_cache().forget()
     wanted = graph.query(QUERIES[kind]).to_arrow()
-    monkeypatch.setattr(interrupt, "LONG", 1)
-    shared_memory().forget()
+    monkeypatch.setattr(interrupt, "LONG_WORK_ROWS", 1)
+    shared_cache().forget()
     assert graph.query(QUERIES[kind]).to_arrow().equals(wanted)
     assert graph.stream(QUERIES[kind], batch_rows=7).read_all().to_pylist() == wanted.to_pylist()
     assert not at_work()
@@ -127,10 +127,10 @@ def test_every_piece_of_long_work_may_be_left(graph: Graph, kind: str, everythin
     text = QUERIES[kind]
     wanted = graph.query(text).rows()
     for turn in range(1, pieces_of_work(graph, text) + 1):
-        shared_memory().forget()
+        shared_cache().forget()
         cancel = threading.Event()
         held = Held(turn, cancel.set)
-        with failpoints.armed(failpoints.QUERY_APART, held):
+        with failpoints.arm(failpoints.QUERY_APART, held):
             with pytest.raises(errors.QueryCancelled, match="was cancelled"):
                 graph.query(text, cancel=cancel)
             assert len(at_work()) == 1, "it was left while it was at work"
@@ -147,8 +147,8 @@ def test_an_interrupt_ends_the_waiting(graph: Graph, everything_is_long: None) -
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     held = Held(2, press)
-    shared_memory().forget()
-    with failpoints.armed(failpoints.QUERY_APART, held):
+    shared_cache().forget()
+    with failpoints.arm(failpoints.QUERY_APART, held):
         with pytest.raises(KeyboardInterrupt):
             graph.query(QUERIES["sort"])
         held.release()
@@ -157,8 +157,8 @@ def test_an_interrupt_ends_the_waiting(graph: Graph, everything_is_long: None) -
 
 def test_the_end_of_the_time_ends_the_waiting(graph: Graph, everything_is_long: None) -> None:
     held = Held(1, lambda: None)
-    shared_memory().forget()
-    with failpoints.armed(failpoints.QUERY_APART, held):
+    shared_cache().forget()
+    with failpoints.arm(failpoints.QUERY_APART, held):
         with pytest.raises(errors.QueryCancelled, match=r"longer than 0\.05 s"):
             graph.query(QUERIES["sort"], timeout=0.05)
         held.release()
@@ -168,11 +168,11 @@ def test_who_waits_for_what_another_query_makes_may_stop_waiting_too(
     graph: Graph, everything_is_long: None
 ) -> None:
     """The column that a query wants is being read by somebody else, who has the lock of the rows."""
-    shared_memory().forget()
+    shared_cache().forget()
     graph.query("query q() { match { $p: P } return { count($p) as n } }")
-    (people,) = [entry.value for entry in shared_memory()._entries.values() if isinstance(entry.value, Rows)]
+    (people,) = [entry.value for entry in shared_cache()._entries.values() if isinstance(entry.value, Rows)]
     cancel = threading.Event()
-    with people._lock, failpoints.armed(failpoints.QUERY_APART, cancel.set):
+    with people._lock, failpoints.arm(failpoints.QUERY_APART, cancel.set):
         with pytest.raises(errors.QueryCancelled):
             graph.query(QUERIES["scan"], cancel=cancel)
         assert len(at_work()) == 1
@@ -183,22 +183,22 @@ def test_who_waits_for_what_another_query_makes_may_stop_waiting_too(
 def test_who_asks_again_and_again_and_never_waits_piles_up_no_work(
     graph: Graph, everything_is_long: None
 ) -> None:
-    shared_memory().forget()
+    shared_cache().forget()
     begun, go_on = list[str](), threading.Event()
 
     def stands_still() -> None:
         begun.append("begun")
         go_on.wait()
 
-    with failpoints.armed(failpoints.QUERY_APART, stands_still):
-        for _ in range(2 * interrupt.MOST_LEFT):
+    with failpoints.arm(failpoints.QUERY_APART, stands_still):
+        for _ in range(2 * interrupt.MAX_ABANDONED):
             with pytest.raises(errors.QueryCancelled):
                 graph.query(QUERIES["sort"], timeout=0.05)
-        assert len(begun) == interrupt.MOST_LEFT
+        assert len(begun) == interrupt.MAX_ABANDONED
         go_on.set()
         wait_for_the_end()
         assert len(graph.query(QUERIES["sort"])) == PEOPLE
-    assert not interrupt._left
+    assert not interrupt._abandoned
 
 
 POINT = "query q($k: String) { match { $p: P { k: $k } } return { $p.n as n } }"
@@ -211,7 +211,7 @@ def test_who_waits_holds_nothing_that_the_work_needs(
 ) -> None:
     """A dictionary of all ids is to be made, and the ids themselves are not in memory."""
     monkeypatch.setattr(rows, "_PASSES", 1)
-    shared_memory().forget()
+    shared_cache().forget()
     assert graph.query(POINT, {"k": "p7"}, timeout=20).scalar() == 7
 
 
@@ -219,9 +219,9 @@ def test_who_waits_holds_nothing_when_a_column_is_put_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So much came that the keys become one column again; they are read off the ids, which are in parts."""
-    monkeypatch.setattr(grown, "_FEW", 1)
-    monkeypatch.setattr(interrupt, "LONG", 30)
-    shared_memory().forget()
+    monkeypatch.setattr(row_growth, "_FEW", 1)
+    monkeypatch.setattr(interrupt, "LONG_WORK_ROWS", 30)
+    shared_cache().forget()
     with og.init(tmp_path / "g", schema=SCHEMA) as made:
         for turn, count in enumerate((40, 2, 2)):
             with made.write() as tx:
@@ -232,14 +232,14 @@ def test_who_waits_holds_nothing_when_a_column_is_put_together(
             else:
                 asked = f"p{turn} 1"
                 assert made.query(KEY, {"k": asked}, timeout=20).scalar() == asked
-            people = [one.value for one in shared_memory()._entries.values() if isinstance(one.value, Rows)]
+            people = [one.value for one in shared_cache()._entries.values() if isinstance(one.value, Rows)]
             people[-1].ids()  # of the newest version in one column, the keys not
 
 
 def test_a_thread_that_nothing_can_stop_does_its_work_itself(graph: Graph, everything_is_long: None) -> None:
     """Ctrl-C is heard by the main thread alone."""
     counted = Held(0, lambda: None)
-    with failpoints.armed(failpoints.QUERY_APART, counted):
+    with failpoints.arm(failpoints.QUERY_APART, counted):
         other = threading.Thread(target=lambda: graph.query(QUERIES["group"]))
         other.start()
         other.join()
@@ -248,7 +248,7 @@ def test_a_thread_that_nothing_can_stop_does_its_work_itself(graph: Graph, every
 
 def test_short_work_makes_no_thread(graph: Graph) -> None:
     counted = Held(0, lambda: None)
-    with failpoints.armed(failpoints.QUERY_APART, counted):
+    with failpoints.arm(failpoints.QUERY_APART, counted):
         for text in QUERIES.values():
             graph.query(text, cancel=threading.Event(), timeout=60)
     assert counted.met == 0
@@ -258,9 +258,9 @@ def test_a_failure_of_work_that_was_done_apart_is_told_as_ever(
     graph: Graph, everything_is_long: None
 ) -> None:
     name = failpoints.QUERY_APART
-    shared_memory().forget()
+    shared_cache().forget()
     with (
-        failpoints.armed(name, failpoints.error(name)),
+        failpoints.arm(name, failpoints.error(name)),
         pytest.raises(errors.InternalError, match="injected failure"),
     ):
         graph.query(QUERIES["group"])
@@ -269,14 +269,14 @@ def test_a_failure_of_work_that_was_done_apart_is_told_as_ever(
 # --- by itself -----------------------------------------------------------------------------------
 
 
-def answered(work: Callable[[], int], asking: Asking) -> int:
+def answered(work: Callable[[], int], asking: WaitingQuery) -> int:
     """A query that does nothing but this work, on very many rows."""
 
     def batches() -> Iterator[int]:
-        yield apart(interrupt.LONG, work)
+        yield run_in_worker(interrupt.LONG_WORK_ROWS, work)
 
     try:
-        return next(promptly(batches(), asking))
+        return next(make_interruptible(batches(), asking))
     finally:
         asking.settle()
 
@@ -284,7 +284,7 @@ def answered(work: Callable[[], int], asking: Asking) -> int:
 def test_what_is_left_settles_when_it_ends_and_not_before() -> None:
     """Until then it may still change what would be put in order."""
     cancel, go_on, settled = threading.Event(), threading.Event(), list[str]()
-    asking = Asking(Request({}, 0, Limits(cancel=cancel)), lambda: settled.append("settled"))
+    asking = WaitingQuery(Request({}, 0, Limits(cancel=cancel)), lambda: settled.append("settled"))
 
     def work() -> int:
         cancel.set()
@@ -294,7 +294,7 @@ def test_what_is_left_settles_when_it_ends_and_not_before() -> None:
     with pytest.raises(errors.QueryCancelled):
         answered(work, asking)
     assert settled == []
-    assert asking.request.left
+    assert asking.request.abandoned
     go_on.set()
     wait_for_the_end()
     assert settled == ["settled"]
@@ -302,16 +302,16 @@ def test_what_is_left_settles_when_it_ends_and_not_before() -> None:
 
 def test_what_is_finished_settles_once() -> None:
     settled = list[str]()
-    asking = Asking(Request({}, 0, Limits(cancel=threading.Event())), lambda: settled.append("settled"))
+    asking = WaitingQuery(Request({}, 0, Limits(cancel=threading.Event())), lambda: settled.append("settled"))
     assert answered(lambda: 7, asking) == 7
     assert settled == ["settled"]
-    assert not asking.request.left
+    assert not asking.request.abandoned
 
 
 def test_work_that_was_left_ends_where_it_asks_whether_to_go_on() -> None:
     cancel, told = threading.Event(), list[str]()
     request = Request({}, 0, Limits(cancel=cancel))
-    asking = Asking(request, lambda: None)
+    asking = WaitingQuery(request, lambda: None)
 
     def work() -> int:
         cancel.set()
@@ -332,26 +332,26 @@ def test_between_two_batches_a_thread_belongs_to_nobody(graph: Graph) -> None:
     """What a reader of a stream does with a batch is not work of the query."""
     counted = Held(0, lambda: None)
     stream = graph.stream(QUERIES["fetch"], batch_rows=5, cancel=threading.Event())
-    with failpoints.armed(failpoints.QUERY_APART, counted):
+    with failpoints.arm(failpoints.QUERY_APART, counted):
         assert stream.read_next_batch().num_rows == 5
-        assert apart(interrupt.LONG, threading.current_thread) is threading.current_thread()
+        assert run_in_worker(interrupt.LONG_WORK_ROWS, threading.current_thread) is threading.current_thread()
     assert counted.met == 0
 
 
 def test_what_is_found_in_a_moment_waits_for_no_sorting() -> None:
     """Another query sorts edges, and has the locks of their topology for as long as that takes."""
-    made = build(pa.array(["a", "b", "c"]), pa.array(["b", "b", "a"]), True)
+    made = build_topology(pa.array(["a", "b", "c"]), pa.array(["b", "b", "a"]), True)
     made.adjacency("out")
-    stored = opened(Whole(memoryview(to_bytes(made, "edges"))), "edges")
+    stored = open_topology(BytesFile(memoryview(topology_to_bytes(made, "edges"))), "edges")
     assert stored is not None
-    linked = Linked(stored, np.arange(3), 3)
-    held, asked, in_vain = threading.Event(), threading.Event(), list[str]()
+    linked = LinkedTopology(stored, np.arange(3), 3)
+    held, asked, unneeded_work = threading.Event(), threading.Event(), list[str]()
 
     def sorts() -> None:
         with linked._lock, stored._lock:
             held.set()
             if not asked.wait(20):
-                in_vain.append("it was waited for")
+                unneeded_work.append("it was waited for")
 
     other = threading.Thread(target=sorts)
     other.start()
@@ -360,26 +360,28 @@ def test_what_is_found_in_a_moment_waits_for_no_sorting() -> None:
     assert stored.runs("out", distinct=False) is not None
     asked.set()
     other.join()
-    assert in_vain == []
+    assert unneeded_work == []
 
 
 # --- the command ---------------------------------------------------------------------------------
 
 INTERRUPTED = """
-import signal, sys, threading
+import faulthandler, signal, sys, threading
+# A machine may be busy, so this is long; a command that hangs shows where.
+faulthandler.dump_traceback_later(300, exit=True)
 from omnigraph import failpoints
 from omnigraph.cli.main import command
-from omnigraph.query import grown, interrupt, rows
+from omnigraph.query import row_growth, interrupt, rows
 
 # A shell that started the tests in its background made them ignore the signal.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-interrupt.LONG = 1
+interrupt.LONG_WORK_ROWS = 1
 
 def press_and_never_end():
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
     threading.Event().wait()
 
-with failpoints.armed(failpoints.QUERY_APART, press_and_never_end):
+with failpoints.arm(failpoints.QUERY_APART, press_and_never_end):
     sys.exit(command())
 """
 
@@ -392,8 +394,8 @@ def test_the_command_ends_at_once_when_it_is_interrupted_in_a_long_query(tmp_pat
         [sys.executable, "-c", INTERRUPTED, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
-    assert (ended.returncode, ended.stdout) == (130, "")
+    assert (ended.returncode, ended.stdout) == (130, ""), ended.stderr
     assert ended.stderr.startswith("interrupted")

@@ -15,7 +15,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph import errors
-from omnigraph.query.memory import shared_memory
+from omnigraph.query.read_cache import shared_cache
 from omnigraph.query.result import Result
 from tests.python_process import PIPE, Python
 from tests.query.ledger import LAST, LINKS, SUMS, Ledger, look, look_again, new_ledger
@@ -27,7 +27,7 @@ ROUNDS = 200 if LONG else 6
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    shared_memory().forget()
+    shared_cache().forget()
     made = new_ledger(tmp_path)
     yield made
     made.graph.close()
@@ -106,7 +106,7 @@ def test_many_threads_open_the_same_new_version_at_once(ledger: Ledger) -> None:
     commits = [ledger.play() for _ in range(6)]
     expected = [ledger.graph.query(LAST, {"n": n}, commit=c).tuples() for n, c in enumerate(commits, 1)]
     for turn in range(40 if LONG else 8):
-        shared_memory().forget()
+        shared_cache().forget()
         ledger.graph.query(LINKS, commit=commits[0])
         start = threading.Barrier(6)
 
@@ -132,7 +132,7 @@ def test_a_snapshot_keeps_its_answer(ledger: Ledger) -> None:
         assert [pinned.query(text).tuples() for text in (SUMS, LINKS)] == before
     ledger.optimize()
     assert [pinned.query(text).tuples() for text in (SUMS, LINKS)] == before
-    shared_memory().forget()
+    shared_cache().forget()
     assert [pinned.query(text).tuples() for text in (SUMS, LINKS)] == before
     ledger.require_published(*look(ledger.graph))
 

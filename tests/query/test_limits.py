@@ -15,8 +15,8 @@ import pytest
 import omnigraph as og
 from omnigraph import errors
 from omnigraph.graph import Graph
-from omnigraph.query import interrupt, turns
-from omnigraph.query.search import text as words
+from omnigraph.query import interrupt, walk_batches
+from omnigraph.query.search import text_index
 
 SCHEMA = """
 node Person { name: String @key  age: I64? }
@@ -67,7 +67,7 @@ def nothing_is_left_behind(crowd: Graph) -> Iterator[None]:
 def left_to_end() -> None:
     """Wait until what was left of queries has noticed; a test that hangs here is one that never would."""
     for thread in threading.enumerate():
-        if thread.name == interrupt.NAME:
+        if thread.name == interrupt.THREAD_NAME:
             thread.join()
 
 
@@ -120,6 +120,22 @@ def test_a_limit_that_means_nothing_is_refused(crowd: Graph, limit: str, value: 
         crowd.query(NUMBER, **{limit: value})
 
 
+@pytest.mark.parametrize("value", ["3", 1.5, True, None, float("nan"), 0, -1])
+def test_a_size_of_batches_that_means_nothing_is_refused(crowd: Graph, value: Any) -> None:
+    with pytest.raises(errors.InvalidValue, match=r"batch_rows`? must be"):
+        crowd.stream(NUMBER, batch_rows=value)
+
+
+@pytest.mark.parametrize("value", ["3", 1.5, True, float("inf"), -1])
+def test_a_version_that_is_none_is_refused(crowd: Graph, value: Any) -> None:
+    with pytest.raises(errors.InvalidValue, match=r"version`? must be"):
+        crowd.query(NUMBER, version=value)
+
+
+def test_batches_may_be_larger_than_any_result(crowd: Graph) -> None:
+    assert crowd.stream(NUMBER, batch_rows=2**70).read_all().num_rows == 1
+
+
 TWO_HOPS = "$a: Person  $a follows $hub  $hub follows $b"
 
 
@@ -150,7 +166,7 @@ def test_rows_are_counted_by_what_they_take(crowd: Graph, monkeypatch: pytest.Mo
     wide = "$a: Person  $a knows $b  $b knows $c  $c knows $d"
     query = f"query q() {{ match {{ {wide} }} return {{ $a.name, $b.name, $c.name, $d.name }} }}"
     text = query.replace("return", "return distinct")
-    monkeypatch.setattr("omnigraph.query.request.memory_of_machine", lambda: 256_000_000)
+    monkeypatch.setattr("omnigraph.query.request.machine_memory", lambda: 256_000_000)
     with pytest.raises(errors.ResourceLimitExceeded, match="bytes of rows in flight") as caught:
         crowd.query(text)
     assert caught.value.limit == 32_000_000
@@ -201,8 +217,8 @@ def test_a_short_time_stops_a_long_query(crowd: Graph) -> None:
 def test_another_thread_stops_a_query_in_the_middle(
     crowd: Graph, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "STEPS_AT_ONCE", 10_000)
-    monkeypatch.setattr(words, "_PIECE", 500)
+    monkeypatch.setattr(walk_batches, "STEPS_AT_ONCE", 10_000)
+    monkeypatch.setattr(text_index, "_PIECE", 500)
     steps = len(crowd.explain(NUMBER).steps)
     looks = 3 * steps + 5  # more than there are steps: inside of one of them
     cancel = SetLater(looks)
@@ -223,7 +239,7 @@ class Interrupting(SetLater):
 def test_an_interrupt_ends_a_query_in_the_middle(
     crowd: Graph, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "STEPS_AT_ONCE", 10_000)
+    monkeypatch.setattr(walk_batches, "STEPS_AT_ONCE", 10_000)
     with pytest.raises(KeyboardInterrupt):
         crowd.query(text, cancel=Interrupting(12))
 

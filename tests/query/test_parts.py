@@ -12,10 +12,10 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import ResourceLimitExceeded
 from omnigraph.lang.query.resolved import EdgeDirection
-from omnigraph.query import match, rows, turns
+from omnigraph.query import match, rows, walk_batches
 from omnigraph.query.frame import Positions
-from omnigraph.query.memory import shared_memory
-from omnigraph.query.topology.linked import Linked
+from omnigraph.query.read_cache import shared_cache
+from omnigraph.query.topology.linked_topology import LinkedTopology
 from omnigraph.query.topology.walk import hop
 
 SCHEMA = """
@@ -57,13 +57,13 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[og.Graph]:
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    shared_memory().forget()
+    shared_cache().forget()
     monkeypatch.setattr(match, "ROWS_AT_ONCE", 4)
-    monkeypatch.setattr(turns, "STEPS_AT_ONCE", 4)
-    monkeypatch.setattr(turns, "FEW", 2)
+    monkeypatch.setattr(walk_batches, "STEPS_AT_ONCE", 4)
+    monkeypatch.setattr(walk_batches, "FEW", 2)
     monkeypatch.setattr(rows, "SMALL", 2)
     yield
-    shared_memory().forget()
+    shared_cache().forget()
 
 
 def text_of(pattern: str, end: str) -> str:
@@ -76,7 +76,7 @@ def text_of(pattern: str, end: str) -> str:
 def test_parts_come_to_the_same_rows(
     graph: og.Graph, pattern: str, end: str, request: pytest.FixtureRequest
 ) -> None:
-    shared_memory().forget()
+    shared_cache().forget()
     text = text_of(pattern, end)
     whole = graph.query(text).to_arrow()
     request.getfixturevalue("small_parts")
@@ -107,7 +107,9 @@ def test_a_result_that_is_too_large_is_refused_before_all_of_it_is_made(graph: o
 def test_a_stream_that_nobody_reads_on_makes_no_more_rows(graph: og.Graph) -> None:
     made: list[int] = []
 
-    def counted(linked: Linked, sources: Positions, direction: EdgeDirection) -> tuple[Positions, Positions]:
+    def counted(
+        linked: LinkedTopology, sources: Positions, direction: EdgeDirection
+    ) -> tuple[Positions, Positions]:
         found = hop(linked, sources, direction)
         made.append(len(found[0]))
         return found
@@ -127,7 +129,7 @@ def test_a_stream_of_a_large_table_leaves_no_column_in_memory(tmp_path: Path) ->
                 tx.insert("P", k=f"p{number}", n=number)
         streamed = list(graph.stream("query q() { match { $a: P } return { $a.n as n } }", batch_rows=8))
         assert [n for batch in streamed for n in batch.column("n").to_pylist()] == list(range(50))
-        kept = [key for key in shared_memory()._entries if isinstance(key, tuple) and "column" in key]
+        kept = [key for key in shared_cache()._entries if isinstance(key, tuple) and "column" in key]
         assert kept == []
 
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.write.cells import column_of
-from omnigraph.engine.write.predicate import Bindings
+from omnigraph.engine.rows.json_columns import build_column
+from omnigraph.engine.rows.predicate import Bindings
 from omnigraph.errors import ParameterError
 from omnigraph.lang.query.compile import CompiledRead, compile_query
 from omnigraph.lang.query.plan import Filter, Project, Scan
@@ -29,9 +29,9 @@ from omnigraph.lang.query.terms import (
     TextTest,
 )
 from omnigraph.lang.schema import compile_schema
-from omnigraph.lang.types import DATETIME, I64, STRING, Scalar, Type
+from omnigraph.lang.types import DATETIME, I64, STRING, Scalar, ValueType
 from omnigraph.lang.values import Stored
-from omnigraph.query.expressions.evaluate import mask
+from omnigraph.query.expressions.evaluate import evaluate_predicate
 from omnigraph.query.expressions.pushdown import NO_ROWS, columns_needed, lance_filter
 
 CATALOG = compile_schema("""
@@ -64,7 +64,7 @@ BOUND = Bindings({"x": 0.1, "none": None, "few": (36.0, 20.5, 0.1), "t": "bo"}, 
 ROWS = pa.table(
     {
         "id": pa.array(VALUES["k"]),
-        **{name: column_of(values, PROPERTIES[name].type) for name, values in VALUES.items()},
+        **{name: build_column(values, PROPERTIES[name].type) for name, values in VALUES.items()},
     }
 )
 
@@ -182,7 +182,7 @@ class Scanned:
 def selected(rows: pa.Table, tests: tuple[Predicate, ...]) -> list[str]:
     """The ids of the rows that Arrow finds to pass all tests."""
     flags = np.logical_and.reduce(
-        [np.ones(rows.num_rows, np.bool_), *(mask(t, Scanned(rows)) for t in tests)]
+        [np.ones(rows.num_rows, np.bool_), *(evaluate_predicate(t, Scanned(rows)) for t in tests)]
     )
     return rows.column("id").filter(pa.array(flags)).to_pylist()  # type: ignore[no-any-return]
 
@@ -244,7 +244,7 @@ def test_only_columns_of_the_scanned_variable_are_asked_for() -> None:
         Compare("=", other, ParamRef("none", I64)),
         NullCheck(EntityId("j"), negated=True),
         TextTest("contains", Prop("j", "text", STRING), ParamRef("t", STRING)),
-        Has(Prop("j", "words", Type(Scalar.STRING, is_list=True)), ParamRef("t", STRING)),
+        Has(Prop("j", "words", ValueType(Scalar.STRING, is_list=True)), ParamRef("t", STRING)),
         Compare("=", Instant(), ParamRef("t", DATETIME)),
     ]
     assert lance_filter("i", across, BOUND) == (None, tuple(across))

@@ -16,31 +16,31 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
-from omnigraph.display.lines import text_width, value_line
+from omnigraph.display.text import display_width, format_value
 from omnigraph.errors import BadRequest, InvalidValue, MissingExtra, QueryError
-from omnigraph.lang.types import BOOL, DATE, DATETIME, F64, I64, STRING, Scalar, Type, vector
+from omnigraph.lang.types import BOOL, DATE, DATETIME, F64, I64, STRING, Scalar, ValueType, vector_type
 from omnigraph.lang.values import arrow_type
 from omnigraph.query.result import OneRow, Result
 
-EVERY_KIND: dict[str, tuple[Type, Any, Any]] = {
+EVERY_KIND: dict[str, tuple[ValueType, Any, Any]] = {
     "text": (STRING, "ada", "ada"),
-    "role": (Type(Scalar.STRING, enum_values=("dev", "ops")), "dev", "dev"),
+    "role": (ValueType(Scalar.STRING, enum_values=("dev", "ops")), "dev", "dev"),
     "yes": (BOOL, True, True),
-    "i32": (Type(Scalar.I32), -5, -5),
+    "i32": (ValueType(Scalar.I32), -5, -5),
     "i64": (I64, 2**63 - 1, 2**63 - 1),
-    "u64": (Type(Scalar.U64), 2**64 - 1, 2**64 - 1),
-    "f32": (Type(Scalar.F32), 0.1, 0.10000000149011612),
+    "u64": (ValueType(Scalar.U64), 2**64 - 1, 2**64 - 1),
+    "f32": (ValueType(Scalar.F32), 0.1, 0.10000000149011612),
     "f64": (F64, 0.1, 0.1),
     "nan": (F64, float("nan"), "NaN"),
     "low": (F64, float("-inf"), "-Infinity"),
     "day": (DATE, date(2024, 5, 17), "2024-05-17"),
     "moment": (DATETIME, datetime(2024, 5, 17, 9, 30, tzinfo=UTC), "2024-05-17T09:30:00.000Z"),
-    "list": (Type(Scalar.DATE, is_list=True), [date(2024, 5, 17)], ["2024-05-17"]),
-    "face": (vector(2), [0.5, float("inf")], [0.5, None]),
+    "list": (ValueType(Scalar.DATE, is_list=True), [date(2024, 5, 17)], ["2024-05-17"]),
+    "face": (vector_type(2), [0.5, float("inf")], [0.5, None]),
 }
 
 
-def result(columns: list[tuple[str, Type, list[Any]]], **facts: Any) -> Result:
+def result(columns: list[tuple[str, ValueType, list[Any]]], **facts: Any) -> Result:
     arrays = [pa.array(values, arrow_type(type_)) for _, type_, values in columns]
     table = pa.Table.from_arrays(arrays, names=[name for name, _, _ in columns])
     types = tuple(type_ for _, type_, _ in columns)
@@ -167,6 +167,18 @@ def test_a_batch_has_at_least_one_row(size: int) -> None:
         people().batches(size)
 
 
+@pytest.mark.parametrize("size", ["3", 1.5, True, None, float("nan")])
+def test_the_size_of_a_batch_is_a_whole_number(size: Any) -> None:
+    with pytest.raises(InvalidValue, match="the size of a batch must be a whole number"):
+        people().batches(size)
+
+
+@pytest.mark.parametrize("size", [2**63, 2**70])
+def test_a_batch_may_be_larger_than_any_result(size: int) -> None:
+    assert [len(batch) for batch in people().batches(size)] == [2]
+    assert list(result([("n", I64, [])]).batches(size)) == []
+
+
 @pytest.mark.parametrize("package", ["pandas", "polars"])
 def test_a_missing_package_is_named(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
@@ -187,9 +199,9 @@ def test_a_package_that_is_broken_is_not_called_missing(
 
 def test_pandas_keeps_whole_numbers_exact_beside_nulls() -> None:
     huge = 2**53 + 1
-    columns: list[tuple[str, Type, list[Any]]] = [
+    columns: list[tuple[str, ValueType, list[Any]]] = [
         ("n", I64, [huge, None]),
-        ("u", Type(Scalar.U64), [2**64 - 1, None]),
+        ("u", ValueType(Scalar.U64), [2**64 - 1, None]),
         ("b", BOOL, [True, None]),
     ]
     frame = result([*columns, ("n", STRING, ["a", None])]).to_pandas()
@@ -197,6 +209,29 @@ def test_pandas_keeps_whole_numbers_exact_beside_nulls() -> None:
     assert list(frame.columns) == ["n", "u", "b", "n"]
     assert (frame.iloc[0, 0], frame.iloc[0, 1], frame.iloc[0, 2]) == (huge, 2**64 - 1, True)
     assert frame.iloc[1].isna().all()
+
+
+@pytest.mark.parametrize("days", [[2932897, None, 3], [-719163, 3], [-5_000_000]])
+def test_pandas_gets_dates_that_python_has_none_for(days: list[int | None]) -> None:
+    """Beyond the year 9999, and before the year 1."""
+    table = pa.table(
+        {
+            "day": pa.array(days, pa.int32()).cast(pa.date32()),
+            "days": pa.array([days for _ in days], pa.list_(pa.int32())).cast(pa.list_(pa.date32())),
+        }
+    )
+    types = (DATE, ValueType(Scalar.DATE, is_list=True))
+    frame = Result(table, types, "q", "main", None, None).to_pandas()
+    assert str(frame["day"].dtype) == "datetime64[s]"
+    seconds = [None if day is None else day * 86_400 for day in days]
+    assert pa.array(frame["day"]).cast(pa.int64()).to_pylist() == seconds
+    assert pa.array(frame["days"][0]).cast(pa.int64()).to_pylist() == seconds
+
+
+def test_pandas_gets_other_dates_as_those_of_python() -> None:
+    given = [date(1, 1, 1), date(9999, 12, 31), None]
+    assert list(result([("day", DATE, given)]).to_pandas()["day"]) == given
+    assert list(result([("day", DATE, [None])]).to_pandas()["day"]) == [None]
 
 
 def test_polars_gets_the_same_values() -> None:
@@ -253,7 +288,7 @@ def test_a_repr_is_no_wider_than_the_terminal(
     monkeypatch.setenv("COLUMNS", str(terminal))
     values = ["short", "日本語" * 30, "a long text " * 20]
     lines = repr(result([(f"column{n}", STRING, values) for n in range(columns)])).splitlines()[1:]
-    assert max(map(text_width, lines)) <= terminal
+    assert max(map(display_width, lines)) <= terminal
     assert len({line.count("|") for line in [lines[0], *lines[2:5]]}) == 1
     shown = lines[0].count("column")
     assert shown == columns or lines[-1] == f"… {columns - shown} more columns"
@@ -296,7 +331,7 @@ def test_wide_letters_keep_the_columns_straight() -> None:
     ],
 )
 def test_a_value_is_one_line_that_steers_no_terminal(value: Any, line: str) -> None:
-    assert value_line(value) == line
+    assert format_value(value) == line
 
 
 class Reader(HTMLParser):
@@ -316,7 +351,9 @@ class Reader(HTMLParser):
 
 def test_in_a_notebook_data_is_text_and_never_markup() -> None:
     evil = "<script>alert(\"1\")</script>&amp;<b x='y'>"
-    found = result([(evil, STRING, [evil, None]), ("list", Type(Scalar.STRING, is_list=True), [[evil], []])])
+    found = result(
+        [(evil, STRING, [evil, None]), ("list", ValueType(Scalar.STRING, is_list=True), [[evil], []])]
+    )
     found = Result(found.table, found.types, evil, evil, None, None)
     page = found._repr_html_()
     reader = Reader()

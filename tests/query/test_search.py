@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from itertools import count
 from pathlib import Path
@@ -18,19 +19,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lance.query import MatchQuery
 
-from omnigraph.query.memory import Memory
+from omnigraph.query.read_cache import ReadCache
 from omnigraph.query.rows import Rows
-from omnigraph.query.search.edits import within_edits
+from omnigraph.query.search import text_lookup
+from omnigraph.query.search.edit_distance import within_edits
 from omnigraph.query.search.searches import Searches
-from omnigraph.query.search.text import TextIndex
-from omnigraph.query.search.vectors import Vectors, distances_to, nearest_of, smallest
+from omnigraph.query.search.text_index import TextIndex
+from omnigraph.query.search.text_lookup import TextLookup
+from omnigraph.query.search.vectors import Vectors, compute_distances, find_nearest, smallest
 from omnigraph.storage.indexes import IndexSpec, stage_indexes
 from omnigraph.storage.location import Location
-from omnigraph.storage.search import ANALYSER, PARTITION_ROWS, analyse, stored_text_index
+from omnigraph.storage.search import ANALYSER, PARTITION_ROWS, analyse, find_text_index
 from omnigraph.storage.staging import commit_staged, stage_append, stage_delete
 from omnigraph.storage.tables import Table, Tables
 from omnigraph.storage.upkeep import compact
-from omnigraph.storage.upserting import stage_upsert
+from omnigraph.storage.upsert import stage_upsert
 from tests.examples import EXAMPLES
 
 NUMBERS = count()
@@ -60,12 +63,12 @@ def stored(place: Path, rows: pa.Table) -> Table:
     return commit_staged(stage_append(Tables().create(root, schema(width), primary_key="id"), rows))
 
 
-def numbered(table: Table, memory: Memory | None = None) -> Rows:
-    return Rows("node:Doc", (next(NUMBERS),), table, memory or Memory(ROOMY))
+def numbered(table: Table, memory: ReadCache | None = None) -> Rows:
+    return Rows("node:Doc", (next(NUMBERS),), table, memory or ReadCache(ROOMY))
 
 
-def searches(memory: Memory | None = None, **options: Any) -> Searches:
-    return Searches(memory or Memory(ROOMY), **options)
+def searches(memory: ReadCache | None = None, **options: Any) -> Searches:
+    return Searches(memory or ReadCache(ROOMY), **options)
 
 
 def text_index(table: Table) -> Table:
@@ -92,13 +95,13 @@ def test_distances_are_euclidean_exact_and_null_without_a_vector(tmp_path: Path)
     assert found[1].as_py() == pytest.approx(5.0)
     assert found[2].as_py() is None
     assert searches().distances(rows, "at", vector(0, 0), np.array([2, -1])).to_pylist() == [None, None]
-    assert distances_to(vector(0, 0), np.array([[3, 4]], np.float32)).tolist() == [5.0]
+    assert compute_distances(vector(0, 0), np.array([[3, 4]], np.float32)).tolist() == [5.0]
 
 
 def test_close_vectors_far_from_zero_keep_their_distances() -> None:
     far = float(np.float32(2**20))
     stored_vectors = np.array([[far, far], [far + 1, far], [far, far + 2]], np.float32)
-    assert distances_to(vector(far, far), stored_vectors).tolist() == [0.0, 1.0, 2.0]
+    assert compute_distances(vector(far, far), stored_vectors).tolist() == [0.0, 1.0, 2.0]
 
 
 @given(
@@ -107,7 +110,7 @@ def test_close_vectors_far_from_zero_keep_their_distances() -> None:
 def test_distances_equal_those_of_exact_arithmetic(rows: list[list[float]]) -> None:
     query, *others = rows
     for other, found in zip(
-        others, distances_to(vector(*query), np.array(others, np.float32)).tolist(), strict=True
+        others, compute_distances(vector(*query), np.array(others, np.float32)).tolist(), strict=True
     ):
         square = sum((Fraction(a) - Fraction(b)) ** 2 for a, b in zip(query, other, strict=True))
         assert found == pytest.approx(math.sqrt(square), rel=1e-14, abs=0)
@@ -155,10 +158,53 @@ def test_the_short_cut_misses_nothing(offset: float, share: float | None) -> Non
     among = None if share is None else np.flatnonzero(random_numbers.random(len(values)) < share)
     for query in (values[0], values[1] + np.float32(0.01), np.zeros(8, np.float32)):
         for wanted in (1, 10, 5000):
-            fast = nearest_of(vectors, vectors.squares(), query, wanted, among)
-            slow = nearest_of(vectors, None, query, wanted, among)
+            fast = find_nearest(vectors, vectors.squares(), query, wanted, among)
+            slow = find_nearest(vectors, None, query, wanted, among)
             assert sorted(fast[0]) == sorted(slow[0])
             assert len(slow[0]) >= wanted
+
+
+MAGNITUDES = st.lists(st.integers(-45, 38), min_size=1, max_size=4)
+
+
+@given(MAGNITUDES, st.integers(1, 5), st.integers(0, 2**32 - 1), st.sampled_from([1, 7, 60]), st.booleans())
+@settings(suppress_health_check=[HealthCheck.too_slow])
+def test_the_nearest_are_exact_for_finite_vectors_of_any_magnitude(
+    magnitudes: list[int], width: int, seed: int, wanted: int, is_stored: bool
+) -> None:
+    """Products of 32 bits are 0 or infinite for many of these: exact arithmetic on fractions knows better."""
+    vectors, query = of_magnitudes(magnitudes, width, seed, is_stored)
+    found, near = find_nearest(vectors, vectors.squares(), query, wanted, None)
+    exact = np.array([exact_square(query, row) for row in vectors.values[:100]])
+    bound = near.max()
+    # By 64 bits, on all rows; and those 64 bits by fractions, on some.
+    every = compute_distances(query, vectors.values)
+    assert sorted(found) == np.flatnonzero(every <= np.sort(every)[wanted - 1]).tolist()
+    for square, distance in zip(exact, every[:100].tolist(), strict=True):
+        assert distance == pytest.approx(exact_root(square), rel=1e-14, abs=0)
+        assert distance <= bound or square >= min(exact_square(query, vectors.values[at]) for at in found)
+
+
+def of_magnitudes(
+    magnitudes: list[int], width: int, seed: int, is_stored: bool
+) -> tuple[Vectors, np.ndarray[Any, np.dtype[np.float32]]]:
+    """More vectors than are looked at one by one, their components around these powers of ten."""
+    numbers = np.random.default_rng(seed)
+    scales = 10.0 ** numbers.choice(magnitudes, size=(5_000, 1))
+    values = (numbers.uniform(-3, 3, size=(5_000, width)) * scales).astype(np.float32)
+    assert np.isfinite(values).all()
+    query = values[17] if is_stored else values[17] * np.float32(1.25)
+    return Vectors(values, None), query if np.isfinite(query).all() else values[17]
+
+
+def exact_square(one: Any, other: Any) -> Fraction:
+    pairs = zip(one.tolist(), other.tolist(), strict=True)
+    return sum(((Fraction(a) - Fraction(b)) ** 2 for a, b in pairs), Fraction())
+
+
+def exact_root(square: Fraction) -> float:
+    """The root of a fraction that is too small or too large for a float."""
+    return float(Decimal(square.numerator).sqrt() / Decimal(square.denominator).sqrt())
 
 
 @given(st.lists(st.sampled_from([*map(float, range(9)), math.inf, math.nan]), min_size=1), st.data())
@@ -209,6 +255,21 @@ def test_an_index_gives_the_nearest_of_a_large_table_of_any_choice_and_after_cha
     assert "search" in calls
 
 
+@pytest.mark.parametrize("scale", [1e-22, 1e-30, 1.0, 1e17])
+def test_an_index_is_not_asked_where_its_32_bits_cannot_tell_distances_apart(
+    tmp_path: Path, scale: float
+) -> None:
+    values = (clustered(2, 5000) * scale).astype(np.float32)
+    table = stored(tmp_path, docs([f"d{n}" for n in range(5000)], at=list(values), width=16))
+    spec = IndexSpec("at", "IVF_FLAT", "by_at", {"num_partitions": 1, "metric": "L2"})
+    rows = numbered(commit_staged(stage_indexes(table, [spec])))
+    for query in (values[5], values[5] * np.float32(1.01), np.full(16, 1e30, np.float32)):
+        exact = searches().nearest(rows, "at", query, 10)
+        indexed = searches(exact_bytes=0).nearest(rows, "at", query, 10)
+        assert indexed[0].tolist() == exact[0].tolist()
+        assert indexed[1].tolist() == exact[1].tolist()
+
+
 def test_a_choice_of_few_rows_is_compared_though_there_is_an_index(tmp_path: Path) -> None:
     table = stored(tmp_path, docs([f"d{n}" for n in range(5000)], at=list(clustered(2, 5000)), width=16))
     spec = IndexSpec("at", "IVF_FLAT", "by_at", {"num_partitions": 1, "metric": "L2"})
@@ -222,7 +283,7 @@ def test_a_choice_of_few_rows_is_compared_though_there_is_an_index(tmp_path: Pat
 
 
 def matching(
-    rows: Rows, text: str, fn: Any = "search", edits: int = 2, memory: Memory | None = None
+    rows: Rows, text: str, fn: Any = "search", edits: int = 2, memory: ReadCache | None = None
 ) -> set[str]:
     hits, _ = searches(memory).matches(rows, "text", text, fn, edits)
     return set(named(rows, np.flatnonzero(hits)))
@@ -260,15 +321,16 @@ def test_the_best_few_of_very_many_equal_texts_are_those_with_the_least_ids(tmp_
 
 
 def test_the_best_few_are_found_when_better_ones_were_deleted_and_put_out_of_the_table(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stored index goes on finding rows that were deleted, once the fragments they were in are gone."""
+    monkeypatch.setattr(text_lookup, "_EXACT_TEXTS", 0)
     ids = [f"{number:04}" for number in range(500)]
     gone = ["red " * (number % 40 + 2) for number in range(400)]
     texts = [*gone, *(f"red {'blue ' * (1 + number % 5)}" for number in range(100))]
     table = text_index(stored(tmp_path, docs(ids, texts)))
     table = compact(commit_staged(stage_delete(table, pa.array(ids[:400])))).table
-    memory = Memory(ROOMY)
+    memory = ReadCache(ROOMY)
     rows = numbered(table, memory)
     positions, _ = searches(memory).relevance(rows, "text", "red", 3)
     assert memory.get((*rows.identity, "text", "text")) is None, "the stored index answered"
@@ -279,7 +341,7 @@ def test_a_stored_index_and_one_in_memory_rank_alike(tmp_path: Path) -> None:
     words, colours = random.Random(5), ["red", "green", "blue", "pink", "grey"]
     texts = [" ".join(words.choices(colours, k=words.randint(0, 30))) for _ in range(300)]
     table = stored(tmp_path, docs([f"d{n}" for n in range(300)], texts))
-    memory = Memory(ROOMY)
+    memory = ReadCache(ROOMY)
     plain, indexed = numbered(table), numbered(text_index(table), memory)
     for query in ("red", "red red blue", "pink grey green"):
         want = searches().relevance(plain, "text", query)
@@ -289,9 +351,111 @@ def test_a_stored_index_and_one_in_memory_rank_alike(tmp_path: Path) -> None:
         assert found[1] == pytest.approx(want[1], rel=1e-5)
 
 
+WORDS = ["red", "blue", "green", "graph", "table", "node"]
+SENTENCES = st.one_of(st.none(), st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join))
+WRITTEN = st.lists(
+    st.tuples(
+        st.sampled_from(["append", "update", "delete", "compact", "index"]),
+        st.lists(SENTENCES, min_size=1, max_size=5),
+    ),
+    max_size=5,
+)
+
+
+def bm25(texts: Mapping[str, str | None], query: str) -> dict[str, float]:
+    """The formula of the documentation, in 64 bits, over the texts as they are now."""
+    tokens = {id: words for id, text in texts.items() if (words := analyse(text or ""))}
+    size = len(tokens)
+    average = sum(map(len, tokens.values())) / max(size, 1)
+    scores: dict[str, float] = {}
+    for token in analyse(query):
+        having = sum(token in words for words in tokens.values())
+        rarity = math.log(1 + (size - having + 0.5) / (having + 0.5))
+        for id, words in tokens.items():
+            if times := words.count(token):
+                damping = 1.2 * (1 - 0.75 + 0.75 * len(words) / average)
+                scores[id] = scores.get(id, 0.0) + rarity * times * 2.2 / (times + damping)
+    return scores
+
+
+def ranked(rows: Rows, query: str) -> dict[str, float]:
+    positions, scores = searches().relevance(rows, "text", query)
+    return dict(zip(named(rows, positions), scores.tolist(), strict=True))
+
+
+def written(table: Table, texts: dict[str, str | None], step: str, new: list[str | None]) -> Table:
+    """One more write, in the table and in `texts`."""
+    ids = sorted(texts)
+    match step:
+        case "append":
+            rows = {f"n{len(ids)}-{number}": text for number, text in enumerate(new)}
+            texts.update(rows)
+            return commit_staged(stage_append(table, docs(list(rows), list(rows.values()))))
+        case "update":
+            rows = dict(zip(ids[::2], new, strict=False))
+            texts.update(rows)
+            return commit_staged(stage_upsert(table, docs(list(rows), list(rows.values()))))
+        case "delete":
+            gone = ids[: min(len(new), len(ids) - 1)]
+            for id in gone:
+                del texts[id]
+            return commit_staged(stage_delete(table, pa.array(gone, pa.string()))) if gone else table
+        case "compact":
+            return compact(table).table
+        case _:
+            return text_index(table)
+
+
+@pytest.mark.fuzz
+@given(st.lists(SENTENCES, min_size=2, max_size=12), WRITTEN)
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+def test_scores_are_those_of_the_formula_whatever_was_written_since_the_index_was_built(
+    tmp_path: Path, first: list[str | None], steps: list[tuple[str, list[str | None]]]
+) -> None:
+    texts = {f"d{number}": text for number, text in enumerate(first)}
+    table = text_index(stored(tmp_path, docs(list(texts), list(texts.values()))))
+    for step, new in [("index", []), *steps]:
+        table = written(table, texts, step, new)
+        for query in ("red", "blue graph", "node node table"):
+            assert ranked(numbered(table), query) == pytest.approx(bm25(texts, query), rel=1e-5)
+
+
+def test_a_stored_index_gives_the_scores_of_the_formula_right_after_it_was_built(tmp_path: Path) -> None:
+    texts = {f"d{number}": " ".join(WORDS[number % 5 :]) for number in range(50)}
+    rows = numbered(text_index(stored(tmp_path, docs(list(texts), list(texts.values())))))
+    looked = TextLookup(ReadCache(ROOMY))
+    positions, scores = looked.relevance(rows, "text", "red node", None)
+    assert looked.how == "stored index"
+    found = dict(zip(named(rows, positions), scores.tolist(), strict=True))
+    assert found == pytest.approx(bm25(texts, "red node"), rel=1e-5)
+
+
+def test_in_a_large_table_scores_of_common_words_deviate_little_while_few_texts_are_new_or_gone(
+    tmp_path: Path,
+) -> None:
+    """What docs/search.md says about tables of more than 32,768 texts."""
+    numbers = random.Random(5)
+    many = (1 << 15) + 1_000
+    texts: dict[str, str | None] = {
+        f"d{number}": " ".join(numbers.choices(WORDS, k=numbers.randint(1, 12))) for number in range(many)
+    }
+    table = text_index(stored(tmp_path, docs(list(texts), list(texts.values()))))
+    table = written(table, texts, "append", ["red"] * 500)
+    table = written(table, texts, "delete", [None] * 500)
+    rows = numbered(table)
+    looked = TextLookup(ReadCache(ROOMY))
+    positions, scores = looked.relevance(rows, "text", "red blue", None)
+    assert looked.how == "stored index"
+    found = dict(zip(named(rows, positions), scores.tolist(), strict=True))
+    assert found == pytest.approx(bm25(texts, "red blue"), rel=0.05)
+    table = written(table, texts, "delete", [None])
+    looked.relevance(numbered(table), "text", "red blue", None)
+    assert looked.how != "stored index", "more than 1,000 texts are new or gone"
+
+
 def test_many_searches_of_one_version_are_answered_from_memory(tmp_path: Path) -> None:
     table = text_index(stored(tmp_path, docs("ab", ["red", "blue"])))
-    memory = Memory(ROOMY)
+    memory = ReadCache(ROOMY)
     rows = numbered(table, memory)
     calls: list[str] = []
     table.access.observe = lambda operation, _: calls.append(operation)
@@ -301,13 +465,13 @@ def test_many_searches_of_one_version_are_answered_from_memory(tmp_path: Path) -
 
 
 def test_an_index_in_memory_grows_with_the_table(tmp_path: Path) -> None:
-    memory = Memory(ROOMY)
+    memory = ReadCache(ROOMY)
     table = stored(tmp_path, docs("abcdefgh", ["red", "red", "blue", None, "red", "red", "red", "red"]))
     rows = numbered(table, memory)
     assert matching(rows, "red", memory=memory) == set("abefgh")
     table = commit_staged(stage_upsert(table, docs("ai", ["blue", "blue red"])))
     table = commit_staged(stage_delete(table, pa.array(["b"])))
-    grown = rows.grown((next(NUMBERS),), table)
+    grown = rows.grow((next(NUMBERS),), table)
     assert grown is not None
     assert matching(grown, "red", memory=memory) == set("iefgh")
     assert matching(grown, "blue", memory=memory) == set("aic")
@@ -370,11 +534,11 @@ def test_the_same_rows_match_however_the_table_came_about(
     tmp_path: Path, first: dict[str, str | None], steps: list[tuple[str, Any]]
 ) -> None:
     table = stored(tmp_path, docs(list(first), list(first.values())))
-    memory = Memory(ROOMY)
+    memory = ReadCache(ROOMY)
     rows: Rows | None = numbered(table, memory)
     for step, argument in steps:
         table = changed(table, step, argument)
-        rows = (rows and rows.grown((next(NUMBERS),), table)) or numbered(table, memory)
+        rows = (rows and rows.grow((next(NUMBERS),), table)) or numbered(table, memory)
         cold = numbered(table)
         for query, want in zip(QUERIES, fresh_matches(table, QUERIES), strict=True):
             assert matching(cold, query) == want
@@ -386,7 +550,7 @@ def test_the_same_rows_match_however_the_table_came_about(
 def test_an_index_that_finds_old_texts_is_not_asked(tmp_path: Path) -> None:
     table = text_index(stored(tmp_path, docs("ab", ["red", "red"])))
     table = changed(commit_staged(stage_upsert(table, docs("a", ["blue"]))), "split", None)
-    assert stored_text_index(table, "text") is None
+    assert find_text_index(table, "text") is None
     assert matching(numbered(table), "red") == {"b"}
 
 
@@ -467,7 +631,7 @@ def test_an_index_in_many_runs_is_that_of_all_texts(monkeypatch: pytest.MonkeyPa
     texts = [" ".join(words.choices(["aa", "bb", "cc", "dd"], k=words.randint(0, 3))) for _ in range(40_000)]
     whole = TextIndex.of(pa.array(texts))
     assert whole.having_any(["aa"]).tolist() == ["aa" in text for text in texts]
-    monkeypatch.setattr("omnigraph.query.search.text._RUN", 1000)
+    monkeypatch.setattr("omnigraph.query.search.text_index._RUN", 1000)
     cut = TextIndex.of(pa.array(texts[:10_500])).extended(pa.array(texts))
     assert len(cut.runs) > 30
     for tokens in (["aa"], ["bb", "aa", "bb"], ["ee"]):

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.frame import NO_ROW
 from omnigraph.query.topology.adjacency import Pairs, arranged
-from omnigraph.query.topology.linked import Linked
-from omnigraph.query.topology.topology import Topology, build, extended
+from omnigraph.query.topology.linked_topology import LinkedTopology
+from omnigraph.query.topology.topology import Topology, build_topology, extend_topology
 from tests.query.naive_walks import DIRECTIONS, Drawn, Edge, directions, drawn
 
 Triple = tuple[str, str, int]
@@ -81,7 +81,7 @@ def test_the_distinct_adjacency_has_each_neighbour_once_by_its_first_edge(graph:
 
 
 def test_without_parallel_edges_the_distinct_adjacency_takes_no_memory_of_its_own() -> None:
-    topology = build(pa.array(["a", "b", "a"]), pa.array(["b", "a", "c"]), True)
+    topology = build_topology(pa.array(["a", "b", "a"]), pa.array(["b", "a", "c"]), True)
     assert topology.adjacency("out", distinct=True) is topology.adjacency("out")
     assert topology.adjacency("both", distinct=True) is not topology.adjacency("both")
 
@@ -120,7 +120,7 @@ def test_degrees_are_the_same_before_and_after_the_adjacency_is_built(graph: Dra
 )
 @pytest.mark.parametrize("type_", [pa.string(), pa.large_string()])
 def test_ids_that_differ_as_text_have_codes_of_their_own(ids: list[str], type_: pa.DataType) -> None:
-    topology = build(pa.array(ids, type=type_), pa.array(ids[::-1], type=type_), True)
+    topology = build_topology(pa.array(ids, type=type_), pa.array(ids[::-1], type=type_), True)
     known = topology.sources.to_pylist()
     assert sorted(known) == sorted(set(ids))
     assert [known[code] for code in topology.src] == ids
@@ -131,14 +131,14 @@ def test_ids_may_come_in_chunks_and_slices() -> None:
     ids = pa.array(["0", "x", "12", "5", "12", "y"])
     src = pa.chunked_array([ids[2:3], ids[:0], ids[3:5]])
     dst = pa.chunked_array([ids[3:5], ids[2:3]])
-    topology = build(src, dst, True)
+    topology = build_topology(src, dst, True)
     known = topology.sources.to_pylist()
     assert [known[code] for code in topology.src] == ["12", "5", "12"]
     assert [known[code] for code in topology.dst] == ["5", "12", "12"]
 
 
 def test_ends_of_different_types_do_not_share_codes() -> None:
-    topology = build(pa.array(["a", "b"]), pa.array(["b", "b"]), False)
+    topology = build_topology(pa.array(["a", "b"]), pa.array(["b", "b"]), False)
     assert not topology.shared
     assert topology.sources.to_pylist() == ["a", "b"]
     assert topology.targets.to_pylist() == ["b"]
@@ -146,7 +146,7 @@ def test_ends_of_different_types_do_not_share_codes() -> None:
 
 
 def test_an_edge_without_an_end_or_not_alive_is_dead_at_both_ends() -> None:
-    topology = build(
+    topology = build_topology(
         pa.array(["a", None, "a", "b"]),
         pa.array(["b", "b", None, "a"]),
         True,
@@ -186,7 +186,7 @@ def test_an_extension_equals_the_topology_built_anew(
     for direction in built & set(directions(graph)):
         topology.adjacency(direction, distinct=True)
     new = [(graph.id(source), graph.id(target)) for source, target in added]
-    grown = extended(
+    grown = extend_topology(
         topology,
         np.array(list(removed), dtype=np.int64),
         pa.array([source for source, _ in new], type=pa.string()),
@@ -207,18 +207,18 @@ def _require_sorted(topology: Topology, direction: EdgeDirection) -> None:
 
 def _ring(size: int) -> Topology:
     ids = [str(number) for number in range(size)]
-    return build(pa.array(ids), pa.array(ids[1:] + ids[:1]), True)
+    return build_topology(pa.array(ids), pa.array(ids[1:] + ids[:1]), True)
 
 
 def test_a_small_extension_merges_what_was_sorted_and_a_large_one_leaves_it_to_be_sorted() -> None:
     ring = _ring(200)
     ring.adjacency("out", distinct=True)
-    small = extended(ring, np.array([3]), pa.array(["5", "new"]), pa.array(["1", "5"]))
+    small = extend_topology(ring, np.array([3]), pa.array(["5", "new"]), pa.array(["1", "5"]))
     assert set(small.built()) == {("out", False)}
     assert ("new", "5", 201) in _triples(small, "out")
     assert ("3", "4", 3) not in _triples(small, "out")
     assert small.sources.to_pylist()[200:] == ["new"]
-    large = extended(ring, np.arange(50), pa.array(["5"]), pa.array(["1"]))
+    large = extend_topology(ring, np.arange(50), pa.array(["5"]), pa.array(["1"]))
     assert set(large.built()) == set()
     assert len(_triples(large, "out")) == 151
 
@@ -226,7 +226,7 @@ def test_a_small_extension_merges_what_was_sorted_and_a_large_one_leaves_it_to_b
 def test_an_extension_leaves_the_topology_it_came_from_as_it_was() -> None:
     ring = _ring(300)
     before = _triples(ring, "out")
-    extended(ring, np.array([0, 7]), pa.array(["1"]), pa.array(["1"]))
+    extend_topology(ring, np.array([0, 7]), pa.array(["1"]), pa.array(["1"]))
     assert (_triples(ring, "out"), ring.dead) == (before, 0)
 
 
@@ -234,8 +234,8 @@ def test_an_edge_that_is_dead_already_can_be_removed_again() -> None:
     ring = _ring(300)
     ring.adjacency("in")
     none = pa.array([], type=pa.string())
-    once = extended(ring, np.array([7, 7]), none, none)
-    twice = extended(once, np.array([7, 8]), none, none)
+    once = extend_topology(ring, np.array([7, 7]), none, none)
+    twice = extend_topology(once, np.array([7, 8]), none, none)
     assert (once.dead, twice.dead) == (1, 2)
     assert len(_triples(twice, "in")) == 298
 
@@ -244,7 +244,7 @@ def test_extensions_follow_each_other() -> None:
     topology = _ring(600)
     topology.adjacency("both")
     for step in range(5):
-        topology = extended(
+        topology = extend_topology(
             topology, np.array([step * 3]), pa.array([f"n{step}"]), pa.array([f"n{step - 1}"])
         )
     assert (topology.edge_count, topology.dead) == (605, 5)
@@ -257,8 +257,8 @@ def test_extensions_follow_each_other() -> None:
 
 
 def test_positions_and_codes_lead_to_each_other() -> None:
-    topology = build(pa.array(["a", "b"]), pa.array(["b", "c"]), True)
-    linked = Linked(topology, np.array([4, NO_ROW, 0]), 6)
+    topology = build_topology(pa.array(["a", "b"]), pa.array(["b", "c"]), True)
+    linked = LinkedTopology(topology, np.array([4, NO_ROW, 0]), 6)
     assert linked.source_codes.tolist() == [2, NO_ROW, NO_ROW, NO_ROW, 0, NO_ROW, NO_ROW]
 
 
@@ -267,7 +267,7 @@ def test_memory_is_counted_and_grows_with_what_is_built() -> None:
     bare = topology.nbytes
     out = topology.adjacency("out", distinct=True)
     assert topology.nbytes == bare + out.nbytes
-    linked = Linked(topology, np.arange(1000), 1000)
+    linked = LinkedTopology(topology, np.arange(1000), 1000)
     assert linked.nbytes == 1000 * 8
     assert len(linked.source_codes) == 1001
     unused = linked.nbytes
@@ -275,14 +275,14 @@ def test_memory_is_counted_and_grows_with_what_is_built() -> None:
     linked.steps("out", distinct=True)
     linked.steps("out", distinct=False)
     assert linked.nbytes - unused == 2 * 1001 * 8, "codes that are positions share their neighbours"
-    other = Linked(topology, np.arange(1000)[::-1].copy(), 1000)
+    other = LinkedTopology(topology, np.arange(1000)[::-1].copy(), 1000)
     other.steps("out", distinct=True)
     assert other.nbytes == unused + 2 * 1001 * 8 + 1000 * 4
 
 
 def test_threads_that_want_the_same_neighbours_get_the_same_arrays() -> None:
     topology = _ring(2000)
-    linked = Linked(topology, np.arange(2000), 2000)
+    linked = LinkedTopology(topology, np.arange(2000), 2000)
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda _: linked.steps("both", distinct=True), range(32)))
     assert all(each is made[0] for each in made)
@@ -291,7 +291,9 @@ def test_threads_that_want_the_same_neighbours_get_the_same_arrays() -> None:
 @pytest.mark.parametrize("shared", [True, False])
 def test_codes_are_positions_where_the_nodes_are_known(shared: bool) -> None:
     nodes = pa.array(["z", "a", "b", "alone"])
-    topology = build(pa.array(["a", "b", "gone"]), pa.array(["b", "z", "a"]), shared, None, (nodes, nodes))
+    topology = build_topology(
+        pa.array(["a", "b", "gone"]), pa.array(["b", "z", "a"]), shared, None, (nodes, nodes)
+    )
     assert topology.sources.to_pylist() == ["z", "a", "b", "alone", "gone"]
     assert topology.src.tolist() == [1, 2, 4]
     assert topology.dst.tolist() == [2, 0, 1]
@@ -300,5 +302,5 @@ def test_codes_are_positions_where_the_nodes_are_known(shared: bool) -> None:
 
 def test_nodes_get_no_codes_where_few_of_them_have_edges() -> None:
     nodes = pa.array([str(number) for number in range(100)])
-    topology = build(pa.array(["7"]), pa.array(["9"]), True, None, (nodes, None))
+    topology = build_topology(pa.array(["7"]), pa.array(["9"]), True, None, (nodes, None))
     assert topology.sources.to_pylist() == ["7", "9"]

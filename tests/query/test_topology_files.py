@@ -14,23 +14,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.lang.query.resolved import EdgeDirection
-from omnigraph.query.topology.blocks import Bytes, Damaged
-from omnigraph.query.topology.files import FORMAT, Whole, is_whole, opened, to_bytes
-from omnigraph.query.topology.topology import Topology, build, extended
+from omnigraph.query.topology.file_blocks import Bytes, DamagedFile
+from omnigraph.query.topology.topology import Topology, build_topology, extend_topology
+from omnigraph.query.topology.topology_file import (
+    FORMAT,
+    BytesFile,
+    is_whole,
+    open_topology,
+    topology_to_bytes,
+)
 from tests.query.naive_walks import DIRECTIONS, Drawn, directions, drawn
 
 ABOUT = "edge:Knows main 7"
 
 
 def _sample(shared: bool = True) -> Topology:
-    topology = build(pa.array(["ann", "bob", "ann", "ann"]), pa.array(["bob", "cem", "bob", "ann"]), shared)
+    topology = build_topology(
+        pa.array(["ann", "bob", "ann", "ann"]), pa.array(["bob", "cem", "bob", "ann"]), shared
+    )
     topology.adjacency("out", distinct=True)
     topology.adjacency("in")
     return topology
 
 
 def _read(data: bytes, about: str = ABOUT) -> Topology | None:
-    return opened(Whole(memoryview(data)), about)
+    return open_topology(BytesFile(memoryview(data)), about)
 
 
 def _require_same(found: Topology | None, expected: Topology) -> None:
@@ -56,7 +64,7 @@ def test_a_topology_is_read_as_it_was_written(graph: Drawn, built: set[tuple[Edg
     for direction, distinct in built:
         if direction in directions(graph):
             topology.adjacency(direction, distinct=distinct)
-    found = _read(to_bytes(topology, ABOUT))
+    found = _read(topology_to_bytes(topology, ABOUT))
     assert found is not None
     assert topology.built().keys() == found.known()
     _require_same(found, topology)
@@ -65,20 +73,20 @@ def test_a_topology_is_read_as_it_was_written(graph: Drawn, built: set[tuple[Edg
 @pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.string_view()])
 def test_ids_of_every_kind_of_text_are_kept(type_: pa.DataType) -> None:
     ids = ["", "\N{GRINNING FACE}", "a" * 70, "7"]
-    topology = build(pa.array(ids, type=type_), pa.array(ids[::-1], type=type_), True)
-    _require_same(_read(to_bytes(topology, ABOUT)), topology)
+    topology = build_topology(pa.array(ids, type=type_), pa.array(ids[::-1], type=type_), True)
+    _require_same(_read(topology_to_bytes(topology, ABOUT)), topology)
 
 
 def test_what_is_known_to_have_no_parallel_edges_is_still_known_after_reading() -> None:
-    topology = build(pa.array(["a", "b"]), pa.array(["b", "c"]), True)
+    topology = build_topology(pa.array(["a", "b"]), pa.array(["b", "c"]), True)
     topology.adjacency("out", distinct=True)
-    found = _read(to_bytes(topology, ABOUT))
+    found = _read(topology_to_bytes(topology, ABOUT))
     assert found is not None
     assert found.adjacency("out", distinct=True) is found.adjacency("out")
 
 
 def test_arrays_are_used_where_they_lie_in_the_file() -> None:
-    data = to_bytes(_sample(), ABOUT)
+    data = topology_to_bytes(_sample(), ABOUT)
     found = _read(data)
     assert found is not None
     whole = np.frombuffer(data, dtype=np.uint8)
@@ -88,22 +96,22 @@ def test_arrays_are_used_where_they_lie_in_the_file() -> None:
 
 def test_a_topology_that_was_read_can_be_extended() -> None:
     ids = [str(number) for number in range(140)]
-    topology = build(pa.array(ids), pa.array(ids[1:] + ids[:1]), True)
+    topology = build_topology(pa.array(ids), pa.array(ids[1:] + ids[:1]), True)
     topology.adjacency("out")
-    found = _read(to_bytes(topology, ABOUT))
+    found = _read(topology_to_bytes(topology, ABOUT))
     assert found is not None
     change = (np.array([3]), pa.array(["x"]), pa.array(["5"]))
-    _require_same(extended(found, *change), extended(topology, *change))
+    _require_same(extend_topology(found, *change), extend_topology(topology, *change))
 
 
 def test_a_file_about_another_table_version_is_ignored() -> None:
-    assert _read(to_bytes(_sample(), ABOUT), "edge:Knows main 8") is None
+    assert _read(topology_to_bytes(_sample(), ABOUT), "edge:Knows main 8") is None
 
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_damage_at_any_byte_is_noticed_or_does_no_harm(shared: bool) -> None:
     topology = _sample(shared)
-    data = to_bytes(topology, ABOUT)
+    data = topology_to_bytes(topology, ABOUT)
     harmless = 0
     for place in range(len(data)):
         damaged = bytearray(data)
@@ -111,19 +119,19 @@ def test_damage_at_any_byte_is_noticed_or_does_no_harm(shared: bool) -> None:
         found = _read(bytes(damaged))
         if found is None:
             continue
-        if is_whole(Whole(memoryview(damaged)), ABOUT):
+        if is_whole(BytesFile(memoryview(damaged)), ABOUT):
             _require_same(found, topology)  # a byte between the head and the arrays
             harmless += 1
             continue
-        with pytest.raises(Damaged):
+        with pytest.raises(DamagedFile):
             _require_same(found, topology)
     assert harmless < 64
 
 
 def test_only_what_is_wanted_is_read() -> None:
-    data = to_bytes(_sample(), ABOUT)
+    data = topology_to_bytes(_sample(), ABOUT)
 
-    class Counted(Whole):
+    class Counted(BytesFile):
         """A file that remembers where it was read."""
 
         arrays: ClassVar[list[int]] = []
@@ -132,7 +140,7 @@ def test_only_what_is_wanted_is_read() -> None:
             self.arrays.append(start)
             super().fetch(start, room, stretches)
 
-    found = opened(Counted(memoryview(data)), ABOUT)
+    found = open_topology(Counted(memoryview(data)), ABOUT)
     assert found is not None
     assert found.adjacency("out").neighbours.tolist() == _sample().adjacency("out").neighbours.tolist()
     assert len(Counted.arrays) == 2
@@ -143,13 +151,13 @@ def test_only_what_is_wanted_is_read() -> None:
 
 
 def test_a_file_says_whose_positions_its_codes_are() -> None:
-    found = _read(to_bytes(_sample(), ABOUT, ("node:Person 3", "")))
+    found = _read(topology_to_bytes(_sample(), ABOUT, ("node:Person 3", "")))
     assert found is not None
     assert found.shape.numbered_by == ("node:Person 3", "")
 
 
 def test_a_file_cut_short_or_with_something_behind_it_is_ignored() -> None:
-    data = to_bytes(_sample(), ABOUT)
+    data = topology_to_bytes(_sample(), ABOUT)
     for length in range(len(data)):
         assert _read(data[:length]) is None, length
     assert _read(data + b"\0") is None
@@ -175,7 +183,11 @@ _ARRAYS = ("loops", "src", "dst", "sources_offsets", "sources_letters")
 
 def _written(head: str) -> bytes:
     text = head.encode()
-    start = to_bytes(_sample(), "A")[:8] + struct.pack("<III", FORMAT, len(text), zlib.crc32(text)) + text
+    start = (
+        topology_to_bytes(_sample(), "A")[:8]
+        + struct.pack("<III", FORMAT, len(text), zlib.crc32(text))
+        + text
+    )
     return start + bytes(-len(start) % 64) + bytes(100)
 
 
@@ -207,5 +219,5 @@ def test_a_whole_file_of_another_program_is_ignored(head: str) -> None:
 
 
 def test_a_file_of_a_later_format_is_ignored() -> None:
-    data = to_bytes(_sample(), ABOUT)
+    data = topology_to_bytes(_sample(), ABOUT)
     assert _read(data[:8] + struct.pack("<I", FORMAT + 1) + data[12:]) is None

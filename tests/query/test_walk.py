@@ -12,8 +12,8 @@ from omnigraph.errors import QueryError
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.frame import NO_ROW, Positions
 from omnigraph.query.topology import walk
-from omnigraph.query.topology.linked import Linked
-from omnigraph.query.topology.topology import build
+from omnigraph.query.topology.linked_topology import LinkedTopology
+from omnigraph.query.topology.topology import build_topology
 from tests.query.naive_walks import DIRECTIONS, Drawn, directions, drawn, far_count, near_count
 
 _chunks = st.sampled_from([1, 3, 1 << 20])
@@ -79,7 +79,7 @@ def test_edges_between_two_known_ends_are_those_a_hop_would_find(
     pairs = list(zip(sources.tolist(), targets.tolist(), strict=True))
     expected = [[(e,) for far, e in graph.hop_edges(near, direction) if far == to] for near, to in pairs]
     assert _by_row(sources, row_index, edges) == [sorted(row) for row in expected]
-    met = walk.connected(linked, sources, targets, direction)
+    met = walk.are_connected(linked, sources, targets, direction)
     assert met.tolist() == [bool(row) for row in expected]
 
 
@@ -133,7 +133,7 @@ def test_a_path_between_two_known_ends_is_one_a_walk_would_find(
 ) -> None:
     graph, direction, sources = given_
     targets = _drawn_targets(graph, direction, len(sources), data)
-    met = walk.connected(graph.linked(), sources, targets, direction, *bounds, chunk=chunk)
+    met = walk.are_connected(graph.linked(), sources, targets, direction, *bounds, chunk=chunk)
     pairs = zip(sources.tolist(), targets.tolist(), strict=True)
     assert met.tolist() == [to in graph.reach(source, direction, *bounds) for source, to in pairs]
 
@@ -178,13 +178,17 @@ def test_many_sources_in_a_large_table_of_nodes_reach_the_same_as_in_a_small_one
         assert np.isin(targets, places).all()
 
 
-def _plain(edges: list[tuple[int, int]], places: Positions | None = None, count: int | None = None) -> Linked:
+def _plain(
+    edges: list[tuple[int, int]], places: Positions | None = None, count: int | None = None
+) -> LinkedTopology:
     """Edges between nodes whose ids are their numbers, at the positions given."""
-    topology = build(pa.array([str(s) for s, _ in edges]), pa.array([str(t) for _, t in edges]), True)
+    topology = build_topology(
+        pa.array([str(s) for s, _ in edges]), pa.array([str(t) for _, t in edges]), True
+    )
     numbers = np.array([int(each) for each in topology.sources.to_pylist()], dtype=np.int64)
     if places is None:
-        return Linked(topology, numbers, max(max(edge) for edge in edges) + 1)
-    return Linked(topology, places[numbers], len(places) if count is None else count)
+        return LinkedTopology(topology, numbers, max(max(edge) for edge in edges) + 1)
+    return LinkedTopology(topology, places[numbers], len(places) if count is None else count)
 
 
 # --- sums -------------------------------------------------------------------------------------------
@@ -252,13 +256,13 @@ def test_a_value_at_a_node_nobody_leads_to_does_not_matter() -> None:
 def test_a_table_without_edges_leads_nowhere(shared: bool) -> None:
     empty = pa.array([], type=pa.string())
     none = np.empty(0, dtype=np.int64)
-    topology = build(empty, empty, shared)
-    linked = Linked(topology, none, 3) if shared else Linked(topology, none, 3, none, 2)
+    topology = build_topology(empty, empty, shared)
+    linked = LinkedTopology(topology, none, 3) if shared else LinkedTopology(topology, none, 3, none, 2)
     sources, targets = np.array([0, NO_ROW, 2]), np.array([0, 1, 1])
     assert [len(each) for each in walk.hop(linked, sources, "out")] == [0, 0]
     assert [len(each) for each in walk.reach(linked, sources, "out", 1, 3)] == [0, 0]
     assert walk.reach_distinct(linked, sources, "out", 1, 3).tolist() == []
-    assert walk.connected(linked, sources, targets, "out").tolist() == [False] * 3
+    assert walk.are_connected(linked, sources, targets, "out").tolist() == [False] * 3
     assert [len(each) for each in walk.edges_between(linked, sources, targets, "out")] == [0, 0]
     assert walk.weights(linked, np.ones(3 if shared else 2, dtype=np.int64), "out").tolist() == [0, 0, 0]
 
@@ -267,4 +271,4 @@ def test_no_rows_in_no_rows_out() -> None:
     linked, none = _plain([(0, 1)]), np.empty(0, dtype=np.int64)
     assert [len(each) for each in walk.hop_edges(linked, none, "both")] == [0, 0, 0]
     assert [len(each) for each in walk.reach(linked, none, "both", 1, 3)] == [0, 0]
-    assert len(walk.connected(linked, none, none, "both", 1, 3)) == 0
+    assert len(walk.are_connected(linked, none, none, "both", 1, 3)) == 0

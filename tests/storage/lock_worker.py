@@ -7,11 +7,11 @@ import sys
 
 from omnigraph import errors
 from omnigraph.storage.location import Location
-from omnigraph.storage.locks import BranchLocks, Held
+from omnigraph.storage.locks import BranchLocks, HeldLocks
 from omnigraph.storage.objects import ObjectStore
 
 
-def fork_and_hold(locks: BranchLocks, held: Held) -> str:
+def fork_and_hold(locks: BranchLocks, held: HeldLocks) -> str:
     """A child that asks for the lock itself, while its parent has it and again after that."""
     (report, tell), (go, let_go) = os.pipe(), os.pipe()
     if os.fork() == 0:
@@ -35,7 +35,7 @@ def _try(locks: BranchLocks, wait: float) -> str:
     return "held"
 
 
-def fork(held: Held | None) -> str:
+def fork(held: HeldLocks | None) -> str:
     """A child that reports whether it has the lock, then lives until it reads the end of a pipe."""
     report, tell = os.pipe()
     child = os.fork()
@@ -58,7 +58,7 @@ def fork(held: Held | None) -> str:
 def main() -> None:
     root = Location.parse(sys.argv[1])
     locks = BranchLocks(ObjectStore.at(root), root, ttl=float(sys.argv[2]))
-    held: Held | None = None
+    held: HeldLocks | None = None
     print("ready", flush=True)
     for line in sys.stdin:
         command, *arguments = line.split()

@@ -14,7 +14,7 @@ from omnigraph.storage.cache_budget import CACHE_BYTES
 from omnigraph.storage.index_parts import IVF_FLAT
 from omnigraph.storage.indexes import IndexSpec, stage_indexes
 from omnigraph.storage.location import Location
-from omnigraph.storage.search import stored_vector_index, vector_hits
+from omnigraph.storage.search import find_vector_index, search_vectors
 from omnigraph.storage.session import LEAST_BYTES, Access, drop_pinned_session, fork_session, pinned_session
 from omnigraph.storage.staging import commit_staged, stage_append
 from omnigraph.storage.tables import Tables
@@ -39,10 +39,10 @@ def test_an_index_larger_than_the_budget_is_searched_and_not_kept(
     def kept() -> int:
         drop_pinned_session(tables.access)
         table = tables.open(place, version)
-        index = stored_vector_index(table, "at")
+        index = find_vector_index(table, "at")
         assert index is not None
         for query in vectors[:4]:
-            assert vector_hits(table, index, "at", query, 10) is not None
+            assert search_vectors(table, index, "at", query, 10) is not None
         return int(pinned_session(tables.access).size_bytes())
 
     for given in ("0", "40000000"):

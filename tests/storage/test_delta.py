@@ -6,12 +6,12 @@ import pytest
 
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.delta import CREATED_AT, Delta
-from omnigraph.storage.lance_errors import Trouble
+from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.staging import commit_staged, stage_append, stage_delete, stage_overwrite
 from omnigraph.storage.tables import Table, Tables
 from omnigraph.storage.upkeep import collect_versions, compact
-from omnigraph.storage.upserting import stage_upsert
+from omnigraph.storage.upsert import stage_upsert
 
 SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("age", pa.int64())])
 
@@ -96,4 +96,4 @@ def test_delta_from_a_collected_version_is_told_as_missing(shared_root: Location
     collect_versions(end, [1, 2, 3])
     with pytest.raises(StorageFailure) as caught:
         Delta(begin, end).deleted_row_ids()
-    assert caught.value.kind in (Trouble.NOT_FOUND, Trouble.RECLAIMED)
+    assert caught.value.kind in (TableFailureKind.NOT_FOUND, TableFailureKind.RECLAIMED)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import pytest
 
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.forks import Forks
-from omnigraph.storage.lance_errors import Trouble
+from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore, Recorder
 from omnigraph.storage.references import Fork
@@ -93,6 +94,10 @@ def test_one_read_finds_a_fork_and_the_listing_agrees(graph: Graph) -> None:
         graph.forks.create(graph.main, name)
     listed = graph.forks.list(graph.at)
     assert list(listed) == sorted(names)
+    native = graph.tables.tip(graph.at).native.branches.list()
+    assert {name: list(fork.identity) for name, fork in listed.items()} == {
+        name: one["branch_identifier"] for name, one in native.items()
+    }
     recorder = Recorder()
     graph.objects.observe = recorder
     for name in names:
@@ -139,7 +144,7 @@ def test_creating_a_fork_twice_fails_and_leaves_the_first(graph: Graph) -> None:
     added(graph.forks.create(graph.main, "work"), "zoe")
     with pytest.raises(StorageFailure) as caught:
         graph.forks.create(graph.main, "work")
-    assert kind(caught) == Trouble.EXISTS
+    assert kind(caught) == TableFailureKind.EXISTS
     assert ids(graph.tables.tip(graph.at, branch="work")) == ["ann", "bob", "zoe"]
 
 
@@ -159,7 +164,7 @@ def test_of_rivals_creating_one_fork_exactly_one_wins(graph: Graph) -> None:
         outcomes = sorted(pool.map(create, range(4)))
     assert outcomes.count("won") == 1
     # A loser that looks before the winner has written its reference sees files without a fork.
-    assert set(outcomes) <= {"won", Trouble.EXISTS, Trouble.RESIDUE}
+    assert set(outcomes) <= {"won", TableFailureKind.EXISTS, TableFailureKind.RESIDUE}
     assert ids(graph.tables.tip(graph.at, branch="work")) == ["ann", "bob"]
 
 
@@ -167,17 +172,17 @@ def test_of_rivals_creating_one_fork_exactly_one_wins(graph: Graph) -> None:
 def test_a_name_lance_refuses_is_told_as_invalid(graph: Graph, name: str) -> None:
     with pytest.raises(StorageFailure) as caught:
         graph.forks.create(graph.main, name)
-    assert kind(caught) == Trouble.INVALID
+    assert kind(caught) == TableFailureKind.INVALID
 
 
 def test_deleting_tells_missing_from_used(graph: Graph) -> None:
     with pytest.raises(StorageFailure) as caught:
         graph.forks.delete(graph.at, "nobody")
-    assert kind(caught) == Trouble.NOT_FOUND
+    assert kind(caught) == TableFailureKind.NOT_FOUND
     graph.forks.create(graph.forks.create(graph.main, "work"), "child")
     with pytest.raises(StorageFailure) as caught:
         graph.forks.delete(graph.at, "work")
-    assert kind(caught) == Trouble.IN_USE
+    assert kind(caught) == TableFailureKind.IN_USE
     graph.forks.delete(graph.at, "child")
     graph.forks.delete(graph.at, "work")
     assert graph.forks.list(graph.at) == {}
@@ -209,7 +214,7 @@ def test_files_of_an_interrupted_creation_are_recognised_and_removed(graph: Grap
     graph.objects.delete(graph.at / "_refs/branches/a.json")
     with pytest.raises(StorageFailure) as caught:
         graph.forks.create(graph.main, "a")
-    assert kind(caught) == Trouble.RESIDUE
+    assert kind(caught) == TableFailureKind.RESIDUE
     graph.forks.remove_residue(graph.at, "a")
     graph.forks.remove_residue(graph.at, "a")
     assert ids(graph.forks.create(graph.main, "a")) == ["ann", "bob"]
@@ -230,7 +235,7 @@ def test_residue_is_not_removed_while_the_fork_is_there(graph: Graph) -> None:
     graph.forks.create(graph.main, "a")
     with pytest.raises(StorageFailure) as caught:
         graph.forks.remove_residue(graph.at, "a")
-    assert kind(caught) == Trouble.EXISTS
+    assert kind(caught) == TableFailureKind.EXISTS
     assert ids(fresh(graph, "a")) == ["ann", "bob"]
 
 
@@ -259,7 +264,7 @@ def test_a_reference_that_cannot_be_understood_is_not_absence(here: Graph, text:
     for asked in (lambda: here.forks.find(here.at, "a/b"), lambda: here.forks.list(here.at)):
         with pytest.raises(StorageFailure, match=r"'a/b' cannot be understood: .*a%2Fb.json'") as caught:
             asked()
-        assert kind(caught) == Trouble.UNKNOWN
+        assert kind(caught) == TableFailureKind.UNKNOWN
         assert "delete branch 'a/b'" in str(caught.value.remedy)
 
 
@@ -281,6 +286,22 @@ def test_beside_a_broken_reference_others_are_found_and_made(here: Graph, text: 
     assert here.forks.names(here.at) == {"a", "b", "c"}
 
 
+def test_a_reference_without_an_identifier_has_the_identity_that_lance_derives(here: Graph) -> None:
+    """Early releases of Lance stored none."""
+    here.forks.create(here.forks.create(here.main, "a/b"), "c")
+    for name in ("a%2Fb", "c"):
+        at = here.at / f"_refs/branches/{name}.json"
+        facts = json.loads(here.objects.read_text(at))
+        del facts["identifier"]
+        here.objects.write_text(at, json.dumps(facts))
+    listed = here.tables.tip(here.at).native.branches.list()
+    found = here.forks.survey(here.at)
+    assert {name: list(fork.identity) for name, fork in found.forks.items()} == {
+        name: one["branch_identifier"] for name, one in listed.items()
+    }
+    assert here.forks.find(here.at, "c") == found.forks["c"]
+
+
 def test_a_fork_whose_reference_is_broken_goes_and_before_it_no_other(graph: Graph) -> None:
     """It may be built on any of them."""
     for name in ("a", "b", "a/data"):
@@ -299,7 +320,7 @@ def test_a_fork_whose_reference_is_broken_stays_while_others_were_made_from_it(g
     graph.objects.write_text(graph.at / "_refs/branches/a.json", "")
     with pytest.raises(StorageFailure) as caught:
         graph.forks.delete(graph.at, "a")
-    assert kind(caught) == Trouble.IN_USE
+    assert kind(caught) == TableFailureKind.IN_USE
     assert graph.forks.built_on(graph.at, "a") == ("b",)
 
 

@@ -13,17 +13,17 @@ from lance.optimize import Compaction, CompactionOptions
 
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.forks import Forks
-from omnigraph.storage.index_files import find_astray
+from omnigraph.storage.index_files import find_misplaced_indexes
 from omnigraph.storage.index_parts import BTREE, IVF_FLAT
-from omnigraph.storage.indexes import IndexSpec, coverage, stage_indexes, text_index
-from omnigraph.storage.lance_errors import Trouble
+from omnigraph.storage.indexes import IndexSpec, read_coverage, stage_indexes, text_index_spec
+from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore
-from omnigraph.storage.search import stored_text_index, stored_vector_index, text_hits, vector_hits
+from omnigraph.storage.search import find_text_index, find_vector_index, search_text, search_vectors
 from omnigraph.storage.staging import Staged, commit_staged, stage_append, stage_delete
-from omnigraph.storage.tables import Table, Tables, newest, options
+from omnigraph.storage.tables import Table, Tables, checkout_newest, storage_options
 from omnigraph.storage.upkeep import collect_versions, compact
-from omnigraph.storage.upserting import stage_upsert
+from omnigraph.storage.upsert import stage_upsert
 
 SCHEMA = pa.schema(
     [
@@ -34,7 +34,7 @@ SCHEMA = pa.schema(
 )
 SPECS = [
     IndexSpec("id", BTREE, "id_idx"),
-    text_index("text", "text_idx"),
+    text_index_spec("text", "text_idx"),
     IndexSpec("place", IVF_FLAT, "place_idx", {"num_partitions": 1, "metric": "L2"}),
 ]
 
@@ -68,16 +68,16 @@ def removed(table: Table, *ids: str) -> Table:
 
 def compacted_by_lance(table: Table) -> Table:
     """As a compaction leaves a fork when nobody looks after it."""
-    native = newest(table.native)
+    native = checkout_newest(table.native)
     plan = Compaction.plan(native, CompactionOptions())
     Compaction.commit(native, [task.execute(native) for task in plan.tasks])
-    return table.moved(newest(native))
+    return table.with_handle(checkout_newest(native))
 
 
 def without_index_files(table: Table) -> Table:
     """The table, and all indexes in its own folder and in main's are gone."""
     for folder in {table.uri, table.location.uri}:
-        session = LanceFileSession(folder, storage_options=options(table.location))
+        session = LanceFileSession(folder, storage_options=storage_options(table.location))
         for path in session.list("_indices"):
             session.delete_file(path)
     return Tables().open(table.location, table.version, branch=table.branch)
@@ -97,10 +97,10 @@ def is_index_used(table: Table, where: str = "id = 'b'") -> bool:
 def test_a_fork_that_was_compacted_can_be_read_and_written_and_uses_its_indexes(place: Place) -> None:
     fork = removed(place.forks.create(place.main, "work"), "a")
     fork = compact(fork).table
-    assert find_astray(fork) is None
+    assert find_misplaced_indexes(fork) is None
     assert (ids(fork, "id = 'b'"), ids(fork, "id = 'a'")) == (["b"], [])
     assert is_index_used(fork)
-    assert all(index.is_complete and index.segments == 1 for index in coverage(fork).values())
+    assert all(index.is_complete and index.segments == 1 for index in read_coverage(fork).values())
     fork = commit_staged(stage_upsert(fork, docs("b", "e", text="swimming")))
     assert ids(removed(fork, "c")) == ["b", "d", "e"]
     assert ids(place.main) == ["a", "b", "c", "d"]
@@ -112,11 +112,11 @@ def test_a_fork_stays_whole_over_many_compactions_and_in_forks_of_its_own(place:
         fork = commit_staged(stage_append(removed(fork, name), docs(f"{name}2")))
         fork = compact(fork).table
         fork = compact(commit_staged(stage_indexes(fork, SPECS))).table if name == "b" else fork
-        assert find_astray(fork) is None
+        assert find_misplaced_indexes(fork) is None
     child = removed(place.forks.create(fork, "child"), "d")
-    assert find_astray(child) is None
+    assert find_misplaced_indexes(child) is None
     child = compact(child).table
-    assert find_astray(child) is None
+    assert find_misplaced_indexes(child) is None
     assert ids(child, "id > ''") == ["a2", "b2", "c2"]
     assert is_index_used(child)
     assert ids(fork, "id = 'd'") == ["d"]
@@ -124,13 +124,13 @@ def test_a_fork_stays_whole_over_many_compactions_and_in_forks_of_its_own(place:
 
 def test_indexes_that_only_lie_in_another_folder_are_found_there_again(place: Place) -> None:
     fork = compacted_by_lance(removed(place.forks.create(place.main, "work"), "a"))
-    astray = find_astray(fork)
+    astray = find_misplaced_indexes(fork)
     assert astray is not None
-    assert not astray.lost
-    mended = commit_staged(astray.stage_mended())
+    assert not astray.missing
+    mended = commit_staged(astray.stage_repair())
     assert mended.version == fork.version + 1
-    assert find_astray(mended) is None
-    assert coverage(mended) == coverage(fork), "nothing was built anew"
+    assert find_misplaced_indexes(mended) is None
+    assert read_coverage(mended) == read_coverage(fork), "nothing was built anew"
     assert is_index_used(mended)
     assert ids(mended, "id = 'b'") == ["b"]
 
@@ -138,13 +138,13 @@ def test_indexes_that_only_lie_in_another_folder_are_found_there_again(place: Pl
 def test_indexes_that_are_nowhere_are_dropped(place: Place) -> None:
     fork = compacted_by_lance(removed(place.forks.create(place.main, "work"), "a"))
     for table in (without_index_files(fork), without_index_files(place.main)):
-        astray = find_astray(table)
+        astray = find_misplaced_indexes(table)
         assert astray is not None
-        assert astray.lost == {"id_idx", "text_idx", "place_idx"}
-        mended = commit_staged(astray.stage_mended())
-        assert coverage(mended) == {}
+        assert astray.missing == {"id_idx", "text_idx", "place_idx"}
+        mended = commit_staged(astray.stage_repair())
+        assert read_coverage(mended) == {}
         again = commit_staged(stage_indexes(mended, SPECS))
-        assert find_astray(again) is None
+        assert find_misplaced_indexes(again) is None
         assert is_index_used(again)
 
 
@@ -155,14 +155,14 @@ def test_cleaning_up_main_leaves_the_indexes_that_a_fork_inherits(place: Place) 
         main = compact(commit_staged(stage_indexes(main, SPECS))).table
     collect_versions(main, [one for one in main.versions() if one != main.version])
     fork = Tables().open(fork.location, fork.version, branch="work")
-    assert find_astray(fork) is None
+    assert find_misplaced_indexes(fork) is None
     assert ids(fork, "id = 'd'") == ["d"]
     fork = compact(removed(fork, "a")).table
     collect_versions(fork, [one for one in fork.versions() if one != fork.version])
     fork = Tables().open(fork.location, fork.version, branch="work")
-    assert find_astray(fork) is None
+    assert find_misplaced_indexes(fork) is None
     assert ids(fork, "id = 'd'") == ["d"]
-    assert text_hits(fork, "text", "walk") is not None
+    assert search_text(fork, "text", "walk") is not None
 
 
 # --- without the files of an index ---------------------------------------------------------------
@@ -201,22 +201,22 @@ def test_rows_are_written_without_an_index_that_lost_its_files(
 
 
 def test_searches_are_told_that_there_is_no_index(bare: Table) -> None:
-    assert stored_text_index(bare, "text") is not None
-    assert text_hits(bare, "text", "walking") is None
+    assert find_text_index(bare, "text") is not None
+    assert search_text(bare, "text", "walking") is None
     fresh = Tables().open(bare.location, bare.version, branch=bare.branch)
-    index = stored_vector_index(fresh, "place")
+    index = find_vector_index(fresh, "place")
     assert index is not None
-    assert vector_hits(fresh, index, "place", np.array([1, 0], np.float32), 2) is None
+    assert search_vectors(fresh, index, "place", np.array([1, 0], np.float32), 2) is None
 
 
 def test_a_lost_index_has_a_kind_of_its_own_and_lost_rows_have_another(bare: Table) -> None:
     with pytest.raises(StorageFailure) as caught, bare.access.call("scan", bare.uri):
         bare.native.to_table(filter="id = 'b'")
-    assert caught.value.kind == Trouble.INDEX_LOST
-    data = LanceFileSession(bare.location.uri, storage_options=options(bare.location))
+    assert caught.value.kind == TableFailureKind.INDEX_LOST
+    data = LanceFileSession(bare.location.uri, storage_options=storage_options(bare.location))
     for path in data.list("data"):
         data.delete_file(path)
     fresh = Tables().open(bare.location, bare.version, branch=bare.branch)
     with pytest.raises(StorageFailure) as caught:
         fresh.scan(where="id = 'b'")
-    assert caught.value.kind == Trouble.RECLAIMED
+    assert caught.value.kind == TableFailureKind.RECLAIMED

@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 
 from omnigraph.errors import StorageFailure
 from omnigraph.storage import index_parts
-from omnigraph.storage.index_parts import BTREE, IVF_FLAT, BuiltPart, IndexPart, build_part, ready
+from omnigraph.storage.index_parts import BTREE, IVF_FLAT, BuiltPart, IndexPart, build_part, prepare_part
 from omnigraph.storage.indexes import (
-    Extension,
+    IndexExtension,
     IndexSpec,
-    catch_up,
-    coverage,
+    catch_up_text_indexes,
+    read_coverage,
     stage_extensions,
     stage_indexes,
-    text_index,
+    text_index_spec,
 )
-from omnigraph.storage.lance_errors import Trouble
+from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.staging import commit_staged, stage_append
-from omnigraph.storage.tables import Table, Tables, options
-from omnigraph.storage.upserting import stage_upsert
+from omnigraph.storage.tables import Table, Tables, storage_options
+from omnigraph.storage.upsert import stage_upsert
 
 SIZE = 300
 SCHEMA = pa.schema(
@@ -40,7 +40,7 @@ SCHEMA = pa.schema(
         pa.field("at", pa.list_(pa.float32(), 8)),
     ]
 )
-NUM, TEXT = IndexSpec("num", BTREE, "num_idx"), text_index("text", "text_idx")
+NUM, TEXT = IndexSpec("num", BTREE, "num_idx"), text_index_spec("text", "text_idx")
 AT = IndexSpec("at", IVF_FLAT, "at_idx", {"metric": "L2", "num_partitions": 3})
 
 
@@ -117,7 +117,7 @@ def test_parts_become_one_index_that_answers_like_one_built_at_one_go(
     monkeypatch.setattr(index_parts, "_ROWS_PER_PART", SIZE)
     monkeypatch.setattr(index_parts, "_VECTOR_BYTES_PER_PART", SIZE * 8 * 4)
     parted = commit_staged(stage_indexes(whole, [NUM, TEXT, AT], elsewhere))
-    stored = coverage(parted)
+    stored = read_coverage(parted)
     assert {name: (one.segments, one.is_complete) for name, one in stored.items()} == dict.fromkeys(
         ("num_idx", "text_idx", "at_idx"), (1, True)
     )
@@ -140,9 +140,9 @@ def test_nothing_is_left_of_the_parts(shared_root: Location, monkeypatch: pytest
 
     after = commit_staged(stage_indexes(table, [NUM, TEXT, AT], noted))
     assert len(built) == 12
-    folder = LanceFileSession(table.uri, storage_options=options(table.location))
+    folder = LanceFileSession(table.uri, storage_options=storage_options(table.location))
     folders = {path.split("/")[1] for path in folder.list("_indices")}
-    assert folders == {part.uuid for one in coverage(after).values() for part in one.parts}
+    assert folders == {part.uuid for one in read_coverage(after).values() for part in one.parts}
 
 
 def test_segments_beside_older_ones_answer_for_rows_that_were_changed_since(table: Table) -> None:
@@ -151,10 +151,10 @@ def test_segments_beside_older_ones_answer_for_rows_that_were_changed_since(tabl
     later = commit_staged(stage_append(later, rows(3 * SIZE, "driving")))
     outside = (
         frozenset(int(one.fragment_id) for one in later.native.get_fragments())
-        - coverage(indexed)["num_idx"].covered
+        - read_coverage(indexed)["num_idx"].covered
     )
-    both = commit_staged(stage_extensions(later, [Extension(NUM, outside), Extension(AT, outside)]))
-    assert {name: (one.segments, one.is_complete) for name, one in coverage(both).items()} == {
+    both = commit_staged(stage_extensions(later, [IndexExtension(NUM, outside), IndexExtension(AT, outside)]))
+    assert {name: (one.segments, one.is_complete) for name, one in read_coverage(both).items()} == {
         "num_idx": (2, True),
         "at_idx": (2, True),
     }
@@ -164,10 +164,10 @@ def test_segments_beside_older_ones_answer_for_rows_that_were_changed_since(tabl
 
 def test_rows_without_vectors_are_covered_by_a_segment_of_nothing(table: Table) -> None:
     first, empty = (int(one.fragment_id) for one in table.native.get_fragments()[:2])
-    table = commit_staged(stage_extensions(table, [Extension(AT, frozenset({first}))]))
+    table = commit_staged(stage_extensions(table, [IndexExtension(AT, frozenset({first}))]))
     nothing = IndexSpec("at", IVF_FLAT, "at_idx", {"metric": "L2", "num_partitions": 0})
-    table = commit_staged(stage_extensions(table, [Extension(nothing, frozenset({empty}))]))
-    assert coverage(table)["at_idx"].covered == {first, empty}
+    table = commit_staged(stage_extensions(table, [IndexExtension(nothing, frozenset({empty}))]))
+    assert read_coverage(table)["at_idx"].covered == {first, empty}
     require_exact_neighbours(table)
 
 
@@ -175,8 +175,8 @@ def test_a_text_index_takes_in_new_texts_and_forgets_old_ones(table: Table) -> N
     indexed = commit_staged(stage_indexes(table, [TEXT]))
     later = commit_staged(stage_upsert(indexed, changed(200, "sailing")))
     later = commit_staged(stage_append(later, rows(3 * SIZE, "driving")))
-    caught_up = catch_up(later, ["text_idx"])
-    stored = coverage(caught_up)["text_idx"]
+    caught_up = catch_up_text_indexes(later, ["text_idx"])
+    stored = read_coverage(caught_up)["text_idx"]
     assert (caught_up.version, stored.segments, stored.is_complete) == (later.version + 1, 1, True)
     anew = commit_staged(stage_indexes(caught_up, [TEXT]))
     for word in ("walk", "climb", "sail", "drive", "tree"):
@@ -189,18 +189,19 @@ def test_a_text_index_that_is_completed_on_an_old_version_is_told_as_displaced(t
     later = commit_staged(stage_append(indexed, rows(3 * SIZE, "driving")))
     commit_staged(stage_append(later, rows(4 * SIZE, "riding")))
     with pytest.raises(StorageFailure) as told:
-        catch_up(later, ["text_idx"])
-    assert told.value.kind == Trouble.DISPLACED
+        catch_up_text_indexes(later, ["text_idx"])
+    assert told.value.kind == TableFailureKind.DISPLACED
 
 
 def test_lance_does_not_look_for_centres_among_fragments_with_deleted_rows(table: Table) -> None:
     """With one row of 100,000 deleted it takes fifty times as long, and in large fragments for ever."""
     changed_one, *_, last = (int(one.fragment_id) for one in table.native.get_fragments())
     given = {
-        chosen: "ivf_centroids" in ready(table, part_of(chosen)).options for chosen in (changed_one, last)
+        chosen: "ivf_centroids" in prepare_part(table, part_of(chosen)).options
+        for chosen in (changed_one, last)
     }
     assert given == {changed_one: True, last: False}
-    assert len(ready(table, part_of(changed_one)).options["ivf_centroids"]) == 3
+    assert len(prepare_part(table, part_of(changed_one)).options["ivf_centroids"]) == 3
 
 
 def part_of(fragment: int) -> IndexPart:

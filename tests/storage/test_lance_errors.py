@@ -10,7 +10,7 @@ import pytest
 from lance.commit import CommitConflictError
 
 from omnigraph.errors import InvalidName, StorageFailure
-from omnigraph.storage.lance_errors import Trouble, classify, typed
+from omnigraph.storage.lance_errors import TableFailureKind, classify, wrap_lance_errors
 from omnigraph.storage.location import Location
 from omnigraph.storage.tables import Table, Tables
 
@@ -20,65 +20,80 @@ PLACE = ", /build/lance/rust/lance/src/dataset.rs:774:25"
 @pytest.mark.parametrize(
     ("error", "trouble"),
     [
-        (OSError("Too many concurrent writers. Attempted 0 retries."), Trouble.CONTENTION),
-        (CommitConflictError("in words nobody knows yet"), Trouble.CONFLICT),
-        (OSError("Retryable commit conflict for version 4: it was preempted"), Trouble.CONFLICT),
+        (OSError("Too many concurrent writers. Attempted 0 retries."), TableFailureKind.CONTENTION),
+        (CommitConflictError("in words nobody knows yet"), TableFailureKind.CONFLICT),
+        (OSError("Retryable commit conflict for version 4: it was preempted"), TableFailureKind.CONFLICT),
         (
             OSError("Ref conflict error: Branch p is referenced by [(q, 2)] versions, can not delete"),
-            Trouble.IN_USE,
+            TableFailureKind.IN_USE,
         ),
-        (OSError("Ref conflict error: p exists"), Trouble.EXISTS),
-        (OSError("Ambiguous merge inserts are prohibited"), Trouble.DUPLICATE_KEYS),
+        (OSError("Ref conflict error: p exists"), TableFailureKind.EXISTS),
+        (OSError("Ambiguous merge inserts are prohibited"), TableFailureKind.DUPLICATE_KEYS),
         # The sentence says that it was not found; only its cause says whether that is so.
-        (ValueError("Dataset at path g/t was not found: Not found: g/t/_versions"), Trouble.NOT_FOUND),
-        (ValueError("Dataset at path g/t was not found: status code: 404 Not Found"), Trouble.NOT_FOUND),
-        (ValueError("Dataset at path g/t was not found: status code: 403 Forbidden"), Trouble.CONFIGURATION),
-        (ValueError("Dataset at path g/t was not found: 503 Service Unavailable"), Trouble.TRANSIENT),
-        (ValueError("Dataset at path g/t was not found: NoSuchBucket 404 Not Found"), Trouble.CONFIGURATION),
-        (ValueError("Dataset at path g/t was not found: something else"), Trouble.UNKNOWN),
-        (pa.ArrowInvalid("External error: Not found: g/t/data/1.lance"), Trouble.RECLAIMED),
-        (OSError("Object at location g/t/data/1.lance: 404 Not Found"), Trouble.RECLAIMED),
-        (OSError("Generic S3 error: error sending request"), Trouble.TRANSIENT),
-        (OSError("No space left on device (os error 28)"), Trouble.TRANSIENT),
-        (OSError("LanceError(IO): Too many open files (os error 24)"), Trouble.TRANSIENT),
-        (OSError("Generic S3 error: HTTP error: error decoding response body"), Trouble.TRANSIENT),
-        (OSError("Server returned non-2xx status code: 504 Gateway Timeout"), Trouble.TRANSIENT),
-        (OSError("Connection reset by peer (os error 104)"), Trouble.TRANSIENT),
-        (OSError("Permission denied (os error 13)"), Trouble.CONFIGURATION),
-        (PermissionError(13, "no"), Trouble.CONFIGURATION),
-        (ValueError("Invalid user input: no field 'Too many concurrent writers'"), Trouble.INVALID),
-        (pa.ArrowInvalid("cannot cast"), Trouble.INVALID),
-        (RuntimeError("something new"), Trouble.UNKNOWN),
+        (
+            ValueError("Dataset at path g/t was not found: Not found: g/t/_versions"),
+            TableFailureKind.NOT_FOUND,
+        ),
+        (
+            ValueError("Dataset at path g/t was not found: status code: 404 Not Found"),
+            TableFailureKind.NOT_FOUND,
+        ),
+        (
+            ValueError("Dataset at path g/t was not found: status code: 403 Forbidden"),
+            TableFailureKind.CONFIGURATION,
+        ),
+        (
+            ValueError("Dataset at path g/t was not found: 503 Service Unavailable"),
+            TableFailureKind.TRANSIENT,
+        ),
+        (
+            ValueError("Dataset at path g/t was not found: NoSuchBucket 404 Not Found"),
+            TableFailureKind.CONFIGURATION,
+        ),
+        (ValueError("Dataset at path g/t was not found: something else"), TableFailureKind.UNKNOWN),
+        (pa.ArrowInvalid("External error: Not found: g/t/data/1.lance"), TableFailureKind.RECLAIMED),
+        (OSError("Object at location g/t/data/1.lance: 404 Not Found"), TableFailureKind.RECLAIMED),
+        (OSError("Generic S3 error: error sending request"), TableFailureKind.TRANSIENT),
+        (OSError("No space left on device (os error 28)"), TableFailureKind.TRANSIENT),
+        (OSError("LanceError(IO): Too many open files (os error 24)"), TableFailureKind.TRANSIENT),
+        (OSError("Generic S3 error: HTTP error: error decoding response body"), TableFailureKind.TRANSIENT),
+        (OSError("Server returned non-2xx status code: 504 Gateway Timeout"), TableFailureKind.TRANSIENT),
+        (OSError("Connection reset by peer (os error 104)"), TableFailureKind.TRANSIENT),
+        (OSError("Permission denied (os error 13)"), TableFailureKind.CONFIGURATION),
+        (PermissionError(13, "no"), TableFailureKind.CONFIGURATION),
+        (ValueError("Invalid user input: no field 'Too many concurrent writers'"), TableFailureKind.INVALID),
+        (pa.ArrowInvalid("cannot cast"), TableFailureKind.INVALID),
+        (RuntimeError("something new"), TableFailureKind.UNKNOWN),
     ],
 )
-def test_the_cause_of_an_exception_decides_its_kind(error: Exception, trouble: Trouble) -> None:
+def test_the_cause_of_an_exception_decides_its_kind(error: Exception, trouble: TableFailureKind) -> None:
     assert classify(error) == trouble
 
 
 def test_a_typed_error_names_the_table_and_not_lances_source() -> None:
-    with pytest.raises(StorageFailure) as caught, typed("stage_upsert", "/g/people"):
+    with pytest.raises(StorageFailure) as caught, wrap_lance_errors("stage_upsert", "/g/people"):
         raise OSError(f"LanceError(IO): file size is too small{PLACE}{PLACE}")
     error = caught.value
     assert error.message == "table '/g/people': stage upsert failed: LanceError(IO): file size is too small"
-    assert (error.kind, error.uri) == (Trouble.UNKNOWN, "/g/people")
+    assert (error.kind, error.uri) == (TableFailureKind.UNKNOWN, "/g/people")
     assert isinstance(error.__cause__, OSError)
 
 
 def test_errors_that_can_be_mended_say_how() -> None:
-    with pytest.raises(StorageFailure) as caught, typed("merge_rows", "/g/m"):
+    with pytest.raises(StorageFailure) as caught, wrap_lance_errors("merge_rows", "/g/m"):
         raise OSError("Too many concurrent writers")
     assert caught.value.remedy == "read again and retry the write"
 
 
 def test_errors_of_our_own_pass_unchanged() -> None:
     for ours in (InvalidName("x", "no"), StorageFailure("x", kind="Precondition")):
-        with pytest.raises(type(ours)) as caught, typed("open", "/g/m"):
+        with pytest.raises(type(ours)) as caught, wrap_lance_errors("open", "/g/m"):
             raise ours
         assert caught.value is ours
 
 
 def test_ctrl_c_that_arrow_made_an_error_of_is_ctrl_c_again() -> None:
-    with pytest.raises(KeyboardInterrupt), typed("scan", "/g/people"):
+    with pytest.raises(KeyboardInterrupt), wrap_lance_errors("scan", "/g/people"):
         raise pa.ArrowInvalid("External error: KeyboardInterrupt: ")
 
 
@@ -113,4 +128,4 @@ def test_a_panic_of_lance_is_a_failure_like_any_other(tmp_path: Path) -> None:
     table = Tables().create(Location.parse(tmp_path / "t"), schema, primary_key="id")
     with pytest.raises(StorageFailure, match="take failed: Lance broke off: ") as broke:
         table.take([0], ["no such column"])
-    assert broke.value.kind == Trouble.UNKNOWN
+    assert broke.value.kind == TableFailureKind.UNKNOWN

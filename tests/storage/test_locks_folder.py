@@ -13,7 +13,7 @@ import pytest
 
 from omnigraph import errors
 from omnigraph.storage.location import Location
-from omnigraph.storage.locks import BranchLocks, configured_wait
+from omnigraph.storage.locks import BranchLocks, read_lock_wait
 from omnigraph.storage.objects import ObjectStore
 from omnigraph.storage.record_lock import RecordLock
 from tests import python_process
@@ -121,18 +121,18 @@ def test_nothing_this_process_does_beside_it_drops_the_lock(root: Location) -> N
 
 def test_asking_whether_a_lock_is_taken_takes_writes_and_drops_nothing(root: Location) -> None:
     locks = _locks(root)
-    assert locks.taken("main", wall=time.time()) is None
+    assert locks.read_status("main", wall=time.time()) is None
     assert not root.path.exists(), "asking makes no lock file"
     with locks.hold(["main"], operation_id="01ONE"):
         # Also for another handle of this process, which the kernel would tell nothing of.
-        busy = _locks(root).taken("main", wall=time.time())
+        busy = _locks(root).read_status("main", wall=time.time())
         assert busy is not None
         assert busy.holder is not None
         assert (busy.holder.owner.pid, busy.holder.operation_id) == (os.getpid(), "01ONE")
         assert not _other_process_gets(root, "main"), "the lock was dropped"
     (file,) = (root.path / "__locks").iterdir()
     before = file.read_bytes(), file.stat().st_mtime_ns
-    assert locks.taken("main", wall=time.time()) is None
+    assert locks.read_status("main", wall=time.time()) is None
     assert (file.read_bytes(), file.stat().st_mtime_ns) == before
     assert _open_lock_files() == []
 
@@ -154,9 +154,9 @@ def test_a_lock_that_another_process_waits_for_is_taken(root: Location) -> None:
     with python_process.Python("-c", _NEXT_IN_LINE, place, stdin=PIPE, stdout=PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "next\n"
-        assert locks.taken("main", wall=time.time()) is not None
+        assert locks.read_status("main", wall=time.time()) is not None
         assert locks.try_acquire(["main"]) is None
-    assert locks.taken("main", wall=time.time()) is None
+    assert locks.read_status("main", wall=time.time()) is None
 
 
 def test_descriptors_do_not_pile_up_and_lock_files_stay(root: Location) -> None:
@@ -239,7 +239,7 @@ def test_a_released_lock_is_released_once(root: Location) -> None:
 @pytest.mark.parametrize(("text", "seconds"), [("", 10.0), ("0", 0.0), (" 2.5 ", 2.5)])
 def test_the_wait_is_a_setting(monkeypatch: pytest.MonkeyPatch, text: str, seconds: float) -> None:
     monkeypatch.setenv("OMNIGRAPH_LOCK_WAIT", text)
-    assert configured_wait() == seconds
+    assert read_lock_wait() == seconds
 
 
 @pytest.mark.parametrize("text", ["-1", "soon", "nan", "inf"])

@@ -16,8 +16,8 @@ from omnigraph.storage.bucket import BucketStore
 from omnigraph.storage.lease import LeaseLock
 from omnigraph.storage.location import Location
 from omnigraph.storage.lock_table import LockTable
-from omnigraph.storage.locks import BranchLocks, Held
-from omnigraph.storage.objects import Recorder, Stored
+from omnigraph.storage.locks import BranchLocks, HeldLocks
+from omnigraph.storage.objects import Recorder, VersionedBytes
 
 ROOT = Location.parse("s3://memory/g")
 LEASE = ROOT / "__locks" / "main.json"
@@ -49,11 +49,11 @@ class Bucket(BucketStore):
         self.age = 0.0
         self.lose_next_answer: Literal["refused", "broken"] | None = None
 
-    def _get(self, at: Location) -> Stored | None:
+    def _get(self, at: Location) -> VersionedBytes | None:
         found = super()._get(at)
         if found is None or at.name == "clock":
             return found
-        return Stored(found.body, found.token, found.modified - self.age)
+        return VersionedBytes(found.body, found.token, found.modified - self.age)
 
     def _swap(self, at: Location, body: bytes, token: str) -> str | None:
         landed = super()._swap(at, body, token)
@@ -89,7 +89,7 @@ def process(bucket: Bucket, clock: Clock) -> Process:
     return start
 
 
-def _lock(held: Held) -> LeaseLock:
+def _lock(held: HeldLocks) -> LeaseLock:
     lock = held._locks["main"]
     assert isinstance(lock, LeaseLock)
     return lock
@@ -240,17 +240,17 @@ def test_a_lease_long_dead_by_the_clock_of_the_store_is_taken_at_once(
 
 def test_whether_a_lease_is_taken_is_told_by_reading_it(process: Process, bucket: Bucket) -> None:
     mine, other, now = process(), process(), time.time()
-    assert other.taken("main", wall=now) is None
+    assert other.read_status("main", wall=now) is None
     heard = Recorder()
     with mine.hold(["main"], operation_id="01ONE"):
         bucket.observe = heard
         for one in (mine, other):
-            busy = one.taken("main", wall=now)
+            busy = one.read_status("main", wall=now)
             assert busy is not None
             assert busy.holder is not None
             assert busy.holder.operation_id == "01ONE"
         bucket.observe = None
-    assert mine.taken("main", wall=now) is other.taken("main", wall=now) is None
+    assert mine.read_status("main", wall=now) is other.read_status("main", wall=now) is None
     assert heard.counts() == {"read_text_versioned": 1}
 
 
@@ -258,10 +258,10 @@ def test_the_lease_of_a_dead_process_looks_taken_until_it_expired(process: Proce
     """As an attempt to take it would find it, but by the clock of this machine."""
     process().hold(["main"])
     bucket.age = 60.5
-    assert process().taken("main", wall=time.time()) is not None
+    assert process().read_status("main", wall=time.time()) is not None
     assert process().try_acquire(["main"]) is None
     bucket.age = 62.0
-    assert process().taken("main", wall=time.time()) is None
+    assert process().read_status("main", wall=time.time()) is None
     assert process().try_acquire(["main"]) is not None
 
 
@@ -271,9 +271,9 @@ def test_a_lease_that_this_process_saw_expire_is_not_taken(process: Process, clo
     with pytest.raises(errors.WriterBusy):
         waiter.hold(["main"], wait=10.0)
     clock.now += 19.9
-    assert waiter.taken("main", wall=time.time()) is not None
+    assert waiter.read_status("main", wall=time.time()) is not None
     clock.now += 0.2
-    assert waiter.taken("main", wall=time.time()) is None
+    assert waiter.read_status("main", wall=time.time()) is None
 
 
 def test_a_lease_of_ours_whose_answer_was_lost_is_not_taken(process: Process, bucket: Bucket) -> None:
@@ -283,8 +283,8 @@ def test_a_lease_of_ours_whose_answer_was_lost_is_not_taken(process: Process, bu
     with pytest.raises(errors.StorageFailure):
         mine.hold(["main"])
     assert bucket.lease()["state"] == "held"
-    assert mine.taken("main", wall=now) is None
-    assert process().taken("main", wall=now) is not None
+    assert mine.read_status("main", wall=now) is None
+    assert process().read_status("main", wall=now) is not None
     assert mine.try_acquire(["main"]) is not None
 
 

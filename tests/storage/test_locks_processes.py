@@ -119,19 +119,19 @@ def test_whether_a_branch_is_busy_is_told_without_disturbing_its_writer(
     worker: Start, locks: BranchLocks
 ) -> None:
     owner = worker()
-    assert locks.taken("main", wall=time.time()) is None
+    assert locks.read_status("main", wall=time.time()) is None
     assert owner.do("hold 0 main") == "done"
     owner.signal(signal.SIGSTOP)
     for _ in range(2):
-        busy = locks.taken("main", wall=time.time())
+        busy = locks.read_status("main", wall=time.time())
         assert busy is not None
         assert busy.holder is not None
         assert (busy.holder.owner.pid, busy.holder.operation_id) == (owner.pid, f"op-{owner.pid}")
-    assert locks.taken("work", wall=time.time()) is None
+    assert locks.read_status("work", wall=time.time()) is None
     owner.signal(signal.SIGCONT)
     assert owner.do("require") == "done"
     assert owner.do("release") == "done"
-    assert locks.taken("main", wall=time.time()) is None
+    assert locks.read_status("main", wall=time.time()) is None
 
 
 def test_a_killed_writer_loses_its_lock(worker: Start, locks: BranchLocks) -> None:

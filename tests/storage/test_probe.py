@@ -12,13 +12,13 @@ import pytest
 from omnigraph import errors
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore, Recorder
-from omnigraph.storage.probe import probe
+from omnigraph.storage.probe import require_safe_writes
 from tests.storage.conftest import Place
 
 
 def _refusal(root: Location) -> errors.StorageFailure:
     with pytest.raises(errors.StorageFailure) as failure:
-        probe(ObjectStore.at(root), root)
+        require_safe_writes(ObjectStore.at(root), root)
     assert failure.value.kind == "Configuration"
     assert failure.value.uri is not None
     assert failure.value.uri.startswith(root.uri)
@@ -28,9 +28,9 @@ def _refusal(root: Location) -> errors.StorageFailure:
 def test_a_good_store_passes_once_and_nothing_is_left(place: Place) -> None:
     recorder = Recorder()
     place.store.observe = recorder
-    probe(place.store, place.root)
+    require_safe_writes(place.store, place.root)
     assert sum(recorder.counts().values()) == 6
-    probe(place.store, place.root)
+    require_safe_writes(place.store, place.root)
     assert sum(recorder.counts().values()) == 6
     assert not place.store.exists(place.root)
 
@@ -38,7 +38,7 @@ def test_a_good_store_passes_once_and_nothing_is_left(place: Place) -> None:
 def test_a_folder_is_left_exactly_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     for root in (tmp_path / "kept", tmp_path / "new" / "graph"):
-        probe(ObjectStore.at(Location.parse(root)), Location.parse(root))
+        require_safe_writes(ObjectStore.at(Location.parse(root)), Location.parse(root))
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == ["kept"]
 
 
@@ -47,7 +47,9 @@ def test_two_names_of_one_folder_are_one_root(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("real")
     recorder = Recorder()
     for name in ("real", "link"):
-        probe(ObjectStore.at(Location.parse(tmp_path / name), recorder), Location.parse(tmp_path / name))
+        require_safe_writes(
+            ObjectStore.at(Location.parse(tmp_path / name), recorder), Location.parse(tmp_path / name)
+        )
     assert recorder.counts()["delete"] == 1
 
 

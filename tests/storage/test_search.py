@@ -17,14 +17,14 @@ from omnigraph.storage.search import (
     ANALYSER,
     analyse,
     analyse_words,
-    stored_text_index,
-    stored_vector_index,
-    text_hits,
-    vector_hits,
+    find_text_index,
+    find_vector_index,
+    search_text,
+    search_vectors,
 )
 from omnigraph.storage.staging import commit_staged, stage_append, stage_delete
 from omnigraph.storage.tables import Table, Tables
-from omnigraph.storage.upserting import stage_upsert
+from omnigraph.storage.upsert import stage_upsert
 
 SCHEMA = pa.schema(
     [
@@ -61,7 +61,7 @@ def ids(table: Table, row_ids: Any) -> set[str]:
 
 
 def hits(table: Table, text: str, limit: int | None = None) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
-    found = text_hits(table, "text", text, limit)
+    found = search_text(table, "text", text, limit)
     assert found is not None
     return found
 
@@ -93,7 +93,7 @@ def test_words_keep_their_places_among_words_that_give_no_token() -> None:
 
 def test_an_index_made_with_the_analyser_is_trusted(tmp_path: Path) -> None:
     table = with_text_index(stored(tmp_path, docs(a="running dogs", b="a cat")))
-    index = stored_text_index(table, "text")
+    index = find_text_index(table, "text")
     assert index is not None
     assert (index.indexed_rows, index.unindexed_rows) == (2, 0)
     assert found(table, "run") == {"a"}
@@ -104,13 +104,13 @@ def test_an_index_made_with_the_analyser_is_trusted(tmp_path: Path) -> None:
 )
 def test_an_index_made_with_another_analyser_is_not(tmp_path: Path, other: dict[str, Any]) -> None:
     table = with_text_index(stored(tmp_path, docs(a="running dogs")), **other)
-    assert stored_text_index(table, "text") is None
+    assert find_text_index(table, "text") is None
 
 
 def test_there_is_no_index_to_trust_without_one(tmp_path: Path) -> None:
     table = stored(tmp_path, docs(a="running dogs"))
-    assert stored_text_index(table, "text") is None
-    assert stored_vector_index(table, "at") is None
+    assert find_text_index(table, "text") is None
+    assert find_vector_index(table, "at") is None
 
 
 def test_lance_finds_nothing_without_an_index(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_lance_finds_nothing_without_an_index(tmp_path: Path) -> None:
 def test_rows_outside_the_index_are_found_with_the_same_analyser(tmp_path: Path) -> None:
     table = with_text_index(stored(tmp_path, docs(a="running dogs", b="cats", e="", n=None)))
     table = commit_staged(stage_append(table, docs(c="The DOG runs", d="dóg", m=None)))
-    index = stored_text_index(table, "text")
+    index = find_text_index(table, "text")
     assert index is not None
     assert (index.indexed_rows, index.unindexed_rows) == (4, 3)
     assert found(table, "dogs") == {"a", "c", "d"}
@@ -143,7 +143,7 @@ def test_an_index_of_several_segments_finds_texts_that_are_gone_and_is_not_trust
     table.native.optimize.optimize_indices(num_indices_to_merge=0)
     table = table.latest()
     assert found(table, "red") == {"a", "b"}, "the old text of `a` is found"
-    assert stored_text_index(table, "text") is None
+    assert find_text_index(table, "text") is None
 
 
 def test_the_fuzzy_search_of_lance_misses_rows_outside_of_the_index_and_words_with_accents(
@@ -177,10 +177,10 @@ def test_the_nearest_rows_include_those_outside_of_the_index(tmp_path: Path) -> 
     moved = pa.table({"id": ["a"], "text": ["x"], "at": [[9.0, 0.0]]}, schema=SCHEMA)
     table = commit_staged(stage_upsert(commit_staged(stage_append(table, near)), moved))
     table = commit_staged(stage_delete(table, pa.array(["b"])))
-    index = stored_vector_index(table, "at")
+    index = find_vector_index(table, "at")
     assert index is not None
     assert (index.kind, index.indexed_rows, index.unindexed_rows) == ("IVF_FLAT", 1, 2)
-    nearest = vector_hits(table, index, "at", np.zeros(2, np.float32), 2)
+    nearest = search_vectors(table, index, "at", np.zeros(2, np.float32), 2)
     assert nearest is not None
     row_ids, vectors = nearest
     assert ids(table, row_ids) == {"n", "c"}
@@ -189,4 +189,4 @@ def test_the_nearest_rows_include_those_outside_of_the_index(tmp_path: Path) -> 
 
 def test_an_index_that_compares_by_angle_is_not_trusted(tmp_path: Path) -> None:
     table = with_vector_index(stored(tmp_path, docs(a="x", b="x", c="x")), metric="cosine")
-    assert stored_vector_index(table, "at") is None
+    assert find_vector_index(table, "at") is None

@@ -15,7 +15,7 @@ from omnigraph.storage.indexes import IndexSpec, stage_indexes
 from omnigraph.storage.location import Location
 from omnigraph.storage.staging import commit_staged, stage_append
 from omnigraph.storage.tables import Table, Tables
-from omnigraph.storage.transactions import authorship
+from omnigraph.storage.transactions import read_transaction
 from omnigraph.storage.upkeep import plan_compaction
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("age", pa.int64())])
@@ -52,7 +52,7 @@ def test_a_reader_of_the_same_version_is_in_nobodys_way(tmp_path: Path, doing: s
     rows = pa.table({"id": ["ada", "bo"], "age": [36, 20]}, schema=SCHEMA)
     table = commit_staged(stage_append(table, rows))
     does = {
-        "who made it": lambda: authorship(table, table.version),
+        "who made it": lambda: read_transaction(table, table.version),
         "part of an index": lambda: build_part(
             table, IndexPart(AGES.column, AGES.type, AGES.name, (0,), False)
         ),

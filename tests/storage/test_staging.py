@@ -14,14 +14,14 @@ from lance.commit import CommitConflictError
 
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.cas import merge_rows
-from omnigraph.storage.indexes import IndexSpec, coverage, stage_indexes
-from omnigraph.storage.lance_errors import Trouble
+from omnigraph.storage.indexes import IndexSpec, read_coverage, stage_indexes
+from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.staging import (
     Counts,
     Staged,
     commit_staged,
-    new_mark,
+    new_uuid,
     stage_append,
     stage_config,
     stage_delete,
@@ -31,9 +31,9 @@ from omnigraph.storage.staging import (
     stage_schema_metadata,
 )
 from omnigraph.storage.tables import Table, Tables
-from omnigraph.storage.transactions import authorship, history
+from omnigraph.storage.transactions import read_transaction, read_transactions
 from omnigraph.storage.upkeep import compact
-from omnigraph.storage.upserting import stage_upsert
+from omnigraph.storage.upsert import stage_upsert
 
 SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("age", pa.int64())])
 
@@ -139,8 +139,8 @@ def test_no_two_changes_staged_on_one_version_both_land(tmp_path: Path, rows: tu
         observer.then = lambda winner=winner: land(winner)
         with pytest.raises(StorageFailure) as caught:
             commit_staged(loser)
-        assert caught.value.kind == Trouble.CONFLICT, f"{second} landed on top of {first}"
-        assert authorship(table, table.version + 1).uuid == winner.uuid
+        assert caught.value.kind == TableFailureKind.CONFLICT, f"{second} landed on top of {first}"
+        assert read_transaction(table, table.version + 1).uuid == winner.uuid
         assert table.latest_version() == table.version + 1
 
 
@@ -150,7 +150,7 @@ def test_a_change_is_refused_when_the_table_has_moved_on(shared_root: Location) 
     commit_staged(stage_append(table, people("cid")))
     with pytest.raises(StorageFailure) as caught:
         commit_staged(staged)
-    assert caught.value.kind == Trouble.MOVED
+    assert caught.value.kind == TableFailureKind.MOVED
     assert "version 2 and the newest version is 3" in caught.value.message
     assert set(content(Tables().tip(shared_root / "people"))) == {"ann", "cid"}
 
@@ -163,14 +163,14 @@ def test_a_change_that_slid_over_an_index_build_is_told_as_displaced(at: Locatio
     observer.then = lambda: land(index)
     with pytest.raises(StorageFailure) as caught:
         commit_staged(staged)
-    assert caught.value.kind == Trouble.DISPLACED
+    assert caught.value.kind == TableFailureKind.DISPLACED
     assert "became version 4" in caught.value.message
 
 
 def test_a_commit_whose_answer_was_lost_is_recognised_as_ours(shared_root: Location) -> None:
     observer = AtCommit()
     table = created(shared_root / "people", people("ann"), tables=Tables(observer))
-    staged = stage_append(table, people("bob")).signed({"omnigraph.operation": "op1"})
+    staged = stage_append(table, people("bob")).with_properties({"omnigraph.operation": "op1"})
     observer.then = lambda: land(staged)
     landed = commit_staged(staged)
     assert landed.version == table.version + 1
@@ -200,7 +200,7 @@ class Unreachable:
             self.armed = True
             self.then()
         if self.armed and op in self.ops:
-            raise StorageFailure("the store does not answer", kind=Trouble.TRANSIENT, uri=uri)
+            raise StorageFailure("the store does not answer", kind=TableFailureKind.TRANSIENT, uri=uri)
 
 
 def test_a_commit_nobody_answered_is_undecided(at: Location) -> None:
@@ -209,7 +209,7 @@ def test_a_commit_nobody_answered_is_undecided(at: Location) -> None:
         tip = Tables(Unreachable(*ops)).tip(at)
         with pytest.raises(StorageFailure) as caught:
             commit_staged(stage_append(tip, people("bob")))
-        assert caught.value.kind == Trouble.UNDECIDED
+        assert caught.value.kind == TableFailureKind.UNDECIDED
         assert "the store does not answer" in caught.value.message
     assert table.latest_version() == table.version
 
@@ -222,7 +222,9 @@ def test_a_conflict_is_not_believed_while_authorship_is_unknown(at: Location, si
     observer.then = lambda: land(staged)
     with pytest.raises(StorageFailure) as caught:
         commit_staged(staged)
-    assert caught.value.kind == Trouble.UNDECIDED, "it landed, so calling it a conflict would be a lie"
+    assert caught.value.kind == TableFailureKind.UNDECIDED, (
+        "it landed, so calling it a conflict would be a lie"
+    )
     observer.armed, observer.ops = False, ()
     assert content(commit_staged(staged)) == {"ann": 0, "bob": 0}
 
@@ -244,16 +246,16 @@ def test_an_error_before_the_commit_leaves_the_table_where_it_was(at: Location) 
 
 def test_a_version_tells_who_made_it(shared_root: Location) -> None:
     table = created(shared_root / "people", people("ann"))
-    staged = stage_upsert(table, people("ann", age=2)).signed({"omnigraph.operation": "op1"})
-    landed = commit_staged(staged.signed({"more": "x"}))
-    found = authorship(landed, landed.version)
+    staged = stage_upsert(table, people("ann", age=2)).with_properties({"omnigraph.operation": "op1"})
+    landed = commit_staged(staged.with_properties({"more": "x"}))
+    found = read_transaction(landed, landed.version)
     assert found.uuid == staged.uuid
     assert found.operation == "Update"
     assert found.read_version == table.version
     assert found.properties == {"omnigraph.operation": "op1", "more": "x"}
     with pytest.raises(StorageFailure) as caught:
-        authorship(landed, landed.version + 1)
-    assert caught.value.kind == Trouble.NOT_FOUND
+        read_transaction(landed, landed.version + 1)
+    assert caught.value.kind == TableFailureKind.NOT_FOUND
 
 
 def test_maintenance_is_told_apart_from_changes_of_rows(at: Location) -> None:
@@ -261,7 +263,7 @@ def test_maintenance_is_told_apart_from_changes_of_rows(at: Location) -> None:
     indexed = commit_staged(stage_indexes(table, [IndexSpec("id", "BTREE", "id_idx")]))
     compacted = compact(indexed).table
     settled = commit_staged(stage_config(compacted, {"a": "1"}))
-    told = history(settled, table.version - 1, settled.version)
+    told = read_transactions(settled, table.version - 1, settled.version)
     assert [found.operation for found in told] == [
         "Update",
         "CreateIndex",
@@ -277,10 +279,10 @@ def test_restore_brings_back_a_version_and_defeats_what_was_staged_before(shared
     new = commit_staged(stage_append(old, people("bob")))
     waiting = [stage(new) for stage, _, _ in CHANGES.values()]
     mark = {"omnigraph.operation": "op1", "omnigraph.restored": str(old.version)}
-    restored = commit_staged(stage_restore(new, old.version).signed(mark))
+    restored = commit_staged(stage_restore(new, old.version).with_properties(mark))
     assert restored.version == new.version + 1
     assert content(restored) == {"ann": 0}
-    told = authorship(restored, restored.version)
+    told = read_transaction(restored, restored.version)
     assert (told.operation, told.restored, told.properties) == ("Restore", old.version, mark)
     for staged in waiting:
         with pytest.raises(CommitConflictError):
@@ -351,16 +353,16 @@ def test_a_table_without_a_key_gets_one_that_swaps_can_rely_on(at: Location) -> 
     table = Tables().tip(at)
     with pytest.raises(StorageFailure) as caught:
         merge_rows(table, people("ann"), "id")
-    assert caught.value.kind == Trouble.INVALID
+    assert caught.value.kind == TableFailureKind.INVALID
     keyed = commit_staged(stage_primary_key(table, "id"))
     assert keyed.primary_key == Tables().tip(at).primary_key == ("id",)
     merge_rows(keyed, people("ann"), "id")
     with pytest.raises(StorageFailure) as caught:
         merge_rows(keyed, people("ann"), "id")
-    assert caught.value.kind == Trouble.CONTENTION
+    assert caught.value.kind == TableFailureKind.CONTENTION
     with pytest.raises(StorageFailure) as caught:
         stage_primary_key(keyed, "age")
-    assert caught.value.kind == Trouble.INVALID
+    assert caught.value.kind == TableFailureKind.INVALID
 
 
 def test_two_migrations_that_mark_the_key_do_not_both_land(at: Location) -> None:
@@ -372,14 +374,14 @@ def test_two_migrations_that_mark_the_key_do_not_both_land(at: Location) -> None
     observer.then = lambda: land(first)
     with pytest.raises(StorageFailure) as caught:
         commit_staged(second)
-    assert caught.value.kind == Trouble.CONFLICT
+    assert caught.value.kind == TableFailureKind.CONFLICT
 
 
 def test_a_write_leaves_untouched_rows_in_their_indexes(at: Location) -> None:
     table = created(at, people(*(f"p{n}" for n in range(50))), people("q"))
     table = commit_staged(stage_indexes(table, [IndexSpec("id", "BTREE", "id_idx")]))
     table = commit_staged(stage_append(table, people("new")))
-    found = coverage(table)["id_idx"]
+    found = read_coverage(table)["id_idx"]
     assert (found.covered_fragments, found.total_fragments) == (2, 3)
     assert table.count("id = 'p7'") == table.count("id = 'new'") == 1
 
@@ -388,7 +390,7 @@ def test_two_rows_with_one_key_are_refused(at: Location) -> None:
     table = created(at, people("ann"))
     with pytest.raises(StorageFailure) as caught:
         stage_upsert(table, people("new", "new"))
-    assert caught.value.kind == Trouble.DUPLICATE_KEYS
+    assert caught.value.kind == TableFailureKind.DUPLICATE_KEYS
 
 
 def test_rows_that_do_not_fit_the_table_are_told_as_invalid(at: Location) -> None:
@@ -397,14 +399,14 @@ def test_rows_that_do_not_fit_the_table_are_told_as_invalid(at: Location) -> Non
     for stage in (stage_append, stage_upsert):
         with pytest.raises(StorageFailure) as caught:
             stage(table, strange)
-        assert caught.value.kind == Trouble.INVALID
+        assert caught.value.kind == TableFailureKind.INVALID
 
 
 def test_a_version_is_recognised_by_the_mark_and_the_properties_its_change_was_given(at: Location) -> None:
     staged = stage_append(created(at, people("ann")), people("bob"))
-    mark = new_mark()
-    landed = commit_staged(staged.signed({"omnigraph.operation": "op1"}).marked(mark))
-    made = authorship(landed, 3)
+    mark = new_uuid()
+    landed = commit_staged(staged.with_properties({"omnigraph.operation": "op1"}).with_uuid(mark))
+    made = read_transaction(landed, 3)
     assert mark != staged.uuid
     assert (made.uuid, made.properties["omnigraph.operation"]) == (mark, "op1")
 
@@ -413,7 +415,7 @@ def landed(change: Staged) -> bool:
     try:
         commit_staged(change)
     except StorageFailure as error:
-        if error.kind not in (Trouble.CONFLICT, Trouble.MOVED):
+        if error.kind not in (TableFailureKind.CONFLICT, TableFailureKind.MOVED):
             raise
         return False
     return True

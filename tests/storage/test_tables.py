@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import StorageFailure
-from omnigraph.storage.lance_errors import Trouble
+from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
 from omnigraph.storage.staging import commit_staged, stage_append, stage_config, stage_delete
 from omnigraph.storage.tables import Table, Tables, with_primary_key
 from omnigraph.storage.upkeep import collect_versions
-from omnigraph.storage.upserting import stage_upsert
+from omnigraph.storage.upsert import stage_upsert
 
 SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("age", pa.int64())])
 
@@ -63,7 +63,7 @@ def test_creating_over_a_table_fails_and_leaves_it(tables: Tables, shared_root: 
     created(tables, at, people("ann"))
     with pytest.raises(StorageFailure) as caught:
         tables.create(at, SCHEMA, primary_key="id")
-    assert caught.value.kind == Trouble.EXISTS
+    assert caught.value.kind == TableFailureKind.EXISTS
     assert ids(tables.tip(at)) == ["ann"]
 
 
@@ -90,7 +90,7 @@ def test_of_rivals_creating_one_table_exactly_one_wins(shared_root: Location) ->
         outcomes = list(pool.map(create, ["r0", "r1", "r2", "r3"]))
     winners = [name for name in outcomes if name.startswith("r")]
     assert len(winners) == 1
-    assert set(outcomes) - set(winners) == {Trouble.EXISTS}
+    assert set(outcomes) - set(winners) == {TableFailureKind.EXISTS}
     assert ids(Tables().tip(shared_root / "people")) == winners
 
 
@@ -104,7 +104,7 @@ def test_what_is_not_there_is_told_as_not_found(tables: Tables, shared_root: Loc
     for missing in calls:
         with pytest.raises(StorageFailure) as caught:
             missing()
-        assert caught.value.kind == Trouble.NOT_FOUND
+        assert caught.value.kind == TableFailureKind.NOT_FOUND
     assert not tables.exists(shared_root / "nobody")
     assert tables.exists(shared_root / "people")
 
@@ -115,7 +115,7 @@ def test_a_damaged_table_is_not_taken_for_a_missing_one(tables: Tables, at: Loca
     manifest.write_bytes(manifest.read_bytes()[:20])
     with pytest.raises(StorageFailure) as caught:
         tables.exists(at)
-    assert caught.value.kind == Trouble.UNKNOWN
+    assert caught.value.kind == TableFailureKind.UNKNOWN
     assert at.uri in caught.value.message
 
 
@@ -123,7 +123,7 @@ def test_a_file_in_the_place_of_a_table_is_not_absence(tables: Tables, at: Locat
     at.path.write_text("not a table")
     with pytest.raises(StorageFailure) as caught:
         tables.exists(at)
-    assert caught.value.kind != Trouble.NOT_FOUND
+    assert caught.value.kind != TableFailureKind.NOT_FOUND
 
 
 def test_a_table_keeps_showing_its_version(tables: Tables, shared_root: Location) -> None:
@@ -170,7 +170,7 @@ def test_a_predicate_that_does_not_fit_is_told_as_invalid(tables: Tables, at: Lo
     for read in (table.scan, table.count, lambda where: list(table.batches(where=where))):
         with pytest.raises(StorageFailure) as caught:
             read(where=where)
-        assert caught.value.kind == Trouble.INVALID
+        assert caught.value.kind == TableFailureKind.INVALID
         assert ".rs:" not in caught.value.message
 
 
@@ -191,10 +191,10 @@ def test_reading_a_version_collected_under_us_is_told_apart(tables: Tables, shar
     for read in (old.scan, lambda: list(old.batches()), lambda: old.take([0])):
         with pytest.raises(StorageFailure) as caught:
             read()
-        assert caught.value.kind == Trouble.RECLAIMED
+        assert caught.value.kind == TableFailureKind.RECLAIMED
     with pytest.raises(StorageFailure) as caught:
         Tables().open(at, 2)
-    assert caught.value.kind == Trouble.NOT_FOUND
+    assert caught.value.kind == TableFailureKind.NOT_FOUND
 
 
 def test_a_pinned_version_is_opened_once_and_a_tip_each_time(at: Location) -> None:

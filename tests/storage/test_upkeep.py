@@ -5,16 +5,16 @@ import pytest
 
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.cas import merge_rows
-from omnigraph.storage.fragments import fragments
+from omnigraph.storage.fragments import list_fragments
 from omnigraph.storage.indexes import (
-    Extension,
+    IndexExtension,
     IndexSpec,
-    coverage,
+    read_coverage,
     stage_extensions,
     stage_indexes,
-    text_index,
+    text_index_spec,
 )
-from omnigraph.storage.lance_errors import Trouble
+from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.staging import commit_staged, stage_append, stage_delete
 from omnigraph.storage.tables import Table, Tables
@@ -23,10 +23,10 @@ from omnigraph.storage.upkeep import (
     commit_compaction,
     compact,
     plan_compaction,
-    rewrite,
+    rewrite_fragments,
     stage_barrier,
 )
-from omnigraph.storage.upserting import stage_upsert
+from omnigraph.storage.upsert import stage_upsert
 
 SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("text", pa.string())])
 SEEN = ["id", "_rowid", "_row_created_at_version", "_row_last_updated_at_version"]
@@ -56,18 +56,18 @@ def test_compaction_keeps_rows_their_ids_and_their_versions(shared_root: Locatio
 
 def test_planning_and_rewriting_move_nothing(shared_root: Location) -> None:
     table = filled(shared_root / "docs")
-    rewritten = rewrite(plan_compaction(table))
+    rewritten = rewrite_fragments(plan_compaction(table))
     assert table.latest_version() == table.version
     assert commit_compaction(rewritten).table.latest_version() == table.version + 2
 
 
 def test_only_the_fragments_that_are_named_are_put_together(shared_root: Location) -> None:
     table = filled(shared_root / "docs")
-    chosen = [one.id for one in fragments(table)[1:4]]
+    chosen = [one.id for one in list_fragments(table)[1:4]]
     plan = plan_compaction(table, only=chosen)
     assert plan.fragments == set(chosen)
-    done = commit_compaction(rewrite(plan)).table
-    assert sorted(one.rows for one in fragments(done)) == [1, 1, 3]
+    done = commit_compaction(rewrite_fragments(plan)).table
+    assert sorted(one.rows for one in list_fragments(done)) == [1, 1, 3]
     assert plan_compaction(table, only=chosen[:1]).is_empty
     assert plan_compaction(table, only=[]).is_empty
 
@@ -76,17 +76,17 @@ def test_fragments_tell_their_rows_and_bytes(shared_root: Location) -> None:
     table = filled(shared_root / "docs", fragments=2)
     table = commit_staged(stage_append(table, docs("x", "y", "z")))
     table = commit_staged(stage_delete(table, pa.array(["y"])))
-    assert [one.rows for one in fragments(table)] == [1, 1, 2]
-    assert all(one.bytes > 0 for one in fragments(table))
+    assert [one.rows for one in list_fragments(table)] == [1, 1, 2]
+    assert all(one.bytes > 0 for one in list_fragments(table))
 
 
 def test_a_compaction_that_lost_the_race_moves_the_table_but_no_row(shared_root: Location) -> None:
     table = filled(shared_root / "docs")
-    rewritten = rewrite(plan_compaction(table))
+    rewritten = rewrite_fragments(plan_compaction(table))
     winner = commit_staged(stage_upsert(table, docs("d1", text="new")))
     with pytest.raises(StorageFailure) as caught:
         commit_compaction(rewritten)
-    assert caught.value.kind == Trouble.CONFLICT
+    assert caught.value.kind == TableFailureKind.CONFLICT
     head = table.latest()
     assert head.version == winner.version + 1
     assert head.scan(SEEN) == winner.scan(SEEN)
@@ -133,7 +133,7 @@ def test_a_barrier_changes_nothing_but_the_version(shared_root: Location) -> Non
     assert after.scan([*SEEN, "text"]) == table.scan([*SEEN, "text"])
     assert (after.schema, after.primary_key) == (table.schema, table.primary_key)
     assert after.schema.equals(table.schema, check_metadata=True)
-    assert merge_rows(after, docs("d1", "d9"), "id").updated == 1
+    assert merge_rows(after, docs("d1", "d9"), "id").table.count() == table.count() + 1
 
 
 def test_a_barrier_is_refused_where_the_table_moved(shared_root: Location) -> None:
@@ -142,7 +142,7 @@ def test_a_barrier_is_refused_where_the_table_moved(shared_root: Location) -> No
     swapped = merge_rows(table, docs("d1", text="new"), "id").table
     with pytest.raises(StorageFailure) as caught:
         commit_staged(barrier)
-    assert caught.value.kind == Trouble.MOVED
+    assert caught.value.kind == TableFailureKind.MOVED
     assert table.latest_version() == swapped.version
 
 
@@ -160,7 +160,7 @@ def test_a_late_swap_meets_the_barrier_where_the_versions_since_its_base_are_gon
     if guarded:
         with pytest.raises(StorageFailure) as caught:
             merge_rows(late, docs("d1", text="late"), "id")
-        assert caught.value.kind == Trouble.CONTENTION
+        assert caught.value.kind == TableFailureKind.CONTENTION
     else:
         merge_rows(late, docs("d1", text="late"), "id")
     assert table.latest().count("id = 'd1'") == (1 if guarded else 2)
@@ -172,7 +172,7 @@ def test_a_late_compaction_is_refused_where_another_took_its_fragments(
 ) -> None:
     """A barrier does not stop it: only after a compaction of everything may versions be collected."""
     table = commit_staged(stage_append(filled(shared_root / "docs"), docs("e1", "e2")))
-    late = rewrite(plan_compaction(table))
+    late = rewrite_fragments(plan_compaction(table))
     table = merge_rows(table, docs("e1", text="new"), "id").table
     table = compact(table).table if guarded else table
     table = commit_staged(stage_barrier(table))
@@ -180,7 +180,7 @@ def test_a_late_compaction_is_refused_where_another_took_its_fragments(
     if guarded:
         with pytest.raises(StorageFailure) as caught:
             commit_compaction(late)
-        assert caught.value.kind == Trouble.CONFLICT
+        assert caught.value.kind == TableFailureKind.CONFLICT
     else:
         commit_compaction(late)
     assert table.latest().count("id = 'e1'") == (1 if guarded else 2)
@@ -211,16 +211,16 @@ def test_several_kinds_of_index_land_in_one_version_and_answer(shared_root: Loca
     specs = [IndexSpec("id", "BTREE", "by_id"), IndexSpec("text", "INVERTED", "by_text")]
     indexed = commit_staged(stage_indexes(table, specs))
     assert indexed.version == table.version + 1
-    assert {name: found.is_complete for name, found in coverage(indexed).items()} == {
+    assert {name: found.is_complete for name, found in read_coverage(indexed).items()} == {
         "by_id": True,
         "by_text": True,
     }
     assert indexed.count("id = 'd3'") == 1
     assert indexed.native.to_table(full_text_query="text").num_rows == 5
     grown = commit_staged(stage_append(indexed, docs("d9")))
-    assert not coverage(grown)["by_id"].is_complete
+    assert not read_coverage(grown)["by_id"].is_complete
     rebuilt = commit_staged(stage_indexes(grown, specs))
-    assert all(found.is_complete and found.segments == 1 for found in coverage(rebuilt).values())
+    assert all(found.is_complete and found.segments == 1 for found in read_coverage(rebuilt).values())
     assert rebuilt.native.to_table(full_text_query="text").num_rows == 6
 
 
@@ -237,14 +237,14 @@ def test_an_index_is_extended_by_a_segment_and_segments_can_be_joined(shared_roo
     spec = IndexSpec("id", "BTREE", "by_id")
     table = commit_staged(stage_indexes(filled(shared_root / "docs"), [spec]))
     table = commit_staged(stage_append(table, docs("e1")))
-    table = commit_staged(stage_extensions(table, [Extension(spec, _outside(table, "by_id"))]))
-    index = coverage(table)["by_id"]
+    table = commit_staged(stage_extensions(table, [IndexExtension(spec, _outside(table, "by_id"))]))
+    index = read_coverage(table)["by_id"]
     assert (index.segments, index.is_complete) == (2, True)
     table = commit_staged(stage_append(table, docs("e2")))
     small = min(index.parts, key=lambda part: len(part.fragments))
-    joined = Extension(spec, _outside(table, "by_id") | small.fragments, frozenset({small.uuid}))
+    joined = IndexExtension(spec, _outside(table, "by_id") | small.fragments, frozenset({small.uuid}))
     table = commit_staged(stage_extensions(table, [joined]))
-    index = coverage(table)["by_id"]
+    index = read_coverage(table)["by_id"]
     assert (index.segments, index.is_complete) == (2, True)
     assert [table.count(f"id = '{name}'") for name in ("d1", "e1", "e2", "e3")] == [1, 1, 1, 0]
 
@@ -254,26 +254,26 @@ def test_an_older_segment_does_not_find_what_a_row_said_before(shared_root: Loca
     spec = IndexSpec("text", "BTREE", "by_text")
     table = commit_staged(stage_indexes(filled(shared_root / "docs"), [spec]))
     table = commit_staged(stage_upsert(table, docs("d1", text="new")))
-    table = commit_staged(stage_extensions(table, [Extension(spec, _outside(table, "by_text"))]))
-    assert coverage(table)["by_text"].segments == 2
+    table = commit_staged(stage_extensions(table, [IndexExtension(spec, _outside(table, "by_text"))]))
+    assert read_coverage(table)["by_text"].segments == 2
     assert (table.count("text = 'new'"), table.count("text = 'some text'")) == (1, 4)
 
 
 def test_a_text_index_is_whole_and_right_after_updates_and_compactions(shared_root: Location) -> None:
-    spec = text_index("text", "by_text")
+    spec = text_index_spec("text", "by_text")
     table = commit_staged(stage_indexes(filled(shared_root / "docs"), [spec]))
     for round_ in range(3):
         table = commit_staged(stage_upsert(table, docs(f"d{round_}", text="swimming")))
         table = compact(table).table
         table = commit_staged(stage_indexes(table, [spec]))
-        index = coverage(table)["by_text"]
+        index = read_coverage(table)["by_text"]
         assert (index.kind, index.segments, index.is_complete) == ("INVERTED", 1, True)
         assert table.native.to_table(full_text_query="swim").num_rows == round_ + 1
         assert table.native.to_table(full_text_query="text").num_rows == 4 - round_
 
 
 def _outside(table: Table, name: str) -> frozenset[int]:
-    return frozenset(one.id for one in fragments(table)) - coverage(table)[name].covered
+    return frozenset(one.id for one in list_fragments(table)) - read_coverage(table)[name].covered
 
 
 def test_swaps_stay_cheap_when_the_table_is_compacted(shared_root: Location) -> None:

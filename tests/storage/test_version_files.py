@@ -10,14 +10,20 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import StorageFailure
-from omnigraph.storage.lance_errors import Trouble
+from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
 from omnigraph.storage.session import Access
 from omnigraph.storage.staging import Staged, commit_staged, stage_append, stage_config, stage_overwrite
-from omnigraph.storage.tables import Table, Tables, options
+from omnigraph.storage.tables import Table, Tables, storage_options
 from omnigraph.storage.upkeep import collect_versions
-from omnigraph.storage.version_files import Newest, hint_file, is_stored, newest, version_file
+from omnigraph.storage.version_files import (
+    NewestVersion,
+    check_newest,
+    hint_file,
+    is_version_stored,
+    version_file,
+)
 from tests.storage.conftest import ask_s3
 
 SCHEMA = pa.schema([pa.field("id", pa.string())])
@@ -37,13 +43,13 @@ def created(at: Location, *ids: str) -> Table:
 def counting_up(at: Location) -> Table:
     """A table whose versions have the names that old releases of Lance gave."""
     native = lance.write_dataset(
-        people("ann"), at.uri, enable_v2_manifest_paths=False, storage_options=options(at)
+        people("ann"), at.uri, enable_v2_manifest_paths=False, storage_options=storage_options(at)
     )
     return Table(at, None, native.version, Access(Recorder()), native)
 
 
 def is_last(table: Table) -> bool:
-    return newest(table.uri, table.version)[0]
+    return check_newest(table.uri, table.version)[0]
 
 
 @pytest.fixture
@@ -64,14 +70,14 @@ def test_the_newest_version_in_a_folder_is_known_without_a_listing(at: Location,
     assert table.native.latest_version == table.version + 5
     assert table.latest_version() == table.version
     assert table.latest() is table
-    assert table.stands_still()
+    assert table.is_newest()
 
 
 def test_a_version_with_a_successor_is_not_the_newest(at: Location) -> None:
     table = created(at, "ann")
     after = commit_staged(stage_append(table, people("bob")))
     assert [is_last(one) for one in (table, after)] == [False, True]
-    assert not table.stands_still()
+    assert not table.is_newest()
     assert table.latest() == after
 
 
@@ -79,8 +85,8 @@ def test_a_version_whose_successor_was_collected_is_not_the_newest(at: Location)
     table = created(at, "ann")
     after = commit_staged(stage_append(commit_staged(stage_append(table, people("bob"))), people("cid")))
     collect_versions(after, [table.version + 1])
-    assert not is_stored(at.uri, table.version + 1)
-    assert not table.stands_still()
+    assert not is_version_stored(at.uri, table.version + 1)
+    assert not table.is_newest()
     assert table.latest_version() == after.version
     assert table.latest() == after
 
@@ -109,17 +115,17 @@ def test_without_a_note_the_folder_is_listed(at: Location, note: str | None) -> 
     hint.unlink() if note is None else hint.write_text(note)
     assert not is_last(after)
     assert table.latest_version() == after.version == after.latest_version()
-    assert after.stands_still()
+    assert after.is_newest()
 
 
 def test_only_a_proven_not_found_means_that_a_version_is_not_stored(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert not is_stored(f"{tmp_path}/nowhere", 1)
-    assert not is_stored(f"{tmp_path}/file", 1)
+    assert not is_version_stored(f"{tmp_path}/nowhere", 1)
+    assert not is_version_stored(f"{tmp_path}/file", 1)
     looped = tmp_path / "loop"
     looped.symlink_to(looped)
     with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
-        is_stored(str(looped), 1)
+        is_version_stored(str(looped), 1)
 
 
 def test_a_look_that_fails_is_told_and_typed(at: Location, tmp_path: Path) -> None:
@@ -127,7 +133,7 @@ def test_a_look_that_fails_is_told_and_typed(at: Location, tmp_path: Path) -> No
     at.path.rename(tmp_path / "moved")
     at.path.symlink_to(at.path)
     with pytest.raises(StorageFailure) as caught:
-        table.stands_still()
+        table.is_newest()
     assert at.uri in caught.value.message
 
 
@@ -139,11 +145,11 @@ def settled(at: Location) -> None:
     os.utime(at.path / hint_file(), (1_000_000_000, 1_000_000_000))
 
 
-def watched(at: Location) -> tuple[Table, Newest]:
+def watched(at: Location) -> tuple[Table, NewestVersion]:
     """The newest version of a table, and what tells that it still is."""
     table = created(at, "ann")
     settled(at)
-    last, found = newest(at.uri, table.version)
+    last, found = check_newest(at.uri, table.version)
     assert last
     assert found is not None
     assert found.holds()
@@ -157,15 +163,15 @@ def test_a_version_stays_the_newest_until_another_one_is_made(at: Location) -> N
     assert not found.holds()
     settled(at)
     assert not found.holds()
-    assert newest(at.uri, table.version) == (False, None)
-    assert newest(at.uri, after.version)[0]
+    assert check_newest(at.uri, table.version) == (False, None)
+    assert check_newest(at.uri, after.version)[0]
 
 
 def test_a_version_whose_successor_came_and_went_is_not_taken_for_the_newest(at: Location) -> None:
     table, found = watched(at)
     after = commit_staged(stage_append(commit_staged(stage_append(table, people("bob"))), people("cid")))
     collect_versions(after, [table.version + 1])
-    assert not is_stored(at.uri, table.version + 1)
+    assert not is_version_stored(at.uri, table.version + 1)
     assert not found.holds()
 
 
@@ -179,9 +185,9 @@ def test_a_table_that_was_made_anew_is_looked_at_again(at: Location) -> None:
 
 def test_a_note_of_this_very_moment_tells_nothing_later(at: Location) -> None:
     table = created(at, "ann")
-    assert newest(at.uri, table.version) == (True, None)
+    assert check_newest(at.uri, table.version) == (True, None)
     settled(at)
-    assert newest(at.uri, table.version)[1] is not None
+    assert check_newest(at.uri, table.version)[1] is not None
 
 
 def test_a_look_that_fails_does_not_tell_that_nothing_changed(at: Location, tmp_path: Path) -> None:
@@ -197,7 +203,7 @@ def test_a_look_that_fails_does_not_tell_that_nothing_changed(at: Location, tmp_
 def test_versions_that_count_up_are_watched_by_their_names(at: Location) -> None:
     table = counting_up(at)
     settled(at)
-    found = newest(at.uri, table.version)[1]
+    found = check_newest(at.uri, table.version)[1]
     assert found is not None
     assert found.holds()
     commit_staged(stage_config(table, {"a": "1"}))
@@ -214,7 +220,7 @@ def test_a_table_that_was_found_to_be_the_newest_is_asked_by_two_names(
         raise AssertionError("the note was read")
 
     with monkeypatch.context() as patch:
-        patch.setattr("omnigraph.storage.version_files._noted", refused)
+        patch.setattr("omnigraph.storage.version_files._read_hint", refused)
         assert table.latest() is table
     after = commit_staged(stage_append(table, people("bob")))
     assert table.latest() == after
@@ -225,11 +231,11 @@ def test_a_table_that_was_found_to_be_the_newest_is_asked_by_two_names(
 
 def test_tables_whose_versions_count_up_are_understood(shared_root: Location) -> None:
     table = counting_up(shared_root / "people")
-    assert table.stands_still()
+    assert table.is_newest()
     after = commit_staged(stage_config(table, {"a": "1"}))
     assert after.version == table.version + 1
-    assert not table.stands_still()
-    assert after.stands_still()
+    assert not table.is_newest()
+    assert after.is_newest()
     assert table.latest_version() == after.version
 
 
@@ -240,10 +246,10 @@ def test_a_fork_made_anew_is_not_the_one_that_was(shared_root: Location) -> None
     staged = stage_append(old, people("cid"))
     main.native.branches.delete("work")
     main.native.create_branch("work", (None, main.version))
-    assert not old.stands_still(), "its version is above those of the new fork"
+    assert not old.is_newest(), "its version is above those of the new fork"
     with pytest.raises(StorageFailure) as caught:
         commit_staged(staged)
-    assert caught.value.kind == Trouble.MOVED
+    assert caught.value.kind == TableFailureKind.MOVED
     assert Tables().tip(main.location, branch="work").scan()["id"].to_pylist() == ["ann"]
 
 
@@ -254,7 +260,7 @@ def test_a_fork_made_anew_is_not_the_one_that_was(shared_root: Location) -> None
 def test_whether_a_table_in_a_bucket_moved_is_asked_by_name(s3_root: Location) -> None:
     table = created(s3_root / "people", "ann")
     ask_s3("record")
-    assert table.stands_still()
+    assert table.is_newest()
     asked = [(method, path) for method, path, _ in ask_s3("requests") if s3_root.bucket in path]
     assert {method for method, _ in asked} == {"HEAD"}
     assert asked[0][1].endswith(f"people/{version_file(table.version + 1)}")
@@ -267,7 +273,7 @@ def test_an_overwrite_does_not_take_the_number_of_a_collected_version(shared_roo
     collect_versions(after, [table.version + 1])
     with pytest.raises(StorageFailure):
         commit_staged(staged)
-    assert after.stands_still()
+    assert after.is_newest()
     assert Tables().tip(table.location).versions() == (1, table.version, after.version)
 
 
@@ -280,10 +286,13 @@ def test_a_commit_over_a_collected_successor_is_never_a_silent_success(s3_root: 
     after = commit_staged(stage_append(table, people("bob")))
     after = commit_staged(_change(after, last))
     collect_versions(after, [table.version + 1])
-    assert table.stands_still()
+    assert table.is_newest()
     with pytest.raises(StorageFailure) as caught:
         commit_staged(staged)
-    assert caught.value.kind == {"rows": Trouble.UNDECIDED, "settings": Trouble.DISPLACED}[last]
+    assert (
+        caught.value.kind
+        == {"rows": TableFailureKind.UNDECIDED, "settings": TableFailureKind.DISPLACED}[last]
+    )
 
 
 def _change(table: Table, what: str) -> Staged:

@@ -1,4 +1,4 @@
-"""Which graph a command is about, and what is said and asked before it is changed."""
+"""Resolves the graph of a command, and asks for consent before a removal."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.capabilities import Kind, capability
-from omnigraph.cli.config import config
-from omnigraph.cli.invocation import Invocation, current
+from omnigraph.cli.config_file import current_config
+from omnigraph.cli.config_scope import Scope, implied_scope
+from omnigraph.cli.invocation import Invocation, current_invocation
 from omnigraph.cli.output import print_note
-from omnigraph.cli.scopes import Scope, implied_scope
 from omnigraph.errors import BadRequest
 
 Place = Annotated[
@@ -23,25 +23,25 @@ WAYS = "a URI or --store, choose a --profile, or set defaults.store in the confi
 ELSEWHERE = ("--server", "--cluster")
 
 
-def addressed(**given: str | None) -> str:
-    """The one graph that is meant: named by whichever argument, else by a profile or the defaults."""
-    invocation = current()
+def resolve_graph(**given: str | None) -> str:
+    """Return the URI of the graph: from an argument, else from a profile or the defaults."""
+    invocation = current_invocation()
     named = _named(invocation, given)
     if len(named) > 1:
         raise BadRequest(f"{' and '.join(named)} are mutually exclusive")
     if named:
         [(way, value)] = named.items()
         return _explicit(way, value, invocation)
-    scope = implied_scope(config(), invocation.text("--profile"))
+    scope = implied_scope(current_config(), invocation.text("--profile"))
     if scope is None:
         raise BadRequest("no graph addressed", remedy=f"name one with {WAYS}")
     return _implied(scope, invocation)
 
 
-def author() -> str | None:
-    """Who does this: the one named with --as, else the operator of the config file."""
-    named = current().text("--as")
-    return config().actor if named is None else named
+def resolve_actor() -> str | None:
+    """Return the actor of a commit: the one of --as, else the one in the config file."""
+    named = current_invocation().text("--as")
+    return current_config().actor if named is None else named
 
 
 def _named(invocation: Invocation, given: dict[str, str | None]) -> dict[str, str]:
@@ -85,7 +85,7 @@ def _implied(scope: Scope, invocation: Invocation) -> str:
 
 
 def out_of_reach(what: str, kind: str) -> BadRequest:
-    """The refusal of a graph that is not addressed by its storage."""
+    """Return the error for a graph that is not addressed by its storage."""
     return BadRequest(
         f"{what} cannot be used: this version of omnigraph works on storage alone and reaches no {kind}",
         remedy="name the storage of the graph with --store, or bind a profile to it",
@@ -100,14 +100,14 @@ def is_local(uri: str) -> bool:
 
 
 def echo_write(command: str, uri: str) -> None:
-    """Say on standard error which graph a command changed, unless nobody wants to hear it."""
-    if "--quiet" not in current().flags:
+    """Print on standard error which graph a command changed, unless --quiet."""
+    if "--quiet" not in current_invocation().flags:
         print_note(f"omnigraph {command} → {uri} (direct, {'local' if is_local(uri) else 'remote'})")
 
 
 def require_consent(what: str, uri: str, *, as_json: bool) -> None:
-    """Removing something from a graph that is not a folder here needs a yes, given or typed."""
-    if "--yes" in current().flags or is_local(uri):
+    """Ask before removing something from a remote graph, unless --yes."""
+    if "--yes" in current_invocation().flags or is_local(uri):
         return
     if not as_json and sys.stdin is not None and sys.stdin.isatty():
         print_note(f"{what} in {uri}? Type yes to go on:")

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Place, addressed, author, echo_write
-from omnigraph.cli.delivery import Form, Output, chosen_form, deliver
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.addressing import Place, echo_write, resolve_actor, resolve_graph
+from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson, EngineBySize
 from omnigraph.cli.output import print_note
 from omnigraph.cli.query_options import Branch, Commit, Time, Version
+from omnigraph.cli.result_output import Form, Output, choose_format, write_result
 from omnigraph.errors import BadRequest
-from omnigraph.query.algorithms.outcome import PropertyWritten
+from omnigraph.query.algorithms.outcome import WrittenProperty
 
 
 class Name(StrEnum):
@@ -115,8 +115,8 @@ def algorithm(
     The algorithms are pagerank, connected-components, label-propagation, shortest-paths, triangle-count and
     degree.
     """
-    uri = addressed(place=place)
-    chosen = chosen_form(form, output, as_json=as_json)
+    uri = resolve_graph(place=place)
+    chosen = choose_format(form, output, as_json=as_json)
     own = {
         "sources": source,
         "direction": None if direction is None else direction.value,
@@ -139,11 +139,11 @@ def algorithm(
             write_to=write,
             onto=onto,
             from_=from_,
-            actor=author(),
+            actor=resolve_actor(),
             engine=engine,
         )
         uri = opened.uri
-    deliver(found, chosen, output)
+    write_result(found, chosen, output)
     if found.written is not None:
         print_note(_text(found.written))
         echo_write("algorithm", uri)
@@ -168,7 +168,7 @@ def _spelled(option: str) -> str:
     return f"--{option.removesuffix('s') if option == 'sources' else option.replace('_', '-')}"
 
 
-def _text(written: PropertyWritten) -> str:
+def _text(written: WrittenProperty) -> str:
     goal = f"{written.type}.{written.property} on branch {written.branch}"
     if written.commit is None:
         return f"nothing to write: {goal} has these values already"

@@ -7,12 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import addressed, out_of_reach
-from omnigraph.cli.config import Alias, config
-from omnigraph.cli.delivery import Form, chosen_form, deliver
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.addressing import out_of_reach, resolve_graph
+from omnigraph.cli.command_groups import new_app
+from omnigraph.cli.config import Alias
+from omnigraph.cli.config_file import current_config
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.query_options import Params, ParamsFile, loose_value, params_of
+from omnigraph.cli.result_output import Form, choose_format, write_result
 from omnigraph.errors import BadRequest
 
 app = new_app()
@@ -36,20 +37,20 @@ def alias(
     """
     meant = _alias(name)
     values = {**meant.params, **_positional(meant, args or []), **params_of(params, params_file)}
-    chosen = chosen_form(form, None, as_json=as_json, preferred=meant.format)
+    chosen = choose_format(form, None, as_json=as_json, preferred=meant.format)
     if meant.server is not None:
         raise out_of_reach(f"alias '{name}', bound to server '{meant.server}',", "server")
     if meant.file is None:
         raise BadRequest(
-            f"alias '{name}' names no file with queries", remedy=f"add file to it in {config().place}"
+            f"alias '{name}' names no file with queries", remedy=f"add file to it in {current_config().place}"
         )
-    with graph.open(addressed(alias=meant.store), read_only=True) as opened:
+    with graph.open(resolve_graph(alias=meant.store), read_only=True) as opened:
         found = opened.query(meant.file, values, name=meant.query, branch=meant.branch)
-    deliver(found, chosen)
+    write_result(found, chosen)
 
 
 def _alias(name: str) -> Alias:
-    settings = config()
+    settings = current_config()
     found = settings.aliases.get(name)
     if found is None:
         known = ", ".join(settings.aliases) or "none"

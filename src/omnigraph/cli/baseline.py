@@ -6,20 +6,23 @@ import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Uri, addressed
+from omnigraph.cli.addressing import Uri, resolve_graph
 from omnigraph.cli.change_options import Kinds, Ops, Types
 from omnigraph.cli.options import AsJson, OnBranch
 from omnigraph.cli.output import print_result
-from omnigraph.engine.changes.change import Filter, filter_of, require_types
+from omnigraph.engine.changes.change import ChangeFilter, parse_filter, require_types
 from omnigraph.engine.changes.feed import AFTER, NOW
-from omnigraph.engine.export.place import new_file
+from omnigraph.engine.export.exporter import ExportRequest, ExportResult, export
+from omnigraph.engine.files.atomic_output import new_file
+from omnigraph.engine.files.output_paths import require_output
 from omnigraph.errors import BadRequest
 from omnigraph.graph import Snapshot
+from omnigraph.snapshot import pinned_by
 
 
 def baseline(
@@ -36,13 +39,14 @@ def baseline(
     The file is complete and on disk before the cursor is printed. Two such calls for one file wait for each
     other.
     """
-    wanted = filter_of(kinds, types, ops)
-    with graph.open(addressed(uri=uri), read_only=True) as opened, _alone(out):
+    wanted = parse_filter(kinds, types, ops)
+    require_output(out)
+    with graph.open(resolve_graph(uri=uri), read_only=True) as opened, _alone(out):
         moment = opened.snapshot(branch)
         since = NOW if moment.commit is None else f"{AFTER}{moment.commit.id}"
         cursor = opened.changes(branch, since=since, types=types, kinds=kinds, ops=ops).cursor
         with new_file(out, overwrite=True) as temporary, temporary.open("wb") as stream:
-            done = moment.export(stream, types=_types(moment, wanted))
+            done = _export(moment, _types(moment, wanted), stream)
     report = {
         "out": str(out),
         "rows": done.rows,
@@ -52,7 +56,13 @@ def baseline(
     print_result(report, f"wrote {done.rows} entities to {out}\ncursor: {cursor}", as_json=as_json)
 
 
-def _types(moment: Snapshot, wanted: Filter) -> list[str] | None:
+def _export(moment: Snapshot, types: list[str] | None, stream: BinaryIO) -> ExportResult:
+    """Write the entities; a line may be longer than a load takes, as the feed that follows has such, too."""
+    chosen = None if types is None else tuple(types)
+    return export(*pinned_by(moment), ExportRequest(stream, types=chosen, loadable=False))
+
+
+def _types(moment: Snapshot, wanted: ChangeFilter) -> list[str] | None:
     """The types that the filter lets through; None for all."""
     require_types(wanted, moment.tables)
     if not wanted.kinds and not wanted.types:

@@ -11,13 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Uri, addressed
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.addressing import Uri, resolve_graph
+from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
 from omnigraph.cli.query_options import Branch, Commit
-from omnigraph.engine.blob import Blob, require_range
-from omnigraph.engine.export.place import new_file
+from omnigraph.engine.files.atomic_output import new_file
+from omnigraph.engine.rows.blob_reader import Blob, require_range
 from omnigraph.errors import BadRequest, StorageFailure
 from omnigraph.graph import Graph, Snapshot
 
@@ -66,7 +66,7 @@ def get(
     require_range(offset, length)
     if out is None and as_json:
         raise BadRequest("--json and bytes on standard output exclude each other", remedy="use --out")
-    with graph.open(addressed(uri=uri), read_only=True) as opened:
+    with graph.open(resolve_graph(uri=uri), read_only=True) as opened:
         found = _moment(opened, branch, commit).blob(type_name, id, property_name, entity=entity.value)
         parts = found.parts(offset, length)
         # Read before anything is opened: what fails here leaves the file as it is.
@@ -94,7 +94,7 @@ def stat(
     as_json: AsJson = False,
 ) -> None:
     """Show how large a Blob is, without reading it."""
-    with graph.open(addressed(uri=uri), read_only=True) as opened:
+    with graph.open(resolve_graph(uri=uri), read_only=True) as opened:
         moment = _moment(opened, branch, commit)
         found = moment.blob(type_name, id, property_name, entity=entity.value)
     facts = _facts(found)
@@ -119,8 +119,8 @@ def _facts(found: Blob) -> dict[str, Any]:
         "property": found.property_name,
     }
     known = {"size": found.size, "etag": found.etag, "uri": found.uri}
-    told = {name: value for name, value in known.items() if value is not None}
-    return {"selector": selector, "kind": found.kind, **told}
+    facts = {name: value for name, value in known.items() if value is not None}
+    return {"selector": selector, "kind": found.kind, **facts}
 
 
 def _print(first: bytes, parts: Iterator[bytes]) -> None:

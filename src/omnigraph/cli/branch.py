@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Place, Uri, addressed, echo_write, require_consent
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.addressing import Place, Uri, echo_write, require_consent, resolve_graph
+from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.merge import merge
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
@@ -17,7 +17,7 @@ Name = Annotated[str, typer.Argument(help="The branch.", metavar="NAME")]
 
 app = new_app()
 
-# Reports have an `actor_id` and it is null: only commits remember who made them, and neither is one.
+# Reports have an `actor_id` and it is null: only commits record their actor, and neither is one.
 
 
 @app.callback()
@@ -35,7 +35,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Make a branch that starts as another one is now."""
-    with graph.open(addressed(uri=uri)) as opened:
+    with graph.open(resolve_graph(uri=uri)) as opened:
         made = opened.branches.create(name, from_=from_branch)
         report = {"uri": opened.uri, "from": from_branch, "name": made, "actor_id": None}
         print_result(report, f"created branch {made} from {from_branch}", as_json=as_json)
@@ -45,7 +45,7 @@ def create(
 @app.command(name="list")
 def list_(place: Place = None, uri: Uri = None, as_json: AsJson = False) -> None:
     """List the branches: main first, then by name."""
-    with graph.open(addressed(place=place, uri=uri), read_only=True) as opened:
+    with graph.open(resolve_graph(place=place, uri=uri), read_only=True) as opened:
         names = opened.branches.list()
         print_result({"branches": names}, "\n".join(names), as_json=as_json)
 
@@ -57,7 +57,7 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Remove a branch and what only it has; in a bucket this needs --yes."""
-    place = addressed(uri=uri)
+    place = resolve_graph(uri=uri)
     require_consent(f"deleting branch '{name}'", place, as_json=as_json)
     with graph.open(place) as opened:
         opened.branches.delete(name)

@@ -37,7 +37,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "algorithm": WRITES,
     **dict.fromkeys(("optimize", "repair", "cleanup", "lint", "doctor", "recover"), UPKEEP),
     "schema plan": Capability(Kind.DIRECT, frozenset({"--store", "--profile"})),
-    "init": Capability(Kind.DIRECT),
+    **dict.fromkeys(("init", "copy"), Capability(Kind.DIRECT)),
     # Its file names the graphs.
     "pipeline": Capability(Kind.LOCAL, frozenset({"--as"})),
     **dict.fromkeys(("alias", "completion", "profile", "spark", "version"), LOCAL),
@@ -46,7 +46,7 @@ CAPABILITIES: Mapping[str, Capability] = {
 NAMES_ITS_AUTHOR = frozenset(
     {"mutate", "load", "branch merge", "schema apply", "embed"} | {"pipeline run", "algorithm"}
 )
-TELLS_WHAT_IT_CHANGED = frozenset(
+ECHOES_ITS_WRITE = frozenset(
     {"load", "branch create", "branch delete", "branch merge", "schema apply"}
     | {"optimize", "repair", "cleanup", "embed", "pipeline run", "pipeline retry", "algorithm"}
 )
@@ -66,30 +66,30 @@ CLAUSES = {
 
 
 def capability(command: str) -> Capability:
-    """What a command, or the group it is in, works on; one that nobody listed reads."""
+    """What a command, or the group it is in, works on; one that is not listed reads."""
     return CAPABILITIES.get(command) or CAPABILITIES.get(command.partition(" ")[0], READS)
 
 
 def shown_flags(command: str) -> frozenset[str]:
-    """The global flags that the help of a command mentions: those that make a difference to it."""
+    """Return the global flags that the help of a command mentions: those that affect it."""
     acts = {
         "--as": command in NAMES_ITS_AUTHOR,
-        "--quiet": command in TELLS_WHAT_IT_CHANGED or command == "export",
+        "--quiet": command in ECHOES_ITS_WRITE or command == "export",
         "--yes": command in ASKS_FIRST,
     }
     scope = capability(command).flags & {"--store", "--profile"}
     return scope | {flag for flag, acting in acts.items() if acting}
 
 
-def refuse_idle_flags(invocation: Invocation) -> None:
-    """A flag that a command cannot use is an error, not a wish that nobody hears."""
+def reject_unused_flags(invocation: Invocation) -> None:
+    """Reject flags that a command cannot use, instead of ignoring them."""
     able = capability(invocation.command)
     idle = [flag for flag in CLAUSES if flag in invocation.flags and flag not in able.flags]
     if not idle:
         return
     article = f"`{invocation.command}` is a {able.kind} command"
     if invocation.command == "alias":
-        # What an alias is about stands in the config file, all of it.
+        # The config file defines everything about an alias.
         verb = "does" if len(idle) == 1 else "do"
         raise BadRequest(f"{article}; {', '.join(idle)} {verb} not apply.")
     raise BadRequest(f"{article}; {CLAUSES[idle[0]]} and does not apply.{_remedy(able, idle[0])}")

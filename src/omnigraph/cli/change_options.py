@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph.cli.output import print_text
-from omnigraph.display.lines import value_line, visible
-from omnigraph.engine.changes.change import Change, Image, Op, Stat
+from omnigraph.display.text import escape_invisible, format_value
+from omnigraph.engine.changes.change import Change, ChangeCounts, ChangeOperation, EntityImage
 
 Types = Annotated[
     list[str] | None, typer.Option("--type", help="Only this type; may be repeated.", metavar="TYPE")
@@ -22,7 +22,7 @@ Ops = Annotated[
     typer.Option("--op", help="Only insert, update or delete; may be repeated.", metavar="OP"),
 ]
 
-SIGNS = {Op.INSERT: "+", Op.UPDATE: "~", Op.DELETE: "-"}
+SIGNS = {ChangeOperation.INSERT: "+", ChangeOperation.UPDATE: "~", ChangeOperation.DELETE: "-"}
 
 
 def print_changes(changes: Iterable[Change], indent: str = "") -> int:
@@ -35,26 +35,26 @@ def print_changes(changes: Iterable[Change], indent: str = "") -> int:
 
 
 def _lines(change: Change) -> Iterator[str]:
-    yield f"{SIGNS[change.op]} {change.kind} {change.type_name} {visible(change.id)}"
+    yield f"{SIGNS[change.op]} {change.kind} {change.type_name} {escape_invisible(change.id)}"
     before, after = _values(change.before), _values(change.after)
-    if change.op is Op.UPDATE:
+    if change.op is ChangeOperation.UPDATE:
         for name in change.changed:
-            was, now = value_line(before.get(name)), value_line(after.get(name))
-            yield f"    {visible(name)}: {was} -> {now}"
+            was, now = format_value(before.get(name)), format_value(after.get(name))
+            yield f"    {escape_invisible(name)}: {was} -> {now}"
         return
     for name, value in (after or before).items():
         if value is not None:
-            yield f"    {visible(name)}: {value_line(value)}"
+            yield f"    {escape_invisible(name)}: {format_value(value)}"
 
 
-def _values(image: Image | None) -> dict[str, Any]:
+def _values(image: EntityImage | None) -> dict[str, Any]:
     if image is None:
         return {}
     ends = {} if image.source is None else {"src": image.source, "dst": image.target}
     return {**ends, **image.properties}
 
 
-def stat_lines(stats: dict[str, Stat]) -> list[str]:
+def stat_lines(stats: dict[str, ChangeCounts]) -> list[str]:
     """Counts for people, a line for each type."""
     return [
         f"{key}: {stat.inserted} inserted, {stat.updated} updated, {stat.deleted} deleted"

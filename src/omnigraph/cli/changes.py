@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Uri, addressed
+from omnigraph.cli.addressing import Uri, resolve_graph
 from omnigraph.cli.baseline import baseline
 from omnigraph.cli.change_options import Kinds, Ops, Types, print_changes
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson, OnBranch
 from omnigraph.cli.output import print_json, print_text
-from omnigraph.engine.changes.feed import NOW, CommitChanges, Feed, cause
+from omnigraph.engine.changes.feed import NOW, ChangeFeed, CommitChanges, describe_cause
 from omnigraph.engine.changes.page import DEFAULT_CHANGES
 from omnigraph.errors import BadRequest
 
@@ -45,7 +45,9 @@ def changes(
     if context.invoked_subcommand is not None:
         _refuse_options_before(context)
         return
-    _tell(branch, uri, as_json=as_json, since=since, limit=limit, types=types, kinds=kinds, ops=ops)
+    _print_feed_page(
+        branch, uri, as_json=as_json, since=since, limit=limit, types=types, kinds=kinds, ops=ops
+    )
 
 
 @app.command()
@@ -71,7 +73,9 @@ def poll(
     if cursor is not None and start is not None:
         raise BadRequest("--cursor and --start are mutually exclusive")
     since = cursor or start or NOW
-    _tell(branch, uri, as_json=as_json, since=since, limit=limit, types=types, kinds=kinds, ops=ops)
+    _print_feed_page(
+        branch, uri, as_json=as_json, since=since, limit=limit, types=types, kinds=kinds, ops=ops
+    )
 
 
 app.command()(baseline)
@@ -95,7 +99,7 @@ def commit_changes(
 ) -> None:
     """Show what a commit changed against its first parent: all of it, or with a limit a page of it."""
     which: dict[str, Any] = {"types": types, "kinds": kinds, "ops": ops}
-    with graph.open(addressed(uri=uri), read_only=True) as opened:
+    with graph.open(resolve_graph(uri=uri), read_only=True) as opened:
         if limit is not None or page_token is not None:
             most = DEFAULT_CHANGES if limit is None else limit
             page = opened.commits.change_page(commit_id, page_token=page_token, limit=most, **which)
@@ -108,28 +112,28 @@ def commit_changes(
         else:
             found = opened.commits.changes(commit_id, **which)
             if as_json:
-                told = [change.to_json() for change in found]
-                print_json({"cause": cause(opened.commits.get(commit_id)), "changes": told})
+                listed = [change.to_json() for change in found]
+                print_json({"cause": describe_cause(opened.commits.get(commit_id)), "changes": listed})
                 return
             shown = print_changes(found)
     if not shown:
         print_text("no changes")
 
 
-def _tell(branch: str, uri: str | None, *, as_json: bool, **which: Any) -> None:
+def _print_feed_page(branch: str, uri: str | None, *, as_json: bool, **which: Any) -> None:
     """Print the changes of a branch that a feed of the graph has, and where it ended."""
-    with graph.open(addressed(uri=uri), read_only=True) as opened:
+    with graph.open(resolve_graph(uri=uri), read_only=True) as opened:
         _print_feed(opened.changes(branch, **which), as_json=as_json)
 
 
-def _print_feed(feed: Feed, *, as_json: bool) -> None:
+def _print_feed(feed: ChangeFeed, *, as_json: bool) -> None:
     if as_json:
         blocks = [block.to_json() for block in feed]
         print_json({"blocks": blocks, "cursor": feed.cursor, "caught_up": feed.caught_up})
         return
     for block in feed:
         _print_block(block)
-    # Last: whoever has it has seen all that is before it.
+    # Last: a reader that has it has seen everything before it.
     print_text(f"cursor: {feed.cursor}")
 
 

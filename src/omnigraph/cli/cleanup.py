@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Place, addressed, echo_write, require_consent
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.addressing import Place, echo_write, require_consent, resolve_graph
+from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_note, print_result
-from omnigraph.engine.cleanup.collect import Cleaned
-from omnigraph.engine.cleanup.policy import Policy
-from omnigraph.engine.cleanup.run import CleanupResult
+from omnigraph.engine.maintenance.cleanup.old_versions import CleanedTable
+from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
+from omnigraph.engine.maintenance.cleanup.run_cleanup import CleanupResult
 
 app = new_app()
 
@@ -40,7 +40,7 @@ def cleanup(
     Without --confirm nothing is changed: it shows what would go. Commits stay in the history; the graph as an
     old one left it cannot be read any more. Exits with 1 when something that was to go is still there.
     """
-    uri = addressed(place=place)
+    uri = resolve_graph(place=place)
     if confirm:
         require_consent("removing old versions", uri, as_json=as_json)
     with graph.open(uri, read_only=not confirm) as opened:
@@ -55,7 +55,7 @@ def cleanup(
         raise typer.Exit(1)
 
 
-def _policy(policy: Policy) -> str:
+def _policy(policy: CleanupPolicy) -> str:
     return (
         f"keeps {policy}, and whatever was current {policy.minimum_age:g} seconds ago or later; "
         "nothing is removed without --confirm"
@@ -85,10 +85,11 @@ def _json(uri: str, done: CleanupResult) -> dict[str, Any]:
         "derived": {"files": done.derived_files, "bytes": done.derived_bytes},
         "loads": list(done.loads),
         "in_vain": list(done.in_vain),
+        "bases": list(done.bases),
     }
 
 
-def _table(one: Cleaned) -> dict[str, Any]:
+def _table(one: CleanedTable) -> dict[str, Any]:
     return _keyed(asdict(one)) | {"versions_after": one.versions_after}
 
 
@@ -119,14 +120,16 @@ def lines(done: CleanupResult) -> Iterator[str]:
     if done.loads:
         yield f"__staging: the files of {len(done.loads)} loads that were cut off"
     for path in done.in_vain:
-        yield f"{path}: a table that a change of the schema made in vain"
+        yield f"{path}: an orphan table of a schema change"
+    if done.bases:
+        yield f"__bases: merge bases of deleted branches that no merge needs, {len(done.bases)} commits"
     if done.derived_files:
         yield f"__derived: {done.derived_files} files of {done.derived_bytes:,} bytes"
     yield _summary(done)
 
 
 def _summary(done: CleanupResult) -> str:
-    others = done.forks or done.dropped or done.loads or done.in_vain
+    others = done.forks or done.dropped or done.loads or done.in_vain or done.bases
     if not (done.versions_removed or done.bytes_removed or others):
         return "nothing to remove"
     what = f"{done.versions_removed:,} versions, {done.bytes_removed:,} bytes"

@@ -44,12 +44,15 @@ COMMANDS: Mapping[str, Command] = {
     "completion": Command(
         "omnigraph.cli.completion:app", "Print what a shell needs to complete commands.", Plane.LOCAL
     ),
+    "copy": Command(
+        "omnigraph.cli.copy:app", "Copy a graph with all branches to another place.", Plane.STORAGE
+    ),
     "diff": Command("omnigraph.cli.diff:app", "Show what differs between two moments of a graph."),
     "doctor": Command("omnigraph.cli.doctor:app", "Look for what is out of order in a graph.", Plane.STORAGE),
     "embed": Command("omnigraph.cli.embed:app", "Make vectors that are missing or out of date."),
     "explain": Command("omnigraph.cli.explain:app", "Show how a query is carried out, with rows and times."),
     "export": Command("omnigraph.cli.export:app", "Write a graph or some of its types as files."),
-    "init": Command("omnigraph.cli.init:app", "Make a graph with a schema at an empty place.", Plane.STORAGE),
+    "init": Command("omnigraph.cli.init:app", "Create a new graph with a schema.", Plane.STORAGE),
     "lint": Command("omnigraph.cli.lint:app", "Check a query file against a schema.", Plane.STORAGE),
     "load": Command("omnigraph.cli.load:app", "Load files in one commit."),
     "mutate": Command("omnigraph.cli.mutate:app", "Insert, update or delete by a query, in one commit."),
@@ -65,7 +68,7 @@ COMMANDS: Mapping[str, Command] = {
         "omnigraph.cli.recover:app", "Finish or undo interrupted writes, or list them.", Plane.STORAGE
     ),
     "repair": Command(
-        "omnigraph.cli.repair:app", "Publish tables that were changed past omnigraph.", Plane.STORAGE
+        "omnigraph.cli.repair:app", "Publish tables that were modified outside omnigraph.", Plane.STORAGE
     ),
     "schema": Command("omnigraph.cli.schema:app", "Show and change the schema of a graph."),
     "snapshot": Command(

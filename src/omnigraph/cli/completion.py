@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 from typer import completion as shells
 
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
 

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
+from itertools import chain
+from typing import Annotated, Any
 
 import typer
 
-from omnigraph.cli.addressing import Place, addressed
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.addressing import Place, resolve_graph
+from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
 from omnigraph.cli.recover import prospect_json, prospect_line
-from omnigraph.engine.cleanup.strays import MANIFEST, Stray
-from omnigraph.engine.doctor import ON_RECORD, Health, Indexed, Vain, examine
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.open import unsettled_graph
-from omnigraph.engine.recovery.drift import LATE_RECOVERY, MAINTENANCE, MISSING
-from omnigraph.engine.root import Root
+from omnigraph.display.text import format_value
+from omnigraph.engine.commit.recovery.drift import LATE_RECOVERY, MAINTENANCE, MISSING
+from omnigraph.engine.constraints.minimum_edges import BelowMinimum
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.lifecycle.open import open_without_recovery
+from omnigraph.engine.maintenance.cleanup.stray_forks import MANIFEST, StrayFork
+from omnigraph.engine.maintenance.deep_check import DeepReport, check_deeply, check_unopened, record_checksums
+from omnigraph.engine.maintenance.doctor import examine
+from omnigraph.engine.maintenance.health import ON_RECORD, Health, IndexReport, OrphanTable, PendingIndex
+from omnigraph.errors import BadRequest, GraphNotFound, OmnigraphError
 from omnigraph.storage.location import Location
 
 app = new_app()
@@ -34,16 +40,77 @@ _OF_ANY_OTHER_CAUSE = "see `omnigraph repair`"
 
 
 @app.command()
-def doctor(place: Place = None, as_json: AsJson = False) -> None:
+def doctor(
+    place: Place = None,
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Also read every file and row, and compare files with their checksums."),
+    ] = False,
+    record: Annotated[
+        bool,
+        typer.Option("--record", help="With --deep, note the checksums of files that have none yet."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Look for interrupted writes, tables and forks that are out of place; exits with 1 when there are any.
 
     Nothing is changed. A write that is under way at this moment shows up as well, and is in order.
     """
-    root = Root.at(Location.parse(addressed(place=place)))
-    found = examine(unsettled_graph(root, read_only=True))
-    print_result(_json(root.uri, found), "\n".join(_lines(found)), as_json=as_json)
-    if not found.ok:
+    if record and not deep:
+        raise BadRequest("--record needs --deep", remedy="run `omnigraph doctor --deep --record`")
+    root = Root.at(Location.parse(resolve_graph(place=place)))
+    try:
+        graph = open_without_recovery(root, read_only=True)
+        found = examine(graph)
+    except OmnigraphError as failure:
+        if not deep or isinstance(failure, GraphNotFound):
+            raise
+        checked = check_unopened(root, failure)
+        report: dict[str, Any] = {"uri": root.uri, "ok": False, "deep": _deep_json(checked, 0)}
+        print_result(report, "\n".join(_deep_lines(checked, 0)), as_json=as_json)
+        raise typer.Exit(1) from None
+    report, (*lines, verdict) = _json(root.uri, found), _lines(found)
+    if deep:
+        checked = check_deeply(graph)
+        noted = record_checksums(graph, checked.unrecorded) if record and checked.ok else 0
+        report |= {"ok": found.ok and checked.ok, "deep": _deep_json(checked, noted)}
+        lines += _deep_lines(checked, noted)
+        verdict = verdict if checked.ok else f"something is out of order: {_RESTORE}"
+    print_result(report, "\n".join([*lines, verdict]), as_json=as_json)
+    if not report["ok"]:
         raise typer.Exit(1)
+
+
+def _deep_json(found: DeepReport, noted: int) -> dict[str, Any]:
+    return {
+        "ok": found.ok,
+        "damaged": [asdict(one) for one in found.damaged],
+        "files": found.files,
+        "bytes": found.bytes,
+        "unrecorded_files": len(found.unrecorded),
+        "recorded_now": noted,
+        "tables": found.tables,
+        "rows": found.rows,
+    }
+
+
+def _deep_lines(found: DeepReport, noted: int) -> Iterator[str]:
+    for one in found.damaged:
+        yield f"damaged: {one.path}: {one.reason}"
+    yield (
+        f"deep: {found.rows:,} rows of {found.tables:,} tables were read; "
+        f"{found.files:,} files of {found.bytes:,} bytes were compared with their checksums"
+    )
+    if found.unrecorded:
+        recorded = f"; {noted:,} are recorded now" if noted else "; `--deep --record` notes them as they are"
+        yield f"deep: {len(found.unrecorded):,} files have no checksum{recorded}"
+    if found.damaged:
+        yield f"{len(found.damaged):,} damages: {_RESTORE_FILES}"
+
+
+_RESTORE_FILES = (
+    "restore these files from a backup; rows of other files, branches and versions are not affected"
+)
 
 
 def _json(uri: str, found: Health) -> dict[str, Any]:
@@ -58,10 +125,16 @@ def _json(uri: str, found: Health) -> dict[str, Any]:
         "forks": [_keyed(asdict(one)) for one in found.forks],
         "last_writers": [asdict(one) for one in found.writers],
         "indexes": [_index(one) for one in found.indexes],
+        "pending_indexes": [_keyed(asdict(one)) for one in found.pending],
         "history": [_keyed(asdict(one)) for one in found.history],
         "dropped": [{"table_key": one.key, "bytes": one.bytes} for one in found.dropped],
         "in_vain": [asdict(one) for one in found.in_vain],
         "derived": asdict(found.derived),
+        "removals": [
+            {"operation_id": one.operation_id, "table_keys": list(one.keys)} for one in found.removals
+        ],
+        "below_minimum": [asdict(one) for one in found.below_minimum],
+        "moved": [asdict(one) for one in found.moved],
     }
 
 
@@ -69,7 +142,7 @@ def _keyed(facts: dict[str, Any]) -> dict[str, Any]:
     return {"table_key": facts.pop("key"), **facts}
 
 
-def _index(one: Indexed) -> dict[str, Any]:
+def _index(one: IndexReport) -> dict[str, Any]:
     return {
         "table_key": one.key,
         "branch": one.branch,
@@ -93,10 +166,14 @@ def _lines(found: Health) -> Iterator[str]:
             f"the branch shows {drift.pinned}: {drift.cause}"
         )
     yield from map(_fork_line, found.forks)
+    for owed in found.removals:
+        what = ", ".join(owed.keys) or "an unreadable intent"
+        yield f"removal owed: {what}: schema change {owed.operation_id} dropped data that is still stored"
     for writer in found.writers:
         operation = f" for operation {writer.operation_id}" if writer.operation_id else ""
         yield f"last writer: {writer.branch} by {writer.owner}{operation}"
     yield from map(_index_line, filter(_is_shown, found.indexes))
+    yield from chain.from_iterable(map(_pending_lines, found.pending))
     past = sum(one.past for one in found.history)
     if past:
         stored = sum(one.versions for one in found.history)
@@ -104,33 +181,54 @@ def _lines(found: Health) -> Iterator[str]:
     for table in found.dropped:
         kept = f"{table.key} with {table.bytes:,} bytes is kept for the past"
         yield f"dropped: {kept}; see `omnigraph cleanup`"
-    yield from map(_vain_line, found.in_vain)
+    yield from map(_orphan_line, found.in_vain)
+    yield from map(_minimum_line, found.below_minimum)
+    if found.moved:
+        recorded = f"{len(found.moved):,} forks record another place, such as {found.moved[0].recorded}"
+        yield f"moved: {recorded}; `omnigraph optimize` rewrites them for this place"
     if found.derived.files:
         yield f"derived: {found.derived.files:,} files of {found.derived.bytes:,} bytes in __derived"
     yield "all in order" if found.ok else f"something is out of order: {_remedies(found)}"
 
 
-def _fork_line(fork: Stray) -> str:
+def _fork_line(fork: StrayFork) -> str:
     if fork.key == MANIFEST:
         return f"half a branch: {fork.branch}: {fork.reason}"
     return f"stray fork: {fork.key} for branch {fork.branch}: {fork.reason}"
 
 
-def _is_shown(one: Indexed) -> bool:
+def _is_shown(one: IndexReport) -> bool:
     """Of branches only what lags: there may be very many of them."""
     return one.branch == MAIN or not one.index.is_complete
 
 
-def _index_line(one: Indexed) -> str:
+def _index_line(one: IndexReport) -> str:
     where = one.key if one.branch == MAIN else f"{one.key} of branch {one.branch}"
     covered = f"{one.index.covered_fragments} of {one.index.total_fragments} fragments"
     return f"index: {one.index.name} on {where} covers {covered}"
 
 
-def _vain_line(one: Vain) -> str:
+def _pending_lines(one: PendingIndex) -> Iterator[str]:
+    where = one.key if one.branch == MAIN else f"{one.key} of branch {one.branch}"
+    yield from (f"no index on {left.column} of {where}: {left.reason}" for left in one.refused)
+    refused = {left.column for left in one.refused}
+    columns = ", ".join(column for column in one.columns if column not in refused)
+    if columns:
+        yield f"pending indexes on {where}: {columns}; later writes or `omnigraph optimize` build them"
+
+
+def _orphan_line(one: OrphanTable) -> str:
     if one.removable:
-        return f"made in vain: {one.path}: no branch ever showed this table; see `omnigraph cleanup`"
-    return f"made in vain, or being made: {one.path}: `omnigraph cleanup` removes it when it is a week old"
+        return f"orphan table: {one.path}: no branch ever published this table; see `omnigraph cleanup`"
+    return f"orphan table, or one in creation: {one.path}: `omnigraph cleanup` removes it after a week"
+
+
+def _minimum_line(one: BelowMinimum) -> str:
+    where = "" if one.branch == MAIN else f" of branch {one.branch}"
+    named = ", ".join(f"{format_value(few.id)} ({few.edges})" for few in one.examples)
+    more = ", ..." if one.count > len(one.examples) else ""
+    nodes = f"{one.count:,} of {one.nodes:,} {one.node}{where}"
+    return f"below minimum: {nodes} have fewer than {one.minimum} {one.edge}: {named}{more}"
 
 
 def _remedies(found: Health) -> str:
@@ -140,5 +238,6 @@ def _remedies(found: Health) -> str:
         _RESTORE if found.unread else "",
         *(_ADVICE.get(one.cause, _OF_ANY_OTHER_CAUSE) for one in found.drift),
         "see `omnigraph cleanup`" if found.forks else "",
+        "run `omnigraph recover` to remove dropped data" if found.removals else "",
     ]
     return "; ".join(dict.fromkeys(filter(None, ways)))

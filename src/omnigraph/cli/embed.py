@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Place, addressed, author, echo_write
+from omnigraph.cli.addressing import Place, echo_write, resolve_actor, resolve_graph
+from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.commit import commit_json
 from omnigraph.cli.embed_lines import (
     Clean,
@@ -21,11 +22,12 @@ from omnigraph.cli.embed_lines import (
     Spec,
     embed_files,
 )
-from omnigraph.cli.invocation import current
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.invocation import current_invocation
 from omnigraph.cli.options import AsJson, EngineBySize, OnBranch
 from omnigraph.cli.output import print_note, print_result
+from omnigraph.cli.pending_note import print_pending
 from omnigraph.engine.embedding.result import ROWS_PER_COMMIT, EmbedResult, FilledProperty
+from omnigraph.engine.upkeep.pending_indexes import pending_json
 from omnigraph.errors import BadRequest
 
 app = new_app()
@@ -55,7 +57,7 @@ def embed(
     batch: Annotated[
         int, typer.Option("--batch", help="How many entities land in one commit, at most.", metavar="N")
     ] = ROWS_PER_COMMIT,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell how many vectors are due.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report how many vectors are due.")] = False,
     seed: Seed = None,
     input_file: Input = None,
     output: Output = None,
@@ -75,7 +77,7 @@ def embed(
         _refuse_graph(place, context)
         embed_files(files, tuple(types or ()), as_json=as_json)
         return
-    uri = addressed(place=place)
+    uri = resolve_graph(place=place)
     with graph.open(uri, read_only=dry_run) as opened:
         done = opened.embed(
             branch,
@@ -84,20 +86,21 @@ def embed(
             engine=engine,
             batch=batch,
             dry_run=dry_run,
-            actor=author(),
+            actor=resolve_actor(),
         )
         uri = opened.uri
     print_result(_json(done, uri), "\n".join(_lines(done)), as_json=as_json)
-    told = [line for one in done.properties for line in _refusals(one)]
-    if told:
-        print_note("\n".join(told))
+    refused = [line for one in done.properties for line in _refusals(one)]
+    if refused:
+        print_note("\n".join(refused))
+    print_pending(done.pending_indexes)
     if done.commits:
         echo_write("embed", uri)
 
 
 def _refuse_graph(place: str | None, context: typer.Context) -> None:
     """What is said about a graph would mean nothing for files."""
-    said = ["--store"] if place is None and current().text("--store") is not None else []
+    said = ["--store"] if place is None and current_invocation().text("--store") is not None else []
     said += ["a URI"] if place is not None else []
     for name, flag in _FOR_GRAPHS.items():
         source = context.get_parameter_source(name)
@@ -151,6 +154,7 @@ def _json(done: EmbedResult, uri: str) -> dict[str, Any]:
         "total_embedded": done.embedded,
         "seconds": round(done.seconds, 3),
         "commits": [commit_json(commit) for commit in done.commits],
+        "pending_indexes": pending_json(done.pending_indexes),
     }
 
 

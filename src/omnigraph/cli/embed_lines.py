@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph.cli.invocation import current
+from omnigraph.cli.invocation import current_invocation
 from omnigraph.cli.output import print_note, print_result
 from omnigraph.embed.providers import configured_embedder
 from omnigraph.embed.settings import PROVIDER_SETTING, PROVIDERS
-from omnigraph.engine.embedding.lines import LinesRequest, Mode, Selector, embed_lines
+from omnigraph.engine.embedding.embed_file import LinesRequest, Mode, Selector, embed_lines
 from omnigraph.engine.embedding.recipe import Recipe, read_manifest, read_recipe
+from omnigraph.engine.files.output_paths import require_output
 from omnigraph.errors import BadRequest, EmbeddingNotConfigured
 
 Seed = Annotated[
@@ -30,7 +31,7 @@ Spec = Annotated[
 Clean = Annotated[bool, typer.Option("--clean", help="Take the vectors out of the file.")]
 ReembedAll = Annotated[
     bool,
-    typer.Option("--reembed-all", "--reembed_all", help="Also make vectors anew that the file has."),
+    typer.Option("--reembed-all", "--reembed_all", help="Also replace vectors that the file already has."),
 ]
 Select = Annotated[
     list[str] | None,
@@ -71,9 +72,9 @@ class FileOptions:
 
 
 def embed_files(options: FileOptions, types: tuple[str, ...], *, as_json: bool) -> None:
-    """Write one file of NDJSON as another, and tell what was done."""
+    """Copy an NDJSON file with vectors added, and report what was done."""
     source, output, recipe = _files(options)
-    current().when_interrupted = f"'{output}' is as it was"
+    current_invocation().when_interrupted = f"'{output}' is as it was"
     mode = _mode(options)
     selectors = tuple(map(Selector.parse, options.select))
     request = LinesRequest(source, output, recipe, mode, types, selectors)
@@ -84,7 +85,7 @@ def embed_files(options: FileOptions, types: tuple[str, ...], *, as_json: bool) 
             remedy=f"set {PROVIDER_SETTING} to one of {', '.join(PROVIDERS)}",
         )
     done = embed_lines(request, embedder)
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "input": str(source),
         "output": str(output),
         "records": done.records,
@@ -98,7 +99,7 @@ def embed_files(options: FileOptions, types: tuple[str, ...], *, as_json: bool) 
     }
     how = f"{done.cleaned} cleaned" if embedder is None else f"{done.embedded} embedded by {embedder.model}"
     text = f"{output}: {how}, of {done.selected} selected and {done.records} in all"
-    print_result(told, text, as_json=as_json)
+    print_result(report, text, as_json=as_json)
     for line, reason in done.refusals:
         print_note(f"line {line} was left as it is: {reason}")
     if done.refused > len(done.refusals):
@@ -106,6 +107,8 @@ def embed_files(options: FileOptions, types: tuple[str, ...], *, as_json: bool) 
 
 
 def _files(options: FileOptions) -> tuple[Path, Path, Recipe]:
+    if options.output is not None:
+        require_output(options.output)
     if options.seed is not None:
         if options.input is not None or options.spec is not None:
             raise BadRequest("--seed and --input or --spec are mutually exclusive")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Uri, addressed
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.addressing import Uri, resolve_graph
+from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
 from omnigraph.cli.query_options import (
@@ -19,7 +19,7 @@ from omnigraph.cli.query_options import (
     QueryText,
     Time,
     Version,
-    asked,
+    parse_query_arguments,
 )
 
 app = new_app()
@@ -42,8 +42,8 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Run a read query and print its steps, each with the rows it gave and the milliseconds it took."""
-    place = addressed(uri=uri)
-    meant = asked(name, named, file, text, params, params_file, param)
+    place = resolve_graph(uri=uri)
+    meant = parse_query_arguments(name, named, file, text, params, params_file, param)
     with graph.open(place, read_only=True) as opened:
         found = opened.explain(
             meant.source,

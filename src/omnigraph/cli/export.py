@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Place, addressed
-from omnigraph.cli.invocation import current
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.addressing import Place, resolve_graph
+from omnigraph.cli.command_groups import new_app
+from omnigraph.cli.invocation import current_invocation
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_note, print_result
 from omnigraph.cli.query_options import Branch, Commit, Time, Version
-from omnigraph.engine.export.run import ExportFormat, ExportResult
+from omnigraph.engine.export.exporter import ExportFormat, ExportResult
 from omnigraph.errors import BadRequest
 
 STANDARD_OUTPUT = "-"
@@ -54,19 +54,19 @@ def export(
         typer.Option("--engine", help="Where the work is done; spark writes types in parts."),
     ] = "local",
     lines: Annotated[
-        bool, typer.Option("--jsonl", hidden=True, help="The same as --format ndjson, which it is by itself.")
+        bool, typer.Option("--jsonl", hidden=True, help="The same as --format ndjson, the default.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a graph or some of its types as files, now or at a commit, version or time."""
-    uri = addressed(place=place)
+    uri = resolve_graph(place=place)
     if lines:
         print_note("warning: --jsonl is deprecated; an export is NDJSON unless --format says otherwise")
     streamed = output == STANDARD_OUTPUT
     if streamed and as_json:
         raise BadRequest("--json and an export to standard output exclude each other", remedy="use --output")
     # A bar and the lines of the data would share a terminal.
-    current().shows_progress = not (streamed and sys.stdout.isatty())
+    current_invocation().shows_progress = not (streamed and sys.stdout.isatty())
     with graph.open(uri, read_only=True) as opened:
         done = opened.export(
             sys.stdout.buffer if streamed else output,

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.display.grid import Layout
-from omnigraph.display.lines import NULL, value_line, visible
-from omnigraph.lang.types import INTEGERS, Scalar, Type
-from omnigraph.lang.values import Json, json_column
+from omnigraph.display.text import NULL, escape_invisible, format_value
+from omnigraph.lang.types import INTEGERS, Scalar, ValueType
+from omnigraph.lang.values import Json, column_to_json
 from omnigraph.query.display import heading, table_lines
 from omnigraph.query.result import Result, Row
 
@@ -52,12 +52,12 @@ def table(result: Result, layout: Layout = Layout()) -> Iterator[str]:  # noqa: 
 def kv(result: Result) -> Iterator[str]:
     """A block for each row, a line for each of its values."""
     yield f"{heading(result)}\n"
-    names = [visible(name) for name in result.columns]
+    names = [escape_invisible(name) for name in result.columns]
     number = count(1)
     for batch in result.batches():
-        for row in zip(*map(json_column, batch.columns, result.types), strict=True):
+        for row in zip(*map(column_to_json, batch.columns, result.types), strict=True):
             at = next(number)
-            lines = [f"{name}: {value_line(value)}\n" for name, value in zip(names, row, strict=True)]
+            lines = [f"{name}: {format_value(value)}\n" for name, value in zip(names, row, strict=True)]
             yield "".join(["\n" if at > 1 else "", f"row {at}\n", *lines])
 
 
@@ -125,12 +125,13 @@ def _indented(value: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2)
 
 
-def _csv_cells(column: pa.Array, type_: Type) -> pa.Array:
+def _csv_cells(column: pa.Array, type_: ValueType) -> pa.Array:
     if type_.scalar in PLAIN and not type_.is_list:
         texts = column.cast(pa.string())
     else:
         texts = pa.array(
-            [None if value is None else _csv_text(value) for value in json_column(column, type_)], pa.string()
+            [None if value is None else _csv_text(value) for value in column_to_json(column, type_)],
+            pa.string(),
         )
     return (_quoted(texts)).fill_null(NULL)
 

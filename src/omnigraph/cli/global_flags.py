@@ -11,10 +11,10 @@ import typer
 from typer.core import TyperGroup
 
 from omnigraph import __version__
-from omnigraph.cli.capabilities import refuse_idle_flags, shown_flags
-from omnigraph.cli.invocation import current
+from omnigraph.cli.capabilities import reject_unused_flags, shown_flags
+from omnigraph.cli.invocation import current_invocation
 from omnigraph.cli.output import print_text
-from omnigraph.cli.progress import shown_progress
+from omnigraph.cli.progress import show_progress
 
 
 def _print_version(wanted: bool) -> None:
@@ -24,9 +24,9 @@ def _print_version(wanted: bool) -> None:
 
 
 def _remember(param: typer.CallbackParam, value: Any) -> None:
-    """Keep what is given at whichever place; the place nearest to the end wins."""
+    """Record a flag, wherever it stands; the last one wins."""
     if value is not None and value is not False:
-        current().flags[param.opts[0]] = value
+        current_invocation().flags[param.opts[0]] = value
 
 
 def _flag(name: str, help: str, **settings: Any) -> Any:
@@ -52,13 +52,13 @@ Version = Annotated[
         help="Print the version.",
     ),
 ]
-# Known, so that they are refused in words; nothing can be reached by them yet.
+# Declared only for a helpful error; servers and clusters are not supported yet.
 Server = Annotated[str | None, _flag("--server", "A server.", metavar="NAME|URL", hidden=True)]
 Cluster = Annotated[str | None, _flag("--cluster", "A cluster.", metavar="DIR|URI", hidden=True)]
 GraphId = Annotated[str | None, _flag("--graph", "A graph of either.", metavar="ID", hidden=True)]
 
 
-def hand_down(flags: Sequence[Any], command: Any, name: str) -> None:
+def add_global_flags(flags: Sequence[Any], command: Any, name: str) -> None:
     """Give a command, or each one of a group, the global flags, and check them before it runs."""
     if isinstance(command, TyperGroup):
         alone = command.callback if command.invoke_without_command else None
@@ -66,7 +66,7 @@ def hand_down(flags: Sequence[Any], command: Any, name: str) -> None:
         if alone is not None:
             command.callback = _checked(alone, name)
         for below, child in command.commands.items():
-            hand_down(flags, child, f"{name} {below}")
+            add_global_flags(flags, child, f"{name} {below}")
         return
     command.params += _missing(flags, command, shown_flags(name))
     command.callback = _checked(command.callback, name)
@@ -90,10 +90,10 @@ def _missing(flags: Sequence[Any], command: Any, shown: frozenset[str]) -> list[
 def _checked(run: Callable[..., Any], name: str) -> Callable[..., Any]:
     @wraps(run)
     def checked(**arguments: Any) -> Any:
-        invocation = current()
+        invocation = current_invocation()
         invocation.command = name
-        refuse_idle_flags(invocation)
-        with shown_progress(as_json=bool(arguments.get("as_json"))):
+        reject_unused_flags(invocation)
+        with show_progress(as_json=bool(arguments.get("as_json"))):
             return run(**arguments)
 
     return checked

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
 
@@ -24,7 +24,7 @@ def init(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a graph with a schema at an empty place."""
+    """Create a graph with a schema in an empty folder or bucket prefix."""
     with graph.init(uri, schema=schema, force=force) as made:
         report = {"uri": made.uri, "schema_path": str(schema), "graph_commit_id": made.snapshot().id}
         print_result(report, f"initialized {made.uri}", as_json=as_json)

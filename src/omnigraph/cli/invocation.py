@@ -1,4 +1,4 @@
-"""What one run of the command line was told apart from the arguments of its command."""
+"""The state of one run of the command line, apart from the arguments of its command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Invocation:
-    """One run: its global flags, its command, and the config file once somebody needed it."""
+    """One run: its global flags, its command, and the config file once it was read."""
 
     flags: dict[str, str | bool] = field(default_factory=dict)
     """The global flags that were given, wherever they stood, by their spelling."""
@@ -20,13 +20,13 @@ class Invocation:
     """The command as the user spells it, such as `branch list`."""
     config: Config | None = None
     shows_progress: bool = True
-    """Whether it is told how far the command is; not while data goes to the same terminal."""
+    """Whether progress is shown; not while data goes to the same terminal."""
 
     when_interrupted: str = (
         "what was committed by then stays, see `omnigraph commit list`; "
         "a commit that did not come to its end is finished or undone by the next write"
     )
-    """What is told when the command is interrupted."""
+    """The message when the command is interrupted."""
 
     def text(self, flag: str) -> str | None:
         """The value of a flag."""
@@ -37,13 +37,13 @@ class Invocation:
 _current: ContextVar[Invocation | None] = ContextVar("omnigraph_invocation", default=None)
 
 
-def begin() -> Invocation:
-    """A new run, which knows nothing yet."""
+def begin_invocation() -> Invocation:
+    """Start a new run, and return it."""
     invocation = Invocation()
     _current.set(invocation)
     return invocation
 
 
-def current() -> Invocation:
-    """The run that is going on."""
-    return _current.get() or begin()
+def current_invocation() -> Invocation:
+    """Return the current run."""
+    return _current.get() or begin_invocation()

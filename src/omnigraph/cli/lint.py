@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.addressing import Place, addressed
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.addressing import Place, resolve_graph
+from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
-from omnigraph.engine.source_files import read_source
+from omnigraph.engine.files.source_files import read_source
 from omnigraph.errors import ParseError
-from omnigraph.lang.query.lint import Finding, LintReport, QueryResult, unparsed
+from omnigraph.lang.query.lint import Finding, LintReport, QueryResult, report_unparsed
 from omnigraph.lang.query.lint import lint as lint_queries
 from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.schema.catalog import Catalog
@@ -46,13 +46,13 @@ def _report(query: Path, catalog: Catalog) -> LintReport:
         source = read_source(query)
     except ParseError as error:
         # Text that no parser can begin with, such as bytes that are not UTF-8.
-        return unparsed(error)
+        return report_unparsed(error)
     return lint_queries(source, catalog)
 
 
 def _schema(schema: Path | None, place: str | None) -> tuple[Catalog, dict[str, str]]:
     """The schema to check against, and where it comes from."""
-    named = addressed(place=place, schema=None if schema is None else str(schema))
+    named = resolve_graph(place=place, schema=None if schema is None else str(schema))
     if schema is not None:
         return compile_schema(read_source(schema)), {"kind": "file", "path": str(schema)}
     from omnigraph import graph  # not above: checking against a file needs no storage
@@ -71,8 +71,8 @@ def _lines(report: LintReport) -> Iterator[str]:
         yield from _result_lines(result)
     yield from (_finding_line(finding) for finding in report.findings)
     counts = (("error", report.errors), ("warning", report.warnings))
-    told = ", ".join(_counted(count, word) for word, count in counts)
-    yield f"{_counted(len(report.results), 'query', 'queries')} checked: {told}"
+    found = ", ".join(_counted(count, word) for word, count in counts)
+    yield f"{_counted(len(report.results), 'query', 'queries')} checked: {found}"
 
 
 def _result_lines(result: QueryResult) -> Iterator[str]:

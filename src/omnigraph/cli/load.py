@@ -10,15 +10,17 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Place, addressed, author, echo_write, require_consent
+from omnigraph.cli.addressing import Place, echo_write, require_consent, resolve_actor, resolve_graph
+from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.commit import commit_json
-from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson, EngineBySize, OnBranch
 from omnigraph.cli.output import print_note, print_result, violation_lines
+from omnigraph.cli.pending_note import print_pending
+from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.load.request import EngineReport, LoadResult
 from omnigraph.engine.load.sources.formats import Format
-from omnigraph.engine.load.sources.streams import Stream
-from omnigraph.engine.write.duplicates import Mode
+from omnigraph.engine.load.sources.pipes import Stream
+from omnigraph.engine.upkeep.pending_indexes import pending_json
 from omnigraph.errors import BadRequest
 
 app = new_app()
@@ -62,7 +64,7 @@ def load(
     as_json: AsJson = False,
 ) -> None:
     """Load files of NDJSON, Parquet, CSV, Arrow or Lance in one commit: everything, or nothing."""
-    uri, actor = addressed(place=place), author()
+    uri, actor = resolve_graph(place=place), resolve_actor()
     if mode is Mode.OVERWRITE:
         require_consent(f"overwriting types on branch '{branch}'", uri, as_json=as_json)
     with graph.open(uri) as opened:
@@ -85,6 +87,7 @@ def load(
     print_result(_json(done, place, branch, source, mode, actor), text, as_json=as_json)
     if done.skipped:
         print_note("\n".join(["left out:", *violation_lines(done.skipped, done.skipped_total)]))
+    print_pending(done.pending_indexes)
     echo_write("load", place)
 
 
@@ -123,6 +126,7 @@ def _json(
         "actor_id": actor,
         "engine": None if done.engine is None else _engine_json(done.engine),
         "commit": None if done.commit is None else commit_json(done.commit),
+        "pending_indexes": pending_json(done.pending_indexes),
     }
 
 

@@ -6,11 +6,16 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from io import StringIO
 from traceback import format_exception
+from typing import Any
 
+import typer
 from typer.main import get_command
 
-from omnigraph.cli.former import in_present_words
+from omnigraph.cli.command_groups import LazyGroup, new_app
+from omnigraph.cli.deferred_pandas import defer_pandas_import
+from omnigraph.cli.deprecated_arguments import rewrite_deprecated
 from omnigraph.cli.global_flags import (
     As,
     Cluster,
@@ -23,14 +28,15 @@ from omnigraph.cli.global_flags import (
     Version,
     Yes,
 )
-from omnigraph.cli.invocation import begin, current
-from omnigraph.cli.lazy import LazyGroup, new_app
+from omnigraph.cli.invocation import begin_invocation, current_invocation
 from omnigraph.cli.output import prepare_streams, print_error, print_note
-from omnigraph.cli.pandas_later import import_pandas_later
-from omnigraph.cli.start import INTERRUPTED
-from omnigraph.errors import InternalError, OmnigraphError
+from omnigraph.cli.sigint import INTERRUPTED
+from omnigraph.diagnostics import printable
+from omnigraph.errors import InternalError, OmnigraphError, WrongUsage
 
 FAILED = 1
+ClickFailure: Any = typer.BadParameter.__mro__[2]
+"""What Typer raises for wrong usage; it has the class in a private module."""
 COMPLETE_SETTING = "_OMNIGRAPH_COMPLETE"
 
 _READING = frozenset(
@@ -66,52 +72,81 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         status = FAILED
     except KeyboardInterrupt:
-        _tell_interrupted(given)
+        _report_interrupt(given)
         status = INTERRUPTED
     return status if _output_arrived() else FAILED
 
 
 def _run(arguments: list[str]) -> int:
-    begin()
+    begin_invocation()
     try:
         if COMPLETE_SETTING in os.environ:
-            _learn_shells()
-        get_command(app).main(args=in_present_words(arguments), prog_name="omnigraph")
+            _enable_completion()
+        words = rewrite_deprecated(arguments)
+        ended = get_command(app).main(args=words, prog_name="omnigraph", standalone_mode=False)
+        return _ended(ended or 0, arguments)
     except OmnigraphError as error:
-        return _failed(error, error, arguments)
+        return _report_failure(error, error, arguments)
     except SystemExit as end:
-        if end.code == INTERRUPTED:
-            _tell_interrupted(arguments)
-        return end.code if isinstance(end.code, int) else FAILED
+        return _ended(end.code, arguments)
+    except ClickFailure as wrong:
+        return _report_misuse(wrong, arguments)
+    except typer.Abort:
+        print_note("Aborted!")
+        return FAILED
     except BrokenPipeError:
         raise
     except Exception as bug:  # noqa: BLE001 - whatever it is, it ends here, as a failure and in words
-        told = InternalError(
+        problem = InternalError(
             f"this is a mistake in omnigraph: {type(bug).__name__}: {bug}",
             remedy="run it again with --debug for the whole stack, and report it with that",
         )
-        return _failed(told, bug, arguments)
-    return 0
+        return _report_failure(problem, bug, arguments)
 
 
-def _failed(told: OmnigraphError, cause: Exception, arguments: list[str]) -> int:
+def _ended(status: object, arguments: list[str]) -> int:
+    if status == INTERRUPTED:
+        _report_interrupt(arguments)
+    return status if isinstance(status, int) else FAILED
+
+
+def _report_misuse(wrong: Any, arguments: list[str]) -> int:
+    """A command, option or argument that is wrong: with a line on how it is used, or as JSON."""
+    if _asks_for("--json", arguments):
+        print_error(_as_error(wrong), as_json=True)
+    else:
+        shown = StringIO()
+        wrong.show(file=shown)
+        print_note(printable(shown.getvalue()))
+    return int(wrong.exit_code)
+
+
+def _as_error(wrong: Any) -> WrongUsage:
+    context = getattr(wrong, "ctx", None)
+    path = "omnigraph" if context is None else context.command_path
+    if type(wrong).__name__ == "NoArgsIsHelpError":  # its message is the whole help
+        return WrongUsage(f"`{path}` needs a command or an argument", remedy=f"see `{path} --help`")
+    return WrongUsage(wrong.format_message(), remedy=f"see `{path} --help`")
+
+
+def _report_failure(problem: OmnigraphError, cause: Exception, arguments: list[str]) -> int:
     if _asks_for("--debug", arguments):
         print_note("".join(format_exception(cause)))
-    print_error(told, as_json=_asks_for("--json", arguments))
+    print_error(problem, as_json=_asks_for("--json", arguments))
     return FAILED
 
 
-def _tell_interrupted(arguments: list[str]) -> None:
+def _report_interrupt(arguments: list[str]) -> None:
     """One line; what a command had not begun to commit is not there, and the rest is for recovery to end."""
     if _asks_for("--json", arguments):
         print_note('{"event": "interrupted"}')
         return
-    run = current()
+    run = current_invocation()
     left = None if run.command.partition(" ")[0] in _READING else run.when_interrupted
     print_note("interrupted" if left is None else f"interrupted: {left}")
 
 
-def _learn_shells() -> None:
+def _enable_completion() -> None:
     """Let Typer answer a shell that asks how a line may go on."""
     from typer import completion
 
@@ -136,20 +171,20 @@ def _output_arrived() -> bool:
 
 def command() -> int:
     """The `omnigraph` command: a process of our own."""
-    import_pandas_later()
+    defer_pandas_import()
     status = main()
-    if status == INTERRUPTED and _is_a_query_left():
+    if status == INTERRUPTED and _is_query_running():
         os._exit(status)  # the end of the process would wait for it
     return status
 
 
-def _is_a_query_left() -> bool:
-    """Whether a long step of a query is still at work, though nobody waits for its answer."""
+def _is_query_running() -> bool:
+    """Whether a step of an abandoned query still runs."""
     if threading.active_count() == 1:
         return False
-    from omnigraph.query.interrupt import is_anything_left
+    from omnigraph.query.interrupt import has_abandoned_work
 
-    return is_anything_left()
+    return has_abandoned_work()
 
 
 if __name__ == "__main__":

@@ -9,13 +9,14 @@ from typing import Annotated, Literal
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Uri, addressed, author, echo_write
+from omnigraph.cli.addressing import Uri, echo_write, resolve_actor, resolve_graph
 from omnigraph.cli.change_options import stat_lines
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_json, print_note, print_result, print_text
-from omnigraph.display.lines import value_line, visible
-from omnigraph.engine.changes.change import Image
-from omnigraph.engine.merge.conflict import MergeConflict
+from omnigraph.cli.pending_note import print_pending
+from omnigraph.display.text import escape_invisible, format_value
+from omnigraph.engine.changes.change import EntityImage
+from omnigraph.engine.merge.conflict import SEPARABLE, MergeConflict
 from omnigraph.engine.merge.result import MergePreview, MergeResult
 from omnigraph.errors import MergeConflicts
 
@@ -25,7 +26,7 @@ SHOWN = 20
 Source = Annotated[str, typer.Argument(help="The branch to take in.", metavar="SOURCE")]
 Into = Annotated[str, typer.Option("--into", help="The branch that gets the changes.", metavar="BRANCH")]
 DeleteBranch = Annotated[bool, typer.Option("--delete-branch", help="Delete SOURCE once it is merged.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would happen, with all conflicts.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only report what would happen, with all conflicts.")]
 Strategy = Annotated[
     Literal["ours", "theirs"] | None,
     typer.Option(
@@ -74,7 +75,7 @@ def merge(
 ) -> None:
     """Take what SOURCE changed into another branch, in one commit; on conflicts nothing, and exit code 1."""
     previewing = dry_run or write_resolutions is not None
-    with graph.open(addressed(uri=uri), read_only=previewing) as opened:
+    with graph.open(resolve_graph(uri=uri), read_only=previewing) as opened:
         if previewing:
             found = opened.merge(
                 source,
@@ -85,13 +86,13 @@ def merge(
                 granularity=granularity,
                 engine=engine,
             )
-            _tell_preview(found, resolutions, write_resolutions, as_json=as_json)
+            _print_preview(found, resolutions, write_resolutions, as_json=as_json)
             return
         try:
             done = opened.merge(
                 source,
                 into,
-                actor=author(),
+                actor=resolve_actor(),
                 strategy=strategy,
                 resolutions=resolutions,
                 granularity=granularity,
@@ -103,18 +104,21 @@ def merge(
                 raise
             print_note("\n".join(_refusal(error)))
             raise typer.Exit(CONFLICTS) from error
-        _tell_result(done, as_json=as_json)
+        _print_merge(done, as_json=as_json)
         echo_write("branch merge", opened.uri)
 
 
-def _tell_result(done: MergeResult, *, as_json: bool) -> None:
+def _print_merge(done: MergeResult, *, as_json: bool) -> None:
     text = f"merged {done.source} into {done.target}: {done.outcome.value}"
-    print_result(done.to_json(), text, as_json=as_json)
+    print_result(done.to_json(), "\n".join([text, *_given_up(done)]), as_json=as_json)
+    print_pending(done.pending_indexes)
     if done.branch_delete_error is not None:
-        print_note(f"warning: branch '{done.source}' was not deleted: {visible(done.branch_delete_error)}")
+        print_note(
+            f"warning: branch '{done.source}' was not deleted: {escape_invisible(done.branch_delete_error)}"
+        )
 
 
-def _tell_preview(
+def _print_preview(
     found: MergePreview, resolutions: Path | None, wanted: Path | None, *, as_json: bool
 ) -> None:
     if wanted is not None:
@@ -137,16 +141,32 @@ def _preview(found: MergePreview) -> Iterator[str]:
     yield from stat_lines(dict(found.changes))
     if found.resolved:
         yield f"{found.resolved} decided"
+        yield from _given_up(found)
     if found.conflicts:
         yield f"{_counted(found.conflicts)}; {_sides(found.source, found.target)}"
-        yield from _told(found.conflicts)
+        yield from _conflict_lines(found.conflicts)
+
+
+def _given_up(found: MergeResult | MergePreview) -> Iterator[str]:
+    """What was decided on with a whole entity although only one branch had changed it."""
+    for one in found.given_up[:SHOWN]:
+        lost = [(found.source, name, value) for name, value in one.source.items()]
+        lost += [(found.target, name, value) for name, value in one.target.items()]
+        dropped = ", ".join(
+            f"{escape_invisible(name)} {format_value(value)} of {branch}" for branch, name, value in lost
+        )
+        yield f"  {escape_invisible(one.name)} was taken whole and gave up {dropped}"
+    if found.given_up_count > SHOWN:
+        yield f"  and {found.given_up_count - SHOWN} more entities"
+    if found.given_up:
+        yield "  help: --granularity property keeps what only one branch changed"
 
 
 def _refusal(error: MergeConflicts) -> Iterator[str]:
     counted = _counted(error.conflicts)
     sides = _sides(error.source, error.target)
     yield f"error[{error.code}]: merging '{error.source}' into '{error.target}' has {counted}; {sides}"
-    yield from _told(error.conflicts)
+    yield from _conflict_lines(error.conflicts)
     yield f"  help: {error.remedy}"
 
 
@@ -158,19 +178,21 @@ def _counted(conflicts: Sequence[MergeConflict]) -> str:
     return "1 conflict" if len(conflicts) == 1 else f"{len(conflicts)} conflicts"
 
 
-def _told(conflicts: Sequence[MergeConflict]) -> Iterator[str]:
+def _conflict_lines(conflicts: Sequence[MergeConflict]) -> Iterator[str]:
     for conflict in conflicts[:SHOWN]:
-        yield f"  {conflict.kind.value}: {visible(conflict.message)}"
+        yield f"  {conflict.kind.value}: {escape_invisible(conflict.message)}"
         for name in conflict.properties:
             images = (conflict.base, conflict.target, conflict.source)
             base, ours, theirs = (_value(image, name) for image in images)
-            yield f"      {visible(name)}: base {base}, ours {ours}, theirs {theirs}"
+            yield f"      {escape_invisible(name)}: base {base}, ours {ours}, theirs {theirs}"
+        if conflict.is_separable:
+            yield f"      help: {SEPARABLE}"
     if len(conflicts) > SHOWN:
         yield f"  and {len(conflicts) - SHOWN} more"
 
 
-def _value(image: Image | None, name: str) -> str:
+def _value(image: EntityImage | None, name: str) -> str:
     """A property as one side has it; no value is another thing than no entity."""
     if image is None:
         return "not there"
-    return value_line({"src": image.source, "dst": image.target, **image.properties}.get(name))
+    return format_value({"src": image.source, "dst": image.target, **image.properties}.get(name))

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Uri, addressed, author
+from omnigraph.cli.addressing import Uri, resolve_actor, resolve_graph
+from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.commit import commit_json
-from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson, OnBranch
 from omnigraph.cli.output import print_error, print_json, print_result
+from omnigraph.cli.pending_note import print_pending
 from omnigraph.cli.query_options import (
     Named,
     Param,
@@ -21,8 +22,9 @@ from omnigraph.cli.query_options import (
     QueryFile,
     QueryName,
     QueryText,
-    asked,
+    parse_query_arguments,
 )
+from omnigraph.engine.upkeep.pending_indexes import pending_json
 from omnigraph.engine.write.mutate import MutationResult
 from omnigraph.errors import PreconditionFailed
 
@@ -45,13 +47,22 @@ def mutate(
         str | None,
         typer.Option("--if-commit", help="Only while this commit is the branch's newest.", metavar="ID"),
     ] = None,
+    retry: Annotated[
+        int,
+        typer.Option(
+            "--retry",
+            min=0,
+            help="Prepare an update or delete again, at most N times, when a table it depends on moved.",
+            metavar="N",
+        ),
+    ] = 0,
     uri: Uri = None,
     as_json: AsJson = False,
 ) -> None:
     """Carry out a mutation query in one commit; exits with 4 when the branch has moved past --if-commit."""
-    place = addressed(uri=uri)
-    actor = author()
-    meant = asked(name, named, query, text, params, params_file, param)
+    place = resolve_graph(uri=uri)
+    actor = resolve_actor()
+    meant = parse_query_arguments(name, named, query, text, params, params_file, param)
     with graph.open(place) as opened:
         try:
             done = opened.mutate(
@@ -61,6 +72,7 @@ def mutate(
                 actor=actor,
                 name=meant.name,
                 if_commit=if_commit,
+                retry=retry,
             )
         except PreconditionFailed as lost:
             # A script that asked for a condition wants to read how it ended.
@@ -72,6 +84,7 @@ def mutate(
     report = _json(done, branch, actor)
     text_form = f"changed {branch} via {done.query}: {done.affected_nodes} nodes, {done.affected_edges} edges"
     print_result(report, text_form, as_json=as_json)
+    print_pending(done.pending_indexes)
 
 
 def _json(done: MutationResult, branch: str, actor: str | None) -> dict[str, Any]:
@@ -83,4 +96,5 @@ def _json(done: MutationResult, branch: str, actor: str | None) -> dict[str, Any
         "tables": [{"table_key": key, **asdict(found)} for key, found in sorted(done.tables.items())],
         "actor_id": actor,
         "commit": None if done.commit is None else commit_json(done.commit),
+        "pending_indexes": pending_json(done.pending_indexes),
     }

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Place, addressed, author, echo_write
+from omnigraph.cli.addressing import Place, echo_write, resolve_actor, resolve_graph
+from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.commit import commit_json
-from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson, OnBranch
 from omnigraph.cli.output import print_result
-from omnigraph.engine.optimize import Optimized, OptimizeResult, Size
+from omnigraph.engine.maintenance.optimize import OptimizedTable, OptimizeResult, TableSize
 
 app = new_app()
 
@@ -30,10 +30,10 @@ def optimize(
 ) -> None:
     """Put small pieces of tables together and complete the indexes that the schema asks for, in one commit.
 
-    No row changes. Writes do the most urgent part of this by themselves.
+    No row changes. Writes do the most urgent part of this automatically.
     """
-    with graph.open(addressed(place=place)) as opened:
-        done = opened.optimize(branch, actor=author(), engine=engine)
+    with graph.open(resolve_graph(place=place)) as opened:
+        done = opened.optimize(branch, actor=resolve_actor(), engine=engine)
         report = _json(opened.uri, done)
     print_result(report, "\n".join(_lines(done)), as_json=as_json)
     echo_write("optimize", report["uri"])
@@ -49,7 +49,7 @@ def _json(uri: str, done: OptimizeResult) -> dict[str, Any]:
     }
 
 
-def _dataset(one: Optimized) -> dict[str, Any]:
+def _dataset(one: OptimizedTable) -> dict[str, Any]:
     return {
         "type_key": one.key,
         "fragments_removed": one.fragments_removed,
@@ -58,11 +58,14 @@ def _dataset(one: Optimized) -> dict[str, Any]:
         "published_dataset_version": one.version,
         "lance_head_version": one.head,
         "skipped": one.skipped,
-        "pending_indexes": [{"property": name, "reason": "no value yet"} for name in one.pending],
+        "pending_indexes": [
+            *({"property": name, "reason": "no value yet"} for name in one.pending),
+            *({"property": left.column, "reason": left.reason} for left in one.refused),
+        ],
     }
 
 
-def _table(one: Optimized) -> dict[str, Any]:
+def _table(one: OptimizedTable) -> dict[str, Any]:
     return {
         "table_key": one.key,
         "changed": one.moved,
@@ -71,7 +74,7 @@ def _table(one: Optimized) -> dict[str, Any]:
         "bytes_before": one.before.bytes,
         "bytes_after": one.after.bytes,
         "indexes_built": list(one.indexes),
-        "indexes_pending": list(one.pending),
+        "indexes_pending": [*one.pending, *(left.column for left in one.refused)],
     }
 
 
@@ -82,6 +85,8 @@ def _lines(done: OptimizeResult) -> Iterator[str]:
             yield f"{one.key}: {_size(one.before)} -> {_size(one.after)}{built}"
         if one.pending:
             yield f"{one.key}: no value yet to build an index from in {', '.join(one.pending)}"
+        for left in one.refused:
+            yield f"{one.key}: no index on {left.column}: {left.reason}"
         if one.skipped:
             yield (
                 f"{one.key}: left as it is: it was changed outside of a commit (it is at version {one.head}, "
@@ -94,5 +99,5 @@ def _lines(done: OptimizeResult) -> Iterator[str]:
         yield f"commit {done.commit.id} on branch '{done.branch}'"
 
 
-def _size(size: Size) -> str:
+def _size(size: TableSize) -> str:
     return f"{size.fragments} fragment{'' if size.fragments == 1 else 's'} of {size.bytes:,} bytes"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from omnigraph.errors import CompileError, OmnigraphError, SchemaDataViolation, StorageFailure
-from omnigraph.lang.values import escaped
+from omnigraph.lang.values import escape_unprintable
 
 
 def print_text(text: str) -> None:
@@ -39,8 +39,8 @@ def print_note(text: str) -> None:
 
 def print_error(error: OmnigraphError, *, as_json: bool) -> None:
     """A failure, with what to do about it; for a script on one line, as it may follow others."""
-    told = _encoded(error.to_json(), sys.stderr, indent=None) if as_json else describe(error)
-    _write(sys.stderr, told)
+    text = _encoded(error.to_json(), sys.stderr, indent=None) if as_json else describe(error)
+    _write(sys.stderr, text)
 
 
 def describe(error: OmnigraphError) -> str:
@@ -61,7 +61,7 @@ def describe(error: OmnigraphError) -> str:
     if error.remedy:
         lines.append(f"  help: {error.remedy}")
     # Names and values in it are the user's; what they hold must not steer a terminal.
-    return "\n".join(escaped(line) for text in lines for line in text.split("\n"))
+    return "\n".join(escape_unprintable(line) for text in lines for line in text.split("\n"))
 
 
 def _breach_lines(error: SchemaDataViolation) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _breach_lines(error: SchemaDataViolation) -> Iterator[str]:
 
 
 def violation_lines(violations: Sequence[object], total: int) -> list[str]:
-    """What is wrong with records of a load, one line for each that is told, with its place."""
+    """Yield the reported problems of a load, one line each, with its place."""
     more = total - len(violations)
     return [*(f"  {violation}" for violation in violations), *([f"  and {more} more"] if more else [])]
 

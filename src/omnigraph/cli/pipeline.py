@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph.cli.addressing import author, echo_write, require_consent
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.addressing import echo_write, require_consent, resolve_actor
+from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_note, print_result
 from omnigraph.errors import BadRequest
@@ -20,7 +20,7 @@ from omnigraph.pipeline.declared.parse import read_pipeline, read_pipelines
 from omnigraph.pipeline.declared.plan import PipelinePlan, dry_run, open_extract
 from omnigraph.pipeline.declared.plan import plan as planned
 from omnigraph.pipeline.declared.records import Ledger, RunRecord, Status, TargetRecord
-from omnigraph.pipeline.declared.run import Order, chosen_targets, ledger_of, order_params
+from omnigraph.pipeline.declared.run import RunOptions, open_ledger, parse_params, select_targets
 from omnigraph.pipeline.declared.run import retry as take_up
 from omnigraph.pipeline.declared.run import run as run_once
 
@@ -74,7 +74,7 @@ def run(
     A run that was cut short is settled first. Exits with 1 unless every target got its rows.
     """
     pipeline = read_pipeline(file, name)
-    params = order_params(pipeline, _params(param or []))
+    params = parse_params(pipeline, _params(param or []))
     targets = tuple(target or ())
     if only_count:
         extract = open_extract(pipeline, params)
@@ -82,16 +82,16 @@ def run(
         return
     _require_consent(pipeline, targets, as_json=as_json)
     check(pipeline)
-    order = Order(targets, full_refresh, params, author())
+    order = RunOptions(targets, full_refresh, params, resolve_actor())
     _print_run(pipeline, run_once(pipeline, open_extract(pipeline, params), order), "run", as_json=as_json)
 
 
 @app.command()
 def retry(file: File, run_id: RunId, name: Name = None, as_json: AsJson = False) -> None:
-    """Take up a run again that failed or was cut short; what has landed is not brought twice."""
+    """Retry a run that failed or was interrupted; rows that landed are not delivered twice."""
     pipeline = read_pipeline(file, name)
     _require_consent(pipeline, (), as_json=as_json)
-    record = ledger_of(pipeline).run(run_id)
+    record = open_ledger(pipeline).run(run_id)
     params = {key: value for key, value in record.params.items() if key in dict(pipeline.params)}
     done = take_up(pipeline, open_extract(pipeline, params), run_id)
     _print_run(pipeline, done, "retry", as_json=as_json)
@@ -121,7 +121,7 @@ def status(file: File, run_id: RunId, name: Name = None, as_json: AsJson = False
 def show(file: File, name: Name = None, as_json: AsJson = False) -> None:
     """Show a pipeline: its views and targets, how far each has come, and the last run."""
     pipeline = read_pipeline(file, name)
-    ledger = ledger_of(pipeline)
+    ledger = open_ledger(pipeline)
     reached, last = ledger.checkpoint(), ledger.runs(1)
     report = {
         **_declared(pipeline),
@@ -139,9 +139,9 @@ def reset_checkpoint(file: File, name: Name = None, target: Targets = None, as_j
     """Forget how far targets have come, so that the next run reads all; in a bucket this needs --yes."""
     pipeline = read_pipeline(file, name)
     require_consent("forgetting checkpoints", pipeline.home, as_json=as_json)
-    names = tuple(one.name for one in chosen_targets(pipeline, target or ()))
-    ledger = ledger_of(pipeline)
-    with lease.leased(ledger, "reset-checkpoint"):
+    names = tuple(one.name for one in select_targets(pipeline, target or ()))
+    ledger = open_ledger(pipeline)
+    with lease.hold_lease(ledger, "reset-checkpoint"):
         gone = ledger.forget(names)
     print_result({"forgotten": gone}, "\n".join(gone) or "nothing to forget", as_json=as_json)
 
@@ -162,7 +162,7 @@ def force_unlock(
 
 
 def _ledger(file: Path, name: str | None) -> Ledger:
-    return ledger_of(read_pipeline(file, name))
+    return open_ledger(read_pipeline(file, name))
 
 
 def _params(given: list[str]) -> dict[str, str]:
@@ -176,7 +176,7 @@ def _params(given: list[str]) -> dict[str, str]:
 
 
 def _require_consent(pipeline: Pipeline, targets: tuple[str, ...], *, as_json: bool) -> None:
-    for one in chosen_targets(pipeline, targets):
+    for one in select_targets(pipeline, targets):
         if one.mode is LoadMode.OVERWRITE:
             require_consent(f"overwriting types on branch '{one.branch}'", one.uri, as_json=as_json)
 
@@ -202,8 +202,8 @@ def _print_plan(made: PipelinePlan, *, as_json: bool) -> None:
         for key, what in one.types.items():
             rows = "" if what.rows is None else f"{what.rows} rows, "
             columns = what.columns or {}
-            told = ", ".join(f"{column} {kind}" for column, kind in columns.items())
-            lines.append(f"  {key}: {rows}{told or 'columns not looked at'}")
+            shown = ", ".join(f"{column} {kind}" for column, kind in columns.items())
+            lines.append(f"  {key}: {rows}{shown or 'columns not checked'}")
     print_result(made.to_json(), "\n".join(lines), as_json=as_json)
     for warning in made.warnings:
         print_note(f"warning[{warning['code']}]: {warning['message']}")

@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph.cli.config import Config, Profile, config
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.command_groups import new_app
+from omnigraph.cli.config import Config, Profile
+from omnigraph.cli.config_file import current_config
+from omnigraph.cli.config_scope import Scope, active_profile, implied_scope, profile_scope
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
-from omnigraph.cli.scopes import Scope, active_profile, implied_scope, profile_scope
 from omnigraph.errors import BadRequest
 
 DEFAULTS = "(defaults)"
@@ -27,8 +28,10 @@ def profile() -> None:
 def list_(as_json: AsJson = False) -> None:
     """List the profiles, with a star at the one OMNIGRAPH_PROFILE chooses."""
     active = active_profile()
-    found = [_listed(one, active) for one in config().profiles.values()]
-    print_result(found, "\n".join(map(_line, found)) or f"no profiles in {config().place}", as_json=as_json)
+    found = [_listed(one, active) for one in current_config().profiles.values()]
+    print_result(
+        found, "\n".join(map(_line, found)) or f"no profiles in {current_config().place}", as_json=as_json
+    )
 
 
 @app.command()
@@ -39,7 +42,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show where a profile leads, or what holds without one."""
-    settings = config()
+    settings = current_config()
     scope = implied_scope(settings, name)
     facts: dict[str, Any] = {
         "name": active_profile(name) or DEFAULTS,
@@ -73,6 +76,6 @@ def _listed(one: Profile, active: str | None) -> dict[str, Any]:
 
 
 def _line(one: dict[str, Any]) -> str:
-    told = one["binding"] if one["valid"] else f"invalid: {one['error']}"
+    binding = one["binding"] if one["valid"] else f"invalid: {one['error']}"
     graph = f" default_graph={one['default_graph']}" if "default_graph" in one else ""
-    return f"{'*' if one['active'] else ' '} {one['name']} {told}{graph}"
+    return f"{'*' if one['active'] else ' '} {one['name']} {binding}{graph}"

@@ -1,4 +1,4 @@
-"""How far a command is, on standard error: a bar on a terminal, lines in a log, events for a script."""
+"""Progress of a command on standard error: a bar on a terminal, lines in a log, events for a script."""
 
 from __future__ import annotations
 
@@ -9,47 +9,47 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from omnigraph.cli.invocation import current
+from omnigraph.cli.invocation import current_invocation
 from omnigraph.cli.output import print_note
 from omnigraph.errors import StorageFailure
-from omnigraph.progress import Event, Listener, Progress, progress_to
+from omnigraph.progress import Progress, ProgressEvent, ProgressListener, progress_to
 
 SECONDS_BETWEEN_LINES = 5.0
 SECONDS_BETWEEN_EVENTS = 1.0
 PATIENCE = 5.0
-"""A log hears nothing of a command that takes no longer."""
+"""A log gets no lines of a command that takes no longer."""
 
 _FULL = 1000
 
 
 @contextmanager
-def shown_progress(*, as_json: bool) -> Iterator[None]:
-    """Show how far whatever is done in the block is, in the form that suits whoever reads."""
-    invocation = current()
+def show_progress(*, as_json: bool) -> Iterator[None]:
+    """Show the progress of the block: a bar on a terminal, otherwise lines or JSON events."""
+    invocation = current_invocation()
     if "--quiet" in invocation.flags or sys.stderr is None:
         yield
         return
     bar = _Bar()
-    show: Listener = bar
+    show: ProgressListener = bar
     if as_json:
         show = _Lines(event_line, SECONDS_BETWEEN_EVENTS, 0.0)
     elif not sys.stderr.isatty():
         show = _Lines(plain_line, SECONDS_BETWEEN_LINES, PATIENCE)
 
-    def hear(now: Progress) -> None:
-        # Asked when there is something to show: a command may find out late that it must not.
+    def listen(now: Progress) -> None:
+        # Checked late: a command may only now know that it must not show progress.
         if invocation.shows_progress:
             show(now)
 
     try:
-        with progress_to(hear):
+        with progress_to(listen):
             yield
     finally:
         bar.close()
 
 
 class _Lines:
-    """A line for the begin and the end of every stage, and for what is between now and then."""
+    """Prints a line at the start and end of every stage, and some in between."""
 
     def __init__(self, form: Callable[[Progress], str], between: float, patience: float) -> None:
         self._form = form
@@ -59,12 +59,12 @@ class _Lines:
 
     def __call__(self, now: Progress) -> None:
         moment = time.monotonic()
-        if now.event is Event.PROGRESS and moment - self._last < self._between:
+        if now.event is ProgressEvent.PROGRESS and moment - self._last < self._between:
             return
         if moment - self._begun < self._patience:
             return
         self._last = moment
-        # That nobody reads how far it is must not be the end of it.
+        # A closed standard error must not end the command.
         with suppress(OSError, StorageFailure):
             print_note(self._form(now))
 
@@ -85,9 +85,9 @@ class _Bar:
             description=now.stage,
             total=None if share is None else _FULL,
             completed=0 if share is None else round(share * _FULL),
-            told=", ".join(_figures(now)),
+            figures=", ".join(_figures(now)),
         )
-        if now.event is Event.ENDED:
+        if now.event is ProgressEvent.ENDED:
             # What is printed next must not get between its lines.
             self.close()
 
@@ -99,7 +99,7 @@ class _Bar:
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("{task.fields[told]}"),
+            TextColumn("{task.fields[figures]}"),
             TimeElapsedColumn(),
         )
         self._bar = Display(
@@ -109,7 +109,7 @@ class _Bar:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._task = self._bar.add_task("", total=None, told="")
+        self._task = self._bar.add_task("", total=None, figures="")
         self._bar.start()
 
     def close(self) -> None:
@@ -129,25 +129,25 @@ def event_line(now: Progress) -> str:
 
 def plain_line(now: Progress) -> str:
     """Progress for a log."""
-    told = ", ".join(_figures(now))
+    figures = ", ".join(_figures(now))
     match now.event:
-        case Event.BEGUN:
+        case ProgressEvent.BEGUN:
             return f"{now.stage}: begun"
-        case Event.ENDED:
-            return f"{now.stage}: done in {now.seconds:.1f} s" + (f": {told}" if told else "")
-    return f"{now.stage}: {told}"
+        case ProgressEvent.ENDED:
+            return f"{now.stage}: done in {now.seconds:.1f} s" + (f": {figures}" if figures else "")
+    return f"{now.stage}: {figures}"
 
 
 def _figures(now: Progress) -> Iterator[str]:
     if now.tasks_done or now.tasks:
         yield f"{now.tasks_done:,} of {now.tasks:,} tasks" if now.tasks else f"{now.tasks_done:,} tasks"
-    if now.share is not None and now.event is Event.PROGRESS:
+    if now.share is not None and now.event is ProgressEvent.PROGRESS:
         yield f"{now.share:.0%}"
     if now.rows:
         yield f"{now.rows:,} rows ({now.rows_per_second:,.0f}/s)"
     if now.bytes:
         yield f"{_size(now.bytes)} ({_size(now.bytes_per_second)}/s)"
-    if now.event is Event.PROGRESS and now.seconds_left is not None:
+    if now.event is ProgressEvent.PROGRESS and now.seconds_left is not None:
         yield f"{now.seconds_left:.0f} s left"
 
 

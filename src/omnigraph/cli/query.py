@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Uri, addressed
-from omnigraph.cli.delivery import Form, Output, chosen_form, deliver
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.addressing import Uri, resolve_graph
+from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.query_options import (
     Branch,
@@ -23,8 +22,9 @@ from omnigraph.cli.query_options import (
     QueryText,
     Time,
     Version,
-    asked,
+    parse_query_arguments,
 )
+from omnigraph.cli.result_output import Form, Output, choose_format, write_result
 
 app = new_app()
 
@@ -52,9 +52,9 @@ def query(
     as_json: AsJson = False,
 ) -> None:
     """Run a read query and print the rows it finds, now or at a commit, version or time."""
-    place = addressed(uri=uri)
-    meant = asked(name, named, file, text, params, params_file, param)
-    chosen = chosen_form(form, output, as_json=as_json)
+    place = resolve_graph(uri=uri)
+    meant = parse_query_arguments(name, named, file, text, params, params_file, param)
+    chosen = choose_format(form, output, as_json=as_json)
     with graph.open(place, read_only=True) as opened:
         found = opened.query(
             meant.source,
@@ -66,4 +66,4 @@ def query(
             time=time,
             engine=engine,
         )
-    deliver(found, chosen, output)
+    write_result(found, chosen, output)

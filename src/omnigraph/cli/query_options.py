@@ -45,7 +45,7 @@ Time = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueryArguments:
     """One query of a file or text, and the values for its parameters."""
 
     source: Path | str
@@ -53,7 +53,7 @@ class Asked:
     params: dict[str, Any]
 
 
-def asked(
+def parse_query_arguments(
     name: str | None,
     named: str | None,
     query: Path | None,
@@ -61,12 +61,12 @@ def asked(
     params: str | None,
     params_file: Path | None,
     param: list[str] | None,
-) -> Asked:
+) -> QueryArguments:
     """The query that is meant by the options, and its parameters."""
     if name is not None and named is not None:
         raise BadRequest("NAME and --name are mutually exclusive")
     values = {**params_of(params, params_file), **dict(map(_param, param or ()))}
-    return Asked(_source(query, text), name if named is None else named, values)
+    return QueryArguments(_source(query, text), name if named is None else named, values)
 
 
 def _source(query: Path | None, text: str | None) -> Path | str:

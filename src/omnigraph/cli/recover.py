@@ -6,23 +6,23 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph.cli.addressing import Place, addressed
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.addressing import Place, resolve_graph
+from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
-from omnigraph.engine.open import recover_all, unsettled_graph
-from omnigraph.engine.recovery.abandon import abandon
-from omnigraph.engine.recovery.prospects import Prospect, prospects
-from omnigraph.engine.recovery.sweep import Fate, Report
-from omnigraph.engine.root import Root
+from omnigraph.engine.commit.recovery.abandon import abandon_record
+from omnigraph.engine.commit.recovery.forecast import RecoveryForecast, forecast_recovery
+from omnigraph.engine.commit.recovery.sweep import RecordStatus, RecoveryReport
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.lifecycle.open import open_without_recovery, recover_all
 from omnigraph.errors import BadRequest
 from omnigraph.storage.location import Location
 
 app = new_app()
 
-_BLOCKED = (Fate.UNREADABLE, Fate.STUCK, Fate.WAITING)
+_BLOCKED = (RecordStatus.UNREADABLE, RecordStatus.STUCK, RecordStatus.WAITING)
 
-# What records and their audit call things, in the words of those who read this.
+# The words of records and their audit, in plain English.
 WRITES = {
     "Mutation": "mutation",
     "Load": "load",
@@ -42,30 +42,30 @@ def recover(
     abandoned: Annotated[
         str | None,
         typer.Option(
-            "--abandon", help="Give up this one, which nobody can finish or undo.", metavar="OPERATION"
+            "--abandon", help="Abandon this one, which cannot be finished or undone.", metavar="OPERATION"
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Finish or undo interrupted writes; exits with 1 when one of them cannot be, with `--dry-run` too.
 
-    Every write does this by itself for its own branch, and so does opening a graph for writing.
+    Every write does this automatically for its own branch, and so does opening a graph for writing.
     """
-    root = Root.at(Location.parse(addressed(place=place)))
+    root = Root.at(Location.parse(resolve_graph(place=place)))
     if abandoned is not None:
         _abandon(root, abandoned, dry_run=dry_run, as_json=as_json)
         return
-    # Not through `graph.open`: that would deal with them before they can be told.
-    opened = unsettled_graph(root, read_only=dry_run)
+    # Not through `graph.open`: that would finish or undo them before they are listed.
+    opened = open_without_recovery(root, read_only=dry_run)
     if dry_run:
-        ahead = prospects(opened)
+        ahead = forecast_recovery(opened)
         records = [prospect_json(one) for one in ahead]
         lines = [prospect_line(one) for one in ahead]
         blocked = any(one.stuck for one in ahead)
     else:
         done = recover_all(opened)
         records, lines = [_report_json(one) for one in done], [_report_line(one) for one in done]
-        blocked = any(one.fate in _BLOCKED for one in done)
+        blocked = any(one.status in _BLOCKED for one in done)
     report = {"uri": root.uri, "dry_run": dry_run, "ok": not blocked, "operations": records}
     print_result(report, "\n".join(lines) or "no interrupted writes", as_json=as_json)
     if blocked:
@@ -75,13 +75,13 @@ def recover(
 def _abandon(root: Root, operation_id: str, *, dry_run: bool, as_json: bool) -> None:
     if dry_run:
         raise BadRequest("--abandon and --dry-run are mutually exclusive")
-    done = abandon(unsettled_graph(root), operation_id)
+    done = abandon_record(open_without_recovery(root), operation_id)
     report = {"uri": root.uri, "abandoned": operation_id, "branch": done.branch}
     text = f"{operation_id} on {done.branch or '?'} abandoned; see `omnigraph repair` for its tables"
     print_result(report, text, as_json=as_json)
 
 
-def prospect_json(one: Prospect) -> dict[str, Any]:
+def prospect_json(one: RecoveryForecast) -> dict[str, Any]:
     """An interrupted write as scripts read it."""
     return {
         "operation_id": one.operation_id,
@@ -100,32 +100,32 @@ def prospect_json(one: Prospect) -> dict[str, Any]:
     }
 
 
-def prospect_line(one: Prospect) -> str:
+def prospect_line(one: RecoveryForecast) -> str:
     """An interrupted write in a line."""
     known = {} if one.busy else one.tables
     tables = ", ".join(f"{key} is {state}" for key, state in sorted(known.items()))
     write = f"{_write(one) or 'write'} on {one.branch or 'an unknown branch'}"
     by = f" by {one.writer}" if one.writer else ""
-    way_out = f"; mend that, or give it up with `omnigraph recover --abandon {one.operation_id}`"
-    told = f"{one.operation_id}, a {write}{by}: would {one.would}{f' ({tables})' if tables else ''}"
-    return f"{told}{way_out if one.stuck else ''}"
+    way_out = f"; fix that, or abandon it with `omnigraph recover --abandon {one.operation_id}`"
+    text = f"{one.operation_id}, a {write}{by}: would {one.would}{f' ({tables})' if tables else ''}"
+    return f"{text}{way_out if one.stuck else ''}"
 
 
-def _write(one: Prospect) -> str | None:
+def _write(one: RecoveryForecast) -> str | None:
     return None if one.writer_kind is None else WRITES.get(one.writer_kind, one.writer_kind)
 
 
-def _report_json(one: Report) -> dict[str, Any]:
+def _report_json(one: RecoveryReport) -> dict[str, Any]:
     return {
         "operation_id": one.operation_id,
         "branch": one.branch,
-        "result": one.fate.value,
+        "result": one.status.value,
         "outcome": one.outcome,
         "reason": one.reason or None,
     }
 
 
-def _report_line(one: Report) -> str:
-    told = one.outcome or one.reason
-    reason = f": {told}" if told else ""
-    return f"{one.operation_id} on {one.branch or '?'} {one.fate}{reason}"
+def _report_line(one: RecoveryReport) -> str:
+    outcome = one.outcome or one.reason
+    reason = f": {outcome}" if outcome else ""
+    return f"{one.operation_id} on {one.branch or '?'} {one.status}{reason}"

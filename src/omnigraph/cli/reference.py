@@ -1,4 +1,4 @@
-"""Pages that are written from the code itself (`make docs`): the commands and the errors."""
+"""Pages that `make docs` writes from the code: the commands, the errors and the Python API."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from omnigraph import errors
+import omnigraph
+from omnigraph import errors, spark
 from omnigraph.cli.main import app
 
-# Fixed, so that the page does not depend on the terminal of whoever writes it.
+# Fixed, so that the page does not depend on the terminal of the author.
 WIDTH = 100
 
 INTRODUCTION = """\
@@ -23,7 +24,8 @@ INTRODUCTION = """\
 
 Results go to standard output, messages and errors to standard error. With `--json`, a command prints
 its result as JSON, and a failure as a JSON object with `error`, `code`, `retryable` and, where there
-are any, `remedy` and `data`. A failure is one paragraph; `--debug` shows the whole stack. Commands that
+are any, `remedy` and `data`; a command that was used wrongly prints such an object too, with the code
+`usage`. A failure is one paragraph; `--debug` shows the whole stack. Commands that
 take long tell [how far they are](configuration.md#how-far-a-command-is).
 
 The flags of `omnigraph` itself may stand before or after any command; the help of a command shows those
@@ -94,7 +96,49 @@ def _sections(command: Any, context: Any) -> Iterator[str]:
             yield from _sections(child, child.make_context(name, [], parent=context, resilient_parsing=True))
 
 
-PAGES = {"cli.md": render_commands, "errors.md": render_errors}
+PYTHON_INTRODUCTION = """\
+# Python reference
+
+<!-- Written by `make docs` from `omnigraph.__all__`; edit the themes there and the docstrings instead. -->
+
+Every public name of `import omnigraph as og`, with its docstring; modules not named here are internal.
+The [guide](python.md) shows the names in use. `make site` fills in the entries; `help(og.Graph)` in a
+terminal prints the same.
+"""
+
+INTERNAL_MEMBERS = {
+    "omnigraph.Algorithms": ("run_on",),
+    "omnigraph.Diff": ("beyond", "comparison", "key_of", "tables"),
+    "omnigraph.MergeConflict": ("digest", "mark"),
+    "omnigraph.spark.FrameAlgorithms": ("solver",),
+    "omnigraph.spark.GraphFrames": ("reads",),
+}
+"""Members of public classes that only other rooms call."""
+
+
+def render_python() -> str:
+    """Return the page about the Python API: an entry for each public name, by theme."""
+    themes = {
+        theme: [f"omnigraph.{name}" for names in homes.values() for name in names]
+        for theme, homes in omnigraph.THEMES.items()
+    }
+    themes["Errors"] += ["omnigraph.errors.OmnigraphError"]
+    themes["Spark"] = [f"omnigraph.spark.{name}" for name in spark.__all__]
+    sections = (f"\n## {theme}\n" + "".join(map(_entry, paths)) for theme, paths in themes.items())
+    return PYTHON_INTRODUCTION + "".join(sections) + "\nAll errors are in [the error index](errors.md).\n"
+
+
+def _entry(path: str) -> str:
+    options = []
+    if path.endswith("Algorithms"):
+        options += ["inherited_members: true"]
+    if hidden := INTERNAL_MEMBERS.get(path):
+        options += [f'filters: ["!^_", "!^({"|".join(hidden)})$"]']
+    block = "    options:\n" if options else ""
+    return f"\n::: {path}\n" + block + "".join(f"        {option}\n" for option in options)
+
+
+PAGES = {"cli.md": render_commands, "errors.md": render_errors, "reference.md": render_python}
 
 
 def main() -> int:

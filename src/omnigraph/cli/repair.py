@@ -1,4 +1,4 @@
-"""`omnigraph repair`: tables that were changed past omnigraph."""
+"""`omnigraph repair`: tables that were modified outside omnigraph."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Place, addressed, echo_write
+from omnigraph.cli.addressing import Place, echo_write, resolve_graph
+from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.commit import commit_json
-from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
-from omnigraph.engine.repair import Action, Repaired, RepairResult
+from omnigraph.engine.maintenance.repair import RepairAction, RepairedTable, RepairResult
 
 app = new_app()
 
@@ -33,7 +33,7 @@ def repair(
 
     Nothing is changed without --confirm. Rows are never moved, only what a branch publishes.
     """
-    uri = addressed(place=place)
+    uri = resolve_graph(place=place)
     with graph.open(uri, read_only=not confirm) as opened:
         done = opened.repair(confirm=confirm, force=force)
         where = opened.uri
@@ -54,7 +54,7 @@ def _json(uri: str, done: RepairResult, confirm: bool) -> dict[str, Any]:
     }
 
 
-def _table(one: Repaired) -> dict[str, Any]:
+def _table(one: RepairedTable) -> dict[str, Any]:
     return {
         "table_key": one.key,
         "branch": one.branch,
@@ -67,7 +67,7 @@ def _table(one: Repaired) -> dict[str, Any]:
 
 
 def _lines(done: RepairResult) -> Iterator[str]:
-    found = [one for one in done.tables if one.action is not Action.NO_OP or one.reason]
+    found = [one for one in done.tables if one.action is not RepairAction.NO_OP or one.reason]
     for one in found:
         kind = f"{one.classification}, " if one.classification else ""
         yield (

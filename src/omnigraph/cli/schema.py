@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.addressing import Place, addressed, author, echo_write
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.addressing import Place, echo_write, resolve_actor, resolve_graph
+from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
-from omnigraph.engine.source_files import read_source
+from omnigraph.cli.pending_note import print_pending
+from omnigraph.engine.files.source_files import read_source
 from omnigraph.errors import BadRequest
 from omnigraph.lang.schema import MigrationPlan, compile_schema, describe, describe_plan, plan_files
 
 if TYPE_CHECKING:
-    from omnigraph.engine.schema_apply.apply import SchemaApplied
+    from omnigraph.engine.schema_apply.apply import SchemaResult
     from omnigraph.graph import Graph
 
 app = new_app()
@@ -35,7 +36,7 @@ def schema() -> None:
 @app.command()
 def show(place: Place = None, as_json: AsJson = False) -> None:
     """Print the accepted schema as its author wrote it."""
-    with _opened(addressed(place=place), read_only=True) as graph:
+    with _opened(resolve_graph(place=place), read_only=True) as graph:
         source = graph.schema_source
         report = {"uri": graph.uri, "schema_source": source}
     print_result(report, source, as_json=as_json)
@@ -57,7 +58,7 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show the steps from one schema to another; exits with 1 when a step is not possible."""
-    before, after = addressed(place=old), _wanted(new, wanted)
+    before, after = resolve_graph(place=old), _wanted(new, wanted)
     if old is None or _is_graph(before):
         with _opened(before, read_only=True) as graph:
             found, place = graph.plan_schema(after, allow_data_loss=allow_data_loss), {"uri": graph.uri}
@@ -78,11 +79,12 @@ def apply(
     as_json: AsJson = False,
 ) -> None:
     """Make a schema the accepted one, in one commit that carries all rows over, or change nothing."""
-    with _opened(addressed(place=place), read_only=False) as graph:
-        done = graph.apply_schema(wanted, allow_data_loss=allow_data_loss, actor=author())
+    with _opened(resolve_graph(place=place), read_only=False) as graph:
+        done = graph.apply_schema(wanted, allow_data_loss=allow_data_loss, actor=resolve_actor())
         uri = graph.uri
     echo_write("schema apply", uri)
     print_result({"uri": uri, **done.to_json()}, _applied(done), as_json=as_json)
+    print_pending(done.pending_indexes)
 
 
 def _wanted(new: Path | None, wanted: Path | None) -> Path:
@@ -113,7 +115,7 @@ def _text(found: MigrationPlan) -> str:
     return "\n".join([*describe_plan(found), *notes, f"{_steps(len(found.steps))}; {verdict}"])
 
 
-def _applied(done: SchemaApplied) -> str:
+def _applied(done: SchemaResult) -> str:
     if not done.applied:
         return "no changes"
     commit = f"; commit {done.commit.id}" if done.commit else ""

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Place, addressed
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.addressing import Place, resolve_graph
+from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
 from omnigraph.cli.query_options import Branch, Version
-from omnigraph.graph import Graph, Snapshot, Table
+from omnigraph.graph import Graph, Snapshot, TableInfo
 
 app = new_app()
 
@@ -30,7 +30,7 @@ def snapshot(
     as_json: AsJson = False,
 ) -> None:
     """Show the version and size of every type, now or at a commit, version or time."""
-    with graph.open(addressed(place=place), read_only=True) as opened:
+    with graph.open(resolve_graph(place=place), read_only=True) as opened:
         if commit is None and version is None and time is None:
             found = opened.snapshot("main" if branch is None else branch)
         else:
@@ -65,7 +65,7 @@ def _json(opened: Graph, found: Snapshot) -> dict[str, Any]:
     }
 
 
-def _dataset(key: str, table: Table) -> dict[str, Any]:
+def _dataset(key: str, table: TableInfo) -> dict[str, Any]:
     kind, _, name = key.partition(":")
     return {
         "entity_kind": kind,
@@ -77,7 +77,7 @@ def _dataset(key: str, table: Table) -> dict[str, Any]:
     }
 
 
-def _table(key: str, table: Table) -> dict[str, Any]:
+def _table(key: str, table: TableInfo) -> dict[str, Any]:
     return {
         "table_key": key,
         "table_path": table.path,
@@ -87,9 +87,9 @@ def _table(key: str, table: Table) -> dict[str, Any]:
     }
 
 
-def _native(table: Table) -> str | None:
+def _native(table: TableInfo) -> str | None:
     return None if table.branch == "main" else table.branch
 
 
-def _count(table: Table) -> int:
+def _count(table: TableInfo) -> int:
     return 0 if table.rows is None else table.rows

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph.cli.invocation import current
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.command_groups import new_app
+from omnigraph.cli.invocation import current_invocation
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
 from omnigraph.pipeline import server
@@ -39,9 +39,9 @@ def start(
     ] = IDLE_MINUTES,
     as_json: AsJson = False,
 ) -> None:
-    """Start a warm server that sessions on this machine find by themselves.
+    """Start a warm server that sessions on this machine find automatically.
 
-    Does nothing when it runs already. It listens on this machine only, for you alone, and ends by itself.
+    Does nothing if it already runs. It listens on this machine only, for you alone, and ends when it is idle.
     """
     require_spark()
     found, started = server.start(master=master, memory=memory, idle_minutes=idle_minutes)
@@ -61,7 +61,7 @@ def stop(as_json: AsJson = False) -> None:
 @app.command()
 def status(as_json: AsJson = False) -> None:
     """Show whether the warm server runs; exits with 1 when it does not."""
-    found = server.running()
+    found = server.find_server()
     facts = {"running": found is not None, **(_json(found) if found else {})}
     print_result(facts, f"running: {_line(found)}" if found else "not running", as_json=as_json)
     if found is None:
@@ -81,14 +81,14 @@ def doctor(as_json: AsJson = False) -> None:
 
 def _warm_up() -> None:
     """Run a small job, so that the first real one finds everything loaded, and we know that it works."""
-    from omnigraph.pipeline.exercise import exercise
     from omnigraph.pipeline.session import session
+    from omnigraph.pipeline.warm_up import run_warm_up_job
 
-    # That it works is all there is to tell.
-    current().shows_progress = False
+    # Only whether it works matters.
+    current_invocation().shows_progress = False
     found = server.lease()
     spark = session(found.url if found else None)
-    exercise(spark)
+    run_warm_up_job(spark)
     spark.stop()
 
 

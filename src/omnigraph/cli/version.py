@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from omnigraph import __version__
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
-from omnigraph.engine.stamp import CURRENT
+from omnigraph.engine.graph.format_stamp import CURRENT
 
 app = new_app()
 

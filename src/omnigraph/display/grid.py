@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
-from omnigraph.display.lines import fitted, text_width
+from omnigraph.display.text import display_width, truncate
 
 WIDEST = 80
 NARROWEST = 8
@@ -35,18 +35,20 @@ class Column:
 
     def cell(self, text: str) -> str:
         """The text in the column's width, numbers to the right."""
-        cut = fitted(text, self.width)
-        space = " " * (self.width - text_width(cut))
+        cut = truncate(text, self.width)
+        space = " " * (self.width - display_width(cut))
         return space + cut if self.is_number else cut + space
 
 
-def measured(
+def measure_columns(
     names: Sequence[str], are_numbers: Iterable[bool], pages: Iterable[Texts], widest: int = WIDEST
 ) -> list[Column]:
     """Columns as wide as their names and texts, but not wider than allowed."""
-    widths = [text_width(name) for name in names]
+    widths = [display_width(name) for name in names]
     for texts in pages:
-        widths = [max([width, *map(text_width, column)]) for width, column in zip(widths, texts, strict=True)]
+        widths = [
+            max([width, *map(display_width, column)]) for width, column in zip(widths, texts, strict=True)
+        ]
     most = max(widest, NARROWEST)
     return [
         Column(name, min(max(width, 1), most), is_number)
@@ -54,24 +56,24 @@ def measured(
     ]
 
 
-def narrowed(columns: Sequence[Column], total: int) -> list[Column]:
+def fit_columns(columns: Sequence[Column], total: int) -> list[Column]:
     """Columns that fit side by side: the widest are cut down, and if that is not enough the last left out."""
     level = next(
-        (level for level in range(WIDEST, NARROWEST, -1) if _taken(columns, level) <= total), NARROWEST
+        (level for level in range(WIDEST, NARROWEST, -1) if _total_width(columns, level) <= total), NARROWEST
     )
     fitting = [replace(column, width=min(column.width, level)) for column in columns]
-    while len(fitting) > 1 and _taken(fitting, level) > total:
+    while len(fitting) > 1 and _total_width(fitting, level) > total:
         fitting.pop()
     return fitting
 
 
-def _taken(columns: Sequence[Column], level: int) -> int:
+def _total_width(columns: Sequence[Column], level: int) -> int:
     return sum(min(column.width, level) for column in columns) + len(SEPARATOR) * (len(columns) - 1)
 
 
-def grid(columns: Sequence[Column], pages: Iterable[Texts], *, wraps: bool = False) -> Iterator[str]:
+def render_grid(columns: Sequence[Column], pages: Iterable[Texts], *, wraps: bool = False) -> Iterator[str]:
     """The lines of a table; columns that rows have beyond those given are left out."""
-    lines = _wrapped if wraps else _cut
+    lines = _wrap if wraps else _cut
     yield from lines([column.name for column in columns], columns)
     yield RULE.join("-" * column.width for column in columns)
     for texts in pages:
@@ -84,18 +86,18 @@ def _cut(texts: Sequence[str], columns: Sequence[Column]) -> tuple[str]:
     return (SEPARATOR.join(cells).rstrip(),)
 
 
-def _wrapped(texts: Sequence[str], columns: Sequence[Column]) -> Iterator[str]:
-    cells = [list(_pieces(text, column.width)) for text, column in zip(texts, columns, strict=False)]
+def _wrap(texts: Sequence[str], columns: Sequence[Column]) -> Iterator[str]:
+    cells = [list(_split(text, column.width)) for text, column in zip(texts, columns, strict=False)]
     for pieces in zip_longest(*cells, fillvalue=""):
         yield from _cut(pieces, columns)
 
 
-def _pieces(text: str, width: int) -> Iterator[str]:
+def _split(text: str, width: int) -> Iterator[str]:
     """A text in pieces of a width, at least one."""
     begin, taken = 0, 0
     for at, char in enumerate(text):
-        taken += text_width(char)
+        taken += display_width(char)
         if taken > width:
             yield text[begin:at]
-            begin, taken = at, text_width(char)
+            begin, taken = at, display_width(char)
     yield text[begin:]

@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from omnigraph.display.lines import NULL, fitted, visible
+from omnigraph.display.text import NULL, escape_invisible, truncate
 
 FIRST_ROWS = 20
 """How many rows are shown of something that is only looked at."""
@@ -24,7 +24,7 @@ class Heading:
     is_number: bool = False
 
 
-def table(
+def render_html_table(
     caption: str, headings: Sequence[Heading], rows: Iterable[Sequence[Cell]], rest: Iterable[str] = ()
 ) -> str:
     """A table of texts on one line each; lines of `rest` follow it."""
@@ -51,4 +51,4 @@ def _cell(cell: Cell) -> str:
 
 
 def _text(text: str) -> str:
-    return html.escape(fitted(visible(text), WIDEST))
+    return html.escape(truncate(escape_invisible(text), WIDEST))

@@ -1,4 +1,4 @@
-"""The vectors of texts that are stored, each text that a provider refuses told by itself."""
+"""Embed texts that are stored, and report each text that a provider refuses."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from omnigraph.embed.vectors import Vector
 from omnigraph.errors import EmbeddingTextRejected
 
 
-def embedded_or_refused(embedder: Embedder, texts: Sequence[str], dimension: int) -> Iterator[Vector | str]:
-    """A vector for each text, or why there is none: halves are tried until the culprit is alone."""
+def embed_each(embedder: Embedder, texts: Sequence[str], dimension: int) -> Iterator[Vector | str]:
+    """Return a vector or the refusal for each text; refused batches are halved until the text is alone."""
     if not texts:
         return
     try:
@@ -20,5 +20,5 @@ def embedded_or_refused(embedder: Embedder, texts: Sequence[str], dimension: int
             yield refusal.message
             return
         middle = len(texts) // 2
-        yield from embedded_or_refused(embedder, texts[:middle], dimension)
-        yield from embedded_or_refused(embedder, texts[middle:], dimension)
+        yield from embed_each(embedder, texts[:middle], dimension)
+        yield from embed_each(embedder, texts[middle:], dimension)

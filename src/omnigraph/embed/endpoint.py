@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from omnigraph.embed.refusals import quoted, refusal
+from omnigraph.embed.refusals import quote_message, refusal_error
 from omnigraph.embed.settings import EmbedSettings
-from omnigraph.embed.vectors import rejected
+from omnigraph.embed.vectors import rejected_answer_error
 from omnigraph.errors import EmbeddingUnavailable
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ _CONNECT_TIMEOUT = 10.0
 _PIECE = 64 * 1024
 _MAX_COMPLAINT = 64 * 1024
 
-# A retry that helps is no news to somebody at a terminal; a program that set up logging still hears of it.
+# A retry that helps is not shown at a terminal; a program that configured logging still gets it.
 logging.getLogger("stamina").addHandler(logging.NullHandler())
 
 
-class _Again(Exception):
-    """An attempt failed in a way that may pass; `error` is told when it does not."""
+class _RetryableFailure(Exception):
+    """A failed attempt that is worth a retry; `error` is raised when retries do not help."""
 
     def __init__(self, error: EmbeddingUnavailable, pause: float | None = None) -> None:
         super().__init__(error.message)
@@ -53,17 +53,17 @@ class Endpoint:
         self._connections: tuple[int, PoolManager] | None = None
 
     def post(self, path: str, body: bytes, *, longest: int, limit: int) -> bytes:
-        """The body of a good answer, at most `limit` bytes; `longest` tells the longest text sent."""
+        """Return the body of a good answer of up to `limit` bytes; `longest` is the longest text sent."""
         import stamina
 
         # A request that times out is tried twice; quick failures are tried up to the number of attempts.
         retrying = stamina.RetryingCaller(attempts=ATTEMPTS, timeout=2 * self._settings.timeout)
         try:
             status, answer = retrying(_pause_before_retry, self._ask, path, body, limit)
-        except _Again as again:
+        except _RetryableFailure as again:
             raise again.error from again.__cause__
         if status != 200:
-            raise refusal(self._settings, status, answer, longest)
+            raise refusal_error(self._settings, status, answer, longest)
         return answer
 
     def _ask(self, path: str, body: bytes, limit: int) -> tuple[int, bytes]:
@@ -98,14 +98,16 @@ class Endpoint:
     def _receive(self, response: BaseHTTPResponse, limit: int, deadline: float) -> tuple[int, bytes]:
         status, settings = response.status, self._settings
         if status in (408, 429) or status >= 500:
-            reason = f"answered {status}{quoted(settings, self._read(response, _MAX_COMPLAINT, deadline))}"
+            reason = (
+                f"answered {status}{quote_message(settings, self._read(response, _MAX_COMPLAINT, deadline))}"
+            )
             error = EmbeddingUnavailable(settings.provider, settings.model, reason, answered=status)
-            raise _Again(error, _asked_pause(response.headers.get("retry-after")))
+            raise _RetryableFailure(error, _retry_after_seconds(response.headers.get("retry-after")))
         if status != 200:
             return status, self._read(response, _MAX_COMPLAINT, deadline)
         answer = self._read(response, limit + 1, deadline)
         if len(answer) > limit:
-            raise rejected(settings, f"the answer is larger than {limit} bytes")
+            raise rejected_answer_error(settings, f"the answer is larger than {limit} bytes")
         return status, answer
 
     def _read(self, response: BaseHTTPResponse, limit: int, deadline: float) -> bytes:
@@ -123,13 +125,13 @@ class Endpoint:
         kept = self._connections
         if kept is None or kept[0] != os.getpid():
             # Without a lock, which a fork could leave locked; at worst two threads make a pool each.
-            kept = self._connections = (os.getpid(), _connections_to(self._settings.base_url))
+            kept = self._connections = (os.getpid(), _open_pool(self._settings.base_url))
         return kept[1]
 
-    def _too_slow(self) -> _Again:
+    def _too_slow(self) -> _RetryableFailure:
         settings = self._settings
         reason = f"no complete answer within {settings.timeout:g} seconds"
-        return _Again(EmbeddingUnavailable(settings.provider, settings.model, reason))
+        return _RetryableFailure(EmbeddingUnavailable(settings.provider, settings.model, reason))
 
     def _unreachable(self, cause: str) -> EmbeddingUnavailable:
         settings = self._settings
@@ -141,7 +143,7 @@ class Endpoint:
         )
 
 
-def _connections_to(base_url: str) -> PoolManager:
+def _open_pool(base_url: str) -> PoolManager:
     """Connections to an address, through the proxy that the environment names for it."""
     import urllib3
 
@@ -157,14 +159,14 @@ def _connections_to(base_url: str) -> PoolManager:
 
 
 def _pause_before_retry(error: Exception) -> bool | float:
-    if not isinstance(error, _Again):
+    if not isinstance(error, _RetryableFailure):
         return False
     if error.pause is None:
         return True
     return error.pause if error.pause <= MAX_PAUSE else False
 
 
-def _asked_pause(text: str | None) -> float | None:
+def _retry_after_seconds(text: str | None) -> float | None:
     """The seconds of a Retry-After header; a date there is as good as nothing."""
     return float(text) if text and re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text.strip()) else None
 

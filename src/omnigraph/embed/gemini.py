@@ -11,8 +11,8 @@ import msgspec
 from omnigraph.embed.embedder import Kind
 from omnigraph.embed.endpoint import Endpoint
 from omnigraph.embed.settings import EmbedSettings
-from omnigraph.embed.texts import batches
-from omnigraph.embed.vectors import Vector, answer_limit, decoded, unit_vectors
+from omnigraph.embed.texts import split_batches
+from omnigraph.embed.vectors import Vector, decode_answer, max_answer_bytes, to_unit_vectors
 
 _MOST_TEXTS = 100
 _TASK_TYPES: dict[Kind, str] = {"query": "RETRIEVAL_QUERY", "document": "RETRIEVAL_DOCUMENT"}
@@ -31,7 +31,7 @@ class _Answer(msgspec.Struct):
 
 
 class GeminiEmbedder:
-    """Asks `<address>/models/<model>:batchEmbedContents`, telling queries from documents."""
+    """Calls `<address>/models/<model>:batchEmbedContents`, which distinguishes queries from documents."""
 
     def __init__(self, settings: EmbedSettings) -> None:
         self._settings = settings
@@ -43,7 +43,7 @@ class GeminiEmbedder:
         return self._settings.model
 
     def embed(self, texts: Sequence[str], dimension: int, kind: Kind) -> list[Vector]:
-        groups = batches(texts, model=self.model, most=_MOST_TEXTS)
+        groups = split_batches(texts, model=self.model, most=_MOST_TEXTS)
         return [vector for group in groups for vector in self._vectors(group, dimension, kind)]
 
     def _vectors(self, texts: Sequence[str], dimension: int, kind: Kind) -> list[Vector]:
@@ -52,15 +52,15 @@ class GeminiEmbedder:
             f"models/{quote(name, safe='')}:batchEmbedContents",
             msgspec.json.encode({"requests": [_request(name, text, dimension, kind) for text in texts]}),
             longest=max(map(len, texts)),
-            limit=answer_limit(len(texts), dimension),
+            limit=max_answer_bytes(len(texts), dimension),
         )
-        rows = [item.values for item in decoded(answer, _Answer, self._settings).embeddings]
-        return unit_vectors(rows, texts=len(texts), dimension=dimension, maker=self._settings)
+        rows = [item.values for item in decode_answer(answer, _Answer, self._settings).embeddings]
+        return to_unit_vectors(rows, texts=len(texts), dimension=dimension, maker=self._settings)
 
 
 def _request(name: str, text: str, dimension: int, kind: Kind) -> dict[str, Any]:
     request = {"model": f"models/{name}", "outputDimensionality": dimension}
     if name.endswith("-001"):
         return {**request, "content": {"parts": [{"text": text}]}, "taskType": _TASK_TYPES[kind]}
-    # Newer models know no task types and are told the task in words.
+    # Newer models know no task types; the task is part of the text.
     return {**request, "content": {"parts": [{"text": _TASK_PREFIXES[kind] + text}]}}

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from omnigraph.embed.embedder import Kind
-from omnigraph.embed.texts import batches
+from omnigraph.embed.texts import split_batches
 from omnigraph.embed.vectors import Vector
 
 _SEED = b"omnigraph mock embedding 1\0"
@@ -23,7 +23,7 @@ class MockEmbedder:
 
     def embed(self, texts: Sequence[str], dimension: int, kind: Kind) -> list[Vector]:
         """A query and a document of the same text have the same vector."""
-        groups = batches(texts, model=self.model, most=len(texts))
+        groups = split_batches(texts, model=self.model, most=len(texts))
         return [_vector(text, dimension) for group in groups for text in group]
 
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from omnigraph.embed.embedder import Kind
 from omnigraph.embed.settings import OFFLINE_MODEL
-from omnigraph.embed.texts import batches
-from omnigraph.embed.vectors import Vector, scaled
+from omnigraph.embed.texts import split_batches
+from omnigraph.embed.vectors import Vector, normalize_rows
 from omnigraph.errors import EmbeddingDimensionMismatch, EmbeddingNotConfigured
 
 DIMENSIONS = (64, 128, 256)
@@ -46,8 +46,12 @@ class OfflineEmbedder:
                 actual=nearest,
                 remedy=f"declare a Vector of {', '.join(map(str, DIMENSIONS))}, or choose another provider",
             )
-        groups = batches(texts, model=self.model, most=_MOST_TEXTS)
-        return [vector for group in groups for vector in scaled(_model().means(group)[:, :dimension], self)]
+        groups = split_batches(texts, model=self.model, most=_MOST_TEXTS)
+        return [
+            vector
+            for group in groups
+            for vector in normalize_rows(_model().means(group)[:, :dimension], self)
+        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,17 @@ import msgspec
 from omnigraph.embed.embedder import Kind
 from omnigraph.embed.endpoint import Endpoint
 from omnigraph.embed.settings import EmbedSettings
-from omnigraph.embed.texts import batches
-from omnigraph.embed.vectors import Vector, answer_limit, decoded, rejected, unit_vectors
+from omnigraph.embed.texts import split_batches
+from omnigraph.embed.vectors import (
+    Vector,
+    decode_answer,
+    max_answer_bytes,
+    rejected_answer_error,
+    to_unit_vectors,
+)
 from omnigraph.errors import EmbeddingFailed
 
-# Small servers of the protocol take 32 texts at once unless told otherwise.
+# Small servers of the protocol take 32 texts at once by default.
 _MOST_TEXTS = {"openai": 256, "http": 32}
 
 
@@ -27,7 +33,7 @@ class _Answer(msgspec.Struct):
 
 
 class OpenAiEmbedder:
-    """Asks `<address>/embeddings`; the protocol does not tell queries from documents."""
+    """Calls `<address>/embeddings`; the protocol does not distinguish queries from documents."""
 
     def __init__(self, settings: EmbedSettings) -> None:
         self._settings = settings
@@ -40,13 +46,13 @@ class OpenAiEmbedder:
         return self._settings.model
 
     def embed(self, texts: Sequence[str], dimension: int, kind: Kind) -> list[Vector]:
-        groups = batches(texts, model=self.model, most=_MOST_TEXTS[self._settings.provider])
+        groups = split_batches(texts, model=self.model, most=_MOST_TEXTS[self._settings.provider])
         return [vector for group in groups for vector in self._vectors(group, dimension)]
 
     def _vectors(self, texts: Sequence[str], dimension: int) -> list[Vector]:
-        answer = decoded(self._ask(texts, dimension), _Answer, self._settings)
+        answer = decode_answer(self._ask(texts, dimension), _Answer, self._settings)
         rows = [item.embedding for item in self._in_order(answer.data)]
-        return unit_vectors(rows, texts=len(texts), dimension=dimension, maker=self._settings)
+        return to_unit_vectors(rows, texts=len(texts), dimension=dimension, maker=self._settings)
 
     def _ask(self, texts: Sequence[str], dimension: int) -> bytes:
         if not self._names_dimension:
@@ -56,7 +62,7 @@ class OpenAiEmbedder:
         except EmbeddingFailed as error:
             if self._settings.provider == "openai" or error.answered not in (400, 422):
                 raise
-        # Servers of models with one fixed dimension refuse to be told it, even the right one.
+        # Servers of models with one fixed dimension refuse the parameter, even with the right value.
         answer = self._post(texts, dimension, {})
         self._names_dimension = False
         return answer
@@ -67,7 +73,7 @@ class OpenAiEmbedder:
             "embeddings",
             msgspec.json.encode(request),
             longest=max(map(len, texts)),
-            limit=answer_limit(len(texts), dimension),
+            limit=max_answer_bytes(len(texts), dimension),
         )
 
     def _in_order(self, items: list[_Item]) -> list[_Item]:
@@ -75,5 +81,7 @@ class OpenAiEmbedder:
         if all(item.index is None for item in items):
             return items
         if sorted(-1 if item.index is None else item.index for item in items) != list(range(len(items))):
-            raise rejected(self._settings, "the answer does not say which vector belongs to which text")
+            raise rejected_answer_error(
+                self._settings, "the answer does not say which vector belongs to which text"
+            )
         return sorted(items, key=lambda item: item.index or 0)

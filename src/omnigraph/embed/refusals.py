@@ -18,7 +18,7 @@ _TOO_LONG = re.compile(
 _KEY_WORDS = re.compile(r"API_KEY_INVALID|invalid_api_key")
 
 
-def refusal(settings: EmbedSettings, status: int, answer: bytes, longest: int) -> OmnigraphError:
+def refusal_error(settings: EmbedSettings, status: int, answer: bytes, longest: int) -> OmnigraphError:
     """The error for an answer that is neither good nor worth another attempt."""
     text = answer.decode(errors="replace")
     if status in (401, 403) or (status == 400 and _KEY_WORDS.search(text)):
@@ -40,7 +40,7 @@ def refusal(settings: EmbedSettings, status: int, answer: bytes, longest: int) -
     return EmbeddingFailed(
         settings.provider,
         settings.model,
-        f"answered {status}{quoted(settings, answer)}",
+        f"answered {status}{quote_message(settings, answer)}",
         answered=status,
         remedy="check the model and the address: it is the part before /embeddings or /models"
         if status == 404
@@ -48,7 +48,7 @@ def refusal(settings: EmbedSettings, status: int, answer: bytes, longest: int) -
     )
 
 
-def quoted(settings: EmbedSettings, answer: bytes) -> str:
+def quote_message(settings: EmbedSettings, answer: bytes) -> str:
     """What a service says about a failure, after a colon: one short printable line."""
     said = _message(answer)
     if settings.api_key:

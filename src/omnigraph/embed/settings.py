@@ -129,7 +129,7 @@ def _address(provider: Provider, base_url: str | None) -> str:
             provider=provider,
             remedy=f"set {URL_SETTING} to the part of the address before /embeddings",
         )
-    fault = _fault_of_address(provider, chosen)
+    fault = _find_address_fault(provider, chosen)
     if fault:
         # The address itself is not repeated: it may hold a password.
         raise EmbeddingNotConfigured(
@@ -140,7 +140,7 @@ def _address(provider: Provider, base_url: str | None) -> str:
     return chosen
 
 
-def _fault_of_address(provider: Provider, url: str) -> str | None:
+def _find_address_fault(provider: Provider, url: str) -> str | None:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -152,12 +152,12 @@ def _fault_of_address(provider: Provider, url: str) -> str | None:
         return "cannot be read"
     if "@" in parts.netloc or "?" in url or "#" in url:
         return "must hold no user, query or fragment"
-    if provider != "http" and parts.scheme == "http" and not _is_this_machine(host):
+    if provider != "http" and parts.scheme == "http" and not _is_localhost(host):
         return "must begin with https://, so that the key travels encrypted"
     return None
 
 
-def _is_this_machine(host: str) -> bool:
+def _is_localhost(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

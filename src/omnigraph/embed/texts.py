@@ -12,7 +12,7 @@ MAX_BATCH_BYTES = 256 * 1024
 """A token is at least a byte, so this keeps a request below services' limits on tokens, too."""
 
 
-def batches(texts: Sequence[str], *, model: str, most: int) -> Iterator[Sequence[str]]:
+def split_batches(texts: Sequence[str], *, model: str, most: int) -> Iterator[Sequence[str]]:
     """Consecutive groups of up to `most` texts and `MAX_BATCH_BYTES`; all texts are checked first."""
     sizes = [_size(text, model) for text in texts]
     start = held = 0

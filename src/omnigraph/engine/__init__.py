@@ -1,16 +1,26 @@
 """One graph: its manifest, commits, branches and the history they make.
 
-To read in this order:
+The folders are floors: each one uses those below it and none above it. From the bottom:
 
-    layout.py, root.py             where things are, and everything one graph is reached through
-    manifest.py, lineage.py        what a branch is: versions of tables, and commits
-    coordinator.py                 a branch as it is now, kept warm; snapshot.py: at one moment
-    open.py, opened.py             a graph that is open, and how a question becomes a snapshot
-    plan.py                        a write as a value
-    prepare.py, gates.py           what is done for it before the lock is taken, and with the lock in hand
-    commit.py                      the door, phase by phase; recording.py: its record, publish.py: phase C
-    recovery/                      what happens when a writer dies on the way
-    write/, load/, merge/, schema_apply/, indexing.py, optimize.py, embedding/    those who build plans
-    tidy.py, upkeep.py, cleanup/   keeping tables and manifests cheap, and letting go what is past
-    changes/, export/, doctor.py   those who only look
+    graph/            what a graph is: layout, manifest, commits, snapshots, and publishing a new state
+    files/            files of users: YAML, schemas and queries, and where outputs may go
+    rows/             records into checked Arrow rows, and filters on stored rows
+    tasks/            who runs the tasks of large work, and rows shared out by key
+    upkeep/           fragments and indexes kept in order after a write
+    commit/           the commit protocol: plan, gates, record, effects, publish; recovery
+    constraints/      rules about several rows, for mutations, loads and merges
+    changes/          what differs between two snapshots, and the change feed of a branch
+    branches/         creating, listing and deleting branches
+    write/            mutations and the write block
+    load/             files and frames into a graph, of any size
+    export/           a graph as files
+    embedding/        vectors of stored texts
+    schema_apply/     from one schema to the next
+    merge/            one branch into another
+    maintenance/      optimize, cleanup, repair, doctor
+    copying/          a graph to another place, while others write to it
+    lifecycle/        creating and opening a graph
+
+A write reads downward once: `write/` or `load/` builds a `CommitPlan`, `commit/protocol.py` runs it, and
+`graph/publish.py` makes it visible.
 """

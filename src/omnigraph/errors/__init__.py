@@ -8,8 +8,8 @@
     ├── SchemaIdentityError           a migration hint names something that is not there
     ├── BadRequest                    the request cannot be carried out as asked
     │   ├── ParameterError, InvalidValue, InvalidName, ConstraintViolation, LoadRejected
-    │   ├── UnsupportedSchemaChange, SchemaDataViolation, WrongQueryKind, QueryError, MissingExtra
-    │   ├── GraphClosed, ReadOnlyGraph, ChangeCursorRejected
+    │   ├── UnsupportedSchemaChange, SchemaDataViolation, WrongQueryKind, WrongUsage, QueryError, MissingExtra
+    │   ├── GraphClosed, ReadOnlyGraph, ChangeCursorRejected, YamlInvalid
     │   ├── EmbeddingNotConfigured, EmbeddingModelMismatch, EmbeddingTextRejected
     │   ├── JavaNotFound, SparkSessionActive
     │   └── PipelineInvalid           a pipeline file is wrong; carries positions
@@ -23,7 +23,7 @@
     │   ├── GraphNotFound, BranchNotFound, CommitNotFound, VersionNotFound
     │   └── QueryNotFound, EntityNotFound, PipelineRunNotFound
     ├── Conflict                      someone else changed what this operation relied on
-    │   ├── AlreadyInitialized, InitializationClaimed
+    │   ├── AlreadyInitialized, PlaceNotEmpty, InitializationClaimed
     │   ├── BranchExists, BranchInUse, SchemaApplyBlocked, SchemaContractBroken
     │   ├── TableVersionConflict, TableDrift, ReadSetChanged, PublishContention, Decided
     │   ├── MergeConflicts, NoCommonCommit, StaleResolutions
@@ -40,7 +40,7 @@
     │   └── EmbeddingKeyRejected, EmbeddingAnswerRejected, EmbeddingDimensionMismatch
     └── InternalError                 the store or an invariant failed
         ├── StorageFailure
-        ├── UnsupportedFormat, CorruptGraph
+        ├── UnsupportedFormat, CorruptGraph, CopyNotVerified
         ├── PipelineFailed            a task of the data pipeline failed
         │   └── PipelineWorkerLost
         └── InitializationCommitted, InitializationIndeterminate, PipelineCheckpointInvariant
@@ -66,6 +66,7 @@ from omnigraph.errors.conflict import (
     KeyConflict,
     MergeConflicts,
     NoCommonCommit,
+    PlaceNotEmpty,
     PublishContention,
     ReadSetChanged,
     SchemaApplyBlocked,
@@ -85,6 +86,7 @@ from omnigraph.errors.embedding import (
     EmbeddingUnavailable,
 )
 from omnigraph.errors.internal import (
+    CopyNotVerified,
     CorruptGraph,
     InitializationCommitted,
     InitializationIndeterminate,
@@ -149,6 +151,8 @@ from omnigraph.errors.request import (
     UnsupportedSchemaChange,
     VersionNotFound,
     WrongQueryKind,
+    WrongUsage,
+    YamlInvalid,
 )
 from omnigraph.errors.spark import (
     JavaNotFound,
@@ -185,6 +189,7 @@ __all__ = [
     "CompileError",
     "Conflict",
     "ConstraintViolation",
+    "CopyNotVerified",
     "CorruptGraph",
     "Decided",
     "EmbeddingAnswerRejected",
@@ -240,6 +245,7 @@ __all__ = [
     "PipelineTypeUnknown",
     "PipelineViewUnknown",
     "PipelineWorkerLost",
+    "PlaceNotEmpty",
     "PolicyDenied",
     "PreconditionFailed",
     "PublishContention",
@@ -272,6 +278,8 @@ __all__ = [
     "VersionNotFound",
     "WriterBusy",
     "WrongQueryKind",
+    "WrongUsage",
+    "YamlInvalid",
 ]
 
 # Users import from here, and tracebacks say so.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from omnigraph.diagnostics import printable
+
 
 class OmnigraphError(Exception):
     """Base of every error this package raises on purpose."""
@@ -13,9 +15,10 @@ class OmnigraphError(Exception):
     retryable: ClassVar[bool] = False
 
     def __init__(self, message: str, *, remedy: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.remedy = remedy
+        # Names and values in it are the user's; what they hold must not steer a terminal.
+        self.message = printable(message)
+        self.remedy = None if remedy is None else printable(remedy)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return self.message

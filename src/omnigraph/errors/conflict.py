@@ -1,4 +1,4 @@
-"""Somebody else changed what an operation relied on, or two changes contradict each other."""
+"""Another writer changed what an operation relied on, or two changes contradict each other."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omnigraph.errors.base import OmnigraphError
+
+_NAMES_SHOWN = 5
 
 
 class Conflict(OmnigraphError):
@@ -27,6 +29,23 @@ class AlreadyInitialized(Conflict):
         )
         self.uri = uri
         self.found = found
+
+
+class PlaceNotEmpty(Conflict):
+    """A graph was to be created, or copied to, a place with other files."""
+
+    code = "place_not_empty"
+
+    def __init__(
+        self, uri: str, found: Sequence[str], *, remedy: str = "name a new or an empty folder"
+    ) -> None:
+        named = ", ".join(f"'{name}'" for name in found[:_NAMES_SHOWN])
+        more = f" and {len(found) - _NAMES_SHOWN} more" if len(found) > _NAMES_SHOWN else ""
+        super().__init__(
+            f"'{uri}' is not empty (found {named}{more}), and a graph needs a place of its own", remedy=remedy
+        )
+        self.uri = uri
+        self.found = tuple(found)
 
 
 class InitializationClaimed(Conflict):
@@ -119,7 +138,7 @@ class TableVersionConflict(Conflict):
 
 
 class ReadSetChanged(Conflict):
-    """Something this write read (branch head, schema, branch life) changed before it took effect."""
+    """Something this write read (a table, the branch, the schema) changed before it took effect."""
 
     code = "read_set_conflict"
     retryable = True
@@ -202,7 +221,8 @@ class MergeConflicts(Conflict):
         counted = "1 conflict" if len(conflicts) == 1 else f"{len(conflicts)} conflicts"
         super().__init__(
             f"merging '{source}' into '{target}' has {counted}: {preview}{rest}",
-            remedy="preview the merge with --dry-run, then decide with --strategy or --resolutions, "
+            remedy=_separable(conflicts)
+            + "preview the merge with --dry-run, then decide with --strategy or --resolutions, "
             "or change one of the branches",
         )
         self.source = source
@@ -210,8 +230,19 @@ class MergeConflicts(Conflict):
         self.conflicts = tuple(conflicts)
 
 
+def _separable(conflicts: Sequence[Any]) -> str:
+    """What to try first, where the branches changed different properties of an entity."""
+    count = sum(getattr(conflict, "is_separable", False) for conflict in conflicts)
+    if not count:
+        return ""
+    some = (
+        "this" if len(conflicts) == 1 else "all of these" if count == len(conflicts) else f"{count} of these"
+    )
+    return f"merge with --granularity property, which settles {some}; or "
+
+
 class NoCommonCommit(Conflict):
-    """Two branches share no history, so nobody can tell what either of them changed."""
+    """Two branches share no history, so it is unknown what either of them changed."""
 
     code = "no_common_commit"
 
@@ -231,13 +262,13 @@ class StaleResolutions(Conflict):
         why = "what is in conflict has changed since" if changed else "there is no such conflict"
         super().__init__(
             f"the resolutions decide on {names}, but {why}",
-            remedy="preview the merge again with --write-resolutions and decide anew",
+            remedy="preview the merge again with --write-resolutions and decide again",
         )
         self.entities = tuple(entities)
 
 
 class ChangeDiffRefused(Conflict):
-    """The changes of a commit cannot be told as rows."""
+    """The changes of a commit cannot be reported as rows."""
 
     code = "change_diff_refusal"
 

@@ -41,6 +41,21 @@ class CorruptGraph(InternalError):
         self.object_id = object_id
 
 
+class CopyNotVerified(InternalError):
+    """A copy of a graph does not hold what the original holds."""
+
+    code = "copy_not_verified"
+
+    def __init__(self, uri: str, name: str, reason: str) -> None:
+        super().__init__(
+            f"the copy at '{uri}' is not complete: {name}: {reason}",
+            remedy="run the same command again: it copies what is missing or wrong",
+        )
+        self.uri = uri
+        self.name = name
+        self.reason = reason
+
+
 class InitializationCommitted(InternalError):
     """The graph was created, but a step after that failed."""
 
@@ -55,7 +70,7 @@ class InitializationCommitted(InternalError):
 
 
 class InitializationIndeterminate(InternalError):
-    """It cannot be told whether the graph was created."""
+    """It is unknown whether the graph was created."""
 
     code = "initialization_indeterminate"
 

@@ -27,7 +27,7 @@ class PipelineInvalid(BadRequest):
         """One mistake as itself, several as one error that has them all."""
         if len(problems) == 1:
             return problems[0]
-        error = PipelineInvalid(problems[0].message, remedy="mend what is told, then validate again")
+        error = PipelineInvalid(problems[0].message, remedy="fix the reported problems, then validate again")
         error.violations = tuple(problems)
         error.total = len(problems)
         return error
@@ -170,7 +170,7 @@ class PipelineRunLost(Conflict):
 
     def __init__(self, pipeline: str, run_id: str) -> None:
         super().__init__(
-            f"run '{run_id}' of pipeline '{pipeline}' was taken over by somebody else",
+            f"run '{run_id}' of pipeline '{pipeline}' was taken over by another process",
             remedy="see `omnigraph pipeline runs`",
         )
         self.pipeline = pipeline

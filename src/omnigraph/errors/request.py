@@ -25,6 +25,12 @@ class ParameterError(BadRequest):
         self.name = name
 
 
+class WrongUsage(BadRequest):
+    """A command, an option or an argument of the command line is unknown, missing or wrong."""
+
+    code = "usage"
+
+
 class InvalidValue(BadRequest):
     """A value does not fit the type it is meant for."""
 
@@ -107,7 +113,7 @@ class SchemaDataViolation(BadRequest):
         super().__init__(
             f"the stored data does not fit the schema: {many} "
             f"break{'s' if first.count == 1 else ''} {first.constraint}, {first.examples[0].reason}{more}",
-            remedy="change or delete the rows that are told, or ask for less, then apply the schema again",
+            remedy="change or delete the reported rows, or relax the schema, then apply it again",
         )
         self.breaches = tuple(breaches)
 
@@ -140,6 +146,27 @@ class ReadOnlyGraph(BadRequest):
     def __init__(self, uri: str) -> None:
         super().__init__(f"graph '{uri}' is open for reading only", remedy="open it without `read_only`")
         self.uri = uri
+
+
+class YamlInvalid(BadRequest):
+    """A YAML text cannot be read: bad syntax, an alias, or more than its limits allow."""
+
+    code = "yaml_invalid"
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        file: str,
+        line: int | None = None,
+        column: int | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        place = ":".join(str(part) for part in (file, line, column) if part is not None)
+        super().__init__(f"{place}: {reason}", remedy=remedy)
+        self.file = file
+        self.line = line
+        self.column = column
 
 
 class QueryError(BadRequest):

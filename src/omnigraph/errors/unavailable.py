@@ -45,7 +45,7 @@ class PreconditionFailed(OmnigraphError):
         found = f"'{actual}'" if actual is not None else "<absent>"
         super().__init__(
             f"precondition failed on branch '{branch}': expected head '{expected}' but current is {found}",
-            remedy="read the branch again and decide anew",
+            remedy="read the branch again and repeat the decision",
         )
         self.branch = branch
         self.expected = expected

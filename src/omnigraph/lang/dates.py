@@ -55,20 +55,20 @@ def parse_datetime(text: str) -> int:
     return found
 
 
-def date_text(days: int) -> str:
+def format_date(days: int) -> str:
     """`YYYY-MM-DD`."""
     year, month, day = _civil(days)
     sign = "" if 0 <= year <= 9999 else "-" if year < 0 else "+"
     return f"{sign}{abs(year):04d}-{month:02d}-{day:02d}"
 
 
-def datetime_text(milliseconds: int) -> str:
+def format_datetime(milliseconds: int) -> str:
     """`YYYY-MM-DDTHH:MM:SS.mmmZ`, always with three decimals and in UTC."""
     days, time = divmod(milliseconds, DAY)
     seconds, fraction = divmod(time, 1000)
     minutes, second = divmod(seconds, 60)
     hour, minute = divmod(minutes, 60)
-    return f"{date_text(days)}T{hour:02d}:{minute:02d}:{second:02d}.{fraction:03d}Z"
+    return f"{format_date(days)}T{hour:02d}:{minute:02d}:{second:02d}.{fraction:03d}Z"
 
 
 def _refuse(kind: str, text: str, remedy: str) -> NoReturn:

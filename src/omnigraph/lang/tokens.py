@@ -229,7 +229,7 @@ def _describe(kind: str) -> str:
     return f"`{kind}`"
 
 
-def integer(text: str, limit: int) -> int | None:
+def parse_integer(text: str, limit: int) -> int | None:
     """The value of an integer token, or None when it is over `limit`; never converts a huge text."""
     digits = text.lstrip("0") or "0"
     if len(digits) > len(str(limit)):

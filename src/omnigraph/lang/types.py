@@ -32,7 +32,7 @@ NUMBERS = INTEGERS | FLOATS
 
 
 @dataclass(frozen=True, slots=True)
-class Type:
+class ValueType:
     """A scalar, enum, vector, or a list of scalars, nullable or not."""
 
     scalar: Scalar
@@ -63,29 +63,29 @@ class Type:
         return self.scalar is Scalar.STRING and not self.is_list
 
     @property
-    def item(self) -> Type:
+    def item(self) -> ValueType:
         """The type of a list's items."""
-        return Type(self.scalar)
+        return ValueType(self.scalar)
 
-    def with_nullable(self, nullable: bool = True) -> Type:
+    def with_nullable(self, nullable: bool = True) -> ValueType:
         """The same type, nullable or not."""
         return self if self.nullable is nullable else replace(self, nullable=nullable)
 
 
-STRING = Type(Scalar.STRING)
-BOOL = Type(Scalar.BOOL)
-I64 = Type(Scalar.I64)
-F64 = Type(Scalar.F64)
-DATE = Type(Scalar.DATE)
-DATETIME = Type(Scalar.DATETIME)
+STRING = ValueType(Scalar.STRING)
+BOOL = ValueType(Scalar.BOOL)
+I64 = ValueType(Scalar.I64)
+F64 = ValueType(Scalar.F64)
+DATE = ValueType(Scalar.DATE)
+DATETIME = ValueType(Scalar.DATETIME)
 
 
-def vector(dimension: int, nullable: bool = False) -> Type:
+def vector_type(dimension: int, nullable: bool = False) -> ValueType:
     """A vector of `dimension` 32-bit floats."""
-    return Type(Scalar.VECTOR, nullable=nullable, dimension=dimension)
+    return ValueType(Scalar.VECTOR, nullable=nullable, dimension=dimension)
 
 
-def compatible(left: Type, right: Type) -> bool:
+def are_compatible(left: ValueType, right: ValueType) -> bool:
     """Whether two values may meet: both lists or both not, and equal or both numeric scalars."""
     if left.is_list != right.is_list:
         return False

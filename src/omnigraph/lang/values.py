@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 from omnigraph.errors import InternalError, InvalidValue
 from omnigraph.lang import dates
 from omnigraph.lang.source import shorten
-from omnigraph.lang.types import FLOATS, INTEGERS, Scalar, Type
+from omnigraph.lang.types import FLOATS, INTEGERS, Scalar, ValueType
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,7 +79,7 @@ FORMS: dict[Scalar, Form] = {
 # --- Arrow types ---------------------------------------------------------------------------------
 
 
-def arrow_type(type_: Type) -> pa.DataType:
+def arrow_type(type_: ValueType) -> pa.DataType:
     """The Arrow type of a column; items of lists and vectors may be null in Arrow, though never here."""
     import pyarrow as pa
 
@@ -93,14 +93,14 @@ def arrow_type(type_: Type) -> pa.DataType:
     return pa.list_(single) if type_.is_list else single
 
 
-def arrow_field(name: str, type_: Type) -> pa.Field:
+def arrow_field(name: str, type_: ValueType) -> pa.Field:
     """A column of that name and type, nullable or not."""
     import pyarrow as pa
 
     return pa.field(name, arrow_type(type_), nullable=type_.nullable)
 
 
-def stored_name(type_: Type) -> str:
+def stored_name(type_: ValueType) -> str:
     """What messages about stored values call a type: `Int32`, `[Utf8]`, `Vector(3)`."""
     if type_.scalar is Scalar.VECTOR:
         return str(type_.with_nullable(False))
@@ -119,7 +119,7 @@ def integer_bounds(scalar: Scalar) -> tuple[int, int]:
 # --- values a query supplies, made storable ------------------------------------------------------
 
 
-def convert(value: object, type_: Type) -> Stored:
+def convert(value: object, type_: ValueType) -> Stored:
     """The stored form of a constant or parameter meant for a property of `type_`.
 
     An integer widens to a float; no other kind becomes another. Dates and moments may be text or
@@ -138,7 +138,7 @@ def convert(value: object, type_: Type) -> Stored:
     return _convert_atom(value, type_)
 
 
-def _convert_atom(value: object, type_: Type) -> Atom:
+def _convert_atom(value: object, type_: ValueType) -> Atom:
     match value:
         case bool() if type_.scalar is Scalar.BOOL:
             return value
@@ -149,20 +149,20 @@ def _convert_atom(value: object, type_: Type) -> Atom:
         case int() if FORMS[type_.scalar].bounds is not None:
             return _within_bounds(value, type_.scalar)
         case int() | float() if type_.scalar in FLOATS:
-            return finite_float(value, type_.scalar)
+            return require_finite_float(value, type_.scalar)
     _refuse_kind(value, type_)
 
 
-def storable_text(text: str) -> str:
+def require_storable_text(text: str) -> str:
     """The text itself, when it can be stored: UTF-8 has no lone surrogates."""
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
-        raise InvalidValue(f"text '{legible(text)}' contains a lone surrogate")
+        raise InvalidValue(f"text '{shorten_legibly(text)}' contains a lone surrogate")
     return text
 
 
 _TEXT_READERS: dict[Scalar, Callable[[str], Atom]] = {
-    Scalar.STRING: storable_text,
-    Scalar.BLOB: storable_text,
+    Scalar.STRING: require_storable_text,
+    Scalar.BLOB: require_storable_text,
     Scalar.DATE: dates.parse_date,
     Scalar.DATETIME: dates.parse_datetime,
 }
@@ -171,24 +171,24 @@ _TEXT_READERS: dict[Scalar, Callable[[str], Atom]] = {
 def _within_bounds(value: int, scalar: Scalar) -> int:
     low, high = integer_bounds(scalar)
     if not low <= value <= high:
-        raise InvalidValue(f"integer value {shown(value)} exceeds {FORMS[scalar].name} range")
+        raise InvalidValue(f"integer value {format_number(value)} exceeds {FORMS[scalar].name} range")
     return value
 
 
-def finite_float(value: float, scalar: Scalar) -> float:
+def require_finite_float(value: float, scalar: Scalar) -> float:
     """A number as a finite float of the type's width; the range is that of the rounded value."""
     try:
         found = float(value)
         if scalar is not Scalar.F64:
             (found,) = struct.unpack("<f", struct.pack("<f", found))
     except OverflowError:
-        raise InvalidValue(f"float value {shown(value)} exceeds {FORMS[scalar].name} range") from None
+        raise InvalidValue(f"float value {format_number(value)} exceeds {FORMS[scalar].name} range") from None
     if not math.isfinite(found):
-        raise InvalidValue(f"float value {shown(value)} must be finite")
+        raise InvalidValue(f"float value {format_number(value)} must be finite")
     return found
 
 
-def finite_floats(values: Sequence[float]) -> tuple[float, ...]:
+def require_finite_floats(values: Sequence[float]) -> tuple[float, ...]:
     """The numbers of a vector, each rounded to 32 bits and finite."""
     layout = f"<{len(values)}f"
     try:
@@ -197,7 +197,7 @@ def finite_floats(values: Sequence[float]) -> tuple[float, ...]:
         found = ()
     if len(found) == len(values) and all(map(math.isfinite, found)):
         return found
-    return tuple(finite_float(value, Scalar.VECTOR) for value in values)  # names the one to blame
+    return tuple(require_finite_float(value, Scalar.VECTOR) for value in values)  # names the one to blame
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
@@ -205,18 +205,18 @@ def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _convert_vector(value: object, type_: Type) -> tuple[float, ...]:
+def _convert_vector(value: object, type_: ValueType) -> tuple[float, ...]:
     if not isinstance(value, list | tuple):
         _refuse_kind(value, type_)
     if len(value) != type_.dimension:
         raise InvalidValue(f"vector property expects {type_.dimension} dimensions, got {len(value)}")
     for item in value:
         if not is_number(item):
-            _refuse_kind(item, Type(Scalar.F32))
-    return finite_floats(value)
+            _refuse_kind(item, ValueType(Scalar.F32))
+    return require_finite_floats(value)
 
 
-def _refuse_kind(value: object, type_: Type) -> NoReturn:
+def _refuse_kind(value: object, type_: ValueType) -> NoReturn:
     raise InvalidValue(f"cannot convert {_described(value)} to {stored_name(type_)}")
 
 
@@ -227,9 +227,9 @@ def _described(value: object) -> str:
         case bool():
             return f"Bool({str(value).lower()})"
         case int():
-            return f"Integer({shown(value)})"
+            return f"Integer({format_number(value)})"
         case float():
-            return f"Float({shown(value)})"
+            return f"Float({format_number(value)})"
         case str():
             return f"String({_quoted(value)})"
         case list() | tuple():
@@ -239,15 +239,15 @@ def _described(value: object) -> str:
 
 def _quoted(text: str) -> str:
     encodable = shorten(text).encode("utf-8", "backslashreplace").decode("utf-8")
-    return escaped(json.dumps(encodable, ensure_ascii=False))
+    return escape_unprintable(json.dumps(encodable, ensure_ascii=False))
 
 
-def legible(text: str) -> str:
+def shorten_legibly(text: str) -> str:
     """A piece of the user's text as messages show it: not too long, and fit for any output."""
-    return escaped(shorten(text))
+    return escape_unprintable(shorten(text))
 
 
-def escaped(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """A text on one line that any output takes, with escapes for what would not show."""
     return text if text.isprintable() else _UNSEEN.sub(_escape, text)
 
@@ -256,7 +256,7 @@ def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode("ascii")
 
 
-def shown(number: float) -> str:
+def format_number(number: float) -> str:
     """A number as messages show it."""
     if isinstance(number, int):
         bits = number.bit_length()
@@ -267,7 +267,7 @@ def shown(number: float) -> str:
 # --- stored values, made JSON --------------------------------------------------------------------
 
 
-def result_value(value: Stored, type_: Type, *, js_safe: bool = False) -> Json:
+def to_json_value(value: Stored, type_: ValueType, *, js_safe: bool = False) -> Json:
     """The JSON form of one stored value; `js_safe` writes integers JavaScript would round as text."""
     if value is None:
         return None
@@ -277,7 +277,9 @@ def result_value(value: Stored, type_: Type, *, js_safe: bool = False) -> Json:
     return write(value)
 
 
-def json_column(column: pa.Array | pa.ChunkedArray, type_: Type, *, js_safe: bool = False) -> list[Json]:
+def column_to_json(
+    column: pa.Array | pa.ChunkedArray, type_: ValueType, *, js_safe: bool = False
+) -> list[Json]:
     """The JSON forms of a column, row by row the same as `result_value` gives."""
     write = _writer(type_.scalar, js_safe)
     chunks: Iterable[Any] = getattr(column, "chunks", [column])
@@ -286,9 +288,9 @@ def json_column(column: pa.Array | pa.ChunkedArray, type_: Type, *, js_safe: boo
 
 def _writer(scalar: Scalar, js_safe: bool) -> Writer:
     if scalar is Scalar.DATE:
-        return dates.date_text
+        return dates.format_date
     if scalar is Scalar.DATETIME:
-        return dates.datetime_text
+        return dates.format_datetime
     if scalar is Scalar.VECTOR:
         return lambda number: number if math.isfinite(number) else None
     if scalar in FLOATS:
@@ -310,7 +312,7 @@ def _non_finite(number: float) -> str:
     return "Infinity" if number > 0 else "-Infinity"
 
 
-def _json_array(array: Any, type_: Type, write: Writer) -> Sequence[Json]:
+def _json_array(array: Any, type_: ValueType, write: Writer) -> Sequence[Json]:
     if array.null_count == len(array):
         return [None] * len(array)
     if not type_.is_list and type_.scalar is not Scalar.VECTOR:
@@ -330,7 +332,7 @@ def _json_atoms(array: Any, scalar: Scalar, write: Writer) -> list[JsonAtom]:
         if _all_within(numbers, *dates.PLAIN_DAYS):
             return array.cast(pa.string()).to_pylist()  # type: ignore[no-any-return]
     elif scalar is Scalar.DATETIME:
-        numbers = array.cast(arrow_type(Type(scalar))).cast(pa.int64())
+        numbers = array.cast(arrow_type(ValueType(scalar))).cast(pa.int64())
         if _all_within(numbers, *dates.PLAIN_MILLISECONDS):
             texts = numbers.cast(pa.timestamp("ms")).cast(pa.string()).to_pylist()
             return [text and f"{text[:10]}T{text[11:]}Z" for text in texts]

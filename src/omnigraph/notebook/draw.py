@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypedDict
 
-from omnigraph.engine.opened import Target
-from omnigraph.engine.snapshot import Snapshot
-from omnigraph.engine.targets import read_target
+from omnigraph.engine.graph.open_graph import ReadTarget
+from omnigraph.engine.graph.snapshot import Snapshot
+from omnigraph.engine.graph.targets import parse_target
 from omnigraph.errors import BadRequest, InvalidValue
-from omnigraph.lang.values import Stored, legible
-from omnigraph.notebook.chosen import Chosen, Named, named, node_columns, returned
-from omnigraph.notebook.moment import Moment
+from omnigraph.lang.values import Stored, shorten_legibly
 from omnigraph.notebook.packages import require_packages
-from omnigraph.notebook.part import edges_named, part_of
 from omnigraph.notebook.picture import Picture, require_height
-from omnigraph.query.ask import Question, Questions
-from omnigraph.query.prepared import Prepared
-from omnigraph.query.read import Pinned, Reader
+from omnigraph.notebook.selection import (
+    NodeNames,
+    NodeSelection,
+    find_node_columns,
+    select_named,
+    select_returned,
+)
+from omnigraph.notebook.snapshot_reader import SnapshotReader
+from omnigraph.notebook.subgraph import build_subgraph, resolve_edge_types
+from omnigraph.query.prepared_read import PreparedRead
+from omnigraph.query.query_service import QueryService, ReadQuery
+from omnigraph.query.reader import PinnedTarget, Reader
 from omnigraph.query.request import Limits
 
 MOST_NODES = 10_000
 MOST_HOPS = 10
 
-Drawn = str | os.PathLike[str] | Named
+DrawInput = str | os.PathLike[str] | NodeNames
 """A query, as a text or a `Path`; or nodes by name."""
 
 
@@ -71,49 +77,56 @@ class DrawRequest:
         require_height(self.height)
 
     @property
-    def target(self) -> Target:
+    def target(self) -> ReadTarget:
         """The moment that is drawn."""
-        return read_target(self.commit, self.version, self.time, self.branch)
+        return parse_target(self.commit, self.version, self.time, self.branch)
 
-    def picture(self, moment: Moment, chosen: Chosen) -> Picture:
+    def picture(self, moment: SnapshotReader, chosen: NodeSelection) -> Picture:
         """The picture of chosen nodes and what is around them."""
         _require_label(moment, self.label)
-        edges = edges_named(moment, self.edges)
-        return Picture(part_of(moment, chosen, edges, self.hops, self.limit), self.label, self.height)
+        edges = resolve_edge_types(moment, self.edges)
+        return Picture(build_subgraph(moment, chosen, edges, self.hops, self.limit), self.label, self.height)
 
 
 def draw(
-    questions: Questions, what: Drawn, params: Mapping[str, object] | None, request: DrawRequest
+    questions: QueryService, what: DrawInput, params: Mapping[str, object] | None, request: DrawRequest
 ) -> Picture:
     """A picture of the nodes that a query returns or that are named, with the edges between them."""
     require_packages()
     if isinstance(what, str | os.PathLike):
-        question = Question(what, params, request.name)
+        question = ReadQuery(what, params, request.name)
 
         def run(
-            reader: Reader, query: Prepared, values: Mapping[str, Stored], pinned: Pinned, limits: Limits
+            reader: Reader,
+            query: PreparedRead,
+            values: Mapping[str, Stored],
+            pinned: PinnedTarget,
+            limits: Limits,
         ) -> Picture:
-            columns = node_columns(query.query)
+            columns = find_node_columns(query.query)
             found = reader.read(query, values, pinned, limits)
             moment = _moment(questions, pinned.snapshot)
-            return request.picture(moment, returned(found, columns, request.limit))
+            return request.picture(moment, select_returned(found, columns, request.limit))
 
         return questions.ask(request.target, question, run)
     if params is not None or request.name is not None:
         raise BadRequest("only a query has parameters and a name", remedy="give a query, or leave them out")
+    given: object = what
+    if not isinstance(given, Iterable):
+        raise BadRequest(f"{given!r} names no nodes", remedy="give a query, ids of nodes, or ids by type")
     moment = _moment(questions, questions.opened().snapshot(request.target))
-    return request.picture(moment, named(moment, what, request.limit))
+    return request.picture(moment, select_named(moment, what, request.limit))
 
 
-def _moment(questions: Questions, snapshot: Snapshot) -> Moment:
+def _moment(questions: QueryService, snapshot: Snapshot) -> SnapshotReader:
     opened = questions.opened()
-    return Moment(opened, snapshot, opened.catalog_at(snapshot))
+    return SnapshotReader(opened, snapshot, opened.catalog_at(snapshot))
 
 
-def _require_label(moment: Moment, label: str | None) -> None:
+def _require_label(moment: SnapshotReader, label: str | None) -> None:
     types = moment.catalog.nodes.values()
     if label is not None and not any(label in declared.properties for declared in types):
         raise BadRequest(
-            f"no node type has a property '{legible(label)}' to name nodes by",
+            f"no node type has a property '{shorten_legibly(label)}' to name nodes by",
             remedy="name a property, or leave it out to see ids",
         )

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.notebook.packages import package
-from omnigraph.notebook.part import Part
+from omnigraph.notebook.packages import load_package
+from omnigraph.notebook.subgraph import Subgraph
 
 Places = NDArray[np.float64]
 
@@ -31,26 +31,26 @@ COLOURS = (
 _GOLDEN = math.pi * (3 - math.sqrt(5))
 
 
-def joined(part: Part) -> Any:
+def to_igraph(part: Subgraph) -> Any:
     """The part as an igraph graph: nodes are its vertices, in order."""
-    return package("igraph").Graph(n=len(part.nodes), edges=part.ends.tolist(), directed=True)
+    return load_package("igraph").Graph(n=len(part.nodes), edges=part.ends.tolist(), directed=True)
 
 
-def places_of(graph: Any) -> Places:
+def compute_positions(graph: Any) -> Places:
     """A place for each vertex, close to those it is joined with, from 0 to 1 both ways."""
     count = graph.vcount()
     if count == 0:
         return np.empty((0, 2))
     turns, radius = np.arange(count) * _GOLDEN, np.sqrt(np.arange(count) + 0.5)
     spiral = np.stack([np.cos(turns) * radius, np.sin(turns) * radius], axis=1)
-    with _without_chance():
+    with _fixed_random():
         found = graph.layout_fruchterman_reingold(seed=spiral.tolist())
-    return _within(np.array(found.coords, dtype=np.float64))
+    return _scale_to_unit(np.array(found.coords, dtype=np.float64))
 
 
 @contextmanager
-def _without_chance() -> Iterator[None]:
-    """Equal graphs get equal pictures: igraph draws its numbers from `random`, and nobody else misses any."""
+def _fixed_random() -> Iterator[None]:
+    """Fix `random` for the block, from which igraph draws, so that equal graphs get equal pictures."""
     before = random.getstate()
     random.seed(1)
     try:
@@ -59,13 +59,13 @@ def _without_chance() -> Iterator[None]:
         random.setstate(before)
 
 
-def _within(places: Places) -> Places:
+def _scale_to_unit(places: Places) -> Places:
     low, high = places.min(axis=0), places.max(axis=0)
     extent = np.where(high > low, high - low, 1.0)
     return np.where(high > low, (places - low) / extent, 0.5)
 
 
-def colours_of(names: Iterable[str], skipped: int = 0) -> dict[str, str]:
+def assign_colours(names: Iterable[str], skipped: int = 0) -> dict[str, str]:
     """A colour for each name; those beyond the palette share the last one."""
     ordered = list(dict.fromkeys(names))
     last = len(COLOURS) - 1

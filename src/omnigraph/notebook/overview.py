@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from omnigraph.display.markup import FIRST_ROWS, Cell, Heading, table
-from omnigraph.engine.branches import BranchInfo, list_branches
+from omnigraph.display.markup import FIRST_ROWS, Cell, Heading, render_html_table
+from omnigraph.engine.branches.manage import BranchInfo, list_branches
 from omnigraph.engine.changes.diff import table_order
-from omnigraph.engine.layout import split_key
-from omnigraph.engine.lineage import Commit, newest_first
-from omnigraph.engine.manifest import MAIN, Entry
-from omnigraph.engine.opened import AtBranch, OpenGraph
-from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.graph.layout import split_key
+from omnigraph.engine.graph.lineage import Commit, newest_first
+from omnigraph.engine.graph.manifest import MAIN, TableEntry
+from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
+from omnigraph.engine.graph.snapshot import Snapshot
 
 _TYPES = [Heading("type"), Heading("kind"), Heading("rows", is_number=True)]
 _PINNED = [*_TYPES, Heading("version", is_number=True), Heading("written on")]
@@ -32,9 +32,9 @@ def graph_page(graph: OpenGraph) -> str:
     names = [found.name for found in list_branches(graph)]
     rest = [f"branches: {', '.join(names[:FIRST_ROWS])}", *_more(names, "branch", "branches")]
     if now.commit is not None:
-        rest.append(f"newest commit of {MAIN}: {_told(now.commit)}")
+        rest.append(f"newest commit of {MAIN}: {_describe_commit(now.commit)}")
     rows = ([name, kind, entry.row_count] for kind, name, entry in _ordered(now.entries))
-    return table(f"Graph {graph.root.uri}{state}", _TYPES, rows, rest)
+    return render_html_table(f"Graph {graph.root.uri}{state}", _TYPES, rows, rest)
 
 
 def snapshot_page(pinned: Snapshot) -> str:
@@ -43,15 +43,17 @@ def snapshot_page(pinned: Snapshot) -> str:
         [name, kind, entry.row_count, entry.version, entry.owner or MAIN]
         for kind, name, entry in _ordered(pinned.entries)
     )
-    rest = [] if pinned.commit is None else [f"newest commit: {_told(pinned.commit)}"]
-    return table(f"Snapshot of {pinned.branch} at version {pinned.version}", _PINNED, rows, rest)
+    rest = [] if pinned.commit is None else [f"newest commit: {_describe_commit(pinned.commit)}"]
+    return render_html_table(f"Snapshot of {pinned.branch} at version {pinned.version}", _PINNED, rows, rest)
 
 
 def branches_page(graph: OpenGraph) -> str:
     """The first branches, each with its newest commit."""
     found = list_branches(graph)
     rows = (_branch(graph, info) for info in found[:FIRST_ROWS])
-    return table(f"Branches of {graph.root.uri}", _BRANCHES, rows, _more(found, "branch", "branches"))
+    return render_html_table(
+        f"Branches of {graph.root.uri}", _BRANCHES, rows, _more(found, "branch", "branches")
+    )
 
 
 def commits_page(graph: OpenGraph) -> str:
@@ -62,7 +64,7 @@ def commits_page(graph: OpenGraph) -> str:
         for commit in found[:FIRST_ROWS]
     )
     caption = f"Commits of {MAIN} of {graph.root.uri}"
-    return table(caption, _COMMITS, rows, _more(found, "commit", "commits"))
+    return render_html_table(caption, _COMMITS, rows, _more(found, "commit", "commits"))
 
 
 def _branch(graph: OpenGraph, info: BranchInfo) -> list[Cell]:
@@ -71,7 +73,7 @@ def _branch(graph: OpenGraph, info: BranchInfo) -> list[Cell]:
     return [info.name, info.source, *newest]
 
 
-def _ordered(entries: Mapping[str, Entry]) -> Iterable[tuple[str, str, Entry]]:
+def _ordered(entries: Mapping[str, TableEntry]) -> Iterable[tuple[str, str, TableEntry]]:
     return ((*split_key(key), entries[key]) for key in sorted(entries, key=table_order))
 
 
@@ -80,7 +82,7 @@ def _more(found: Sequence[object], one: str, several: str) -> list[str]:
     return [f"… {rest} more {one if rest == 1 else several}"] if rest > 0 else []
 
 
-def _told(commit: Commit) -> str:
+def _describe_commit(commit: Commit) -> str:
     by = "" if commit.actor is None else f" by {commit.actor}"
     return f"{commit.id} of {_moment(commit)}{by}"
 

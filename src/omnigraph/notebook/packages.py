@@ -18,6 +18,6 @@ def require_packages() -> None:
             raise MissingExtra("draw", package=name, extra="notebook")
 
 
-def package(name: str) -> Any:
+def load_package(name: str) -> Any:
     """A module of one of them, loaded when the first picture needs it."""
     return import_module(name)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from omnigraph.engine.files.output_paths import require_output
 from omnigraph.errors import BadRequest, InvalidValue
-from omnigraph.lang.values import legible
-from omnigraph.notebook.part import Part
-from omnigraph.notebook.still import drawn
-from omnigraph.notebook.widget import widget_of
+from omnigraph.lang.values import shorten_legibly
+from omnigraph.notebook.static_image import render_image
+from omnigraph.notebook.subgraph import Subgraph
+from omnigraph.notebook.widget import build_widget
 
 LEAST_HEIGHT = 250
 
@@ -20,7 +20,7 @@ LEAST_HEIGHT = 250
 class Picture:
     """Nodes and the edges between them; a notebook shows it as something to move and click on."""
 
-    _part: Part
+    _part: Subgraph
     label: str | None
     """The property that names nodes, where they have it; otherwise their ids do."""
     height: int
@@ -50,19 +50,19 @@ class Picture:
 
     def widget(self) -> Any:
         """The interactive picture, to be put beside other widgets."""
-        return widget_of(self._part, self._names(), self._caption(), self.height)
+        return build_widget(self._part, self._names(), self._caption(), self.height)
 
     def svg(self) -> str:
         """The picture as the text of an SVG file."""
-        return drawn(self._part, self._names(), self._caption(), "svg").decode("utf-8")
+        return render_image(self._part, self._names(), self._caption(), "svg").decode("utf-8")
 
     def png(self) -> bytes:
         """The picture as the bytes of a PNG file."""
-        return drawn(self._part, self._names(), self._caption(), "png")
+        return render_image(self._part, self._names(), self._caption(), "png")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the picture to a file that ends with `.svg` or `.png`."""
-        file = Path(path)
+        file = require_output(path)
         match file.suffix.lower():
             case ".svg":
                 content = self.svg().encode("utf-8")
@@ -70,7 +70,7 @@ class Picture:
                 content = self.png()
             case _:
                 raise BadRequest(
-                    f"'{legible(file.name)}' is not the name of a picture",
+                    f"'{shorten_legibly(file.name)}' is not the name of a picture",
                     remedy="end it with .svg or .png",
                 )
         try:
@@ -94,9 +94,10 @@ class Picture:
         return f"{nodes} and {_some(len(part.edge_types), part.found_edges, 'edge')}"
 
     def _names(self) -> list[str]:
-        told = [None if self.label is None else each.get(self.label) for each in self._part.properties]
+        labels = [None if self.label is None else each.get(self.label) for each in self._part.properties]
         return [
-            id_ if name is None else str(name) for name, (_, id_) in zip(told, self._part.nodes, strict=True)
+            id_ if name is None else str(name)
+            for name, (_, id_) in zip(labels, self._part.nodes, strict=True)
         ]
 
 

@@ -2,16 +2,18 @@
 
 To read in this order:
 
-    session.py                     the one place that makes a session; spark_settings.py: what it is told
-    java.py, start_cache.py, server.py, keeper.py, launching.py   what it starts with, and a warm one
-    fan_out.py, collected.py, map_reduce.py       the three shapes of a job: tasks, their answers, equal keys
-    progress.py, failures.py, carried.py          how far it is, and what went wrong, from inside tasks
-    runner.py, engines.py          the tasks of a load, and when they run here
-    source.py, where.py            a graph as DataFrames; query/: a logical plan as DataFrames
-    sink.py, computed.py           DataFrames as input of a load
-    datasource.py, stream.py, writer.py           the format `omnigraph` of Spark
-    changes/, algorithms/          differences, and algorithms
-    declared/                      pipelines that a file declares
+    session.py, spark_settings.py  finds or starts the session of this process
+    java.py, jvm_guard.py, start_cache.py, start_cache_training.py, warm_up.py   how Spark starts, and sooner
+    server.py, server_supervisor.py, processes.py, cache_files.py   a warm Spark on this machine
+    fan_out.py, collect.py, map_reduce.py, task_environment.py   the three kinds of job: one task per item,
+                                   the same with answers, and rows grouped by key
+    progress.py, failures.py, task_errors.py, answers.py   progress, errors and answers of tasks
+    runner.py, spark_engine.py     runs the tasks of a load; what `engine.tasks.engines` imports
+    table_scan.py, row_filter.py   scans of one type; graph_frames.py: what `graph.spark()` returns
+    frame_spool.py, mapping_expressions.py   DataFrames and expressions as input of a load
+    datasource.py, change_stream.py, writer.py   the Spark format `omnigraph`
+    query/, changes/, algorithms/  logical plans, diffs and algorithms as DataFrames
+    declared/                      pipelines that are declared in a file
 """
 
 from typing import Any

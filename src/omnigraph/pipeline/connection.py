@@ -1,4 +1,4 @@
-"""Whether a session is a client of a Spark elsewhere, of which, and how much that does at once."""
+"""The Spark behind a session: in this process or a Connect server, its host and its task slots."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.pipeline.failures import explained
+from omnigraph.pipeline.failures import translate_failures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PARTS = re.compile(r"splits=(?:Some\()?(\d+)")
-_UNTOLD = 4
-"""What a server is taken to do at once that does not tell."""
+_UNKNOWN_PARALLELISM = 4
+"""Assumed for a server that does not report it."""
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -21,10 +21,10 @@ def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
-def closed_in_time(spark: SparkSession) -> SparkSession:
-    """The same session, whose connection to a server ends before the interpreter does.
+def close_before_exit(spark: SparkSession) -> SparkSession:
+    """Close the connection of a session before the interpreter exits, and return the session.
 
-    Else the session ends it when the threads of the connection are gone, and may wait for them for ever.
+    Otherwise the session closes it after the threads of the connection are gone, and may wait for ever.
     """
     if is_connect(spark):
         weakref.finalize(spark, spark.client.close)
@@ -41,8 +41,8 @@ def tasks_at_once(spark: SparkSession) -> int:
     """How many tasks the Spark of a session runs at the same time."""
     if not is_connect(spark):
         return int(spark.sparkContext.defaultParallelism)
-    # A server has no better way to tell than how it would cut numbers that nobody says how to cut.
+    # A server reports it only indirectly: by its default number of partitions.
     numbers: Any = spark.range(1)
-    with explained("plan"):
+    with translate_failures("plan"):
         found = _PARTS.search(numbers._explain_string(mode="simple"))  # noqa: SLF001 - `explain` prints
-    return int(found.group(1)) if found else _UNTOLD
+    return int(found.group(1)) if found else _UNKNOWN_PARALLELISM

@@ -1,7 +1,7 @@
-"""`spark.read.format("omnigraph")`: a type of a graph for those who only have a Spark session.
+"""`spark.read.format("omnigraph")`: a type of a graph for users who only have a Spark session.
 
-Spark runs each part of this in a process of its own. What is asked for is therefore settled once, when Spark
-wants to know the schema, and travels with the source: a DataFrame shows one moment, however often it is used.
+Spark runs each part of this in its own process. The snapshot is therefore pinned once, when Spark asks for
+the schema, and is pickled with the source: a DataFrame shows one snapshot, however often it is used.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from omnigraph import graph
-from omnigraph.engine.manifest import MAIN
+from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.errors import BadRequest
 from omnigraph.graph import Snapshot
+from omnigraph.pipeline.change_stream import ChangeScan, ChangeStream, PastChanges, change_scan
 from omnigraph.pipeline.fan_out import arrow_schema, conform, spark_schema
-from omnigraph.pipeline.source import Fragments, Scan, key_of, moment, scan_of
-from omnigraph.pipeline.stream import ChangeScan, ChangeStream, PastChanges, change_scan
-from omnigraph.pipeline.task_settings import taken_along, task_settings
-from omnigraph.pipeline.writer import BranchWriter, Order, staged_for
+from omnigraph.pipeline.table_scan import Fragments, Scan, plan_scan, resolve_table, snapshot_at
+from omnigraph.pipeline.task_environment import apply_settings, task_settings
+from omnigraph.pipeline.writer import BranchWriter, LoadOrder, stage_rows
 
 NAME = "omnigraph"
 
@@ -43,7 +43,7 @@ _WRITING = frozenset({"uri", "path", "type", "mode", *_LOADING.values()})
 def register(spark: SparkSession) -> None:
     """Make the format `omnigraph` known to a session, for reading, streaming and writing."""
     settings = dict(task_settings(spark))
-    # A class made here travels as it is, with its settings; the one of this module only by its name.
+    # A class made here is pickled by value, with its settings; the one of this module only by its name.
     carrier = type("OmnigraphSource", (OmnigraphSource,), {"settings": settings})
     spark.dataSource.register(carrier if settings else OmnigraphSource)
 
@@ -52,45 +52,45 @@ class OmnigraphSource(DataSource):
     """A node or edge type of a graph."""
 
     settings: Mapping[str, str] = {}
-    """What goes along to processes that were not started from here."""
+    """The caller's settings, for processes that this one did not start."""
 
     _scan: Scan | None = None
     _changes: ChangeScan | None = None
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format`."""
+        """Return the name to pass to `format`."""
         return NAME
 
     def schema(self) -> StructType:
-        """The columns of the type at the moment that is asked for, or those of its changes."""
-        taken_along(self.settings)
-        shape = self._told().schema if self._tells_changes else self._settled().schema
+        """Return the columns of the type at the requested snapshot, or those of its changes."""
+        apply_settings(self.settings)
+        shape = self._pin_changes().schema if self._reads_changes else self._pin_scan().schema
         found: StructType = spark_schema(shape)
         return found
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """All rows of one moment, or all changes up to now."""
-        taken_along(self.settings)
-        if self._tells_changes:
-            return PastChanges(self._told(), schema, self.settings)
-        return Reader(self._settled(), schema, self.settings)
+        """Return a reader of all rows of one snapshot, or of all changes up to now."""
+        apply_settings(self.settings)
+        if self._reads_changes:
+            return PastChanges(self._pin_changes(), schema, self.settings)
+        return Reader(self._pin_scan(), schema, self.settings)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """The changes of one commit after another."""
-        taken_along(self.settings)
-        if not self._tells_changes:
+        """Return a stream of the changes of one commit after another."""
+        apply_settings(self.settings)
+        if not self._reads_changes:
             # Spark asks for the schema without saying what for, so the option has to.
             raise BadRequest(
                 "a stream of changes has to say where it begins",
                 remedy='add `.option("since", "beginning")`, or "now", or "after:" and the id of a commit',
             )
-        return ChangeStream(self._told(), schema, self.settings)
+        return ChangeStream(self._pin_changes(), schema, self.settings)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Rows onto a branch, in one commit."""
-        taken_along(self.settings)
-        self._allow(_WRITING)
+        """Return a writer that loads rows into a branch, in one commit."""
+        apply_settings(self.settings)
+        self._reject_unknown_options(_WRITING)
         mode = self._option("mode")
         if overwrite and mode not in (None, "overwrite"):
             raise BadRequest(
@@ -98,40 +98,42 @@ class OmnigraphSource(DataSource):
             )
         how = {name: self._option(option) for name, option in _LOADING.items()}
         given = {name: value for name, value in how.items() if value is not None}
-        order = Order("overwrite" if overwrite else mode or "append", given)
-        return BranchWriter(staged_for(self._place(), self._required("type")), order, schema, self.settings)
+        order = LoadOrder("overwrite" if overwrite else mode or "append", given)
+        return BranchWriter(
+            stage_rows(self._graph_uri(), self._required("type")), order, schema, self.settings
+        )
 
     @property
-    def _tells_changes(self) -> bool:
+    def _reads_changes(self) -> bool:
         return "since" in self.options
 
-    def _told(self) -> ChangeScan:
-        """Which changes are read, looked up once."""
+    def _pin_changes(self) -> ChangeScan:
+        """Return the changes to read, looked up once."""
         if self._changes is None:
-            self._allow(_CHANGES)
-            with graph.open(self._place(), read_only=True) as opened:
+            self._reject_unknown_options(_CHANGES)
+            with graph.open(self._graph_uri(), read_only=True) as opened:
                 branch = self._option("branch") or MAIN
-                key = key_of(opened.snapshot(branch), self._required("type"))
+                key = resolve_table(opened.snapshot(branch), self._required("type"))
                 self._changes = change_scan(opened, branch, key, self._required("since"))
         return self._changes
 
-    def _settled(self) -> Scan:
-        """What is read, looked up once."""
+    def _pin_scan(self) -> Scan:
+        """Return the scan to read, looked up once."""
         if self._scan is None:
-            self._allow(_READING)
+            self._reject_unknown_options(_READING)
             columns = self._option("columns")
-            with graph.open(self._place(), read_only=True) as opened:
-                snapshot = self._moment(opened)
-                key = key_of(snapshot, self._required("type"))
+            with graph.open(self._graph_uri(), read_only=True) as opened:
+                snapshot = self._snapshot(opened)
+                key = resolve_table(snapshot, self._required("type"))
                 names = None if columns is None else [name.strip() for name in columns.split(",")]
-                self._scan = scan_of(opened.uri, snapshot, key, names, self._option("where"))
+                self._scan = plan_scan(opened.uri, snapshot, key, names, self._option("where"))
         return self._scan
 
-    def _moment(self, opened: graph.Graph) -> Snapshot:
+    def _snapshot(self, opened: graph.Graph) -> Snapshot:
         version = self._option("version")
         if version is not None and not version.isdecimal():
             raise BadRequest(f"the option version is a number, not '{version}'")
-        return moment(
+        return snapshot_at(
             opened,
             self._option("branch"),
             self._option("commit"),
@@ -139,7 +141,7 @@ class OmnigraphSource(DataSource):
             self._option("at"),
         )
 
-    def _place(self) -> str:
+    def _graph_uri(self) -> str:
         uri = self._option("uri") or self._option("path")
         if uri is None:
             raise BadRequest("which graph is meant?", remedy='name it: `.option("uri", ...)`')
@@ -155,8 +157,8 @@ class OmnigraphSource(DataSource):
         found: Any = self.options.get(name)
         return None if found is None else str(found)
 
-    def _allow(self, known: frozenset[str]) -> None:
-        """Refuse an option that means nothing: with a typing error in `branch`, main would be read."""
+    def _reject_unknown_options(self, known: frozenset[str]) -> None:
+        """Reject unknown options: with a typo in `branch`, main would be read."""
         for name in self.options:
             if name.lower() not in known:
                 raise BadRequest(
@@ -172,7 +174,7 @@ class Piece(InputPartition):
 
 
 class Reader(DataSourceReader):
-    """The rows of a scan. Filters stay with Spark, which would apply one to all uses of a DataFrame."""
+    """Reads the rows of a scan. No filters are pushed down: Spark applies them to all uses of a DataFrame."""
 
     def __init__(self, scan: Scan, schema: StructType, settings: Mapping[str, str]) -> None:
         self._scan = scan
@@ -185,7 +187,7 @@ class Reader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, in exactly the types that Spark expects."""
-        taken_along(self._settings)
+        apply_settings(self._settings)
         wanted = arrow_schema(self._schema)
         assert isinstance(partition, Piece)
         if partition.fragments:

@@ -1,4 +1,4 @@
-"""What the data pipeline needs, what of it is here, and what to do about the rest."""
+"""Checks what the data pipeline needs, and says how to install what is missing."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from omnigraph.errors import JavaNotFound
 from omnigraph.pipeline import server, start_cache
+from omnigraph.pipeline.cache_files import CACHE_SETTING, cache_folder
 from omnigraph.pipeline.java import find_java
-from omnigraph.pipeline.places import CACHE_SETTING, cache_folder
 
 SPARK = "4.3.0"
 EXTRA = "pip install 'omnigraph[spark]'"
@@ -21,7 +21,7 @@ LEAST_MEMORY = 2 << 30
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     ok: bool
@@ -30,7 +30,7 @@ class Check:
 
 
 def examine() -> list[Check]:
-    """Look at everything; nothing is started."""
+    """Run all checks; nothing is started."""
     return [*_packages(), _java(), _memory(), _cache_folder(), _start_cache(), _server()]
 
 
@@ -76,7 +76,7 @@ def _memory() -> Check:
 
 
 def available_memory() -> int | None:
-    """Bytes that new processes could use, where the system tells: what machine and container have left."""
+    """Bytes that new processes could use, if the system reports it: the less of machine and container."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -114,13 +114,13 @@ def _start_cache() -> Check:
         cache = start_cache.start_cache(find_java(), cache_folder())
     except (JavaNotFound, OSError):
         cache = None
-    if cache is None or not start_cache.wanted():
+    if cache is None or not start_cache.is_enabled():
         return Check(
-            "start-up cache", True, "off" if not start_cache.wanted() else "not possible with this Java"
+            "start-up cache", True, "off" if not start_cache.is_enabled() else "not possible with this Java"
         )
     if cache.ready:
         return Check("start-up cache", True, f"{cache.file} ({cache.file.stat().st_size >> 20} MB)")
-    if start_cache.being_made(cache):
+    if start_cache.is_being_made(cache):
         return Check("start-up cache", True, "being made")
     if cache.failure.exists():
         return Check("start-up cache", True, f"could not be made, see {cache.failure}")
@@ -129,7 +129,7 @@ def _start_cache() -> Check:
 
 def _server() -> Check:
     try:
-        found = server.running()
+        found = server.find_server()
     except OSError:
         found = None
     return Check("warm server", True, f"{found.address} on {found.master}" if found else "not running")

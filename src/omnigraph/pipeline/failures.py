@@ -1,4 +1,4 @@
-"""What Spark says about a failure, in one sentence of ours. Its own words are kept as the cause."""
+"""Translates failures of Spark into Omnigraph errors of one sentence; the original stays as the cause."""
 
 from __future__ import annotations
 
@@ -14,72 +14,90 @@ from omnigraph.errors import (
     PipelineWorkerLost,
     SparkUnavailable,
 )
-from omnigraph.pipeline.carried import delivered
+from omnigraph.lang.values import escape_unprintable
+from omnigraph.pipeline.task_errors import decode_error
 
 LONGEST = 500
 DEEPEST = 20
 
-_WORKER_LOST = ("Python worker exited unexpectedly", "ExecutorLostFailure", "crashed with signal")
-_CANCELLED = (
-    "OPERATION_CANCELED",
-    "cancelled part of cancelled job group",
-    "SPARK_JOB_CANCELLED",
-    "was cancelled",
+_CLASS = r"(?:\(?[\w.$]+(?:Exception|Error)\)?:? )?"
+_LOST_TASK = (
+    r"(?:Job aborted due to stage failure: Task \d+ in stage [\d.]+ failed \d+ times?, "
+    r"most recent failure: Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \([^()\n]*\): )?"
 )
-_GONE = ("SparkContext was shut down", "StatusCode.UNAVAILABLE", "Answer from Java side is empty")
+_HEAD = rf"\s*{_CLASS}{_LOST_TASK}{_CLASS}"
+"""What Spark writes before a reason. Texts are matched from their beginning: further on they quote data."""
+_WORKER_LOST = re.compile(
+    _HEAD + r"(?:Python worker (?:exited unexpectedly|process )|ExecutorLostFailure \()", re.ASCII
+)
+_CANCELLED = re.compile(
+    _HEAD
+    + r"(?:\[(?:SPARK_JOB_CANCELLED|OPERATION_CANCELED)[\].]"
+    + r"|Job \d+ (?:was )?cancelled|Stage \d+ was cancelled)",
+    re.ASCII,
+)
+_GONE = re.compile(
+    _HEAD
+    + r"(?:(?:\[SPARK_JOB_CANCELLED\] )?Job \d+ cancelled because SparkContext was shut down"
+    + r"|<_\w+ of RPC that terminated with:\s+status = StatusCode\.UNAVAILABLE)",
+    re.ASCII,
+)
 _PYTHON_ERROR = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt)): (.+)$")
 _JAVA_FRAME = re.compile(r"^\s*at [\w.$/<>]+\(.*\)$|^\s*\.\.\. \d+ more$|^Driver stacktrace")
 
 _EMPTY = "Exception thrown in awaitResult"
-"""What Spark wraps around a reason, and which is none."""
+"""Text that Spark wraps around a reason, without content."""
 
 
 @contextmanager
-def explained(stage: str) -> Iterator[None]:
-    """Turn what Spark, its gateway or its client raise into errors of ours."""
+def translate_failures(stage: str) -> Iterator[None]:
+    """Turn exceptions of Spark, its gateway and its client into Omnigraph errors."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as failure:
-        raise explanation(failure, stage) from failure
+        raise translate_failure(failure, stage) from failure
 
 
-def explanation(failure: Exception, stage: str) -> OmnigraphError:
-    """The error that says what happened; one that a task of ours raised comes back as itself."""
-    text = _text_of(failure)
-    if error := delivered(text):
+def translate_failure(failure: Exception, stage: str) -> OmnigraphError:
+    """Return the error that says what happened; one that a task raised comes back as itself."""
+    from py4j.protocol import Py4JNetworkError
+
+    texts = _texts_of(failure)
+    whole = "\n".join(texts)
+    if error := decode_error(whole):
         return error
-    if any(mark in text for mark in _CANCELLED):
-        return PipelineCancelled(stage)
-    if any(mark in text for mark in _WORKER_LOST):
-        return PipelineWorkerLost(stage)
-    if isinstance(failure, ConnectionError) or any(mark in text for mark in _GONE):
+    if isinstance(failure, ConnectionError | Py4JNetworkError) or any(map(_GONE.match, texts)):
         return SparkUnavailable(f"Spark went away during stage '{stage}'", master="", remedy="run it again")
-    return PipelineFailed(stage, reason(text))
+    if any(map(_CANCELLED.match, texts)):
+        return PipelineCancelled(stage)
+    if any(map(_WORKER_LOST.match, texts)):
+        return PipelineWorkerLost(stage)
+    return PipelineFailed(stage, failure_reason(whole))
 
 
-def reason(text: str) -> str:
-    """The one line of a Spark message that tells what went wrong."""
+def failure_reason(text: str) -> str:
+    """Return the one line of a Spark message that says what went wrong."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not _JAVA_FRAME.match(line)]
     lines = [line for line in lines if not line.rstrip(": ").endswith(_EMPTY)] or lines
-    told = [line for line in lines if _PYTHON_ERROR.match(line)]
-    if told:
-        return _short(told[-1])
+    raised = [line for line in lines if _PYTHON_ERROR.match(line)]
+    if raised:
+        return _short(raised[-1])
     useful = [line for line in lines if not line.startswith(("SQLSTATE", "JVM stacktrace", "Traceback"))]
     return _short(useful[0] if useful else "Spark gave no reason")
 
 
 def _short(line: str) -> str:
-    return line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
+    return escape_unprintable(line if len(line) <= LONGEST else f"{line[:LONGEST]} ...")
 
 
-def _text_of(failure: Exception) -> str:
-    """All that is told; of an error in the JVM the causes, the first one first, without the stack."""
+def _texts_of(failure: Exception) -> list[str]:
+    """The text of a failure; of an error in the JVM those of its causes, innermost first, without stacks."""
     cause: Any = getattr(failure, "java_exception", None)
-    told: list[str] = []
-    while cause is not None and len(told) < DEEPEST:
-        told.insert(0, str(cause.toString()))
+    texts: list[str] = []
+    while cause is not None and len(texts) < DEEPEST:
+        texts.insert(0, str(cause.toString()))
         cause = cause.getCause()
-    return "\n".join(told) or str(failure)
+    return texts or [str(failure)]

@@ -1,4 +1,4 @@
-"""One Spark task per item: the primitive that carries nearly every stage.
+"""One Spark task per item: the primitive behind nearly every stage.
 
 Spark plans, retries and moves results. A task is a plain Python function on one item (a byte range, a row
 group, a fragment) that yields Arrow batches, so it can be called without Spark as well. Records never enter
@@ -7,16 +7,14 @@ the JVM.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
 from omnigraph.errors import InternalError, OmnigraphError
-from omnigraph.pipeline.carried import carried
-from omnigraph.pipeline.settled import settled
-from omnigraph.pipeline.task_settings import task_settings
+from omnigraph.pipeline.task_environment import apply_settings, freeze_garbage_collection, task_settings
+from omnigraph.pipeline.task_errors import encode_error, error_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,54 +25,54 @@ Task = Callable[[Item], Iterable[pa.RecordBatch]]
 
 Work = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
-MANY_VALUES, _MOST_TOLD = 500_000, 16_000_000
-"""So many values Spark may take for none; how many more there are than the other makes no difference."""
+MANY_VALUES, _MOST_VALUES = 500_000, 16_000_000
+"""Fewer values than the first need no hint to Spark; more than the second change none of its choices."""
 
 
 def fan_out(
     spark: SparkSession, items: Sequence[Item], task: Task[Item], schema: pa.Schema | str, values: int = 0
 ) -> DataFrame:
-    """A DataFrame of what `task(item)` yields, each item in a Spark task of its own.
+    """Return a DataFrame of what `task(item)` yields, each item in its own Spark task.
 
     `schema` is an Arrow schema or Spark DDL; batches with other types of the same names are cast to it. The
-    task and the items travel pickled: give them URIs and versions, not open tables. An `OmnigraphError` that
-    a task raises arrives whole in a `watched` block. `values` is that of `numbered`.
+    task and the items are pickled: pass URIs and versions, not open tables. An `OmnigraphError` that a task
+    raises arrives complete in a `watch_stage` block. `values` is that of `number_items`.
     """
-    numbers, work = numbered(spark, items, task, values)
-    return in_tasks(spark, numbers, work, schema)
+    numbers, work = number_items(spark, items, task, values)
+    return map_partitions(spark, numbers, work, schema)
 
 
-def numbered(
+def number_items(
     spark: SparkSession, items: Sequence[Item], task: Task[Item], values: int = 0
 ) -> tuple[DataFrame, Work]:
-    """The numbers of items, each in a partition of its own, and the work that makes of them what is yielded.
+    """Return the numbers of items, each in its own partition, and the work that runs the task on them.
 
-    `values` says about how many values that will be, rows times columns. Spark takes what tasks make for as
-    large as what they are given, and without a word would send the largest table whole to every task.
+    `values` estimates how many values that yields, rows times columns. Spark assumes that the output of tasks
+    is as large as their input, and without an estimate would broadcast the largest table to every task.
     """
     count = len(items)
-    told = min(values, _MOST_TOLD) if values > MANY_VALUES else count
-    apart = max(1, told // max(1, count))
+    claimed = min(values, _MOST_VALUES) if values > MANY_VALUES else count
+    apart = max(1, claimed // max(1, count))
     numbers = spark.range(0, count * apart, 1, max(1, count))
     if apart > 1:
-        # To count to some millions takes a moment; only the first number of each task goes on.
+        # Counting to some millions is quick; only the first number of each task is kept.
         numbers = numbers.where(f"id % {apart} = 0")
     return numbers, _Items(items, task, apart)
 
 
-def in_tasks(spark: SparkSession, frame: DataFrame, work: Work, schema: pa.Schema | str) -> DataFrame:
-    """What `work` makes of each partition of `frame`, with errors and settings carried along."""
+def map_partitions(spark: SparkSession, frame: DataFrame, work: Work, schema: pa.Schema | str) -> DataFrame:
+    """Run `work` on each partition of `frame`, with the caller's settings; errors come back complete."""
     shape = spark_schema(schema)
-    wanted, settings = arrow_schema(shape), task_settings(spark)
+    wanted, settings, key = arrow_schema(shape), task_settings(spark), error_key()
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _run(work, batches, wanted, settings)
+        return _run(work, batches, wanted, settings, key)
 
     return frame.mapInArrow(run, shape)
 
 
 def conform(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
-    """The batch with exactly these columns and types: Spark takes what it is given without a look at it."""
+    """Return the batch with exactly these columns and types, which Spark does not check."""
     if batch.schema.equals(wanted):
         return batch
     names = batch.schema.names
@@ -89,7 +87,7 @@ def conform(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
 
 
 def spark_schema(schema: pa.Schema | str) -> Any:
-    """An Arrow schema or a DDL text as Spark's own type of a row."""
+    """Convert an Arrow schema or a DDL text to Spark's row type."""
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructType
 
@@ -122,12 +120,12 @@ def _run(
     batches: Iterator[pa.RecordBatch],
     wanted: pa.Schema,
     settings: Mapping[str, str],
+    key: bytes,
 ) -> Iterator[pa.RecordBatch]:
-    # A worker process is used again for other jobs, so what it kept of theirs is replaced, not added to.
-    os.environ.update(settings)
+    apply_settings(settings)
     try:
         for batch in work(batches):
             yield conform(batch, wanted)
     except OmnigraphError as error:
-        raise carried(error) from None
-    settled()
+        raise encode_error(error, key) from None
+    freeze_garbage_collection()

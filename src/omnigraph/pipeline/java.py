@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omnigraph.errors import JavaNotFound
-from omnigraph.pipeline.places import write_whole
+from omnigraph.pipeline.cache_files import write_atomically
 
 OLDEST = 17
 JAVA_SETTING = "OMNIGRAPH_JAVA"
 BUNDLED = "bundled"
 
 # Spark always asks for a module that small Javas lack and that makes others print a warning. Only linear
-# algebra of Spark's machine learning would use it, and does without. Newer Javas lack the opened package.
+# algebra of Spark's machine learning uses it, and works without. Newer Javas lack the opened package.
 _LAUNCHER = """\
 #!/bin/sh
 for given; do
@@ -37,7 +37,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that was found, and how."""
+    """A Java of this machine, and how it was found."""
 
     executable: Path
     version: str
@@ -56,7 +56,7 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """The first Java that is new enough: the one asked for, JAVA_HOME, PATH, the bundled one."""
+    """Return the first Java that is new enough: the configured one, JAVA_HOME, PATH, the bundled one."""
     variables = os.environ if environment is None else environment
     found = list(_candidates(variables))
     for java in found:
@@ -71,13 +71,13 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
 
 
 def launcher_home(java: Java, folder: Path) -> Path:
-    """A JAVA_HOME for Spark whose `bin/java` runs this Java without the options that do not suit it."""
+    """Return a JAVA_HOME for Spark whose `bin/java` drops the options that this Java does not support."""
     name = hashlib.sha256(str(java.executable).encode()).hexdigest()[:12]
     home = folder / f"java-{name}"
     script = _LAUNCHER.format(java=shlex.quote(str(java.executable)))
     launcher = home / "bin" / "java"
     if not launcher.exists() or launcher.read_text(encoding="utf-8") != script:
-        write_whole(launcher, script, mode=0o755)
+        write_atomically(launcher, script, mode=0o755)
     return home
 
 
@@ -106,12 +106,12 @@ def _java_at(executable: Path, origin: str) -> Iterator[Java]:
     if not executable.is_file():
         return
     real = executable.resolve()
-    if version := _written_version(real.parent.parent) or _told_version(executable):
+    if version := _release_version(real.parent.parent) or _reported_version(executable):
         yield Java(real, version, origin)
 
 
-def _written_version(home: Path) -> str | None:
-    """What the `release` file of a Java says, which is much quicker than asking the program."""
+def _release_version(home: Path) -> str | None:
+    """Read the version from the `release` file, which is much quicker than running the program."""
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -120,12 +120,12 @@ def _written_version(home: Path) -> str | None:
     return found.group(1) if found else None
 
 
-def _told_version(executable: Path) -> str | None:
+def _reported_version(executable: Path) -> str | None:
     try:
-        told = subprocess.run(
+        printed = subprocess.run(
             [str(executable), "-version"], capture_output=True, text=True, check=False, timeout=30
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "([^"]+)"', told.stderr + told.stdout)
-    return found.group(1) if found and told.returncode == 0 else None
+    found = re.search(r'version "([^"]+)"', printed.stderr + printed.stdout)
+    return found.group(1) if found and printed.returncode == 0 else None

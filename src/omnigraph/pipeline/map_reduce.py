@@ -1,8 +1,7 @@
-"""Rows with equal keys brought together, as Arrow: the JVM shuffles a few blobs per task, never records.
+"""Rows grouped by key, as Arrow: the JVM shuffles a few blobs per task, never records.
 
 A mapper yields `emit(tag, table, key, buckets)`; the reducer then sees, bucket by bucket, every row of the
-keys that fall into it, as one table for each tag. Equal keys always meet; that unequal ones meet too costs
-nothing.
+keys that fall into it, as one table for each tag. Equal keys always share a bucket; unequal ones may, too.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from omnigraph.engine.load.buckets import MOST, key_hash
+from omnigraph.engine.tasks.buckets import MAX_BUCKETS, hash_keys
 from omnigraph.errors import InternalError
-from omnigraph.pipeline.fan_out import Item, Task, fan_out, in_tasks
+from omnigraph.pipeline.fan_out import Item, Task, fan_out, map_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,31 +36,31 @@ def map_reduce(
     schema: pa.Schema | str,
     buckets: int,
 ) -> DataFrame:
-    """What `reducer({tag: table})` yields for each bucket that any `mapper(item)` emitted rows to."""
+    """Return what `reducer({tag: table})` yields for each bucket that a `mapper(item)` emitted rows to."""
     _check(buckets)
     blobs = fan_out(spark, items, mapper, BLOBS)
-    return reduced(spark, blobs, reducer, schema, buckets)
+    return reduce_buckets(spark, blobs, reducer, schema, buckets)
 
 
-def reduced(
+def reduce_buckets(
     spark: SparkSession, blobs: DataFrame, reducer: Reducer, schema: pa.Schema | str, buckets: int
 ) -> DataFrame:
-    """What `reducer({tag: table})` yields for each bucket, of rows that were emitted before."""
+    """Return what `reducer({tag: table})` yields for each bucket of blobs that were already emitted."""
     # By the number itself and not by its hash: each partition is one bucket, so memory is bounded by that.
     placed = blobs.repartitionById(buckets, "bucket")
-    return in_tasks(spark, placed, _Reduce(reducer), schema)
+    return map_partitions(spark, placed, _Reduce(reducer), schema)
 
 
 def emit(tag: str, table: pa.Table, key: str, buckets: int) -> Iterator[pa.RecordBatch]:
-    """The rows of a table on their way to the buckets of their keys; order within a bucket is kept."""
+    """Yield the rows of a table as blobs for the buckets of their keys; order within a bucket is kept."""
     _check(buckets)
     if table.num_rows == 0:
         return
-    yield from emit_to(tag, table, key_hash(table[key]) % np.uint64(buckets), buckets)
+    yield from emit_to(tag, table, hash_keys(table[key]) % np.uint64(buckets), buckets)
 
 
 def emit_to(tag: str, table: pa.Table, places: NDArray[Any], buckets: int) -> Iterator[pa.RecordBatch]:
-    """The rows of a table on their way to buckets that were chosen already, one for each row."""
+    """Yield the rows of a table as blobs for the given buckets, one for each row."""
     _check(buckets)
     if table.num_rows == 0:
         return
@@ -128,5 +127,5 @@ class _Reduce:
 
 
 def _check(buckets: int) -> None:
-    if not 1 <= buckets <= MOST:
-        raise InternalError(f"rows can be brought together in 1 to {MOST} buckets, not {buckets}")
+    if not 1 <= buckets <= MAX_BUCKETS:
+        raise InternalError(f"rows can be grouped into 1 to {MAX_BUCKETS} buckets, not {buckets}")

@@ -1,4 +1,4 @@
-"""Processes that outlive the one that starts them, and how to know them again."""
+"""Starts detached processes, and recognises them later."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PROC = Path("/proc")
 
 
 def start_detached(command: Sequence[str], *, log: Path | None) -> None:
-    """Start a process that belongs to nobody: no terminal, no parent that would have to wait for it."""
+    """Start a process without a terminal and without a parent that would have to wait for it."""
     with (log or Path(os.devnull)).open("ab") as output:
         subprocess.run(
             ["/bin/sh", "-c", '"$@" &', "sh", *command],
@@ -26,7 +26,7 @@ def start_detached(command: Sequence[str], *, log: Path | None) -> None:
 def is_ours(pid: int, identity: str) -> bool:
     """Whether the process is alive and carries our identity in its command line.
 
-    Numbers of processes are given out again, so a number alone says nothing. The identity is long and random.
+    Process ids are reused, so an id alone proves nothing. The identity is long and random.
     """
     return pid > 0 and len(identity) >= 16 and identity in _command_line(pid)
 
@@ -37,7 +37,7 @@ def _command_line(pid: int) -> str:
             return (_PROC / str(pid) / "cmdline").read_bytes().decode("utf-8", errors="replace")
         except OSError:
             return ""
-    told = subprocess.run(
+    listed = subprocess.run(
         ["ps", "-ww", "-p", str(pid), "-o", "command="], capture_output=True, text=True, check=False
     )
-    return told.stdout
+    return listed.stdout

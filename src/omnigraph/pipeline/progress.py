@@ -1,4 +1,4 @@
-"""How far a job is, and stopping it: one block around each action on a DataFrame."""
+"""Progress and cancellation of a Spark job: one block around each action on a DataFrame."""
 
 from __future__ import annotations
 
@@ -12,73 +12,73 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import OmnigraphError, PipelineCancelled
 from omnigraph.pipeline.connection import is_connect
-from omnigraph.pipeline.failures import explained
+from omnigraph.pipeline.failures import translate_failures
 from omnigraph.progress import Stage, begin_stage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SECONDS_BETWEEN_LOOKS = 0.2
+POLL_SECONDS = 0.2
 SECONDS_TO_STOP = 2.5
-"""Spark looks every two seconds whether a Python process works for nobody any more, and then ends it."""
+"""Every two seconds Spark ends the Python processes whose task was cancelled."""
 
 
 @contextmanager
-def watched(spark: SparkSession, stage: str, *, cancel: threading.Event | None = None) -> Iterator[None]:
-    """Run the actions of a stage: failures become errors of ours, Ctrl-C and `cancel` stop the tasks.
+def watch_stage(spark: SparkSession, stage: str, *, cancel: threading.Event | None = None) -> Iterator[None]:
+    """Run the actions of a stage: failures become Omnigraph errors, Ctrl-C and `cancel` stop the tasks.
 
-    Who listens hears of it from another thread while an action runs, and once more with the last figures.
+    Listeners get progress from another thread while an action runs, and the final counts at its end.
     """
     job: _Job = _ConnectJob(spark) if is_connect(spark) else _ClassicJob(spark)
-    told = _Told(begin_stage(stage))
-    job.begin(told)
-    with _ctrl_c() as interrupt:
-        looks = _Looks(job, told, cancel, interrupt)
-        looks.start()
+    counts = _TaskCounts(begin_stage(stage))
+    job.begin(counts)
+    with _defer_interrupt() as interrupt:
+        watcher = _Watcher(job, counts, cancel, interrupt)
+        watcher.start()
         try:
-            with explained(stage):
+            with translate_failures(stage):
                 yield
         except OmnigraphError as failure:
-            if interrupt.heard:
-                # Until the processes of tasks are gone: what they write can then be removed for good.
+            if interrupt.pressed:
+                # Wait until the task processes are gone, so that what they write can be removed.
                 threading.Event().wait(SECONDS_TO_STOP)
                 raise KeyboardInterrupt from failure
-            if looks.cancelled:
+            if watcher.cancelled:
                 raise PipelineCancelled(stage) from failure
             raise
         finally:
-            looks.stop()
+            watcher.stop()
             job.end()
-    if interrupt.heard:
+    if interrupt.pressed:
         # It was done before it could be stopped.
         raise KeyboardInterrupt
     # The last look may have been before the end, or there was none.
-    job.look(told)
-    told.last()
+    job.look(counts)
+    counts.last()
 
 
 class _Interrupt:
     """Whether Ctrl-C was pressed."""
 
-    heard = False
+    pressed = False
 
 
 @contextmanager
-def _ctrl_c() -> Iterator[_Interrupt]:
-    """Note Ctrl-C instead of raising it: the tasks are stopped, and the action then fails by itself.
+def _defer_interrupt() -> Iterator[_Interrupt]:
+    """Record Ctrl-C instead of raising it: the tasks are stopped, and the action then fails.
 
-    An exception out of nowhere in the client of a Connect server can leave a lock of it closed for ever. A
+    An asynchronous exception in the client of a Connect server can leave one of its locks held for ever. A
     second Ctrl-C is raised at once.
     """
     interrupt = _Interrupt()
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
-        # Only the main thread hears of it, and only unless the process was told to ignore it.
+        # Only the main thread gets signals, and only if the process does not ignore this one.
         yield interrupt
         return
 
     def note(_number: int, _frame: FrameType | None) -> None:
-        interrupt.heard = True
+        interrupt.pressed = True
         signal.signal(signal.SIGINT, before)
 
     signal.signal(signal.SIGINT, note)
@@ -88,8 +88,8 @@ def _ctrl_c() -> Iterator[_Interrupt]:
         signal.signal(signal.SIGINT, before)
 
 
-class _Told:
-    """What was reported of all of Spark's stages; nothing is reported twice, and figures never go back."""
+class _TaskCounts:
+    """The tasks of all of Spark's stages; nothing is reported twice, and counts never decrease."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -116,12 +116,12 @@ class _Told:
 
 
 class _Job:
-    """What Spark knows of the actions of one block."""
+    """The actions of one block, as Spark sees them."""
 
-    def begin(self, told: _Told) -> None:
+    def begin(self, counts: _TaskCounts) -> None:
         raise NotImplementedError
 
-    def look(self, told: _Told) -> None:
+    def look(self, counts: _TaskCounts) -> None:
         """Report how far it is, where that has to be asked for."""
 
     def cancel(self) -> None:
@@ -138,15 +138,15 @@ class _ClassicJob(_Job):
         self._context = spark.sparkContext
         self._group = f"omnigraph-{uuid.uuid4().hex}"
 
-    def begin(self, told: _Told) -> None:
+    def begin(self, counts: _TaskCounts) -> None:
         self._context.setJobGroup(self._group, "omnigraph", interruptOnCancel=True)
 
-    def look(self, told: _Told) -> None:
+    def look(self, counts: _TaskCounts) -> None:
         tracker = self._context.statusTracker()
         jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(self._group)]
         numbers = {number for job in jobs if job is not None for number in job.stageIds}
         stages = [tracker.getStageInfo(number) for number in sorted(numbers)]
-        told.tasks((one.stageId, one.numCompletedTasks, one.numTasks) for one in stages if one is not None)
+        counts.tasks((one.stageId, one.numCompletedTasks, one.numTasks) for one in stages if one is not None)
 
     def cancel(self) -> None:
         self._context.cancelJobGroup(self._group)
@@ -167,11 +167,11 @@ class _ConnectJob(_Job):
         self._thread = threading.get_ident()
         self._handler: Any = None
 
-    def begin(self, told: _Told) -> None:
+    def begin(self, counts: _TaskCounts) -> None:
         def on_stages(stages: Any, **_: Any) -> None:
-            # Handlers hear of every action of the session; those of other threads are not ours.
+            # Handlers get every action of the session; those of other threads are not ours.
             if threading.get_ident() == self._thread:
-                told.tasks((one.stage_id, one.num_completed_tasks, one.num_tasks) for one in stages or ())
+                counts.tasks((one.stage_id, one.num_completed_tasks, one.num_tasks) for one in stages or ())
 
         self._handler = on_stages
         self._spark.addTag(self._tag)
@@ -185,25 +185,27 @@ class _ConnectJob(_Job):
         self._spark.removeTag(self._tag)
 
 
-class _Looks(threading.Thread):
-    """Looks at a job now and then until its block ends."""
+class _Watcher(threading.Thread):
+    """Polls a job until its block ends."""
 
-    def __init__(self, job: _Job, told: _Told, cancel: threading.Event | None, interrupt: _Interrupt) -> None:
+    def __init__(
+        self, job: _Job, counts: _TaskCounts, cancel: threading.Event | None, interrupt: _Interrupt
+    ) -> None:
         super().__init__(name="omnigraph-progress", daemon=True)
         self._job = job
-        self._told = told
+        self._counts = counts
         self._cancel = cancel
         self._interrupt = interrupt
         self._ended = threading.Event()
         self.cancelled = False
 
     def run(self) -> None:
-        while not self._ended.wait(SECONDS_BETWEEN_LOOKS):
+        while not self._ended.wait(POLL_SECONDS):
             self.cancelled |= self._cancel is not None and self._cancel.is_set()
-            if self.cancelled or self._interrupt.heard:
-                # Again at each look: an action that begins after the first would not be stopped by it.
+            if self.cancelled or self._interrupt.pressed:
+                # Repeated, because an action that begins later is not stopped by the first call.
                 self._job.cancel()
-            self._job.look(self._told)
+            self._job.look(self._counts)
 
     def stop(self) -> None:
         self._ended.set()

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from omnigraph.engine.load.runner import Answer, Emit, Item, Reduce
-from omnigraph.pipeline.collected import collected
+from omnigraph.engine.tasks.runner import Answer, Emit, Item, Reduce
+from omnigraph.pipeline.answers import pack_answer, unpack_answer
+from omnigraph.pipeline.collect import collect_answers
 from omnigraph.pipeline.connection import is_connect, tasks_at_once
 from omnigraph.pipeline.fan_out import fan_out
 from omnigraph.pipeline.map_reduce import emit, map_reduce
-from omnigraph.pipeline.progress import watched
+from omnigraph.pipeline.progress import watch_stage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,13 +36,13 @@ class SparkRunner:
         return tasks_at_once(self._spark)
 
     def each(self, stage: str, items: Sequence[Item], task: Callable[[Item], Answer]) -> Iterator[Answer]:
-        """One Spark task for each item."""
+        """Run one Spark task for each item."""
         if not items:
             return iter(())
         if is_connect(self._spark):
             return self._answers(stage, fan_out(self._spark, items, _Each(task), ANSWERS))
-        with watched(self._spark, stage):
-            return collected(self._spark, items, task)
+        with watch_stage(self._spark, stage):
+            return collect_answers(self._spark, items, task)
 
     def grouped(
         self,
@@ -54,31 +54,31 @@ class SparkRunner:
         *,
         streamed: bool = False,
     ) -> Iterator[Answer]:
-        """A map-reduce whose rows never become rows of Spark."""
+        """Run a map-reduce whose rows stay Arrow blobs."""
         frame = map_reduce(self._spark, items, _Emit(emit, buckets), _Reduce(reduce), ANSWERS, buckets)
         return self._streamed(stage, frame) if streamed else self._answers(stage, frame)
 
     def _answers(self, stage: str, frame: DataFrame) -> Iterator[Any]:
-        with watched(self._spark, stage):
+        with watch_stage(self._spark, stage):
             found = frame.toArrow()
-        return (pickle.loads(answer.as_buffer()) for answer in found.column("answer"))
+        return (unpack_answer(answer.as_buffer()) for answer in found.column("answer"))
 
     def _streamed(self, stage: str, frame: DataFrame) -> Iterator[Any]:
-        """Answers that wait where they were made, and come from there partition by partition."""
+        """Keep answers on the executors, and fetch them partition by partition."""
         from pyspark import StorageLevel
 
         kept = frame.persist(StorageLevel.DISK_ONLY)
         try:
-            with watched(self._spark, stage):
+            with watch_stage(self._spark, stage):
                 kept.count()
                 for row in kept.toLocalIterator(prefetchPartitions=True):
-                    yield pickle.loads(row[0])
+                    yield unpack_answer(row[0])
         finally:
             kept.unpersist()
 
 
 class _Each:
-    """A task whose answer travels pickled."""
+    """A task whose answer travels packed."""
 
     def __init__(self, task: Callable[[Any], Any]) -> None:
         self._task = task
@@ -100,7 +100,7 @@ class _Emit:
 
 
 class _Reduce:
-    """A reduction whose answer travels pickled."""
+    """A reduction whose answer travels packed."""
 
     def __init__(self, reduce: Reduce[Any]) -> None:
         self._reduce = reduce
@@ -110,4 +110,4 @@ class _Reduce:
 
 
 def _packed(answer: object) -> pa.RecordBatch:
-    return pa.record_batch([pa.array([pickle.dumps(answer)], pa.binary())], schema=ANSWERS)
+    return pa.record_batch([pa.array([pack_answer(answer)], pa.binary())], schema=ANSWERS)

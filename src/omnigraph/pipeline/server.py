@@ -1,8 +1,8 @@
-"""A warm Spark on this machine: a Connect server that sessions find by themselves.
+"""A warm Spark on this machine: a Connect server that sessions find automatically.
 
-Its folder in the cache holds who it is (`state.json`, for the owner only, with the token that clients show),
-what it wrote (`log.txt`) and `users.lock`, which every client holds shared for as long as it lives. So
-whether anybody uses the server is a question to the kernel, and a client that dies needs no tidying.
+Its folder in the cache holds its state (`state.json`, readable only by the owner, with the token of clients),
+its output (`log.txt`) and `users.lock`, on which every client holds a shared lock as long as it lives. So the
+kernel knows whether the server is in use, and a client that dies needs no cleanup.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import IO
 
 from omnigraph import __version__
 from omnigraph.errors import SparkUnavailable
-from omnigraph.pipeline.places import cache_folder, write_whole
+from omnigraph.pipeline.cache_files import cache_folder, write_atomically
 from omnigraph.pipeline.processes import is_ours, start_detached
 from omnigraph.pipeline.spark_settings import DEFAULT_MEMORY
 
@@ -32,17 +32,17 @@ HOST = "127.0.0.1"
 IDLE_MINUTES = 30.0
 START_SECONDS = 180.0
 STOP_SECONDS = 60.0
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a server is to be, as its keeper is told."""
+class ServerSpec:
+    """The server that its supervisor is to start."""
 
     identity: str
-    """In the command lines of its processes, so that nothing else is ever taken for them."""
+    """A random text in the command lines of its processes, by which they are recognised."""
     token: str
-    """What a client must show; never in a command line, which everybody can read."""
+    """What a client must present; never in a command line, which every user can read."""
     port: int
     master: str
     memory: str
@@ -51,7 +51,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that its keeper started."""
+    """A server that its supervisor started."""
 
     identity: str
     token: str
@@ -66,7 +66,7 @@ class Server:
     @property
     def url(self) -> str:
         """The address for a session, with the token in it."""
-        # This name, and not the number of the address, lets the client send the token without TLS.
+        # With this name, and not with an IP address, the client sends the token without TLS.
         return f"sc://localhost:{self.port}/;token={self.token}"
 
     @property
@@ -76,13 +76,13 @@ class Server:
 
     @property
     def alive(self) -> bool:
-        """Both processes are there, and are the ones we started."""
+        """Whether both processes run, and are the ones we started."""
         return is_ours(self.keeper, self.identity) and is_ours(self.jvm, self.identity)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFolder:
-    """The files of the server of this Python environment; another one has its own."""
+    """The files of the server of one Python environment."""
 
     path: Path
 
@@ -110,18 +110,18 @@ class ServerFolder:
         return self.path / "users.lock"
 
     def read(self) -> Server | None:
-        """What the last keeper wrote; the server it tells of may be gone."""
+        """Return what the last supervisor wrote; that server may be gone."""
         try:
             return Server(**json.loads(self.state.read_text(encoding="utf-8")))
         except (FileNotFoundError, json.JSONDecodeError, TypeError):
             return None
 
     def write(self, server: Server) -> None:
-        write_whole(self.state, json.dumps(asdict(server)))
+        write_atomically(self.state, json.dumps(asdict(server)))
 
     @contextmanager
-    def one_at_a_time(self) -> Iterator[None]:
-        """Keeps two processes from starting or stopping the server at once."""
+    def lock(self) -> Iterator[None]:
+        """Keep two processes from starting or stopping the server at the same time."""
         with (self.path / "start.lock").open("a") as gate:
             fcntl.flock(gate, fcntl.LOCK_EX)
             yield
@@ -131,23 +131,23 @@ class ServerFolder:
 _leases: dict[str, IO[str]] = {}
 
 
-def running() -> Server | None:
-    """The warm server of this environment, if it is there and answers."""
+def find_server() -> Server | None:
+    """Return the warm server of this environment, if it runs and answers."""
     found = ServerFolder.of_this_environment().read()
-    return found if found is not None and found.alive and _answers(found.port) else None
+    return found if found is not None and found.alive and _accepts_connections(found.port) else None
 
 
 def lease() -> Server | None:
-    """The warm server, kept from ending while this process lives."""
+    """Return the warm server, and keep it running while this process lives."""
     folder = ServerFolder.of_this_environment()
-    found = running()
+    found = find_server()
     if found is None or found.identity in _leases:
         return found
     users = folder.users.open("a")
     try:
         fcntl.flock(users, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        # Its keeper holds the lock alone, which means it is ending.
+        # Its supervisor holds the lock exclusively: it is shutting down.
         users.close()
         return None
     os.utime(folder.users)
@@ -161,33 +161,33 @@ def lease() -> Server | None:
 def start(
     *, master: str = "local[*]", memory: str = DEFAULT_MEMORY, idle_minutes: float = IDLE_MINUTES
 ) -> tuple[Server, bool]:
-    """The warm server, started if need be; the second value tells whether it was."""
+    """Return the warm server, and whether this call started it."""
     folder = ServerFolder.of_this_environment()
-    with folder.one_at_a_time():
-        if (there := running()) is not None:
+    with folder.lock():
+        if (there := find_server()) is not None:
             return there, False
         _end(folder)
-        wish = Wish(
+        spec = ServerSpec(
             secrets.token_hex(16), secrets.token_hex(24), _free_port(), master, memory, float(idle_minutes)
         )
-        write_whole(folder.wish, json.dumps(asdict(wish)))
+        write_atomically(folder.wish, json.dumps(asdict(spec)))
         folder.log.unlink(missing_ok=True)
         start_detached(
-            [sys.executable, "-m", "omnigraph.pipeline.keeper", str(folder.path), wish.identity],
+            [sys.executable, "-m", "omnigraph.pipeline.server_supervisor", str(folder.path), spec.identity],
             log=folder.log,
         )
-        return _awaited(folder, wish), True
+        return _wait_until_started(folder, spec), True
 
 
 def stop() -> bool:
-    """End the warm server and wait until it is gone; tells whether there was one."""
+    """Stop the warm server, wait until it is gone, and return whether there was one."""
     folder = ServerFolder.of_this_environment()
-    with folder.one_at_a_time():
+    with folder.lock():
         return _end(folder)
 
 
 def log_tail(folder: ServerFolder) -> str:
-    """The last line a server wrote."""
+    """Return the last line of the server's log."""
     try:
         lines = folder.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except FileNotFoundError:
@@ -195,44 +195,49 @@ def log_tail(folder: ServerFolder) -> str:
     return lines[-1] if lines else "it wrote nothing"
 
 
-def _awaited(folder: ServerFolder, wish: Wish) -> Server:
+def _wait_until_started(folder: ServerFolder, spec: ServerSpec) -> Server:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         found = folder.read()
-        if found is not None and found.identity == wish.identity and found.alive and _answers(found.port):
+        if (
+            found is not None
+            and found.identity == spec.identity
+            and found.alive
+            and _accepts_connections(found.port)
+        ):
             return found
         if not folder.wish.exists() and found is None:
             break
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     _end(folder)
     raise SparkUnavailable(
         f"the Spark server did not start: {log_tail(folder)}",
-        master=wish.master,
+        master=spec.master,
         remedy=f"see {folder.log} and `omnigraph spark doctor`",
     )
 
 
 def _end(folder: ServerFolder) -> bool:
-    """Ask the keeper to end its server; one whose keeper died is ended here. Strangers are left alone."""
+    """Stop the supervisor and with it the server; end a JVM whose supervisor died, never another process."""
     found = folder.read()
     folder.wish.unlink(missing_ok=True)
     if found is None:
         return False
-    was_there = _gone(found, found.keeper, signal.SIGTERM)
+    was_there = _end_process(found, found.keeper, signal.SIGTERM)
     for how in (signal.SIGTERM, signal.SIGKILL):
-        was_there |= _gone(found, found.jvm, how)
+        was_there |= _end_process(found, found.jvm, how)
     folder.state.unlink(missing_ok=True)
     return was_there
 
 
-def _gone(server: Server, pid: int, how: signal.Signals) -> bool:
-    """Send a signal and wait for the end; tells whether there was anything to end."""
+def _end_process(server: Server, pid: int, how: signal.Signals) -> bool:
+    """Send a signal and wait until the process ends; return whether there was one."""
     if not is_ours(pid, server.identity):
         return False
     os.kill(pid, how)
     deadline = time.monotonic() + STOP_SECONDS
     while is_ours(pid, server.identity) and time.monotonic() < deadline:
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     return True
 
 
@@ -242,7 +247,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _answers(port: int) -> bool:
+def _accepts_connections(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex((HOST, port)) == 0

@@ -1,4 +1,4 @@
-"""The one place that makes a Spark session."""
+"""Finds or starts the Spark session of this process."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 
 from omnigraph.errors import MissingExtra, SparkSessionActive, SparkUnavailable
 from omnigraph.pipeline import server, start_cache
-from omnigraph.pipeline.connection import closed_in_time, server_host
-from omnigraph.pipeline.failures import reason
+from omnigraph.pipeline.cache_files import cache_folder
+from omnigraph.pipeline.connection import close_before_exit, server_host
+from omnigraph.pipeline.failures import failure_reason
 from omnigraph.pipeline.java import Java, find_java, launcher_home
-from omnigraph.pipeline.launching import ended_with_its_start
-from omnigraph.pipeline.places import cache_folder
+from omnigraph.pipeline.jvm_guard import kill_jvm_on_failure
 from omnigraph.pipeline.spark_settings import DEFAULT_MEMORY, MEMORY_SETTING, java_options, spark_settings
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A Spark to be started by this process."""
+    """How this process starts Spark."""
 
     master: str
     java: Java
@@ -54,67 +54,69 @@ def session(
     fast_start: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """The Spark session of this process: the one that is open, or a new one.
+    """Return the Spark session of this process: the active one, or a new one.
 
     `master` is `local[N]`, `local-cluster[...]`, `spark://host:port` or `sc://host:port`. Without one the
-    setting OMNIGRAPH_SPARK decides, then a warm server on this machine, and at last this process starts a
-    Spark of its own on all cores. Only for that count `memory`, `fast_start` and `settings` (Spark's names).
+    setting OMNIGRAPH_SPARK decides, then a warm server on this machine, and finally this process starts Spark
+    on all cores. `memory`, `fast_start` and `settings` (Spark's names) apply only to the latter.
     """
     require_spark()
     asked = (master or os.environ.get(MASTER_SETTING) or os.environ.get("SPARK_REMOTE") or "").strip()
-    if (active := _active(asked)) is not None:
+    if (active := _active_session(asked)) is not None:
         return active
     if asked.startswith("sc://"):
-        return _connected(asked)
+        return _connect(asked)
     if not asked and (warm := server.lease()) is not None:
-        return _connected(warm.url)
-    return _started(asked or LOCAL, memory, fast_start, settings or {})
+        return _connect(warm.url)
+    return _start_session(asked or LOCAL, memory, fast_start, settings or {})
 
 
 def require_spark() -> None:
-    """Say what to install when the packages of the `spark` extra are missing."""
+    """Fail with what to install if the packages of the `spark` extra are missing."""
     for package in ("pyspark", "pandas"):
         if find_spec(package) is None:
             raise MissingExtra("the data pipeline", package=package, extra="spark")
 
 
-def launched(launch: Launch) -> SparkSession:
+def launch_session(launch: Launch) -> SparkSession:
     """Start a JVM with Spark for this process."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     options = java_options(launch.folder, fast_start=launch.fast_start, more=launch.java_options)
-    told = {
+    configuration = {
         **spark_settings(launch.folder, master=launch.master, memory=launch.memory),
         "spark.driver.extraJavaOptions": options,
         **launch.settings,
     }
     builder = SparkSession.builder.appName("omnigraph").master(launch.master)
-    for name, value in told.items():
+    for name, value in configuration.items():
         builder = builder.config(name, value)
-    with _launching(launch), ended_with_its_start():
+    with _launch_environment(launch), kill_jvm_on_failure():
         try:
             return builder.getOrCreate()
         except (PySparkException, Py4JError, OSError) as failure:
-            why = f"{reason(str(failure))} (Java {launch.java.version} at {launch.java.executable})"
+            why = f"{failure_reason(str(failure))} (Java {launch.java.version} at {launch.java.executable})"
             raise SparkUnavailable(
                 f"Spark did not start on '{launch.master}': {why}", master=launch.master
             ) from failure
 
 
-def _started(master: str, memory: str | None, fast_start: bool, settings: Mapping[str, str]) -> SparkSession:
+def _start_session(
+    master: str, memory: str | None, fast_start: bool, settings: Mapping[str, str]
+) -> SparkSession:
     _require_master(master)
     folder, java = cache_folder(), find_java()
-    cache = start_cache.start_cache(java, folder) if start_cache.wanted() else None
-    spark = launched(
+    cache = start_cache.start_cache(java, folder) if start_cache.is_enabled() else None
+    spark = launch_session(
         Launch(
             master=master,
             java=java,
             folder=folder,
             memory=memory or os.environ.get(MEMORY_SETTING, "").strip() or DEFAULT_MEMORY,
             fast_start=fast_start,
-            java_options=cache.using() if cache else (),
+            java_options=cache.use_options() if cache else (),
             settings=settings,
         )
     )
@@ -123,8 +125,8 @@ def _started(master: str, memory: str | None, fast_start: bool, settings: Mappin
     return spark
 
 
-def _active(asked: str) -> SparkSession | None:
-    """The session that this process has, unless another one is asked for."""
+def _active_session(asked: str) -> SparkSession | None:
+    """Return the session that this process has; fail if another master is requested."""
     from pyspark.sql import SparkSession
 
     found = SparkSession.getActiveSession()
@@ -138,8 +140,8 @@ def _active(asked: str) -> SparkSession | None:
     return found
 
 
-def _connected(url: str) -> SparkSession:
-    """A client of the server at `url`."""
+def _connect(url: str) -> SparkSession:
+    """Return a client of the server at `url`."""
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
@@ -149,26 +151,26 @@ def _connected(url: str) -> SparkSession:
     _quiet_python()
     try:
         spark = SparkSession.builder.remote(url).getOrCreate()
-        # The first question to the server: whether it knows us, and whether it is a Spark at all.
+        # The first request: it fails if the server rejects us, or is not Spark at all.
         spark.version  # noqa: B018
     except PySparkException as failure:
         raise SparkUnavailable(
-            f"the Spark server at '{shown}' refused the session: {reason(str(failure))}", master=shown
+            f"the Spark server at '{shown}' refused the session: {failure_reason(str(failure))}", master=shown
         ) from failure
-    return closed_in_time(spark)
+    return close_before_exit(spark)
 
 
 def _require_master(master: str) -> None:
-    """Ask the masters of a cluster for a sign of life: Spark itself would try for minutes."""
+    """Check that a master of the cluster accepts connections: Spark itself would retry for minutes."""
     if not master.startswith("spark://"):
         return
     places = [urlsplit(f"//{place}") for place in master.removeprefix("spark://").split(",")]
-    if not any(answers(place.hostname or "", place.port or 7077) for place in places):
+    if not any(accepts_connections(place.hostname or "", place.port or 7077) for place in places):
         raise _no_answer(master)
 
 
 def _require_answer(host: str, port: int, shown: str) -> None:
-    if not answers(host, port):
+    if not accepts_connections(host, port):
         raise _no_answer(shown)
 
 
@@ -180,7 +182,7 @@ def _no_answer(shown: str) -> SparkUnavailable:
     )
 
 
-def answers(host: str, port: int) -> bool:
+def accepts_connections(host: str, port: int) -> bool:
     """Whether something accepts connections there."""
     try:
         with socket.create_connection((host, port), timeout=ANSWER_SECONDS):
@@ -190,8 +192,8 @@ def answers(host: str, port: int) -> bool:
 
 
 @contextmanager
-def _launching(launch: Launch) -> Iterator[None]:
-    """What Spark reads from the environment while it starts, put back afterwards."""
+def _launch_environment(launch: Launch) -> Iterator[None]:
+    """Set the environment that Spark reads while it starts, and restore it afterwards."""
     changes = {"JAVA_HOME": str(launcher_home(launch.java, launch.folder))}
     if "PYSPARK_PYTHON" not in os.environ:
         changes["PYSPARK_PYTHON"] = sys.executable
@@ -199,20 +201,20 @@ def _launching(launch: Launch) -> Iterator[None]:
         changes["SPARK_HOME"] = str(_spark_home(launch.folder))
     before = {name: os.environ.get(name) for name in (*changes, _CONNECT_MODE)}
     os.environ.update(changes)
-    # Left behind by a Connect session that is stopped by now, and read as a wish for another.
+    # A stopped Connect session leaves this behind, and Spark would start another one.
     os.environ.pop(_CONNECT_MODE, None)
     _quiet_python()
     try:
         with warnings.catch_warnings():
-            # Starting a JVM forks; the child becomes another program before it could touch Lance.
+            # Starting a JVM forks; the child executes another program before it could touch Lance.
             warnings.filterwarnings("ignore", message="lance is not fork-safe")
             yield
     finally:
         for name in changes:
-            _put_back(name, before[name])
+            _restore_variable(name, before[name])
 
 
-def _put_back(name: str, value: str | None) -> None:
+def _restore_variable(name: str, value: str | None) -> None:
     if value is None:
         os.environ.pop(name, None)
     else:
@@ -221,13 +223,13 @@ def _put_back(name: str, value: str | None) -> None:
 
 def _quiet_python() -> None:
     os.environ.setdefault("LANCE_LOG", "error")
-    # Both log every error as well that they raise, with its stack.
+    # Both also log every error that they raise, with its stack.
     for name in ("SQLQueryContextLogger", "py4j"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _spark_home(folder: Path) -> Path:
-    """A Spark home like the installed one: worker processes write logs beside it, and not into a package."""
+    """Return a copy of the installed Spark home by links, so that workers write no logs into the package."""
     import pyspark
 
     installed = Path(pyspark.__file__).parent

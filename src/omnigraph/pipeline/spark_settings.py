@@ -1,17 +1,17 @@
-"""What every Spark of ours is told: quiet logs, Arrow, no web page, times in UTC."""
+"""The settings of every Spark we start: quiet logs, Arrow, no web page, times in UTC."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from omnigraph.pipeline.places import write_whole
+from omnigraph.pipeline.cache_files import write_atomically
 
 MEMORY_SETTING = "OMNIGRAPH_SPARK_MEMORY"
 # Records stay out of the JVM, so it needs room for plans and shuffled blobs only.
 DEFAULT_MEMORY = "2g"
 
-# Failures of tasks come back as exceptions, so the log need not tell them a second time.
+# Failures of tasks come back as exceptions, so they need not be logged as well.
 _QUIET = {
     "org.apache.spark.api.python.PythonGatewayServer": "error",
     "org.apache.spark.executor.Executor": "off",
@@ -33,7 +33,7 @@ appender.console.layout.pattern = %p %c{1}: %m%n%ex{0}
 
 
 def java_options(folder: Path, *, fast_start: bool, more: Sequence[str] = ()) -> str:
-    """The options of a JVM of ours as one text, as Spark wants them."""
+    """Return the options of a JVM as one text, as Spark expects them."""
     # Compiling little starts sooner and suits many small jobs; large ones want it all.
     tuned = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"] if fast_start else ["-XX:+UseParallelGC"]
     log = f"-Dlog4j2.configurationFile={_log_settings(folder).as_uri()}"
@@ -49,7 +49,7 @@ def spark_settings(folder: Path, *, master: str, memory: str) -> dict[str, str]:
     settings = {
         "spark.driver.memory": memory,
         "spark.executorEnv.LANCE_LOG": "error",
-        # A process whose task was cancelled is ended soon, and writes nothing that nobody waits for.
+        # A process whose task was cancelled ends soon, and writes nothing more.
         "spark.python.task.killTimeout": "100ms",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.sql.session.timeZone": "UTC",
@@ -70,5 +70,5 @@ def _log_settings(folder: Path) -> Path:
         text += f"logger.quiet{number}.name = {name}\nlogger.quiet{number}.level = {level}\n"
     file = folder / "log4j2.properties"
     if not file.exists() or file.read_text(encoding="utf-8") != text:
-        write_whole(file, text)
+        write_atomically(file, text)
     return file

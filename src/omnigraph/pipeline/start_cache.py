@@ -1,7 +1,7 @@
-"""The start-up cache of the JVM: classes as they are after loading, for the next Spark to start sooner.
+"""The start-up cache of the JVM: loaded classes, with which the next Spark starts sooner.
 
-The first session starts a process of low priority that runs a small job and keeps what the JVM learnt. A
-cache is for the Java and the Spark it was made with; the JVM itself leaves one alone that does not fit.
+The first session starts a low-priority process that runs a small job and saves what the JVM loaded. A cache
+belongs to one Java and one Spark; the JVM itself ignores one that does not match.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from omnigraph.pipeline.cache_files import cache_folder, write_atomically
 from omnigraph.pipeline.java import Java, find_java
-from omnigraph.pipeline.places import cache_folder, write_whole
 from omnigraph.pipeline.processes import start_detached
 
 SETTING = "OMNIGRAPH_SPARK_START_CACHE"
-# One is some 100 to 200 MB; those of a Spark that is gone are removed.
+# A cache takes 100 to 200 MB; those of an uninstalled Spark are removed.
 UNUSED_SECONDS = 30 * 24 * 3600
 RETRY_SECONDS = 24 * 3600
 TRAINING_SECONDS = 900
@@ -50,7 +50,7 @@ class StartCache:
     def gate(self) -> Path:
         return self.file.with_suffix(".lock")
 
-    def using(self) -> list[str]:
+    def use_options(self) -> list[str]:
         """Java options that use the cache, if it is there."""
         if not self.ready:
             return []
@@ -58,14 +58,14 @@ class StartCache:
         option = "AOTCache" if self.ahead_of_time else "SharedArchiveFile"
         return [f"-XX:{option}={self.file}"]
 
-    def making(self, target: Path) -> list[str]:
+    def make_options(self, target: Path) -> list[str]:
         """Java options that write a cache when the JVM ends."""
         option = "AOTCacheOutput" if self.ahead_of_time else "ArchiveClassesAtExit"
         return [f"-XX:{option}={target}"]
 
 
 def start_cache(java: Java, folder: Path) -> StartCache | None:
-    """The cache for this Java and the Spark that is installed; none where the Java cannot have one."""
+    """Return the cache for this Java and the installed Spark; None if the Java supports none."""
     spark = importlib.util.find_spec("pyspark")
     ahead = java.major >= _AHEAD_OF_TIME
     if spark is None or not (ahead or (java.home / "lib" / "server" / "classes.jsa").exists()):
@@ -77,14 +77,14 @@ def start_cache(java: Java, folder: Path) -> StartCache | None:
     return StartCache(folder / f"start-{version}-java{java.major}-{named}.{suffix}", ahead)
 
 
-def wanted() -> bool:
+def is_enabled() -> bool:
     """Whether caches may be made and used at all."""
     return os.environ.get(SETTING, "").strip().lower() not in _OFF
 
 
 def make_in_background(cache: StartCache) -> bool:
-    """Start making the cache unless it is there, being made, or failed lately; tells whether it did."""
-    if cache.ready or not wanted() or _failed_lately(cache):
+    """Start making the cache unless it exists, is being made, or failed recently; return whether it did."""
+    if cache.ready or not is_enabled() or _failed_recently(cache):
         return False
     with cache.gate.open("a") as gate:
         try:
@@ -95,7 +95,7 @@ def make_in_background(cache: StartCache) -> bool:
     return True
 
 
-def being_made(cache: StartCache) -> bool:
+def is_being_made(cache: StartCache) -> bool:
     """Whether some process is making the cache right now."""
     if not cache.gate.exists():
         return False
@@ -108,7 +108,7 @@ def being_made(cache: StartCache) -> bool:
 
 
 def make(cache: StartCache) -> bool:
-    """Make the cache by a run of Spark in a process of its own; tells whether there is one now."""
+    """Make the cache by a run of Spark in its own process; return whether there is one now."""
     with cache.gate.open("a") as gate:
         try:
             fcntl.flock(gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -121,7 +121,7 @@ def make(cache: StartCache) -> bool:
 
 def _train(cache: StartCache) -> None:
     target = cache.file.with_name(f"{cache.file.name}.{os.getpid()}")
-    command = [sys.executable, "-m", "omnigraph.pipeline.training", str(target)]
+    command = [sys.executable, "-m", "omnigraph.pipeline.start_cache_training", str(target)]
     try:
         # The JVM writes the file after Python is gone, and holds the pipe until it has: the end of the output
         # is the end of the work.
@@ -137,15 +137,15 @@ def _train(cache: StartCache) -> None:
             target.replace(cache.file)
             cache.failure.unlink(missing_ok=True)
         else:
-            write_whole(cache.failure, (done.stderr or "the JVM wrote no cache").strip()[-4000:] + "\n")
+            write_atomically(cache.failure, (done.stderr or "the JVM wrote no cache").strip()[-4000:] + "\n")
     except subprocess.TimeoutExpired:
-        write_whole(cache.failure, f"not done after {TRAINING_SECONDS} seconds\n")
+        write_atomically(cache.failure, f"not done after {TRAINING_SECONDS} seconds\n")
     finally:
         for left in cache.file.parent.glob(f"{target.name}*"):
             left.unlink(missing_ok=True)
 
 
-def _failed_lately(cache: StartCache) -> bool:
+def _failed_recently(cache: StartCache) -> bool:
     try:
         return time.time() - cache.failure.stat().st_mtime < RETRY_SECONDS
     except FileNotFoundError:
@@ -160,7 +160,7 @@ def remove_unused(folder: Path) -> None:
 
 
 def main() -> int:
-    """Make the cache that sessions of this environment look for."""
+    """Make the cache that sessions of this environment use."""
     os.nice(19)
     folder = cache_folder()
     remove_unused(folder)

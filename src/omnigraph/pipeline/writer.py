@@ -1,4 +1,4 @@
-"""`df.write.format("omnigraph")`: tasks write files, and a process of Spark's own commits them by a load."""
+"""`df.write.format("omnigraph")`: tasks write files, and a process of Spark commits them by a load."""
 
 from __future__ import annotations
 
@@ -12,60 +12,62 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from omnigraph import graph
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.root import new_id
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.root import new_id
 from omnigraph.pipeline.fan_out import arrow_schema
-from omnigraph.pipeline.sink import PARTS, Stage
-from omnigraph.pipeline.source import key_of
-from omnigraph.pipeline.task_settings import taken_along
+from omnigraph.pipeline.frame_spool import PARTS, Stage
+from omnigraph.pipeline.table_scan import resolve_table
+from omnigraph.pipeline.task_environment import apply_settings
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What is to be done with the rows."""
+class LoadOrder:
+    """How the rows are loaded."""
 
     mode: Any
     how: Mapping[str, Any]
-    """What else a load is told."""
+    """Further arguments of the load."""
 
 
 @dataclass(frozen=True, slots=True)
-class Written(WriterCommitMessage):
+class WrittenFiles(WriterCommitMessage):
     """The files of one task."""
 
     parts: pa.Table
 
 
-def staged_for(uri: str, type_name: str) -> Stage:
-    """A place for the rows of a type; that there is one is checked before any row is written."""
+def stage_rows(uri: str, type_name: str) -> Stage:
+    """Return a stage for the rows of a type, after checking that the type exists."""
     with graph.open(uri, read_only=True) as opened:
-        return Stage(opened.uri, new_id(), key_of(opened.snapshot(MAIN), type_name))
+        return Stage(opened.uri, new_id(), resolve_table(opened.snapshot(MAIN), type_name))
 
 
 class BranchWriter(DataSourceArrowWriter):
-    """Rows onto a branch, in one commit or not at all."""
+    """Loads rows into a branch, in one commit or not at all."""
 
-    def __init__(self, stage: Stage, order: Order, schema: StructType, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, stage: Stage, order: LoadOrder, schema: StructType, settings: Mapping[str, str]
+    ) -> None:
         self._stage = stage
         self._order = order
         self._schema = schema
         self._settings = settings
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
         """Write the rows of one task to files."""
-        taken_along(self._settings)
-        return Written(pa.Table.from_batches(self._stage(iterator), PARTS))
+        apply_settings(self._settings)
+        return WrittenFiles(pa.Table.from_batches(self._stage(iterator), PARTS))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Load the files of all tasks."""
-        taken_along(self._settings)
-        parts = [PARTS.empty_table(), *(one.parts for one in messages if isinstance(one, Written))]
+        apply_settings(self._settings)
+        parts = [PARTS.empty_table(), *(one.parts for one in messages if isinstance(one, WrittenFiles))]
         try:
             files = self._stage.files(pa.concat_tables(parts), arrow_schema(self._schema))
             with graph.open(self._stage.uri) as opened:
-                # This process belongs to Spark: a session of its own here would be a second Spark.
+                # This process belongs to Spark: a session here would start a second Spark.
                 done = opened.load(files, mode=self._order.mode, engine="local", **self._order.how)
             _log.info("loaded %d entities of '%s' in commit %s", done.total, self._stage.key, done.commit)
         finally:
@@ -73,5 +75,5 @@ class BranchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Leave nothing behind."""
-        taken_along(self._settings)
+        apply_settings(self._settings)
         self._stage.clear()

@@ -1,21 +1,24 @@
 """The local read engine: a logical plan in, an Arrow table out.
 
 Rows in flight are integers: positions in the tables of one snapshot. Properties are fetched when an
-expression needs them, and returned columns once, at the end. To read in this order:
+expression needs them, and returned columns once, at the end. Read in this order:
 
-    ask.py, read.py                a question, pinned to a snapshot; request.py: its values and limits
-    prepared.py, outline.py        what is known of a query before values and rows
-    run.py                         a plan, step by step; reading.py: what all steps share
-    interrupt.py                   long work beside the thread that asked for it
-    pattern.py, match.py           what is matched, and in which order that is done
-    scan.py, keyed.py, cold.py     nodes by their own tests, by key, and hops without memory
-    frame.py, blocks.py, weigh.py  rows in flight, met with others, or only counted
-    scope.py, expressions/         terms and predicates on them
-    search/, rank.py               texts and vectors, and the best of them
-    aggregate.py, order.py         groups and order; stretches.py: when rows are very many
-    result.py, explain.py          what comes of it, and how it was found
-    sources.py, rows.py, memory.py   the tables of a snapshot, numbered, and what is kept of them
-    grown.py, places.py            what newer versions of a table add to what is kept
-    topology/                      who is joined to whom
-    algorithms/                    over all nodes at once
+    query_service.py, reader.py            a query, compiled and run on a snapshot; request.py: its limits
+    prepared_read.py, plan_facts.py        what follows from a query before parameters and rows
+    plan_runner.py                         runs a plan, step by step; context.py: what all steps share
+    interrupt.py                           long work in worker threads
+    pattern.py, match.py                   what a plan matches, and the order of its walks
+    scan.py, key_lookup.py, index_hop.py   nodes by tests or by key, and hops through indexes on disk
+    point_lookup.py                        the fast path for one node by its key
+    frame.py, joins.py                     rows in flight, and cross, anti and optional joins of them
+    counted_branches.py, exact_counts.py   branches that are only counted
+    scope.py, expressions/                 terms and predicates on rows
+    search/, rank_rows.py                  text and vector search, and the best rows by it
+    aggregate.py, grouping.py, order.py    groups and sorting; exact_sums.py: floats added without rounding
+    row_slices.py, walk_batches.py         large work split into parts that fit in memory
+    result.py, display.py, explain.py      results, as tables for people, and the steps behind them
+    sources.py, rows.py, read_cache.py     the tables of a snapshot, numbered, and what stays in memory
+    row_growth.py, id_positions.py         cached rows, extended for newer versions of a table
+    topology/                              adjacency and walks over it
+    algorithms/                            algorithms over all nodes at once
 """

@@ -1,4 +1,4 @@
-"""Groups of rows and what is counted, added up and compared in each."""
+"""Aggregation: group rows, and count, sum, average and compare in each group."""
 
 from __future__ import annotations
 
@@ -8,59 +8,60 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from omnigraph.engine.layout import split_key
+from omnigraph.engine.graph.layout import split_key
 from omnigraph.lang.query import plan as p
 from omnigraph.lang.query.terms import EntityId, Prop, Term, Total
 from omnigraph.lang.types import Scalar
 from omnigraph.lang.values import arrow_type
-from omnigraph.query.codes import Groups, codes_of, grouped
-from omnigraph.query.counting import sums
-from omnigraph.query.counting import total as total_of
-from omnigraph.query.expressions.evaluate import Replaced, value
+from omnigraph.query.context import QueryContext
+from omnigraph.query.exact_counts import checked_sums
+from omnigraph.query.exact_counts import sum_counts as total_of
+from omnigraph.query.exact_sums import sums_by_group
+from omnigraph.query.expressions.evaluate import Replaced, evaluate_term
 from omnigraph.query.frame import NO_ROW, Frame, Positions
-from omnigraph.query.order import sort_keys
-from omnigraph.query.reading import Reading
+from omnigraph.query.grouping import Groups, encode_values, group_rows
+from omnigraph.query.order import make_sort_keys
 
 _EXACT_FLOAT = 2**53
 UNNAMED = "?"
-"""The name of a column without alias that has nothing to be named after."""
+"""The name of an unaliased total in an aggregate over no rows."""
 
 
-def aggregated(reading: Reading, frame: Frame, plan: p.Aggregate) -> list[pa.Array]:
-    """The result columns of an aggregation, in order."""
-    keys = _keys(reading, frame, plan.keys)
-    groups = grouped(keys, frame.length)
+def aggregate_rows(context: QueryContext, frame: Frame, plan: p.Aggregate) -> list[pa.Array]:
+    """Return the result columns of an aggregation, in order."""
+    keys = _group_keys(context, frame, plan.keys)
+    groups = group_rows(keys, frame.length)
     if not plan.keys and frame.length == 0:
-        return _of_nothing(reading, plan)
-    totals = [_total(reading, frame, groups, total) for total in plan.totals]
-    places = reading.outline.of(_places, plan)
+        return _empty_result(context, plan)
+    totals = [_compute_total(context, frame, groups, total) for total in plan.totals]
+    places = context.facts.get(_total_indexes, plan)
     if NO_ROW not in places:
         return [totals[place] for place in places]
     replaced: Replaced = dict(zip(plan.totals, totals, strict=True))
-    scope = reading.scope(frame.take(groups.first))
-    return [value(column.term, scope, replaced) for column in plan.columns]
+    scope = context.scope(frame.take(groups.first))
+    return [evaluate_term(column.term, scope, replaced) for column in plan.columns]
 
 
-def _places(plan: p.Aggregate) -> list[int]:
-    """Which of the totals each result column is; NO_ROW for one that is made of something else."""
+def _total_indexes(plan: p.Aggregate) -> list[int]:
+    """Return the index of the total that each result column is; NO_ROW for other columns."""
     return [
         plan.totals.index(column.term) if column.term in plan.totals else NO_ROW for column in plan.columns
     ]
 
 
-def _of_nothing(reading: Reading, plan: p.Aggregate) -> list[pa.Array]:
-    """One row that says there is nothing."""
-    totals: Replaced = {total: _empty(total) for total in plan.totals}
-    scope = reading.scope(Frame(1))
-    return [value(column.term, scope, totals) for column in plan.columns]
+def _empty_result(context: QueryContext, plan: p.Aggregate) -> list[pa.Array]:
+    """Return the single row of an aggregate over no rows."""
+    totals: Replaced = {total: _empty_total(total) for total in plan.totals}
+    scope = context.scope(Frame(1))
+    return [evaluate_term(column.term, scope, totals) for column in plan.columns]
 
 
-def name_of_nothing(column: p.Output) -> str:
-    """The name of a column where there is nothing: a total without an alias has nothing to be named after."""
+def empty_result_name(column: p.Output) -> str:
+    """Return the name of a column of an aggregate over no rows, where an unaliased total is unnamed."""
     return UNNAMED if isinstance(column.term, Total) and not column.aliased else column.name
 
 
-def _empty(total: Total) -> pa.Array:
+def _empty_total(total: Total) -> pa.Array:
     type_ = arrow_type(total.type)
     return pa.array([0], type_) if total.fn == "count" else pa.nulls(1, type_)
 
@@ -68,37 +69,37 @@ def _empty(total: Total) -> pa.Array:
 # --- groups --------------------------------------------------------------------------------------
 
 
-def _keys(reading: Reading, frame: Frame, terms: Sequence[Term]) -> list[Positions]:
-    """Numbers that tell groups apart; what identifies a node stands for all its properties."""
-    identified = {found for term in terms if (found := _identifies(reading, term)) is not None}
+def _group_keys(context: QueryContext, frame: Frame, terms: Sequence[Term]) -> list[Positions]:
+    """Return numbers that identify groups; a node's key stands for all its properties."""
+    identified = {found for term in terms if (found := _identified_variable(context, term)) is not None}
     keys: list[Positions] = [frame.variables[var] for var in sorted(identified)]
     rest = [term for term in terms if not (isinstance(term, Prop | EntityId) and term.var in identified)]
-    return keys + [_codes(reading, frame, term) for term in rest]
+    return keys + [_encode_term(context, frame, term) for term in rest]
 
 
-def _identifies(reading: Reading, term: Term) -> str | None:
-    """The variable that a key says everything about."""
+def _identified_variable(context: QueryContext, term: Term) -> str | None:
+    """Return the variable that a grouping term identifies; None when it identifies none."""
     if isinstance(term, EntityId):
         return term.var
     if not isinstance(term, Prop):
         return None
-    kind, name = split_key(reading.tables[term.var])
-    is_key = kind == "node" and reading.sources.catalog.nodes[name].key == (term.name,)
-    # Floats do not tell -0.0 from 0.0; their ids do not either, so a key of that type is fine.
+    kind, name = split_key(context.tables[term.var])
+    is_key = kind == "node" and context.sources.catalog.nodes[name].key == (term.name,)
+    # -0.0 equals 0.0 as a float and as an id, so a key of that type is fine.
     return term.var if is_key else None
 
 
-def _codes(reading: Reading, frame: Frame, term: Term) -> Positions:
-    """A number for each row that is equal where the values of a term are."""
+def _encode_term(context: QueryContext, frame: Frame, term: Term) -> Positions:
+    """Return a number for each row that is equal where the values of a term are."""
     if isinstance(term, Prop) and _is_plain(term):
-        rows = reading.rows(term.var)
+        rows = context.rows(term.var)
         if rows.count <= 4 * frame.length:
             positions = frame.variables[term.var]
             known = rows.codes(term.name).by_position
             if len(known) == 0:
                 return np.full(frame.length, NO_ROW, dtype=np.int64)
             return np.where(positions >= 0, known[positions], NO_ROW).astype(np.int64)
-    return codes_of(value(term, reading.scope(frame)))
+    return encode_values(evaluate_term(term, context.scope(frame)))
 
 
 def _is_plain(term: Prop) -> bool:
@@ -110,22 +111,22 @@ def _is_plain(term: Prop) -> bool:
 # --- totals --------------------------------------------------------------------------------------
 
 
-def _total(reading: Reading, frame: Frame, groups: Groups, total: Total) -> pa.Array:
+def _compute_total(context: QueryContext, frame: Frame, groups: Groups, total: Total) -> pa.Array:
     argument = total.argument
     if total.fn == "count" and isinstance(argument, EntityId) and not total.distinct:
-        return pa.array(_counted(groups, frame.weights, _present(frame, argument.var)))
+        return pa.array(_count_by_group(groups, frame.weights, _matched_rows(frame, argument.var)))
     if total.fn == "count" and total.distinct:
-        return pa.array(_distinct(groups, _distinct_codes(reading, frame, argument)))
-    values = value(argument, reading.scope(frame))
+        return pa.array(_count_distinct(groups, _distinct_codes(context, frame, argument)))
+    values = evaluate_term(argument, context.scope(frame))
     valid = None if values.null_count == 0 else values.is_valid().to_numpy(zero_copy_only=False)
     if total.fn == "count":
-        return pa.array(_counted(groups, frame.weights, valid))
+        return pa.array(_count_by_group(groups, frame.weights, valid))
     if total.fn in ("min", "max"):
-        return _extreme(groups, values, valid, largest=total.fn == "max")
-    return _added(groups, frame.weights, values, valid, mean=total.fn == "avg")
+        return _find_extreme(groups, values, valid, largest=total.fn == "max")
+    return _add_up(groups, frame.weights, values, valid, mean=total.fn == "avg")
 
 
-def _present(frame: Frame, var: str) -> NDArray[np.bool_] | None:
+def _matched_rows(frame: Frame, var: str) -> NDArray[np.bool_] | None:
     """Where a variable has a match; a variable that is only counted has one in every row."""
     positions = frame.variables.get(var)
     if positions is None or not (missing := positions < 0).any():
@@ -133,11 +134,11 @@ def _present(frame: Frame, var: str) -> NDArray[np.bool_] | None:
     return ~missing
 
 
-def _counted(
+def _count_by_group(
     groups: Groups, weights: NDArray[np.int64] | None, valid: NDArray[np.bool_] | None
 ) -> NDArray[np.int64]:
     if groups.count == 1:
-        return np.array([_counted_all(len(groups.of_row), weights, valid)], dtype=np.int64)
+        return np.array([_count_all(len(groups.of_row), weights, valid)], dtype=np.int64)
     of_row = groups.of_row if valid is None else groups.of_row[valid]
     if weights is None:
         return np.bincount(of_row, minlength=groups.count).astype(np.int64)
@@ -150,16 +151,16 @@ def _counted(
         np.add.at(added, of_row, numbers)
         return added
 
-    return sums(weighed, by_group)
+    return checked_sums(weighed, by_group)
 
 
-def _counted_all(length: int, weights: NDArray[np.int64] | None, valid: NDArray[np.bool_] | None) -> int:
+def _count_all(length: int, weights: NDArray[np.int64] | None, valid: NDArray[np.bool_] | None) -> int:
     if weights is None:
         return length if valid is None else int(np.count_nonzero(valid))
     return total_of(weights if valid is None else weights[valid])
 
 
-def _added(
+def _add_up(
     groups: Groups,
     weights: NDArray[np.int64] | None,
     values: pa.Array,
@@ -168,20 +169,19 @@ def _added(
     mean: bool,
 ) -> pa.Array:
     numbers = np.asarray(values.fill_null(0).to_numpy(zero_copy_only=False), dtype=np.float64)
-    if weights is not None:
-        numbers = numbers * weights
-    counts = _counted(groups, weights, valid)
-    added = np.bincount(groups.of_row, weights=numbers, minlength=groups.count).astype(np.float64)
-    if mean:
-        added = np.divide(added, counts, out=np.zeros_like(added), where=counts > 0)
-    return pa.array(added, mask=counts == 0)
+    counts = _count_by_group(groups, weights, valid)
+    found = sums_by_group(groups.of_row, groups.count, numbers, weights)
+    added, missing = found.means(counts) if mean else found.totals()
+    return pa.array(added, mask=missing | (counts == 0))
 
 
-def _extreme(groups: Groups, values: pa.Array, valid: NDArray[np.bool_] | None, *, largest: bool) -> pa.Array:
+def _find_extreme(
+    groups: Groups, values: pa.Array, valid: NDArray[np.bool_] | None, *, largest: bool
+) -> pa.Array:
     rows = np.arange(len(values)) if valid is None else np.flatnonzero(valid)
     chosen = np.full(groups.count, NO_ROW, dtype=np.int64)
     if len(rows):
-        keys = sort_keys(values.take(pa.array(rows)), largest)
+        keys = make_sort_keys(values.take(pa.array(rows)), largest)
         order = np.lexsort([*keys[::-1], groups.of_row[rows]])
         ordered = groups.of_row[rows[order]]
         starts = np.flatnonzero(np.diff(ordered, prepend=NO_ROW))
@@ -189,13 +189,13 @@ def _extreme(groups: Groups, values: pa.Array, valid: NDArray[np.bool_] | None, 
     return values.take(pa.array(chosen, mask=chosen < 0))
 
 
-def _distinct_codes(reading: Reading, frame: Frame, argument: Term) -> Positions:
+def _distinct_codes(context: QueryContext, frame: Frame, argument: Term) -> Positions:
     if isinstance(argument, EntityId):
         return frame.variables[argument.var]
-    return _codes(reading, frame, argument)
+    return _encode_term(context, frame, argument)
 
 
-def _distinct(groups: Groups, codes: Positions) -> NDArray[np.int64]:
+def _count_distinct(groups: Groups, codes: Positions) -> NDArray[np.int64]:
     valid = codes >= 0
-    pairs = grouped([groups.of_row[valid], codes[valid]], int(valid.sum()))
+    pairs = group_rows([groups.of_row[valid], codes[valid]], int(valid.sum()))
     return np.bincount(groups.of_row[valid][pairs.first], minlength=groups.count).astype(np.int64)

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from omnigraph.display.grid import WIDEST, Column, Layout, grid, measured, narrowed
-from omnigraph.display.lines import counted, value_line, visible
-from omnigraph.display.markup import FIRST_ROWS, Heading, table
-from omnigraph.lang.values import json_column
+from omnigraph.display.grid import WIDEST, Column, Layout, fit_columns, measure_columns, render_grid
+from omnigraph.display.markup import FIRST_ROWS, Heading, render_html_table
+from omnigraph.display.text import escape_invisible, format_count, format_value
+from omnigraph.lang.values import column_to_json
 
 if TYPE_CHECKING:
     from omnigraph.query.result import Result
@@ -30,7 +30,7 @@ def table_lines(result: Result, layout: Layout = Layout()) -> Iterator[str]:  # 
     if not result.columns:
         yield "(no rows)"
         return
-    yield from grid(_columns(result, layout.widest), _texts(result), wraps=layout.wraps)
+    yield from render_grid(_columns(result, layout.widest), _texts(result), wraps=layout.wraps)
 
 
 def text_table(result: Result) -> str:
@@ -38,28 +38,28 @@ def text_table(result: Result) -> str:
     if not result.columns:
         return "\n".join(table_lines(result))
     first = replace(result, _held=result.table.slice(0, FIRST_ROWS))
-    columns = narrowed(_columns(first), shutil.get_terminal_size().columns)
-    return "\n".join([heading(result), *grid(columns, _texts(first)), *_rest(result, len(columns))])
+    columns = fit_columns(_columns(first), shutil.get_terminal_size().columns)
+    return "\n".join([heading(result), *render_grid(columns, _texts(first)), *_rest(result, len(columns))])
 
 
 def _columns(result: Result, widest: int = WIDEST) -> list[Column]:
-    names = [visible(name) for name in result.columns]
-    return measured(names, (type_.is_numeric for type_ in result.types), _texts(result), widest)
+    names = [escape_invisible(name) for name in result.columns]
+    return measure_columns(names, (type_.is_numeric for type_ in result.types), _texts(result), widest)
 
 
 def _rest(result: Result, shown_columns: int) -> Iterator[str]:
     """What is not shown."""
     more = {"more row": len(result) - FIRST_ROWS, "more column": len(result.columns) - shown_columns}
-    told = [counted(count, word) for word, count in more.items() if count > 0]
-    if told:
-        yield f"… {', '.join(told)}"
+    parts = [format_count(count, word) for word, count in more.items() if count > 0]
+    if parts:
+        yield f"… {', '.join(parts)}"
 
 
 def _texts(result: Result) -> Iterator[list[list[str]]]:
     """The values of each column on one line each, some rows at a time."""
     for batch in result.batches():
         yield [
-            [value_line(value) for value in json_column(column, type_)]
+            [format_value(value) for value in column_to_json(column, type_)]
             for column, type_ in zip(batch.columns, result.types, strict=True)
         ]
 
@@ -71,10 +71,12 @@ def html_table(result: Result) -> str:
     """The first rows of a result for a notebook."""
     first = result.table.slice(0, FIRST_ROWS)
     columns = [
-        [None if value is None else value_line(value) for value in json_column(column, type_)]
+        [None if value is None else format_value(value) for value in column_to_json(column, type_)]
         for column, type_ in zip(first.columns, result.types, strict=True)
     ]
     headings = [
         Heading(name, type_.is_numeric) for name, type_ in zip(result.columns, result.types, strict=True)
     ]
-    return table(heading(result), headings, zip(*columns, strict=True), _rest(result, len(columns)))
+    return render_html_table(
+        heading(result), headings, zip(*columns, strict=True), _rest(result, len(columns))
+    )

@@ -1,22 +1,22 @@
-"""What a query did, as a person or a script reads it."""
+"""The steps of a query, as text and as JSON."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from omnigraph.query.request import Step
+from omnigraph.query.request import QueryStep
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Explained:
+class Explanation:
     """The steps of a query in the order they ran, with the rows each gave and how long it took.
 
     The time of a step includes that of the steps inside it.
     """
 
     query_name: str
-    steps: tuple[Step, ...]
+    steps: tuple[QueryStep, ...]
     rows: int
     milliseconds: float
 
@@ -54,7 +54,7 @@ class Explained:
         return self.text()
 
 
-def _line(step: Step) -> str:
+def _line(step: QueryStep) -> str:
     detail = f" {step.detail}" if step.detail else ""
     how = f" ({step.how})" if step.how else ""
     return f"{'  ' * step.depth}{step.name}{detail}{how}"

@@ -1,12 +1,11 @@
-"""Long work beside the thread that asked for it, which stops waiting as soon as nobody wants the answer.
+"""Run long work in a worker thread, so that the calling thread can stop waiting for it.
 
-A sort or a scan of millions of rows is one call into Arrow, NumPy or Lance, which hears neither Ctrl-C nor
-`cancel` nor that the time is up. So work on very many rows is done by a thread made for it, while the one
-that asked waits and looks. What is left behind goes on to the end of that call, or to where the query next
-asks whether to go on. Nobody sees any of it, but for a column or an adjacency that it finished: that is kept
-for the next query, inside the budget. It holds no lock but that of the one thing it makes; who needs that
-very thing waits for it in the same way, and may stop waiting, too. All else it took is freed when it ends.
-Who asks again and again and never waits does not pile up such work: of very much, none is begun.
+A sort or a scan of millions of rows is one call into Arrow, NumPy or Lance, which notices neither Ctrl-C nor
+`cancel` nor a timeout. So work on very many rows runs in a worker thread while the caller waits and polls.
+Abandoned work runs to the end of that call, or to the query's next check. Its results are dropped, except a
+finished column or adjacency, which stays in the cache for the next query. It holds no lock but that of the
+one thing it makes; another query that needs the same thing waits the same way and can stop waiting, too. All
+other memory is freed when it ends. Callers that keep giving up do not pile up work: see `MAX_ABANDONED`.
 """
 
 from __future__ import annotations
@@ -23,56 +22,56 @@ from omnigraph.query.request import Request
 
 Made = TypeVar("Made")
 
-LONG = 400_000
-"""Work on fewer rows is over before anybody could wait for it, and not worth a thread."""
-NAME = "omnigraph query"
-"""What threads are called that do such work."""
-MOST_LEFT = 4
-"""While so much work goes on that nobody waits for, no other is begun."""
-_LOOK = 0.02
-"""Seconds between two looks whether the answer is still wanted."""
+LONG_WORK_ROWS = 400_000
+"""Work on fewer rows is too short to be worth a thread."""
+THREAD_NAME = "omnigraph query"
+"""The name of worker threads."""
+MAX_ABANDONED = 4
+"""While this many abandoned tasks still run, no new one starts."""
+_POLL_SECONDS = 0.02
+"""Seconds between two checks whether the result is still wanted."""
 
 
-class Asking:
-    """A query, and the thread that waits for its answer."""
+class WaitingQuery:
+    """A query whose thread may wait for worker threads."""
 
     def __init__(self, request: Request, settle: Callable[[], None]) -> None:
         self.request = request
         self._settle = settle
-        self._left = False
+        self._is_abandoned = False
 
     @property
     def may_stop(self) -> bool:
-        """Whether anything can end the waiting: Ctrl-C is heard by one thread only."""
+        """Whether anything can end the wait: only the main thread gets Ctrl-C."""
         limits = self.request.limits
         stoppable = limits.cancel is not None or limits.seconds is not None
         return stoppable or threading.current_thread() is threading.main_thread()
 
     def settle(self) -> None:
-        """Put in order what the query shares with others; work that was left does that when it ends."""
-        if not self._left:
+        """Update the cache sizes of what the query used; abandoned work does that when it ends."""
+        if not self._is_abandoned:
             self._settle()
 
-    def leave(self) -> None:
-        """Have work that goes on end where it next asks."""
-        self._left = self.request.left = True
+    def abandon(self) -> None:
+        """Make running work stop at its next check."""
+        self._is_abandoned = self.request.abandoned = True
 
-    def settle_after_leaving(self) -> None:
-        """The same at the end of work that was left."""
+    def settle_abandoned(self) -> None:
+        """Update the cache sizes at the end of abandoned work."""
         self._settle()
 
 
 class _Here(threading.local):
-    """Whose query this thread runs; None in a thread that may take its time."""
+    """The query this thread runs; None where work is not interruptible."""
 
-    asking: Asking | None = None
+    asking: WaitingQuery | None = None
 
 
 _here = _Here()
 
 
-def promptly(batches: Iterator[Made], asking: Asking) -> Iterator[Made]:
-    """The same items, with the long work for each done apart from the thread that asks for it."""
+def make_interruptible(batches: Iterator[Made], asking: WaitingQuery) -> Iterator[Made]:
+    """Yield the same items, with the long work for each done in a worker thread."""
     while True:
         before, _here.asking = _here.asking, asking
         try:
@@ -84,56 +83,56 @@ def promptly(batches: Iterator[Made], asking: Asking) -> Iterator[Made]:
         yield found
 
 
-def apart(rows: float, work: Callable[[], Made]) -> Made:
-    """What the work makes; on very many rows another thread does it, so that this one can stop waiting."""
-    if rows < LONG:
+def run_in_worker(rows: float, work: Callable[[], Made]) -> Made:
+    """Return what `work` returns; on very many rows a worker thread runs it."""
+    if rows < LONG_WORK_ROWS:
         return work()
     asking = _here.asking
     if asking is None or not asking.may_stop:
         return work()
-    beside = _Apart(work, asking)
-    # No daemon: at the end of the process those are torn out of whatever they are in.
-    thread = threading.Thread(target=copy_context().run, args=(beside.run,), name=NAME)
-    while len(_left) >= MOST_LEFT:
+    task = _WorkerTask(work, asking)
+    # Not a daemon: those are killed in the middle of a call when the process exits.
+    thread = threading.Thread(target=copy_context().run, args=(task.run,), name=THREAD_NAME)
+    while len(_abandoned) >= MAX_ABANDONED:
         asking.request.check()
-        time.sleep(_LOOK)
+        time.sleep(_POLL_SECONDS)
     try:
-        with ctrl_c.postponed():  # inside of it Ctrl-C could leave a lock of Python's own behind
+        with ctrl_c.postpone_ctrl_c():  # Ctrl-C in there could leave one of Python's own locks behind
             thread.start()
-        while not beside.ended.wait(_LOOK):
+        while not task.ended.wait(_POLL_SECONDS):
             asking.request.check()
     except BaseException:
-        beside.leave()
+        task.abandon()
         raise
-    return beside.outcome()
+    return task.result()
 
 
-def is_anything_left() -> bool:
-    """Whether such work goes on in this process."""
-    return any(thread.name == NAME for thread in threading.enumerate())
+def has_abandoned_work() -> bool:
+    """Whether a worker thread runs in this process."""
+    return any(thread.name == THREAD_NAME for thread in threading.enumerate())
 
 
-class _Apart(Generic[Made]):
-    """Work that another thread does."""
+class _WorkerTask(Generic[Made]):
+    """One piece of work in a worker thread."""
 
-    def __init__(self, work: Callable[[], Made], asking: Asking) -> None:
+    def __init__(self, work: Callable[[], Made], asking: WaitingQuery) -> None:
         self.ended = threading.Event()
         self._work: Callable[[], Made] | None = work
         self._asking = asking
         self._made: list[Made] = []
         self._failure: BaseException | None = None
         self._is_begun = False
-        self._is_left = False
+        self._is_abandoned = False
         self._lock = threading.Lock()
 
     def run(self) -> None:
-        """Do it; whatever fails is told to whoever waits, if anybody does."""
+        """Run the work; a failure is raised in the waiting thread, if it still waits."""
         work, self._work = self._work, None
         assert work is not None
         with self._lock:
             self._is_begun = True
-            if self._is_left:
-                _left.add(self)
+            if self._is_abandoned:
+                _abandoned.add(self)
         try:
             reach(QUERY_APART)
             made = [work()]
@@ -142,25 +141,25 @@ class _Apart(Generic[Made]):
             made, failure = [], error
         del work
         with self._lock:
-            is_left = self._is_left
-            if not is_left:
+            is_abandoned = self._is_abandoned
+            if not is_abandoned:
                 self._made, self._failure = made, failure
             self.ended.set()
-        if is_left:
-            _left.discard(self)
-            self._asking.settle_after_leaving()
+        if is_abandoned:
+            _abandoned.discard(self)
+            self._asking.settle_abandoned()
 
-    def leave(self) -> None:
-        """Nobody waits any more."""
+    def abandon(self) -> None:
+        """Stop waiting for the work."""
         with self._lock:
             if not self.ended.is_set():
-                self._is_left = True
+                self._is_abandoned = True
                 if self._is_begun:  # Ctrl-C may have come before that, or even before there was a thread
-                    _left.add(self)
-                self._asking.leave()
+                    _abandoned.add(self)
+                self._asking.abandon()
 
-    def outcome(self) -> Made:
-        """What came of it."""
+    def result(self) -> Made:
+        """Return the result, or raise the failure."""
         failure, self._failure = self._failure, None
         if failure is None:
             return self._made.pop()
@@ -170,5 +169,5 @@ class _Apart(Generic[Made]):
             del failure  # it holds this frame, which must not hold it
 
 
-_left: set[_Apart[Any]] = set()
-"""Work that goes on although nobody waits for it."""
+_abandoned: set[_WorkerTask[Any]] = set()
+"""Abandoned tasks that still run."""

@@ -1,6 +1,6 @@
-"""Carry out a pattern: start where there is least, then walk where there is least to come.
+"""Match a pattern: start at the variable with the fewest candidates, then take the walk with the fewest rows.
 
-When rows are only counted, what nobody asks for is not written out: see `weigh.py`.
+When rows are only counted, branches that are not returned stay weights: see `counted_branches.py`.
 """
 
 from __future__ import annotations
@@ -13,31 +13,37 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.engine.columns import ID
+from omnigraph.engine.graph.columns import ID
 from omnigraph.lang.query import plan as p
 from omnigraph.lang.query.explain import show_predicate
 from omnigraph.lang.query.resolved import EdgeDirection
-from omnigraph.query.cold import cold_hop, goes_cold
-from omnigraph.query.frame import Frame, Positions, all_rows, concatenated
-from omnigraph.query.interrupt import apart
-from omnigraph.query.keyed import Keyed, keyed
+from omnigraph.query.context import QueryContext
+from omnigraph.query.counted_branches import (
+    REVERSED,
+    CountedBranch,
+    apply_weights,
+    merge_equal_rows,
+    split_pattern,
+)
+from omnigraph.query.frame import Frame, Positions, all_rows, concat_frames
+from omnigraph.query.index_hop import hop_by_index, should_use_index
+from omnigraph.query.interrupt import run_in_worker
+from omnigraph.query.key_lookup import KeyLookup, find_key_lookup
 from omnigraph.query.pattern import Pattern
-from omnigraph.query.reading import Reading
-from omnigraph.query.scan import Candidates, candidates
+from omnigraph.query.scan import Candidates, find_candidates
 from omnigraph.query.topology import walk
-from omnigraph.query.topology.linked import Linked
-from omnigraph.query.topology.spread import pieces
+from omnigraph.query.topology.linked_topology import LinkedTopology
+from omnigraph.query.topology.runs import split_runs
 from omnigraph.query.topology.topology import State
-from omnigraph.query.turns import FEW, turns
-from omnigraph.query.weigh import REVERSED, Branch, cut, merged, weighed
+from omnigraph.query.walk_batches import FEW, batch_walks
 
 _DEEP = 16  # hops beyond which a guess of the rows to come says nothing
 _VERY_FEW = 256
 """One candidate in so many nodes of another table."""
 _SMALL = 4096
-"""Fewer nodes are looked through in no time."""
+"""Testing fewer nodes costs next to nothing."""
 ROWS_AT_ONCE = 1 << 17
-"""About so many rows a hop makes at a time: what they need on the way is small beside a large result."""
+"""About as many rows a hop makes at a time, so that temporary arrays stay small beside a large result."""
 _ADJACENT: dict[State, str] = {
     "in memory": "adjacency in memory",
     "stored": "adjacency read from its file",
@@ -46,17 +52,17 @@ _ADJACENT: dict[State, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The variables the reader of the rows needs; the others are dropped once nothing here needs them."""
+class WantedVariables:
+    """The variables the caller needs; the others are dropped once no walk or test needs them."""
 
     variables: frozenset[str]
     counted: bool = True
-    """Whether one row may stand for many, with a weight; else each is written out."""
+    """Whether one row with a weight may stand for many equal rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """A walk as it is carried out: from an end that is bound."""
+    """A walk in the direction it is done: from an end that is bound."""
 
     near: str
     far: str
@@ -64,299 +70,310 @@ class _Ends:
 
 
 class Matcher:
-    """One pattern being matched; `wanted` is None when every variable and every row is to be written out."""
+    """Matches one pattern; with `wanted` None, every variable and every row is returned."""
 
-    def __init__(self, reading: Reading, pattern: Pattern, wanted: Wanted | None) -> None:
-        self._reading = reading
+    def __init__(self, context: QueryContext, pattern: Pattern, wanted: WantedVariables | None) -> None:
+        self._context = context
         self._pattern = pattern
         self._wanted = wanted
         self._walks = list(pattern.walks)
         self._tests = list(pattern.tests)
-        self._branches: list[Branch] = []
-        self._keyed: dict[str, Keyed | None] = {}
-        self._known: dict[str, Candidates] = {}
+        self._branches: list[CountedBranch] = []
+        self._key_lookups: dict[str, KeyLookup | None] = {}
+        self._candidates: dict[str, Candidates] = {}
         self._masks: dict[str, NDArray[np.bool_]] = {}
 
     def run(self, base: Frame | None) -> Frame:
-        """The rows of the pattern; `base` is given when it does not begin with a scan."""
-        frame = self._begun(base)
+        """Return the rows of the pattern; `base` are the rows to start from, unless it starts with a scan."""
+        frame = self._begin(base)
         while self._walks:
-            frame = self._settled(self._walked(frame, self._next_walk(frame)))
+            frame = self._reduce_rows(self._walk(frame, self._choose_walk(frame)))
         return frame
 
-    def parts(self, base: Frame | None, *, piled: bool) -> Iterator[Frame]:
-        """The same rows one part after the other, at least one part: those of the last walk are made
-        when they are asked for. Unless they are `piled` up, there may be any number of them.
+    def parts(self, base: Frame | None, *, collected: bool) -> Iterator[Frame]:
+        """Yield the same rows in parts, at least one: the last walk runs as its parts are asked for.
+
+        Limits on rows in flight apply to all parts together when the caller keeps them (`collected`).
         """
-        frame = self._begun(base)
+        frame = self._begin(base)
         while len(self._walks) > 1:
-            frame = self._settled(self._walked(frame, self._next_walk(frame)))
+            frame = self._reduce_rows(self._walk(frame, self._choose_walk(frame)))
         if not self._walks:
             yield frame
             return
-        step = self._next_walk(frame)
-        ends = self._ends_of(step, frame)
-        if ends.far in frame.variables or self._reading.request.steps is not None:
-            yield self._settled(self._walked(frame, step))  # a step that is noted is done at once
+        step = self._choose_walk(frame)
+        ends = self._choose_ends(step, frame)
+        if ends.far in frame.variables or self._context.request.steps is not None:
+            yield self._reduce_rows(self._walk(frame, step))  # a step that is recorded is done in one go
             return
-        cold = self._cold(frame, step, ends)
+        cold = self._hop_by_index(frame, step, ends)
         tests = self._tests
-        for part in self._grown(frame, step, ends, piled=piled) if cold is None else [cold]:
-            yield self._settled(part)
+        for part in self._expand(frame, step, ends, collected=collected) if cold is None else [cold]:
+            yield self._reduce_rows(part)
             self._tests = tests
 
-    def _begun(self, base: Frame | None) -> Frame:
-        frame = self._started(self._root()) if base is None else base
-        self._cut_branches(frame)
-        return self._settled(frame)
+    def _begin(self, base: Frame | None) -> Frame:
+        frame = self._start_at(self._choose_root()) if base is None else base
+        self._split_off_branches(frame)
+        return self._reduce_rows(frame)
 
     # --- where to start ----------------------------------------------------------------------------
 
-    def _root(self) -> str:
-        """The variable with the fewest candidates; where nothing is filtered, the one that saves most."""
+    def _choose_root(self) -> str:
+        """Return the variable to start from: the one with the fewest candidates, else the cheapest."""
         base = self._pattern.base
         assert isinstance(base, p.Scan)
         if not self._walks or not self._pattern.is_free:
             return base.var
         nodes = list(dict.fromkeys([base.var, *self._pattern.ends]))
         for var in nodes:
-            if self._by_key(var) is not None:
+            if self._key_lookup(var) is not None:
                 return var
-        best = self._fewest(nodes)
-        if best is not None and 4 * self._known[best].count <= self._reading.rows(best).live_count:
+        best = self._fewest_candidates(nodes)
+        if best is not None and 4 * self._candidates[best].count <= self._context.rows(best).live_count:
             return best
-        return self._natural_root(nodes)
+        return self._unfiltered_root(nodes)
 
-    def _fewest(self, nodes: list[str]) -> str | None:
-        """The filtered variable with the fewest candidates, or of as many those that lead to least.
+    def _fewest_candidates(self, nodes: list[str]) -> str | None:
+        """Return the filtered variable with the fewest candidates; of equal ones that with the least fan-out.
 
-        Beside very few of one, all of a large table are not looked through: the rows that come of the few
-        are tested when they are met.
+        When one variable has very few candidates, large tables are not searched for candidates of others:
+        testing the rows reached from the few is cheaper.
         """
         filtered = [var for var in nodes if self._pattern.own_tests(var)]
         fewest = math.inf
-        for var in sorted(filtered, key=lambda var: self._reading.rows(var).live_count):
-            if self._reading.rows(var).live_count < max(_SMALL, fewest * _VERY_FEW):
-                self._known[var] = self._looked_up(var)
-                fewest = min(fewest, self._known[var].count)
-        return min(self._known, key=lambda var: (self._known[var].count, self._fan_out(var)), default=None)
+        for var in sorted(filtered, key=lambda var: self._context.rows(var).live_count):
+            if self._context.rows(var).live_count < max(_SMALL, fewest * _VERY_FEW):
+                self._candidates[var] = self._find_candidates(var)
+                fewest = min(fewest, self._candidates[var].count)
+        return min(
+            self._candidates, key=lambda var: (self._candidates[var].count, self._fan_out(var)), default=None
+        )
 
     def _fan_out(self, var: str) -> float:
-        """About how many rows the least walk from a variable makes of one."""
-        rows = max(1, self._reading.rows(var).live_count)
+        """Estimate how many rows the cheapest walk from a variable makes of one row."""
+        rows = max(1, self._context.rows(var).live_count)
         edges = [
-            self._reading.sources.edges(step.edge_type).live_count
+            self._context.sources.edges(step.edge_type).live_count
             for step in self._pattern.walks
             if var in (step.source, step.target)
         ]
         return min(edges, default=0) / rows
 
-    def _natural_root(self, nodes: list[str]) -> str:
+    def _unfiltered_root(self, nodes: list[str]) -> str:
         if self._wanted is None or not self._wanted.counted:
             return nodes[0]
-        # What is asked for is written out anyway; else the middle of the pattern has most branches.
+        # Returned variables are needed anyway; else the middle of the pattern has most branches.
         asked = [var for var in nodes if var in self._wanted.variables]
         return max(asked or nodes, key=self._pattern.ends.count)
 
-    def _started(self, var: str) -> Frame:
-        found = self._known.get(var) or self._looked_up(var)
+    def _start_at(self, var: str) -> Frame:
+        found = self._candidates.get(var) or self._find_candidates(var)
         self._drop_own_tests(var)
         return all_rows(var, found.positions)
 
-    def _looked_up(self, var: str) -> Candidates:
-        with self._reading.request.step("Scan", lambda: f"${var}: {self._reading.tables[var]}") as step:
-            tests, named = self._pattern.own_tests(var), self._by_key(var)
+    def _find_candidates(self, var: str) -> Candidates:
+        with self._context.request.step("Scan", lambda: f"${var}: {self._context.tables[var]}") as step:
+            tests, named = self._pattern.own_tests(var), self._key_lookup(var)
             if named is not None:
                 self._learn_ids(var)
-            met = 0 if named or not tests else self._reading.rows(var).count
-            found = apart(met, lambda: candidates(self._reading, var, tests, named))
+            met = 0 if named or not tests else self._context.rows(var).count
+            found = run_in_worker(met, lambda: find_candidates(self._context, var, tests, named))
             step.rows, step.how = found.count, found.how
         return found
 
-    def _by_key(self, var: str) -> Keyed | None:
-        """The ids of the nodes that a variable can be, where a test names them."""
-        if var not in self._keyed:
-            reading = self._reading
-            named = self._pattern.own_tests(var) and self._pattern.key_tests(var, reading.key(var))
-            self._keyed[var] = keyed(named, reading.bindings) if named else None
-        return self._keyed[var]
+    def _key_lookup(self, var: str) -> KeyLookup | None:
+        """Return the ids of a variable's candidates, where a test names them by key."""
+        if var not in self._key_lookups:
+            context = self._context
+            named = self._pattern.own_tests(var) and self._pattern.find_key_tests(var, context.key(var))
+            self._key_lookups[var] = find_key_lookup(named, context.bindings) if named else None
+        return self._key_lookups[var]
 
     def _learn_ids(self, var: str) -> None:
-        """Know the ids of a variable's type without its table, where the file of a walk from it has them."""
-        if self._reading.rows(var).is_hot(ID):
+        """Take the ids of a variable's type from a topology file that has them, instead of its table."""
+        if self._context.rows(var).is_cached(ID):
             return
         for step in self._pattern.walks:
             if var in (step.source, step.target):
-                self._reading.sources.learn_ids(step.edge_type)
+                self._context.sources.learn_ids(step.edge_type)
 
     def _drop_own_tests(self, var: str) -> None:
-        met = self._pattern.met
-        self._tests = [test for test in self._tests if met(test) != {var}]
+        variables_of = self._pattern.variables_of
+        self._tests = [test for test in self._tests if variables_of(test) != {var}]
 
     # --- where to go next --------------------------------------------------------------------------
 
-    def _next_walk(self, frame: Frame) -> p.Expand:
-        """Tests of two bound ends first, then the walk with the fewest rows to come."""
+    def _choose_walk(self, frame: Frame) -> p.Expand:
+        """Remove and return the next walk: one with both ends bound, else the one with the fewest rows."""
         bound = frame.variables
         ready = [
             step
             for step in self._walks
             if step.source in bound or (step.target in bound and step.minimum == 1)
         ]
-        best = min(ready, key=lambda step: self._growth(step, frame))
+        best = min(ready, key=lambda step: self._estimate_growth(step, frame))
         self._walks.remove(best)
         return best
 
-    def _growth(self, step: p.Expand, frame: Frame) -> float:
-        ends = self._ends_of(step, frame)
+    def _estimate_growth(self, step: p.Expand, frame: Frame) -> float:
+        ends = self._choose_ends(step, frame)
         if ends.far in frame.variables:
             return -1.0
-        edges = self._reading.sources.edges(step.edge_type).live_count
-        fan_out = edges / max(1, self._reading.rows(ends.near).live_count)
-        known = self._known.get(ends.far)
+        edges = self._context.sources.edges(step.edge_type).live_count
+        fan_out = edges / max(1, self._context.rows(ends.near).live_count)
+        known = self._candidates.get(ends.far)
         share = 1.0 if known is None else known.count / max(1, known.total)
         return float(fan_out ** min(step.maximum, _DEEP) * share)
 
-    def _ends_of(self, step: p.Expand, frame: Frame) -> _Ends:
+    def _choose_ends(self, step: p.Expand, frame: Frame) -> _Ends:
         if step.source in frame.variables:
             return _Ends(step.source, step.target, step.direction)
         return _Ends(step.target, step.source, REVERSED[step.direction])
 
     # --- one walk ----------------------------------------------------------------------------------
 
-    def _walked(self, frame: Frame, step: p.Expand) -> Frame:
-        ends = self._ends_of(step, frame)
-        with self._reading.request.step("Expand", lambda: _shown(step, ends)) as noted:
+    def _walk(self, frame: Frame, step: p.Expand) -> Frame:
+        ends = self._choose_ends(step, frame)
+        with self._context.request.step("Expand", lambda: _show_walk(step, ends)) as noted:
             if ends.far in frame.variables:
                 noted.how = "both ends known"
-                grown = apart(frame.length * step.maximum, lambda: self._closed(frame, step, ends))
+                grown = run_in_worker(
+                    frame.length * step.maximum, lambda: self._keep_linked_rows(frame, step, ends)
+                )
             else:
-                cold = self._cold(frame, step, ends)
-                noted.how = self._adjacent(step, ends) if cold is None else "indexes of its ends"
-                grown = self._all_grown(frame, step, ends) if cold is None else cold
+                cold = self._hop_by_index(frame, step, ends)
+                noted.how = self._describe_adjacency(step, ends) if cold is None else "indexes of its ends"
+                grown = self._expand_all(frame, step, ends) if cold is None else cold
             noted.rows = grown.length
         return grown
 
-    def _closed(self, frame: Frame, step: p.Expand, ends: _Ends) -> Frame:
-        """The rows whose two ends are linked."""
-        linked = self._reading.sources.linked(step.edge_type)
+    def _keep_linked_rows(self, frame: Frame, step: p.Expand, ends: _Ends) -> Frame:
+        """Keep the rows whose two ends are linked."""
+        linked = self._context.sources.linked(step.edge_type)
         near, far = frame.variables[ends.near], frame.variables[ends.far]
         if step.edge_var is not None:
             rows, edges = walk.edges_between(linked, near, far, ends.direction)
-            return self._taken(frame, rows).binding(step.edge_var, edges)
+            return self._take_rows(frame, rows).bind(step.edge_var, edges)
         if step.maximum == 1:
-            return frame.filter(walk.connected(linked, near, far, ends.direction))
+            return frame.filter(walk.are_connected(linked, near, far, ends.direction))
         met = np.zeros(frame.length, dtype=np.bool_)
-        for rows in turns(linked, near, ends.direction, step.maximum):
-            self._reading.request.check()
-            met[rows] = walk.connected(
+        for rows in batch_walks(linked, near, ends.direction, step.maximum):
+            self._context.request.check()
+            met[rows] = walk.are_connected(
                 linked, near[rows], far[rows], ends.direction, step.minimum, step.maximum
             )
         return frame.filter(met)
 
-    def _cold(self, frame: Frame, step: p.Expand, ends: _Ends) -> Frame | None:
-        """A hop through the indexes on disk, where that is less work than reading all edges."""
+    def _hop_by_index(self, frame: Frame, step: p.Expand, ends: _Ends) -> Frame | None:
+        """Hop through the indexes on disk; None where reading all edges is less work."""
         near = frame.variables[ends.near]
         named = step.edge_var is not None
-        if step.maximum > 1 or not goes_cold(
-            self._reading, step.edge_type, near, ends.direction, named=named
+        if step.maximum > 1 or not should_use_index(
+            self._context, step.edge_type, near, ends.direction, named=named
         ):
             return None
-        found = cold_hop(self._reading, step.edge_type, ends.near, ends.far, near, ends.direction)
+        found = hop_by_index(self._context, step.edge_type, ends.near, ends.far, near, ends.direction)
         if step.edge_var is None:
             found = found.distinct()
-            rows, targets = self._among(ends.far, found.rows, found.targets)
-            return self._taken(frame, rows).binding(ends.far, targets)
+            rows, targets = self._keep_candidates(ends.far, found.rows, found.targets)
+            return self._take_rows(frame, rows).bind(ends.far, targets)
         # Where an edge stands in its table is looked up only for a query that asks for edges.
-        edges = self._reading.rows(step.edge_var).positions_of(found.edges)
-        rows, targets, edges = self._among(ends.far, found.rows, found.targets, edges)
-        return self._taken(frame, rows).binding(ends.far, targets).binding(step.edge_var, edges)
+        edges = self._context.rows(step.edge_var).positions_of(found.edges)
+        rows, targets, edges = self._keep_candidates(ends.far, found.rows, found.targets, edges)
+        return self._take_rows(frame, rows).bind(ends.far, targets).bind(step.edge_var, edges)
 
-    def _adjacent(self, step: p.Expand, ends: _Ends) -> str:
-        """Where the adjacency comes from that a walk is about to use."""
-        topology = self._reading.sources.topology(step.edge_type)
+    def _describe_adjacency(self, step: p.Expand, ends: _Ends) -> str:
+        """Return where a walk gets its adjacency from, for `explain`."""
+        topology = self._context.sources.topology(step.edge_type)
         distinct = step.edge_var is None
         state: State = (
             "to be sorted" if topology is None else topology.state(ends.direction, distinct=distinct)
         )
         return _ADJACENT[state]
 
-    def _grown(self, frame: Frame, step: p.Expand, ends: _Ends, *, piled: bool = True) -> Iterator[Frame]:
-        """A row for each end that is reached, in parts, at least one."""
-        linked = self._reading.sources.linked(step.edge_type)
+    def _expand(
+        self, frame: Frame, step: p.Expand, ends: _Ends, *, collected: bool = True
+    ) -> Iterator[Frame]:
+        """Yield a row for each node that is reached, in parts, at least one."""
+        linked = self._context.sources.linked(step.edge_type)
         self._look_ahead(linked, frame, step, ends)
         kept, width = 0, _width(frame, step)
-        # What nobody looks at any more is not written out; where rows are counted, it says what to merge.
+        # Variables no longer needed are dropped; where rows are counted, they say what to merge.
         wanted = self._wanted
-        carried = frame if wanted is None or wanted.counted else frame.keeping(self._needed(wanted))
-        for part in self._steps(linked, frame, step, ends, piled=piled):
-            rows, targets, *edges = self._among(ends.far, *part)
-            kept = kept + len(rows) if piled else len(rows)
-            self._reading.request.check(kept, width)
-            grown = carried.take(rows).binding(ends.far, targets)
-            yield grown if step.edge_var is None else grown.binding(step.edge_var, edges[0])
+        carried = (
+            frame if wanted is None or wanted.counted else frame.keep_only(self._needed_variables(wanted))
+        )
+        for part in self._walk_parts(linked, frame, step, ends, collected=collected):
+            rows, targets, *edges = self._keep_candidates(ends.far, *part)
+            kept = kept + len(rows) if collected else len(rows)
+            self._context.request.check(kept, width)
+            grown = carried.take(rows).bind(ends.far, targets)
+            yield grown if step.edge_var is None else grown.bind(step.edge_var, edges[0])
 
-    def _all_grown(self, frame: Frame, step: p.Expand, ends: _Ends) -> Frame:
-        coming = frame.length * (1 + self._growth(step, frame))
-        return apart(coming, lambda: concatenated(list(self._grown(frame, step, ends))))
+    def _expand_all(self, frame: Frame, step: p.Expand, ends: _Ends) -> Frame:
+        coming = frame.length * (1 + self._estimate_growth(step, frame))
+        return run_in_worker(coming, lambda: concat_frames(list(self._expand(frame, step, ends))))
 
-    def _look_ahead(self, linked: Linked, frame: Frame, step: p.Expand, ends: _Ends) -> None:
-        """Find out which nodes are candidates where testing all of them is less than testing what comes."""
-        if ends.far in self._known or not self._pattern.own_tests(ends.far):
+    def _look_ahead(self, linked: LinkedTopology, frame: Frame, step: p.Expand, ends: _Ends) -> None:
+        """Find the candidates of the far end beforehand, where that is less work than testing each row."""
+        if ends.far in self._candidates or not self._pattern.own_tests(ends.far):
             return
         if step.maximum == 1:
             fanout = walk.fanout(linked, frame.variables[ends.near], ends.direction, distinct=False)
             coming = float(fanout.sum())
         else:
-            coming = frame.length * self._growth(step, frame)
-        if 4 * coming > self._reading.rows(ends.far).live_count:
-            self._known[ends.far] = self._looked_up(ends.far)
+            coming = frame.length * self._estimate_growth(step, frame)
+        if 4 * coming > self._context.rows(ends.far).live_count:
+            self._candidates[ends.far] = self._find_candidates(ends.far)
 
-    def _steps(
-        self, linked: Linked, frame: Frame, step: p.Expand, ends: _Ends, *, piled: bool
+    def _walk_parts(
+        self, linked: LinkedTopology, frame: Frame, step: p.Expand, ends: _Ends, *, collected: bool
     ) -> Iterator[tuple[Positions, ...]]:
-        """Incoming row, node reached and, where it has a name, edge of a walk; in parts, at least one."""
+        """Yield incoming row, node reached and, where the edge is named, the edge; in parts, at least one."""
         near = frame.variables[ends.near]
         if step.maximum > 1:
             size = 0 if len(near) <= FEW else linked.topology.edge_count
-            taken = apart(size, lambda: list(turns(linked, near, ends.direction, step.maximum)))
+            taken = run_in_worker(size, lambda: list(batch_walks(linked, near, ends.direction, step.maximum)))
             for rows in taken:
-                coming = len(rows) * self._growth(step, frame)
+                coming = len(rows) * self._estimate_growth(step, frame)
                 begins = near[rows]
-                found, targets = apart(
+                found, targets = run_in_worker(
                     coming,
                     partial(walk.reach, linked, begins, ends.direction, step.minimum, step.maximum),
                 )
                 yield rows[found], targets
             return
         named = step.edge_var is not None
-        # All that is read of files is read before the first part is handed over.
-        hop = walk.begun(linked, near, ends.direction, named=named)
-        if piled and self._reading.request.is_too_much(int(hop.fanout.sum()), _width(frame, step)):
+        # Everything from files is read before the first part is yielded.
+        hop = walk.begin_hop(linked, near, ends.direction, named=named)
+        if collected and self._context.request.is_too_much(int(hop.fanout.sum()), _width(frame, step)):
             size = linked.topology.edge_count
-            reached = apart(size, lambda: self._reached(linked, near, hop.fanout, ends, not named))
-            self._reading.request.check(reached, _width(frame, step))
-        for begin, end in list(pieces(hop.fanout, ROWS_AT_ONCE)) or [(0, 0)]:
+            reached = run_in_worker(
+                size, lambda: self._count_reached(linked, near, hop.fanout, ends, not named)
+            )
+            self._context.request.check(reached, _width(frame, step))
+        for begin, end in list(split_runs(hop.fanout, ROWS_AT_ONCE)) or [(0, 0)]:
             yield hop.part(begin, end)
 
-    def _reached(
-        self, linked: Linked, near: Positions, fanout: Positions, ends: _Ends, distinct: bool
+    def _count_reached(
+        self, linked: LinkedTopology, near: Positions, fanout: Positions, ends: _Ends, distinct: bool
     ) -> int:
-        """How many rows a hop will leave, told without making them."""
-        known = self._known.get(ends.far)
+        """Return how many rows a hop will leave, without making them."""
+        known = self._candidates.get(ends.far)
         if known is None:
             return int(fanout.sum())
         wanted = self._mask(ends.far, known).astype(np.int64)
         per_node = walk.weights(linked, wanted, ends.direction, distinct=distinct)
         return int(per_node[near[near >= 0]].sum())
 
-    def _taken(self, frame: Frame, rows: Positions) -> Frame:
-        self._reading.request.check(len(rows), len(frame.variables))
+    def _take_rows(self, frame: Frame, rows: Positions) -> Frame:
+        self._context.request.check(len(rows), len(frame.variables))
         return frame.take(rows)
 
-    def _among(self, var: str, *columns: Positions) -> tuple[Positions, ...]:
-        """Only what leads to candidates of the variable, where these are known; targets come second."""
-        known = self._known.get(var)
+    def _keep_candidates(self, var: str, *columns: Positions) -> tuple[Positions, ...]:
+        """Keep the rows that reach candidates of the variable, where these are known; targets come second."""
+        known = self._candidates.get(var)
         if known is None:
             return columns
         self._drop_own_tests(var)
@@ -364,7 +381,7 @@ class Matcher:
         return tuple(column[keep] for column in columns)
 
     def _known_mask(self, var: str) -> NDArray[np.bool_] | None:
-        known = self._known.get(var)
+        known = self._candidates.get(var)
         return None if known is None else self._mask(var, known)
 
     def _mask(self, var: str, known: Candidates) -> NDArray[np.bool_]:
@@ -374,70 +391,72 @@ class Matcher:
 
     # --- tests and weights -------------------------------------------------------------------------
 
-    def _settled(self, frame: Frame) -> Frame:
-        """The rows after everything that can be decided about them by now."""
-        return apart(frame.length, lambda: self._merged(self._weighed(self._tested(frame))))
+    def _reduce_rows(self, frame: Frame) -> Frame:
+        """Apply every test, weight and merge whose variables are bound by now."""
+        return run_in_worker(
+            frame.length, lambda: self._drop_unneeded(self._apply_weights(self._apply_tests(frame)))
+        )
 
-    def _tested(self, frame: Frame) -> Frame:
+    def _apply_tests(self, frame: Frame) -> Frame:
         if not self._tests:
             return frame
-        bound, met = frame.variables.keys(), self._pattern.met
-        ready = tuple(test for test in self._tests if met(test) <= bound)
+        bound, variables_of = frame.variables.keys(), self._pattern.variables_of
+        ready = tuple(test for test in self._tests if variables_of(test) <= bound)
         if not ready:
             return frame
-        self._tests = [test for test in self._tests if not met(test) <= bound]
-        with self._reading.request.step("Filter", lambda: " and ".join(map(show_predicate, ready))) as step:
-            passed = self._reading.passing(frame, ready)
+        self._tests = [test for test in self._tests if not variables_of(test) <= bound]
+        with self._context.request.step("Filter", lambda: " and ".join(map(show_predicate, ready))) as step:
+            passed = self._context.filter(frame, ready)
             step.rows = passed.length
         return passed
 
-    def _cut_branches(self, frame: Frame) -> None:
-        """Leave the parts of the pattern that are only counted out of the walks."""
+    def _split_off_branches(self, frame: Frame) -> None:
+        """Take the branches that are only counted out of the walks."""
         if self._wanted is None or not self._wanted.counted or frame.ranks is not None:
             return
-        found = cut(self._pattern, self._wanted.variables, frozenset(frame.variables))
+        found = split_pattern(self._pattern, self._wanted.variables, frozenset(frame.variables))
         self._branches = list(found.branches)
         self._walks = list(found.walks)
-        self._tests = [test for test in self._tests if not self._pattern.met(test) & found.hidden]
+        self._tests = [test for test in self._tests if not self._pattern.variables_of(test) & found.hidden]
 
-    def _weighed(self, frame: Frame) -> Frame:
+    def _apply_weights(self, frame: Frame) -> Frame:
         for branch in [branch for branch in self._branches if branch.anchor in frame.variables]:
             self._branches.remove(branch)
-            with self._reading.request.step("Count", partial(_counted, branch)) as step:
-                frame = weighed(self._reading, frame, branch, self._known_mask)
+            with self._context.request.step("Count", partial(_show_branch, branch)) as step:
+                frame = apply_weights(self._context, frame, branch, self._known_mask)
                 step.rows = frame.length
         return frame
 
-    def _merged(self, frame: Frame) -> Frame:
+    def _drop_unneeded(self, frame: Frame) -> Frame:
         if self._wanted is None:
             return frame
-        needed = self._needed(self._wanted)
-        return merged(frame, needed) if self._wanted.counted else frame.keeping(needed)
+        needed = self._needed_variables(self._wanted)
+        return merge_equal_rows(frame, needed) if self._wanted.counted else frame.keep_only(needed)
 
-    def _needed(self, wanted: Wanted) -> frozenset[str]:
-        """The variables that somebody still looks at."""
+    def _needed_variables(self, wanted: WantedVariables) -> frozenset[str]:
+        """Return the variables that a later step or the caller still needs."""
         needed = wanted.variables
         for step in self._walks:
             needed |= {step.source, step.target}
         for test in self._tests:
-            needed |= self._pattern.met(test)
+            needed |= self._pattern.variables_of(test)
         for branch in self._branches:
             needed |= {branch.anchor}
         return needed
 
 
 def _width(frame: Frame, step: p.Expand) -> int:
-    """How many variables a row has after a walk."""
+    """Return how many variables a row has after a walk."""
     return len(frame.variables) + (1 if step.edge_var is None else 2)
 
 
-def _shown(step: p.Expand, ends: _Ends) -> str:
+def _show_walk(step: p.Expand, ends: _Ends) -> str:
     before, after = {"out": ("-[", "]->"), "in": ("<-[", "]-"), "both": ("-[", "]-")}[ends.direction]
     hops = "" if (step.minimum, step.maximum) == (1, 1) else f"{{{step.minimum},{step.maximum}}}"
     edge = f"${step.edge_var}: {step.edge_type}" if step.edge_var else step.edge_type
     return f"${ends.near} {before}{edge}{hops}{after} ${ends.far}"
 
 
-def _counted(branch: Branch) -> str:
+def _show_branch(branch: CountedBranch) -> str:
     ends = _Ends(branch.anchor, branch.far, branch.direction)
-    return ", ".join([_shown(branch.walk, ends), *map(_counted, branch.branches)])
+    return ", ".join([_show_walk(branch.walk, ends), *map(_show_branch, branch.branches)])

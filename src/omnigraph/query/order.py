@@ -1,4 +1,4 @@
-"""Rows in a total order: by keys, and what these leave equal by further values."""
+"""Sort rows in a total order: by keys, with ties broken by further values."""
 
 from __future__ import annotations
 
@@ -17,20 +17,23 @@ Ties = Callable[[Positions], Sequence[pa.Array]]
 """The values, ascending, that decide between the rows at these places."""
 
 _WORTH_SELECTING = 10_000
+_RANK_BYTES = 8
 
 
-def sort_keys(values: pa.Array, descending: bool) -> list[SortKey]:
-    """Numbers that bring values in order, most important first; null comes before all values."""
+def make_sort_keys(values: pa.Array, descending: bool) -> list[SortKey]:
+    """Return numbers that sort as the values do, most significant first; null comes before all values."""
     if pa.types.is_list(values.type) or pa.types.is_fixed_size_list(values.type):
-        return []
+        values = _rank_lists(values)
     keys: list[SortKey] = []
     if values.null_count:
-        keys.append(_turned(values.is_valid().to_numpy(zero_copy_only=False).astype(np.int8), descending))
-    keys.append(_turned(_numbers(values), descending))
+        keys.append(
+            _apply_direction(values.is_valid().to_numpy(zero_copy_only=False).astype(np.int8), descending)
+        )
+    keys.append(_apply_direction(_sortable_numbers(values), descending))
     return keys
 
 
-def _numbers(values: pa.Array) -> SortKey:
+def _sortable_numbers(values: pa.Array) -> SortKey:
     kind = values.type
     if pa.types.is_boolean(kind):
         values = values.cast(pa.int8())
@@ -44,24 +47,43 @@ def _numbers(values: pa.Array) -> SortKey:
     return np.asarray(filled.to_numpy(zero_copy_only=False))
 
 
-def _turned(key: SortKey, descending: bool) -> SortKey:
+def _rank_lists(values: pa.Array) -> pa.Array:
+    """Numbers that sort as lists do: item by item, and the shorter of two that begin alike first."""
+    lists = values.cast(pa.large_list(values.type.value_type))
+    # Null lists may still hide items, which would shift those behind them.
+    items, lengths = lists.flatten(), lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(items.type):
+        items = pc.add(items, pa.scalar(0.0, items.type))  # -0.0 + 0.0 is 0.0
+    ranks = pc.rank(items, "ascending", tiebreaker="dense")
+    ranks = pc.if_else(items.is_valid(), ranks, pa.scalar(0, ranks.type))
+    # Texts of as many bytes each as a rank has, the highest first, compare as the ranks do.
+    held = ranks.to_numpy(zero_copy_only=False).astype(">u8").tobytes()
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64) * _RANK_BYTES
+    texts = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(values), [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(held)]
+    )
+    places = pc.rank(texts, "ascending", tiebreaker="dense").cast(pa.int64())
+    return pc.if_else(values.is_valid(), places, pa.scalar(None, pa.int64()))
+
+
+def _apply_direction(key: SortKey, descending: bool) -> SortKey:
     if not descending:
         return key
-    turned: SortKey = np.negative(key) if key.dtype.kind == "f" else np.invert(key)
-    return turned
+    negated: SortKey = np.negative(key) if key.dtype.kind == "f" else np.invert(key)
+    return negated
 
 
-def order_of(keys: Sequence[SortKey], length: int, ties: Ties, top: int | None = None) -> Positions:
-    """The rows in order, or the first `top` of them."""
-    places = _selected(keys, length, top)
+def sort_rows(keys: Sequence[SortKey], length: int, ties: Ties, top: int | None = None) -> Positions:
+    """Return the rows in order, or the first `top` of them."""
+    places = _select_top(keys, length, top)
     chosen = [key[places] for key in keys]
     order = np.arange(len(places)) if _is_sorted(chosen) else np.lexsort(chosen[::-1])
-    group = _groups(chosen, order)
+    group = _tie_groups(chosen, order)
     if top is not None and top < len(order):
-        # Whoever ties with the last one that fits may come before it.
+        # Rows that tie with the last one that fits may come before it.
         order = order[: int(np.searchsorted(group, group[top - 1], "right"))] if top else order[:0]
         group = group[: len(order)]
-    return places[_untied(places, order, group, ties)][:top]
+    return places[_break_ties(places, order, group, ties)][:top]
 
 
 def _is_sorted(keys: Sequence[SortKey]) -> bool:
@@ -69,7 +91,7 @@ def _is_sorted(keys: Sequence[SortKey]) -> bool:
     return not keys or (len(keys) == 1 and bool(np.greater_equal(keys[0][1:], keys[0][:-1]).all()))
 
 
-def _selected(keys: Sequence[SortKey], length: int, top: int | None) -> Positions:
+def _select_top(keys: Sequence[SortKey], length: int, top: int | None) -> Positions:
     """Rows that can be among the first: all that are not behind the last of them by the first key."""
     if not keys or top is None or length < _WORTH_SELECTING or not 0 < top < length // 4:
         return np.arange(length)
@@ -77,7 +99,7 @@ def _selected(keys: Sequence[SortKey], length: int, top: int | None) -> Position
     return np.flatnonzero(keys[0] <= bound)
 
 
-def _groups(keys: Sequence[SortKey], order: Positions) -> Positions:
+def _tie_groups(keys: Sequence[SortKey], order: Positions) -> Positions:
     """The number of the group of equal keys at each place of the order."""
     if len(order) == 0:
         return order
@@ -88,7 +110,7 @@ def _groups(keys: Sequence[SortKey], order: Positions) -> Positions:
     return np.cumsum(starts)
 
 
-def _untied(places: Positions, order: Positions, group: Positions, ties: Ties) -> Positions:
+def _break_ties(places: Positions, order: Positions, group: Positions, ties: Ties) -> Positions:
     if len(order) == 0:
         return order
     sizes = np.bincount(group)
@@ -97,8 +119,8 @@ def _untied(places: Positions, order: Positions, group: Positions, ties: Ties) -
         return order
     # Only rows that tie are asked for more.
     among = order[tied]
-    decided = [key for values in ties(places[among]) for key in sort_keys(values, False)]
+    decided = [key for values in ties(places[among]) for key in make_sort_keys(values, False)]
     inner = np.lexsort([*decided[::-1], group[tied]])
-    settled = order.copy()
-    settled[tied] = among[inner]
-    return settled
+    ordered = order.copy()
+    ordered[tied] = among[inner]
+    return ordered

@@ -1,8 +1,8 @@
-"""What a plan matches, apart from the order the plan does it in.
+"""What a plan matches, independent of the order of its steps.
 
 Clauses are a conjunction of relations: an edge of a single hop relates its two ends the same way from
-either side. A pattern holds the walks and tests of a stretch of plan so that they can be carried out
-from the end where there is least to do.
+either side. A pattern holds the walks and tests of a part of the plan, so that the matcher can start from the
+end with the least work.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from omnigraph.engine.layout import table_key
+from omnigraph.engine.graph.layout import table_key
 from omnigraph.lang.query import plan as p
 from omnigraph.lang.query.terms import Predicate, variables
-from omnigraph.query.keyed import KeyTest, key_tests
+from omnigraph.query.key_lookup import KeyTest, find_key_tests
 
 Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """Walks and tests over what `base` gives; in the order of the plan, innermost first.
+    """Walks and tests over the rows of `base`; in the order of the plan, innermost first.
 
-    What is found out about it is kept: a pattern is that of a plan, which is run again and again.
+    It caches what is derived from it, because a plan runs many times.
     """
 
     base: p.Plan
@@ -46,44 +46,44 @@ class Pattern:
         return tuple(end for step in self.walks for end in (step.source, step.target))
 
     @cached_property
-    def _met(self) -> dict[int, frozenset[str]]:
+    def _variables_by_test(self) -> dict[int, frozenset[str]]:
         return {id(test): variables(test) for test in self.tests}
 
-    def met(self, test: Predicate) -> frozenset[str]:
-        """The variables that one of its tests is about."""
-        return self._met[id(test)]
+    def variables_of(self, test: Predicate) -> frozenset[str]:
+        """Return the variables that one of its tests reads."""
+        return self._variables_by_test[id(test)]
 
     @cached_property
     def _own(self) -> dict[str, tuple[Predicate, ...]]:
         own: dict[str, tuple[Predicate, ...]] = {}
         for test in self.tests:
-            if len(self.met(test)) == 1:
-                (var,) = self.met(test)
+            if len(self.variables_of(test)) == 1:
+                (var,) = self.variables_of(test)
                 own[var] = (*own.get(var, ()), test)
         return own
 
     def own_tests(self, var: str) -> tuple[Predicate, ...]:
-        """The tests of one variable alone."""
+        """Return the tests of one variable alone."""
         return self._own.get(var, ())
 
-    def key_tests(self, var: str, key: tuple[str, ...]) -> tuple[KeyTest, ...]:
-        """Those of them that may name a node by its key."""
-        return self.once(("key", var, key), lambda: key_tests(self.own_tests(var), var, key))
+    def find_key_tests(self, var: str, key: tuple[str, ...]) -> tuple[KeyTest, ...]:
+        """Return the tests of one variable that may name a node by its key."""
+        return self.once(("key", var, key), lambda: find_key_tests(self.own_tests(var), var, key))
 
     @cached_property
     def _kept(self) -> dict[Hashable, Any]:
         return {}
 
     def once(self, key: Hashable, find: Callable[[], Found]) -> Found:
-        """What follows from the pattern and from what the key names; it is found once."""
+        """Return what `find` returns; it is called once for each key."""
         known: Found | None = self._kept.get(key)
         if known is None:
             known = self._kept[key] = find()
         return known
 
 
-def pattern_of(plan: p.Plan) -> Pattern:
-    """The stretch of walks and tests on top of a plan."""
+def find_pattern(plan: p.Plan) -> Pattern:
+    """Return the walks and tests on top of a plan as a pattern."""
     walks: list[p.Expand] = []
     tests: list[Predicate] = []
     while isinstance(plan, p.Expand | p.Filter):
@@ -97,8 +97,8 @@ def pattern_of(plan: p.Plan) -> Pattern:
     return Pattern(plan, tuple(reversed(walks)), tuple(tests))
 
 
-def tables_of(plan: p.Plan) -> dict[str, str]:
-    """The table of each variable that a plan binds; what a negated block binds stays inside of it."""
+def find_tables(plan: p.Plan) -> dict[str, str]:
+    """Return the table of each variable that a plan binds; those of negated blocks stay inside."""
     return dict(_tables(plan))
 
 

@@ -1,4 +1,4 @@
-"""One read: the values it came with, how much it may take, and when it must stop."""
+"""One read: its parameter values, its limits, and when it must stop."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from functools import cache
 from numbers import Real
 from types import TracebackType
 
-from omnigraph.engine.write.predicate import Bindings
+from omnigraph.engine.rows.predicate import Bindings
 from omnigraph.errors import InvalidValue, QueryCancelled, ResourceLimitExceeded
 from omnigraph.lang.query.parameters import check_count
 from omnigraph.lang.query.resolved import Count
 from omnigraph.lang.values import Stored
-from omnigraph.storage.cache_budget import memory_of_machine
+from omnigraph.storage.cache_budget import machine_memory
 
-MOST_ROWS_IN_FLIGHT = 200_000_000
-"""Bindings of one query beyond which it is refused instead of taking the machine's memory."""
+MAX_ROWS_IN_FLIGHT = 200_000_000
+"""A query with more rows in flight is refused instead of using up the machine's memory."""
 _SHARE = 8
-"""One part in so many of the memory there is may be taken by rows in flight: while they are sorted, joined or
-grouped, they are there two to six times."""
+"""Rows in flight may take 1 / _SHARE of the machine's memory: sorting, joining or grouping copies them two to
+six times."""
 _BYTES = 8  # of a variable in a row
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a caller allows a query to take; None is no limit."""
+    """The limits a caller sets for a query; None is no limit."""
 
     rows: int | None = None
-    """Result rows; a query that has more fails instead of being cut."""
+    """Result rows; a query with more fails instead of being truncated."""
     seconds: float | None = None
     cancel: threading.Event | None = None
     """Set it from another thread to end the query."""
-    in_flight: int = MOST_ROWS_IN_FLIGHT
-    bytes_in_flight: int = field(default_factory=lambda: memory_of_machine() // _SHARE)
+    in_flight: int = MAX_ROWS_IN_FLIGHT
+    bytes_in_flight: int = field(default_factory=lambda: machine_memory() // _SHARE)
 
     @classmethod
     def of(cls, rows: int | None, seconds: float | None, cancel: threading.Event | None) -> Limits:
-        """What a caller allows, mostly whatever it takes."""
+        """Return limits for these arguments; without any, a shared object."""
         if rows is None and seconds is None and cancel is None:
-            return _unlimited(memory_of_machine() // _SHARE)
+            return _unlimited(machine_memory() // _SHARE)
         return cls(rows, seconds, cancel)
 
     def __post_init__(self) -> None:
-        """A limit that means nothing would be one that is not kept."""
+        """Refuse limits that mean nothing: they would be ignored silently."""
         if self.rows is not None and not (_is_number(self.rows) and self.rows >= 0 and self.rows % 1 == 0):
             raise InvalidValue(f"max_rows must be a whole number from 0 on, got {self.rows!r}")
         if self.seconds is not None and not (_is_number(self.seconds) and self.seconds >= 0):
@@ -56,7 +56,7 @@ class Limits:
 
 
 def _is_number(given: object) -> bool:
-    """Whether it is a number; to Python a Boolean is one, too."""
+    """Whether it is a number; unlike Python, a Boolean is none."""
     return isinstance(given, Real) and not isinstance(given, bool)
 
 
@@ -66,8 +66,8 @@ def _unlimited(bytes_in_flight: int) -> Limits:
 
 
 @dataclass(slots=True)
-class Step:
-    """Something a query did, for `explain`."""
+class QueryStep:
+    """A step of a query, for `explain`."""
 
     name: str
     detail: str
@@ -75,7 +75,7 @@ class Step:
     rows: int | None = None
     milliseconds: float = 0.0
     how: str = ""
-    """Which way was taken, where there were several."""
+    """Which strategy was used, where there are several."""
 
 
 @dataclass(slots=True)
@@ -84,18 +84,18 @@ class Request:
 
     parameters: Mapping[str, Stored]
     now: int
-    """The one moment that `now()` means, in milliseconds since 1970 UTC."""
+    """The time that `now()` means, in milliseconds since 1970 UTC."""
     limits: Limits = field(default_factory=Limits)
-    steps: list[Step] | None = None
-    """What was done so far, when somebody wants to know."""
-    left: bool = False
-    """Whether nobody waits for it any more."""
+    steps: list[QueryStep] | None = None
+    """The steps so far, when they are recorded for `explain`."""
+    abandoned: bool = False
+    """Whether the caller stopped waiting for it."""
     _started: float = field(default_factory=time.monotonic)
     _depth: int = 0
 
     @property
     def bindings(self) -> Bindings:
-        """The values, for tests that are settled against them."""
+        """The values, to bind in tests."""
         return Bindings(self.parameters, self.now)
 
     def count(self, given: Count | None) -> int | None:
@@ -107,9 +107,9 @@ class Request:
         return check_count(given.name, value)
 
     def check(self, rows: int = 0, width: int = 1) -> None:
-        """Stop here when the caller does not want the rest, or rows of so many variables take too much."""
+        """Raise when the query was cancelled, timed out, or has too many rows of `width` variables."""
         limits = self.limits
-        if self.left or (limits.cancel is not None and limits.cancel.is_set()):
+        if self.abandoned or (limits.cancel is not None and limits.cancel.is_set()):
             raise QueryCancelled("query was cancelled")
         if limits.seconds is not None and time.monotonic() - self._started >= limits.seconds:
             raise QueryCancelled(f"query took longer than {limits.seconds:g} s and was stopped")
@@ -123,54 +123,54 @@ class Request:
             )
 
     def is_too_much(self, rows: int, width: int = 1) -> bool:
-        """Whether so many rows of so many variables are more than a query may have at a time."""
+        """Whether this many rows of `width` variables exceed the limits on rows in flight."""
         limits = self.limits
         return rows > limits.in_flight or rows * width * _BYTES > limits.bytes_in_flight
 
-    def step(self, name: str, detail: Callable[[], str] | None = None) -> AbstractContextManager[Step]:
-        """Note a step and how long it took, if anybody wants to know; its caller sets the rows."""
+    def step(self, name: str, detail: Callable[[], str] | None = None) -> AbstractContextManager[QueryStep]:
+        """Record a step with its time, if steps are recorded; the caller sets its rows."""
         self.check()
         if self.steps is None:
-            return _UNNOTED
-        return _Noted(self, Step(name, "" if detail is None else detail(), self._depth))
+            return _IGNORED
+        return _TimedStep(self, QueryStep(name, "" if detail is None else detail(), self._depth))
 
-    def begin(self, noted: Step) -> None:
-        """Add a step; those that are added until it ends are inside of it."""
+    def begin(self, step: QueryStep) -> None:
+        """Add a step; steps added before it ends are nested in it."""
         assert self.steps is not None
-        self.steps.append(noted)
+        self.steps.append(step)
         self._depth += 1
 
     def end(self) -> None:
-        """Go back to the step around the one that was begun last."""
+        """End the step that was begun last."""
         self._depth -= 1
 
 
-class _Noted:
-    """A step that is added to those of its request, with its time."""
+class _TimedStep:
+    """Records a step and its time."""
 
-    def __init__(self, request: Request, noted: Step) -> None:
+    def __init__(self, request: Request, step: QueryStep) -> None:
         self._request = request
-        self._noted = noted
+        self._step = step
         self._begun = 0.0
 
-    def __enter__(self) -> Step:
-        self._request.begin(self._noted)
+    def __enter__(self) -> QueryStep:
+        self._request.begin(self._step)
         self._begun = time.perf_counter()
-        return self._noted
+        return self._step
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._noted.milliseconds = (time.perf_counter() - self._begun) * 1000
+        self._step.milliseconds = (time.perf_counter() - self._begun) * 1000
         self._request.end()
 
 
-class _Unnoted(Step):
-    """Stands for every step that nobody wants to know of; what is set on it is forgotten."""
+class _IgnoredStep(QueryStep):
+    """Stands for every step when none are recorded; ignores what is set on it."""
 
     __slots__ = ()
 
-    def __enter__(self) -> Step:
+    def __enter__(self) -> QueryStep:
         return self
 
     def __exit__(
@@ -179,4 +179,4 @@ class _Unnoted(Step):
         return None
 
 
-_UNNOTED = _Unnoted("", "", 0)
+_IGNORED = _IgnoredStep("", "", 0)

@@ -5,27 +5,32 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from omnigraph.display.lines import counted
-from omnigraph.errors import BadRequest, InvalidValue, MissingExtra, QueryError
-from omnigraph.lang.types import INTEGERS, Scalar, Type
-from omnigraph.lang.values import Json, json_column
+from omnigraph.display.text import format_count
+from omnigraph.errors import BadRequest, MissingExtra, QueryError
+from omnigraph.lang.arguments import require_whole
+from omnigraph.lang.types import INTEGERS, Scalar, ValueType
+from omnigraph.lang.values import Json, column_to_json
 from omnigraph.query.display import html_table, text_table
 
 Row = dict[str, Json]
 
 
+_EPOCH = date(1970, 1, 1)
+_FIRST_DAY, _LAST_DAY = ((day - _EPOCH).days for day in (date.min, date.max))
 _PLAIN = INTEGERS | {Scalar.STRING, Scalar.BOOL}
 """Kinds of values that are the same in Python and in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class OneRow:
-    """A row of columns that are in memory, or none: Arrow is made of it when somebody wants that."""
+    """At most one row of columns in memory; converted to Arrow on demand."""
 
     columns: Sequence[pa.Array]
     place: int
@@ -40,7 +45,7 @@ class OneRow:
         ]
         return pa.Table.from_arrays(arrays, schema=self.schema)
 
-    def tuples(self, types: Sequence[Type]) -> list[tuple[Json, ...]]:
+    def tuples(self, types: Sequence[ValueType]) -> list[tuple[Json, ...]]:
         """The row as JSON values."""
         place = self.place
         if place < 0:
@@ -50,7 +55,7 @@ class OneRow:
                 [
                     column[place].as_py()
                     if type_.scalar in _PLAIN and not type_.is_list
-                    else json_column(column.slice(place, 1), type_)[0]
+                    else column_to_json(column.slice(place, 1), type_)[0]
                     for column, type_ in zip(self.columns, types, strict=True)
                 ]
             )
@@ -69,7 +74,7 @@ class Result:
     """
 
     _held: pa.Table | OneRow
-    types: tuple[Type, ...]
+    types: tuple[ValueType, ...]
     """The type of each column."""
     query_name: str
     branch: str | None
@@ -110,7 +115,7 @@ class Result:
         """The only row; it is an error when there is none or more than one."""
         if len(self) != 1:
             raise QueryError(
-                f"'{self.query_name}' gave {counted(len(self), 'row')} where one was expected",
+                f"'{self.query_name}' gave {format_count(len(self), 'row')} where one was expected",
                 remedy="take all of them with `rows()`",
             )
         return self.rows()[0]
@@ -118,27 +123,31 @@ class Result:
     def scalar(self) -> Json:
         """The only value; it is an error when there is not exactly one row of one column."""
         if len(self.columns) != 1:
+            columns = format_count(len(self.columns), "column")
             raise QueryError(
-                f"'{self.query_name}' gave {counted(len(self.columns), 'column')} where one was expected",
+                f"'{self.query_name}' gave {columns} where one was expected",
                 remedy="return one value, or take the row with `one()`",
             )
         return self.one()[self.columns[0]]
 
     def batches(self, size: int = 8192) -> Iterator[pa.RecordBatch]:
         """The rows as Arrow batches of at most so many rows each; nothing is copied."""
-        if size < 1:
-            raise InvalidValue(f"the size of a batch must be at least 1, got {size}")
-        return iter(self.table.to_batches(max_chunksize=size))
+        most = require_whole("the size of a batch", size, 1)
+        return iter(self.table.to_batches(max_chunksize=min(most, max(1, len(self)))))
 
     def to_arrow(self) -> pa.Table:
         """The result as a `pyarrow.Table`; nothing is copied."""
         return self.table
 
     def to_pandas(self) -> Any:
-        """The result as a `pandas.DataFrame`; whole numbers and Booleans stay exact where some are null."""
+        """The result as a `pandas.DataFrame`; whole numbers and Booleans stay exact where some are null.
+
+        A column with a date that Python has none for, such as one beyond the year 9999, is `datetime64[s]`.
+        """
         kinds = _pandas_types(_package("pandas"))
         # Arrow finds pandas' type of a column by its name, so each has one of its own on the way.
-        numbered = self.table.rename_columns([str(at) for at in range(len(self.columns))])
+        columns = [_with_any_date(column) for column in self.table.columns]
+        numbered = pa.table(columns, names=[str(at) for at in range(len(columns))])
         frame = numbered.to_pandas(types_mapper=kinds.get)
         frame.columns = self.columns
         return frame
@@ -188,7 +197,7 @@ class Result:
         return _from_stream, (sink.getvalue().to_pybytes(), *facts)
 
     def _values(self, batch: pa.RecordBatch) -> Iterator[tuple[Json, ...]]:
-        return zip(*map(json_column, batch.columns, self.types), strict=True)
+        return zip(*map(column_to_json, batch.columns, self.types), strict=True)
 
 
 def _from_stream(stream: bytes, *facts: Any) -> Result:
@@ -207,8 +216,20 @@ def _package(name: str) -> Any:
         raise MissingExtra(f"to_{name}", package=name) from missing
 
 
+def _with_any_date(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column of dates as moments, where it has one out of range of Python's dates."""
+    is_list = pa.types.is_list(column.type)
+    if not pa.types.is_date32(column.type.value_type if is_list else column.type):
+        return column
+    days = pc.list_flatten(column) if is_list else column
+    least, most = pc.min_max(days.cast(pa.int32())).values()
+    if least.as_py() is None or (least.as_py() >= _FIRST_DAY and most.as_py() <= _LAST_DAY):
+        return column
+    return column.cast(pa.list_(pa.timestamp("s")) if is_list else pa.timestamp("s"))
+
+
 def _pandas_types(pandas: Any) -> dict[pa.DataType, Any]:
-    """Kinds of columns that pandas by itself turns into floats or objects as soon as one value is null."""
+    """The pandas types of columns that would become floats or objects as soon as one value is null."""
     return {
         pa.int32(): pandas.Int32Dtype(),
         pa.int64(): pandas.Int64Dtype(),

@@ -1,8 +1,8 @@
-"""The rows of one table at one version, numbered; columns stay in memory once they were used.
+"""The numbered rows of one table version; columns stay in memory once they were used.
 
-A position is the place of a row in the table's own order. When a table moved by little, the rows of
-the new version are those of the old one with some dead and new ones behind (`Rows.grown`), so that what
-is kept for the old positions is good for the new ones too.
+A position is the place of a row in the table's own order. After a small change, the rows of the new version
+are those of the old one with some dead and new ones appended (`Rows.grow`), so that what is cached for the
+old positions stays valid.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.engine.columns import ID
-from omnigraph.engine.write.sql import one_of
+from omnigraph.engine.graph.columns import ID
+from omnigraph.engine.rows.predicate_sql import one_of
 from omnigraph.query.frame import NO_ROW, Positions
-from omnigraph.query.grown import Growth, Pieces, RowNumbers, is_among, is_long
-from omnigraph.query.interrupt import apart
-from omnigraph.query.memory import Memory
-from omnigraph.query.places import Places, places_of
+from omnigraph.query.id_positions import IdPositions, index_ids
+from omnigraph.query.interrupt import run_in_worker
+from omnigraph.query.read_cache import ReadCache
+from omnigraph.query.row_growth import GrowingColumn, Growth, RowNumbers, is_among, needs_rebuild
 from omnigraph.storage.delta import CREATED_AT, Delta
 from omnigraph.storage.tables import Table
 
@@ -37,12 +37,12 @@ _FEW = 64
 _FEWER = 4  # times; hashing all ids is slower than looking at all of them, by so much
 _MOST_ASKED = 1000
 """So many ids at most are put into one filter."""
-_TELLS = 8
-"""So often values that ids are the texts of are read off some ids; then off all of them."""
+_MAX_DERIVED_READS = 8
+"""How often values of the id property are derived from some ids, before all of them are."""
 _PASSES = 32
-"""After so many passes over a column of ids it is worth to build a dictionary of them."""
+"""After so many scans of the ids it pays to build a dictionary of them."""
 _DICTIONARY_ROWS = 4_000_000
-_MOST_DEAD = 4  # one row in so many; more and the rows are numbered anew
+_MOST_DEAD = 4  # one row in so many; with more the rows are renumbered
 _FEW_CHANGES = 4096
 _ROWS_BYTES = 16 << 10  # of rows without their columns, about: most is the open table
 _ROW_BYTES = 256  # of a few values, beside them
@@ -50,7 +50,7 @@ _NOWHERE: Positions = np.empty(0, dtype=np.int64)
 _FORK_BYTES = 128 << 10  # of what Lance keeps for a table of a branch, which shares that with no other
 
 _numberings = itertools.count()
-"""Rows that grew are numbered by the way they came; what is kept of them fits no other numbering."""
+"""Numbers for ways rows grew; what is cached for one numbering fits no other."""
 
 
 Identity = tuple[Hashable, ...]
@@ -71,8 +71,8 @@ class Codes:
 
 
 @dataclass(frozen=True, slots=True)
-class InIds:
-    """The property that ids are the texts of, where they are: what is known of ids is known of it."""
+class IdProperty:
+    """The property whose values, as text, are the ids of a table: its values can be derived from ids."""
 
     name: str
     type: pa.DataType
@@ -86,16 +86,16 @@ class Rows:
         key: str,
         identity: Identity,
         table: Table,
-        memory: Memory,
+        memory: ReadCache,
         growth: Growth | None = None,
-        in_ids: InIds | None = None,
+        id_property: IdProperty | None = None,
     ) -> None:
         self.key = key
         self.identity = identity
         self.table = table
-        self.in_ids = in_ids
+        self.id_property = id_property
         self.growth = growth
-        """What these rows were made from, when they were not numbered anew."""
+        """How these rows came from those of an older version; None when they were numbered from scratch."""
         self.live_count = table.count()
         """How many rows this version has."""
         self.count = self.live_count if growth is None else len(growth.numbers)
@@ -103,7 +103,7 @@ class Rows:
         self._memory = memory
         self._lock = threading.RLock()
         self._cold_reads = 0
-        self._told = 0
+        self._derived_reads = 0
         self._passes = 0
 
     @property
@@ -113,8 +113,8 @@ class Rows:
         return handle + (0 if self.growth is None else self.growth.nbytes)
 
     @property
-    def goes_with(self) -> Hashable | None:
-        """Where in memory is what these rows hold on to: the numbers of those they have grown from."""
+    def depends_on(self) -> Hashable | None:
+        """The cache key of what these rows keep alive: the row numbers of the version they grew from."""
         return None if self.growth is None else self.growth.numbers.kept_as
 
     @cached_property
@@ -132,9 +132,11 @@ class Rows:
         """Which positions are rows of this version; None when all are."""
         if not self.has_dead:
             return None
-        return self._memory.get_or_make(self._key("alive"), self._living, lambda made: int(made.nbytes))
+        return self._memory.get_or_make(
+            self._key("alive"), self._make_alive_mask, lambda made: int(made.nbytes)
+        )
 
-    def _living(self) -> NDArray[np.bool_]:
+    def _make_alive_mask(self) -> NDArray[np.bool_]:
         alive = np.ones(self.count, dtype=np.bool_)
         alive[self._dead] = False
         return alive
@@ -145,148 +147,156 @@ class Rows:
 
     def positions(self) -> Positions:
         """All rows of this version; always the same array."""
-        return self._memory.get_or_make(self._key("positions"), self._numbered, lambda made: int(made.nbytes))
+        return self._memory.get_or_make(
+            self._key("positions"), self._number_rows, lambda made: int(made.nbytes)
+        )
 
     def are_all(self, positions: Positions) -> bool:
-        """Whether these are all positions, in the array that `positions` tells, and rows at all of them."""
+        """Whether this is the array that `positions` returns, without dead positions."""
         return len(positions) == self.count and not self.has_dead and positions is self.positions()
 
-    def _numbered(self) -> Positions:
+    def _number_rows(self) -> Positions:
         alive = self.alive
         return np.arange(self.count) if alive is None else np.flatnonzero(alive)
 
     # --- columns -----------------------------------------------------------------------------------
 
-    def is_hot(self, name: str) -> bool:
+    def is_cached(self, name: str) -> bool:
         """Whether a column is in memory."""
-        return self.known(name) is not None
+        return self.cached_column(name) is not None
 
-    def known(self, name: str) -> Pieces | None:
-        """A column by position, if it is in memory: for this version, or for the one it has grown from."""
+    def cached_column(self, name: str) -> GrowingColumn | None:
+        """Return a column by position, if it is cached for this version or the one it grew from."""
         key = self._key("column", name)
         found: pa.Array | None = self._memory.get(key)
         if found is not None:
-            return Pieces(found, key)
-        return None if self.growth is None else self._known_pieces(name, self.growth)
+            return GrowingColumn(found, key)
+        return None if self.growth is None else self._cached_growth(name, self.growth)
 
-    def _known_pieces(self, name: str, growth: Growth) -> Pieces | None:
+    def _cached_growth(self, name: str, growth: Growth) -> GrowingColumn | None:
         key = self._key("pieces", name)
-        found: Pieces | None = self._memory.get(key)
+        found: GrowingColumn | None = self._memory.get(key)
         if found is not None:
             return found
-        older = _pieces_of(self._memory, growth.base, name)
+        older = _cached_column_of(self._memory, growth.base, name)
         if older is None:
             return None
-        found = older.grown(self.added(name))
-        if found is None:  # so much came that it is put together, and what comes next is added to that
-            return Pieces(self.column(name), self._key("column", name))
-        return self._memory.keep(key, found, found.later_nbytes + _ROW_BYTES, goes_with=found.kept_as)
+        found = older.grow(self.added(name))
+        if found is None:  # enough was added to rebuild the column, and later values are added to that
+            return GrowingColumn(self.column(name), self._key("column", name))
+        return self._memory.keep(key, found, found.later_nbytes + _ROW_BYTES, depends_on=found.kept_as)
 
     def column(self, name: str) -> pa.Array:
         """A whole column by position; the values of dead positions mean nothing."""
         found: pa.Array | None = self._memory.get(self._key("column", name))
         if found is not None:
             return found
-        return apart(self.count, lambda: self._kept_column(name))
+        return run_in_worker(self.count, lambda: self._load_column_once(name))
 
-    def _kept_column(self, name: str) -> pa.Array:
+    def _load_column_once(self, name: str) -> pa.Array:
         key = self._key("column", name)
         with self._lock:
-            return self._memory.get_or_make(key, lambda: self._loaded(name), lambda read: int(read.nbytes))
+            return self._memory.get_or_make(
+                key, lambda: self._load_column(name), lambda read: int(read.nbytes)
+            )
 
     def ids(self) -> pa.Array:
         """The ids by position."""
         return self.column(ID)
 
     def learn_ids(self, ids: pa.Array) -> None:
-        """Take over ids by position that were found elsewhere."""
+        """Cache ids by position that were read from a topology file."""
         self._memory.keep(self._key("column", ID), ids, int(ids.nbytes))
 
-    def take(self, name: str, positions: Positions, *, passing: bool = False) -> pa.Array:
+    def take(self, name: str, positions: Positions, *, streaming: bool = False) -> pa.Array:
         """The values at these positions; NO_ROW gives null.
 
-        Rows that are `passing`, one stretch of the table after the other, leave nothing in memory.
+        With `streaming`, consecutive rows are read without caching the column.
         """
-        if passing and self.count > SMALL and _is_stretch(positions) and not self.is_hot(name):
-            return self._taken_cold(name, positions)
+        if streaming and self.count > SMALL and _is_consecutive(positions) and not self.is_cached(name):
+            return self._read_values(name, positions)
         if len(positions) == 1 and positions[0] >= 0 and self._reads_whole(name, 1):
-            return self._held(name).cell(int(positions[0]))  # a read by key, without any copying
-        if self._is_told_by_ids(name, len(positions)):
+            return self._cached_or_loaded(name).cell(int(positions[0]))  # a read by key, without any copying
+        if self._derives_from_ids(name, len(positions)):
             return self._from_ids(self.take(ID, positions))
         missing = positions < 0
         if missing.any():
             index = pa.array(positions, mask=missing)
             return self.column(name).take(index)
         if self._reads_whole(name, len(positions)):
-            return self._held(name).take(positions)
-        return self._taken_cold(name, positions)
+            return self._cached_or_loaded(name).take(positions)
+        return self._read_values(name, positions)
 
-    def _held(self, name: str) -> Pieces:
+    def _cached_or_loaded(self, name: str) -> GrowingColumn:
         """A column in memory, read whole if it was not there."""
-        return self.known(name) or Pieces(self.column(name), self._key("column", name))
+        return self.cached_column(name) or GrowingColumn(self.column(name), self._key("column", name))
 
     def codes(self, name: str) -> Codes:
         """A column of scalars as numbers."""
         return self._memory.get_or_make(
             self._key("codes", name),
-            lambda: apart(self.count, lambda: _encoded(self.column(name))),
+            lambda: run_in_worker(self.count, lambda: _encode_column(self.column(name))),
             lambda made: made.nbytes,
         )
 
     def _reads_whole(self, name: str, wanted: int) -> bool:
-        if self.count <= SMALL or self.is_hot(name):
+        if self.count <= SMALL or self.is_cached(name):
             return True
         self._cold_reads += wanted
         return self._cold_reads > self.count // COLD_SHARE
 
-    def _taken_cold(self, name: str, positions: Positions) -> pa.Array:
-        return apart(len(positions) * COLD_SHARE, lambda: self._fetched(name, positions))
+    def _read_values(self, name: str, positions: Positions) -> pa.Array:
+        return run_in_worker(len(positions) * COLD_SHARE, lambda: self._fetch_values(name, positions))
 
-    def _fetched(self, name: str, positions: Positions) -> pa.Array:
+    def _fetch_values(self, name: str, positions: Positions) -> pa.Array:
         wanted, back = np.unique(positions, return_inverse=True)
         if self.growth is None:
             found = self.table.take_offsets(wanted, [name])
         else:
             found = self.table.take(pa.array(self.growth.numbers.at(wanted)), [name])
-        return _whole(found.column(name)).take(pa.array(back))
+        return _to_array(found.column(name)).take(pa.array(back))
 
-    def _is_told_by_ids(self, name: str, wanted: int) -> bool:
-        """Whether so few values are read off their ids; when they keep being asked for, all of them are."""
-        if self._told >= _TELLS or wanted * _FEWER > self.count or not self._is_in_ids(name):
+    def _derives_from_ids(self, name: str, wanted: int) -> bool:
+        """Whether to derive these few values from their ids; after many such reads the whole column is."""
+        if (
+            self._derived_reads >= _MAX_DERIVED_READS
+            or wanted * _FEWER > self.count
+            or not self._is_id_property(name)
+        ):
             return False
-        self._told = _TELLS if self.is_hot(name) else self._told + 1
-        return not self.is_hot(name)
+        self._derived_reads = _MAX_DERIVED_READS if self.is_cached(name) else self._derived_reads + 1
+        return not self.is_cached(name)
 
-    def _is_in_ids(self, name: str) -> bool:
-        return self.in_ids is not None and name == self.in_ids.name and self.is_hot(ID)
+    def _is_id_property(self, name: str) -> bool:
+        return self.id_property is not None and name == self.id_property.name and self.is_cached(ID)
 
     def _from_ids(self, ids: pa.Array) -> pa.Array:
-        assert self.in_ids is not None
-        return ids if pa.types.is_string(self.in_ids.type) else ids.cast(self.in_ids.type)
+        assert self.id_property is not None
+        return ids if pa.types.is_string(self.id_property.type) else ids.cast(self.id_property.type)
 
-    def _loaded(self, name: str) -> pa.Array:
-        if self._is_in_ids(name):
+    def _load_column(self, name: str) -> pa.Array:
+        if self._is_id_property(name):
             return self._from_ids(self.ids())
         if self.growth is None:
-            return _whole(self.table.scan([name]).column(name))
-        pieces: Pieces | None = self._memory.get(self._key("pieces", name))
+            return _to_array(self.table.scan([name]).column(name))
+        pieces: GrowingColumn | None = self._memory.get(self._key("pieces", name))
         if pieces is not None:
             return pieces.whole()
-        older = _pieces_of(self._memory, self.growth.base, name)
+        older = _cached_column_of(self._memory, self.growth.base, name)
         if older is not None:
             return older.joined(self.added(name)).whole()
         read = self.table.scan([name], row_ids=True)
         places = np.full(self.count, NO_ROW, dtype=np.int64)
         places[self.positions_of(read.column("_rowid").to_numpy())] = np.arange(len(read))
-        return _whole(read.column(name)).take(pa.array(places, mask=places < 0))
+        return _to_array(read.column(name)).take(pa.array(places, mask=places < 0))
 
     def added(self, name: str) -> pa.Array:
-        """The values at the positions that came by growing."""
+        """Return the values at the positions that were added."""
         assert self.growth is not None
         read = self.growth.values
         if read is None or name not in read.column_names:
             read = self.table.take(pa.array(self.growth.added), [name])
-        return _whole(read.column(name))
+        return _to_array(read.column(name))
 
     # --- ids and row ids ---------------------------------------------------------------------------
 
@@ -295,8 +305,8 @@ class Rows:
         if len(ids) <= _FEW:
             return self.find_few(ids.to_pylist())
         if len(ids) <= _MOST_ASKED and not self._reads_whole(ID, len(ids)):
-            return self._found_cold(ids)
-        return self._looked_up(ids)
+            return self._find_in_table(ids)
+        return self._find_by_scan(ids)
 
     def find_few(self, ids: Sequence[str | None]) -> Positions:
         """The same for ids that are no column."""
@@ -304,47 +314,49 @@ class Rows:
             return np.empty(0, dtype=np.int64)
         if len(ids) > _FEW:
             return self.find(pa.array(ids, pa.string()))
-        places = self.places()
+        places = self.id_positions()
         if places is None and not self._reads_whole(ID, len(ids)):
-            return self._found_cold(pa.array(ids, pa.string()))
-        places = places or self._made_places()
+            return self._find_in_table(pa.array(ids, pa.string()))
+        places = places or self._index_ids_if_worthwhile()
         if places is not None:
-            return np.array([places.of(each) for each in ids], dtype=np.int64)
+            return np.array([places.find(each) for each in ids], dtype=np.int64)
         if len(ids) == 1 and ids[0] is not None:
             return np.array([self._index_of(ids[0])], dtype=np.int64)
-        return self._looked_up(pa.array(ids, pa.string()))
+        return self._find_by_scan(pa.array(ids, pa.string()))
 
-    def places(self) -> Places | None:
-        """Where each id is, once that is in memory for this version or for the one it has grown from."""
-        found: Places | None = self._memory.get(self._key("places"))
+    def id_positions(self) -> IdPositions | None:
+        """Return the cached dictionary of ids, of this version or derived from the one it grew from."""
+        found: IdPositions | None = self._memory.get(self._key("places"))
         if found is not None or self.growth is None:
             return found
-        older: Places | None = self._memory.get((*self.growth.base, "places"))
+        older: IdPositions | None = self._memory.get((*self.growth.base, "places"))
         if older is None:
             return None
         removed = self.growth.removed.tolist()
-        found = older.grown(self.added(ID).to_pylist(), self.growth.base_count, removed)
+        found = older.grow(self.added(ID).to_pylist(), self.growth.base_count, removed)
         if found is not None:
-            self._memory.keep(self._key("places"), found, found.nbytes, goes_with=found.kept_as)
+            self._memory.keep(self._key("places"), found, found.nbytes, depends_on=found.kept_as)
         return found
 
     def _index_of(self, id_: str) -> int:
-        """The position of one id, looked for among all."""
-        held, behind = self._held(ID), 0
+        """Return the position of one id by scanning all."""
+        held, behind = self._cached_or_loaded(ID), 0
         for part in (held.first, held.later):
             place = -1 if part is None else pc.index(part, id_).as_py()
             while place >= 0:
                 if not is_among(self._dead, np.array([behind + place]))[0]:
                     return int(behind + place)
-                place = pc.index(part, id_, start=place + 1).as_py()  # it was there, and was written again
+                place = pc.index(
+                    part, id_, start=place + 1
+                ).as_py()  # a dead position: the row was written again
             behind = len(held.first)
         return NO_ROW
 
-    def _looked_up(self, ids: pa.Array) -> Positions:
-        """Ids looked up in one pass; the fewer of both, these or all, are hashed."""
-        return apart(len(ids) + self.count, lambda: self._passed(ids))
+    def _find_by_scan(self, ids: pa.Array) -> Positions:
+        """Find ids in one scan; hashes the smaller side, these ids or all."""
+        return run_in_worker(len(ids) + self.count, lambda: self._scan_ids(ids))
 
-    def _passed(self, ids: pa.Array) -> Positions:
+    def _scan_ids(self, ids: pa.Array) -> Positions:
         held = self._live_ids()
         if len(ids) * _FEWER > len(held):
             found = pc.index_in(ids, value_set=held)
@@ -356,29 +368,29 @@ class Rows:
         places[met.drop_null().to_numpy()] = positions
         return np.asarray(places[encoded.indices.to_numpy()])
 
-    def _found_cold(self, ids: pa.Array) -> Positions:
-        """Ids looked up in the table, which has an index on them if it is large and looked after."""
+    def _find_in_table(self, ids: pa.Array) -> Positions:
+        """Find ids in the stored table, which has an index on them if it is large and maintained."""
         where = one_of(ID, ids.unique().to_pylist())
-        found = apart(self.count, lambda: self.table.scan([ID], where=where, row_ids=True))
-        places = pc.index_in(ids, value_set=_whole(found.column(ID))).fill_null(NO_ROW)
+        found = run_in_worker(self.count, lambda: self.table.scan([ID], where=where, row_ids=True))
+        places = pc.index_in(ids, value_set=_to_array(found.column(ID))).fill_null(NO_ROW)
         positions = np.append(self.positions_of(found.column("_rowid").to_numpy()), NO_ROW)
         return np.asarray(positions[places.to_numpy(zero_copy_only=False)])
 
-    def _made_places(self) -> Places | None:
-        """Where each id is, in a dictionary that is made when it was missed often enough."""
+    def _index_ids_if_worthwhile(self) -> IdPositions | None:
+        """Return a dictionary of all ids, built once enough scans were made; None before that."""
         if self.count > _DICTIONARY_ROWS:
             return None
         self._passes += 1
         if self._passes < _PASSES:
             return None
-        return apart(self.count, self._kept_places)
+        return run_in_worker(self.count, self._index_ids_once)
 
-    def _kept_places(self) -> Places:
-        # The lock is taken by whoever does the work: who waits for that must not hold it.
+    def _index_ids_once(self) -> IdPositions:
+        # The worker thread takes the lock: the thread that waits for it must not hold it.
         key = self._key("places")
         with self._lock:
             return self._memory.get_or_make(
-                key, lambda: places_of(self._live_ids(), key), lambda made: made.nbytes
+                key, lambda: index_ids(self._live_ids(), key), lambda made: made.nbytes
             )
 
     def _live_ids(self) -> pa.Array:
@@ -400,7 +412,7 @@ class Rows:
             return self.growth.numbers
         key = self._key("numbers")
         return self._memory.get_or_make(
-            key, lambda: apart(self.count, self._read_numbers), lambda made: made.nbytes
+            key, lambda: run_in_worker(self.count, self._read_numbers), lambda made: made.nbytes
         )
 
     def _read_numbers(self) -> RowNumbers:
@@ -413,32 +425,32 @@ class Rows:
 
     # --- moving on ---------------------------------------------------------------------------------
 
-    def grown(self, identity: Identity, table: Table) -> Rows | None:
-        """These rows as a later version of the same branch has them; None when too much changed."""
+    def grow(self, identity: Identity, table: Table) -> Rows | None:
+        """Return the rows of a later version, derived from these; None when too much changed."""
         # Asked first, because a delta reads whole rows.
         if abs(table.count() - self.live_count) * _MOST_DEAD > self.live_count + _FEW_CHANGES:
             return None
-        change = self._changed(Delta(self.table, table))
+        change = self._read_changes(Delta(self.table, table))
         places = self.positions_of(change.gone)
         removed = places[places >= 0]
         dead = np.union1d(self._dead, removed)
         count = self.count + len(change.added)
-        # Whatever the delta could not tell shows in the number of rows.
+        # Anything the delta missed shows in the number of rows.
         if len(dead) > count // _MOST_DEAD or count - len(dead) != table.count():
             return None
         numbered = (*identity, next(_numberings))
-        numbers = self._numbers().grown(change.added)
-        if is_long(len(numbers.later), len(numbers.first)):
+        numbers = self._numbers().grow(change.added)
+        if needs_rebuild(len(numbers.later), len(numbers.first)):
             key = (*numbered, "numbers")
             live = np.setdiff1d(np.arange(count), dead, assume_unique=True)
             numbers = RowNumbers.of(numbers.all(), live, key)
             self._memory.keep(key, numbers, numbers.nbytes)
         growth = Growth(self.identity, self.count, removed, change.added, change.values, dead, numbers)
-        return Rows(self.key, numbered, table, self._memory, growth, self.in_ids)
+        return Rows(self.key, numbered, table, self._memory, growth, self.id_property)
 
-    def _changed(self, delta: Delta) -> _Change:
-        """What became of these rows; with the values of new ones in columns that are in memory."""
-        names = [name for name in delta.end.schema.names if self.is_hot(name)]
+    def _read_changes(self, delta: Delta) -> _Change:
+        """Read which rows were added and removed, with the new values of cached columns."""
+        names = [name for name in delta.end.schema.names if self.is_cached(name)]
         read = delta.written(names, _FEW_CHANGES)
         if read is None:
             updated = _row_ids(delta.updated())
@@ -455,7 +467,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What a newer version has that an older one has not, and the other way round."""
+    """The rows that two versions of a table do not share."""
 
     added: NDArray[np.uint64]
     """The row ids of rows that were added, or written again."""
@@ -465,13 +477,13 @@ class _Change:
     """What was read of those that were added."""
 
 
-def _pieces_of(memory: Memory, identity: Identity, name: str) -> Pieces | None:
-    """A column of some version, as far as memory has it."""
+def _cached_column_of(memory: ReadCache, identity: Identity, name: str) -> GrowingColumn | None:
+    """Return the cached column of some version, if any."""
     key = (*identity, "column", name)
     whole: pa.Array | None = memory.get(key)
     if whole is not None:
-        return Pieces(whole, key)
-    found: Pieces | None = memory.get((*identity, "pieces", name))
+        return GrowingColumn(whole, key)
+    found: GrowingColumn | None = memory.get((*identity, "pieces", name))
     return found
 
 
@@ -479,14 +491,14 @@ def _row_ids(rows: pa.Table) -> NDArray[np.uint64]:
     return np.asarray(rows.column("_rowid").to_numpy(), dtype=np.uint64)
 
 
-def _is_stretch(positions: Positions) -> bool:
-    """Whether these are positions one behind the other."""
-    if len(positions) == 0 or positions[-1] - positions[0] != len(positions) - 1:
+def _is_consecutive(positions: Positions) -> bool:
+    """Whether these are consecutive positions; NO_ROW is none."""
+    if len(positions) == 0 or positions[0] < 0 or positions[-1] - positions[0] != len(positions) - 1:
         return False
     return bool((np.diff(positions) == 1).all())
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def _to_array(column: pa.ChunkedArray) -> pa.Array:
     """One array of a column; texts beyond 2 GB need the wider type."""
     if column.num_chunks == 1:
         return column.chunk(0)
@@ -495,7 +507,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks()
 
 
-def _encoded(column: pa.Array) -> Codes:
+def _encode_column(column: pa.Array) -> Codes:
     encoded = column.dictionary_encode()
     codes = encoded.indices.fill_null(NO_ROW).to_numpy(zero_copy_only=False).astype(np.int32)
     return Codes(codes, encoded.dictionary)

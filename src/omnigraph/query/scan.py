@@ -1,4 +1,4 @@
-"""The nodes of a type that pass their own tests: by key, through an index, or on columns in memory."""
+"""Find the nodes of a type that pass their own tests: by key, through an index, or on columns in memory."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.lang.query.terms import Predicate
+from omnigraph.query.context import QueryContext
 from omnigraph.query.expressions.pushdown import columns_needed, lance_filter
 from omnigraph.query.frame import Positions, all_rows
-from omnigraph.query.keyed import Keyed
-from omnigraph.query.reading import Reading
+from omnigraph.query.key_lookup import KeyLookup
 from omnigraph.query.rows import Rows
-from omnigraph.storage.indexes import coverage
+from omnigraph.storage.indexes import read_coverage
 
 LARGE = 200_000
-"""From so many rows on an index on disk is asked before columns are read into memory."""
+"""Tables from this size on use an index on disk before columns are read into memory."""
 
 
 _SMALL_ENTRY = 256  # bytes, about
@@ -24,13 +24,13 @@ _SMALL_ENTRY = 256  # bytes, about
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The rows a variable can stand for, judged by the tests of it alone."""
+    """The rows a variable can be, by its own tests."""
 
     positions: Positions
     total: int
     """How many positions the table has."""
     how: str
-    """Where they were found, for `explain`."""
+    """How they were found, for `explain`."""
 
     @property
     def count(self) -> int:
@@ -44,46 +44,46 @@ class Candidates:
         return flags
 
 
-def candidates(
-    reading: Reading, var: str, tests: tuple[Predicate, ...], known: Keyed | None = None
+def find_candidates(
+    context: QueryContext, var: str, tests: tuple[Predicate, ...], known: KeyLookup | None = None
 ) -> Candidates:
-    """The rows of a variable's type that pass all its own tests; `known` is what `keyed` says of them."""
-    rows = reading.rows(var)
+    """Return the rows of a variable's type that pass all its own tests; `known` is its key lookup."""
+    rows = context.rows(var)
     if not tests:
         return Candidates(rows.positions(), rows.count, "all")
     if known is not None:
         rest = tuple(test for test in tests if test is not known.test)
         places = rows.find_few(known.ids)
-        return _passing(reading, var, places[places >= 0], rest, "by key")
-    found = _indexed(reading, var, tests)
+        return _apply_tests(context, var, places[places >= 0], rest, "by key")
+    found = _find_by_index(context, var, tests)
     if found is not None:
         positions, rest, columns = found
-        return _passing(reading, var, positions, rest, f"by index on {', '.join(columns)}")
-    return _passing(reading, var, rows.positions(), tests, "on columns in memory")
+        return _apply_tests(context, var, positions, rest, f"by index on {', '.join(columns)}")
+    return _apply_tests(context, var, rows.positions(), tests, "on columns in memory")
 
 
-def _passing(
-    reading: Reading, var: str, positions: Positions, tests: tuple[Predicate, ...], how: str
+def _apply_tests(
+    context: QueryContext, var: str, positions: Positions, tests: tuple[Predicate, ...], how: str
 ) -> Candidates:
-    frame = reading.passing(all_rows(var, positions), tests)
-    return Candidates(frame.variables[var], reading.rows(var).count, how)
+    frame = context.filter(all_rows(var, positions), tests)
+    return Candidates(frame.variables[var], context.rows(var).count, how)
 
 
 # --- by an index on disk -------------------------------------------------------------------------
 
 
-def _indexed(
-    reading: Reading, var: str, tests: tuple[Predicate, ...]
+def _find_by_index(
+    context: QueryContext, var: str, tests: tuple[Predicate, ...]
 ) -> tuple[Positions, tuple[Predicate, ...], tuple[str, ...]] | None:
-    rows = reading.rows(var)
+    rows = context.rows(var)
     if rows.count < LARGE:
         return None
-    indexed = _index_columns(reading, rows)
+    indexed = _index_columns(context, rows)
     asked = tuple(test for test in tests if indexed.issuperset(columns_needed([test])))
     columns = columns_needed(asked)
-    if not columns or all(rows.is_hot(name) for name in columns):
+    if not columns or all(rows.is_cached(name) for name in columns):
         return None
-    where, rest = lance_filter(var, asked, reading.bindings)
+    where, rest = lance_filter(var, asked, context.bindings)
     if where is None:
         return None
     found = rows.table.scan([], where=where, row_ids=True).column("_rowid").to_numpy()
@@ -91,13 +91,13 @@ def _indexed(
     return rows.positions_of(found), kept, columns
 
 
-def _index_columns(reading: Reading, rows: Rows) -> frozenset[str]:
+def _index_columns(context: QueryContext, rows: Rows) -> frozenset[str]:
     """The columns with an index that answers comparisons."""
-    return reading.sources.memory.get_or_make(
+    return context.sources.memory.get_or_make(
         (*rows.identity, "indexed"),
         lambda: frozenset(
             name
-            for found in coverage(rows.table).values()
+            for found in read_coverage(rows.table).values()
             if found.type.upper().startswith("BTREE") and found.is_complete
             for name in found.columns
         ),

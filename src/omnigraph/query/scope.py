@@ -1,4 +1,4 @@
-"""What expressions see of rows in flight."""
+"""What expressions can read of rows in flight."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from omnigraph.engine.columns import ID
+from omnigraph.engine.graph.columns import ID
 from omnigraph.lang.query.terms import Distance, Fusion, Relevance, TextMatch
 from omnigraph.lang.values import Stored
 from omnigraph.query.frame import Frame
@@ -25,10 +25,10 @@ class FrameScope:
         request: Request,
         scores: Scores,
         *,
-        passing: bool = False,
+        streaming: bool = False,
     ) -> None:
         self._frame = frame
-        self._passing = passing
+        self._streaming = streaming
         self._rows = rows
         self._request = request
         self._scores = scores
@@ -45,8 +45,8 @@ class FrameScope:
         if found is None:
             rows, positions = self._rows(var), self._frame.variables[var]
             # All rows of a table in its own order need no taking.
-            whole = not self._passing and rows.are_all(positions)
-            found = rows.column(name) if whole else rows.take(name, positions, passing=self._passing)
+            whole = not self._streaming and rows.are_all(positions)
+            found = rows.column(name) if whole else rows.take(name, positions, streaming=self._streaming)
             self._taken[var, name] = found
         return found
 

@@ -1,18 +1,23 @@
-"""Where a graph's bytes are: control objects, tables and locks, in a folder or in a bucket.
+"""The bytes of a graph: control objects, tables and locks, in a folder or in a bucket.
 
-Nothing above this room hears of Lance or of an object store. To read in this order:
+No code above this package knows Lance or an object store. Read in this order:
 
-    location.py, objects.py        a place, and small texts in it; folder.py and bucket.py do it
-    session.py, tables.py          how Lance is reached, and a table at a version
-    staging.py, transactions.py    a change beside its table, and who made a version of it
-    upserting.py, taking_over.py, pieces.py       rows that replace others, and files written ahead
-    cas.py                         all rows or none, on exactly what was read: the publish of a commit
-    forks.py, fork_files.py, references.py, lives.py    a branch's own versions of a table, life by life
-    indexes.py, index_files.py, search.py         indexes: staged, whole, and asked
+    location.py, objects.py        a location and its small control objects, in folder.py or bucket.py
+    session.py, tables.py          Lance sessions, and a table at a version
+    staging.py, transactions.py    a staged change, and the transaction that made a version
+    upsert.py, two_phase_upsert.py, pieces.py    rows that replace others, and data files written ahead
+    cas.py                         compare-and-swap on rows: the publish of a commit
+    forks.py, fork_files.py, references.py, fork_cache.py    a branch's own versions of a table
+    base_paths.py, fork_relocation.py, referenced_files.py   where a fork finds the files it shares
+    indexes.py, index_files.py, search.py        staging, repairing and searching indexes
     delta.py                       what changed between two versions
-    upkeep.py, rewriting.py, version_files.py     fewer fragments, and no versions that nobody asks for
-    locks.py                       who may write to a branch; record_lock.py on a folder, lease.py in a bucket
-    durability.py, probe.py        what a loss of power leaves, and stores that lack what safe writing needs
-    lance_errors.py, failures.py   what went wrong, in our own words
-    inputs.py, input_tables.py     what others made, only read
+    upkeep.py, compaction_tasks.py, incremental_cleanup.py   compaction, and removal of old versions
+    version_files.py               the files that describe versions, and which version is newest
+    locks.py                       branch locks: record_lock.py on a folder, lease.py in a bucket
+    column_types.py                columns that a table stores in another type than rows are read in
+    durability.py, truncation.py, checksums.py   syncing, partly written files, damaged files
+    probe.py                       refuses stores that lack what safe writing needs
+    lance_errors.py, failures.py   typed errors for failures of Lance and of the store
+    scratch_files.py, temporary_folders.py       files of one operation
+    input_files.py, input_tables.py              files and Lance tables of users, read only
 """

@@ -11,8 +11,8 @@ import pyarrow as pa
 from omnigraph.storage.tables import Table
 
 
-def blob_bytes(table: Table, column: str, row_ids: pa.Array) -> pa.Array:
-    """The bytes of one Blob column by row ids, in their order; null where there is none."""
+def read_blob_bytes(table: Table, column: str, row_ids: pa.Array) -> pa.Array:
+    """Return the bytes of one Blob column by row ids, in their order; null where there is none."""
     with table.access.call("take", table.uri):
         # A row address comes with each value; the order asked for makes it superfluous.
         found = table.native.read_blobs(column, ids=row_ids, preserve_order=True)
@@ -42,12 +42,12 @@ class StoredBlob:
         assert file is not None, "a Blob that is described has bytes"
         with file:
             for at in range(begin, end, part):
-                with self.table.access.rest("take", self.table.uri):
+                with self.table.access.continue_call("take", self.table.uri):
                     file.seek(at)
                     data = bytes(file.read(min(part, end - at)))
                 yield data
 
 
-def stored_blob(table: Table, column: str, row_id: int, described: Mapping[str, Any]) -> StoredBlob:
+def open_blob(table: Table, column: str, row_id: int, described: Mapping[str, Any]) -> StoredBlob:
     """A Blob by what a scan says of it."""
     return StoredBlob(table, column, row_id, int(described["size"]), str(described["blob_uri"]))

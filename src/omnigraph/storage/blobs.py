@@ -13,7 +13,7 @@ def blob_field(name: str, *, nullable: bool) -> pa.Field:
     return lance.blob_field(name, nullable=nullable)
 
 
-def as_stored(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def to_writable(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Rows read from a table in the columns they are written with.
 
     Blobs must have been read as bytes. An ordinary scan gives only where they lie, which Arrow would cast
@@ -29,11 +29,11 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         return column.cast(field.type)
     if not pa.types.is_large_binary(column.type):
         raise InternalError(f"Blob property '{field.name}' was read without its bytes")
-    parts = [_of_bytes(chunk, field) for chunk in column.chunks]
+    parts = [_blob_array(chunk, field) for chunk in column.chunks]
     return pa.chunked_array(parts, field.type)
 
 
-def _of_bytes(data: pa.Array, field: pa.Field) -> pa.Array:
+def _blob_array(data: pa.Array, field: pa.Field) -> pa.Array:
     layout = field.type.storage_type
     others = [pa.nulls(len(data), part.type) for part in list(layout)[1:]]
     stored = pa.StructArray.from_arrays([data, *others], fields=list(layout), mask=data.is_null())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -14,9 +14,9 @@ from obstore.exceptions import BaseError
 from obstore.store import MemoryStore, S3Store
 
 from omnigraph import errors
-from omnigraph.storage.failures import FailureKind, is_absent, is_precondition, storage_failure
+from omnigraph.storage.failures import FailureKind, is_absent, is_precondition, not_found, storage_failure
 from omnigraph.storage.location import Location
-from omnigraph.storage.objects import ObjectStore, Observer, Stored
+from omnigraph.storage.objects import CHUNK, ObjectStore, Observer, VersionedBytes
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Client
@@ -60,8 +60,8 @@ class BucketStore(ObjectStore):
         if at.bucket != self._bucket:
             raise errors.InvalidName(at.uri, f"'{at.uri}' is not in bucket '{self._bucket}'")
 
-    def _get(self, at: Location) -> Stored | None:
-        with typed("read", at):
+    def _get(self, at: Location) -> VersionedBytes | None:
+        with wrap_s3_errors("read", at):
             try:
                 answer = obstore.get(self._client, at.key)
                 body = bytes(answer.bytes())
@@ -69,14 +69,14 @@ class BucketStore(ObjectStore):
                 if is_absent(failure):
                     return None
                 raise
-        return Stored(body, _tag(answer.meta["e_tag"], at), answer.meta["last_modified"].timestamp())
+        return VersionedBytes(body, _tag(answer.meta["e_tag"], at), answer.meta["last_modified"].timestamp())
 
     def _put(self, at: Location, body: bytes) -> None:
-        with typed("write", at):
+        with wrap_s3_errors("write", at):
             obstore.put(self._client, at.key, body, use_multipart=False)
 
     def _create(self, at: Location, body: bytes) -> str | None:
-        with typed("create", at):
+        with wrap_s3_errors("create", at):
             try:
                 answer = obstore.put(self._client, at.key, body, mode="create", use_multipart=False)
             except BaseError as failure:
@@ -86,7 +86,7 @@ class BucketStore(ObjectStore):
         return _tag(answer["e_tag"], at)
 
     def _swap(self, at: Location, body: bytes, token: str) -> str | None:
-        with typed("replace", at):
+        with wrap_s3_errors("replace", at):
             try:
                 answer = obstore.put(self._client, at.key, body, mode={"e_tag": token}, use_multipart=False)
             except BaseError as failure:
@@ -97,7 +97,7 @@ class BucketStore(ObjectStore):
         return _tag(answer["e_tag"], at)
 
     def _exists(self, at: Location) -> bool:
-        with typed("look for", at):
+        with wrap_s3_errors("look for", at):
             if at.key:
                 try:
                     obstore.head(self._client, at.key)
@@ -113,19 +113,60 @@ class BucketStore(ObjectStore):
         return list(self._sizes(at))
 
     def _sizes(self, at: Location) -> dict[str, int]:
-        with typed("list", at):
+        with wrap_s3_errors("list", at):
             found = obstore.list_with_delimiter(self._client, at.key or None)
         start = len(at.key) + 1 if at.key else 0
         sizes = ((entry["path"][start:], entry["size"]) for entry in found["objects"])
         return {name: size for name, size in sizes if name}
 
+    def _tags(self, at: Location) -> dict[str, str | None]:
+        with wrap_s3_errors("list", at):
+            found = obstore.list_with_delimiter(self._client, at.key or None)
+        start = len(at.key) + 1 if at.key else 0
+        tags = ((entry["path"][start:], entry["e_tag"]) for entry in found["objects"])
+        return {name: tag for name, tag in tags if name}
+
+    def _all_sizes(self, at: Location) -> dict[str, int]:
+        start = len(at.key) + 1 if at.key else 0
+        with wrap_s3_errors("list", at):
+            batches = obstore.list(self._client, at.key or None, chunk_size=1000)
+            return {entry["path"][start:]: entry["size"] for batch in batches for entry in batch}
+
+    def _chunks(self, at: Location) -> Iterator[bytes]:
+        with wrap_s3_errors("read", at):
+            try:
+                size = obstore.head(self._client, at.key)["size"]
+                for start in range(0, size, CHUNK):
+                    length = min(CHUNK, size - start)
+                    yield bytes(obstore.get_range(self._client, at.key, start=start, length=length))
+            except FileNotFoundError as failure:
+                if is_absent(failure):
+                    raise not_found(at.uri) from failure
+                raise
+
+    def _put_chunks(self, at: Location, chunks: Iterable[bytes]) -> None:
+        with wrap_s3_errors("write", at):
+            # Not `put` of an iterator: within that no other request can be made to find the next chunk.
+            writer = obstore.open_writer(self._client, at.key, buffer_size=CHUNK)
+            for chunk in chunks:
+                writer.write(chunk)
+            writer.close()  # an upload that is not closed leaves no object
+
     def _folders(self, at: Location) -> list[str]:
-        with typed("list", at):
+        with wrap_s3_errors("list", at):
             found = obstore.list_with_delimiter(self._client, at.key or None)
         return [prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"]]
 
+    def _all(self, at: Location) -> list[str]:
+        with wrap_s3_errors("list", at):
+            found = obstore.list_with_delimiter(self._client, at.key or None)
+        start = len(at.key) + 1 if at.key else 0
+        objects = (entry["path"][start:] for entry in found["objects"])
+        folders = (prefix.rstrip("/")[start:] for prefix in found["common_prefixes"])
+        return [name for name in (*objects, *folders) if name]
+
     def _last_change(self, at: Location) -> float | None:
-        with typed("list", at):
+        with wrap_s3_errors("list", at):
             batches = obstore.list(self._client, at.key or None, chunk_size=1000)
             times = [entry["last_modified"].timestamp() for batch in batches for entry in batch]
         return max(times, default=None)
@@ -133,12 +174,12 @@ class BucketStore(ObjectStore):
     def _rename(self, source: Location, target: Location) -> bool:
         if not self._share(source, target):
             return False
-        with typed("rename", source):
+        with wrap_s3_errors("rename", source):
             obstore.delete(self._client, source.key)
         return True
 
     def _share(self, source: Location, target: Location) -> bool:
-        with typed("copy", source):
+        with wrap_s3_errors("copy", source):
             try:
                 obstore.copy(self._client, source.key, target.key)
             except FileNotFoundError as failure:
@@ -148,11 +189,11 @@ class BucketStore(ObjectStore):
         return True
 
     def _delete(self, at: Location) -> None:
-        with typed("delete", at):
+        with wrap_s3_errors("delete", at):
             self._remove([at.key])
 
     def _delete_prefix(self, at: Location) -> None:
-        with typed("delete everything below", at):
+        with wrap_s3_errors("delete everything below", at):
             for batch in obstore.list(self._client, at.key or None, chunk_size=1000):
                 self._remove([entry["path"] for entry in batch])
 
@@ -168,7 +209,7 @@ def s3_client(root: Location) -> S3Store:
     """A client for the bucket of `root`, set up as the AWS environment says."""
     settings = dict(root.storage_options())
     allow_http = settings.pop("allow_http", "false") == "true"
-    with typed("connect to", root):
+    with wrap_s3_errors("connect to", root):
         return S3Store(
             root.bucket,
             config=settings,  # type: ignore[arg-type]  # the keys are checked by obstore at run time
@@ -196,7 +237,7 @@ def require_own_client(at: Location) -> None:
 
 
 @contextmanager
-def typed(doing: str, at: Location) -> Iterator[None]:
+def wrap_s3_errors(doing: str, at: Location) -> Iterator[None]:
     """Errors of the S3 client become ours."""
     try:
         yield

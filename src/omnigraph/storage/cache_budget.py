@@ -20,11 +20,11 @@ _CONTAINER_LIMITS = (
 )
 
 
-def cache_bytes() -> int:
+def read_cache_budget() -> int:
     """The bytes that reads may keep, as the environment says or a share of the machine."""
     given = os.environ.get(CACHE_BYTES)
     if given is None:
-        return memory_of_machine() // _SHARE
+        return machine_memory() // _SHARE
     if not given.isascii() or not given.isdigit() or len(given) > _MOST_DIGITS:
         raise InvalidValue(
             f"{CACHE_BYTES} must be a number of bytes, got '{given}'",
@@ -34,7 +34,7 @@ def cache_bytes() -> int:
 
 
 @cache
-def memory_of_machine() -> int:
+def machine_memory() -> int:
     """The memory of the container, or of the machine when no container limits it."""
     try:
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -3,44 +3,118 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from lance import LanceDataset, Transaction
+from lance import LanceOperation as Op
+from lance.fragment import LanceFragment, write_fragments
 
-from omnigraph.storage.lance_errors import Trouble, failure
-from omnigraph.storage.tables import Table
+from omnigraph.errors import StorageFailure
+from omnigraph.storage.lance_errors import TableFailureKind, table_failure
+from omnigraph.storage.staging import new_uuid, write_options
+from omnigraph.storage.tables import Table, cast_rows
+from omnigraph.storage.truncation import require_complete_deletion_files, require_complete_files
+
+_OFFSET_BITS = 32
+"""An address is the number of a fragment, and below it the position of the row in that."""
 
 
 @dataclass(frozen=True, slots=True)
-class Swapped:
-    """The table right after the swap and what it did."""
+class SwapResult:
+    """The table right after the swap, and where the last of the rows is."""
 
     table: Table
-    inserted: int
-    updated: int
+    last_address: int | None = None
+    """None where the swap does not know it."""
+    made_by: Any | None = field(default=None, repr=False, compare=False)
+    """Lance's transaction, where it is known."""
 
 
-def merge_rows(table: Table, rows: pa.Table, key: str) -> Swapped:
+def merge_rows(table: Table, rows: pa.Table, key: str) -> SwapResult:
     """Insert or replace rows by `key`, as decided from what `table` showed at its version.
 
     Fails with `Contention` when any of the rows was written since, by anyone. Rows that were only read
     are not protected: rewrite one shared row in every swap if the decision rests on others. Lance may let
     the swap slide over commits that touch other rows, so the landed version can be higher than the next.
+
+    It reads the keys of all fragments. A caller that knows the row to replace uses `replace_row`.
     """
     _refuse_unsafe_key(table, rows, key)
+    table.before_commit()
     with table.access.call("merge_rows", table.uri):
         native = copy.copy(table.native)
         builder = native.merge_insert(key).when_matched_update_all().when_not_matched_insert_all()
-        # A retry inside Lance would apply the rows to a base nobody looked at, and an index on the key
+        # A retry inside Lance would apply the rows to a base that was never read, and an index on the key
         # would switch the conflict check for new rows off.
-        done = builder.conflict_retries(0).use_index(False).execute(rows)
-        return Swapped(table.moved(native), done["num_inserted_rows"], done["num_updated_rows"])
+        builder.conflict_retries(0).use_index(False).execute(rows)
+        return SwapResult(table.with_handle(native))
+
+
+def replace_row(table: Table, rows: pa.Table, key: str, address: int) -> SwapResult:
+    """Add rows of which the last one replaces the row at an address, and the others have new keys.
+
+    Fails with `Contention` when the fragment of the replaced row was changed since, by this function or by
+    `merge_rows`: so two swaps of the same row always collide, as they do there. Like there, the swap may
+    slide over commits that touch other fragments.
+    """
+    _refuse_unsafe_key(table, rows, key)
+    table.before_commit()
+    native = table.native
+    fragment, offset = divmod(address, 1 << _OFFSET_BITS)
+    try:
+        with table.access.call("merge_rows", table.uri):
+            rows = cast_rows(rows.select(native.schema.names), native.schema)
+            added = write_fragments(rows, native, mode="append", **write_options(table))
+            holder = _fragment(table, fragment)
+            left = holder.delete_rows([offset])
+            operation = Op.Update(
+                removed_fragment_ids=[fragment] if left is None else [],
+                updated_fragments=[] if left is None else [left],
+                new_fragments=list(added),
+                update_mode="rewrite_rows",
+                fields_for_preserving_frag_bitmap=[column.id() for column in native.lance_schema.fields()],
+            )
+            require_complete_files("merge_rows", table.location, table.uri, operation)
+            known = {fragment: holder.metadata}
+            require_complete_deletion_files("merge_rows", table.location, table.uri, operation, known)
+            made_by = Transaction(table.version, operation, new_uuid(), {})
+            landed = table.with_handle(LanceDataset.commit(native, made_by, max_retries=0))
+    except StorageFailure as error:
+        if error.kind != TableFailureKind.CONFLICT:
+            raise
+        raise table_failure(
+            TableFailureKind.CONTENTION, "merge_rows", table.uri, "another writer was faster"
+        ) from error
+    if landed.version != table.version + 1:
+        return SwapResult(landed)
+    newest = max(int(one.fragment_id) for one in landed.native.get_fragments())
+    return SwapResult(landed, (newest << _OFFSET_BITS) + rows.num_rows - 1, made_by)
+
+
+def _fragment(table: Table, number: int) -> LanceFragment:
+    found = table.native.get_fragment(number)
+    if found is None:
+        raise table_failure(TableFailureKind.INVALID, "merge_rows", table.uri, f"it has no fragment {number}")
+    return found
+
+
+def find_row(table: Table, key: str, value: str) -> int | None:
+    """Return the address of the row with a key; None when there is none."""
+    with table.access.call("find_row", table.uri):
+        quoted = value.replace("'", "''")
+        scanner = table.native.scanner(columns=[key], filter=f"{key} = '{quoted}'", with_row_address=True)
+        found = scanner.to_table().column("_rowaddr").to_pylist()
+    return found[0] if found else None
 
 
 def _refuse_unsafe_key(table: Table, rows: pa.Table, key: str) -> None:
     if table.primary_key != (key,):
         reason = f"'{key}' is not its primary key, so two writers could insert the same row"
-        raise failure(Trouble.INVALID, "merge_rows", table.uri, reason)
+        raise table_failure(TableFailureKind.INVALID, "merge_rows", table.uri, reason)
     if pc.count_distinct(rows.column(key)).as_py() != rows.num_rows:
-        raise failure(Trouble.DUPLICATE_KEYS, "merge_rows", table.uri, f"two rows have the same '{key}'")
+        raise table_failure(
+            TableFailureKind.DUPLICATE_KEYS, "merge_rows", table.uri, f"two rows have the same '{key}'"
+        )

@@ -1,4 +1,4 @@
-"""What changed in a table between two versions, at a cost that follows the change."""
+"""Read what changed in a table between two versions, at a cost that follows the change."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.errors import StorageFailure
+from omnigraph.storage.column_types import to_logical
 from omnigraph.storage.fragments import Fragment
+from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.tables import Table
 
 CREATED_AT = "_row_created_at_version"
@@ -27,22 +32,22 @@ class Delta:
     end: Table
 
     def inserted(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of `end` that `begin` does not have, with the version columns."""
+        """Return the rows of `end` that `begin` does not have, with the version columns."""
         with self.end.access.call("delta", self.end.uri):
-            return _only(self._native().get_inserted_rows(), columns)
+            return _select_columns(self._native().get_inserted_rows(), columns)
 
     def updated(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows both have and that were written in between, as `end` has them."""
+        """Return the rows that both have and that were written in between, as `end` has them."""
         with self.end.access.call("delta", self.end.uri):
-            return _only(self._native().get_updated_rows(), columns)
+            return _select_columns(self._native().get_updated_rows(), columns)
 
     def written(self, columns: Sequence[str], most: int) -> pa.Table | None:
-        """The rows of `end` that were added or updated, which `CREATED_AT` tells apart, with their row ids.
+        """Return the added and updated rows of `end` with their row ids; `CREATED_AT` distinguishes the two.
 
         None when there may be more than `most`. They are in fragments that `begin` does not have: to look
         for them in others would cost as much as there are rows.
         """
-        new = unshared(self.begin, self.end).right
+        new = diff_fragments(self.begin, self.end).right
         if sum(one.rows for one in new) > most:
             return None
         wanted = dict.fromkeys([*columns, "_rowid", CREATED_AT])
@@ -50,15 +55,30 @@ class Delta:
         return self.end.scan(list(wanted), where=where, fragments=[one.id for one in new], ordered=False)
 
     def deleted_row_ids(self, inserted: int | None = None) -> pa.Array:
-        """The row ids that `begin` has and `end` does not.
+        """Return the row ids that `begin` has and `end` does not.
 
-        How many rows were inserted, where that is known, tells mostly that there are none.
+        A known count of inserted rows mostly proves that there are none.
         """
         if inserted is not None and self.begin.count() + inserted == self.end.count():
             return pa.array([], pa.uint64())
-        with self.end.access.call("delta", self.end.uri):
-            found = self._native().get_deleted_row_ids().read_all()
-            return found.column("_rowid").combine_chunks()
+        # Lance reads the description of `begin` again, and its files from the place that is recorded there.
+        if self.end.uri in self.end.access.relocated:
+            return self._compare_row_ids()
+        try:
+            with self.end.access.call("delta", self.end.uri):
+                found = self._native().get_deleted_row_ids().read_all()
+                return found.column("_rowid").combine_chunks()
+        except StorageFailure as failure:
+            if self.end.branch is None or failure.kind != TableFailureKind.RECLAIMED:
+                raise
+            # Another process uses the graph at another place, and may have rewritten `begin` for that.
+            return self._compare_row_ids()
+
+    def _compare_row_ids(self) -> pa.Array:
+        """The same from the row ids of all fragments that are not alike; their descriptions hold these."""
+        differ = diff_fragments(self.begin, self.end)
+        before = _row_ids(self.begin, (*differ.left, *differ.both))
+        return pa.array(np.setdiff1d(before, _row_ids(self.end, (*differ.right, *differ.both))), pa.uint64())
 
     def deleted(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows that `begin` has and `end` does not, as `begin` has them."""
@@ -73,16 +93,22 @@ class Delta:
         return self.end.native.delta(begin_version=self.begin.version, end_version=self.end.version)
 
 
-def _only(reader: pa.RecordBatchReader, columns: Sequence[str] | None) -> pa.Table:
+def _row_ids(table: Table, fragments: Sequence[Fragment]) -> npt.NDArray[np.uint64]:
+    found = table.scan([], fragments=[one.id for one in fragments], row_ids=True, ordered=False)
+    ids: npt.NDArray[np.uint64] = found.column("_rowid").to_numpy().astype(np.uint64)
+    return ids
+
+
+def _select_columns(reader: pa.RecordBatchReader, columns: Sequence[str] | None) -> pa.Table:
     """Some columns of all rows; the others, which can be large, are let go of on the way."""
     if columns is None:
-        return reader.read_all()
+        return to_logical(reader.read_all())
     wanted = pa.schema([reader.schema.field(name) for name in columns])
-    return pa.Table.from_batches((batch.select(list(columns)) for batch in reader), wanted)
+    return to_logical(pa.Table.from_batches((batch.select(list(columns)) for batch in reader), wanted))
 
 
 @dataclass(frozen=True, slots=True)
-class Unshared:
+class FragmentDiff:
     """The fragments of two versions of one table that do not have the same rows in both."""
 
     left: tuple[Fragment, ...]
@@ -92,7 +118,7 @@ class Unshared:
     both: tuple[Fragment, ...]
     """Those that both have, with different rows deleted."""
     deleted: int
-    """In how many rows these differ, as far as counts tell."""
+    """By how many deleted rows these differ, judged by their counts."""
 
     @property
     def rows(self) -> int:
@@ -100,11 +126,11 @@ class Unshared:
         return sum(one.rows for one in (*self.left, *self.right)) + self.deleted
 
 
-def unshared(left: Table, right: Table) -> Unshared:
-    """What two versions of one table do not share, told from their descriptions alone."""
-    ours, theirs = _described(left), _described(right)
+def diff_fragments(left: Table, right: Table) -> FragmentDiff:
+    """Return the fragments that two versions of one table do not share, from their descriptions alone."""
+    ours, theirs = _describe_fragments(left), _describe_fragments(right)
     same = [name for name in ours if name in theirs and ours[name][1] != theirs[name][1]]
-    return Unshared(
+    return FragmentDiff(
         tuple(one for name, (one, _) in ours.items() if name not in theirs),
         tuple(one for name, (one, _) in theirs.items() if name not in ours),
         tuple(ours[name][0] for name in same),
@@ -115,8 +141,8 @@ def unshared(left: Table, right: Table) -> Unshared:
 _Deletion = tuple[int, int, int] | None
 
 
-def _described(table: Table) -> dict[object, tuple[Fragment, _Deletion]]:
-    """Fragments by what their rows are, with what is deleted of them; a fork names the base of files anew."""
+def _describe_fragments(table: Table) -> dict[object, tuple[Fragment, _Deletion]]:
+    """Return fragments by id and files, with their deletions; base ids are ignored: forks renumber them."""
     found: dict[object, tuple[Fragment, _Deletion]] = {}
     for fragment in table.native.get_fragments():
         stored = fragment.metadata

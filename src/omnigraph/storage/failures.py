@@ -135,7 +135,7 @@ def not_found(uri: str) -> errors.StorageFailure:
     return errors.StorageFailure(f"'{uri}' does not exist", kind=FailureKind.NOT_FOUND, uri=uri)
 
 
-class guarded:  # noqa: N801 - a block; not made of a generator, for there are many in every write
+class wrap_os_errors:  # noqa: N801 - a block; not made of a generator, for there are many in every write
     """Turns operating system errors inside the block into typed ones."""
 
     __slots__ = ("_doing", "_uri")

@@ -9,14 +9,14 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from omnigraph import errors
-from omnigraph.storage.failures import guarded, storage_failure
+from omnigraph.storage.failures import not_found, storage_failure, wrap_os_errors
 from omnigraph.storage.location import Location
-from omnigraph.storage.objects import ObjectStore, Stored, is_residue
+from omnigraph.storage.objects import CHUNK, ObjectStore, VersionedBytes, is_residue
 
 LOCK_FOLDER = "__locks"
 LOCK_SUFFIX = ".lock"
@@ -41,9 +41,9 @@ class FolderStore(ObjectStore):
             # Closing any descriptor of a lock file drops the lock this process may hold on it.
             raise errors.InvalidName(name, f"'{at.uri}' is a lock, not an object")
 
-    def _get(self, at: Location) -> Stored | None:
+    def _get(self, at: Location) -> VersionedBytes | None:
         found = self._read(at)
-        return None if found is None else Stored(found[0], _token(found[0]), found[1])
+        return None if found is None else VersionedBytes(found[0], _token(found[0]), found[1])
 
     def _body(self, at: Location) -> bytes | None:
         found = self._read(at)  # without the token, which costs more than reading
@@ -51,25 +51,25 @@ class FolderStore(ObjectStore):
 
     def _read(self, at: Location) -> tuple[bytes, float] | None:
         """What a file holds, and when it was written."""
-        with guarded("read", at.uri):
+        with wrap_os_errors("read", at.uri):
             try:
                 # Not `open`: this happens several times in every write.
                 descriptor = os.open(at.uri, os.O_RDONLY | os.O_CLOEXEC)
             except _NOT_THERE:
                 return None
             try:
-                return _whole(descriptor)
+                return _read_whole(descriptor)
             except IsADirectoryError:
                 return None
             finally:
                 os.close(descriptor)
 
     def _put(self, at: Location, body: bytes) -> None:
-        with guarded("write", at.uri), _staged(at.uri, body) as staged:
+        with wrap_os_errors("write", at.uri), _stage_file(at.uri, body) as staged:
             os.replace(staged, at.uri)  # noqa: PTH105 - here and below: what every write does goes by texts
 
     def _create(self, at: Location, body: bytes) -> str | None:
-        with guarded("create", at.uri):
+        with wrap_os_errors("create", at.uri):
             created = create_file(at.path, body)
         return _token(body) if created else None
 
@@ -81,14 +81,14 @@ class FolderStore(ObjectStore):
         return _token(body)
 
     def _exists(self, at: Location) -> bool:
-        with guarded("look for", at.uri):
+        with wrap_os_errors("look for", at.uri):
             try:
                 return not stat.S_ISDIR(at.path.stat().st_mode) or _has_objects(at.path)
             except _NOT_THERE:
                 return False
 
     def _names(self, at: Location) -> list[str]:
-        with guarded("list", at.uri):
+        with wrap_os_errors("list", at.uri):
             try:
                 with os.scandir(at.uri) as entries:
                     return [entry.name for entry in entries if entry.is_file()]
@@ -97,11 +97,11 @@ class FolderStore(ObjectStore):
 
     def _sizes(self, at: Location) -> dict[str, int]:
         found = {}
-        with guarded("list", at.uri):
+        with wrap_os_errors("list", at.uri):
             try:
                 with os.scandir(at.path) as entries:
                     for entry in entries:
-                        # What somebody else removes meanwhile is not there.
+                        # Another process may remove it meanwhile.
                         with suppress(FileNotFoundError):
                             if entry.is_file():
                                 found[entry.name] = entry.stat().st_size
@@ -109,8 +109,47 @@ class FolderStore(ObjectStore):
                 return {}
         return found
 
+    def _all_sizes(self, at: Location) -> dict[str, int]:
+        found = {}
+        with wrap_os_errors("list", at.uri):
+            for folder, _, names in os.walk(at.path, onerror=_ignore_missing):
+                start = os.path.relpath(folder, at.uri)
+                for name in names:
+                    # Another process may remove it meanwhile.
+                    with suppress(FileNotFoundError):
+                        size = os.stat(f"{folder}/{name}").st_size  # noqa: PTH116
+                        found[name if start == "." else f"{start}/{name}"] = size
+        return found
+
+    def _chunks(self, at: Location) -> Iterator[bytes]:
+        with wrap_os_errors("read", at.uri):
+            try:
+                file = at.path.open("rb", buffering=0)
+            except _NOT_THERE:
+                raise not_found(at.uri) from None
+            with file:
+                while chunk := file.read(CHUNK):
+                    yield chunk
+
+    def _put_chunks(self, at: Location, chunks: Iterable[bytes]) -> None:
+        with wrap_os_errors("write", at.uri):
+            staged = f"{at.uri}#{secrets.randbelow(10**18)}"
+            descriptor = _open_new_in(_parent_folder(at.uri), staged)
+            try:
+                try:
+                    for chunk in chunks:
+                        _write_all(descriptor, chunk)
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+                os.replace(staged, at.uri)  # noqa: PTH105
+                _sync_folder(_parent_folder(at.uri))
+            finally:
+                with suppress(OSError):
+                    os.unlink(staged)  # noqa: PTH108
+
     def _folders(self, at: Location) -> list[str]:
-        with guarded("list", at.uri):
+        with wrap_os_errors("list", at.uri):
             try:
                 with os.scandir(at.path) as entries:
                     names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -118,19 +157,26 @@ class FolderStore(ObjectStore):
                 return []
             return [name for name in names if _has_objects_now(at.path / name)]
 
+    def _all(self, at: Location) -> list[str]:
+        with wrap_os_errors("list", at.uri):
+            try:
+                return [found.name for found in at.path.iterdir()]
+            except _NOT_THERE:
+                return []
+
     def _last_change(self, at: Location) -> float | None:
         times = []
-        with guarded("list", at.uri):
-            for folder, _, names in os.walk(at.path, onerror=_raise_unless_gone):
+        with wrap_os_errors("list", at.uri):
+            for folder, _, names in os.walk(at.path, onerror=_ignore_missing):
                 for name in names:
-                    # What somebody else removes meanwhile is not there.
+                    # Another process may remove it meanwhile.
                     with suppress(FileNotFoundError):
                         times.append(os.lstat(f"{folder}/{name}").st_mtime)
         return max(times, default=None)
 
     def _discard_partial(self, at: Location, seconds: float) -> int:
         latest, removed = time.time() - seconds, 0
-        with guarded("clean up", at.uri):
+        with wrap_os_errors("clean up", at.uri):
             try:
                 with os.scandir(at.path) as entries:
                     found = [entry for entry in entries if is_residue(entry.name)]
@@ -145,7 +191,7 @@ class FolderStore(ObjectStore):
         return removed
 
     def _rename(self, source: Location, target: Location) -> bool:
-        with guarded("rename", source.uri):
+        with wrap_os_errors("rename", source.uri):
             if not _is_file(source.path):
                 return False
             _make_folders(target.path.parent)
@@ -159,7 +205,7 @@ class FolderStore(ObjectStore):
         return True
 
     def _share(self, source: Location, target: Location) -> bool:
-        with guarded("share", source.uri):
+        with wrap_os_errors("share", source.uri):
             if not _is_file(source.path):
                 return False
             _make_folders(target.path.parent)
@@ -175,17 +221,17 @@ class FolderStore(ObjectStore):
         return True
 
     def _delete(self, at: Location) -> None:
-        with guarded("delete", at.uri):
+        with wrap_os_errors("delete", at.uri):
             try:
                 if stat.S_ISDIR(os.lstat(at.uri).st_mode):
                     return
                 os.unlink(at.uri)  # noqa: PTH108
-                _sync_folder(_parent(at.uri))
+                _sync_folder(_parent_folder(at.uri))
             except _NOT_THERE:
                 return
 
     def _delete_prefix(self, at: Location) -> None:
-        with guarded("delete everything below", at.uri):
+        with wrap_os_errors("delete everything below", at.uri):
             if not _is_folder(at.path):
                 return
             _remove_tree(at.path)
@@ -205,7 +251,7 @@ def _copy(source: Path, target: Path) -> None:
 
 def create_file(path: Path, body: bytes) -> bool:
     """Make a whole file appear at `path`, unless something is there already."""
-    with _staged(str(path), body) as staged:
+    with _stage_file(str(path), body) as staged:
         try:
             os.link(staged, path)
         except FileExistsError:
@@ -222,9 +268,9 @@ def _token(body: bytes) -> str:
 
 
 @contextmanager
-def _staged(target: str, body: bytes) -> Iterator[str]:
+def _stage_file(target: str, body: bytes) -> Iterator[str]:
     """The body on disk under a temporary name beside `target`; what was done with it is synced too."""
-    folder, staged = _parent(target), f"{target}#{secrets.randbelow(10**18)}"
+    folder, staged = _parent_folder(target), f"{target}#{secrets.randbelow(10**18)}"
     descriptor = _open_new_in(folder, staged)
     try:
         try:
@@ -254,7 +300,7 @@ def _open_new(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
 
 
-def _parent(path: str) -> str:
+def _parent_folder(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
@@ -264,7 +310,7 @@ def _write_all(descriptor: int, body: bytes) -> None:
         left = left[os.write(descriptor, left) :]
 
 
-def _whole(descriptor: int) -> tuple[bytes, float]:
+def _read_whole(descriptor: int) -> tuple[bytes, float]:
     """What an open file holds, and when it was written."""
     found = os.fstat(descriptor)
     parts = [os.read(descriptor, found.st_size + 1)]
@@ -321,7 +367,7 @@ def _has_objects(folder: Path) -> bool:
     return any(_has_objects_now(each) for each in below)
 
 
-def _raise_unless_gone(error: OSError) -> None:
+def _ignore_missing(error: OSError) -> None:
     if not isinstance(error, _NOT_THERE):
         raise error
 
@@ -334,7 +380,7 @@ def _has_objects_now(folder: Path) -> bool:
 
 
 def _remove_tree(folder: Path) -> None:
-    """Remove a folder and all below it; what somebody else removes meanwhile is fine."""
+    """Remove a folder and all below it; what another process removes meanwhile is fine."""
     try:
         with os.scandir(folder) as entries:
             found = list(entries)

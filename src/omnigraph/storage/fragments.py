@@ -1,4 +1,4 @@
-"""The fragments of a table: the pieces in which it is stored, and in which tasks take it."""
+"""The fragments of a table, and groups of them for tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from omnigraph.storage.tables import Table
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A piece of a table."""
+    """A fragment of a table."""
 
     id: int
     rows: int
@@ -19,13 +19,13 @@ class Fragment:
     """What its files take, those of deleted rows included."""
 
 
-def fragments(table: Table) -> tuple[Fragment, ...]:
-    """The pieces of a table in their order; nothing is read for it."""
-    return tuple(described(found.metadata) for found in table.native.get_fragments())
+def list_fragments(table: Table) -> tuple[Fragment, ...]:
+    """Return the fragments of a table in their order; nothing is read for it."""
+    return tuple(describe_fragment(found.metadata) for found in table.native.get_fragments())
 
 
-def file_names(table: Table) -> dict[int, str]:
-    """The fragments by number, each with the name of its data file, which no other fragment ever has."""
+def list_data_file_names(table: Table) -> dict[int, str]:
+    """Return the data file names of each fragment by its id; no other fragment ever has the same."""
     return {
         found.fragment_id: "\n".join(map(_name, found.data_files())) for found in table.native.get_fragments()
     }
@@ -35,13 +35,13 @@ def _name(file: Any) -> str:
     return str(file.path)  # Lance's own type does more
 
 
-def described(stored: Any) -> Fragment:
-    """A fragment as Lance describes it."""
+def describe_fragment(stored: Any) -> Fragment:
+    """Return a fragment from Lance's description of it."""
     return Fragment(stored.id, stored.num_rows, sum(file.file_size_bytes or 0 for file in stored.files))
 
 
-def portions(found: Iterable[Fragment], most: int) -> Iterator[tuple[Fragment, ...]]:
-    """Fragments in their order, some for each task: of no more rows than `most`, but at least one."""
+def group_by_rows(found: Iterable[Fragment], most: int) -> Iterator[tuple[Fragment, ...]]:
+    """Yield fragments in groups of at most `most` rows and at least one fragment, in order."""
     chosen: list[Fragment] = []
     rows = 0
     for fragment in found:

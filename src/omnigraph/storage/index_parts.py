@@ -1,7 +1,7 @@
-"""An index that is built in parts, wherever that is, and put together where it is staged.
+"""Build an index in parts, in any process, and merge them where it is staged.
 
-Parts of scalars and of texts are cut by rows. Vectors are kept around centres, which all parts must share:
-these are found first, from a sample. A part costs what its own fragments cost.
+Parts of scalar and text indexes are split by rows. Vectors are clustered around centres that all parts must
+share, so these are computed first, from a sample. The cost of a part follows its own fragments.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
 from typing import Any, TypeAlias
 from uuid import uuid4
 
@@ -18,13 +19,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance import Index
+from lance.bitmap import Bitmap
+from lance.dataset import IndexFile
 from lance.file import LanceFileSession
 from lance.indices import IndicesBuilder
 
 from omnigraph.errors import StorageFailure
-from omnigraph.storage.fragments import fragments, portions
+from omnigraph.storage.fragments import group_by_rows, list_fragments
 from omnigraph.storage.search import PARTITION_ROWS
-from omnigraph.storage.tables import Table, options
+from omnigraph.storage.tables import Table, storage_options
 
 BTREE, INVERTED, IVF_FLAT = "BTREE", "INVERTED", "IVF_FLAT"
 
@@ -57,11 +60,11 @@ BuildParts = Callable[[Table, Sequence[IndexPart]], Iterable[BuiltPart]]
 """Builds parts, in any order."""
 
 
-def divided(table: Table, part: IndexPart) -> list[IndexPart]:
-    """The same in parts of a size that a task is for; one that is no larger stays as it is."""
+def split_part(table: Table, part: IndexPart) -> list[IndexPart]:
+    """Split an index part into parts of the size of a task; a smaller one stays as it is."""
     wanted = frozenset(part.fragments)
-    within = [one for one in fragments(table) if one.id in wanted]
-    cut = [tuple(one.id for one in some) for some in portions(within, _rows_per_part(table, part))]
+    within = [one for one in list_fragments(table) if one.id in wanted]
+    cut = [tuple(one.id for one in some) for some in group_by_rows(within, _rows_per_part(table, part))]
     if len(cut) < 2:
         return [part]
     return [replace(_with_centres(table, part), fragments=some) for some in cut]
@@ -75,7 +78,7 @@ def _rows_per_part(table: Table, part: IndexPart) -> int:
     return max(1, _VECTOR_BYTES_PER_PART * 8 // bits)
 
 
-def ready(table: Table, part: IndexPart) -> IndexPart:
+def prepare_part(table: Table, part: IndexPart) -> IndexPart:
     """The same, with centres where Lance would take far too long to find them.
 
     It picks its sample row by row, and in a fragment with deleted rows it counts for each of them from the
@@ -94,7 +97,7 @@ def _with_centres(table: Table, part: IndexPart) -> IndexPart:
         return part
     count = part.options["num_partitions"]
     if count == 1:
-        return of_one_partition(table, part)
+        return as_single_partition(table, part)
     sample = _sample(table, part, count * _SAMPLED_PER_PARTITION)
     model = IndicesBuilder(lance.write_dataset(sample, f"memory://{uuid4()}"), part.column).train_ivf(
         count,
@@ -119,21 +122,21 @@ def _sample(table: Table, part: IndexPart, size: int) -> pa.Table:
     return pa.table({part.column: pa.chunked_array(chosen)})
 
 
-def of_one_partition(table: Table, part: IndexPart) -> IndexPart:
-    """A part with a single partition: any centre serves, and none has to be found where there is nothing."""
+def as_single_partition(table: Table, part: IndexPart) -> IndexPart:
+    """Return the part with a single partition and any centre, which works for an empty table too."""
     kind = table.schema.field(part.column).type
     centre = pa.array([[0.0] * kind.list_size], kind)
     return replace(part, options={**part.options, "num_partitions": 1, _CENTRES: centre})
 
 
-def build_here(table: Table, parts: Sequence[IndexPart]) -> list[BuiltPart]:
-    """All parts, by this process; each of them takes all its cores by itself."""
+def build_in_process(table: Table, parts: Sequence[IndexPart]) -> list[BuiltPart]:
+    """Build all parts in this process, one after another; each uses all cores."""
     return [build_part(table, part) for part in parts]
 
 
 def build_part(table: Table, part: IndexPart) -> BuiltPart:
-    """A part of an index, which nobody sees before it is staged with the others."""
-    # While it builds, nobody else can use the handle, and others share this one.
+    """Build a part of an index; it is invisible until it is staged with the others."""
+    # A handle is locked while it builds, and this one is shared: use a copy.
     built: Index = copy.copy(table.native).create_index_uncommitted(
         part.column,
         part.type,
@@ -145,8 +148,40 @@ def build_part(table: Table, part: IndexPart) -> BuiltPart:
     return built
 
 
-def joined(table: Table, kind: str, parts: Sequence[BuiltPart]) -> Index:
-    """One segment of all parts of an index."""
+@dataclass(frozen=True, slots=True)
+class PackedPart:
+    """A part that was built, as plain values: so it travels between processes."""
+
+    values: Mapping[str, Any]
+    fragments: tuple[int, ...]
+    created_at: str | None
+    files: tuple[tuple[str, int], ...] | None
+
+
+def pack_part(part: BuiltPart) -> PackedPart:
+    """Return a built part as plain values."""
+    values = {one.name: getattr(part, one.name) for one in fields(Index)}
+    covered, created, files = (values.pop(name) for name in ("fragment_ids", "created_at", "files"))
+    return PackedPart(
+        values,
+        tuple(sorted(covered)),
+        None if created is None else created.isoformat(),
+        None if files is None else tuple((file.path, file.size_bytes) for file in files),
+    )
+
+
+def unpack_part(packed: PackedPart) -> BuiltPart:
+    """Return the part that was packed."""
+    return Index(
+        **packed.values,
+        fragment_ids=Bitmap(packed.fragments),
+        created_at=None if packed.created_at is None else datetime.fromisoformat(packed.created_at),
+        files=None if packed.files is None else [IndexFile(*file) for file in packed.files],
+    )
+
+
+def merge_parts(table: Table, kind: str, parts: Sequence[BuiltPart]) -> Index:
+    """Merge all parts of an index into one segment."""
     # A text index whose segment was not merged commits and then cannot be queried.
     if len(parts) == 1 and kind != INVERTED:
         return parts[0]
@@ -156,10 +191,10 @@ def joined(table: Table, kind: str, parts: Sequence[BuiltPart]) -> Index:
 
 
 def _remove(table: Table, parts: Sequence[BuiltPart]) -> None:
-    """Remove the files of parts: together they take as much room as the index that was made of them."""
+    """Remove the files of parts: together they take as much space as the merged index."""
     try:
         with table.access.call("remove_parts", table.uri):
-            folder = LanceFileSession(table.uri, storage_options=options(table.location))
+            folder = LanceFileSession(table.uri, storage_options=storage_options(table.location))
             for part in parts:
                 for path in folder.list(f"_indices/{part.uuid}"):
                     folder.delete_file(path)

@@ -1,29 +1,33 @@
-"""Indexes of a table: staged like any other change, and how much of the table they cover."""
+"""Stage indexes of a table like any other change, and read how much of the table they cover."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from lance import Index, LanceOperation
 
+from omnigraph.errors import StorageFailure
 from omnigraph.storage.index_parts import (
     BTREE,
     INVERTED,
     BuildParts,
     IndexPart,
-    build_here,
-    divided,
-    joined,
-    of_one_partition,
-    ready,
+    as_single_partition,
+    build_in_process,
+    merge_parts,
+    prepare_part,
+    split_part,
 )
-from omnigraph.storage.lance_errors import Trouble, failure
+from omnigraph.storage.lance_errors import TableFailureKind, table_failure
 from omnigraph.storage.search import ANALYSER
-from omnigraph.storage.staging import Staged, unfenced
-from omnigraph.storage.tables import Table, newest
+from omnigraph.storage.staging import Staged, build_transaction
+from omnigraph.storage.tables import Table, checkout_newest
+
+_log = logging.getLogger(__name__)
 
 _SAME = {"BTree": BTREE, "Inverted": INVERTED}
 """Lance describes some kinds by other words than it takes."""
@@ -78,13 +82,13 @@ class IndexCoverage:
         return frozenset().union(*(part.fragments for part in self.parts))
 
 
-def text_index(column: str, name: str) -> IndexSpec:
+def text_index_spec(column: str, name: str) -> IndexSpec:
     """A full-text index with the one analyser."""
     return IndexSpec(column, INVERTED, name, ANALYSER)
 
 
 @dataclass(frozen=True, slots=True)
-class Extension:
+class IndexExtension:
     """A new segment of an index, and the stored segments it stands for from then on."""
 
     spec: IndexSpec
@@ -93,86 +97,131 @@ class Extension:
 
 
 def stage_indexes(table: Table, specs: Sequence[IndexSpec], build: BuildParts | None = None) -> Staged:
-    """These indexes, built over the whole table, in one change; a stored one of the same name is replaced."""
-    return stage_extensions(table, anew(table, specs), build)
+    """Stage these indexes over the whole table in one change; a stored one of the same name is replaced."""
+    return stage_extensions(table, plan_rebuilds(table, specs), build)
 
 
-def anew(table: Table, specs: Sequence[IndexSpec]) -> list[Extension]:
-    """These indexes over the whole table, each in the place of a stored one of its name."""
-    stored = coverage(table)
+def plan_rebuilds(table: Table, specs: Sequence[IndexSpec]) -> list[IndexExtension]:
+    """Return extensions that build these indexes over the whole table, replacing stored ones of the name."""
+    stored = read_coverage(table)
     every = frozenset(_fragment_ids(table))
     return [
-        Extension(spec, every, frozenset(part.uuid for part in stored[spec.name].parts))
+        IndexExtension(spec, every, frozenset(part.uuid for part in stored[spec.name].parts))
         if spec.name in stored
-        else Extension(spec, every)
+        else IndexExtension(spec, every)
         for spec in specs
     ]
 
 
-def stage_extensions(
-    table: Table, extensions: Sequence[Extension], build: BuildParts | None = None
-) -> Staged:
-    """Segments over these fragments, in one change: what it costs follows those fragments.
+@dataclass(frozen=True, slots=True)
+class RefusedIndex:
+    """An index that cannot be built from the values of its column."""
 
-    A segment of a text index has to replace all others: of two of them the older one still finds what rows
-    said before they were updated. With `build`, a large segment is built in parts, wherever it likes, and put
-    together here.
+    column: str
+    reason: str
+
+
+OnRefusedIndex = Callable[[RefusedIndex], None]
+"""Called with every index that is skipped."""
+
+
+def log_refused_index(refused: RefusedIndex) -> None:
+    """Log an index that is skipped."""
+    _log.warning("the index of column '%s' was not built: %s", refused.column, refused.reason)
+
+
+_REFUSALS = frozenset({TableFailureKind.INVALID, TableFailureKind.UNKNOWN})
+
+
+def stage_buildable(
+    table: Table,
+    extensions: Sequence[IndexExtension],
+    refused: OnRefusedIndex,
+    build: BuildParts | None = None,
+) -> Staged | None:
+    """Stage the extensions that Lance can build and report the others; None when it can build none."""
+    try:
+        return stage_extensions(table, extensions, build)
+    except StorageFailure as failure:
+        if failure.kind not in _REFUSALS:
+            raise
+        if len(extensions) == 1:
+            refused(RefusedIndex(extensions[0].spec.column, failure.message))
+            return None
+    # Rare, and orphan files cost little: building one at a time shows which index was refused.
+    built = [one for one in extensions if stage_buildable(table, [one], refused, build) is not None]
+    return stage_extensions(table, built, build) if built else None
+
+
+def stage_extensions(
+    table: Table, extensions: Sequence[IndexExtension], build: BuildParts | None = None
+) -> Staged:
+    """Stage segments over these fragments, in one change, at a cost that follows those fragments.
+
+    A segment of a text index has to replace all others: of two segments the older one still finds the texts
+    that rows had before they were updated. With `build`, a large segment is built in parts, in any process,
+    and merged here.
     """
     with table.access.call("stage_indexes", table.uri):
         stored = {found.name: found for found in table.native.describe_indices()}
         wanted = [_part(table, one, one.spec.name in stored) for one in extensions]
-        parts = wanted if build is None else [part for one in wanted for part in divided(table, one)]
+        parts = wanted if build is None else [part for one in wanted for part in split_part(table, one)]
         segments: dict[str, list[Index]] = {one.spec.name: [] for one in extensions}
-        for segment in (build or build_here)(table, parts):
+        for segment in (build or build_in_process)(table, parts):
             segments[segment.name].append(segment)
-        built = [joined(table, one.spec.type, segments[one.spec.name]) for one in extensions]
+        built = [merge_parts(table, one.spec.type, segments[one.spec.name]) for one in extensions]
         gone = [
             old
             for one in extensions
             if one.spec.name in stored
-            for old in entries(stored[one.spec.name])
+            for old in list_segments(stored[one.spec.name])
             if old.uuid in one.replaced
         ]
         operation = LanceOperation.CreateIndex(new_indices=built, removed_indices=gone)
-        return Staged(table, unfenced(table, operation))
+        return Staged(table, build_transaction(table, operation))
 
 
-def _part(table: Table, one: Extension, replaces: bool) -> IndexPart:
+def _part(table: Table, one: IndexExtension, replaces: bool) -> IndexPart:
     spec, chosen = one.spec, tuple(sorted(one.fragments))
     part = IndexPart(spec.column, spec.type, spec.name, chosen, replaces, dict(spec.options))
-    return of_one_partition(table, part) if spec.options.get("num_partitions") == 0 else ready(table, part)
+    return (
+        as_single_partition(table, part)
+        if spec.options.get("num_partitions") == 0
+        else prepare_part(table, part)
+    )
 
 
-def catch_up(table: Table, names: Sequence[str]) -> Table:
-    """The table after its text indexes of these names have taken in the rows outside; each stays one segment.
+def catch_up_text_indexes(table: Table, names: Sequence[str]) -> Table:
+    """Add unindexed rows to these text indexes and return the new table; each index stays one segment.
 
-    Only the new texts are read. What the index knows already is copied, without what rows said before they
-    were updated. Lance cannot stage this: it is a commit of its own, made on the newest version.
+    Only the new texts are read; indexed ones are copied, without texts that were updated since. Lance cannot
+    stage this: it is a commit of its own, made on the newest version.
     """
+    table.before_commit()
     with table.access.call("catch_up", table.uri):
         native = copy.copy(table.native)
         native.optimize.optimize_indices(index_names=list(names))
-        moved = table.moved(newest(native))
+        moved = table.with_handle(checkout_newest(native))
     if moved.version != table.version + 1:
         reason = f"the indexes of version {table.version} were completed in version {moved.version}"
-        raise failure(Trouble.DISPLACED, "catch_up", table.uri, reason)
-    return moved.settled(table)
+        raise table_failure(TableFailureKind.DISPLACED, "catch_up", table.uri, reason)
+    return moved.make_durable(table)
 
 
-def coverage(table: Table) -> dict[str, IndexCoverage]:
-    """Every stored index by name."""
+def read_coverage(table: Table) -> dict[str, IndexCoverage]:
+    """Return how far every stored index reaches, by name."""
     with table.access.call("describe_indexes", table.uri):
         stored = table.native.describe_indices()
     present = frozenset(_fragment_ids(table))
-    return {found.name: _described(found, present) for found in stored}
+    return {found.name: _describe_index(found, present) for found in stored}
 
 
 def _fragment_ids(table: Table) -> list[int]:
     return [int(fragment.fragment_id) for fragment in table.native.get_fragments()]
 
 
-def entries(stored: Any) -> list[Index]:
-    """The segments of an index that Lance describes, in the form in which it takes them."""
+def list_segments(stored: Any) -> list[Index]:
+    """Return the segments of an index that Lance describes, in the form in which it accepts them."""
     return [
         Index(
             uuid=str(segment.uuid),
@@ -188,7 +237,7 @@ def entries(stored: Any) -> list[Index]:
     ]
 
 
-def _described(stored: Any, present: frozenset[int]) -> IndexCoverage:
+def _describe_index(stored: Any, present: frozenset[int]) -> IndexCoverage:
     parts = tuple(
         Segment(
             str(segment.uuid),

@@ -9,12 +9,12 @@ import lance
 import pyarrow as pa
 from lance import LanceDataset
 
-from omnigraph.storage.lance_errors import typed
+from omnigraph.storage.lance_errors import wrap_lance_errors
 from omnigraph.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class InputFragment:
     """A part of a table that is read on its own."""
 
     number: int
@@ -30,16 +30,16 @@ class InputTable:
     version: int
     schema: pa.Schema
     """The columns as they are read, Blobs as bytes."""
-    pieces: tuple[Piece, ...]
+    pieces: tuple[InputFragment, ...]
 
 
 def describe_table(uri: str) -> InputTable:
     """The newest version of a table."""
-    with typed("open", uri):
+    with wrap_lance_errors("open", uri):
         dataset = _open(uri, None)
         schema = dataset.scanner(limit=0, blob_handling="all_binary").to_table().schema
         pieces = tuple(
-            Piece(
+            InputFragment(
                 fragment.fragment_id,
                 fragment.count_rows(),
                 sum(file.file_size_bytes or 0 for file in fragment.data_files()),
@@ -49,11 +49,11 @@ def describe_table(uri: str) -> InputTable:
         return InputTable(int(dataset.version), schema, pieces)
 
 
-def table_batches(
+def read_batches(
     uri: str, version: int, pieces: Sequence[int], columns: Sequence[str], size: int
 ) -> Iterator[pa.RecordBatch]:
     """The rows of some pieces in their order, `size` at a time."""
-    with typed("scan", uri):
+    with wrap_lance_errors("scan", uri):
         dataset, wanted = _open(uri, version), frozenset(pieces)
         reader = dataset.scanner(
             fragments=[fragment for fragment in dataset.get_fragments() if fragment.fragment_id in wanted],
@@ -64,7 +64,7 @@ def table_batches(
         ).to_reader()
     while True:
         try:
-            with typed("scan", uri):
+            with wrap_lance_errors("scan", uri):
                 batch = reader.read_next_batch()
         except StopIteration:
             return

@@ -1,4 +1,4 @@
-"""What went wrong in Lance, told by its exception: the only place that reads Lance's message texts.
+"""Classify Lance's exceptions: the only place that reads Lance's message texts.
 
 Lance raises builtin exceptions whose texts end with a place in its own source. Each text we depend on is
 listed here once, and tests provoke those that are Lance's own, so a release that rewords one turns red
@@ -16,7 +16,7 @@ from lance.commit import CommitConflictError
 from omnigraph.errors import StorageFailure
 
 
-class Trouble(StrEnum):
+class TableFailureKind(StrEnum):
     """The `kind` of a `StorageFailure` that came from a table."""
 
     CONTENTION = "Contention"
@@ -28,7 +28,7 @@ class Trouble(StrEnum):
     DISPLACED = "Displaced"
     """The change is in the table, but not at the version right after the one it was staged on."""
     UNDECIDED = "Undecided"
-    """Nobody could tell whether the change landed, or it may still do so."""
+    """It is unknown whether the change landed, or it may still land."""
     NOT_FOUND = "NotFound"
     """The table, version or fork is not there."""
     RECLAIMED = "Reclaimed"
@@ -49,6 +49,8 @@ class Trouble(StrEnum):
     """The store did not answer, or has no space."""
     CONFIGURATION = "Configuration"
     """The place or the right to use it is not what the operation needs."""
+    FOREIGN = "ForeignBase"
+    """A fork names files of something that is not its table; they are not read."""
     UNKNOWN = "Unknown"
 
 
@@ -59,67 +61,68 @@ _PANIC = "PanicException"
 """Every library built with PyO3 has a class of this name of its own, and none can be imported."""
 
 # The first text found in the message decides, so the narrower text stands before the wider one.
-_TEXTS: tuple[tuple[str, Trouble], ...] = (
-    ("Too many concurrent writers", Trouble.CONTENTION),
-    ("Retryable commit conflict", Trouble.CONFLICT),
-    ("Incompatible transaction", Trouble.CONFLICT),
-    ("Commit conflict for version", Trouble.CONFLICT),
-    ("Ambiguous merge inserts", Trouble.DUPLICATE_KEYS),
-    ("Append with different schema", Trouble.INVALID),
-    ("Dataset already exists", Trouble.EXISTS),
-    ("_versions/0.manifest was not found", Trouble.EXISTS),
-    ("Clone operation should not enter build_manifest", Trouble.EXISTS),
-    ("versions, can not delete", Trouble.IN_USE),
-    ("Ref conflict error", Trouble.EXISTS),
-    ("Ref is invalid", Trouble.INVALID),
-    ("Ref not found error", Trouble.NOT_FOUND),
-    ("Permission denied", Trouble.CONFIGURATION),
-    ("AccessDenied", Trouble.CONFIGURATION),
-    ("403 Forbidden", Trouble.CONFIGURATION),
-    ("InvalidAccessKeyId", Trouble.CONFIGURATION),
-    ("SignatureDoesNotMatch", Trouble.CONFIGURATION),
-    ("NoSuchBucket", Trouble.CONFIGURATION),
-    ("No space left on device", Trouble.TRANSIENT),
-    ("Disk quota exceeded", Trouble.TRANSIENT),
-    ("File too large", Trouble.TRANSIENT),
-    ("Read-only file system", Trouble.CONFIGURATION),
-    ("error sending request", Trouble.TRANSIENT),
-    ("operation timed out", Trouble.TRANSIENT),
-    ("SlowDown", Trouble.TRANSIENT),
-    ("500 Internal Server Error", Trouble.TRANSIENT),
-    ("502 Bad Gateway", Trouble.TRANSIENT),
-    ("503 Service Unavailable", Trouble.TRANSIENT),
-    ("504 Gateway Timeout", Trouble.TRANSIENT),
-    ("429 Too Many Requests", Trouble.TRANSIENT),
-    ("error decoding response body", Trouble.TRANSIENT),
-    ("request or response body error", Trouble.TRANSIENT),
-    ("onnection reset", Trouble.TRANSIENT),
-    ("onnection closed", Trouble.TRANSIENT),
-    ("Too many open files", Trouble.TRANSIENT),
-    ("Cannot allocate memory", Trouble.TRANSIENT),
-    ("Stale file handle", Trouble.TRANSIENT),
+_TEXTS: tuple[tuple[str, TableFailureKind], ...] = (
+    ("Too many concurrent writers", TableFailureKind.CONTENTION),
+    ("Retryable commit conflict", TableFailureKind.CONFLICT),
+    ("Incompatible transaction", TableFailureKind.CONFLICT),
+    ("Commit conflict for version", TableFailureKind.CONFLICT),
+    ("Ambiguous merge inserts", TableFailureKind.DUPLICATE_KEYS),
+    ("Append with different schema", TableFailureKind.INVALID),
+    ("Dataset already exists", TableFailureKind.EXISTS),
+    ("_versions/0.manifest was not found", TableFailureKind.EXISTS),
+    ("Clone operation should not enter build_manifest", TableFailureKind.EXISTS),
+    ("versions, can not delete", TableFailureKind.IN_USE),
+    ("Ref conflict error", TableFailureKind.EXISTS),
+    ("Ref is invalid", TableFailureKind.INVALID),
+    ("Ref not found error", TableFailureKind.NOT_FOUND),
+    ("Permission denied", TableFailureKind.CONFIGURATION),
+    ("AccessDenied", TableFailureKind.CONFIGURATION),
+    ("403 Forbidden", TableFailureKind.CONFIGURATION),
+    ("InvalidAccessKeyId", TableFailureKind.CONFIGURATION),
+    ("SignatureDoesNotMatch", TableFailureKind.CONFIGURATION),
+    ("NoSuchBucket", TableFailureKind.CONFIGURATION),
+    ("No space left on device", TableFailureKind.TRANSIENT),
+    ("Disk quota exceeded", TableFailureKind.TRANSIENT),
+    ("File too large", TableFailureKind.TRANSIENT),
+    ("Read-only file system", TableFailureKind.CONFIGURATION),
+    ("error sending request", TableFailureKind.TRANSIENT),
+    ("operation timed out", TableFailureKind.TRANSIENT),
+    ("SlowDown", TableFailureKind.TRANSIENT),
+    ("500 Internal Server Error", TableFailureKind.TRANSIENT),
+    ("502 Bad Gateway", TableFailureKind.TRANSIENT),
+    ("503 Service Unavailable", TableFailureKind.TRANSIENT),
+    ("504 Gateway Timeout", TableFailureKind.TRANSIENT),
+    ("429 Too Many Requests", TableFailureKind.TRANSIENT),
+    ("error decoding response body", TableFailureKind.TRANSIENT),
+    ("request or response body error", TableFailureKind.TRANSIENT),
+    ("onnection reset", TableFailureKind.TRANSIENT),
+    ("onnection closed", TableFailureKind.TRANSIENT),
+    ("Too many open files", TableFailureKind.TRANSIENT),
+    ("Cannot allocate memory", TableFailureKind.TRANSIENT),
+    ("Stale file handle", TableFailureKind.TRANSIENT),
     # Only a store's own answer proves absence, so the cause decides and not the sentence around it.
-    ("was not found: Not found:", Trouble.NOT_FOUND),
-    ("Not found:", Trouble.RECLAIMED),
+    ("was not found: Not found:", TableFailureKind.NOT_FOUND),
+    ("Not found:", TableFailureKind.RECLAIMED),
 )
 
-_REMEDIES: dict[Trouble, str] = {
-    Trouble.CONTENTION: "read again and retry the write",
-    Trouble.CONFLICT: "read again and retry the write",
-    Trouble.MOVED: "read again and retry the write",
-    Trouble.UNDECIDED: "make the store reachable, then look whether the write is there before trying again",
-    Trouble.RECLAIMED: "read the newest version; if that fails too, the graph is damaged",
-    Trouble.INDEX_LOST: "optimize the branch: it builds the index anew",
-    Trouble.RESIDUE: "retry; the next writer of the branch removes what is left",
-    Trouble.IN_USE: "delete the dependent branches first",
-    Trouble.CONFIGURATION: "check the credentials and permissions for this place",
-    Trouble.TRANSIENT: "make the store reachable and see that it has space, then try again",
+_REMEDIES: dict[TableFailureKind, str] = {
+    TableFailureKind.CONTENTION: "read again and retry the write",
+    TableFailureKind.CONFLICT: "read again and retry the write",
+    TableFailureKind.MOVED: "read again and retry the write",
+    TableFailureKind.UNDECIDED: "make the store reachable, then check if the write landed before a retry",
+    TableFailureKind.RECLAIMED: "read the newest version; if that fails too, the graph is damaged",
+    TableFailureKind.INDEX_LOST: "optimize the branch: it rebuilds the index",
+    TableFailureKind.RESIDUE: "retry; the next writer of the branch removes what is left",
+    TableFailureKind.IN_USE: "delete the dependent branches first",
+    TableFailureKind.FOREIGN: "restore the branch from a backup, or delete it",
+    TableFailureKind.CONFIGURATION: "check the credentials and permissions for this place",
+    TableFailureKind.TRANSIENT: "make the store reachable and see that it has space, then try again",
 }
 
-# Where Lance's own words mislead or tell of its inner life.
-_REASONS: dict[Trouble, str] = {
-    Trouble.CONTENTION: "another writer was faster",
-    Trouble.EXISTS: "it exists already",
+# Where Lance's own words mislead or describe its internals.
+_REASONS: dict[TableFailureKind, str] = {
+    TableFailureKind.CONTENTION: "another writer was faster",
+    TableFailureKind.EXISTS: "it exists already",
 }
 
 _INTERRUPTED = "External error: KeyboardInterrupt"
@@ -130,41 +133,45 @@ _SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
 _SOURCE_PLACE = re.compile(r",?\s+\S+\.rs:\d+:\d+")
 
 
-def classify(error: BaseException) -> Trouble:
+def classify(error: BaseException) -> TableFailureKind:
     """Which trouble an exception of Lance stands for."""
-    trouble, text = _told(error), str(error)
-    return Trouble.INDEX_LOST if trouble == Trouble.RECLAIMED and _INDEX_FILE.search(text) else trouble
+    trouble, text = _classify_message(error), str(error)
+    return (
+        TableFailureKind.INDEX_LOST
+        if trouble == TableFailureKind.RECLAIMED and _INDEX_FILE.search(text)
+        else trouble
+    )
 
 
-def _told(error: BaseException) -> Trouble:
+def _classify_message(error: BaseException) -> TableFailureKind:
     text = str(error)
     if text.startswith("Invalid user input"):
         # What follows quotes the user and may hold any of the texts below.
-        return Trouble.INVALID
+        return TableFailureKind.INVALID
     for part, trouble in _TEXTS:
         if part in text:
             return trouble
     if "404 Not Found" in text:
         # A bucket's answer; about the description of a version, or about a file the version needs.
-        return Trouble.NOT_FOUND if "was not found: " in text else Trouble.RECLAIMED
+        return TableFailureKind.NOT_FOUND if "was not found: " in text else TableFailureKind.RECLAIMED
     if isinstance(error, CommitConflictError):
-        return Trouble.CONFLICT
+        return TableFailureKind.CONFLICT
     if isinstance(error, PermissionError):
-        return Trouble.CONFIGURATION
+        return TableFailureKind.CONFIGURATION
     if isinstance(error, pa.ArrowInvalid):
-        return Trouble.INVALID
-    return Trouble.UNKNOWN
+        return TableFailureKind.INVALID
+    return TableFailureKind.UNKNOWN
 
 
 def system_error(error: BaseException | None) -> int | None:
-    """The number of the error of the operating system that an exception of anybody tells of, if it does."""
+    """Return the errno of the operating system behind any exception, if there is one."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
-    told = _SYSTEM_ERROR.search(str(error))
-    return int(told[1]) if told else None
+    found = _SYSTEM_ERROR.search(str(error))
+    return int(found[1]) if found else None
 
 
-def failure(trouble: Trouble, operation: str, uri: str, reason: str) -> StorageFailure:
+def table_failure(trouble: TableFailureKind, operation: str, uri: str, reason: str) -> StorageFailure:
     """The typed error for one trouble with one table."""
     return StorageFailure(
         f"table '{uri}': {operation.replace('_', ' ')} failed: {reason}",
@@ -174,8 +181,8 @@ def failure(trouble: Trouble, operation: str, uri: str, reason: str) -> StorageF
     )
 
 
-class typed:  # noqa: N801 - a block; not made of a generator, for there are many in every read and write
-    """Raises what Lance raises inside as a `StorageFailure` with its `Trouble`, and Ctrl-C as itself."""
+class wrap_lance_errors:  # noqa: N801 - a block; a generator would be too slow for every read and write
+    """Raises Lance's errors as `StorageFailure` with a `TableFailureKind`, and Ctrl-C as itself."""
 
     __slots__ = ("_operation", "_uri")
 
@@ -190,20 +197,20 @@ class typed:  # noqa: N801 - a block; not made of a generator, for there are man
         if not isinstance(error, LANCE_RAISES):
             if error is None or type(error).__name__ != _PANIC:
                 return
-            # Lance broke off. Its class is no `Exception`, and would pass whoever deals with failures.
-            reason = f"Lance broke off: {_plain(error)}"
-            raise failure(Trouble.UNKNOWN, self._operation, self._uri, reason) from error
+            # Lance panicked. Its class is no `Exception`, so handlers of failures would miss it.
+            reason = f"Lance broke off: {_strip_source_location(error)}"
+            raise table_failure(TableFailureKind.UNKNOWN, self._operation, self._uri, reason) from error
         if str(error).startswith(_INTERRUPTED):
             raise KeyboardInterrupt from error
         trouble = classify(error)
-        reason = _REASONS.get(trouble) or _plain(error)
-        raise failure(trouble, self._operation, self._uri, reason) from error
+        reason = _REASONS.get(trouble) or _strip_source_location(error)
+        raise table_failure(trouble, self._operation, self._uri, reason) from error
 
 
-def _plain(error: BaseException) -> str:
+def _strip_source_location(error: BaseException) -> str:
     return _SOURCE_PLACE.sub("", str(error))
 
 
-def misses_transaction(error: BaseException) -> bool:
+def is_missing_transaction(error: BaseException) -> bool:
     """Whether Lance failed only to describe a transaction: its binding cannot build a rewritten index."""
     return isinstance(error, TypeError) and "RewrittenIndex.__init__" in str(error)

@@ -17,8 +17,8 @@ import msgspec
 
 from omnigraph import errors
 from omnigraph.storage.location import Location
-from omnigraph.storage.lock_table import EARLIER_OPERATIONS, Gate, Holder, LockTable, Owner, Taken
-from omnigraph.storage.objects import ObjectStore, Versioned
+from omnigraph.storage.lock_table import EARLIER_OPERATIONS, Gate, Holder, LockStatus, LockTable, Owner
+from omnigraph.storage.objects import ObjectStore, VersionedText
 
 KEEP_LIMIT = 16
 """How many operations of one process may follow each other before others get a chance."""
@@ -49,9 +49,9 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     operation_id: str | None = None
     earlier: tuple[str, ...] = ()
     retired: bool = False
-    """The branch of this name was deleted; kept while somebody tidies up under the lock."""
+    """The branch of this name was deleted; kept during a cleanup under the lock."""
     wanted: bool = False
-    """Somebody waits for it; written into it by who waits, which changes nothing for its holder."""
+    """Another process waits for it, and wrote this; it changes nothing for the holder."""
 
     def encode(self) -> str:
         """The JSON text."""
@@ -62,7 +62,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Holder(owner=self.owner, operation_id=self.operation_id, earlier=self.earlier)
 
     def same_beat(self, other: Lease) -> bool:
-        """True when the holder gave no sign of life between the two."""
+        """True when the holder did not renew it between the two."""
         return (self.epoch, self.beat, self.owner) == (other.epoch, other.beat, other.owner)
 
 
@@ -73,7 +73,7 @@ class LeaseSlot:
         self.gate = Gate()
         self.mutex = threading.RLock()
         self.current: tuple[Lease, str] | None = None
-        """Our last put and its token: held, or given back and not known to be anybody else's."""
+        """Our last put and its token: held, or given back and not known to be taken by another process."""
         self.sent = 0.0
         """When our last successful put was sent."""
         self.operations = 0
@@ -86,7 +86,7 @@ class LeaseSlot:
         """The child never reaches this slot again."""
 
     def saw_expire(self, lease: Lease, now: float) -> bool:
-        """Whether this process has seen one beat of another's lease for as long as that lives."""
+        """Whether this process has seen the same beat of another's lease for its whole time to live."""
         seen = self.sighting
         return seen is not None and seen[0].same_beat(lease) and now - seen[1] >= lease.ttl_s
 
@@ -146,7 +146,7 @@ class LeaseLock:
                     if self._create(operation_id):
                         return None
                     continue
-                lease = decode(found.text, self._at)
+                lease = decode_lease(found.text, self._at)
                 if not self._available(lease, found, asked, first):
                     if not first and not lease.wanted:
                         self._say_that_we_wait(lease, found.token)
@@ -202,12 +202,12 @@ class LeaseLock:
                 if done and slot.current is not None and slot.current[0].wanted:
                     slot.stands_back = _STANDS_BACK
             except errors.StorageFailure as failure:
-                # It expires by itself, and this process recognises it as its own.
+                # It will expire, and this process recognises it as its own.
                 _log.warning("lease not given back: %s", failure)
                 slot.current = None
 
     def renew(self) -> None:
-        """Show a sign of life; a lease that turns out to be taken is forgotten."""
+        """Renew the lease; one that turns out to be taken is forgotten."""
         with self._slot.mutex:
             if self._slot.held() is not None:
                 self._change()
@@ -226,21 +226,21 @@ class LeaseLock:
             return False
         # The name of the operation reaches the store with the next beat.
         body, token = slot.current
-        slot.current = (_named(body, operation_id), token)
+        slot.current = (_with_operation(body, operation_id), token)
         return True
 
     def _take_back(self, operation_id: str | None) -> bool:
-        """With the token of our own release one put is enough, if nobody was here since."""
+        """Take the lease back with one put and the token of our release, if it was not taken since."""
         current = self._slot.current
         if current is None or current[0].state != "free" or self._slot.stands_back:
             return False
         return self._take(*current, operation_id)
 
     def _stand_back(self, lease: Lease) -> bool:
-        """Whether a lease that we could have is another's turn: we had it last, and somebody waited.
+        """Whether to leave a free lease to another process: we had it last, and one waited.
 
-        Who gives a lease back and wants it again would mostly be faster than one who looks now and then. If
-        nobody takes it, whoever waited is gone.
+        A process that gives a lease back and wants it again would mostly beat one that polls. If the lease
+        stays free, the waiter is gone.
         """
         slot = self._slot
         if lease.state == "held" or lease.owner.token != self._owner.token:
@@ -251,16 +251,16 @@ class LeaseLock:
         return True
 
     def _say_that_we_wait(self, lease: Lease, token: str) -> None:
-        """Have the holder know, who meets this with its next beat; if that came meanwhile, the next time."""
+        """Mark the lease as wanted; the holder sees it at its next beat, or we retry if a beat came first."""
         wanted = msgspec.structs.replace(lease, wanted=True)
         self._store.write_text_if_match(self._at, wanted.encode(), token)
 
     def _faster_rival(self) -> Holder:
         found = self._store.read_text_versioned(self._at)
-        return Holder(owner=self._owner) if found is None else decode(found.text, self._at).holder()
+        return Holder(owner=self._owner) if found is None else decode_lease(found.text, self._at).holder()
 
-    def _available(self, lease: Lease, found: Versioned, asked: float, first: bool) -> bool:
-        """True when nobody holds it, or its holder can no longer act under it."""
+    def _available(self, lease: Lease, found: VersionedText, asked: float, first: bool) -> bool:
+        """True when it is free, or its holder can no longer act under it."""
         if lease.state != "held":
             return True
         if lease.owner.token == self._owner.token:
@@ -271,9 +271,9 @@ class LeaseLock:
             slot.sighting = (lease, self._clock())
         elif slot.saw_expire(lease, asked):
             return True
-        return first and _is_long_dead(lease, found, self._store_time())
+        return first and _is_long_expired(lease, found, self._store_time())
 
-    def _refuse_recent_name(self, found: Versioned) -> None:
+    def _refuse_recent_name(self, found: VersionedText) -> None:
         passed = max(0.0, self._store_time() - found.modified)
         if passed < self._reuse_after:
             left = round(self._reuse_after - passed)
@@ -297,7 +297,7 @@ class LeaseLock:
 
     def _take(self, base: Lease, token: str, operation_id: str | None, *, retired: bool = False) -> bool:
         lease = msgspec.structs.replace(
-            _named(base, operation_id),
+            _with_operation(base, operation_id),
             epoch=base.epoch + 1,
             beat=0,
             state="held",
@@ -309,7 +309,7 @@ class LeaseLock:
         return self._begin(lease, token)
 
     def _begin(self, lease: Lease, replacing: str | None) -> bool:
-        """Become the holder, unless somebody was faster."""
+        """Become the holder, unless another process was faster."""
         slot = self._slot
         slot.current = None
         if not self._send(lease, replacing):
@@ -321,7 +321,7 @@ class LeaseLock:
         return True
 
     def _change(self, *, state: State = "held", retired: bool = False) -> bool:
-        """The next beat of our own lease; False, and it is forgotten, when somebody else took it."""
+        """Write the next beat of our own lease; False, and it is forgotten, when another process took it."""
         slot = self._slot
         for _ in range(_ROUNDS):
             assert slot.current is not None
@@ -332,7 +332,7 @@ class LeaseLock:
             if self._send(lease, token):
                 return True
             found = self._store.read_text_versioned(self._at)
-            stored = None if found is None else decode(found.text, self._at)
+            stored = None if found is None else decode_lease(found.text, self._at)
             if found is None or stored is None or (stored.epoch, stored.owner) != (body.epoch, body.owner):
                 break
             # An earlier beat of ours arrived although its acknowledgement did not.
@@ -342,7 +342,7 @@ class LeaseLock:
         return False
 
     def _send(self, lease: Lease, replacing: str | None) -> bool:
-        """Put a body; the answer "somebody was faster" may be about our own put, repeated by the client."""
+        """Put a body; a failed precondition may be caused by our own put, retried by the client."""
         sent = self._clock()
         text = lease.encode()
         if replacing is None:
@@ -377,36 +377,36 @@ class LeaseLock:
         return self._slot.held() is not None
 
 
-def lease_taken(
+def read_lease_status(
     store: ObjectStore, at: Location, table: LockTable, *, clock: Clock, wall: float
-) -> Taken | None:
-    """Whether somebody has the lease at this moment, told by reading alone.
+) -> LockStatus | None:
+    """Return who holds the lease at this moment, by reading alone; None when it is free.
 
-    To ask the store for its time is to put an object, so `wall`, the time of this machine, stands for it:
-    good enough to foretell what an attempt would find, and for nothing else.
+    Asking the store for its time would put an object, so `wall`, the time of this machine, is used: good
+    enough to predict what an attempt would find, and for nothing else.
     """
     slot = table.known((store.scope, at.uri))
     asked = clock()
     if isinstance(slot, LeaseSlot) and not slot.gate.idle():
         own = slot.held()
-        return Taken(Holder(owner=table.owner) if own is None else own.holder())
+        return LockStatus(Holder(owner=table.owner) if own is None else own.holder())
     found = store.read_text_versioned(at)
     if found is None:
         return None
-    lease = decode(found.text, at)
+    lease = decode_lease(found.text, at)
     # One that is ours by its text was given back, or is taken again at once: no thread is past the gate.
     if lease.state != "held" or lease.owner.token == table.owner.token:
         return None
     expired = isinstance(slot, LeaseSlot) and slot.saw_expire(lease, asked)
-    return None if expired or _is_long_dead(lease, found, wall) else Taken(lease.holder())
+    return None if expired or _is_long_expired(lease, found, wall) else LockStatus(lease.holder())
 
 
-def _is_long_dead(lease: Lease, found: Versioned, now: float) -> bool:
-    """Whether the last beat is so old that no holder can act under it any more, whoever rounded the times."""
+def _is_long_expired(lease: Lease, found: VersionedText, now: float) -> bool:
+    """Whether the last beat is so old that no holder can act under it, however times were rounded."""
     return now - found.modified > 2 * lease.ttl_s + _TIME_GRANULARITY
 
 
-def _named(lease: Lease, operation_id: str | None) -> Lease:
+def _with_operation(lease: Lease, operation_id: str | None) -> Lease:
     earlier = lease.holder().operations()[:EARLIER_OPERATIONS]
     return msgspec.structs.replace(lease, operation_id=operation_id, earlier=earlier)
 
@@ -419,18 +419,18 @@ def _start_timer(lock: LeaseLock, stop: threading.Event, interval: float) -> Non
     threading.Thread(target=run, name="omnigraph-lease", daemon=True).start()
 
 
-def decode(text: str, at: Location) -> Lease:
-    """The lease in a text; anything else under its name was not written by this package."""
+def decode_lease(text: str, at: Location) -> Lease:
+    """Return the lease in a text; any other text was not written by this package."""
     try:
         return msgspec.json.decode(text, type=Lease)
     except msgspec.DecodeError as failure:
         raise errors.CorruptGraph(
             f"the lock '{at.uri}' cannot be read: {failure}",
             object_id=at.uri,
-            remedy="make sure that nobody writes to this branch, then delete the object",
+            remedy="make sure that no process writes to this branch, then delete the object",
         ) from failure
 
 
 def branch_of(at: Location) -> str:
-    """The branch whose lock is at this place."""
+    """Return the branch whose lock is at this location."""
     return unquote(at.name.rpartition(".")[0])

@@ -1,4 +1,4 @@
-"""What one process knows about the branch locks it uses: who it is, and which thread may go next."""
+"""The branch locks of one process: its identity as an owner, and the queue of its threads."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.earlier if self.operation_id is None else (self.operation_id, *self.earlier)
 
 
-class Taken(msgspec.Struct, frozen=True):
-    """A lock that somebody has at this moment."""
+class LockStatus(msgspec.Struct, frozen=True):
+    """A lock that is held at this moment."""
 
     holder: Holder | None
-    """Who that is, if it is written there already."""
+    """The holder, if it is recorded already."""
 
 
 EARLIER_OPERATIONS = 8
 
 
 class Gate:
-    """Lets one thread of this process at a time deal with a lock: whoever came first is next.
+    """Lets one thread of this process at a time use a lock, first come, first served.
 
-    The turn is handed to the next thread, never put down in between: a thread that comes just then queues.
+    The turn is handed to the next thread without being freed in between: a thread that arrives then queues.
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Gate:
             return len(self._queue)
 
     def _hand_over(self) -> bool:
-        """Give the turn to whoever waits longest; False when nobody does."""
+        """Give the turn to the longest waiter; False when no thread waits."""
         if self._queue:
             self._queue.popleft().set()
             return True
@@ -144,7 +144,7 @@ class LockTable:
         self._slots.pop(key, None)
 
     def start_as_child(self) -> None:
-        """Begin anew in a forked child: another process, without locks."""
+        """Start empty in a forked child: another process, without locks."""
         inherited = list(self._slots.values())
         self._start()
         for slot in inherited:

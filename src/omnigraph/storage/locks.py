@@ -1,4 +1,4 @@
-"""The branch lock between processes: whoever changes a branch holds it.
+"""The branch lock between processes: every writer of a branch holds it.
 
 A folder has a lock of the kernel (`record_lock`), a bucket a lease (`lease`). Locks keep writers from
 wasting each other's work; what may become visible is decided elsewhere, by compare-and-swap.
@@ -16,11 +16,11 @@ from urllib.parse import quote, unquote
 
 from omnigraph import ctrl_c, errors
 from omnigraph.storage.folder import LOCK_FOLDER, LOCK_SUFFIX
-from omnigraph.storage.lease import LeaseLock, decode, lease_taken
+from omnigraph.storage.lease import LeaseLock, decode_lease, read_lease_status
 from omnigraph.storage.location import Location
-from omnigraph.storage.lock_table import THIS_PROCESS, Gate, Holder, LockTable, Taken
+from omnigraph.storage.lock_table import THIS_PROCESS, Gate, Holder, LockStatus, LockTable
 from omnigraph.storage.objects import ObjectStore
-from omnigraph.storage.record_lock import RecordLock, gate_of, last_holder, lock_taken
+from omnigraph.storage.record_lock import RecordLock, find_gate, last_holder, read_lock_status
 
 LEASE_SUFFIX = ".json"
 DEFAULT_TTL = 30.0
@@ -48,7 +48,7 @@ class _Lock(Protocol):
     def close(self) -> None: ...
 
 
-class Held:
+class HeldLocks:
     """Branch locks that are held; leaving the `with` block gives them back."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Held:
 
     def release(self) -> None:
         """Give the locks back; a second call does nothing."""
-        with ctrl_c.postponed():  # or one could stay with this process for ever
+        with ctrl_c.postpone_ctrl_c():  # or one could stay with this process for ever
             locks, self._locks = self._locks, {}
             if self._here():
                 _release_all(list(locks.values()))
@@ -114,7 +114,7 @@ class BranchLocks:
         self._store = store
         self._folder = root / LOCK_FOLDER
         self._addresses: dict[str, Location] = {}
-        self._clock = clock or elapsed
+        self._clock = clock or monotonic_seconds
         self._pause = pause
         self._ttl = ttl
         self._reuse_after = reuse_after
@@ -127,14 +127,14 @@ class BranchLocks:
         operation_id: str | None = None,
         wait: float | None = None,
         creating: Collection[str] = (),
-    ) -> Held:
+    ) -> HeldLocks:
         """Take the locks of `branches`, always in the same order, waiting at most `wait` seconds in all.
 
         `wait` is `OMNIGRAPH_LOCK_WAIT` when not given; `creating` are those of the branches that are about
         to be made: in a bucket the name of a deleted branch cannot be used again at once.
         """
-        patience = _Patience(self._clock, configured_wait() if wait is None else wait)
-        held = Held()
+        patience = _WaitBudget(self._clock, read_lock_wait() if wait is None else wait)
+        held = HeldLocks()
         try:
             for branch in sorted(set(branches)):
                 held._add(branch, self._take(branch, operation_id, branch in creating, patience))  # noqa: SLF001
@@ -143,24 +143,24 @@ class BranchLocks:
             raise
         return held
 
-    def try_acquire(self, branches: Iterable[str], *, operation_id: str | None = None) -> Held | None:
+    def try_acquire(self, branches: Iterable[str], *, operation_id: str | None = None) -> HeldLocks | None:
         """Take the locks if all are free at this moment, else None; never waits."""
         try:
             return self.hold(branches, operation_id=operation_id, wait=0.0)
         except errors.WriterBusy:
             return None
 
-    def taken_here(self, branch: str) -> bool:
+    def is_used_here(self, branch: str) -> bool:
         """Whether a thread of this process has the lock, or waits for it, at this moment; asks no store."""
         at = self._address(branch)
         if at.is_local:
-            gate = gate_of(at.path, self._table)
+            gate = find_gate(at.path, self._table)
         else:
             slot = self._table.known((self._store.scope, at.uri))
             gate = None if slot is None else slot.gate
         return gate is not None and not gate.idle()
 
-    def taken(self, branch: str, *, wall: float) -> Taken | None:
+    def read_status(self, branch: str, *, wall: float) -> LockStatus | None:
         """Whether `try_acquire` would find the lock taken at this moment; takes and writes nothing.
 
         `wall` is the time of this machine in seconds: in a bucket the lease of a dead process looks taken
@@ -168,8 +168,8 @@ class BranchLocks:
         """
         at = self._address(branch)
         if at.is_local:
-            return lock_taken(at.path, self._table)
-        return lease_taken(self._store, at, self._table, clock=self._clock, wall=wall)
+            return read_lock_status(at.path, self._table)
+        return read_lease_status(self._store, at, self._table, clock=self._clock, wall=wall)
 
     def last_holder(self, branch: str) -> Holder | None:
         """Who took this lock last, whether or not it is held now."""
@@ -177,7 +177,7 @@ class BranchLocks:
         if at.is_local:
             return last_holder(at.path, self._table)
         text = self._store.read_text_if_exists(at)
-        return None if text is None else decode(text, at).holder()
+        return None if text is None else decode_lease(text, at).holder()
 
     def branch_of_operation(self, operation_id: str) -> str | None:
         """The branch whose lock was lately taken for this operation, if that is still written there."""
@@ -187,7 +187,7 @@ class BranchLocks:
                 return branch
         return None
 
-    def _take(self, branch: str, operation_id: str | None, creating: bool, patience: _Patience) -> _Lock:
+    def _take(self, branch: str, operation_id: str | None, creating: bool, patience: _WaitBudget) -> _Lock:
         lock = self._lock(branch)
         try:
             entered = lock.gate.enter(patience.left())
@@ -206,7 +206,7 @@ class BranchLocks:
         return lock
 
     def _attempt(
-        self, lock: _Lock, branch: str, operation_id: str | None, creating: bool, patience: _Patience
+        self, lock: _Lock, branch: str, operation_id: str | None, creating: bool, patience: _WaitBudget
     ) -> None:
         busy = lock.attempt(operation_id, creating=creating, first=True)
         for longest in _pauses(lock.longest_pause):
@@ -239,7 +239,7 @@ class BranchLocks:
         return sorted(unquote(name.removesuffix(suffix)) for name in names if name.endswith(suffix))
 
 
-class _Patience:
+class _WaitBudget:
     """How long one operation still waits."""
 
     def __init__(self, clock: Callable[[], float], wait: float) -> None:
@@ -259,13 +259,13 @@ class _Patience:
         )
 
 
-def elapsed() -> float:
-    """Seconds that never run backwards and go on while the machine is suspended, where it can tell."""
+def monotonic_seconds() -> float:
+    """Return seconds that never run backwards; where the system supports it, they include suspended time."""
     boottime = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boottime is None else time.clock_gettime(boottime)
 
 
-def configured_wait() -> float:
+def read_lock_wait() -> float:
     """How long a writer waits for a busy branch: `OMNIGRAPH_LOCK_WAIT` seconds, 10 when not set."""
     text = os.environ.get(_WAIT_SETTING, "").strip()
     if not text:

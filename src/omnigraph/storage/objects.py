@@ -1,7 +1,7 @@
-"""Small text objects that steer a graph: schema files, claims, recovery records, leases.
+"""Small control objects of a graph: schema files, claims, recovery records, leases.
 
 One contract for a folder and for a bucket. Only a proven not-found means that an object is absent; every
-other failure is raised as `StorageFailure`. Table data does not pass here.
+other failure is raised as `StorageFailure`. Table data is not read or written here.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,11 +19,14 @@ from omnigraph.storage.failures import FailureKind, not_found
 from omnigraph.storage.location import Location
 from omnigraph.storage.s3_extra import require_s3
 
+CHUNK = 8 << 20
+"""How much of a large object is in memory at a time, and fetched in one request."""
+
 _RESIDUE = re.compile(r"#\d+$")
 
 
 class Observer(Protocol):
-    """Hears of each storage call just before it is made; raising prevents the call."""
+    """Called with each storage call just before it is made; raising prevents the call."""
 
     def __call__(self, op: str, uri: str, /) -> None: ...
 
@@ -63,7 +67,7 @@ class Recorder:
 
 
 @dataclass(frozen=True, slots=True)
-class Versioned:
+class VersionedText:
     """The text of an object with the token that names exactly this state of it."""
 
     text: str
@@ -73,8 +77,8 @@ class Versioned:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """What a backend hands back for one object."""
+class VersionedBytes:
+    """The content of an object with the token that names exactly this state of it."""
 
     body: bytes
     token: str
@@ -87,10 +91,10 @@ def is_residue(name: str) -> bool:
 
 
 class ObjectStore(ABC):
-    """Control objects at one root; `observe` hears of every call."""
+    """Control objects at one root; `observe` is called before every operation."""
 
     scope: str = ""
-    """Tells apart stores in which equal locations are different places."""
+    """Distinguishes stores in which equal locations are different places."""
 
     def __init__(self, observe: Observer | None = None) -> None:
         self.observe = observe
@@ -131,11 +135,21 @@ class ObjectStore(ABC):
         self._begin("write_bytes", at)
         self._put(at, body)
 
-    def read_text_versioned(self, at: Location) -> Versioned | None:
+    def read_text_versioned(self, at: Location) -> VersionedText | None:
         """Text and token of an object, or None when it is proven absent; one request."""
         self._begin("read_text_versioned", at)
         found = self._get(at)
-        return None if found is None else Versioned(_decode(found.body, at), found.token, found.modified)
+        return None if found is None else VersionedText(_decode(found.body, at), found.token, found.modified)
+
+    def read_bytes_versioned(self, at: Location) -> VersionedBytes | None:
+        """Content and token of an object, or None when it is proven absent; one request."""
+        self._begin("read_bytes_versioned", at)
+        return self._get(at)
+
+    def write_bytes_if_match(self, at: Location, body: bytes, token: str) -> str | None:
+        """As `write_text_if_match`, for any content."""
+        self._begin("write_bytes_if_match", at)
+        return self._swap(at, body, token)
 
     def write_text(self, at: Location, text: str) -> None:
         """Write or replace an object; a reader sees the old or the new text, never a part."""
@@ -180,10 +194,40 @@ class ObjectStore(ABC):
         sizes = self._sizes(at).items()
         return {at / name: size for name, size in sizes if not is_residue(name) and _addressable(at, name)}
 
+    def list_tags(self, at: Location) -> dict[Location, str | None]:
+        """The objects directly below `at`, each with the ETag of its content; a folder has none."""
+        self._begin("list_tags", at)
+        tags = self._tags(at).items()
+        return {at / name: tag for name, tag in tags if not is_residue(name) and _addressable(at, name)}
+
+    def list_all(self, at: Location) -> dict[str, int]:
+        """Every object below `at` at any depth, by its name from there, with its bytes; in no order.
+
+        What writes that were cut short left in a folder is not among them.
+        """
+        self._begin("list_all", at)
+        found = self._all_sizes(at).items()
+        return {name: size for name, size in found if not is_residue(name) and _addressable(at, name)}
+
+    def read_chunks(self, at: Location) -> Iterator[bytes]:
+        """The content of an object of any size, some of it at a time; fails with NotFound when it is gone."""
+        self._begin("read_chunks", at)
+        yield from self._chunks(at)
+
+    def write_chunks(self, at: Location, chunks: Iterable[bytes]) -> None:
+        """Write or replace an object of any size; it is there with all of its content or not at all."""
+        self._begin("write_chunks", at)
+        self._put_chunks(at, chunks)
+
     def list_folders(self, at: Location) -> list[str]:
         """The names of folders directly below `at` that hold anything, in no order."""
         self._begin("list_folders", at)
         return [name for name in self._folders(at) if _addressable(at, name)]
+
+    def list_entries(self, at: Location) -> list[str]:
+        """The names of everything directly below `at`: files and folders, empty ones too, in no order."""
+        self._begin("list_entries", at)
+        return self._all(at)
 
     def last_change(self, at: Location) -> float | None:
         """When anything below `at` was written last, in seconds since 1970; None when nothing is there."""
@@ -233,12 +277,12 @@ class ObjectStore(ABC):
             raise errors.InvalidName(at.name, f"'{at.uri}' has the form of a temporary name (`#` and digits)")
 
     def _body(self, at: Location) -> bytes | None:
-        """What an object holds, where nobody asks for its token."""
+        """Return the content of an object without its token."""
         found = self._get(at)
         return None if found is None else found.body
 
     @abstractmethod
-    def _get(self, at: Location) -> Stored | None: ...
+    def _get(self, at: Location) -> VersionedBytes | None: ...
 
     @abstractmethod
     def _put(self, at: Location, body: bytes) -> None: ...
@@ -258,8 +302,23 @@ class ObjectStore(ABC):
     @abstractmethod
     def _sizes(self, at: Location) -> dict[str, int]: ...
 
+    def _tags(self, at: Location) -> dict[str, str | None]:
+        return dict.fromkeys(self._names(at))
+
+    @abstractmethod
+    def _all_sizes(self, at: Location) -> dict[str, int]: ...
+
+    @abstractmethod
+    def _chunks(self, at: Location) -> Iterator[bytes]: ...
+
+    @abstractmethod
+    def _put_chunks(self, at: Location, chunks: Iterable[bytes]) -> None: ...
+
     @abstractmethod
     def _folders(self, at: Location) -> list[str]: ...
+
+    @abstractmethod
+    def _all(self, at: Location) -> list[str]: ...
 
     def _discard_partial(self, at: Location, seconds: float) -> int:
         return 0  # in a bucket a put that was cut short leaves nothing

@@ -1,17 +1,16 @@
-"""Parts of a table that are written before anybody knows whether they will ever belong to it.
+"""Pieces: data files that are written before it is decided whether they become part of a table.
 
-Pieces lie in a folder of their own, which whoever is done with them removes. To become rows of a table their
-files get a second name among those of the table, which costs nothing in a folder and a copy inside the store
-in a bucket; then one commit names them.
+Pieces are in a folder of their own, which their user removes. To become rows of a table their files get a
+second name among those of the table: a hard link in a folder, a copy inside the store in a bucket. Then one
+commit names them.
 """
 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -22,34 +21,33 @@ from lance.file import LanceFileReader
 from lance.fragment import FragmentMetadata, write_fragments
 from numpy.typing import NDArray
 
-from omnigraph.errors import StorageFailure
-from omnigraph.storage.blobs import as_stored, is_blob
-from omnigraph.storage.lance_errors import Trouble
+from omnigraph.storage.base_paths import fork_uri
+from omnigraph.storage.blobs import is_blob, to_writable
+from omnigraph.storage.concurrency import run_per_file
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore
 from omnigraph.storage.session import Access
 from omnigraph.storage.staging import (
     Counts,
     Staged,
-    fenced_append,
+    build_fenced_append,
+    build_transaction,
     stage_append,
     stage_overwrite,
-    unfenced,
 )
-from omnigraph.storage.tables import STORAGE_FORMAT, Table, fork_uri, options
-from omnigraph.storage.upserting import (
-    Met,
+from omnigraph.storage.tables import STORAGE_FORMAT, Table, storage_options
+from omnigraph.storage.truncation import require_complete_files
+from omnigraph.storage.upsert import (
+    MatchedRows,
+    assign_row_ids,
+    build_upsert,
+    concat_matches,
     find_keys,
-    staged_upsert,
-    taking_the_place,
-    together,
-    write_replacing,
+    write_replacements,
 )
-from omnigraph.storage.whole import require_whole
 
 ROWS_AT_ONCE = 65_536
 _ROWS_PER_PIECE = 1 << 20
-_SHARED_AT_ONCE = 8
 _KEYS_AT_ONCE = 4 << 20
 """Keys that are looked up together, and so in memory together."""
 _COMPRESSION = b"lance-encoding:compression"
@@ -68,29 +66,29 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
-    """The stored rows that rows of pieces replace, found out beforehand."""
+class PieceMatches:
+    """The stored rows that rows of pieces replace, looked up beforehand."""
 
     version: int
     """The version of the table that was looked at; for another one it means nothing."""
-    rows: tuple[Met, ...] = field(repr=False)
+    rows: tuple[MatchedRows, ...] = field(repr=False)
     """For each piece; the rows that replace one are its first rows, in the order of these."""
 
-    def first(self) -> Iterator[Met]:
-        """The same by where the rows are by now."""
+    def first(self) -> Iterator[MatchedRows]:
+        """Yield the matches of each piece, whose matched rows come first by now."""
         for met in self.rows:
-            yield Met(np.arange(len(met)), met.row_ids, met.addresses)
+            yield MatchedRows(np.arange(len(met)), met.row_ids, met.addresses)
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """The rows of a table-to-be, or those to be added to one."""
+    """The rows of a new table, or those to be added to one."""
 
     place: Location
     """The folder that holds them."""
     schema: pa.Schema = field(repr=False)
     pieces: tuple[Piece, ...] = field(repr=False)
-    matched: Matched | None = field(default=None, repr=False)
+    matched: PieceMatches | None = field(default=None, repr=False)
 
     @property
     def rows(self) -> int:
@@ -111,18 +109,22 @@ def write_pieces(
     By itself Lance looks for letters that often follow each other. In ids that helps less than what those of
     neighbours have in common, and in short ones nothing does.
     """
-    rows = rows.cast(_packed(rows, ids)) if ids else rows
-    try:
-        written = _written(access, place, rows, "create")
-    except StorageFailure as failure:
-        if failure.kind != Trouble.EXISTS:
-            raise
-        # A folder that was read as a table is one. Nothing is overwritten: no version comes of it.
-        written = _written(access, place, rows, "overwrite")
+    rows = rows.cast(_with_id_compression(rows, ids)) if ids else rows
+    with access.call("write_pieces", place.uri):
+        written: list[FragmentMetadata] = write_fragments(
+            rows,
+            place.uri,
+            mode="create",
+            max_rows_per_file=_ROWS_PER_PIECE,
+            enable_stable_row_ids=True,
+            data_storage_version=STORAGE_FORMAT,
+            storage_options=storage_options(place),
+        )
+        require_complete_files("write_pieces", place, place.uri, Op.Append(written))
     return tuple(_piece(fragment) for fragment in written if fragment.physical_rows)
 
 
-def _packed(rows: pa.Table, ids: Sequence[str]) -> pa.Schema:
+def _with_id_compression(rows: pa.Table, ids: Sequence[str]) -> pa.Schema:
     """The same columns; what is noted of them here is for the writer, and no part of any table."""
     schema = rows.schema
     for name in ids:
@@ -132,23 +134,6 @@ def _packed(rows: pa.Table, ids: Sequence[str]) -> pa.Schema:
         noted = {**(schema.field(place).metadata or {}), _COMPRESSION: b"none" if short else b"lz4"}
         schema = schema.set(place, schema.field(place).with_metadata(noted))
     return schema
-
-
-def _written(
-    access: Access, place: Location, rows: pa.Table, mode: Literal["create", "overwrite"]
-) -> list[FragmentMetadata]:
-    with access.call("write_pieces", place.uri):
-        written: list[FragmentMetadata] = write_fragments(
-            rows,
-            place.uri,
-            mode=mode,
-            max_rows_per_file=_ROWS_PER_PIECE,
-            enable_stable_row_ids=True,
-            data_storage_version=STORAGE_FORMAT,
-            storage_options=options(place),
-        )
-        require_whole("write_pieces", place, place.uri, Op.Append(written))
-    return written
 
 
 def _piece(fragment: FragmentMetadata) -> Piece:
@@ -163,7 +148,7 @@ def read_piece(
     for file in _fragment(piece).files:
         with access.call("read_piece", place.uri):
             reader = LanceFileReader(
-                f"{place.uri}/data/{file.path}", storage_options=options(place), columns=list(columns)
+                f"{place.uri}/data/{file.path}", storage_options=storage_options(place), columns=list(columns)
             )
             yield from reader.read_all(batch_size=ROWS_AT_ONCE).to_batches()
 
@@ -172,85 +157,107 @@ def _fragment(piece: Piece) -> FragmentMetadata:
     return FragmentMetadata.from_json(piece.fragment)
 
 
-def piece_rows(access: Access, pieces: Pieces) -> pa.RecordBatchReader:
+def read_piece_rows(access: Access, pieces: Pieces) -> pa.RecordBatchReader:
     """All rows of pieces, Blobs included; read on the way."""
     with access.call("open_pieces", pieces.place.uri):
-        found = _gathered(pieces).scanner(batch_size=ROWS_AT_ONCE, blob_handling="all_binary").to_reader()
+        found = _open_view(pieces).scanner(batch_size=ROWS_AT_ONCE, blob_handling="all_binary").to_reader()
     return pa.RecordBatchReader.from_batches(pieces.schema, _stored_batches(found, pieces.schema))
 
 
-def sorted_piece(access: Access, pieces: Pieces, order: NDArray[np.int64]) -> Piece:
+def sort_piece(access: Access, pieces: Pieces, order: NDArray[np.int64]) -> Piece:
     """The rows of one piece in another order, as a piece of their own."""
-    rows = piece_rows(access, pieces).read_all().take(pa.array(order))
+    rows = read_piece_rows(access, pieces).read_all().take(pa.array(order))
     (written,) = write_pieces(access, pieces.place, rows)
     return written
 
 
 def gather_pieces(access: Access, pieces: Pieces) -> None:
-    """Make a table of pieces where they are, for others to read."""
+    """Commit pieces as a table where they are, for others to read; only their one owner may do this."""
     with access.call("open_pieces", pieces.place.uri):
-        _gathered(pieces)
+        LanceDataset.commit(
+            pieces.place.uri,
+            _build_overwrite(pieces),
+            storage_options=storage_options(pieces.place),
+            enable_stable_row_ids=True,
+        )
 
 
-def _gathered(pieces: Pieces) -> LanceDataset:
-    return LanceDataset.commit(
-        pieces.place.uri,
-        Op.Overwrite(pieces.schema, [_fragment(piece) for piece in pieces.pieces]),
-        storage_options=options(pieces.place),
-        enable_stable_row_ids=True,
+def _open_view(pieces: Pieces) -> LanceDataset:
+    """Open pieces as a dataset for this process alone; nothing is written to their folder.
+
+    Many tasks read pieces of one folder at the same time and would all compete for a commit there. So the
+    manifest is made in memory, and opened as that of a dataset whose data files are in the folder.
+    """
+    described = LanceDataset.commit(
+        f"memory://pieces-{uuid.uuid4().hex}", _build_overwrite(pieces), enable_stable_row_ids=True
     )
+    manifest = described._ds.serialized_manifest()  # noqa: SLF001 - what a pickled dataset takes along
+    return LanceDataset(
+        pieces.place.uri,
+        version=described.version,
+        serialized_manifest=manifest,
+        storage_options=storage_options(pieces.place),
+    )
+
+
+def _build_overwrite(pieces: Pieces) -> Op.Overwrite:
+    return Op.Overwrite(pieces.schema, [_fragment(piece) for piece in pieces.pieces])
 
 
 def _stored_batches(found: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for batch in found:
-        yield from as_stored(pa.Table.from_batches([batch]), schema).to_batches()
+        yield from to_writable(pa.Table.from_batches([batch]), schema).to_batches()
 
 
 # --- into a table --------------------------------------------------------------------------------
 
 
 def stage_pieces(objects: ObjectStore, table: Table, pieces: Pieces, *, replace: bool) -> Staged:
-    """Pieces to be added to a table, or to be all there is in it.
+    """Stage pieces to be added to a table, or to replace all its rows.
 
-    The pieces stay what they are: after a commit that was faster they are checked and staged once more.
+    The pieces stay unchanged: after a faster commit of another writer they are checked and staged again.
     """
     fragments = [_fragment(piece) for piece in pieces.pieces]
-    if not _has_the_fields_of(table, fragments):
-        # A table whose columns came one after another numbers them otherwise: write the rows once more.
-        whole = piece_rows(table.access, pieces)
+    if not _has_same_fields(table, pieces.schema, fragments):
+        # A table that got its columns one by one numbers them differently: rewrite the rows.
+        whole = read_piece_rows(table.access, pieces)
         return stage_overwrite(table, whole) if replace else stage_append(table, whole)
-    _share(objects, table, pieces, fragments)
+    _link_files(objects, table, pieces, fragments)
     if not replace:
-        return Staged(table, fenced_append(table, fragments), Counts(inserted=pieces.rows))
+        return Staged(table, build_fenced_append(table, fragments), Counts(inserted=pieces.rows))
     operation = Op.Overwrite(table.native.lance_schema, fragments)
-    return Staged(table, unfenced(table, operation), Counts(inserted=pieces.rows, deleted=table.count()))
+    return Staged(
+        table, build_transaction(table, operation), Counts(inserted=pieces.rows, deleted=table.count())
+    )
 
 
 def upsert_pieces(objects: ObjectStore, table: Table, pieces: Pieces, key: str = "id") -> Staged:
-    """Pieces whose rows are added, or replace those with their key; no key is in them twice.
+    """Stage pieces whose rows are added, or replace those with their key; no key is in them twice.
 
-    A piece of which all rows replace one, or none, stays what it is; others are written once more, those that
-    replace one first. Memory is that of the keys of some pieces, and of what is written at a time.
+    A piece of which all rows, or none, replace a stored row is used as it is; others are rewritten with the
+    replacing rows first. Memory holds the keys of some pieces, and the rows being written.
     """
-    stays = _has_the_fields_of(table, [_fragment(piece) for piece in pieces.pieces])
+    stays = _has_same_fields(table, pieces.schema, [_fragment(piece) for piece in pieces.pieces])
     known = pieces.matched if pieces.matched and pieces.matched.version == table.version else None
-    found = list(_met_by_pieces(table, pieces, key) if known is None else known.first())
+    found = list(_match_pieces(table, pieces, key) if known is None else known.first())
     shared, written = [], []
     with table.access.call("stage_upsert", table.uri):
         scattered = None
         for number, (piece, met) in enumerate(zip(pieces.pieces, found, strict=True)):
             if stays and (known is not None or len(met) in (0, piece.rows)):
-                shared += taking_the_place([_fragment(piece)], met)
+                shared += assign_row_ids([_fragment(piece)], met)
                 continue
-            scattered = scattered or _gathered(pieces)
-            written += write_replacing(table, _met_first(scattered, number, pieces.schema, met), met)
-    _share(objects, table, pieces, shared)
+            scattered = scattered or _open_view(pieces)
+            written += write_replacements(
+                table, _order_matches_first(scattered, number, pieces.schema, met), met
+            )
+    _link_files(objects, table, pieces, shared)
     with table.access.call("stage_upsert", table.uri):
-        return staged_upsert(table, [*shared, *written], together(found), pieces.rows)
+        return build_upsert(table, [*shared, *written], concat_matches(found), pieces.rows)
 
 
-def _met_by_pieces(table: Table, pieces: Pieces, key: str) -> Iterator[Met]:
-    for group in _groups(pieces.pieces):
+def _match_pieces(table: Table, pieces: Pieces, key: str) -> Iterator[MatchedRows]:
+    for group in _group_by_keys(pieces.pieces):
         keys = [
             pa.chunked_array(
                 [batch.column(0) for batch in read_piece(table.access, pieces.place, piece, [key])],
@@ -261,11 +268,11 @@ def _met_by_pieces(table: Table, pieces: Pieces, key: str) -> Iterator[Met]:
         met = find_keys(table, pa.chunked_array([part for one in keys for part in one.chunks]), key)
         start = 0
         for one in keys:
-            yield met.between(start, start + len(one))
+            yield met.slice(start, start + len(one))
             start += len(one)
 
 
-def _groups(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
+def _group_by_keys(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
     group: list[Piece] = []
     for piece in pieces:
         if group and sum(one.rows for one in group) + piece.rows > _KEYS_AT_ONCE:
@@ -276,7 +283,9 @@ def _groups(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
         yield group
 
 
-def _met_first(pieces: LanceDataset, number: int, schema: pa.Schema, met: Met) -> pa.RecordBatchReader:
+def _order_matches_first(
+    pieces: LanceDataset, number: int, schema: pa.Schema, met: MatchedRows
+) -> pa.RecordBatchReader:
     """The rows of a piece, those that replace one before the others; each part in its order."""
     fragment = pieces.get_fragments()[number]
     replaces = np.zeros(fragment.count_rows(), dtype=bool)
@@ -288,17 +297,25 @@ def _met_first(pieces: LanceDataset, number: int, schema: pa.Schema, met: Met) -
             for batch in fragment.scanner(batch_size=ROWS_AT_ONCE, blob_handling="all_binary").to_batches():
                 part = batch.filter(pa.array(chosen[at : at + len(batch)]))
                 at += len(batch)
-                yield from as_stored(pa.Table.from_batches([part]), schema).to_batches()
+                yield from to_writable(pa.Table.from_batches([part]), schema).to_batches()
 
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def _has_the_fields_of(table: Table, fragments: Sequence[FragmentMetadata]) -> bool:
+def _has_same_fields(table: Table, schema: pa.Schema, fragments: Sequence[FragmentMetadata]) -> bool:
+    """Whether files can belong to a table as they are: the same columns in the same order and types.
+
+    Field numbers alone prove nothing: both count from 0, and a table may have its columns in another order.
+    """
+    if [(one.name, one.type) for one in schema] != [(one.name, one.type) for one in table.native.schema]:
+        return False
     stored = [field.id() for field in table.native.lance_schema.fields()]
     return all(list(file.fields) == stored for fragment in fragments for file in fragment.files)
 
 
-def _share(objects: ObjectStore, table: Table, pieces: Pieces, fragments: Sequence[FragmentMetadata]) -> None:
+def _link_files(
+    objects: ObjectStore, table: Table, pieces: Pieces, fragments: Sequence[FragmentMetadata]
+) -> None:
     source, target = pieces.place / "data", Location(fork_uri(table.location, table.branch)) / "data"
     with_blobs = any(is_blob(column) for column in pieces.schema)
 
@@ -311,5 +328,4 @@ def _share(objects: ObjectStore, table: Table, pieces: Pieces, fragments: Sequen
         objects.share(source / name, target / name)
 
     names = [file.path for fragment in fragments for file in fragment.files]
-    with ThreadPoolExecutor(_SHARED_AT_ONCE) as pool:
-        list(pool.map(one, names))
+    run_per_file(one, names)

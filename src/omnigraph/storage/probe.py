@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from omnigraph import errors
-from omnigraph.storage.failures import FailureKind, guarded
+from omnigraph.storage.failures import FailureKind, wrap_os_errors
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore
-from omnigraph.storage.record_lock import record_locks_work
+from omnigraph.storage.record_lock import supports_record_locks
 
 _SCRATCH_FOLDER = "__probe"
 
@@ -20,7 +20,7 @@ _mutex = threading.Lock()
 _proven: set[tuple[str, str]] = set()
 
 
-def probe(store: ObjectStore, root: Location) -> None:
+def require_safe_writes(store: ObjectStore, root: Location) -> None:
     """Prove that conditional puts (and, in a folder, hard links and record locks) work at `root`.
 
     For opening read-write only: it writes. Whatever it writes it removes again.
@@ -38,7 +38,7 @@ def probe(store: ObjectStore, root: Location) -> None:
 
 
 def _prove_folder(store: ObjectStore, root: Location) -> None:
-    with guarded("look for", root.uri):
+    with wrap_os_errors("look for", root.uri):
         made = _missing_folders(root.path)
     try:
         _prove(store, root)
@@ -64,22 +64,26 @@ def _prove_conditional_puts(store: ObjectStore, root: Location, scratch: Locatio
     # Every text differs from those before: a token may be a hash of the content.
     first = store.create_text(scratch, "1")
     if first is None or store.create_text(scratch, "2") is not None:
-        raise _lacking(root, "conditional puts: a put with `If-None-Match: *` replaced an existing object")
+        raise _lacking_error(
+            root, "conditional puts: a put with `If-None-Match: *` replaced an existing object"
+        )
     second = store.write_text_if_match(scratch, "3", first)
     if second is None:
-        raise _lacking(root, "conditional puts: a put with `If-Match` and the current ETag was refused")
+        raise _lacking_error(root, "conditional puts: a put with `If-Match` and the current ETag was refused")
     if store.write_text_if_match(scratch, "4", first) is not None:
-        raise _lacking(root, "conditional puts: a put with `If-Match` and an old ETag replaced the object")
+        raise _lacking_error(
+            root, "conditional puts: a put with `If-Match` and an old ETag replaced the object"
+        )
     if store.read_text(scratch) != "3":
-        raise _lacking(root, "consistent reads: an object just written was not read back")
+        raise _lacking_error(root, "consistent reads: an object just written was not read back")
 
 
 def _prove_record_locks(root: Location, scratch: Location) -> None:
-    if not record_locks_work(scratch.path):
-        raise _lacking(root, "record locks between processes")
+    if not supports_record_locks(scratch.path):
+        raise _lacking_error(root, "record locks between processes")
 
 
-def _lacking(root: Location, what: str) -> errors.StorageFailure:
+def _lacking_error(root: Location, what: str) -> errors.StorageFailure:
     place = "use a local file system" if root.is_local else "use an S3 store that honours conditional puts"
     return errors.StorageFailure(
         f"the store of '{root.uri}' lacks {what}",

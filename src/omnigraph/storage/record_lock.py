@@ -4,8 +4,8 @@ A stopped process keeps it, a killed one loses it at once; there is no time limi
 drops it when the process closes *any* descriptor of the file, so each lock file is open at most once per
 process and only through the lock table. What the file contains serves messages and diagnosis only.
 
-Whoever waits holds the last byte of the file, if nobody else does, and so is next: a process with many
-threads cannot take the lock again and again while another one waits.
+The first waiting process holds the last byte of the file and so is next: a process with many threads cannot
+take the lock again and again while another one waits.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pathlib import Path
 import msgspec
 
 from omnigraph import errors
-from omnigraph.storage.failures import guarded
+from omnigraph.storage.failures import wrap_os_errors
 from omnigraph.storage.folder import create_file
-from omnigraph.storage.lock_table import EARLIER_OPERATIONS, Gate, Holder, LockTable, Taken
+from omnigraph.storage.lock_table import EARLIER_OPERATIONS, Gate, Holder, LockStatus, LockTable
 
 _MAX_CONTENT = 4096
 
 _NEXT = 1 << 62
-"""The byte of whoever is next; the lock itself is all bytes before it."""
+"""The byte of the process that is next; the lock itself is all bytes before it."""
 _FLOCK, _TYPE = ("@hhqqi0q", 0) if sys.platform == "linux" else ("@qqihh", 3)
 """How the kernel is asked for a lock, its `struct flock`, and which of its members is the kind of lock."""
 _ATTEMPTS = 50
@@ -61,7 +61,7 @@ class RecordLock:
         self._table = table
         self._attempts = 0
         self._is_next = False
-        with guarded("make the lock file", str(path)):
+        with wrap_os_errors("make the lock file", str(path)):
             self._identity = _identity_of(path)
         with table.mutex:
             self._slot = table.slot(self._identity, RecordSlot)
@@ -78,9 +78,9 @@ class RecordLock:
 
     def attempt(self, operation_id: str | None, *, creating: bool, first: bool) -> Holder | None:
         """Take the lock if it is free; otherwise say who has it."""
-        with guarded("lock", str(self.path)):
+        with wrap_os_errors("lock", str(self.path)):
             descriptor = self._open()
-            if not self._has_turn(descriptor) or not _granted(descriptor, _NEXT, 0):
+            if not self._has_turn(descriptor) or not _try_lock_range(descriptor, _NEXT, 0):
                 return self._written_holder() or Holder(owner=self._table.owner)
             if self._is_next:
                 fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, _NEXT)
@@ -96,7 +96,7 @@ class RecordLock:
         """Nothing to do: no one can hold an old handle of a branch whose lock excludes them."""
 
     def release(self) -> None:
-        """Give the lock to whoever is next, in this process or another."""
+        """Release the lock to the next waiter, in this process or another."""
         self._slot.holder = None
         self.abandon()
 
@@ -115,7 +115,7 @@ class RecordLock:
 
     def _has_turn(self, descriptor: int) -> bool:
         self._attempts += 1
-        self._is_next = self._is_next or _granted(descriptor, 1, _NEXT)
+        self._is_next = self._is_next or _try_lock_range(descriptor, 1, _NEXT)
         return self._is_next or self._attempts > _ATTEMPTS
 
     def _open(self) -> int:
@@ -131,7 +131,7 @@ class RecordLock:
                 self._slot.descriptor = None
 
     def _require_same_file(self) -> None:
-        """A lock on a file that was replaced under its name excludes nobody."""
+        """Refuse a lock on a file that was replaced under its name: it excludes no one."""
         found = self.path.stat()
         if (found.st_dev, found.st_ino) != self._identity:
             raise errors.ReadSetChanged(
@@ -156,7 +156,7 @@ class RecordLock:
             return _parse(os.pread(self._slot.descriptor, _MAX_CONTENT, 0))
 
 
-def _granted(descriptor: int, length: int, start: int) -> bool:
+def _try_lock_range(descriptor: int, length: int, start: int) -> bool:
     """Take a part of a file, if no other process has any of it."""
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
@@ -167,9 +167,9 @@ def _granted(descriptor: int, length: int, start: int) -> bool:
     return True
 
 
-def gate_of(path: Path, table: LockTable) -> Gate | None:
+def find_gate(path: Path, table: LockTable) -> Gate | None:
     """The gate of a lock file, if this process uses the file at this moment."""
-    with guarded("look at the lock file", str(path)):
+    with wrap_os_errors("look at the lock file", str(path)):
         try:
             found = path.stat()
         except FileNotFoundError:
@@ -180,7 +180,7 @@ def gate_of(path: Path, table: LockTable) -> Gate | None:
 
 def last_holder(path: Path, table: LockTable) -> Holder | None:
     """Who took the lock last, whether or not it is held now."""
-    with guarded("read the lock file", str(path)), table.mutex:
+    with wrap_os_errors("read the lock file", str(path)), table.mutex:
         try:
             found = path.stat()
             slot = table.known((found.st_dev, found.st_ino))
@@ -192,23 +192,23 @@ def last_holder(path: Path, table: LockTable) -> Holder | None:
             return None
 
 
-def lock_taken(path: Path, table: LockTable) -> Taken | None:
-    """Whether somebody has the lock at this moment, or is next; nothing is taken, and nobody disturbed."""
-    with guarded("look at the lock file", str(path)), table.mutex:
+def read_lock_status(path: Path, table: LockTable) -> LockStatus | None:
+    """Return who holds the lock now, or is next; None when it is free. Nothing is locked for it."""
+    with wrap_os_errors("look at the lock file", str(path)), table.mutex:
         try:
             found = path.stat()
         except FileNotFoundError:
             return None
         slot = table.known((found.st_dev, found.st_ino))
         if isinstance(slot, RecordSlot) and (slot.descriptor is not None or not slot.gate.idle()):
-            # The kernel does not tell a process of its own locks.
-            return Taken(slot.holder or Holder(owner=table.owner))
+            # The kernel does not report a process its own locks.
+            return LockStatus(slot.holder or Holder(owner=table.owner))
         # As above: not open in this process, so closing it drops no lock.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             if not _is_locked(descriptor):
                 return None
-            return Taken(_parse(os.pread(descriptor, _MAX_CONTENT, 0)))
+            return LockStatus(_parse(os.pread(descriptor, _MAX_CONTENT, 0)))
         finally:
             os.close(descriptor)
 
@@ -221,9 +221,9 @@ def _is_locked(descriptor: int) -> bool:
     return bool(answer[_TYPE] != fcntl.F_UNLCK)
 
 
-def record_locks_work(path: Path) -> bool:
-    """True when the file system of `path`, a file nobody locks, grants record locks."""
-    with guarded("open", str(path)), path.open("r+b") as file:
+def supports_record_locks(path: Path) -> bool:
+    """True when the file system of `path`, an unlocked file, grants record locks."""
+    with wrap_os_errors("open", str(path)), path.open("r+b") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as failure:

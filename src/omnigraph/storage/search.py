@@ -53,6 +53,10 @@ class StoredIndex:
     indexed_rows: int
     unindexed_rows: int
     """Rows that Lance has to read one by one in every search."""
+    deleted_rows: int = 0
+    """Rows that it has read and that were deleted or changed, as far as their fragments are still stored."""
+    is_current: bool = False
+    """Whether it is known that nothing was written since it was built; False where that is not known."""
 
 
 # --- tokens ----------------------------------------------------------------------------------------
@@ -67,7 +71,7 @@ def analyse_words(words: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
     """Which of these words gives which token; a word may give none.
 
     Each word must be ASCII letters and digits only: these are never split, so that the place of a token
-    in the text of all words tells which word it came from.
+    in the text of all words shows which word it came from.
     """
     tokens = lance.tokenize(" ".join([_SENTINEL, *words, _SENTINEL]), **_ANALYSIS)
     places = np.fromiter((token.position for token in tokens), np.int64, len(tokens))
@@ -78,13 +82,13 @@ def analyse_words(words: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
 # --- texts -----------------------------------------------------------------------------------------
 
 
-def stored_text_index(table: Table, column: str) -> StoredIndex | None:
+def find_text_index(table: Table, column: str) -> StoredIndex | None:
     """The text index of a column, if it gives the same answers as reading all texts would.
 
     One of several segments is not trusted: rows keep their row id when they are updated, and the segment
     that read the old text goes on finding it.
     """
-    for found in _described(table, column):
+    for found in _describe_indexes(table, column):
         if (
             found.index_type.upper() == "INVERTED"
             and len(found.segments) == 1
@@ -94,7 +98,7 @@ def stored_text_index(table: Table, column: str) -> StoredIndex | None:
     return None
 
 
-def text_hits(
+def search_text(
     table: Table, column: str, text: str, limit: int | None = None
 ) -> tuple[NDArray[np.uint64], NDArray[np.float64]] | None:
     """Row ids and relevance of the rows that share a token with the text, the most relevant ones first.
@@ -102,7 +106,7 @@ def text_hits(
     None when the files of an index are missing.
     """
     asked = {"columns": ["_rowid", "_score"], "full_text_query": MatchQuery(text, column), "limit": limit}
-    found = table.asked("search", lambda indexed: _found(table, asked) if indexed else None)
+    found = table.run_with_indexes("search", lambda indexed: _search(table, asked) if indexed else None)
     if found is None:
         return None
     return found.column("_rowid").to_numpy(), found.column("_score").to_numpy().astype(np.float64)
@@ -116,15 +120,15 @@ def _same_analyser(details: Mapping[str, Any]) -> bool:
 # --- vectors ---------------------------------------------------------------------------------------
 
 
-def stored_vector_index(table: Table, column: str) -> StoredIndex | None:
+def find_vector_index(table: Table, column: str) -> StoredIndex | None:
     """The vector index of a column, if it compares as we do."""
-    for found in _described(table, column):
+    for found in _describe_indexes(table, column):
         if found.index_type.upper().startswith("IVF") and found.details.get("metric_type") == "L2":
             return _stored(table, found)
     return None
 
 
-def vector_hits(
+def search_vectors(
     table: Table, index: StoredIndex, column: str, query: NDArray[np.float32], count: int
 ) -> tuple[NDArray[np.uint64], pa.Array] | None:
     """Row ids and vectors of the nearest `count` rows or more, in no order, as far as the index finds them.
@@ -142,28 +146,35 @@ def vector_hits(
         "metric": "L2",
     }
     asked = {"columns": ["_rowid", "_distance", column], "nearest": wanted}
-    found = table.asked("search", lambda indexed: _found(table, asked) if indexed else None)
+    found = table.run_with_indexes("search", lambda indexed: _search(table, asked) if indexed else None)
     if found is None:
         return None
     return found.column("_rowid").to_numpy(), found.column(column).combine_chunks()
 
 
-def _found(table: Table, asked: Mapping[str, Any]) -> pa.Table:
+def _search(table: Table, asked: Mapping[str, Any]) -> pa.Table:
     return table.native.scanner(**asked).to_table()
 
 
-def _described(table: Table, column: str) -> list[Any]:
+def _describe_indexes(table: Table, column: str) -> list[Any]:
     with table.access.call("describe_indexes", table.uri):
         return [found for found in table.native.describe_indices() if found.field_names == [column]]
 
 
 def _stored(table: Table, found: Any) -> StoredIndex:
     covered = {int(fragment) for segment in found.segments for fragment in segment.fragment_ids}
-    indexed = unindexed = 0
+    indexed = unindexed = deleted = 0
     for fragment in table.native.get_fragments():
         rows = fragment.metadata.num_rows
         if fragment.fragment_id in covered:
             indexed += rows
+            deleted += fragment.num_deletions
         else:
             unindexed += rows
-    return StoredIndex(found.name, found.index_type.upper(), indexed, unindexed)
+    # An index over version v is committed as version v + 1.
+    current = all(
+        segment.base_id is None and segment.dataset_version_at_last_update + 1 == table.version
+        for segment in found.segments
+    )
+    kind = found.index_type.upper()
+    return StoredIndex(found.name, kind, indexed, unindexed, deleted, current and not unindexed)

@@ -1,4 +1,4 @@
-"""A table at a version: open it, read it, count it, ask for newer ones."""
+"""A table at a version: open, read and count it, and look for newer versions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -20,12 +21,16 @@ from lance.fragment import write_fragments
 from numpy.typing import NDArray
 
 from omnigraph.errors import StorageFailure
-from omnigraph.storage.durability import Sync, settle
-from omnigraph.storage.lance_errors import LANCE_RAISES, Trouble, classify, misses_transaction
-from omnigraph.storage.lives import Lives
+from omnigraph.storage.base_paths import find_moved_base, fork_uri, relocate
+from omnigraph.storage.checksums import Checksums, VersionChange
+from omnigraph.storage.column_types import logical_schema, stored_filter, stored_schema, to_logical, to_stored
+from omnigraph.storage.durability import Sync, sync_version
+from omnigraph.storage.fork_cache import ForkCache
+from omnigraph.storage.fork_relocation import rewrite_fork
+from omnigraph.storage.lance_errors import LANCE_RAISES, TableFailureKind, classify, is_missing_transaction
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore, Observer
-from omnigraph.storage.references import Identity, life_of
+from omnigraph.storage.references import Incarnation, read_incarnation
 from omnigraph.storage.session import (
     Access,
     drop_pinned_session,
@@ -34,9 +39,9 @@ from omnigraph.storage.session import (
     pinned_session,
     tip_session,
 )
-from omnigraph.storage.version_files import newest as newest_in_folder
-from omnigraph.storage.version_files import stored_versions
-from omnigraph.storage.whole import require_whole
+from omnigraph.storage.truncation import require_complete_files
+from omnigraph.storage.version_files import check_newest as newest_in_folder
+from omnigraph.storage.version_files import list_versions
 
 Rows: TypeAlias = pa.Table | pa.RecordBatchReader
 
@@ -50,11 +55,6 @@ _Answer = TypeVar("_Answer")
 _log = logging.getLogger(__name__)
 
 
-def fork_uri(location: Location, branch: str | None) -> str:
-    """Where the versions of one branch of a table are stored."""
-    return location.uri if branch is None else f"{location.uri}/tree/{branch}"
-
-
 @dataclass(frozen=True, slots=True)
 class Table:
     """One table as it stands at one version of one branch; later writes do not change what it reads."""
@@ -65,8 +65,8 @@ class Table:
     access: Access = field(repr=False, compare=False)
     native: LanceDataset = field(repr=False, compare=False)
     """Lance's handle. Only this room may touch it, and only through a copy where a call moves it."""
-    life: Identity | None = field(default=None, repr=False, compare=False)
-    """The life of a fork that this is of for certain; None where nobody made sure, and for main."""
+    incarnation: Incarnation | None = field(default=None, repr=False, compare=False)
+    """The verified incarnation of a fork; None where it was not verified, and for main."""
 
     @property
     def uri(self) -> str:
@@ -75,8 +75,8 @@ class Table:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns, with the metadata of the schema and of each field."""
-        return self.native.schema
+        """The columns in the types they are read in, with the metadata of the schema and of each field."""
+        return logical_schema(self.native.schema)
 
     @property
     def primary_key(self) -> tuple[str, ...]:
@@ -90,12 +90,12 @@ class Table:
 
     @property
     def fragment_count(self) -> int:
-        """How many pieces the rows are stored in; write cost follows it."""
+        """How many fragments the rows are stored in; write cost follows it."""
         return len(self.native.get_fragments())
 
     @property
     def signature(self) -> str:
-        """Tells apart tables of one name and version that were made at different times."""
+        """A hash that differs between tables of one name and version created at different times."""
         names = (file.path for fragment in self.native.get_fragments() for file in fragment.data_files())
         return sha256("\n".join(names).encode()).hexdigest()
 
@@ -116,7 +116,7 @@ class Table:
         blob_bytes: bool = False,
         fragments: Sequence[int] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows that satisfy `where`, as they are read; see `scan`."""
+        """Yield the rows that satisfy `where`, as they are read; see `scan`."""
 
         def begun(indexed: bool) -> tuple[pa.RecordBatch | None, pa.RecordBatchReader]:
             # An index is asked before the first rows come: when its files are missing, no row is read yet.
@@ -125,10 +125,10 @@ class Table:
             ).to_reader()
             return next(reader, None), reader
 
-        batch, reader = self.asked("scan", begun)
+        batch, reader = self.run_with_indexes("scan", begun)
         while batch is not None:
-            yield batch
-            with self.access.rest("scan", self.uri):
+            yield to_logical(batch)
+            with self.access.continue_call("scan", self.uri):
                 batch = next(reader, None)
 
     def scan(
@@ -142,7 +142,7 @@ class Table:
         blob_bytes: bool = False,
         fragments: Sequence[int] | None = None,
     ) -> pa.Table:
-        """The rows that satisfy `where`, at once; of some fragments where these are named.
+        """Return the rows that satisfy `where`, of all fragments or of those that are named.
 
         `columns` may name `_rowid`, `_row_created_at_version` and `_row_last_updated_at_version`. Blobs come
         as descriptions of where their bytes are, unless `blob_bytes` asks for the bytes.
@@ -153,12 +153,12 @@ class Table:
                 columns, where, limit, ordered, row_ids, None, blob_bytes, fragments, indexed=indexed
             ).to_table()
 
-        return self.asked("scan", found)
+        return to_logical(self.run_with_indexes("scan", found))
 
-    def asked(self, operation: str, ask: Callable[[bool], _Answer]) -> _Answer:
-        """What `ask` answers with the help of indexes, or without it when the files of one are missing.
+    def run_with_indexes(self, operation: str, ask: Callable[[bool], _Answer]) -> _Answer:
+        """Return what `ask` returns with indexes, or without them when the files of one are missing.
 
-        Indexes are derived from rows: to lose one must not cost anything but time.
+        Indexes are derived from rows: losing one must cost nothing but time.
         """
         this = (self.uri, self.version)
         if this not in self.access.unindexed:
@@ -166,10 +166,10 @@ class Table:
                 with self.access.call(operation, self.uri):
                     return ask(True)
             except StorageFailure as failure:
-                if failure.kind != Trouble.INDEX_LOST:
+                if failure.kind != TableFailureKind.INDEX_LOST:
                     raise
                 self.access.unindexed.add(this)
-                _log.warning("going on without indexes until they are built anew: %s", failure)
+                _log.warning("reading without indexes until they are rebuilt: %s", failure)
         with self.access.call(operation, self.uri):
             return ask(False)
 
@@ -189,7 +189,7 @@ class Table:
         return self.native.scanner(
             fragments=None if fragments is None else self._fragments(fragments),
             columns=None if columns is None else list(columns),
-            filter=where,
+            filter=self._stored_filter(where),
             limit=limit,
             scan_in_order=ordered,
             with_row_id=row_ids,
@@ -198,29 +198,33 @@ class Table:
             use_scalar_index=indexed,
         )
 
+    def _stored_filter(self, where: str | None) -> str | None:
+        return None if where is None else stored_filter(where, self.native.schema)
+
     def _fragments(self, numbers: Sequence[int]) -> list[Any]:
         wanted = set(numbers)
         return [one for one in self.native.get_fragments() if one.fragment_id in wanted]
 
     def take(self, row_ids: Sequence[int] | pa.Array, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows with these row ids, in this order; ids that are not stored are left out."""
+        """Return the rows with these row ids, in this order; ids that are not stored are skipped."""
         with self.access.call("take", self.uri):
             wanted = None if columns is None else list(columns)
             # Private in Lance's Python package, so a test pins it; a filter on `_rowid` costs far more.
-            return self.native._take_rows(row_ids, columns=wanted)  # noqa: SLF001
+            return to_logical(self.native._take_rows(row_ids, columns=wanted))  # noqa: SLF001
 
     def take_offsets(self, offsets: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
-        """The rows at these places of the table's own order, which is the order a scan has."""
+        """Return the rows at these offsets of the order that a scan has."""
         with self.access.call("take", self.uri):
-            return self.native.take(pa.array(offsets), columns=list(columns))
+            return to_logical(self.native.take(pa.array(offsets), columns=list(columns)))
 
     def count(self, where: str | None = None, *, fragments: Sequence[int] | None = None) -> int:
-        """How many rows satisfy `where`; without it, the answer is in memory already.
+        """Count the rows that satisfy `where`; without it, the answer is in memory already.
 
-        With `fragments`, of some fragments: these are read.
+        With `fragments`, only these are counted, by reading them.
         """
         some = None if fragments is None else self._fragments(fragments)
-        return self.asked(
+        where = self._stored_filter(where)
+        return self.run_with_indexes(
             "count",
             lambda indexed: int(
                 self.native.count_rows(filter=where)
@@ -230,33 +234,33 @@ class Table:
         )
 
     def latest_version(self) -> int:
-        """The newest version of this branch of the table at this moment."""
+        """Return the newest version of this branch at this moment."""
         with self.access.call("probe", self.uri):
             return self.version if self._is_surely_last() else int(self.native.latest_version)
 
     def latest(self) -> Table:
-        """This branch of the table at its newest version; itself when nothing moved."""
+        """Return this branch at its newest version; itself when there is no newer one."""
         self.access.announce("probe", self.uri)
         if self._is_still_last():
             return self
-        with self.access.rest("probe", self.uri):
+        with self.access.continue_call("probe", self.uri):
             # Asking alone is several times faster than opening the answer, and mostly nothing moved.
             if self._is_surely_last() or self.native.latest_version == self.version:
                 return self
-            moved = newest(self.native)
-        return self.moved(moved)
+            moved = checkout_newest(self.native)
+        return self.with_handle(moved)
 
-    def stands_still(self) -> bool:
-        """Whether this is the newest version, for whoever is about to write on it; mostly without a listing.
+    def is_newest(self) -> bool:
+        """Whether this is the newest version, for a caller about to write on it; mostly without a listing.
 
-        In a bucket the next version is looked for by its name. That is enough while nobody can have
-        collected it: with the branch's lock held, and this version the one that the branch is at. A fork
-        may have been made anew, with versions that have nothing to do with this one, so it is listed.
+        In a bucket only the next version is looked up by name. That is enough while no process can have
+        collected it: with the branch's lock held, and this version the one the branch is at. A fork may have
+        been recreated with unrelated versions, so it is listed.
         """
         if self.location.is_local or self.branch is not None:
             return self.latest_version() == self.version
         with self.access.call("probe", self.uri):
-            return not _finds(self.native, self.version + 1)
+            return not _version_exists(self.native, self.version + 1)
 
     def _is_surely_last(self) -> bool:
         if not self.location.is_local:
@@ -272,25 +276,48 @@ class Table:
         return known is not None and known.version == self.version and known.holds()
 
     def versions(self) -> tuple[int, ...]:
-        """Every version of this branch that is still stored, oldest first."""
+        """List the stored versions of this branch, oldest first."""
         with self.access.call("versions", self.uri):
-            found = stored_versions(self.uri) if self.location.is_local else []
+            found = list_versions(self.uri) if self.location.is_local else []
             return tuple(found or sorted(ref["version"] for ref in self.native.version_refs()))
 
-    def moved(self, native: LanceDataset) -> Table:
-        """The same branch of the same table through another handle."""
-        return Table(self.location, self.branch, native.version, self.access, native, self.life)
+    def with_handle(self, native: LanceDataset) -> Table:
+        """Return the same branch of the same table through another handle."""
+        native = relocate_if_moved(native, self.location, self.branch, self.access)
+        return Table(self.location, self.branch, native.version, self.access, native, self.incarnation)
 
-    def settled(self, before: Table | None = None) -> Table:
-        """This version, on disk for good where the graph is kept so; what `before` has is there already."""
+    def before_commit(self) -> None:
+        """Rewrite the versions of a moved fork to record its present location, before a new one does.
+
+        Lance reads older versions when it compares two of them. Callers hold the branch's lock.
+        """
+        if self.branch is not None and self.uri in self.access.relocated and self.access.rewrite_fork:
+            self.access.rewrite_fork(self.location, self.branch)
+            del self.access.relocated[self.uri]
+
+    def make_durable(
+        self, before: Table | None = None, made_by: Any | None = None, *, is_first: bool = False
+    ) -> Table:
+        """Sync this version to disk where that is configured, record its checksums, and return it.
+
+        Files of `before` are on disk already. `made_by` is Lance's transaction where it is known; `is_first`
+        says that this process has just created the table or fork.
+        """
         if self.access.sync is not None:
             self.access.announce("sync", self.uri)
-            settle(self.access.sync, self.location.path, self.branch, self.native, before and before.native)
+            sync_version(
+                self.access.sync, self.location.path, self.branch, self.native, before and before.native
+            )
+        if self.access.checksums is not None:
+            older = before and before.native
+            self.access.checksums.note_version(
+                VersionChange(self.location.path, self.branch, self.native, older, made_by, is_first)
+            )
         return self
 
 
 class Tables:
-    """Opens and creates tables, and keeps the handles of pinned versions."""
+    """Opens and creates tables, and caches the handles of pinned versions."""
 
     def __init__(
         self,
@@ -299,17 +326,20 @@ class Tables:
         cached_handles: int = _CACHED_HANDLES,
         sync: Sync | None = None,
         objects: ObjectStore | None = None,
+        checksums: Checksums | None = None,
     ) -> None:
-        """Without `objects`, where the references of forks are read, nothing is kept of forks."""
-        self.access = Access(observe, sync)
+        """Without `objects`, through which references of forks are read, forks are not cached."""
+        self.access = Access(observe, sync, checksums)
         self._handles: OrderedDict[tuple[str, int], Table] = OrderedDict()
         self._room = cached_handles
         self._objects = objects
-        self._lives: Lives[Table] = Lives()
+        if objects is not None:
+            self.access.rewrite_fork = partial(rewrite_fork, objects, checksums)
+        self._forks: ForkCache[Table] = ForkCache()
         self._lock = threading.Lock()
 
     def open(self, location: Location, version: int, *, branch: str | None = None) -> Table:
-        """A table at a version that does not change any more; the handle is kept for the next caller."""
+        """Open a table at a pinned version; the handle is cached for the next caller."""
         if branch is not None:
             return self._open_fork(location, branch, version)
         with self._lock:
@@ -319,40 +349,40 @@ class Tables:
         return self._keep(self._open(location, None, version, pinned_session(self.access)))
 
     def keep(self, table: Table) -> None:
-        """Keep the handle of a version that was just made, and is there for good, for the next caller."""
+        """Cache the handle of a version that was just committed, for the next caller."""
         if table.branch is None:
             self._keep(table)
-        elif table.life is not None:
-            self._lives.keep(table.branch, table.uri, table.life, table.version, table)
+        elif table.incarnation is not None:
+            self._forks.keep(table.branch, table.uri, table.incarnation, table.version, table)
 
-    def grown_up(self, made: Table) -> Table:
-        """A fork that was just made, and that nobody can have made anew yet, ready to be kept."""
-        life = None if made.branch is None else self._life(made.location, made.branch)
-        if made.branch is None or life is None:
+    def prepare_to_keep(self, made: Table) -> Table:
+        """Return a fork that was just created, and cannot have been recreated yet, ready for `keep`."""
+        incarnation = None if made.branch is None else self._read_incarnation(made.location, made.branch)
+        if made.branch is None or incarnation is None:
             return made
-        native = apart(made.native, self._lives.session(made.branch, made.uri, life))
-        return Table(made.location, made.branch, made.version, self.access, native, life)
+        native = with_session(made.native, self._forks.session(made.branch, made.uri, incarnation))
+        return Table(made.location, made.branch, made.version, self.access, native, incarnation)
 
     def drop(self, branch: str) -> None:
-        """Keep nothing of the forks of a branch, which is about to go."""
-        self._lives.drop(branch)
+        """Drop everything cached for the forks of a branch that is about to be deleted."""
+        self._forks.drop(branch)
 
     def tip(self, location: Location, *, branch: str | None = None, followed: bool = False) -> Table:
-        """A table at its newest version, read anew and never kept.
+        """Open a table at its newest version, without any cache.
 
-        `followed` is for a handle that is to be moved to newer versions: it remembers the files it read.
+        `followed` is for a handle that will be moved to newer versions: it remembers the files it read.
         """
         return self._open(location, branch, None, own_session() if followed else tip_session())
 
     def create(
         self, location: Location, schema: pa.Schema, *, primary_key: str, rows: Rows | None = None
     ) -> Table:
-        """A new table, empty unless `rows` are given; fails with `AlreadyExists` when there is one."""
+        """Create a table, empty unless `rows` are passed; fails with `AlreadyExists` when there is one."""
         uri = location.uri
         annotated = with_primary_key(schema, primary_key)
         with self.access.call("create", uri):
-            first = annotated.empty_table() if rows is None else under(rows, annotated)
-            place = options(location)
+            first = annotated.empty_table() if rows is None else cast_rows(rows, annotated)
+            place = storage_options(location)
             written = write_fragments(
                 first,
                 uri,
@@ -362,47 +392,51 @@ class Tables:
                 data_storage_version=STORAGE_FORMAT,
                 storage_options=place,
             )
-            require_whole("create", location, uri, written.operation)
+            require_complete_files("create", location, uri, written.operation)
             # Not `write_dataset`: of two rivals there the slower one replaces the table of the faster one.
             native = LanceDataset.commit(
                 uri, written, storage_options=place, enable_stable_row_ids=True, max_retries=0
             )
-        return Table(location, None, native.version, self.access, native).settled()
+        return Table(location, None, native.version, self.access, native).make_durable(
+            made_by=written, is_first=True
+        )
 
     def exists(self, location: Location) -> bool:
         """Whether there is a table; only the store's own not-found means no."""
         try:
             self.tip(location)
         except StorageFailure as error:
-            if error.kind == Trouble.NOT_FOUND:
+            if error.kind == TableFailureKind.NOT_FOUND:
                 return False
             raise
         return True
 
     def forget(self) -> None:
-        """Drop every kept handle, and what was read through them."""
+        """Drop every cached handle, and what was read through them."""
         with self._lock:
             self._handles.clear()
-        self._lives.clear()
+        self._forks.clear()
         drop_pinned_session(self.access)
 
     def _open_fork(self, location: Location, branch: str, version: int) -> Table:
-        """A fork at a version. What is kept of it serves as long as its reference shows the same life."""
-        uri, life = fork_uri(location, branch), self._life(location, branch)
-        if life is None:
+        """Open a fork at a version; cached handles serve while its incarnation is the same."""
+        uri, incarnation = fork_uri(location, branch), self._read_incarnation(location, branch)
+        if incarnation is None:
             return self._open(location, branch, version, fork_session())
-        found = self._lives.find(branch, uri, life, version)
+        found = self._forks.find(branch, uri, incarnation, version)
         if found is not None:
             return found
-        opened = self._open(location, branch, version, self._lives.session(branch, uri, life), life)
-        if self._life(location, branch) != life:
-            # It was made anew while it was opened: nobody knows which of the two this is.
-            self._lives.drop(branch)
+        opened = self._open(
+            location, branch, version, self._forks.session(branch, uri, incarnation), incarnation
+        )
+        if self._read_incarnation(location, branch) != incarnation:
+            # It was recreated while it was opened: this may be either incarnation.
+            self._forks.drop(branch)
             return self._open(location, branch, version, fork_session())
-        return self._lives.keep(branch, uri, life, version, opened)
+        return self._forks.keep(branch, uri, incarnation, version, opened)
 
-    def _life(self, location: Location, branch: str) -> Identity | None:
-        return None if self._objects is None else life_of(self._objects, location, branch)
+    def _read_incarnation(self, location: Location, branch: str) -> Incarnation | None:
+        return None if self._objects is None else read_incarnation(self._objects, location, branch)
 
     def _open(
         self,
@@ -410,12 +444,15 @@ class Tables:
         branch: str | None,
         version: int | None,
         session: Session,
-        life: Identity | None = None,
+        incarnation: Incarnation | None = None,
     ) -> Table:
         uri = fork_uri(location, branch)
         with self.access.call("open", uri):
-            native = lance.dataset(uri, version=version, storage_options=options(location), session=session)
-        return Table(location, branch, native.version, self.access, native, life)
+            native = lance.dataset(
+                uri, version=version, storage_options=storage_options(location), session=session
+            )
+            native = relocate_if_moved(native, location, branch, self.access)
+        return Table(location, branch, native.version, self.access, native, incarnation)
 
     def _keep(self, table: Table) -> Table:
         with self._lock:
@@ -425,51 +462,74 @@ class Tables:
             return kept
 
 
-def _finds(native: LanceDataset, version: int) -> bool:
+def _version_exists(native: LanceDataset, version: int) -> bool:
     """Whether Lance finds a version in a bucket by its name; only the store's own not-found means no."""
     try:
-        # While it reads, nobody else can use the handle, and others share this one.
+        # A handle is locked while it reads, and this one is shared: use a copy.
         copy.copy(native).read_transaction(version)
     except LANCE_RAISES as error:
-        if misses_transaction(error):
+        if is_missing_transaction(error):
             return True
-        if classify(error) == Trouble.NOT_FOUND:
+        if classify(error) == TableFailureKind.NOT_FOUND:
             return False
         raise
     return True
 
 
-def newest(native: LanceDataset) -> LanceDataset:
-    """Another handle of the same branch, at its newest version; the given one stays where it is."""
+def checkout_newest(native: LanceDataset) -> LanceDataset:
+    """Return another handle of the same branch, at its newest version; `native` stays at its own."""
     moved = copy.copy(native)
     moved.checkout_latest()  # type: ignore[no-untyped-call]
     return moved
 
 
-def apart(native: LanceDataset, session: Session) -> LanceDataset:
-    """Another handle of the same version with a session of its own; nothing is read for that."""
+def relocate_if_moved(
+    native: LanceDataset, location: Location, branch: str | None, access: Access
+) -> LanceDataset:
+    """Return a handle that reads shared files from the present location; `native` unless the table moved."""
+    elsewhere = None if branch is None else find_moved_base(native, location)
+    if branch is None or elsewhere is None:
+        return native
+    access.relocated[fork_uri(location, branch)] = elsewhere
+    access.saw_moved_fork = True
+    return relocate(native, location, branch)
+
+
+def with_session(native: LanceDataset, session: Session) -> LanceDataset:
+    """Return another handle of the same version with this session; nothing is read for it."""
     uri, place, version, manifest, *_ = native.__getstate__()  # type: ignore[no-untyped-call]
     return LanceDataset(uri, version, storage_options=place, serialized_manifest=manifest, session=session)
 
 
-def options(location: Location) -> dict[str, str] | None:
-    """What Lance needs to reach this place, none for a folder."""
+def storage_options(location: Location) -> dict[str, str] | None:
+    """Return the options Lance needs to reach this location; None for a folder."""
     return dict(location.storage_options()) or None
 
 
-def under(rows: Rows, schema: pa.Schema) -> Rows:
-    """The same rows with the columns of a schema."""
+def to_stored_types(rows: Rows, table: Table) -> Rows:
+    """Return rows in the types that a table stores its columns in."""
+    stored = table.native.schema
+    if isinstance(rows, pa.Table):
+        return to_stored(rows, stored)
+    schema = stored_schema(rows.schema, stored)
+    if schema is rows.schema:
+        return rows
+    return pa.RecordBatchReader.from_batches(schema, (to_stored(batch, stored) for batch in rows))
+
+
+def cast_rows(rows: Rows, schema: pa.Schema) -> Rows:
+    """Return the rows cast to a schema."""
     if isinstance(rows, pa.Table):
         return rows.cast(schema)
     return pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in rows))
 
 
 def with_primary_key(schema: pa.Schema, *columns: str) -> pa.Schema:
-    """The schema with exactly these columns marked as key, each of them required."""
-    return pa.schema([_marked(column, columns) for column in schema], metadata=schema.metadata)
+    """Return the schema with exactly these columns marked as key, each of them required."""
+    return pa.schema([_mark_key(column, columns) for column in schema], metadata=schema.metadata)
 
 
-def _marked(column: pa.Field, key: Sequence[str]) -> pa.Field:
+def _mark_key(column: pa.Field, key: Sequence[str]) -> pa.Field:
     kept: Mapping[bytes, bytes] = {
         k: v for k, v in (column.metadata or {}).items() if not k.startswith(PRIMARY_KEY)
     }

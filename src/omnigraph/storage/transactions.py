@@ -1,4 +1,4 @@
-"""Who made a version of a table: the transaction Lance stored with it."""
+"""Read the transaction that made a version of a table, as Lance stored it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from lance import LanceOperation, Transaction
 from lance.debug import list_transactions
 
-from omnigraph.storage.lance_errors import misses_transaction
+from omnigraph.storage.lance_errors import is_missing_transaction
 from omnigraph.storage.tables import Table
 
 MAINTENANCE = frozenset({"Rewrite", "ReserveFragments", "CreateIndex", "UpdateConfig"})
@@ -26,8 +26,8 @@ _PRINT = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Authorship:
-    """The transaction behind one version; `uuid` is None where Lance cannot tell it."""
+class TransactionInfo:
+    """The transaction behind one version; `uuid` is None where Lance does not expose it."""
 
     version: int
     operation: str
@@ -44,40 +44,40 @@ class Authorship:
         return self.operation in MAINTENANCE
 
 
-def authorship(table: Table, version: int) -> Authorship:
-    """Who made `version` of this branch of the table; fails with `NotFound` when it is not stored."""
+def read_transaction(table: Table, version: int) -> TransactionInfo:
+    """Return the transaction of `version` of this branch; fails with `NotFound` when it is not stored."""
     with table.access.call("read_transaction", table.uri):
         try:
-            # While it reads, nobody else can use the handle, and others share this one.
+            # A handle is locked while it reads, and this one is shared: use a copy.
             found = copy.copy(table.native).read_transaction(version)
         except TypeError as error:
-            if not misses_transaction(error):
+            if not is_missing_transaction(error):
                 raise
-            return _printed(table, version)
+            return _parse_debug_print(table, version)
         if found is None:
-            return Authorship(version, UNKNOWN, None, None)
+            return TransactionInfo(version, UNKNOWN, None, None)
         if type(found.operation) is LanceOperation.BaseOperation:
-            return _printed(table, version)
-        return _told(version, found)
+            return _parse_debug_print(table, version)
+        return _from_lance(version, found)
 
 
-def history(table: Table, after: int, until: int) -> tuple[Authorship, ...]:
-    """Who made the versions after one and up to another, in order."""
-    return tuple(authorship(table, version) for version in range(after + 1, until + 1))
+def read_transactions(table: Table, after: int, until: int) -> tuple[TransactionInfo, ...]:
+    """Return the transactions of the versions after one and up to another, in order."""
+    return tuple(read_transaction(table, version) for version in range(after + 1, until + 1))
 
 
-def _printed(table: Table, version: int) -> Authorship:
-    """For the operations Lance's Python package has no class for, or cannot build: its debug print."""
+def _parse_debug_print(table: Table, version: int) -> TransactionInfo:
+    """Read Lance's debug print, for operations its Python package has no class for, or cannot build."""
     printed = list_transactions(table.native.checkout_version(version), 1)
     found = _PRINT.match(printed[0]) if printed else None
     if found is None:
-        return Authorship(version, UNKNOWN, None, None)
-    return Authorship(version, found["operation"], found["uuid"], int(found["read_version"]))
+        return TransactionInfo(version, UNKNOWN, None, None)
+    return TransactionInfo(version, found["operation"], found["uuid"], int(found["read_version"]))
 
 
-def _told(version: int, found: Transaction) -> Authorship:
+def _from_lance(version: int, found: Transaction) -> TransactionInfo:
     operation = found.operation
-    return Authorship(
+    return TransactionInfo(
         version=version,
         operation=type(operation).__name__,
         uuid=found.uuid,

@@ -1,4 +1,4 @@
-"""Keeping a table cheap: fewer fragments, and no versions that nobody asks for any more."""
+"""Keep a table cheap: compact its fragments, and collect versions that are no longer needed."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 from lance import LanceOperation
 from lance.optimize import Compaction, CompactionOptions
 
-from omnigraph.storage.fragments import fragments
-from omnigraph.storage.index_files import find_astray
-from omnigraph.storage.staging import Staged, commit_staged, unfenced
-from omnigraph.storage.tables import Table, newest
-from omnigraph.storage.whole import require_whole
+from omnigraph.storage.fragments import list_fragments
+from omnigraph.storage.index_files import find_misplaced_indexes
+from omnigraph.storage.staging import Staged, build_transaction, commit_staged
+from omnigraph.storage.tables import Table, checkout_newest
+from omnigraph.storage.truncation import require_complete_files
 
 TARGET_ROWS = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """Which fragments of a table would be put together."""
+    """Which fragments of a table a compaction would merge."""
 
     table: Table
     tasks: tuple[Any, ...] = field(repr=False)
@@ -38,7 +38,7 @@ class CompactionPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
+class RewrittenFragments:
     """New files that hold the rows of old fragments; the table itself has not moved."""
 
     table: Table
@@ -46,7 +46,7 @@ class Rewritten:
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class CompactionResult:
     """The table after a compaction and how many fragments it took away and added."""
 
     table: Table
@@ -55,7 +55,7 @@ class Compacted:
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class CollectionResult:
     """What a version cleanup removed."""
 
     versions: int
@@ -65,7 +65,7 @@ class Collected:
     """Files that could not be removed."""
 
 
-NOTHING = Collected(0, 0, 0)
+NOTHING = CollectionResult(0, 0, 0)
 
 
 def plan_compaction(
@@ -76,64 +76,65 @@ def plan_compaction(
     Only neighbours are put together, and only those that the same indexes cover.
     """
     with table.access.call("plan_compaction", table.uri):
-        left_out = [] if only is None else [one.id for one in fragments(table) if one.id not in only]
+        left_out = [] if only is None else [one.id for one in list_fragments(table) if one.id not in only]
         plan = Compaction.plan(table.native, _choices(target_rows, left_out))
         return CompactionPlan(table, tuple(plan.tasks))
 
 
-def rewrite(plan: CompactionPlan) -> Rewritten:
+def rewrite_fragments(plan: CompactionPlan) -> RewrittenFragments:
     """Write the new files of a plan; no lock is needed, the table does not move."""
     table = plan.table
     results = []
     for task in plan.tasks:
         with table.access.call("rewrite", table.uri):
             result = task.execute(table.native)
-            require_whole("rewrite", table.location, table.uri, result)
+            require_complete_files("rewrite", table.location, table.uri, result)
         results.append(result)
-    return Rewritten(table, tuple(results))
+    return RewrittenFragments(table, tuple(results))
 
 
-def commit_compaction(rewritten: Rewritten) -> Compacted:
+def commit_compaction(rewritten: RewrittenFragments) -> CompactionResult:
     """Put the new files in place: the table moves by two versions and keeps rows, row ids and indexes.
 
     A fork moves by one more when a B-tree that it inherited became its own. Fails with `Conflict` when a
     commit touched those fragments since; even then the table has moved by one version, with the rows it had.
     """
     table = rewritten.table
+    table.before_commit()
     with table.access.call("commit_compaction", table.uri):
         native = copy.copy(table.native)
         metrics = Compaction.commit(native, list(rewritten.results))
-        moved = table.moved(newest(native))
-    moved = _mended(moved.settled(table))
-    return Compacted(moved, metrics.fragments_removed, metrics.fragments_added)
+        moved = table.with_handle(checkout_newest(native))
+    moved = _stage_index_repair(moved.make_durable(table))
+    return CompactionResult(moved, metrics.fragments_removed, metrics.fragments_added)
 
 
-def _mended(table: Table) -> Table:
-    astray = None if table.branch is None else find_astray(table)
-    return table if astray is None else commit_staged(astray.stage_mended())
+def _stage_index_repair(table: Table) -> Table:
+    astray = None if table.branch is None else find_misplaced_indexes(table)
+    return table if astray is None else commit_staged(astray.stage_repair())
 
 
 def compact(
     table: Table, *, target_rows: int = TARGET_ROWS, only: Collection[int] | None = None
-) -> Compacted:
+) -> CompactionResult:
     """Plan, rewrite and commit in one go; nothing to do leaves the table where it is."""
     plan = plan_compaction(table, target_rows=target_rows, only=only)
     if plan.is_empty:
-        return Compacted(table, 0, 0)
-    return commit_compaction(rewrite(plan))
+        return CompactionResult(table, 0, 0)
+    return commit_compaction(rewrite_fragments(plan))
 
 
 def stage_barrier(table: Table) -> Staged:
-    """A change of nothing at all that no change of rows passes, neither one prepared before it nor it one.
+    """Stage an empty change that conflicts with every change of rows staged before it, and they with it.
 
     Lance looks for conflicts in the versions since the one a change was prepared on, as far as these are
     stored. Of two swaps of a row the later one goes unnoticed, and both rows stay, once the versions between
     them are collected; unless it meets a barrier.
     """
-    return Staged(table, unfenced(table, LanceOperation.Project(table.native.lance_schema)))
+    return Staged(table, build_transaction(table, LanceOperation.Project(table.native.lance_schema)))
 
 
-def collect_versions(table: Table, versions: Sequence[int]) -> Collected:
+def collect_versions(table: Table, versions: Sequence[int]) -> CollectionResult:
     """Remove exactly these versions and the files only they need; it reads every version that is stored.
 
     The newest version and what a fork stands on stay. Files no version names yet stay too: they may
@@ -147,24 +148,24 @@ def collect_versions(table: Table, versions: Sequence[int]) -> Collected:
         done = copy.copy(table.native).cleanup_old_versions(
             versions=sorted(versions), delete_unverified=False, error_if_tagged_old_versions=False
         )
-    return _collected(done)
+    return _collect(done)
 
 
-def preview_collection(table: Table, versions: Sequence[int]) -> Collected:
-    """What `collect_versions` would remove; it reads as much and removes nothing."""
+def preview_collection(table: Table, versions: Sequence[int]) -> CollectionResult:
+    """Return what `collect_versions` would remove; it reads as much and removes nothing."""
     if not versions:
         return NOTHING
     with table.access.call("preview_collection", table.uri):
         done = copy.copy(table.native).explain_cleanup_old_versions(
             versions=sorted(versions), delete_unverified=False, error_if_tagged_old_versions=False
         )
-    return _collected(done.stats)
+    return _collect(done.stats)
 
 
-def _collected(done: Any) -> Collected:
+def _collect(done: Any) -> CollectionResult:
     files = done.data_files_removed + done.deletion_files_removed + done.index_files_removed
     files += done.transaction_files_removed
-    return Collected(done.old_versions, done.bytes_removed, files, done.failed_deletes)
+    return CollectionResult(done.old_versions, done.bytes_removed, files, done.failed_deletes)
 
 
 def _choices(target_rows: int, left_out: Sequence[int]) -> CompactionOptions:

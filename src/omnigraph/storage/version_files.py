@@ -1,6 +1,6 @@
-"""The files in which Lance describes the versions of a table, and what their names tell without a listing.
+"""The files in which Lance describes the versions of a table, and what their names prove without a listing.
 
-A listing grows with the versions that are kept; whether one file is there is always one question.
+A listing grows with the stored versions; checking for one file is always one request.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _FILE = re.compile(r"([0-9]+)\.manifest")
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 _NOTE = re.compile(rb'\{"version":([0-9]+)\}')
 _LONGEST_NOTE = 4096
-_TICK = 2_500_000_000  # nanoseconds; no disk tells times apart more coarsely
+_TICK = 2_500_000_000  # nanoseconds; no disk has a coarser clock
 
 Mark = tuple[int, int, int, int]
-"""What changes when a file is written anew."""
+"""What changes when a file is rewritten."""
 
 
 @dataclass(frozen=True, slots=True)
-class Newest:
+class NewestVersion:
     """A version of a table in a folder that was surely the newest one when it was looked at."""
 
     version: int
@@ -36,9 +36,9 @@ class Newest:
     """That of the note, in which there was nothing newer."""
 
     def holds(self) -> bool:
-        """Whether it surely still is, told by the names of two files; False where more has to be looked at.
+        """Whether it certainly still is the newest, by two file names; False when a listing must decide.
 
-        Whoever collects the successor has noted a version above it, so the note is looked at last.
+        A process that collects the successor has noted a version above it, so the note is checked last.
         """
         try:
             os.stat(self.successor)  # noqa: PTH116 - it is asked in every read
@@ -64,58 +64,66 @@ def version_files(version: int) -> tuple[str, str]:
     return version_file(version), f"{FOLDER}/{version}.manifest"
 
 
+def version_of(name: str) -> int | None:
+    """The version that a file in the folder of versions describes; None for another file."""
+    found = _FILE.fullmatch(name)
+    if found is None:
+        return None
+    # Names of the newer form have all digits that a number can have, and count down.
+    return _U64 - int(found[1]) if len(found[1]) == _DIGITS else int(found[1])
+
+
 def hint_file() -> str:
     """Where Lance notes the newest version of a table in a folder; it is never above that, but may lag."""
     return f"{FOLDER}/{_HINT}"
 
 
-def is_stored(table: str, version: int) -> bool:
+def is_version_stored(table: str, version: int) -> bool:
     """Whether a version of a table in a folder is there, under its name or the one that old tables use."""
-    return any(map(_is_there, _names(table, version)))
+    return any(map(_exists, _names(table, version)))
 
 
-def stored_versions(table: str) -> list[int]:
+def list_versions(table: str) -> list[int]:
     """All versions of a table in a folder, oldest first, by the names of their files; none if it is gone."""
     try:
         with os.scandir(f"{table}/{FOLDER}") as entries:
-            names = [found[1] for entry in entries if (found := _FILE.fullmatch(entry.name))]
+            found = [version_of(entry.name) for entry in entries]
     except _NOT_THERE:
         return []
-    # Names of the newer form have all digits that a number can have, and count down.
-    return sorted(_U64 - int(name) if len(name) == _DIGITS else int(name) for name in names)
+    return sorted(version for version in found if version is not None)
 
 
-def newest(table: str, version: int) -> tuple[bool, Newest | None]:
-    """Whether a version of a table in a folder is surely the newest, and what tells soon that it still is.
+def check_newest(table: str, version: int) -> tuple[bool, NewestVersion | None]:
+    """Whether a version of a table in a folder is certainly the newest, and the evidence to check it again.
 
-    False where a listing has to tell. A note that was written a moment ago may be written again before the
-    clock of the disk moves on, and would look as if it had not changed: then there is nothing to tell by.
+    False where a listing must decide. A note written just now may be rewritten within one tick of the disk's
+    clock, and would look unchanged: then there is no evidence.
     """
-    found = _looked_at(table, version)
+    found = _observe_newest(table, version)
     if found is None:
         return False, None
     modified = found.mark[-1]
     return True, found if time.time_ns() - modified > _TICK else None
 
 
-def _looked_at(table: str, version: int) -> Newest | None:
+def _observe_newest(table: str, version: int) -> NewestVersion | None:
     """A version that is surely the newest.
 
     A missing successor alone proves nothing: it may have been collected. But then a version above it was
-    made, and Lance notes each one before the call that made it returns. Nobody puts an older note over
-    it, because versions are made under the lock of the branch; and whoever collects old versions of a
-    manifest has just made a new one. So the successor is looked for first, and the note is read after it.
+    made, and Lance notes each one before the call that made it returns. No older note overwrites it, because
+    versions are made under the lock of the branch; and a process that collects old versions of a manifest has
+    just made a new one. So the successor is looked for first, and the note is read after it.
     """
     # Versions of one table have names of one form.
     pairs = zip(_names(table, version), _names(table, version + 1), strict=True)
-    successor = next((after for name, after in pairs if _is_there(name)), None)
-    if successor is None or _is_there(successor):
+    successor = next((after for name, after in pairs if _exists(name)), None)
+    if successor is None or _exists(successor):
         return None
     note = f"{table}/{hint_file()}"
-    found = _noted(note)
+    found = _read_hint(note)
     if found is None or found[0] > version:
         return None
-    return Newest(version, successor, note, found[1])
+    return NewestVersion(version, successor, note, found[1])
 
 
 def _names(table: str, version: int) -> tuple[str, str]:
@@ -123,7 +131,7 @@ def _names(table: str, version: int) -> tuple[str, str]:
     return f"{table}/{new}", f"{table}/{old}"
 
 
-def _is_there(file: str) -> bool:
+def _exists(file: str) -> bool:
     # Not `Path.exists`, which takes a failing disk for an absent file.
     try:
         os.stat(file)  # noqa: PTH116 - half the time, and it is asked in every write
@@ -132,7 +140,7 @@ def _is_there(file: str) -> bool:
     return True
 
 
-def _noted(note: str) -> tuple[int, Mark] | None:
+def _read_hint(note: str) -> tuple[int, Mark] | None:
     """The version in Lance's note and the mark it has; None when there is none that can be understood."""
     try:
         # Not `open`, which asks for much that is not needed here.

@@ -15,7 +15,7 @@ from tests.engine.changes.world import SCHEMA, hubs, load, thing
 
 @pytest.fixture(scope="session")
 def things(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A graph with the things a and b, that nobody uses."""
+    """A graph with the things a and b, that tests only copy."""
     at = tmp_path_factory.mktemp("things") / "graph"
     with omnigraph.init(at, schema=SCHEMA) as graph:
         load(graph, {**hubs(), **{("Thing", key): thing(key, i=1) for key in "ab"}})

@@ -1,4 +1,4 @@
-"""What a diff tells, what it leaves out, and how moments are named."""
+"""What a diff reports, what it skips, and how snapshots are named."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import omnigraph
-from omnigraph.engine.changes.change import Change, Op, Stat
-from omnigraph.engine.changes.pairs import pairs_of
-from omnigraph.engine.changes.side import FEW, Side
-from omnigraph.engine.opened import AtBranch, OpenGraph
-from omnigraph.engine.publish import Changes, Lineage, publish
-from omnigraph.engine.root import Root
+from omnigraph.engine.changes.change import Change, ChangeCounts, ChangeOperation
+from omnigraph.engine.changes.row_pairs import compare_sides
+from omnigraph.engine.changes.table_side import FEW_ROWS, TableSide
+from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
+from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
+from omnigraph.engine.graph.root import Root
 from omnigraph.errors import BadRequest, HistoricalVersionReclaimed, InvalidName, NotFound
 from omnigraph.graph import Graph
 from omnigraph.storage.location import Location
@@ -25,7 +25,7 @@ from omnigraph.storage.upkeep import collect_versions
 from tests.engine.changes.world import link, load, thing
 
 
-def told(changes: Any) -> list[str]:
+def summarize(changes: Any) -> list[str]:
     return [f"{change.op} {change.type_name} {change.id}" for change in changes]
 
 
@@ -46,7 +46,12 @@ def test_an_update_has_both_images_and_the_names_of_what_changed(graph: Graph) -
     before = head(graph)
     set_i(graph, "a", 2)
     (change,) = graph.diff(before, "main")
-    assert (change.kind, change.type_name, change.id, change.op) == ("node", "Thing", "a", Op.UPDATE)
+    assert (change.kind, change.type_name, change.id, change.op) == (
+        "node",
+        "Thing",
+        "a",
+        ChangeOperation.UPDATE,
+    )
     assert change.changed == ("i",)
     assert change.before is not None
     assert change.after is not None
@@ -76,7 +81,7 @@ def test_nodes_come_before_edges_and_ids_in_order(graph: Graph) -> None:
     load(graph, {("Link", "e"): link("x", "y"), ("Thing", "z"): thing("z"), ("Hub", "h"): {"k": "h"}})
     load(graph, {("Thing", "c"): thing("c")})
     delete(graph, "a")
-    assert told(graph.diff(before, "main")) == [
+    assert summarize(graph.diff(before, "main")) == [
         "insert Hub h",
         "delete Thing a",
         "insert Thing c",
@@ -137,12 +142,12 @@ def test_a_change_survives_compaction_on_either_side(graph: Graph) -> None:
     set_i(graph, "a", 2)
     graph.optimize()
     after = head(graph)
-    assert told(graph.diff(before, after)) == ["update Thing a"]
+    assert summarize(graph.diff(before, after)) == ["update Thing a"]
     graph.branches.create("work")
     graph.optimize("work")
     set_i(graph, "b", 3, "work")
     graph.optimize("work")
-    assert told(graph.diff(before, "work")) == ["update Thing a", "update Thing b"]
+    assert summarize(graph.diff(before, "work")) == ["update Thing a", "update Thing b"]
 
 
 def test_both_sides_of_a_fork_are_joined_on_ids(graph: Graph) -> None:
@@ -153,8 +158,8 @@ def test_both_sides_of_a_fork_are_joined_on_ids(graph: Graph) -> None:
     load(graph, {("Thing", "q"): thing("q", i=5), ("Thing", "p"): thing("p", i=7)}, branch="two")
     delete(graph, "a", "one")
     set_i(graph, "b", 9, "two")
-    assert told(graph.diff("one", "two")) == ["insert Thing a", "update Thing b", "update Thing q"]
-    assert told(graph.diff("two", "one")) == ["delete Thing a", "update Thing b", "update Thing q"]
+    assert summarize(graph.diff("one", "two")) == ["insert Thing a", "update Thing b", "update Thing q"]
+    assert summarize(graph.diff("two", "one")) == ["delete Thing a", "update Thing b", "update Thing q"]
 
 
 def test_a_fork_of_a_fork_is_compared_with_any_ancestor(graph: Graph) -> None:
@@ -166,18 +171,18 @@ def test_a_fork_of_a_fork_is_compared_with_any_ancestor(graph: Graph) -> None:
     set_i(graph, "n", 4, "two")
     delete(graph, "b", "two")
     load(graph, {("Thing", "m"): thing("m")})
-    assert told(graph.diff(first, "two")) == ["update Thing a", "delete Thing b", "insert Thing n"]
-    assert told(graph.diff("main", "two")) == ["delete Thing b", "delete Thing m", "insert Thing n"]
-    assert told(graph.diff("one", "two")) == ["delete Thing b", "update Thing n"]
+    assert summarize(graph.diff(first, "two")) == ["update Thing a", "delete Thing b", "insert Thing n"]
+    assert summarize(graph.diff("main", "two")) == ["delete Thing b", "delete Thing m", "insert Thing n"]
+    assert summarize(graph.diff("one", "two")) == ["delete Thing b", "update Thing n"]
 
 
 def test_many_changes_are_told_as_few_are(graph: Graph) -> None:
-    numbers = range(3 * FEW)
+    numbers = range(3 * FEW_ROWS)
     before = head(graph)
     load(graph, {("Link", f"e{number:05}"): link("x", "y", float(number)) for number in numbers})
     middle = head(graph)
     load(graph, {("Link", f"e{number:05}"): link("x", "y", -1.0) for number in numbers if number % 2})
-    assert graph.diff(before, middle).stats() == {"edge:Link": Stat(inserted=len(numbers))}
+    assert graph.diff(before, middle).stats() == {"edge:Link": ChangeCounts(inserted=len(numbers))}
     changes = list(graph.diff(middle, "main"))
     assert [change.id for change in changes] == [f"e{number:05}" for number in numbers if number % 2]
     weights = [change.before.properties["w"] for change in changes if change.before is not None]
@@ -201,7 +206,7 @@ def test_tables_that_did_not_move_are_not_opened(graph: Graph) -> None:
     assert "nodes" not in " ".join(call.uri for call in recorder.calls), (
         "nothing is read before it is asked for"
     )
-    assert told(diff) == ["update Thing a"]
+    assert summarize(diff) == ["update Thing a"]
     data = {call.uri for call in recorder.calls if "/nodes/" in call.uri or "/edges/" in call.uri}
     assert data == {f"{graph.uri}/{graph.snapshot().tables['node:Thing'].path}"}
 
@@ -213,7 +218,7 @@ def test_the_calls_of_a_diff_do_not_follow_the_size_of_the_table(graph: Graph) -
         opened, recorder = recorded(graph.uri)
         diff = Graph(opened).diff(before, "main")
         recorder.clear()
-        assert told(diff) == [f"update Thing {key}"]
+        assert summarize(diff) == [f"update Thing {key}"]
         return dict(recorder.counts())
 
     small = cost("a")
@@ -231,8 +236,8 @@ def test_forks_are_compared_by_what_was_written(graph: Graph) -> None:
     for a, b, ways in ((first, "one", 1), ("main", "one", 2), ("one", "two", 2)):
         recorder.clear()
         assert Graph(opened).diff(a, b)
-        # Two questions for each way from where the two parted: what came and what changed. That nothing
-        # went is told by the numbers of rows.
+        # Two queries per path since the versions diverged: inserted and updated rows. Row counts show
+        # that nothing was deleted.
         assert recorder.counts()["delta"] == 2 * ways, (a, b)
 
 
@@ -245,7 +250,7 @@ def test_few_rows_are_read_once_on_each_side(graph: Graph) -> None:
     opened, recorder = recorded(graph.uri)
     diff = Graph(opened).diff(before, "one", types="Hub")
     recorder.clear()
-    assert told(diff) == ["insert Hub new"]
+    assert summarize(diff) == ["insert Hub new"]
     assert recorder.counts()["scan"] == 1, "what came is known with all it has, and nothing was there before"
     assert recorder.counts()["delta"] == 0
 
@@ -258,23 +263,27 @@ def drop(graph: Graph, key: str) -> None:
     root = graph._opened.root
     with root.locks.hold(["main"]):
         version = graph.snapshot().tables[key].version
-        publish(graph._opened.coordinator("main"), Changes(dropped={key: version}), Lineage(root.new_id()))
+        publish(
+            graph._opened.coordinator("main"),
+            ManifestChanges(dropped={key: version}),
+            NewCommit(root.new_id()),
+        )
 
 
 def test_a_type_that_one_side_does_not_have_is_all_inserts_or_deletes(graph: Graph) -> None:
     before = head(graph)
     drop(graph, "node:Thing")
     diff = graph.diff(before, "main")
-    assert told(diff) == ["delete Thing a", "delete Thing b"]
+    assert summarize(diff) == ["delete Thing a", "delete Thing b"]
     assert all(change.before is not None and change.after is None for change in diff)
-    assert told(graph.diff("main", before)) == ["insert Thing a", "insert Thing b"]
-    assert graph.diff("main", before).stats() == {"node:Thing": Stat(inserted=2)}
+    assert summarize(graph.diff("main", before)) == ["insert Thing a", "insert Thing b"]
+    assert graph.diff("main", before).stats() == {"node:Thing": ChangeCounts(inserted=2)}
 
 
-def schema_at(folder: Path, text: str, rows: dict[tuple[str, str], dict[str, Any]]) -> Side:
+def schema_at(folder: Path, text: str, rows: dict[tuple[str, str], dict[str, Any]]) -> TableSide:
     with omnigraph.init(folder, schema=text) as graph:
         load(graph, rows)
-        found = Side.of(graph._opened, graph.snapshot()._pinned, "node:P", graph.schema)
+        found = TableSide.of(graph._opened, graph.snapshot()._pinned, "node:P", graph.schema)
     assert found is not None
     return found
 
@@ -290,7 +299,7 @@ def test_a_property_that_one_side_does_not_have_counts_as_null(tmp_path: Path) -
         "node P { k: String @key  wide: I64?  extra: String? }",
         {("P", "a"): {"k": "a"}, ("P", "b"): {"k": "b", "wide": 5}, ("P", "c"): {"k": "c", "extra": "x"}},
     )
-    assert pairs_of(old, new).table.column("id").to_pylist() == ["a", "c"]
+    assert compare_sides(old, new).table.column("id").to_pylist() == ["a", "c"]
 
 
 # --- naming moments and choosing changes ---------------------------------------------------------
@@ -314,9 +323,9 @@ def test_moments_have_many_names(graph: Graph) -> None:
         f"work@v{first.version}",
     ]
     for name in names:
-        assert told(graph.diff(name, "main")) == ["update Thing a"], name
-        assert told(graph.diff(name, "work")) == ["update Thing a", "update Thing b"], name
-    assert told(graph.diff(datetime.now(UTC), "work")) == ["update Thing b"]
+        assert summarize(graph.diff(name, "main")) == ["update Thing a"], name
+        assert summarize(graph.diff(name, "work")) == ["update Thing a", "update Thing b"], name
+    assert summarize(graph.diff(datetime.now(UTC), "work")) == ["update Thing b"]
 
 
 @pytest.mark.parametrize("name", ["nowhere", "", "../main", "v3", "0" * 26, "2030-99-99"])
@@ -326,7 +335,7 @@ def test_a_name_of_nothing_is_told_as_such(graph: Graph, name: str) -> None:
     assert str(caught.value) == f"'{name}' is neither a branch nor a commit nor a time"
 
 
-def test_a_branch_that_is_named_wrongly_is_told(graph: Graph) -> None:
+def test_a_wrong_branch_name_is_reported(graph: Graph) -> None:
     with pytest.raises(InvalidName):
         graph.diff("../x@v1", "main")
     with pytest.raises(NotFound):
@@ -338,12 +347,12 @@ def test_changes_are_chosen_by_type_kind_and_sort(graph: Graph) -> None:
     load(graph, {("Link", "e"): link("x", "y"), ("Thing", "c"): thing("c")})
     delete(graph, "b")
     set_i(graph, "a", 2)
-    assert told(graph.diff(before, "main", types="Link")) == ["insert Link e"]
-    assert told(graph.diff(before, "main", types=["node:Thing"], ops=["insert"])) == ["insert Thing c"]
-    assert told(graph.diff(before, "main", kinds=["edge"])) == ["insert Link e"]
+    assert summarize(graph.diff(before, "main", types="Link")) == ["insert Link e"]
+    assert summarize(graph.diff(before, "main", types=["node:Thing"], ops=["insert"])) == ["insert Thing c"]
+    assert summarize(graph.diff(before, "main", kinds=["edge"])) == ["insert Link e"]
     chosen = graph.diff(before, "main", ops=["update", "delete"])
-    assert told(chosen) == ["update Thing a", "delete Thing b"]
-    assert chosen.stats() == {"node:Thing": Stat(updated=1, deleted=1)}
+    assert summarize(chosen) == ["update Thing a", "delete Thing b"]
+    assert chosen.stats() == {"node:Thing": ChangeCounts(updated=1, deleted=1)}
     assert not graph.diff(before, "main", types="Hub")
 
 
@@ -363,12 +372,12 @@ def test_a_choice_of_nothing_is_refused(graph: Graph, chosen: dict[str, Any], me
 # --- what was cleaned up -------------------------------------------------------------------------
 
 
-def test_a_moment_that_was_cleaned_up_is_told(graph: Graph) -> None:
+def test_a_snapshot_that_was_cleaned_up_is_reported(graph: Graph) -> None:
     before = head(graph)
     # All of them, so that what they were is in no file that is needed any more.
     set_i(graph, "a", 2)
     set_i(graph, "b", 2)
-    assert told(graph.diff(before, "main")) == ["update Thing a", "update Thing b"]
+    assert summarize(graph.diff(before, "main")) == ["update Thing a", "update Thing b"]
     forget_old_things(graph)
     # With a handle from before, and with none.
     for opened in (graph, omnigraph.open(graph.uri)):
@@ -395,9 +404,9 @@ def test_a_branch_that_was_made_anew_is_not_compared_as_the_one_that_was_read(
 ) -> None:
     """Its versions have the same numbers: all the same, or that of main from which it was made."""
 
-    def side(branch: str) -> Side:
+    def side(branch: str) -> TableSide:
         opened = graph._opened
-        made = Side.of(opened, opened.snapshot(AtBranch(branch)), "node:Thing", opened.schema().catalog)
+        made = TableSide.of(opened, opened.snapshot(AtBranch(branch)), "node:Thing", opened.schema().catalog)
         assert made is not None
         return made
 
@@ -411,6 +420,6 @@ def test_a_branch_that_was_made_anew_is_not_compared_as_the_one_that_was_read(
     for key in "ef":
         load(graph, {("Thing", key): thing(key)}, branch="work")
     new = side(other)
-    assert old.point.version == new.point.version - (other == "work")
+    assert old.owned_version.version == new.owned_version.version - (other == "work")
     with pytest.raises(HistoricalVersionReclaimed, match="of table 'node:Thing'"):
-        pairs_of(old, new)
+        compare_sides(old, new)

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnigraph
-from omnigraph.engine.changes.meeting import Meeting
-from omnigraph.engine.changes.pairs import pairs_of
-from omnigraph.engine.changes.runs import compared
-from omnigraph.engine.changes.side import Side
-from omnigraph.engine.load.runner import LocalRunner
+from omnigraph.engine.changes.comparison import TableComparison
+from omnigraph.engine.changes.row_pairs import compare_sides
+from omnigraph.engine.changes.sorted_runs import compare_by_tasks
+from omnigraph.engine.changes.table_side import TableSide
+from omnigraph.engine.tasks.runner import LocalRunner
 from omnigraph.graph import Graph
-from omnigraph.lang.dates import date_text, datetime_text
+from omnigraph.lang.dates import format_date, format_datetime
 from tests.engine.changes.world import (
     HUBS,
     SCHEMA,
@@ -39,7 +39,7 @@ from tests.examples import EXAMPLES
 
 KEYS = ("a", "b", "c", "ü")
 ZEROS = st.sampled_from([0.0, -0.0])
-DAYS = st.integers(-3, 3).map(date_text)
+DAYS = st.integers(-3, 3).map(format_date)
 FLOATS = ZEROS | st.floats(allow_nan=False, allow_infinity=False)
 SINGLES = ZEROS | st.floats(width=32, allow_nan=False, allow_infinity=False)
 VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -52,7 +52,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "f": SINGLES,
     "d": FLOATS,
     "day": DAYS,
-    "at": st.integers(-(10**12), 10**12).map(datetime_text),
+    "at": st.integers(-(10**12), 10**12).map(format_datetime),
     "level": st.sampled_from(["low", "high"]),
     "tags": st.lists(st.sampled_from(["", "a"]), max_size=2),
     "nums": st.lists(ZEROS, max_size=2),
@@ -160,13 +160,13 @@ def require_same_by_whole_comparison(graph: Graph, a: str, b: str) -> None:
     """The quick way finds what reading everything finds, and so do tasks with a few rows each."""
     diff, opened = graph.diff(a, b), graph._opened
     for key in ("node:Thing", "edge:Link"):
-        sides = [Side.of(opened, at, key, graph.schema) for at in (diff.before, diff.after)]
-        quick, thorough = (pairs_of(*sides, whole=whole).table.to_pylist() for whole in (False, True))
+        sides = [TableSide.of(opened, at, key, graph.schema) for at in (diff.before, diff.after)]
+        quick, thorough = (compare_sides(*sides, whole=whole).table.to_pylist() for whole in (False, True))
         assert quick == thorough
         with few_rows_at_once():
-            found = compared(Meeting(*sides), LocalRunner())
-            told = [row for part in found.portions() for row in part.table.to_pylist()]
-        assert [_shape(row) for row in told] == [_shape(row) for row in thorough]
+            found = compare_by_tasks(TableComparison(*sides), LocalRunner())
+            streamed = [row for part in found.portions() for row in part.table.to_pylist()]
+        assert [_shape(row) for row in streamed] == [_shape(row) for row in thorough]
 
 
 def _shape(row: dict[str, Any]) -> tuple[str, bool, bool]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.changes.equality import differing
+from omnigraph.engine.changes.equality import values_differ
 
 FLOATS = st.floats(allow_nan=False) | st.sampled_from([0.0, -0.0])
 COLUMNS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
@@ -43,9 +43,9 @@ def test_columns_differ_where_their_values_do(kind: pa.DataType, values: st.Sear
     def check(rows: list[tuple[Any, Any]]) -> None:
         left, right = (pa.chunked_array([pa.array([row[side] for row in rows], kind)]) for side in (0, 1))
         expected = [plain(a) != plain(b) for a, b in rows]
-        assert differing(left, right).tolist() == expected
+        assert values_differ(left, right).tolist() == expected
         halves = pa.chunked_array([left.slice(0, 1).combine_chunks(), left.slice(1).combine_chunks()], kind)
-        assert differing(halves, right).tolist() == expected
+        assert values_differ(halves, right).tolist() == expected
 
     check()
 
@@ -70,5 +70,5 @@ def test_columns_differ_where_their_values_do(kind: pa.DataType, values: st.Sear
 def test_columns_of_different_types_are_compared_by_what_they_mean(
     left: pa.Array, right: pa.Array, expected: list[bool]
 ) -> None:
-    assert differing(left, right).tolist() == expected
-    assert differing(right, left).tolist() == expected
+    assert values_differ(left, right).tolist() == expected
+    assert values_differ(right, left).tolist() == expected

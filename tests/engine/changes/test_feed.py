@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +12,8 @@ import pytest
 import omnigraph
 from omnigraph import failpoints
 from omnigraph.engine.changes.page import MOST_CHANGES
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
 from omnigraph.errors import (
     BadRequest,
     BranchNotFound,
@@ -35,7 +37,7 @@ def add(graph: Graph, *keys: str, branch: str = "main", **values: Any) -> str:
     return graph.snapshot(branch).id
 
 
-def told(blocks: Any) -> list[tuple[str, list[str]]]:
+def summarize(blocks: Any) -> list[tuple[str, list[str]]]:
     return [(block.commit.id, [f"{one.op} {one.id}" for one in block.changes]) for block in blocks]
 
 
@@ -48,7 +50,7 @@ def test_commits_come_oldest_first_and_begin_with_the_first_that_changed_somethi
     ]
     for since in (None, "beginning"):
         feed = graph.changes(since=since)
-        assert told(feed) == expected
+        assert summarize(feed) == expected
         assert feed.caught_up
 
 
@@ -60,21 +62,23 @@ def test_a_cursor_goes_on_after_the_last_whole_commit(graph: Graph) -> None:
     with omnigraph.open(graph.uri, read_only=True) as other:
         feed = other.changes(since=kept)
         block = next(feed)
-        assert told([block]) == [(one, ["insert c"])]
+        assert summarize([block]) == [(one, ["insert c"])]
         assert feed.cursor == block.cursor
         assert not feed.caught_up
-        assert told(other.changes(since=block.cursor)) == [(two, ["insert d"])]
-        assert told(other.changes(since=kept)) == [(one, ["insert c"]), (two, ["insert d"])], "at least once"
-        assert told(other.changes(since=f"after:{one}")) == [(two, ["insert d"])]
+        assert summarize(other.changes(since=block.cursor)) == [(two, ["insert d"])]
+        assert summarize(other.changes(since=kept)) == [(one, ["insert c"]), (two, ["insert d"])], (
+            "at least once"
+        )
+        assert summarize(other.changes(since=f"after:{one}")) == [(two, ["insert d"])]
 
 
 def test_a_limit_is_a_number_of_commits(graph: Graph) -> None:
     start = graph.changes(since="now").cursor
     one, two, three = add(graph, "c"), add(graph, "d"), add(graph, "e")
     feed = graph.changes(since=start, limit=2)
-    assert [commit for commit, _ in told(feed)] == [one, two]
+    assert [commit for commit, _ in summarize(feed)] == [one, two]
     assert not feed.caught_up
-    assert [commit for commit, _ in told(graph.changes(since=feed.cursor, limit=2))] == [three]
+    assert [commit for commit, _ in summarize(graph.changes(since=feed.cursor, limit=2))] == [three]
     with pytest.raises(InvalidValue, match="at least 1"):
         graph.changes(limit=0)
 
@@ -88,7 +92,7 @@ def test_commits_without_changes_are_passed_and_not_met_again(graph: Graph) -> N
     assert feed.caught_up
     assert feed.cursor != start
     last = add(graph, "c")
-    assert told(graph.changes(since=feed.cursor)) == [(last, ["insert c"])]
+    assert summarize(graph.changes(since=feed.cursor)) == [(last, ["insert c"])]
 
 
 def test_a_feed_follows_its_branch_and_what_it_inherited(graph: Graph) -> None:
@@ -98,7 +102,7 @@ def test_a_feed_follows_its_branch_and_what_it_inherited(graph: Graph) -> None:
     add(graph, "d")
     own = add(graph, "e", branch="work")
     found = graph.changes("work", since=f"after:{graph.commits.list()[2].id}")
-    assert told(found) == [(inherited, ["insert c"]), (own, ["insert e"])]
+    assert summarize(found) == [(inherited, ["insert c"]), (own, ["insert e"])]
     with pytest.raises(ChangeCursorRejected, match="change cursor rejected: it belongs to branch 'main'"):
         graph.changes("work", since=start)
     with pytest.raises(ChangeCursorRejected, match="no commit"):
@@ -189,7 +193,7 @@ def test_a_gap_names_the_first_commit_that_cannot_be_read(graph: Graph) -> None:
         with pytest.raises(HistoricalVersionReclaimed):
             list(other.commits.changes(one))
         late = add(graph, "e")
-        assert told(other.changes(since=f"after:{graph.commits.list()[1].id}")) == [(late, ["insert e"])]
+        assert summarize(other.changes(since=f"after:{graph.commits.list()[1].id}")) == [(late, ["insert e"])]
 
 
 POLLING = {
@@ -198,8 +202,8 @@ POLLING = {
 }
 """How far a poll has come when the branch is taken away under it."""
 ASKING: dict[str, Callable[[Graph, str], object]] = {
-    "feed": lambda graph, since: told(graph.changes("work", since=since)),
-    "page": lambda graph, since: told(graph.change_page("work", since=since).blocks),
+    "feed": lambda graph, since: summarize(graph.changes("work", since=since)),
+    "page": lambda graph, since: summarize(graph.change_page("work", since=since).blocks),
 }
 
 
@@ -214,13 +218,13 @@ def test_a_branch_that_is_made_anew_under_a_poll_is_a_gap(graph: Graph, when: st
     since = f"after:{graph.snapshot().id}"
     first, _ = branch_off(graph, "c", "d")
 
-    def make_anew() -> None:
+    def recreate_branch() -> None:
         graph.branches.delete("work")
         branch_off(graph, "e", "f")  # its versions have the same numbers
 
     with (
         omnigraph.open(graph.uri, read_only=True) as reader,
-        failpoints.armed(POLLING[when], failpoints.once(make_anew)),
+        failpoints.arm(POLLING[when], failpoints.once(recreate_branch)),
         pytest.raises(ChangeFeedGap) as caught,
     ):
         ASKING[asked](reader, since)
@@ -234,7 +238,7 @@ def test_a_branch_that_is_deleted_under_a_poll_is_gone_or_a_gap(graph: Graph, wh
     branch_off(graph, "c", "d")
     with (
         omnigraph.open(graph.uri, read_only=True) as reader,
-        failpoints.armed(POLLING[when], failpoints.once(lambda: graph.branches.delete("work"))),
+        failpoints.arm(POLLING[when], failpoints.once(lambda: graph.branches.delete("work"))),
         pytest.raises((BranchNotFound, ChangeFeedGap)),
     ):
         ASKING[asked](reader, since)
@@ -262,7 +266,7 @@ def test_the_first_commit_and_changes_of_schema_are_refused(graph: Graph) -> Non
         with pytest.raises(ChangeDiffRefused) as caught:
             ask()
         assert (caught.value.reason, caught.value.commit_id) == ("schema_boundary", changed)
-    assert told(graph.changes(since=f"after:{changed}")) == [(last, ["insert d"])]
+    assert summarize(graph.changes(since=f"after:{changed}")) == [(last, ["insert d"])]
 
 
 # --- pages ---------------------------------------------------------------------------------------
@@ -276,9 +280,9 @@ def test_pages_tell_everything_once_and_only_the_last_has_a_cursor(graph: Graph,
     page = graph.change_page(limit=limit)
     found = []
     while True:
-        told = [(block.commit.id, change) for block in page.blocks for change in block.changes]
-        assert len(told) <= limit
-        found += told
+        received = [(block.commit.id, change) for block in page.blocks for change in block.changes]
+        assert len(received) <= limit
+        found += received
         if page.next_page_token is None:
             break
         assert (page.cursor, page.caught_up) == (None, False)
@@ -306,7 +310,7 @@ def test_pages_refuse_what_they_cannot_do(graph: Graph) -> None:
         graph.change_page(limit=0)
     with pytest.raises(ResourceLimitExceeded, match="commit_changes_page_changes"):
         graph.change_page(limit=MOST_CHANGES + 1)
-    with pytest.raises(BadRequest, match="continues an answer"):
+    with pytest.raises(BadRequest, match="already says where to continue"):
         graph.change_page(since="now", page_token="p1.x")
     with pytest.raises(ChangeCursorRejected, match="not a page token"):
         graph.change_page(page_token=graph.changes(since="now").cursor)
@@ -330,3 +334,25 @@ def test_a_poll_that_is_caught_up_reads_no_data_and_no_more_after_more_commits(g
     for number in range(12):
         add(graph, f"t{number}")
     assert poll(graph.changes(since="now").cursor) == few == {"probe": 1}
+
+
+@pytest.mark.parametrize("table", ["node:Nothing", "node:", "edge:Link", "anything", ""])
+def test_a_page_token_that_names_a_table_its_commit_did_not_change_is_rejected(
+    graph: Graph, table: str
+) -> None:
+    commit = add(graph, "a", "b", "c")
+    tokens: list[tuple[str | None, Callable[[str], Any]]] = [
+        (graph.change_page(limit=1).next_page_token, lambda token: graph.change_page(page_token=token)),
+        (
+            graph.commits.change_page(commit, limit=1).next_page_token,
+            lambda token: graph.commits.change_page(commit, page_token=token),
+        ),
+    ]
+    for token, asked in tokens:
+        assert token is not None
+        assert asked(token)
+        facts = json.loads(urlsafe_b64decode(token.removeprefix("p1.") + "=="))
+        facts[-1][0] = table
+        forged = urlsafe_b64encode(json.dumps(facts).encode()).decode().rstrip("=")
+        with pytest.raises(ChangeCursorRejected, match="did not change"):
+            asked(f"p1.{forged}")

@@ -1,4 +1,4 @@
-"""A diff whose changes do not fit into memory tells what any other tells."""
+"""A diff whose changes do not fit into memory reports the same changes as any other."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnigraph
-from omnigraph.engine.changes import hands, meeting
+from omnigraph.engine.changes import comparison, runner_choice
+from omnigraph.engine.changes.comparison import TableComparison
 from omnigraph.engine.changes.diff import Diff
-from omnigraph.engine.changes.hands import Hands
-from omnigraph.engine.changes.meeting import Meeting
-from omnigraph.engine.changes.pairs import SCHEMA
-from omnigraph.engine.changes.runs import Runs, _read, compared, merged
-from omnigraph.engine.changes.side import Side
-from omnigraph.engine.load.runner import LocalRunner
+from omnigraph.engine.changes.row_pairs import PAIRS_SCHEMA
+from omnigraph.engine.changes.runner_choice import RunnerChoice
+from omnigraph.engine.changes.sorted_runs import SortedRuns, _read_run, compare_by_tasks, merge_runs
+from omnigraph.engine.changes.table_side import TableSide
+from omnigraph.engine.tasks.runner import LocalRunner
 from omnigraph.errors import BadRequest, HistoricalVersionReclaimed
 from omnigraph.graph import Graph
 from omnigraph.storage.upkeep import collect_versions
@@ -33,9 +33,9 @@ THING = "node:Thing"
 
 
 @pytest.fixture(scope="module")
-def parted(tmp_path_factory: pytest.TempPathFactory, things: Path) -> Path:
+def diverged(tmp_path_factory: pytest.TempPathFactory, things: Path) -> Path:
     """Main and a branch that both went on: new, changed, deleted, rewritten and compacted rows."""
-    at = tmp_path_factory.mktemp("parted") / "graph"
+    at = tmp_path_factory.mktemp("diverged") / "graph"
     shutil.copytree(things, at)
     with omnigraph.open(at) as graph:
         _go_apart(graph)
@@ -43,10 +43,10 @@ def parted(tmp_path_factory: pytest.TempPathFactory, things: Path) -> Path:
 
 
 @pytest.fixture
-def changed(tmp_path: Path, parted: Path) -> Iterator[Graph]:
+def changed(tmp_path: Path, diverged: Path) -> Iterator[Graph]:
     """A copy of it."""
-    shutil.copytree(parted, tmp_path / "parted")
-    with omnigraph.open(tmp_path / "parted") as graph:
+    shutil.copytree(diverged, tmp_path / "diverged")
+    with omnigraph.open(tmp_path / "diverged") as graph:
         yield graph
 
 
@@ -61,8 +61,8 @@ def _go_apart(graph: Graph) -> None:
     graph.optimize("draft")
 
 
-def sides(diff: Diff, key: str = THING) -> Meeting:
-    return diff.meeting(key)
+def sides(diff: Diff, key: str = THING) -> TableComparison:
+    return diff.comparison(key)
 
 
 @pytest.mark.parametrize(("a", "b"), [("main", "draft"), ("draft", "main")])
@@ -72,7 +72,7 @@ def test_changes_are_the_same_in_the_same_order(changed: Graph, a: str, b: str) 
         large = changed.diff(a, b, engine="local")
         assert list(large) == list(small)
         assert large.stats() == small.stats()
-        assert isinstance(large._found(THING), Runs)
+        assert isinstance(large._compare_table(THING), SortedRuns)
         place = (THING, "t05")
         assert list(large.beyond(place)) == list(small.beyond(place))
         assert list(changed.diff(a, b, ops="delete")) == [one for one in small if one.op == "delete"]
@@ -106,12 +106,12 @@ def test_what_was_only_compacted_does_not_make_a_diff_large(
     before = changed.snapshot()
     load(changed, {("Thing", "t00"): thing("t00", i=99)})
     changed.optimize()
-    monkeypatch.setattr(hands, "LARGE", 3)
+    monkeypatch.setattr(runner_choice, "LARGE_CHANGE", 3)
     found = sides(changed.diff(before, "main"))
-    assert (found.rows() > 3, found.written()) == (True, 1)
-    assert Hands("local").runner(found) is None
+    assert (found.estimate_rows() > 3, found.count_written_rows()) == (True, 1)
+    assert RunnerChoice("local").choose_runner(found) is None
     load(changed, {("Thing", f"more{n}"): thing(f"more{n}") for n in range(4)})
-    assert isinstance(Hands("local").runner(sides(changed.diff(before, "main"))), LocalRunner)
+    assert isinstance(RunnerChoice("local").choose_runner(sides(changed.diff(before, "main"))), LocalRunner)
 
 
 def test_an_engine_that_does_not_exist_is_refused_at_once(graph: Graph) -> None:
@@ -136,18 +136,18 @@ def test_a_side_that_travelled_reads_the_same_rows(changed: Graph) -> None:
     found = sides(changed.diff("main", "draft"))
     arrived = pickle.loads(pickle.dumps(found))
     for here, there in ((found.left, arrived.left), (found.right, arrived.right)):
-        assert isinstance(here, Side)
-        assert here.every().sort_by("id") == there.every().sort_by("id")
+        assert isinstance(here, TableSide)
+        assert here.scan_places().sort_by("id") == there.scan_places().sort_by("id")
     with few_rows_at_once():
-        runs = compared(arrived, LocalRunner())
-    assert runs.stat == found.together().stat
+        runs = compare_by_tasks(arrived, LocalRunner())
+    assert runs.stat == found.compare_in_memory().stat
 
 
 def test_files_go_with_the_diff(changed: Graph) -> None:
     with few_rows_at_once():
         found = changed.diff("main", "draft")
-        runs = found._found(THING)
-    assert isinstance(runs, Runs)
+        runs = found._compare_table(THING)
+    assert isinstance(runs, SortedRuns)
     folder: Path = runs.folder.path
     assert list(folder.iterdir())
     del found, runs
@@ -156,8 +156,8 @@ def test_files_go_with_the_diff(changed: Graph) -> None:
 
 
 def test_buckets_are_bounded_by_rows_and_cores() -> None:
-    size = meeting.ROWS_PER_BUCKET
-    assert [meeting.buckets_for(rows, 4) for rows in (0, size, 5 * size, 5 * size + 1)] == [4, 4, 5, 6]
+    size = comparison.ROWS_PER_BUCKET
+    assert [comparison.count_buckets(rows, 4) for rows in (0, size, 5 * size, 5 * size + 1)] == [4, 4, 5, 6]
 
 
 @settings(max_examples=max(10, EXAMPLES // 4))
@@ -167,7 +167,9 @@ def test_sorted_runs_are_read_in_one_order(runs: list[list[str]], at_once: int) 
         whole = pa.table({"id": pa.array(run, pa.string())}).sort_by("id")
         return [whole.slice(start, at_once) for start in range(0, len(run), at_once)]
 
-    found = [row for part in merged([iter(portions(run)) for run in runs]) for row in part["id"].to_pylist()]
+    found = [
+        row for part in merge_runs([iter(portions(run)) for run in runs]) for row in part["id"].to_pylist()
+    ]
     assert found == sorted(row for run in runs for row in run)
 
 
@@ -176,12 +178,14 @@ def test_runs_may_be_more_than_files_can_be_open(tmp_path: Path) -> None:
     files = [tmp_path / name for name in names]
     for file in files:
         rows = pa.table({"id": [f"{file.name}-{at}" for at in range(3)], "left": [0] * 3, "right": [0] * 3})
-        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as writer:
-            writer.write_table(rows.cast(SCHEMA), max_chunksize=2)
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, PAIRS_SCHEMA) as writer:
+            writer.write_table(rows.cast(PAIRS_SCHEMA), max_chunksize=2)
     limits, now_open = resource.getrlimit(resource.RLIMIT_NOFILE), len(list(Path("/proc/self/fd").iterdir()))
     resource.setrlimit(resource.RLIMIT_NOFILE, (now_open + 100, limits[1]))
     try:
-        found = [row for part in merged([_read(file) for file in files]) for row in part["id"].to_pylist()]
+        found = [
+            row for part in merge_runs([_read_run(file) for file in files]) for row in part["id"].to_pylist()
+        ]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert found == [f"{name}-{at}" for name in names for at in range(3)]

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import pytest
 
-from omnigraph.engine.changes import hands, meeting, runs
-from omnigraph.engine.changes.change import Change, Op
+from omnigraph.engine.changes import comparison, runner_choice, sorted_runs
+from omnigraph.engine.changes.change import Change, ChangeOperation
 from omnigraph.graph import Graph
 
 SCHEMA = """
@@ -90,10 +90,10 @@ def _record(name: str, entity: str, row: Row) -> Row:
 def few_rows_at_once() -> Iterator[None]:
     """Tasks of two rows and buckets of two, whatever the size of a change."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(meeting, "ROWS_PER_PART", 2)
-        patch.setattr(meeting, "ROWS_PER_BUCKET", 2)
-        patch.setattr(runs, "ROWS_READ", 4)
-        patch.setattr(hands, "LARGE", -1)
+        patch.setattr(comparison, "ROWS_PER_PART", 2)
+        patch.setattr(comparison, "ROWS_PER_BUCKET", 2)
+        patch.setattr(sorted_runs, "ROWS_READ", 4)
+        patch.setattr(runner_choice, "LARGE_CHANGE", -1)
         yield
 
 
@@ -126,8 +126,8 @@ def applied(state: State, changes: Iterable[Change]) -> State:
         key = (change.type_name, change.id)
         before, after = image(change, "before"), image(change, "after")
         assert text(found.pop(key, None)) == text(before), f"{change} is about another row"
-        assert (change.op is Op.INSERT) == (before is None)
-        assert (change.op is Op.DELETE) == (after is None)
+        assert (change.op is ChangeOperation.INSERT) == (before is None)
+        assert (change.op is ChangeOperation.DELETE) == (after is None)
         if before is not None and after is not None:
             names = {name for name in before if text(before[name]) != text(after[name])}
             assert set(change.changed) == names, change

@@ -1,4 +1,4 @@
-"""Histories of any shape, with cleanups in between: a commit reads as it was made, or is told to be gone."""
+"""Histories of any shape, with cleanups in between: a commit reads as made, or is reported as removed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from omnigraph.engine.branches import create_branch, delete_branch
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.optimize import optimize
+from omnigraph.engine.branches.manage import create_branch, delete_branch
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.maintenance.optimize import optimize
 from omnigraph.engine.write.transaction import Author
 from omnigraph.storage.location import Location
 from tests.engine.cleanup.world import add, clean, people_at

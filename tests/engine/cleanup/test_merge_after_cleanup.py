@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from ulid import ULID
 
 import omnigraph as og
+from omnigraph import failpoints
+from omnigraph.engine.graph.merge_pins import list_pinned_commits
 
 SCHEMA = "node Person { name: String @key  age: I32? }\n"
 
@@ -89,7 +94,7 @@ def test_two_branches_that_took_from_each_other_are_merged_again_after_a_cleanup
 
 
 def test_branches_that_took_in_a_third_one_are_merged_after_a_cleanup(graph: og.Graph) -> None:
-    """Only the third one tells what they have in common."""
+    """Only the third one has their common commit."""
     for name in ("left", "right"):
         graph.branches.create(name)
         add(graph, name, name)
@@ -104,3 +109,101 @@ def test_branches_that_took_in_a_third_one_are_merged_after_a_cleanup(graph: og.
     assert people(graph, "right") == {"ada", "left", "right"}
     ages = graph.snapshot("right").rows("Person", columns=["name", "age"]).to_pylist()
     assert {"name": "ada", "age": 2} in ages
+
+
+# --- a cleanup beside merges ---------------------------------------------------------------------
+
+
+def require_merges(path: Path, *branches: str) -> None:
+    """Every branch can be merged into every other one, through handles of its own."""
+    graph = og.open(path)
+    for source in branches:
+        add(graph, f"last of {source}", source)
+    for source in branches:
+        for target in branches:
+            if source != target:
+                graph.merge(source, into=target)
+    assert len({frozenset(people(graph, branch)) for branch in branches}) == 1
+
+
+def test_what_a_merge_under_way_takes_in_stays_when_its_source_moves_on(
+    graph: og.Graph, tmp_path: Path
+) -> None:
+    for branch in ("main", "work"):
+        add(graph, f"first of {branch}", branch)
+    other = og.open(tmp_path / "g")
+
+    def overtake() -> None:
+        for number in range(2):
+            add(other, f"w{number}", "work")
+        assert other.cleanup(keep=1).ok
+
+    with failpoints.arm(failpoints.BRANCH_MERGE_POST_AUTHORITY_CAPTURE, failpoints.once(overtake)):
+        graph.merge("work", into="main")
+    assert "w0" not in people(graph, "main")
+    assert other.cleanup(keep=1).ok
+    require_merges(tmp_path / "g", "main", "work")
+
+
+def test_the_base_of_a_merge_that_comes_after_the_one_under_way_stays(
+    graph: og.Graph, tmp_path: Path
+) -> None:
+    """What the merge adds to `main` diverged from `other` at a commit that no two heads start at any more."""
+    graph.branches.create("other")
+    for number in range(2):
+        for branch in ("main", "work", "other"):
+            add(graph, f"{branch}{number}", branch)
+        graph.merge("other", into="work")
+        add(graph, f"more{number}", "other")
+    second = og.open(tmp_path / "g")
+
+    def overtake() -> None:
+        add(second, "w", "work")
+        second.merge("other", into="work")
+        add(second, "o", "other")
+        second.merge("other", into="work")
+        add(second, "x", "other")
+        assert second.cleanup(keep=1).ok
+
+    with failpoints.arm(failpoints.BRANCH_MERGE_POST_AUTHORITY_CAPTURE, failpoints.once(overtake)):
+        graph.merge("work", into="main")
+    require_merges(tmp_path / "g", "main", "work", "other")
+
+
+@pytest.mark.parametrize("moment", [2, 4, 6])
+def test_a_merge_while_cleanup_reads_the_branches_keeps_its_base(
+    graph: og.Graph, tmp_path: Path, moment: int
+) -> None:
+    """The target is read before the merge, and the source after it moved on, in any of three looks."""
+    for branch in ("main", "work"):
+        add(graph, f"first of {branch}", branch)
+    other, reads = og.open(tmp_path / "g"), Counter[str]()
+
+    def meanwhile() -> None:
+        reads["all"] += 1
+        if reads["all"] == moment:
+            other.merge("work", into="main")
+            add(other, "w0", "work")
+            add(other, "w1", "work")
+
+    with failpoints.arm(failpoints.CLEANUP_RESOLVE_BRANCH_SNAPSHOT, meanwhile):
+        assert graph.cleanup(keep=1).ok
+    assert reads["all"] >= moment
+    require_merges(tmp_path / "g", "main", "work")
+
+
+def test_a_merge_leaves_no_pin_behind_and_that_of_a_dead_process_expires(graph: og.Graph) -> None:
+    opened = graph._opened
+    for branch in ("main", "work"):
+        add(graph, branch, branch)
+    graph.merge("work", into="main")
+    assert list_pinned_commits(opened) == frozenset()
+    folder = opened.root.layout.staging / "merging"
+    week = 8 * 86_400
+    for begun in (time.time(), time.time() - week):
+        opened.root.objects.write_text(
+            folder / f"01HF0000000000000000000000-{ULID.from_timestamp(begun)}", ""
+        )
+    graph.cleanup(keep=1)
+    assert list_pinned_commits(opened) == {"01HF0000000000000000000000"}
+    assert len(opened.root.objects.list_dir(folder)) == 1

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from omnigraph.engine.cleanup.policy import Policy, seconds_of
-from omnigraph.engine.lineage import Commit
+from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy, parse_duration
 from omnigraph.errors import BadRequest, InvalidValue
 
 MINUTE = 60_000_000
@@ -40,12 +40,12 @@ CHAIN = [
 def test_a_commit_stays_that_is_new_enough_by_number_or_was_current_recently(
     keep: int | None, older_than: str | None, minimum_age: float, kept: str
 ) -> None:
-    stays = Policy.of(keep, older_than, minimum_age).kept(CHAIN, NOW)
+    stays = CleanupPolicy.of(keep, older_than, minimum_age).kept(CHAIN, NOW)
     assert " ".join(commit.id for commit, one in zip(CHAIN, stays, strict=True) if one) == kept
 
 
 def test_without_commits_nothing_is_decided() -> None:
-    assert Policy.of(3, None, 0).kept([], NOW) == []
+    assert CleanupPolicy.of(3, None, 0).kept([], NOW) == []
 
 
 @pytest.mark.parametrize(
@@ -53,23 +53,23 @@ def test_without_commits_nothing_is_decided() -> None:
     [("0s", 0), ("90s", 90), ("30m", 1_800), ("12h", 43_200), ("7d", 604_800), (" 2w ", 1_209_600)],
 )
 def test_a_duration_is_a_number_and_a_unit(text: str, seconds: float) -> None:
-    assert seconds_of(text) == seconds
-    assert seconds_of(timedelta(seconds=seconds)) == seconds
+    assert parse_duration(text) == seconds
+    assert parse_duration(timedelta(seconds=seconds)) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "7", "d", "7 d", "7days", "-1d", "1.5h", "7D", "\u0661d", "1d1h"])
 def test_anything_else_is_no_duration(text: str) -> None:
     with pytest.raises(InvalidValue, match="is not a duration"):
-        seconds_of(text)
+        parse_duration(text)
 
 
 def test_a_policy_says_how_much_to_keep() -> None:
     with pytest.raises(BadRequest, match="needs to know how much of the past to keep"):
-        Policy.of(None, None, 0)
+        CleanupPolicy.of(None, None, 0)
     with pytest.raises(InvalidValue, match="keep must be at least 1, got 0"):
-        Policy.of(0, None, 0)
+        CleanupPolicy.of(0, None, 0)
     with pytest.raises(InvalidValue, match="must not be negative"):
-        Policy.of(None, timedelta(seconds=-1), 0)
+        CleanupPolicy.of(None, timedelta(seconds=-1), 0)
 
 
 @pytest.mark.parametrize(
@@ -83,4 +83,4 @@ def test_a_policy_says_how_much_to_keep() -> None:
     ],
 )
 def test_a_policy_reads_as_a_sentence(keep: int | None, older_than: str | None, text: str) -> None:
-    assert str(Policy.of(keep, older_than, 0)) == text
+    assert str(CleanupPolicy.of(keep, older_than, 0)) == text

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from omnigraph.engine.cleanup.policy import Policy
-from omnigraph.engine.cleanup.run import CleanupResult, cleanup
-from omnigraph.engine.lineage import Commit
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.opened import AtCommit, OpenGraph
-from omnigraph.engine.pinned import open_table, read_rows
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import AtCommit, OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.snapshot_tables import open_table, read_rows
+from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
+from omnigraph.engine.maintenance.cleanup.run_cleanup import CleanupResult, cleanup
 from omnigraph.errors import HistoricalVersionReclaimed
 from omnigraph.storage.tables import Table
 from tests.engine.crash.world import PERSON, change
@@ -32,13 +32,13 @@ def clean(
     dry: bool = False,
 ) -> CleanupResult:
     """A cleanup after which everything that was to go is gone."""
-    done = cleanup(graph, Policy.of(keep, older_than, age), dry_run=dry)
+    done = cleanup(graph, CleanupPolicy.of(keep, older_than, age), dry_run=dry)
     assert done.ok, done
     return done
 
 
 def newcomer(graph: OpenGraph) -> OpenGraph:
-    """The graph as somebody sees it who has read nothing of it yet."""
+    """The graph as a new process opens it."""
     return OpenGraph.open(Root.at(graph.root.layout.root), read_only=True)
 
 

@@ -6,10 +6,10 @@ from unittest.mock import patch
 
 from omnigraph import failpoints
 from omnigraph.embed.settings import EmbedSettings
-from omnigraph.engine.branches import create_branch
-from omnigraph.engine.embedding import job
-from omnigraph.engine.embedding.run import EmbedRequest, fill
-from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.branches.manage import create_branch
+from omnigraph.engine.embedding import embed_job as job
+from omnigraph.engine.embedding.fill import EmbedRequest, fill_vectors
+from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
 from omnigraph.engine.write.transaction import Author
 from omnigraph.lang.source import Source
@@ -22,8 +22,8 @@ WITH_TEXTS = f"{SCHEMA}\nnode Doc {{ name: String @key  body: String?  about: Ve
 def _fills(branch: str = "main") -> Step:
     def step(graph: OpenGraph) -> object:
         # Tasks reach the graph by themselves. Here they do so in a way that is observed.
-        with patch.object(job, "root_for", lambda *_: graph.root):
-            return fill(graph, Author(branch, ACTOR), EmbedRequest(), EmbedSettings.choose("mock"))
+        with patch.object(job, "shared_root", lambda *_: graph.root):
+            return fill_vectors(graph, Author(branch, ACTOR), EmbedRequest(), EmbedSettings.choose("mock"))
 
     return step
 

@@ -10,15 +10,17 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.root import Root
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.bucket import BucketStore
 from omnigraph.storage.failures import FailureKind
 from omnigraph.storage.folder import FolderStore
+from omnigraph.storage.fork_relocation import rewrite_fork
 from omnigraph.storage.forks import Forks
 from omnigraph.storage.location import Location
-from omnigraph.storage.objects import ObjectStore, Stored
+from omnigraph.storage.objects import ObjectStore, VersionedBytes
 from omnigraph.storage.session import Access
 from omnigraph.storage.tables import Tables
 from tests.engine.crash.places import locks_of
@@ -77,11 +79,12 @@ def faulty_root(root: Root, fault: Fault) -> Root:
     objects: ObjectStore = _FaultyFolder(fault) if at.is_local else _FaultyBucket.connect(at, fault)
     tables = Tables(fault, objects=objects)
     tables.access = _FaultyAccess(fault)
+    tables.access.rewrite_fork = partial(rewrite_fork, objects, None)
     return replace(
         root,
         objects=objects,
         tables=tables,
-        forks=Forks(tables, objects),
+        forks=Forks(tables, objects, root.layout.derived),
         locks=locks_of(objects, at, disturbed=True),
     )
 
@@ -110,7 +113,7 @@ class _Answering(ObjectStore):
         assert isinstance(self.observe, Fault)
         self.observe.answered(op, at.uri)
 
-    def _get(self, at: Location) -> Stored | None:
+    def _get(self, at: Location) -> VersionedBytes | None:
         found = super()._get(at)
         self._answered("get", at)
         return found
@@ -135,8 +138,18 @@ class _Answering(ObjectStore):
         self._answered("list", at)
         return found
 
+    def _tags(self, at: Location) -> dict[str, str | None]:
+        found = super()._tags(at)
+        self._answered("list", at)
+        return found
+
     def _folders(self, at: Location) -> list[str]:
         found = super()._folders(at)
+        self._answered("list", at)
+        return found
+
+    def _all(self, at: Location) -> list[str]:
+        found = super()._all(at)
         self._answered("list", at)
         return found
 

@@ -23,7 +23,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 
-from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage.location import Location
 from tests.engine.crash.openings import OPENINGS

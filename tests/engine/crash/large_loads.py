@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-from omnigraph.engine.load import job
-from omnigraph.engine.load.run import Engine
-from omnigraph.engine.load.runner import LocalRunner
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.write.duplicates import Mode
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.load import load_job as job
+from omnigraph.engine.tasks.engines import Engine
+from omnigraph.engine.tasks.runner import LocalRunner
 from tests.engine.crash.steps import BRANCH, Step, Write, branched, rows_to_load, touched
 from tests.engine.crash.world import load_rows
 
@@ -16,7 +16,7 @@ from tests.engine.crash.world import load_rows
 def _loads(mode: Mode, branch: str = "main") -> Step:
     def step(graph: OpenGraph) -> object:
         # Tasks reach the graph by themselves. Here they do so in a way that is observed.
-        with patch.object(job, "root_for", lambda *_: graph.root):
+        with patch.object(job, "shared_root", lambda *_: graph.root):
             engine = Engine(LocalRunner(), "asked for")
             return load_rows(graph, rows_to_load(mode), mode, branch, engine=lambda _: engine)
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 from unittest.mock import patch
 
 from omnigraph import failpoints
-from omnigraph.engine import reach, tidy
-from omnigraph.engine.indexing import ensure_indices
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.optimize import optimize
-from omnigraph.engine.recovery import sidecar
-from omnigraph.engine.tiers import FEWEST
+from omnigraph.engine.commit.recovery import sidecar
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.maintenance.ensure_indexes import ensure_indices
+from omnigraph.engine.maintenance.optimize import optimize
+from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
+from omnigraph.engine.upkeep import after_write as tidy
+from omnigraph.engine.upkeep import index_lag as reach
+from omnigraph.engine.upkeep import index_upkeep
+from omnigraph.engine.upkeep.fragment_tiers import MIN_FRAGMENTS
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import InternalError
+from omnigraph.lang.source import Source
 from tests.engine.crash.steps import Step, Write, changes, interrupted, recovery
-from tests.engine.crash.world import PERSON, change
+from tests.engine.crash.world import PERSON, SCHEMA, change
 
 ONE = 'insert Person { name: "eve" }'
 TWO = 'insert Person { name: "eve" }  insert Knows { from: "eve", to: "ada", since: 7 }'
@@ -23,7 +28,7 @@ TWO = 'insert Person { name: "eve" }  insert Knows { from: "eve", to: "ada", sin
 
 def _left_by_upkeep(graph: OpenGraph) -> None:
     """A table that upkeep moved, and whose branch was not told any more."""
-    for number in range(FEWEST - 1):
+    for number in range(MIN_FRAGMENTS - 1):
         change(graph, f'insert Person {{ name: "p{number}" }}')
     before = graph.load("main").state.entries()[PERSON]
     with patch.object(tidy, "repin", side_effect=InternalError("upkeep died")):
@@ -41,19 +46,37 @@ def _without_index_files(graph: OpenGraph) -> None:
     graph.root.objects.delete_prefix(graph.root.layout.table(entry.path) / "_indices")
 
 
-def _extends(text: str) -> Step:
-    """A change whose rows are worth a segment of their own, as those of a large load are."""
+def _extends(text: str, limit: int = 1_000) -> Step:
+    """A change whose rows are worth a segment of their own, as those of a large load are.
+
+    Above the limit segments are built once the branch's lock is free.
+    """
 
     def step(graph: OpenGraph) -> object:
-        with patch.object(reach, "EXTEND_ROWS", 1), patch.object(tidy, "EXTEND_ROWS", 1):
+        with (
+            patch.object(reach, "EXTEND_ROWS", 1),
+            patch.object(tidy, "MIN_ROWS_TO_CHECK", 1),
+            patch.dict(os.environ, {index_upkeep.SETTING: str(limit)}),
+        ):
             return change(graph, text)
+
+    return step
+
+
+def _rewrites(limit: int) -> Step:
+    """A change of the schema that rewrites a table under indexes, which come back."""
+
+    def step(graph: OpenGraph) -> object:
+        with patch.dict(os.environ, {index_upkeep.SETTING: str(limit)}):
+            wider = SCHEMA.replace("node Person {", "node Person {\n    more: I64?\n")
+            return apply_schema(graph, SchemaRequest(Source(wider)))
 
     return step
 
 
 def _published(graph: OpenGraph) -> None:
     """A write that was done, and whose record stayed."""
-    with failpoints.armed(NOT_REMOVED, failpoints.error(NOT_REMOVED)):
+    with failpoints.arm(NOT_REMOVED, failpoints.error(NOT_REMOVED)):
         change(graph, TWO)
 
 
@@ -81,11 +104,19 @@ NOT_REMOVED = failpoints.RECOVERY_SIDECAR_DELETE
 COMMITTED = failpoints.MUTATION_POST_TABLE_COMMIT
 CONFIRMED = failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER
 
+
+def _with_indexes(graph: OpenGraph) -> None:
+    ensure_indices(graph, Author("main"))
+
+
 LEFTOVERS: dict[str, Write] = {
     "settling-upkeep": Write(changes(TWO), _left_by_upkeep),
     "mending-indexes": Write(lambda graph: optimize(graph, Author("main")), _without_index_files),
     "mending-by-building": Write(lambda graph: ensure_indices(graph, Author("main")), _without_index_files),
-    "extending-indexes": Write(_extends(ONE), lambda graph: ensure_indices(graph, Author("main"))),
+    "extending-indexes": Write(_extends(ONE), _with_indexes),
+    "extending-indexes-later": Write(_extends(ONE, limit=0), _with_indexes),
+    "schema-apply-indexed": Write(_rewrites(1_000), _with_indexes, again=True),
+    "schema-apply-indexed-later": Write(_rewrites(0), _with_indexes, again=True),
     "recover-published": Write(recovery, _published, recovers=True),
     "recover-old-record-back": Write(recovery, _told_as_before(interrupted(COMMITTED, TWO)), recovers=True),
     "recover-old-record-forward": Write(

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-from omnigraph.engine.branches import create_branch, delete_branch
-from omnigraph.engine.cleanup.run import abandoned_loads
-from omnigraph.engine.lineage import RECOVERY_ACTOR, Commit
-from omnigraph.engine.open import open_graph
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.recovery import audit
-from omnigraph.engine.root import Root, wall_clock
+from omnigraph.engine.branches.manage import create_branch, delete_branch
+from omnigraph.engine.commit.recovery import audit
+from omnigraph.engine.graph.lineage import RECOVERY_ACTOR, Commit
+from omnigraph.engine.graph.merge_pins import PINS, list_pinned_commits
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root, wall_clock
+from omnigraph.engine.lifecycle.open import open_graph
+from omnigraph.engine.maintenance.cleanup.run_cleanup import find_abandoned_loads
 from omnigraph.errors import OmnigraphError, RecoveryRequired
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Call, Recorder
@@ -172,6 +173,8 @@ def require_whole(scene: Scene, at: Location, opened: Callable[[Root], OpenGraph
     require_settled(newcomer)
     _require_audit(scene, newcomer, interrupted, last, branch)
     _require_removable(at)
+    if scene.write.requires is not None:
+        scene.write.requires(newcomer)
     if scene.write.again:
         _require_again(scene, newcomer, branch, last)
 
@@ -181,8 +184,9 @@ def _require_removable(at: Location) -> None:
     root = root_at(at)
     waiting = sorted(root.objects.list_folders(root.layout.staging))
     if waiting:
-        later = replace(root, clock=lambda: wall_clock() + _LONG)
-        assert abandoned_loads(OpenGraph.open(later, read_only=True)) == waiting
+        later = OpenGraph.open(replace(root, clock=lambda: wall_clock() + _LONG), read_only=True)
+        assert find_abandoned_loads(later) == [name for name in waiting if name != PINS]
+        assert list_pinned_commits(later) == frozenset()
 
 
 def _require_again(scene: Scene, graph: OpenGraph, branch: str, last: View) -> None:
@@ -191,6 +195,8 @@ def _require_again(scene: Scene, graph: OpenGraph, branch: str, last: View) -> N
     again = look(graph)
     _require_next(rows_of(again), scene, branch, [rows_of(scene.after)])
     require_settled(graph)
+    if scene.write.requires is not None:
+        scene.write.requires(graph)
     meant, taken, found = (_merge_commits(view[branch]) for view in (scene.after, last, again))
     assert len(found) == len(meant), "a branch was taken in twice, or without a trace"
     if _sorted(rows_of(last)) == _sorted(rows_of(again)) and scene.outcomes[0] != scene.outcomes[1]:
@@ -252,7 +258,7 @@ def _sorted(rows: Contents) -> object:
 
 def _require_audit(scene: Scene, graph: OpenGraph, interrupted: list[str], last: View, branch: str) -> None:
     """Each interrupted write is noted once, with the commits that it really ended in."""
-    notes = audit.read_all(graph.root)
+    notes = audit.read_audit(graph.root)
     new = [commit for commit in _commits(last) if commit.id not in scene.known]
     written, made = new[0], new[1:]
     assert written.actor != RECOVERY_ACTOR, "the next write is the newest"
@@ -314,7 +320,7 @@ def require_both(
     # A recovery that was overtaken may restore a table once more; whoever writes to that table settles it.
     change(newcomer, _ALL_TABLES, branch)
     require_settled(newcomer)
-    notes = audit.read_all(newcomer.root)
+    notes = audit.read_audit(newcomer.root)
     assert len({note.operation_id for note in notes}) == len(notes), "an operation was recovered twice"
 
 

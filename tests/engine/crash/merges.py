@@ -5,11 +5,11 @@ from __future__ import annotations
 from unittest.mock import patch
 
 from omnigraph import failpoints
-from omnigraph.engine.branches import create_branch
-from omnigraph.engine.changes import hands
-from omnigraph.engine.changes.hands import Hands
+from omnigraph.engine.branches.manage import create_branch
+from omnigraph.engine.changes import runner_choice
+from omnigraph.engine.changes.runner_choice import RunnerChoice
+from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.merge.merge import MergeRequest, merge
-from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.write.transaction import Author
 from tests.engine.crash.steps import BRANCH, Step, Write, branched, left_at, recovery, touched
 from tests.engine.crash.world import ACTOR, change
@@ -25,8 +25,10 @@ def _merges_in_buckets(source: str = BRANCH, into: str = "main") -> Step:
     """As a merge of very many rows, which wait in files of their own."""
 
     def step(graph: OpenGraph) -> object:
-        with patch.object(hands, "LARGE", -1):
-            return merge(graph, MergeRequest(source, hands=Hands("local")), Author(into, ACTOR))
+        with patch.object(runner_choice, "LARGE_CHANGE", -1):
+            return merge(
+                graph, MergeRequest(source, runner_choice=RunnerChoice("local")), Author(into, ACTOR)
+            )
 
     return step
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 
 from omnigraph import failpoints
-from omnigraph.engine.branches import create_branch
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.write.duplicates import Mode
+from omnigraph.engine.branches.manage import create_branch
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.errors import InternalError
-from omnigraph.query.algorithms.request import Destination
-from omnigraph.query.algorithms.writing import write_values
+from omnigraph.query.algorithms.algorithm_request import Destination
+from omnigraph.query.algorithms.write_values import write_values
 from tests.engine.crash.steps import BRANCH, Step, Write, rows_to_load
 from tests.engine.crash.world import ACTOR, load_rows
 
@@ -23,7 +23,7 @@ def _loads(mode: Mode, rows: Mode | None = None) -> Step:
 
 def _loads_in_vain(graph: OpenGraph) -> object:
     """A load that fails once its branch is there: what is disturbed is how it goes again."""
-    with failpoints.armed(_STAGED, failpoints.error(_STAGED)):
+    with failpoints.arm(_STAGED, failpoints.error(_STAGED)):
         try:
             _loads(Mode.APPEND)(graph)
         except InternalError:

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 
-from omnigraph.engine.branches import create_branch
-from omnigraph.engine.initialise import initialise
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.migrations import RUN_PREFIX
-from omnigraph.engine.open import open_graph
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
-from omnigraph.engine.write.duplicates import Mode
+from omnigraph.engine.branches.manage import create_branch
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.migrations import RUN_PREFIX
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.lifecycle.create import create_graph
+from omnigraph.engine.lifecycle.open import open_graph
 from omnigraph.errors import (
     AlreadyInitialized,
     GraphNotFound,
@@ -125,13 +125,13 @@ def _nothing(at: Location) -> None:
 def _half_made(at: Location) -> None:
     """What is left where tables were made, and no manifest yet."""
     root = root_at(at)
-    initialise(root, SCHEMA)
+    create_graph(root, SCHEMA)
     root.objects.delete_prefix(root.layout.manifest)
     root.objects.write_text(root.layout.init_claim, "{}")
 
 
 def _initialises(*, force: bool = False) -> Callable[[Root], object]:
-    return lambda root: initialise(root, SCHEMA, force=force)
+    return lambda root: create_graph(root, SCHEMA, force=force)
 
 
 def _require_made(at: Location, _: OldGraph | None, told: Told) -> None:
@@ -162,13 +162,13 @@ def _rows_in(state: BranchView) -> int:
 
 def _make_at_last(at: Location) -> None:
     try:
-        initialise(root_at(at), SCHEMA)
+        create_graph(root_at(at), SCHEMA)
     except (AlreadyInitialized, InitializationClaimed) as refused:
         remedy = refused.remedy or ""
     else:
         return
     assert "--force" in remedy
-    initialise(root_at(at), SCHEMA, force=True)
+    create_graph(root_at(at), SCHEMA, force=True)
 
 
 def _code(told: Told) -> str | None:

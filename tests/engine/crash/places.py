@@ -9,9 +9,9 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.root import Root
 from omnigraph.storage.location import Location
-from omnigraph.storage.locks import BranchLocks, elapsed
+from omnigraph.storage.locks import BranchLocks, monotonic_seconds
 from omnigraph.storage.objects import ObjectStore, Observer
 from tests.storage.conftest import ask_s3
 
@@ -33,7 +33,7 @@ class _Clock:
         self._ahead = 0.0
 
     def __call__(self) -> float:
-        return elapsed() + self._ahead
+        return monotonic_seconds() + self._ahead
 
     def pause(self, _: float) -> None:
         self._ahead += _AN_AGE

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from omnigraph import failpoints
-from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.graph.layout import table_path
+from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
 from omnigraph.lang.source import Source
 from tests.engine.crash.steps import Step, Write, left_at, recovery
@@ -42,6 +43,23 @@ def _extended(graph: OpenGraph) -> None:
     change(graph, 'insert Place { name: "attic", note: "dusty" }  insert Gone { name: "gone" }')
 
 
+def _require_no_dropped_tables(graph: OpenGraph) -> None:
+    """Nothing is stored any more of types that were dropped for good, or renamed without a property."""
+    if "Gone" in graph.schema().catalog.nodes:
+        return
+    for name in ("Gone", "Place"):
+        assert not graph.root.tables.exists(graph.root.layout.table(table_path("node", name))), name
+
+
+def _require_no_dropped_columns(graph: OpenGraph) -> None:
+    """No version of a table has a property any more that was dropped for good."""
+    if "since" in graph.schema().catalog.edges["Knows"].properties:
+        return
+    place = graph.root.layout.table(table_path("edge", "Knows"))
+    for version in graph.root.tables.tip(place).versions():
+        assert "since" not in graph.root.tables.open(place, version).schema.names, version
+
+
 TABLES_MADE = failpoints.SCHEMA_APPLY_BEFORE_STAGING_WRITE
 STAGED = failpoints.SCHEMA_APPLY_AFTER_STAGING_WRITE
 CONFIRMED = failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER
@@ -49,7 +67,12 @@ PUBLISHED = failpoints.SCHEMA_APPLY_AFTER_MANIFEST_COMMIT
 
 SCHEMA_CHANGES: dict[str, Write] = {
     "schema-apply-metadata": Write(_applies(DOCUMENTED), again=True),
-    "schema-apply-hard": Write(_applies(WANTED, allow_data_loss=True), _extended, again=True),
+    "schema-apply-hard": Write(
+        _applies(WANTED, allow_data_loss=True), _extended, again=True, requires=_require_no_dropped_tables
+    ),
+    "schema-apply-hard-column": Write(
+        _applies(FEWER_COLUMNS, allow_data_loss=True), again=True, requires=_require_no_dropped_columns
+    ),
     "schema-apply-new-types": Write(_applies(LARGER), again=True),
     "schema-apply-renamed-type": Write(_applies(RENAMED), _extended, again=True),
     "schema-apply-dropped-type": Write(_applies(SMALLER), _extended, again=True),
@@ -64,6 +87,18 @@ RECOVERED_SCHEMA_CHANGES: dict[str, Write] = {
     "recover-schema-forward": Write(recovery, left_at(CONFIRMED, _applies(WANTED), _extended), recovers=True),
     "recover-schema-published": Write(
         recovery, left_at(PUBLISHED, _applies(WANTED), _extended), recovers=True
+    ),
+    "recover-schema-hard-forward": Write(
+        recovery,
+        left_at(CONFIRMED, _applies(WANTED, allow_data_loss=True), _extended),
+        recovers=True,
+        requires=_require_no_dropped_tables,
+    ),
+    "recover-schema-hard-published": Write(
+        recovery,
+        left_at(PUBLISHED, _applies(FEWER_COLUMNS, allow_data_loss=True)),
+        recovers=True,
+        requires=_require_no_dropped_columns,
     ),
     "recover-schema-metadata": Write(recovery, left_at(CONFIRMED, _applies(DOCUMENTED)), recovers=True),
 }

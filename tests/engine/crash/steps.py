@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnigraph import failpoints
-from omnigraph.engine.branches import create_branch
-from omnigraph.engine.open import open_graph
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.write.duplicates import Mode
+from omnigraph.engine.branches.manage import create_branch
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.lifecycle.open import open_graph
 from omnigraph.errors import RecoveryRequired
 from tests.engine.crash.world import change, load_rows, pending
 
@@ -34,6 +34,8 @@ class Write:
     """The first part of a write that is two: the second may fail, and then the first stands by itself."""
     begins: Step | None = None
     """How it makes its branch first, which goes again when the rest fails, unless the end is open."""
+    requires: Step | None = None
+    """Fails when something that the write owes is still to be done."""
 
 
 def branched(graph: OpenGraph) -> None:
@@ -57,7 +59,7 @@ def left_at(point: str, run: Step, before: Step = lambda graph: None) -> Step:
 
     def step(graph: OpenGraph) -> None:
         before(graph)
-        with failpoints.armed(point, failpoints.error(point)):
+        with failpoints.arm(point, failpoints.error(point)):
             try:
                 run(graph)
             except RecoveryRequired:

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from omnigraph import failpoints
-from omnigraph.engine.branches import create_branch
-from omnigraph.engine.open import open_graph
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.recovery.abandon import abandon
-from omnigraph.engine.recovery.prospects import prospects
-from omnigraph.engine.repair import Action, repair
-from omnigraph.engine.root import Root
+from omnigraph.engine.branches.manage import create_branch
+from omnigraph.engine.commit.recovery.abandon import abandon_record
+from omnigraph.engine.commit.recovery.forecast import forecast_recovery
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.lifecycle.open import open_graph
+from omnigraph.engine.maintenance.repair import RepairAction, repair
 from omnigraph.errors import Conflict, NotFound, RecoveryRequired, WriterBusy
 from omnigraph.storage.location import Location
 from tests.engine.cleanup.world import add, table_at
@@ -30,7 +30,7 @@ def graph(folder: Location) -> OpenGraph:
 def cut_off(graph: OpenGraph) -> str:
     """A write that came to the end of phase B; its operation."""
     point = failpoints.MUTATION_POST_TABLE_COMMIT
-    with failpoints.armed(point, failpoints.error(point)), pytest.raises(RecoveryRequired) as caught:
+    with failpoints.arm(point, failpoints.error(point)), pytest.raises(RecoveryRequired) as caught:
         add(graph, "late")
     return caught.value.operation_id
 
@@ -49,7 +49,7 @@ def test_an_operation_that_recovery_gave_up_can_be_abandoned_and_its_tables_repa
     with pytest.raises(RecoveryRequired):
         add(graph, "next")
     before = rows_of(look(graph))
-    assert "not as the record and the branch say" in abandon(graph, operation).would
+    assert "not as the record and the branch say" in abandon_record(graph, operation).would
     assert pending(graph) == []
     (left,) = graph.root.objects.list_dir(graph.root.layout.recovery)
     assert left.name == f"{operation}.abandoned"
@@ -57,7 +57,7 @@ def test_an_operation_that_recovery_gave_up_can_be_abandoned_and_its_tables_repa
     with pytest.raises(Conflict, match="changed outside of a commit"):
         add(graph, "next")
     done = repair(graph, confirm=True, force=True)
-    assert [one.key for one in done.tables if one.action is Action.FORCED] == [PERSON]
+    assert [one.key for one in done.tables if one.action is RepairAction.FORCED] == [PERSON]
     add(graph, "next")
     assert {"late", "x", "next"} <= {row["name"] for row in rows_of(look(graph))["main"][PERSON]}
 
@@ -68,20 +68,20 @@ def test_a_record_of_a_table_that_is_gone_stops_its_branch_and_nobody_else(graph
     operation = cut_off(graph)
     shutil.rmtree(table_at(graph).uri)
     other = open_graph(Root.at(graph.root.layout.root))
-    (found,) = prospects(other)
+    (found,) = forecast_recovery(other)
     assert (found.branch, found.stuck, found.tables) == ("main", True, {PERSON: "missing"})
     with pytest.raises(RecoveryRequired, match=PERSON):
         change(other, 'insert Team { name: "t" }')
     assert change(other, 'insert Team { name: "t" }', "work").commit is not None
     assert pending(graph) == [operation]
-    abandon(other, operation)
+    abandon_record(other, operation)
     assert change(other, 'insert Team { name: "t" }').commit is not None
 
 
 def test_what_can_be_recovered_is_not_abandoned(graph: OpenGraph) -> None:
     operation = cut_off(graph)
     with pytest.raises(Conflict, match=f"operation '{operation}' can be recovered: .* would undo it"):
-        abandon(graph, operation)
+        abandon_record(graph, operation)
     assert pending(graph) == [operation]
 
 
@@ -93,12 +93,12 @@ def test_a_record_without_a_branch_needs_everybody_to_stand_still(
     operation = "01J0000000000000000000000A"
     graph.root.objects.write_text(graph.root.layout.recovery / f"{operation}.json", "no JSON at all")
     with graph.root.locks.hold(["work"]), pytest.raises(WriterBusy):
-        abandon(graph, operation)
+        abandon_record(graph, operation)
     assert pending(graph) == [operation]
-    assert abandon(graph, operation).branch is None
+    assert abandon_record(graph, operation).branch is None
     add(graph, "next")
 
 
 def test_an_operation_that_is_not_on_record_is_told(graph: OpenGraph) -> None:
     with pytest.raises(NotFound, match=r"no operation '\.\./x' on record"):
-        abandon(graph, "../x")
+        abandon_record(graph, "../x")

@@ -7,19 +7,19 @@ from itertools import chain, combinations, product
 
 import pytest
 
-from omnigraph.engine.recovery.classify import (
+from omnigraph.engine.commit.recovery.sidecar import Phase, Pin, Sidecar, WriterKind
+from omnigraph.engine.commit.recovery.table_progress import (
     OPERATION,
     Decision,
-    Judged,
-    Observed,
     Proof,
-    Reached,
+    TableJudgement,
+    TableObservation,
+    TableProgress,
     decide,
-    judge,
+    judge_table,
     proof_of,
 )
-from omnigraph.engine.recovery.sidecar import Phase, Pin, Sidecar, WriterKind
-from omnigraph.storage.transactions import Authorship
+from omnigraph.storage.transactions import TransactionInfo
 
 ID = "01J00000000000000000000000"
 
@@ -73,12 +73,12 @@ def test_each_form_of_each_writer_has_its_mode(version: int, kind: WriterKind, m
 
 PINNED = 5
 N, R, P1, MULTI, PARTIAL, BROKEN = (
-    Reached.NO_MOVEMENT,
-    Reached.ROLLED_PAST_EXPECTED,
-    Reached.UNEXPECTED_AT_P1,
-    Reached.UNEXPECTED_MULTISTEP,
-    Reached.INCOMPLETE_PHASE_B,
-    Reached.INVARIANT_VIOLATION,
+    TableProgress.NO_MOVEMENT,
+    TableProgress.ROLLED_PAST_EXPECTED,
+    TableProgress.UNEXPECTED_AT_P1,
+    TableProgress.UNEXPECTED_MULTISTEP,
+    TableProgress.INCOMPLETE_PHASE_B,
+    TableProgress.INVARIANT_VIOLATION,
 )
 
 # Rows: expected below, at and above what is pinned. Columns: head at pinned -1, 0, +1, +2.
@@ -87,7 +87,7 @@ LOOSE = {-1: (BROKEN, N, P1, MULTI), 0: (BROKEN, N, R, R), 1: (BROKEN, N, P1, MU
 CONFIRMED_AT_P1 = {-1: (BROKEN, N, MULTI, MULTI), 0: (BROKEN, N, R, MULTI), 1: (BROKEN, N, MULTI, MULTI)}
 UNCONFIRMED = dict.fromkeys((-1, 0, 1), (BROKEN, N, PARTIAL, PARTIAL))
 
-TABLES: list[tuple[Sidecar, int | None, Mapping[int, tuple[Reached, ...]]]] = [
+TABLES: list[tuple[Sidecar, int | None, Mapping[int, tuple[TableProgress, ...]]]] = [
     (record(2, "Mutation"), None, STRICT),
     (record(1, "Load"), None, STRICT),
     (record(2, "SchemaApply"), None, LOOSE),
@@ -107,25 +107,25 @@ TABLES: list[tuple[Sidecar, int | None, Mapping[int, tuple[Reached, ...]]]] = [
     ],
 )
 def test_older_records_are_judged_by_version_numbers(
-    sidecar: Sidecar, confirmed: int | None, expected: int, head: int, found: Reached
+    sidecar: Sidecar, confirmed: int | None, expected: int, head: int, found: TableProgress
 ) -> None:
-    judged = judge(sidecar, pin(expected, confirmed=confirmed), Observed(head, PINNED))
-    assert judged.reached == found
+    judged = judge_table(sidecar, pin(expected, confirmed=confirmed), TableObservation(head, PINNED))
+    assert judged.progress == found
 
 
 def test_a_strict_record_owns_only_the_version_it_announced() -> None:
-    observed = Observed(PINNED + 1, PINNED)
-    assert judge(record(2), pin(PINNED, post=PINNED + 2), observed).reached == P1
+    observed = TableObservation(PINNED + 1, PINNED)
+    assert judge_table(record(2), pin(PINNED, post=PINNED + 2), observed).progress == P1
 
 
 # --- exact ---------------------------------------------------------------------------------------
 
 
-def made(version: int, what: str) -> Authorship:
+def made(version: int, what: str) -> TransactionInfo:
     if what in ("restore", "other restore"):
         operation = ID if what == "restore" else "another"
-        return Authorship(version, "Restore", f"r{version}", version - 1, {OPERATION: operation})
-    return Authorship(version, "Update", what, version - 1)
+        return TransactionInfo(version, "Restore", f"r{version}", version - 1, {OPERATION: operation})
+    return TransactionInfo(version, "Update", what, version - 1)
 
 
 @pytest.mark.parametrize(
@@ -167,27 +167,27 @@ def test_a_new_record_knows_its_own_transactions(
     confirmed: int | None,
     pinned: int,
     versions: tuple[str, ...],
-    found: Reached,
+    found: TableProgress,
     compensated: bool,
 ) -> None:
     transactions = tuple(made(6 + position, what) for position, what in enumerate(versions))
-    observed = Observed(5 + len(versions), pinned, transactions)
-    judged = judge(record(3, "Mutation", phase), pin(5, confirmed=confirmed, uuids=plan), observed)
-    assert (judged.reached, judged.compensated) == (found, compensated)
+    observed = TableObservation(5 + len(versions), pinned, transactions)
+    judged = judge_table(record(3, "Mutation", phase), pin(5, confirmed=confirmed, uuids=plan), observed)
+    assert (judged.progress, judged.compensated) == (found, compensated)
 
 
 # --- the decision --------------------------------------------------------------------------------
 
-SETS = list(chain.from_iterable(combinations(Reached, size) for size in range(len(Reached) + 1)))
+SETS = list(chain.from_iterable(combinations(TableProgress, size) for size in range(len(TableProgress) + 1)))
 
 
 @pytest.mark.parametrize("classes", SETS, ids=lambda found: "+".join(found) or "none")
 @pytest.mark.parametrize("phase", [None, "Armed", "EffectsConfirmed"])
 def test_a_write_takes_effect_everywhere_or_nowhere(
-    classes: tuple[Reached, ...], phase: Phase | None
+    classes: tuple[TableProgress, ...], phase: Phase | None
 ) -> None:
     sidecar = record(2 if phase is None else 3, "Mutation", phase)
-    judged = [Judged(pin(5), Observed(5, 5), one) for one in classes]
+    judged = [TableJudgement(pin(5), TableObservation(5, 5), one) for one in classes]
     if BROKEN in classes:
         expected = Decision.ABORT
     elif set(classes) <= {R} and phase != "Armed":

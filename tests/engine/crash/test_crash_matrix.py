@@ -21,9 +21,9 @@ from tempfile import TemporaryDirectory
 import pytest
 from _pytest.mark.structures import ParameterSet
 
-from omnigraph.engine.open import open_graph
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.lifecycle.open import open_graph
 from omnigraph.errors import WriterBusy
 from omnigraph.storage.location import Location
 from tests.engine.crash import openings

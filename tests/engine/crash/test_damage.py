@@ -12,18 +12,18 @@ import pytest
 
 import omnigraph
 from omnigraph import failpoints
-from omnigraph.engine.branches import create_branch, delete_branch
-from omnigraph.engine.doctor import examine
-from omnigraph.engine.layout import table_path
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.open import open_graph, recover_all, reopen_graph, unsettled_graph
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.recovery import audit
-from omnigraph.engine.recovery.abandon import abandon
-from omnigraph.engine.recovery.damage import is_damage
-from omnigraph.engine.recovery.prospects import prospects
-from omnigraph.engine.recovery.sweep import Fate, sweep
-from omnigraph.engine.root import Root
+from omnigraph.engine.branches.manage import create_branch, delete_branch
+from omnigraph.engine.commit.recovery import audit
+from omnigraph.engine.commit.recovery.abandon import abandon_record
+from omnigraph.engine.commit.recovery.damage import is_damage
+from omnigraph.engine.commit.recovery.forecast import forecast_recovery
+from omnigraph.engine.commit.recovery.sweep import RecordStatus, sweep
+from omnigraph.engine.graph.layout import table_path
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.lifecycle.open import open_graph, open_without_recovery, recover_all, reopen_graph
+from omnigraph.engine.maintenance.doctor import examine
 from omnigraph.errors import (
     BranchInUse,
     Conflict,
@@ -34,8 +34,8 @@ from omnigraph.errors import (
     UnsupportedFormat,
     WriterBusy,
 )
-from omnigraph.storage.failures import FailureKind, guarded
-from omnigraph.storage.lance_errors import Trouble, typed
+from omnigraph.storage.failures import FailureKind, wrap_os_errors
+from omnigraph.storage.lance_errors import TableFailureKind, wrap_lance_errors
 from tests.engine.crash.test_heal import COMMITTED, CONFIRMED, UPDATE, interrupt, newcomer
 from tests.engine.crash.world import KNOWS, PERSON, change, make_graph, pending, require_settled
 
@@ -146,11 +146,11 @@ def test_only_its_own_branch_stands_still_until_a_person_gives_it_up(
 ) -> None:
     operation = spoiled(graph, damage)
 
-    (found,) = prospects(unsettled_graph(newcomer(graph).root, read_only=True))
+    (found,) = forecast_recovery(open_without_recovery(newcomer(graph).root, read_only=True))
     assert (found.branch, found.stuck) == (damage.branch, True)
     assert found.would.startswith("refuse writes: ")
     assert damage.tells in f"{found.would} {found.tables}"
-    assert not examine(unsettled_graph(newcomer(graph).root, read_only=True)).ok
+    assert not examine(open_without_recovery(newcomer(graph).root, read_only=True)).ok
 
     with omnigraph.open(graph.root.uri) as held:
         held.refresh()
@@ -165,19 +165,23 @@ def test_only_its_own_branch_stands_still_until_a_person_gives_it_up(
     assert refused.value.remedy is not None
 
     (report,) = recover_all(newcomer(graph))
-    assert (report.operation_id, report.branch, report.fate) == (operation, damage.branch, Fate.STUCK)
+    assert (report.operation_id, report.branch, report.status) == (
+        operation,
+        damage.branch,
+        RecordStatus.STUCK,
+    )
     assert damage.tells in report.reason
     assert pending(graph) == [operation]
-    assert audit.read_all(graph.root) == []
+    assert audit.read_audit(graph.root) == []
 
-    assert abandon(newcomer(graph), operation).branch == damage.branch
+    assert abandon_record(newcomer(graph), operation).branch == damage.branch
     assert pending(graph) == []
     assert change(newcomer(graph), UPDATE, damage.elsewhere).commit is not None
 
 
 def test_tables_beside_a_damaged_one_can_be_written_once_its_record_is_given_up(graph: OpenGraph) -> None:
     damage = DAMAGES["table"]
-    abandon(graph, spoiled(graph, damage))
+    abandon_record(graph, spoiled(graph, damage))
     assert change(newcomer(graph), TEAM, damage.branch).commit is not None
     with pytest.raises(OmnigraphError):
         change(newcomer(graph), 'insert Knows { from: "ada", to: "cy" }', damage.branch)
@@ -190,11 +194,11 @@ def test_a_record_is_dealt_with_as_soon_as_the_damage_is_mended(graph: OpenGraph
     at = _newest_version(graph.root.layout.root.path / damage.folder)
     kept = at.read_bytes()
     at.write_bytes(b"")
-    assert [one.fate for one in sweep(newcomer(graph), only_forward=False)] == [Fate.STUCK]
+    assert [one.status for one in sweep(newcomer(graph), only_forward=False)] == [RecordStatus.STUCK]
     at.write_bytes(kept)
     assert change(newcomer(graph), TEAM, damage.branch).commit is not None
     require_settled(graph)
-    assert len(audit.read_all(graph.root)) == 1
+    assert len(audit.read_audit(graph.root)) == 1
 
 
 def test_a_second_record_is_dealt_with_beside_the_damaged_one(graph: OpenGraph) -> None:
@@ -203,13 +207,13 @@ def test_a_second_record_is_dealt_with_beside_the_damaged_one(graph: OpenGraph) 
         # The same write on main breaks off as well, and can be undone.
         _break_off(graph)
     (second,) = [one for one in pending(graph) if one != stuck]
-    fates = {one.operation_id: one.fate for one in sweep(newcomer(graph), only_forward=False)}
-    assert fates == {stuck: Fate.STUCK, second: Fate.RECOVERED}
+    fates = {one.operation_id: one.status for one in sweep(newcomer(graph), only_forward=False)}
+    assert fates == {stuck: RecordStatus.STUCK, second: RecordStatus.RECOVERED}
     assert pending(graph) == [stuck]
 
 
 def _break_off(graph: OpenGraph) -> None:
-    with failpoints.armed(COMMITTED, failpoints.error(COMMITTED)):
+    with failpoints.arm(COMMITTED, failpoints.error(COMMITTED)):
         change(newcomer(graph), UPDATE, MAIN)
 
 
@@ -217,15 +221,15 @@ def test_a_table_that_is_damaged_while_a_write_is_undone_is_told_alike(graph: Op
     """The decision to undo is visible already, and a dry run foretells that nobody can carry it out."""
     operation = interrupt(graph, COMMITTED)
     point = failpoints.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT
-    with failpoints.armed(point, failpoints.error(point)), pytest.raises(OmnigraphError, match=point):
+    with failpoints.arm(point, failpoints.error(point)), pytest.raises(OmnigraphError, match=point):
         change(newcomer(graph), UPDATE)
     emptied(graph.root.layout.root.path / KNOWS_AT)
-    (found,) = prospects(newcomer(graph))
+    (found,) = forecast_recovery(newcomer(graph))
     (report,) = sweep(newcomer(graph), only_forward=False)
-    assert (found.stuck, report.fate) == (True, Fate.STUCK)
+    assert (found.stuck, report.status) == (True, RecordStatus.STUCK)
     assert found.would == f"refuse writes: {report.reason}"
     assert found.tables == {KNOWS: "damaged", PERSON: "untouched"}
-    abandon(newcomer(graph), operation)
+    abandon_record(newcomer(graph), operation)
     assert change(newcomer(graph), TEAM).commit is not None
 
 
@@ -233,7 +237,7 @@ def test_a_damaged_branch_can_be_deleted_and_its_record_goes_with_it(graph: Open
     operation = spoiled(graph, DAMAGES["branch"])
     delete_branch(newcomer(graph), DRAFT)
     (report,) = recover_all(newcomer(graph))
-    assert (report.operation_id, report.fate) == (operation, Fate.DISCARDED)
+    assert (report.operation_id, report.status) == (operation, RecordStatus.DISCARDED)
     require_settled(graph)
 
 
@@ -243,8 +247,8 @@ def test_a_damaged_audit_keeps_only_what_is_to_be_noted_waiting(graph: OpenGraph
     operation = interrupt(graph, CONFIRMED, branch=DRAFT)
     notes = graph.root.layout.audit.path
     emptied(notes)
-    (report,) = recover_all(unsettled_graph(newcomer(graph).root))
-    assert (report.fate, report.operation_id) == (Fate.WAITING, operation)
+    (report,) = recover_all(open_without_recovery(newcomer(graph).root))
+    assert (report.status, report.operation_id) == (RecordStatus.WAITING, operation)
     assert report.reason.startswith("the audit of recoveries cannot be read: ")
     assert change(newcomer(graph), UPDATE).commit is not None
     with pytest.raises(StorageFailure, match="the audit of recoveries cannot be read") as refused:
@@ -253,7 +257,7 @@ def test_a_damaged_audit_keeps_only_what_is_to_be_noted_waiting(graph: OpenGraph
     notes.rename(notes.with_name("elsewhere"))
     assert change(newcomer(graph), TEAM, DRAFT).commit is not None
     require_settled(graph)
-    assert [one.operation_id for one in audit.read_all(graph.root)] == [operation]
+    assert [one.operation_id for one in audit.read_audit(graph.root)] == [operation]
 
 
 # --- what is not there at this moment is not damaged ---------------------------------------------
@@ -261,11 +265,16 @@ def test_a_damaged_audit_keeps_only_what_is_to_be_noted_waiting(graph: OpenGraph
 
 def test_every_kind_of_failure_is_damage_or_passes() -> None:
     lasting = {
-        *(Trouble.NOT_FOUND, Trouble.RECLAIMED, Trouble.INDEX_LOST, Trouble.UNKNOWN),
-        *(Trouble.INVALID, Trouble.DUPLICATE_KEYS),
+        *(
+            TableFailureKind.NOT_FOUND,
+            TableFailureKind.RECLAIMED,
+            TableFailureKind.INDEX_LOST,
+            TableFailureKind.UNKNOWN,
+        ),
+        *(TableFailureKind.INVALID, TableFailureKind.DUPLICATE_KEYS, TableFailureKind.FOREIGN),
         *(FailureKind.NOT_FOUND, FailureKind.PERMANENT, FailureKind.UNKNOWN),
     }
-    for kind in (*Trouble, *FailureKind):
+    for kind in (*TableFailureKind, *FailureKind):
         assert is_damage(StorageFailure("", kind=kind)) is (kind in lasting), kind
     assert is_damage(CorruptGraph("", object_id=""))
     assert not is_damage(UnsupportedFormat("", found=9, supported="1 to 4"))
@@ -296,9 +305,9 @@ def through(graph: OpenGraph, part: str, kind: str) -> OpenGraph:
 def test_a_disk_that_does_not_answer_is_no_damage_whoever_asks_it(number: int, damage: bool) -> None:
     told = OSError(number, os.strerror(number))
     by_lance = OSError(f"LanceError(IO): Generic error: {os.strerror(number)} (os error {number}), a.rs:1:2")
-    with pytest.raises(StorageFailure) as ours, guarded("read", "x"):
+    with pytest.raises(StorageFailure) as ours, wrap_os_errors("read", "x"):
         raise told
-    with pytest.raises(StorageFailure) as lances, typed("scan", "x"):
+    with pytest.raises(StorageFailure) as lances, wrap_lance_errors("scan", "x"):
         raise by_lance
     assert [is_damage(caught.value) for caught in (ours, lances)] == [damage, damage]
 
@@ -306,8 +315,8 @@ def test_a_disk_that_does_not_answer_is_no_damage_whoever_asks_it(number: int, d
 @pytest.mark.parametrize(
     ("folder", "kind"),
     [
-        (FORK, Trouble.TRANSIENT),
-        (MANIFEST, Trouble.CONFIGURATION),
+        (FORK, TableFailureKind.TRANSIENT),
+        (MANIFEST, TableFailureKind.CONFIGURATION),
         (f"__manifest/_refs/branches/{DRAFT}", FailureKind.TRANSIENT),
     ],
 )
@@ -319,11 +328,11 @@ def test_a_store_that_does_not_answer_for_one_branch_keeps_no_other_one_from_wri
     assert open_graph(held.root).load(MAIN).state.head is not None
     assert change(held, UPDATE).commit is not None
     (report,) = sweep(held, only_forward=False)
-    assert (report.fate, report.reason) == (Fate.WAITING, "the store does not answer")
-    (found,) = prospects(held)
+    assert (report.status, report.reason) == (RecordStatus.WAITING, "the store does not answer")
+    (found,) = forecast_recovery(held)
     assert (found.would, found.stuck) == ("wait: the store does not answer", False)
     with pytest.raises(Conflict, match="can be recovered"):
-        abandon(held, operation)
+        abandon_record(held, operation)
     with pytest.raises(StorageFailure, match="the store does not answer"):
         change(held, TEAM, DRAFT)
     assert pending(graph) == [operation]

@@ -9,16 +9,17 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 
 import pytest
 
 import omnigraph
-from omnigraph.engine.opened import AtBranch, OpenGraph
-from omnigraph.engine.pinned import open_table
+from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
+from omnigraph.engine.graph.snapshot_tables import open_table
 from omnigraph.storage.index_parts import IVF_FLAT
-from omnigraph.storage.indexes import coverage
+from omnigraph.storage.indexes import read_coverage
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Observer, Recorder
 from tests.engine.crash.openings import OPENINGS
@@ -31,18 +32,21 @@ from tests.engine.crash.writes import WRITES
 SOURCE = Path(omnigraph.__file__).parent
 
 DOORS: dict[str, frozenset[str]] = {
-    "omnigraph.engine.commit": frozenset({"commit"}),
+    "omnigraph.engine.commit.protocol": frozenset({"commit"}),
     "omnigraph.engine.write.transaction": frozenset({"write"}),
-    "omnigraph.engine.leaving_out": frozenset({"write_the_rest"}),
-    "omnigraph.engine.write.new_branch": frozenset({"new_branch"}),
-    "omnigraph.engine.publish": frozenset({"publish", "repin"}),
-    "omnigraph.engine.branches": frozenset({"create_branch", "delete_branch"}),
-    "omnigraph.engine.initialise": frozenset({"initialise"}),
-    "omnigraph.engine.migrations": frozenset({"migrate_main", "migrate_branch", "current_manifest"}),
+    "omnigraph.engine.maintenance.partial_upkeep": frozenset({"write_skipping_drift"}),
+    "omnigraph.engine.write.new_branch": frozenset({"create_branch_for_write"}),
+    "omnigraph.engine.graph.publish": frozenset({"publish", "repin"}),
+    "omnigraph.engine.branches.manage": frozenset({"create_branch", "delete_branch"}),
+    "omnigraph.engine.lifecycle.create": frozenset({"create_graph"}),
+    "omnigraph.engine.graph.migrations": frozenset(
+        {"migrate_main", "migrate_branch", "open_current_manifest"}
+    ),
     "omnigraph.storage.staging": frozenset({"commit_staged"}),
-    "omnigraph.storage.cas": frozenset({"merge_rows"}),
-    "omnigraph.storage.indexes": frozenset({"catch_up"}),
+    "omnigraph.storage.cas": frozenset({"merge_rows", "replace_row"}),
+    "omnigraph.storage.indexes": frozenset({"catch_up_text_indexes"}),
     "omnigraph.storage.upkeep": frozenset({"compact", "commit_compaction", "collect_versions"}),
+    "omnigraph.storage.referenced_files": frozenset({"collect_with_files"}),
 }
 """The functions through which a graph is changed, by their module."""
 
@@ -57,59 +61,93 @@ _LATE = (
 )
 
 WRITERS: dict[str, tuple[str, ...] | str] = {
-    "engine/branches.py create_branch: current_manifest": ("branch-create", "migrate-by-branching"),
-    "engine/cleanup/collect.py _collect_some: collect_versions": ("cleanup", "cleanup-orphan-forks"),
-    "engine/commit.py _Passage._commit: commit_staged": _MUTATIONS,
-    "engine/commit.py _Passage._make_table: commit_staged": ("schema-apply", "schema-apply-new-types"),
-    "engine/commit.py _Passage._publish: publish": _MUTATIONS,
-    "engine/embedding/run.py _Filling._land: write": ("embed", "embed-first-touch"),
-    "engine/indexing.py ensure_indices: write_the_rest": ("ensure-indices", "vectors-build"),
-    "engine/initialise.py _create_manifest: commit_staged": ("init", "init-force"),
-    "engine/leaving_out.py write_the_rest: write": _PASSES_ON,
-    "engine/load/run.py _Load.run: new_branch": ("onto-new-append", "onto-new-merge", "onto-new-overwrite"),
-    "engine/load/run.py _Load.run: write": _LOADS,
-    "engine/merge/merge.py _without_source: delete_branch": ("merge-delete-branch",),
-    "engine/merge/merge.py merge: write": ("merge-fast-forward", "merge-three-way", "in-two-merge"),
-    "engine/migrations.py _committed: commit_staged": ("migrate-1", "migrate-2", "migrate-3"),
-    "engine/migrations.py _copy_lineage: merge_rows": ("migrate-1", "migrate-branch"),
-    "engine/opened.py OpenGraph.open: migrate_main": ("migrate-1", "migrate-2", "migrate-3"),
-    "engine/optimize.py optimize: write_the_rest": ("optimize", "optimize-branch", "vectors-optimize"),
-    "engine/publish.py _attempt: merge_rows": _MUTATIONS,
-    "engine/publish.py _attempt_repin: merge_rows": ("automatic-upkeep", "settling-upkeep"),
-    "engine/publish.py _load: migrate_branch": ("migrate-branch",),
-    "engine/rearrange.py _indexed: catch_up": ("optimize-texts",),
-    "engine/rearrange.py _indexed: commit_staged": ("optimize", "vectors-optimize-parts"),
-    "engine/rearrange.py mend: commit_staged": ("mending-indexes",),
-    "engine/rearrange.py put_in_place: commit_compaction": ("optimize", "automatic-upkeep"),
-    "engine/recovery/actions.py _finish_old: publish": ("recover-old-record-published",),
-    "engine/recovery/actions.py _repin: publish": ("recover-back", "recover-merge-back"),
-    "engine/recovery/actions.py _restore: commit_staged": ("recover-back", "recover-in-two-between"),
-    "engine/recovery/actions.py _roll_back_old: publish": ("recover-old-record-back",),
-    "engine/recovery/actions.py roll_back: publish": ("recover-back", "recover-first-touch"),
-    "engine/recovery/actions.py roll_forward: publish": ("recover-forward", "recover-old-record-forward"),
-    "engine/recovery/audit.py _append: merge_rows": _RECOVERED,
-    "engine/recovery/drift.py restored_again: commit_staged": _LATE,
-    "engine/recovery/drift.py settle_drift: publish": _LATE,
-    "engine/recovery/drift.py settle_drift: repin": ("settling-upkeep",),
-    "engine/recovery/sweep.py _discard: publish": ("recover-orphan",),
-    "engine/repair.py _published: publish": ("repair",),
+    "engine/branches/manage.py create_branch: open_current_manifest": (
+        "branch-create",
+        "migrate-by-branching",
+    ),
+    "engine/maintenance/cleanup/old_versions.py _remove_batch: collect_versions": (
+        "cleanup",
+        "cleanup-orphan-forks",
+    ),
+    "engine/commit/protocol.py _CommitRun._commit: commit_staged": _MUTATIONS,
+    "engine/commit/protocol.py _CommitRun._create_table: commit_staged": (
+        "schema-apply",
+        "schema-apply-new-types",
+    ),
+    "engine/commit/protocol.py _CommitRun._publish: publish": _MUTATIONS,
+    "engine/embedding/fill.py _FillRun._land: write": ("embed", "embed-first-touch"),
+    "engine/upkeep/index_upkeep.py IndexRound.commit_segments: catch_up_text_indexes": ("completing-texts",),
+    "engine/upkeep/index_upkeep.py IndexRound.commit_segments: commit_staged": (
+        "extending-indexes",
+        "schema-apply-indexed",
+    ),
+    "engine/upkeep/index_upkeep.py _Completion._lands: repin": (
+        "extending-indexes-later",
+        "schema-apply-indexed-later",
+    ),
+    "engine/maintenance/ensure_indexes.py ensure_indices: write_skipping_drift": (
+        "ensure-indices",
+        "vectors-build",
+    ),
+    "engine/lifecycle/create.py _create_manifest: commit_staged": ("init", "init-force"),
+    "engine/maintenance/partial_upkeep.py write_skipping_drift: write": _PASSES_ON,
+    "engine/load/loader.py _Load.run: create_branch_for_write": (
+        "onto-new-append",
+        "onto-new-merge",
+        "onto-new-overwrite",
+    ),
+    "engine/load/loader.py _Load.run: write": _LOADS,
+    "engine/merge/merge.py _delete_source: delete_branch": ("merge-delete-branch",),
+    "engine/merge/merge.py _merge: write": ("merge-fast-forward", "merge-three-way", "in-two-merge"),
+    "engine/graph/migrations.py _commit_until_done: commit_staged": ("migrate-1", "migrate-2", "migrate-3"),
+    "engine/graph/migrations.py _copy_lineage: merge_rows": ("migrate-1", "migrate-branch"),
+    "engine/graph/open_graph.py OpenGraph.open: migrate_main": ("migrate-1", "migrate-2", "migrate-3"),
+    "engine/maintenance/optimize.py optimize: write_skipping_drift": (
+        "optimize",
+        "optimize-branch",
+        "vectors-optimize",
+    ),
+    "engine/graph/publish.py _load: migrate_branch": ("migrate-branch",),
+    "engine/graph/publish.py _write: merge_rows": ("first-touch", "embed-first-touch"),
+    "engine/graph/publish.py _write: replace_row": (*_MUTATIONS, "automatic-upkeep", "settling-upkeep"),
+    "engine/upkeep/table_rewrite.py _update_indexes: catch_up_text_indexes": ("optimize-texts",),
+    "engine/upkeep/table_rewrite.py _update_indexes: commit_staged": ("optimize", "vectors-optimize-parts"),
+    "engine/upkeep/table_rewrite.py drop_broken_indexes: commit_staged": ("mending-indexes",),
+    "engine/upkeep/table_rewrite.py commit_rewrite: commit_compaction": ("optimize", "automatic-upkeep"),
+    "engine/commit/recovery/actions.py _finish_legacy: publish": ("recover-old-record-published",),
+    "engine/commit/recovery/actions.py _repin: publish": ("recover-back", "recover-merge-back"),
+    "engine/commit/recovery/actions.py _restore: commit_staged": ("recover-back", "recover-in-two-between"),
+    "engine/commit/recovery/actions.py _roll_back_legacy: publish": ("recover-old-record-back",),
+    "engine/commit/recovery/actions.py roll_back: publish": ("recover-back", "recover-first-touch"),
+    "engine/commit/recovery/actions.py roll_forward: publish": (
+        "recover-forward",
+        "recover-old-record-forward",
+    ),
+    "engine/commit/recovery/audit.py _append: merge_rows": _RECOVERED,
+    "engine/commit/recovery/drift.py restore_again: commit_staged": _LATE,
+    "engine/commit/recovery/drift.py resolve_drift: publish": _LATE,
+    "engine/commit/recovery/drift.py resolve_drift: repin": ("settling-upkeep",),
+    "engine/commit/recovery/removals.py _remove: collect_with_files": ("schema-apply-hard-column",),
+    "engine/commit/recovery/sweep.py _discard: publish": ("recover-orphan",),
+    "engine/maintenance/repair.py _publish_drift: publish": ("repair",),
     "engine/schema_apply/apply.py _attempt: commit": ("schema-apply", "schema-apply-metadata"),
-    "engine/schema_apply/reclaim.py _reclaim: collect_versions": ("schema-apply-hard",),
-    "engine/schema_apply/lock.py _taken: current_manifest": ("schema-apply",),
-    "engine/tidy.py _extended: commit_staged": ("extending-indexes",),
-    "engine/tidy.py _tidy: repin": ("automatic-upkeep", "extending-indexes"),
-    "engine/upkeep.py _collect: collect_versions": ("collecting", "collecting-branch"),
-    "engine/upkeep.py _collect: commit_staged": ("collecting", "collecting-branch"),
-    "engine/upkeep.py _collect: compact": ("collecting", "collecting-branch"),
-    "engine/upkeep.py compact_manifest: compact": ("optimize", "collecting"),
-    "engine/write/mutate.py carry_out: write": _MUTATIONS,
-    "engine/write/new_branch.py _remove_untouched: delete_branch": ("onto-new-taken-back",),
-    "engine/write/new_branch.py new_branch: create_branch": ("onto-new-append", "onto-new-values"),
-    "engine/write/transaction.py _carried_out: commit": _PASSES_ON,
-    "graph.py init: initialise": _FRONT,
+    "engine/commit/schema_lock.py _take_lock: open_current_manifest": ("schema-apply",),
+    "engine/upkeep/after_write.py _maintain_tables: repin": ("automatic-upkeep", "extending-indexes"),
+    "engine/upkeep/manifest_upkeep.py _collect: collect_versions": ("collecting", "collecting-branch"),
+    "engine/upkeep/manifest_upkeep.py _collect: commit_staged": ("collecting", "collecting-branch"),
+    "engine/upkeep/manifest_upkeep.py _collect: compact": ("collecting", "collecting-branch"),
+    "engine/upkeep/manifest_upkeep.py compact_manifest: compact": ("optimize", "collecting"),
+    "engine/write/mutate.py run_statements: write": _MUTATIONS,
+    "engine/write/new_branch.py _delete_if_untouched: delete_branch": ("onto-new-taken-back",),
+    "engine/write/new_branch.py create_branch_for_write: create_branch": (
+        "onto-new-append",
+        "onto-new-values",
+    ),
+    "engine/write/transaction.py _commit_prepared: commit": _PASSES_ON,
+    "graph.py init: create_graph": _FRONT,
     "history.py Branches.create: create_branch": _FRONT,
     "history.py Branches.delete: delete_branch": _FRONT,
-    "query/algorithms/writing.py _attempt: create_branch": ("onto-new-values",),
+    "query/algorithms/write_values.py _attempt: create_branch": ("onto-new-values",),
 }
 """Who calls a door, with the kinds of the crash matrix in which that happens, or why it is in none."""
 
@@ -188,6 +226,12 @@ def test_every_writer_is_tried_in_the_crash_matrix_or_tells_why_not() -> None:
     assert sorted(WRITERS.keys() - writers) == [], "these are gone"
 
 
+@pytest.mark.parametrize("module", DOORS)
+def test_every_function_that_is_looked_for_exists(module: str) -> None:
+    """After a rename the walk would miss all callers."""
+    assert [name for name in sorted(DOORS[module]) if not hasattr(import_module(module), name)] == []
+
+
 def test_every_kind_that_is_named_exists() -> None:
     named = {kind for kinds in WRITERS.values() if not isinstance(kinds, str) for kind in kinds}
     assert sorted(named - WRITES.keys() - OPENINGS.keys()) == []
@@ -196,12 +240,12 @@ def test_every_kind_that_is_named_exists() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "from omnigraph.engine.commit import commit\ndef new(): commit(graph, plan)",
-        "from omnigraph.engine.commit import commit as door\ndef new(): door(graph, plan)",
-        "from omnigraph.engine import commit as door\ndef new(): door.commit(graph, plan)",
-        "import omnigraph.engine.commit\ndef new(): omnigraph.engine.commit.commit(graph, plan)",
-        "def new():\n    from omnigraph.engine.commit import commit\n    commit(graph, plan)",
-        "from omnigraph.engine.commit import commit\ndef new(): return partial(commit, graph)",
+        "from omnigraph.engine.commit.protocol import commit\ndef new(): commit(graph, plan)",
+        "from omnigraph.engine.commit.protocol import commit as door\ndef new(): door(graph, plan)",
+        "from omnigraph.engine.commit import protocol as door\ndef new(): door.commit(graph, plan)",
+        "import omnigraph.engine.commit.protocol as door\ndef new(): door.commit(graph, plan)",
+        "def new():\n    from omnigraph.engine.commit.protocol import commit\n    commit(graph, plan)",
+        "from omnigraph.engine.commit.protocol import commit\ndef new(): return partial(commit, graph)",
     ],
 )
 def test_the_walk_sees_every_way_to_call_a_door(source: str) -> None:
@@ -266,7 +310,7 @@ def test_few_vectors_are_indexed_as_many_are(kind: str, tmp_path: Path) -> None:
     _prepared(kind, at)()
     graph = reached(at)
     table = open_table(graph, graph.snapshot(AtBranch(WRITES[kind].branch)), "node:Doc")
-    (index,) = (index for index in coverage(table).values() if index.columns == ("about",))
+    (index,) = (index for index in read_coverage(table).values() if index.columns == ("about",))
     assert (index.kind, index.is_complete) == (IVF_FLAT, True)
 
 

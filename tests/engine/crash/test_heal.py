@@ -12,22 +12,24 @@ import pytest
 
 import omnigraph
 from omnigraph import failpoints
-from omnigraph.engine.branches import create_branch, delete_branch
-from omnigraph.engine.lineage import RECOVERY_ACTOR
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.open import open_graph, recover_all, reopen_graph, unsettled_graph
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.recovery import audit, sidecar
-from omnigraph.engine.recovery.prospects import prospects
-from omnigraph.engine.recovery.sweep import Fate, heal, sweep
-from omnigraph.engine.root import Root
+from omnigraph.engine.branches.manage import create_branch, delete_branch
+from omnigraph.engine.commit.recovery import audit, sidecar
+from omnigraph.engine.commit.recovery.forecast import forecast_recovery
+from omnigraph.engine.commit.recovery.sweep import RecordStatus, finish_completed_writes, sweep
+from omnigraph.engine.graph.lineage import RECOVERY_ACTOR
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.lifecycle.open import open_graph, open_without_recovery, recover_all, reopen_graph
+from omnigraph.engine.maintenance.doctor import examine
 from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
 from omnigraph.errors import OmnigraphError, PreconditionFailed, RecoveryRequired
 from omnigraph.lang.source import Source
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Observer, Recorder
 from omnigraph.storage.staging import commit_staged, stage_append
-from omnigraph.storage.transactions import history
+from omnigraph.storage.transactions import read_transactions
+from tests.engine.crash.places import copied
 from tests.engine.crash.world import (
     ACTOR,
     KNOWS,
@@ -59,7 +61,7 @@ def graph(tmp_path: Path) -> OpenGraph:
 
 def interrupt(graph: OpenGraph, point: str, text: str = TWO, branch: str = MAIN) -> str:
     """Leave the record of a write that came as far as a failpoint; its operation."""
-    with failpoints.armed(point, failpoints.error(point)), pytest.raises(RecoveryRequired):
+    with failpoints.arm(point, failpoints.error(point)), pytest.raises(RecoveryRequired):
         change(graph, text, branch)
     (operation,) = pending(graph)
     return operation
@@ -67,7 +69,7 @@ def interrupt(graph: OpenGraph, point: str, text: str = TWO, branch: str = MAIN)
 
 def leave_stale(graph: OpenGraph) -> str:
     """A write that succeeded and left its record; its operation."""
-    with failpoints.armed(PUBLISHED, failpoints.error(PUBLISHED)):
+    with failpoints.arm(PUBLISHED, failpoints.error(PUBLISHED)):
         assert change(graph, TWO).commit is not None
     (operation,) = pending(graph)
     return operation
@@ -83,7 +85,7 @@ def people(graph: OpenGraph, branch: str = MAIN) -> set[str]:
 
 
 def note(graph: OpenGraph) -> audit.AuditRow:
-    (found,) = audit.read_all(graph.root)
+    (found,) = audit.read_audit(graph.root)
     return found
 
 
@@ -156,7 +158,7 @@ def test_when_all_is_well_healing_costs_one_list_call(graph: OpenGraph) -> None:
     recorder = Recorder()
     other = newcomer(graph, recorder)
     recorder.clear()
-    heal(other)
+    finish_completed_writes(other)
     assert [call.op for call in recorder.calls] == ["list_dir"]
 
 
@@ -165,11 +167,11 @@ def test_opening_and_healing_never_wait_for_a_branch_that_is_being_written(graph
     interrupt(graph, CONFIRMED)
     with graph.root.locks.hold([MAIN]):
         (report,) = sweep(newcomer(graph), only_forward=False)
-        assert report.fate is Fate.BUSY
+        assert report.status is RecordStatus.BUSY
         open_graph(Root.at(graph.root.layout.root))
         change(newcomer(graph), UPDATE, "draft")
     assert len(pending(graph)) == 1
-    heal(newcomer(graph))
+    finish_completed_writes(newcomer(graph))
     assert "eve" in people(graph)
 
 
@@ -178,7 +180,7 @@ def test_a_dry_run_says_what_would_happen_and_does_nothing(graph: OpenGraph) -> 
     interrupt(graph, COMMITTED)
     folder = graph.root.layout.root.path
     before = tree(folder)
-    (found,) = prospects(newcomer(graph))
+    (found,) = forecast_recovery(newcomer(graph))
     assert tree(folder) == before
     assert (found.branch, found.writer_kind, found.would) == (MAIN, "Mutation", "undo it")
     assert found.tables == {KNOWS: "written but not confirmed", PERSON: "untouched"}
@@ -187,11 +189,11 @@ def test_a_dry_run_says_what_would_happen_and_does_nothing(graph: OpenGraph) -> 
 def test_a_dry_run_knows_of_a_branch_that_is_being_written(graph: OpenGraph) -> None:
     interrupt(graph, COMMITTED)
     with graph.root.locks.hold([MAIN]) as held:
-        (found,) = prospects(newcomer(graph))
+        (found,) = forecast_recovery(newcomer(graph))
         (report,) = sweep(newcomer(graph), only_forward=False)
         # Who has the lock itself is told what it can do.
-        (own,) = prospects(newcomer(graph), held)
-    assert (found.busy, report.fate) == (True, Fate.BUSY)
+        (own,) = forecast_recovery(newcomer(graph), held)
+    assert (found.busy, report.status) == (True, RecordStatus.BUSY)
     assert (own.busy, own.would) == (False, "undo it")
 
 
@@ -200,18 +202,18 @@ def test_a_dry_run_knows_that_main_is_needed_for_the_record_of_a_deleted_branch(
     interrupt(graph, FORKED, branch="draft")
     delete_branch(graph, "draft")
     with graph.root.locks.hold([MAIN]) as held:
-        (found,) = prospects(newcomer(graph))
+        (found,) = forecast_recovery(newcomer(graph))
         (report,) = sweep(newcomer(graph), only_forward=False)
-        assert (found.busy, found.branch, report.fate) == (True, "draft", Fate.BUSY)
+        assert (found.busy, found.branch, report.status) == (True, "draft", RecordStatus.BUSY)
         assert found.would.startswith("leave it: branch 'main' is being written by process ")
-        (own,) = prospects(newcomer(graph), held)
+        (own,) = forecast_recovery(newcomer(graph), held)
         assert (own.busy, own.would) == (False, "discard it: its branch is gone")
 
 
 def test_a_dry_run_does_not_tell_of_a_write_that_was_finished_while_it_looked(graph: OpenGraph) -> None:
     interrupt(graph, COMMITTED)
     calls = Recorder()
-    assert len(prospects(newcomer(graph, calls))) == 1
+    assert len(forecast_recovery(newcomer(graph, calls))) == 1
     begin = next(n for n, call in enumerate(calls.calls) if call.op == "list_dir")
     for number in range(begin + 1, len(calls.calls) + 1):
         heard = 0
@@ -220,9 +222,9 @@ def test_a_dry_run_does_not_tell_of_a_write_that_was_finished_while_it_looked(gr
             nonlocal heard
             heard += 1
             if heard == last:
-                recover_all(unsettled_graph(Root.at(graph.root.layout.root)))
+                recover_all(open_without_recovery(Root.at(graph.root.layout.root)))
 
-        assert [one.would for one in prospects(newcomer(graph, finish))] in ([], ["undo it"]), number
+        assert [one.would for one in forecast_recovery(newcomer(graph, finish))] in ([], ["undo it"]), number
         if not pending(graph):
             interrupt(graph, COMMITTED)
 
@@ -235,7 +237,7 @@ def test_a_dry_run_knows_of_a_branch_that_moved_on(graph: OpenGraph) -> None:
     place.unlink()
     change(graph, 'insert Team { name: "ops" }')
     place.write_text(text)
-    (found,) = prospects(newcomer(graph))
+    (found,) = forecast_recovery(newcomer(graph))
     (report,) = sweep(newcomer(graph), only_forward=False)
     assert (found.would, report.outcome) == ("undo it", "undone")
 
@@ -243,11 +245,11 @@ def test_a_dry_run_knows_of_a_branch_that_moved_on(graph: OpenGraph) -> None:
 def test_a_dry_run_knows_of_a_schema_whose_files_are_not_there(graph: OpenGraph) -> None:
     point = failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER
     wanted = f"{graph.schema().source}\nnode Later {{ name: String @key }}\n"
-    with failpoints.armed(point, failpoints.error(point)), pytest.raises(RecoveryRequired):
+    with failpoints.arm(point, failpoints.error(point)), pytest.raises(RecoveryRequired):
         apply_schema(graph, SchemaRequest(Source(wanted)))
-    assert [one.would for one in prospects(newcomer(graph))] == ["finish it"]
+    assert [one.would for one in forecast_recovery(newcomer(graph))] == ["finish it"]
     graph.root.objects.delete(graph.root.layout.staged(graph.root.layout.schema_ir))
-    (found,) = prospects(newcomer(graph))
+    (found,) = forecast_recovery(newcomer(graph))
     (report,) = recover_all(newcomer(graph))
     assert (found.would, found.writer_kind, report.outcome) == ("undo it", "SchemaApply", "undone")
     assert "Later" not in graph.schema().catalog.nodes
@@ -269,9 +271,9 @@ def test_a_dry_run_tells_how_far_an_undoing_came(
     graph: OpenGraph, again: str, states: dict[str, str]
 ) -> None:
     interrupt(graph, COMMITTED)
-    with failpoints.armed(again, failpoints.error(again)), pytest.raises(OmnigraphError, match=again):
+    with failpoints.arm(again, failpoints.error(again)), pytest.raises(OmnigraphError, match=again):
         change(newcomer(graph), UPDATE)
-    (found,) = prospects(newcomer(graph))
+    (found,) = forecast_recovery(newcomer(graph))
     assert (found.would, found.tables) == ("finish undoing it", states)
 
 
@@ -284,7 +286,7 @@ def test_a_rolled_forward_write_has_the_commit_it_was_meant_to_have(graph: OpenG
     assert isinstance(record, sidecar.Sidecar)
     assert record.lineage is not None
     assert record.lineage.created_at == int(record.started_at) > 0
-    heal(graph)
+    finish_completed_writes(graph)
     head = look(graph)[MAIN].chain[0]
     assert (head.id, head.actor) == (record.lineage.graph_commit_id, RECOVERY_ACTOR)
     found = note(graph)
@@ -312,7 +314,7 @@ def test_a_recovery_that_is_repeated_after_its_last_publish_still_tells_what_was
 ) -> None:
     interrupt(graph, COMMITTED)
     point = failpoints.RECOVERY_RECORD_AUDIT
-    with failpoints.armed(point, failpoints.error(point)), pytest.raises(OmnigraphError, match=point):
+    with failpoints.arm(point, failpoints.error(point)), pytest.raises(OmnigraphError, match=point):
         open_graph(graph.root)
     commits = len(look(graph)[MAIN].chain)
     open_graph(newcomer(graph).root)
@@ -323,22 +325,24 @@ def test_a_recovery_that_is_repeated_after_its_last_publish_still_tells_what_was
 
 def test_a_note_is_made_once_however_often_it_is_told(graph: OpenGraph) -> None:
     row = audit.AuditRow("op", "RolledBack", "c", "Load", None, (audit.TableOutcome("node:A", 3, 2),), 17)
-    assert audit.read_all(graph.root) == []
-    audit.record(graph.root, row)
+    assert audit.read_audit(graph.root) == []
+    audit.record_recovery(graph.root, row)
     version = graph.root.tables.tip(graph.root.layout.audit).version
-    audit.record(newcomer(graph).root, row)
-    audit.record(graph.root, audit.AuditRow("op", "RolledForward", "d", "Load", "x", (), 18))
-    assert audit.read_all(graph.root) == [row]
+    audit.record_recovery(newcomer(graph).root, row)
+    audit.record_recovery(graph.root, audit.AuditRow("op", "RolledForward", "d", "Load", "x", (), 18))
+    assert audit.read_audit(graph.root) == [row]
     assert graph.root.tables.tip(graph.root.layout.audit).version == version
     later = audit.AuditRow("op2", "OrphanedBranchDiscarded", "e", "Load", "x", (), 19)
-    audit.record(graph.root, later)
-    assert audit.read_all(graph.root) == [row, later]
+    audit.record_recovery(graph.root, later)
+    assert audit.read_audit(graph.root) == [row, later]
 
 
 # --- records that say nothing new ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("deal", [heal, lambda graph: open_graph(graph.root)], ids=["heal", "open"])
+@pytest.mark.parametrize(
+    "deal", [finish_completed_writes, lambda graph: open_graph(graph.root)], ids=["heal", "open"]
+)
 def test_a_stale_record_is_noted_and_dropped(graph: OpenGraph, deal: Callable[[OpenGraph], object]) -> None:
     operation = leave_stale(graph)
     before = look(graph)
@@ -367,10 +371,10 @@ def test_a_record_that_comes_back_after_later_writes_changes_nothing(graph: Open
 def test_a_record_that_is_gone_when_it_is_read_belonged_to_a_writer_that_finished(graph: OpenGraph) -> None:
     operation = leave_stale(graph)
     point = failpoints.RECOVERY_POST_SIDECAR_LIST_PRE_READ
-    with failpoints.armed(point, lambda: sidecar.remove(graph.root, operation)):
+    with failpoints.arm(point, lambda: sidecar.remove(graph.root, operation)):
         assert sweep(newcomer(graph), only_forward=False) == []
         assert change(newcomer(graph), UPDATE).commit is not None
-    assert audit.read_all(graph.root) == []
+    assert audit.read_audit(graph.root) == []
 
 
 def test_a_record_is_read_again_under_the_lock(graph: OpenGraph) -> None:
@@ -402,7 +406,7 @@ def test_the_record_of_a_deleted_branch_is_discarded(graph: OpenGraph) -> None:
     delete_branch(graph, "draft")
     before = look(graph)
     (report,) = sweep(newcomer(graph), only_forward=True)
-    assert (report.fate, report.branch) == (Fate.DISCARDED, "draft")
+    assert (report.status, report.branch) == (RecordStatus.DISCARDED, "draft")
     assert rows_of(look(graph)) == rows_of(before)
     require_settled(graph)
     found = note(graph)
@@ -418,7 +422,7 @@ def test_a_discarded_record_is_noted_once_though_the_note_fails_at_first(graph: 
     interrupt(graph, FORKED, branch="draft")
     delete_branch(graph, "draft")
     point = failpoints.RECOVERY_RECORD_AUDIT
-    with failpoints.armed(point, failpoints.error(point)), pytest.raises(OmnigraphError, match=point):
+    with failpoints.arm(point, failpoints.error(point)), pytest.raises(OmnigraphError, match=point):
         sweep(graph, only_forward=False)
     commits = len(look(graph)[MAIN].chain)
     sweep(graph, only_forward=False)
@@ -434,12 +438,12 @@ def test_a_record_is_discarded_again_when_that_broke_off_before_it_was_noted(gra
     delete_branch(graph, "draft")
     commits = len(look(graph)[MAIN].chain)
     point = failpoints.RECOVERY_ORPHAN_DISCARD_AUDIT_APPEND
-    with failpoints.armed(point, failpoints.error(point)):
+    with failpoints.arm(point, failpoints.error(point)):
         with pytest.raises(OmnigraphError, match=point):
             open_graph(newcomer(graph).root)
         assert change(newcomer(graph), UPDATE).commit is not None
     assert pending(graph) == [operation]
-    assert audit.read_all(graph.root) == []
+    assert audit.read_audit(graph.root) == []
     open_graph(newcomer(graph).root)
     assert (note(graph).operation_id, note(graph).kind) == (operation, "OrphanedBranchDiscarded")
     assert len(look(graph)[MAIN].chain) == commits + 2
@@ -462,12 +466,12 @@ def test_a_record_of_an_earlier_life_of_a_branch_is_discarded(graph: OpenGraph, 
 def test_records_of_two_branches_are_dealt_with_each_for_itself(graph: OpenGraph) -> None:
     create_branch(graph, "draft")
     first = interrupt(graph, COMMITTED)
-    with failpoints.armed(CONFIRMED, failpoints.error(CONFIRMED)), pytest.raises(RecoveryRequired):
+    with failpoints.arm(CONFIRMED, failpoints.error(CONFIRMED)), pytest.raises(RecoveryRequired):
         change(graph, TWO, "draft")
     reports = sweep(newcomer(graph), only_forward=True)
-    assert {report.branch: report.fate for report in reports} == {
-        MAIN: Fate.WAITING,
-        "draft": Fate.RECOVERED,
+    assert {report.branch: report.status for report in reports} == {
+        MAIN: RecordStatus.WAITING,
+        "draft": RecordStatus.RECOVERED,
     }
     assert pending(graph) == [first]
     change(graph, UPDATE)
@@ -515,7 +519,7 @@ def test_an_effect_buried_by_a_foreign_commit_is_left_to_a_person(graph: OpenGra
     with pytest.raises(RecoveryRequired, match=KNOWS):
         change(other, UPDATE)
     assert change(other, UPDATE, "draft").commit is not None
-    assert audit.read_all(graph.root) == []
+    assert audit.read_audit(graph.root) == []
 
 
 def test_restored_versions_carry_the_operation_and_the_version_they_went_back_to(graph: OpenGraph) -> None:
@@ -523,7 +527,7 @@ def test_restored_versions_carry_the_operation_and_the_version_they_went_back_to
     open_graph(graph.root)
     entry = graph.load(MAIN).state.entries()[KNOWS]
     tip = graph.root.tables.tip(graph.root.layout.table(entry.path))
-    (restore,) = history(tip, tip.version - 1, tip.version)
+    (restore,) = read_transactions(tip, tip.version - 1, tip.version)
     assert (restore.operation, restore.restored) == ("Restore", 2)
     assert restore.properties == {"omnigraph.operation": operation, "omnigraph.restored": "2"}
 
@@ -567,12 +571,64 @@ def test_an_old_record_with_some_tables_moved_rolls_back_in_one_commit(
     assert [(o.table_key, o.from_version, o.to_version) for o in note(graph).outcomes] == [(KNOWS, 3, 2)]
 
 
+def expect_later_versions(graph: OpenGraph, operation: str, version: int, ahead: int) -> None:
+    """Turn a record into one that expects versions which its tables never had."""
+    record = sidecar.read(graph.root, operation)
+    assert isinstance(record, sidecar.Sidecar)
+    pins = tuple(
+        msgspec.structs.replace(pin, expected_version=pin.expected_version + ahead) for pin in record.tables
+    )
+    sidecar.rewrite(graph.root, msgspec.structs.replace(record, tables=pins))
+    if version < sidecar.CURRENT:
+        rewrite_old(graph, operation, version)
+
+
+@pytest.mark.parametrize("ahead", [1, 2, 40])
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_the_note_of_a_rollback_is_complete_when_the_record_expects_versions_that_never_were(
+    graph: OpenGraph, version: int, ahead: int
+) -> None:
+    before = look(graph)
+    expect_later_versions(graph, interrupt(graph, COMMITTED), version, ahead)
+    open_graph(graph.root)
+    assert rows_of(look(graph)) == rows_of(before)
+    require_settled(graph)
+    row = note(graph)
+    assert (row.kind, row.outcomes) == ("RolledBack", (audit.TableOutcome(KNOWS, 3, 2),))
+
+
+@pytest.mark.parametrize(("point", "kind"), [(CONFIRMED, "RolledForward"), (COMMITTED, "RolledBack")])
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_note_that_fails_at_a_refresh_is_complete_once_it_is_made(
+    graph: OpenGraph, tmp_path: Path, version: int, point: str, kind: str
+) -> None:
+    """As complete as the note of a recovery that nothing disturbed."""
+    operation = interrupt(graph, point)
+    if version < sidecar.CURRENT:
+        rewrite_old(graph, operation, version)
+    at = copied(graph.root.layout.root, Location.parse(tmp_path / "undisturbed"))
+    expected = note(open_graph(Root.at(at)))
+    failing = failpoints.RECOVERY_RECORD_AUDIT
+    with failpoints.arm(failing, failpoints.error(failing)):
+        refreshed = reopen_graph(graph)
+        with pytest.raises(OmnigraphError):
+            change(refreshed, UPDATE)
+    assert pending(graph) == [operation]
+    assert audit.read_audit(graph.root) == []
+    assert [one.operation_id for one in examine(graph).interrupted] == [operation]
+    change(reopen_graph(refreshed), UPDATE)
+    row = note(graph)
+    assert (row.operation_id, row.kind, row.outcomes) == (operation, kind, expected.outcomes)
+    assert row.outcomes != ()
+    require_settled(graph)
+
+
 @pytest.mark.parametrize("point", [failpoints.RECOVERY_POST_TABLE_RESTORE_PRE_PUBLISH, "audit"])
 def test_undoing_an_old_record_can_be_taken_up_again(graph: OpenGraph, point: str) -> None:
     before = look(graph)
     rewrite_old(graph, interrupt(graph, COMMITTED))
     point = failpoints.RECOVERY_RECORD_AUDIT if point == "audit" else point
-    with failpoints.armed(point, failpoints.error(point)), pytest.raises(OmnigraphError, match=point):
+    with failpoints.arm(point, failpoints.error(point)), pytest.raises(OmnigraphError, match=point):
         change(newcomer(graph), UPDATE)
     open_graph(graph.root)
     after = look(graph)
@@ -595,7 +651,7 @@ def test_an_old_record_whose_fork_was_never_made_rolls_back(graph: OpenGraph) ->
 def test_an_old_record_of_a_published_write_is_stale(graph: OpenGraph) -> None:
     rewrite_old(graph, leave_stale(graph))
     before = look(graph)
-    heal(newcomer(graph))
+    finish_completed_writes(newcomer(graph))
     after = look(graph)
     assert rows_of(after) == rows_of(before)
     require_settled(graph)
@@ -611,7 +667,7 @@ def test_a_branch_made_anew_is_written_although_older_forks_of_its_name_are_left
     create_branch(graph, "draft")
     change(graph, TWO, "draft")
     kept = failpoints.BRANCH_DELETE_BEFORE_TABLE_CLEANUP
-    with failpoints.armed(kept, failpoints.error(kept)):
+    with failpoints.arm(kept, failpoints.error(kept)):
         delete_branch(graph, "draft")
     change(graph, TWO)
     change(graph, 'insert Knows { from: "bo", to: "ada" }')

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from omnigraph import failpoints
-from omnigraph.engine.branches import create_branch, delete_branch
-from omnigraph.engine.indexing import ensure_indices
+from omnigraph.engine.branches.manage import create_branch, delete_branch
+from omnigraph.engine.commit.recovery import audit
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.maintenance.ensure_indexes import ensure_indices
+from omnigraph.engine.maintenance.optimize import optimize
 from omnigraph.engine.merge.merge import MergeRequest, merge
-from omnigraph.engine.opened import AtBranch, OpenGraph
-from omnigraph.engine.optimize import optimize
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.recovery import audit
-from omnigraph.engine.write.duplicates import Mode
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import InternalError
-from omnigraph.storage.indexes import coverage
+from omnigraph.storage.indexes import read_coverage
 from omnigraph.storage.location import Location
 from tests.engine.crash.steps import BRANCH, Step, branched, loads, rows_to_load, touched
 from tests.engine.crash.world import (
@@ -64,7 +64,7 @@ def indexed(graph: OpenGraph, branch: str) -> bool:
     """Whether the people of a branch have an index that knows all of them."""
     graph.coordinator(branch).forget()
     table = open_table(graph, graph.snapshot(AtBranch(branch)), PERSON)
-    return [index.is_complete for index in coverage(table).values()] == [True]
+    return [index.is_complete for index in read_coverage(table).values()] == [True]
 
 
 def _overwrites(graph: OpenGraph) -> object:
@@ -141,7 +141,7 @@ def test_an_open_handle_heals_its_branch_and_then_does_its_own_work(
     assert ("dead" in names(graph, PERSON, kind.branch)) is (point == FINISHED)
     if not kind.replaces_teams:
         assert ("dead" in names(graph, TEAM, kind.branch)) is (point == FINISHED)
-    (note,) = audit.read_all(graph.root)
+    (note,) = audit.read_audit(graph.root)
     assert (note.operation_id, note.kind) == (
         operation,
         "RolledForward" if point == FINISHED else "RolledBack",
@@ -198,7 +198,7 @@ def test_a_load_given_up_after_its_record_keeps_the_branch_it_made_and_is_finish
     at: Location,
 ) -> None:
     graph = make_graph(at)
-    with failpoints.armed(FINISHED, _give_up), pytest.raises(KeyboardInterrupt):
+    with failpoints.arm(FINISHED, _give_up), pytest.raises(KeyboardInterrupt):
         load_rows(graph, rows_to_load(Mode.APPEND), Mode.APPEND, BRANCH, from_="main")
     assert branches(graph) == ["main", BRANCH]
     assert change(graph, 'insert Person { name: "next" }', BRANCH).commit is not None
@@ -210,6 +210,6 @@ def test_a_load_that_fails_takes_its_branch_back_whatever_a_dead_process_left_el
     graph = make_graph(at)
     left_by_a_dead_process(at, UNDONE, "main")
     point = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE
-    with failpoints.armed(point, failpoints.error(point)), pytest.raises(InternalError):
+    with failpoints.arm(point, failpoints.error(point)), pytest.raises(InternalError):
         load_rows(graph, rows_to_load(Mode.APPEND), Mode.APPEND, BRANCH, from_="main")
     assert branches(graph) == ["main"]

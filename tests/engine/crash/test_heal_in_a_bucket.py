@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from omnigraph import failpoints
-from omnigraph.engine.branches import create_branch
-from omnigraph.engine.layout import table_path
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.open import open_graph
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.recovery import audit
-from omnigraph.engine.recovery.abandon import abandon
-from omnigraph.engine.root import Root
+from omnigraph.engine.branches.manage import create_branch
+from omnigraph.engine.commit.recovery import audit
+from omnigraph.engine.commit.recovery.abandon import abandon_record
+from omnigraph.engine.graph.layout import table_path
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.lifecycle.open import open_graph
 from omnigraph.errors import OmnigraphError, RecoveryRequired
 from omnigraph.storage.location import Location
 from tests.engine.crash.test_heal import COMMITTED, CONFIRMED, TWO, UPDATE, interrupt
@@ -40,7 +40,7 @@ def graph(s3_root: Location) -> OpenGraph:
 
 
 def undone(graph: OpenGraph) -> dict[str, tuple[int, int]]:
-    (note,) = audit.read_all(graph.root)
+    (note,) = audit.read_audit(graph.root)
     assert note.kind == "RolledBack"
     return {one.table_key: (one.from_version, one.to_version) for one in note.outcomes}
 
@@ -64,7 +64,7 @@ def test_a_completed_write_is_published(graph: OpenGraph) -> None:
 def test_tables_are_not_restored_again_once_their_restored_versions_are_published(graph: OpenGraph) -> None:
     interrupt(graph, COMMITTED)
     point = failpoints.RECOVERY_RECORD_AUDIT
-    with failpoints.armed(point, failpoints.error(point)), pytest.raises(OmnigraphError, match=point):
+    with failpoints.arm(point, failpoints.error(point)), pytest.raises(OmnigraphError, match=point):
         open_graph(graph.root)
     before = look(graph)
     open_graph(Root.at(graph.root.layout.root))
@@ -115,5 +115,5 @@ def require_stopped(graph: OpenGraph, operation: str, reason: str) -> None:
         change(other, 'insert Team { name: "ops" }', "draft")
     assert refused.value.operation_id == operation
     assert pending(graph) == [operation]
-    assert abandon(other, operation).branch == "draft"
+    assert abandon_record(other, operation).branch == "draft"
     assert change(other, f'insert Team {{ name: "{operation}" }}', "draft").commit is not None

@@ -12,13 +12,13 @@ import pytest
 
 import omnigraph
 from omnigraph import failpoints
-from omnigraph.engine.branches import create_branch
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.open import open_graph
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.recovery import audit, sidecar
-from omnigraph.engine.recovery.sweep import heal
-from omnigraph.engine.root import Root
+from omnigraph.engine.branches.manage import create_branch
+from omnigraph.engine.commit.recovery import audit, sidecar
+from omnigraph.engine.commit.recovery.sweep import finish_completed_writes
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.lifecycle.open import open_graph
 from omnigraph.errors import InternalError, RecoveryRequired, StorageFailure, TableVersionConflict
 from omnigraph.storage.failures import FailureKind
 from omnigraph.storage.objects import Observer
@@ -68,7 +68,7 @@ def test_a_record_that_cannot_be_written_ends_the_write_without_a_trace(graph: O
     assert look(graph) == before
     require_settled(graph)
     assert change(graph, UPDATE).commit is not None
-    assert audit.read_all(graph.root) == []
+    assert audit.read_audit(graph.root) == []
 
 
 def test_a_confirmation_that_cannot_be_written_leaves_a_write_to_be_undone(graph: OpenGraph) -> None:
@@ -77,12 +77,12 @@ def test_a_confirmation_that_cannot_be_written_leaves_a_write_to_be_undone(graph
         change(with_failing(graph, "write_text"), TWO)
     assert pending(graph) == [raised.value.operation_id]
     assert look(graph) == before
-    heal(graph)
+    finish_completed_writes(graph)
     assert pending(graph) == [raised.value.operation_id], "healing undoes nothing"
     assert change(graph, 'insert Team { name: "ops" }').commit is not None
     assert rows_of(look(graph))[MAIN]["node:Person"] == rows_of(before)[MAIN]["node:Person"]
     require_settled(graph)
-    (note,) = audit.read_all(graph.root)
+    (note,) = audit.read_audit(graph.root)
     assert (note.operation_id, note.kind) == (raised.value.operation_id, "RolledBack")
 
 
@@ -94,10 +94,10 @@ def test_a_record_that_cannot_be_removed_is_a_warning(
     assert INJECTED in caplog.text
     assert len(pending(graph)) == 1
     after = look(graph)
-    heal(graph)
+    finish_completed_writes(graph)
     assert look(graph) == after
     require_settled(graph)
-    (note,) = audit.read_all(graph.root)
+    (note,) = audit.read_audit(graph.root)
     assert note.kind == "RolledForward"
 
 
@@ -121,7 +121,7 @@ def test_whatever_breaks_off_a_write_after_its_record_leaves_an_open_end(
         raise raw
 
     before = look(graph)
-    with failpoints.armed(point, act), pytest.raises(RecoveryRequired, match=type(raw).__name__) as raised:
+    with failpoints.arm(point, act), pytest.raises(RecoveryRequired, match=type(raw).__name__) as raised:
         change(graph, TWO, branch)
     assert raised.value.__cause__ is raw
     assert pending(graph) == [raised.value.operation_id]
@@ -135,7 +135,7 @@ def test_ctrl_c_after_the_record_passes_as_itself(graph: OpenGraph) -> None:
     def act() -> None:
         raise KeyboardInterrupt
 
-    with failpoints.armed(COMMITTED, act), pytest.raises(KeyboardInterrupt):
+    with failpoints.arm(COMMITTED, act), pytest.raises(KeyboardInterrupt):
         change(graph, TWO)
     assert len(pending(graph)) == 1
     assert change(graph, UPDATE).commit is not None
@@ -151,17 +151,17 @@ def test_a_record_that_cannot_be_taken_back_changes_nothing_of_what_is_told(
     overtaken = failpoints.once(_raise_conflict)
     held = with_failing(graph, "delete")
     with (
-        failpoints.armed(failpoints.MUTATION_POST_SIDECAR_PRE_FORK, overtaken),
+        failpoints.arm(failpoints.MUTATION_POST_SIDECAR_PRE_FORK, overtaken),
         caplog.at_level(logging.WARNING),
         # Repeated, it meets its own record, which cannot be removed either.
         pytest.raises(StorageFailure if text == TWO else TableVersionConflict),
     ):
         change(held, text, "draft")
-    assert "left behind" in caplog.text
+    assert "was not removed" in caplog.text
     assert len(pending(graph)) == 1
     assert change(graph, text, "draft").commit is not None
     require_settled(graph)
-    assert [note.kind for note in audit.read_all(graph.root)] == ["RolledBack"]
+    assert [note.kind for note in audit.read_audit(graph.root)] == ["RolledBack"]
 
 
 def _raise_conflict() -> None:
@@ -204,7 +204,7 @@ def test_whatever_writes_is_refused_while_records_cannot_be_listed(graph: OpenGr
     point = failpoints.RECOVERY_SIDECAR_LIST
     with omnigraph.open(graph.root.uri) as held:
         before = stored(graph)
-        with failpoints.armed(point, failpoints.error(point)):
+        with failpoints.arm(point, failpoints.error(point)):
             for name, write in WRITERS.items():
                 with pytest.raises(InternalError, match=point):
                     write(held)
@@ -235,14 +235,14 @@ def test_a_note_that_cannot_be_made_is_made_exactly_once_later(
 ) -> None:
     operation = interrupt(graph, point)
     reach = failpoints.RECOVERY_RECORD_AUDIT
-    with failpoints.armed(reach, failpoints.error(reach)):
+    with failpoints.arm(reach, failpoints.error(reach)):
         for _ in range(2):
             with pytest.raises(InternalError):
                 open_graph(Root.at(graph.root.layout.root))
             assert pending(graph) == [operation]
     commits = len(look(graph)[MAIN].chain)
     assert change(newcomer(graph), UPDATE).commit is not None
-    (note,) = audit.read_all(graph.root)
+    (note,) = audit.read_audit(graph.root)
     assert (note.operation_id, note.kind) == (operation, kind)
     assert len(look(graph)[MAIN].chain) == commits + 1
     require_settled(graph)
@@ -255,7 +255,7 @@ def test_a_record_that_cannot_be_removed_after_its_recovery_is_noted_once(graph:
             open_graph(with_failing(graph, "delete").root)
     open_graph(graph.root)
     require_settled(graph)
-    assert len(audit.read_all(graph.root)) == 1
+    assert len(audit.read_audit(graph.root)) == 1
 
 
 def test_a_second_record_of_one_operation_is_refused(graph: OpenGraph) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from omnigraph.engine.branches import create_branch
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.open import open_graph
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.recovery import audit
-from omnigraph.engine.recovery.prospects import prospects
-from omnigraph.engine.recovery.sweep import Fate, sweep
+from omnigraph.engine.branches.manage import create_branch
+from omnigraph.engine.commit.recovery import audit
+from omnigraph.engine.commit.recovery.forecast import forecast_recovery
+from omnigraph.engine.commit.recovery.sweep import RecordStatus, sweep
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.lifecycle.open import open_graph
 from omnigraph.errors import RecoveryRequired
 from tests.engine.crash.test_heal import CONFIRMED, UPDATE, interrupt, newcomer
 from tests.engine.crash.world import change, look, make_graph, pending
@@ -75,7 +75,7 @@ def test_writes_are_refused_on_the_branch_it_names_or_everywhere(
     kept = at.read_bytes()
     assert refused(graph) == concerned
     assert at.read_bytes() == kept
-    assert audit.read_all(graph.root) == []
+    assert audit.read_audit(graph.root) == []
 
 
 @pytest.mark.parametrize("content", ["{", b"\xff", '{"schema_version": 99, "branch": null}'])
@@ -88,8 +88,8 @@ def test_the_graph_opens_and_reads_as_ever(graph: OpenGraph, content: bytes | st
             assert held.snapshot().tables["node:Person"].rows == 3
     assert look(graph) == before
     (report,) = sweep(graph, only_forward=False)
-    assert (report.operation_id, report.fate) == (OPERATION, Fate.UNREADABLE)
-    (prospect,) = prospects(graph)
+    assert (report.operation_id, report.status) == (OPERATION, RecordStatus.UNREADABLE)
+    (prospect,) = forecast_recovery(graph)
     assert prospect.would.startswith("refuse writes: ")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from omnigraph.engine.recovery.sidecar import (
+from omnigraph.engine.commit.recovery.sidecar import (
     CURRENT,
     Authority,
     FirstTouch,

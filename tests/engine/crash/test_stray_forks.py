@@ -8,15 +8,15 @@ import pyarrow as pa
 import pytest
 
 from omnigraph import failpoints
-from omnigraph.engine.branches import create_branch, delete_branch
-from omnigraph.engine.cleanup.policy import Policy
-from omnigraph.engine.cleanup.run import cleanup
-from omnigraph.engine.manifest import TableVersion
-from omnigraph.engine.open import recover_all
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.publish import Changes, Lineage, publish
-from omnigraph.engine.recovery.sweep import Fate
-from omnigraph.engine.root import Root
+from omnigraph.engine.branches.manage import create_branch, delete_branch
+from omnigraph.engine.commit.recovery.sweep import RecordStatus
+from omnigraph.engine.graph.manifest import TableVersion
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.lifecycle.open import recover_all
+from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
+from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup
 from omnigraph.errors import InternalError, OmnigraphError, TableDrift
 from omnigraph.storage.location import Location
 from omnigraph.storage.staging import commit_staged, stage_delete
@@ -63,7 +63,7 @@ def people(graph: OpenGraph, branch: str) -> set[str]:
 def half_deleted(graph: OpenGraph, branch: str) -> None:
     """A branch whose deletion died right after its reference had gone."""
     point = failpoints.BRANCH_DELETE_POST_NATIVE
-    with failpoints.armed(point, failpoints.error(point)), pytest.raises(InternalError):
+    with failpoints.arm(point, failpoints.error(point)), pytest.raises(InternalError):
         delete_branch(graph, branch)
 
 
@@ -85,7 +85,7 @@ def used_by_a_branch(graph: OpenGraph) -> None:
     stray = root.forks.create(root.tables.tip(root.layout.table(entry.path)), "draft")
     fork = root.forks.create(stray, "user")
     told = TableVersion(PERSON, fork.version, "user", entry.row_count)
-    publish(graph.coordinator("user"), Changes(versions=(told,)), Lineage(root.new_id()))
+    publish(graph.coordinator("user"), ManifestChanges(versions=(told,)), NewCommit(root.new_id()))
     create_branch(graph, "draft")
 
 
@@ -112,7 +112,7 @@ def test_what_a_writer_left_over_strays_that_stand_on_each_other_is_undone(
         change(anywhere, person("mo"))
         create_branch(anywhere, "draft")
     interrupt(anywhere, ARMED, TWO, "draft")
-    assert [one.fate for one in recover_all(anywhere)] == [Fate.RECOVERED]
+    assert [one.status for one in recover_all(anywhere)] == [RecordStatus.RECOVERED]
     change(anywhere, TWO.replace("eve", "new"), "draft")
     assert people(anywhere, "draft") == {"new", *(["mo"] if moved_on else [])}
     require_settled(anywhere)
@@ -145,7 +145,7 @@ def test_what_a_writer_left_over_data_that_a_branch_uses_is_undone(anywhere: Ope
     used_by_a_branch(anywhere)
     change(anywhere, person("mo"))
     interrupt(anywhere, ARMED, TWO, "draft")
-    assert [one.fate for one in recover_all(anywhere)] == [Fate.RECOVERED]
+    assert [one.status for one in recover_all(anywhere)] == [RecordStatus.RECOVERED]
     assert people(anywhere, "user") == set()
     require_settled(anywhere)
 
@@ -174,7 +174,7 @@ def test_cleanup_beside_a_branch_above_a_half_deleted_one_takes_exactly_that(
     half_deleted(graph, f"a/{below}")
     create_branch(graph, "a")
     change(graph, TWO.replace("eve", "one"), "a")
-    done = cleanup(graph, Policy.of(1, None, 0.0))
+    done = cleanup(graph, CleanupPolicy.of(1, None, 0.0))
     assert {(one.key, one.branch) for one in done.forks} == {(PERSON, f"a/{below}"), (KNOWS, f"a/{below}")}
     assert people(graph, "a") == {"one"}
     change(graph, TWO.replace("eve", "two"), "a")
@@ -192,7 +192,7 @@ def test_one_cleanup_takes_all_that_is_left(graph: OpenGraph, below: str) -> Non
     for key in (PERSON, KNOWS):
         table = graph.root.layout.table(graph.load("main").state.locations[key])
         graph.root.objects.delete(table / "_refs/branches/a.json")
-    assert cleanup(graph, Policy.of(1, None, 0.0)).ok
+    assert cleanup(graph, CleanupPolicy.of(1, None, 0.0)).ok
     for key in (PERSON, KNOWS):
         table = graph.root.layout.table(graph.load("main").state.locations[key])
         assert not graph.root.objects.exists(table / "tree")
@@ -204,5 +204,5 @@ def test_cleanup_takes_strays_although_a_branch_cannot_be_settled(graph: OpenGra
     tip = graph.root.tables.tip(graph.root.layout.table(entry.path))
     commit_staged(stage_delete(tip, pa.array(["core"])))
     with pytest.raises(TableDrift):
-        cleanup(graph, Policy.of(1, None, 0.0))
+        cleanup(graph, CleanupPolicy.of(1, None, 0.0))
     assert stray_forks(graph) == []

@@ -5,13 +5,15 @@ from __future__ import annotations
 from unittest.mock import patch
 
 from omnigraph import failpoints
-from omnigraph.engine.branches import create_branch
-from omnigraph.engine.catching_up import SMALL
-from omnigraph.engine.index_intent import Kind
-from omnigraph.engine.indexing import ensure_indices
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.optimize import optimize
+from omnigraph.engine.branches.manage import create_branch
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.maintenance.ensure_indexes import ensure_indices
+from omnigraph.engine.maintenance.optimize import optimize
 from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
+from omnigraph.engine.upkeep import after_write as tidy
+from omnigraph.engine.upkeep import index_lag as reach
+from omnigraph.engine.upkeep.declared_indexes import IndexKind
+from omnigraph.engine.upkeep.index_catch_up import SMALL
 from omnigraph.engine.write.transaction import Author
 from omnigraph.lang.source import Source
 from tests.engine.crash.steps import BRANCH, Step, Write, left_at, recovery
@@ -24,10 +26,20 @@ _TEAMS = "  ".join(f'insert Team {{ name: "t{number}", title: "old words" }}' fo
 def _optimizes(branch: str = "main") -> Step:
     def step(graph: OpenGraph) -> object:
         # What makes a table large is set to what a test can write.
-        with patch.dict(SMALL, {Kind.TEXT: 4}):
+        with patch.dict(SMALL, {IndexKind.TEXT: 4}):
             return optimize(graph, Author(branch))
 
     return step
+
+
+def _updates(graph: OpenGraph) -> object:
+    """A change after which upkeep completes the index, as it does in a large table."""
+    with (
+        patch.dict(SMALL, {IndexKind.TEXT: 4}),
+        patch.multiple(reach, EXTEND_TEXTS=1, TEXT_ROWS=4),
+        patch.object(tidy, "MIN_ROWS_TO_CHECK", 1),
+    ):
+        return change(graph, 'insert Team { name: "later", title: "new words" }')
 
 
 def _indexed(graph: OpenGraph) -> None:
@@ -61,6 +73,7 @@ OPTIMIZED = failpoints.OPTIMIZE_POST_PHASE_B_PRE_MANIFEST_COMMIT
 
 TEXT_INDEXES: dict[str, Write] = {
     "optimize-texts": Write(_optimizes(), _outdated),
+    "completing-texts": Write(_updates, _outdated),
     "optimize-texts-branch": Write(_optimizes(BRANCH), _outdated_on_a_branch, BRANCH),
     "recover-optimize-texts": Write(recovery, left_at(COMMITTED, _optimizes(), _outdated), recovers=True),
     "recover-optimize-texts-forward": Write(

@@ -8,9 +8,9 @@ from __future__ import annotations
 from unittest.mock import patch
 
 from omnigraph import failpoints
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.write.duplicates import Mode
-from omnigraph.storage import upserting
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.storage import upsert as upserting
 from tests.engine.crash.merges import merges, parted
 from tests.engine.crash.steps import (
     BRANCH,

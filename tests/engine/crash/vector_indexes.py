@@ -5,14 +5,14 @@ from __future__ import annotations
 from unittest.mock import patch
 
 from omnigraph import failpoints
-from omnigraph.engine import indexing
-from omnigraph.engine.branches import create_branch
-from omnigraph.engine.catching_up import SMALL
-from omnigraph.engine.index_intent import Kind
-from omnigraph.engine.indexing import ensure_indices
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.optimize import optimize
+from omnigraph.engine.branches.manage import create_branch
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.maintenance import ensure_indexes as indexing
+from omnigraph.engine.maintenance.ensure_indexes import ensure_indices
+from omnigraph.engine.maintenance.optimize import optimize
 from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
+from omnigraph.engine.upkeep.declared_indexes import IndexKind
+from omnigraph.engine.upkeep.index_catch_up import SMALL
 from omnigraph.engine.write.transaction import Author
 from omnigraph.lang.source import Source
 from tests.engine.crash.steps import BRANCH, Step, Write, left_at, recovery
@@ -25,7 +25,7 @@ def _few_are_enough(step: Step) -> Step:
     """A step in which as many vectors as a test can write are worth an index, and a segment of it."""
 
     def run(graph: OpenGraph) -> object:
-        with patch.object(indexing, "VECTOR_ROWS", 4), patch.dict(SMALL, {Kind.VECTOR: 4}):
+        with patch.object(indexing, "VECTOR_ROWS", 4), patch.dict(SMALL, {IndexKind.VECTOR: 4}):
             return step(graph)
 
     return run

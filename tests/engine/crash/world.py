@@ -9,21 +9,22 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from omnigraph.engine.branches import list_branches
-from omnigraph.engine.initialise import initialise
-from omnigraph.engine.layout import table_keys
-from omnigraph.engine.lineage import Commit, first_parents
+from omnigraph.engine.branches.manage import list_branches
+from omnigraph.engine.commit.recovery import sidecar
+from omnigraph.engine.commit.schema_lock import find_lock
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.graph.layout import table_keys
+from omnigraph.engine.graph.lineage import Commit, walk_first_parents
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.graph.table_types import table_types_of
+from omnigraph.engine.lifecycle.create import create_graph
+from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest, LoadResult
-from omnigraph.engine.load.run import ChooseEngine, load
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.opened import AtBranch, OpenGraph
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.recovery import sidecar
-from omnigraph.engine.root import Root
-from omnigraph.engine.schema_apply.lock import find_lock
-from omnigraph.engine.write.duplicates import Mode
-from omnigraph.engine.write.mutate import MutationResult, mutate_by
-from omnigraph.engine.write.target import targets_of
+from omnigraph.engine.tasks.engines import ChooseEngine
+from omnigraph.engine.write.mutate import MutationResult, mutate_current_schema
 from omnigraph.engine.write.transaction import Author
 from omnigraph.lang.query.compile import CompiledMutation, compile_query
 from omnigraph.lang.schema.catalog import Catalog
@@ -61,7 +62,7 @@ Rows = list[dict[str, Any]]
 def make_graph(at: Path | Location) -> OpenGraph:
     """The graph with its first rows."""
     place = at if isinstance(at, Location) else Location.parse(at)
-    initialise(Root.at(place), SCHEMA)
+    create_graph(Root.at(place), SCHEMA)
     graph = OpenGraph.open(Root.at(place))
     load_rows(graph, FIRST, Mode.APPEND)
     return graph
@@ -96,7 +97,7 @@ def change(graph: OpenGraph, text: str, branch: str = MAIN, if_commit: str | Non
         assert isinstance(found, CompiledMutation)
         return found, {}
 
-    return mutate_by(graph, compiled, Author(branch, ACTOR, if_commit))
+    return mutate_current_schema(graph, compiled, Author(branch, ACTOR, if_commit))
 
 
 # --- looking -------------------------------------------------------------------------------------
@@ -139,7 +140,7 @@ def _branch_view(graph: OpenGraph, branch: str) -> BranchView:
     assert table_keys(known) == sorted(rows), "the tables are not those of the schema"
     rows[SCHEMA_ROW] = [{"schema": known.fingerprint}]
     assert state.head is not None
-    chain = tuple(first_parents(state.commits, state.head.id))
+    chain = tuple(walk_first_parents(state.commits, state.head.id))
     assert {commit.id for commit in chain} == set(state.commits), "the commits are not one chain"
     assert list(chain) == sorted(chain, key=lambda commit: commit.order, reverse=True)
     return BranchView(rows, chain)
@@ -178,7 +179,7 @@ def _require_schema(graph: OpenGraph) -> None:
     live = graph.schema()
     newest = graph.snapshot(AtBranch())
     assert live.catalog.fingerprint == graph.catalog_at(newest).fingerprint
-    for key, target in targets_of(live.accepted).items():
+    for key, target in table_types_of(live.accepted).items():
         assert open_table(graph, newest, key).schema.names == target.schema.names
 
 

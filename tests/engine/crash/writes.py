@@ -8,18 +8,18 @@ from __future__ import annotations
 from unittest.mock import patch
 
 from omnigraph import failpoints
-from omnigraph.engine import upkeep
-from omnigraph.engine.branches import create_branch, delete_branch
-from omnigraph.engine.cleanup.policy import Policy
-from omnigraph.engine.cleanup.run import cleanup
-from omnigraph.engine.indexing import ensure_indices
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.optimize import optimize
-from omnigraph.engine.publish import Changes, Lineage, publish
-from omnigraph.engine.repair import repair
-from omnigraph.engine.tiers import FEWEST
-from omnigraph.engine.upkeep import FRAGMENT_LIMIT
-from omnigraph.engine.write.duplicates import Mode
+from omnigraph.engine.branches.manage import create_branch, delete_branch
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
+from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
+from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup
+from omnigraph.engine.maintenance.ensure_indexes import ensure_indices
+from omnigraph.engine.maintenance.optimize import optimize
+from omnigraph.engine.maintenance.repair import repair
+from omnigraph.engine.upkeep import manifest_upkeep as upkeep
+from omnigraph.engine.upkeep.fragment_tiers import MIN_FRAGMENTS
+from omnigraph.engine.upkeep.manifest_upkeep import FRAGMENT_LIMIT
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage.indexes import IndexSpec, stage_indexes
@@ -62,7 +62,7 @@ def _scattered_branch(graph: OpenGraph) -> None:
 
 def _about_to_be_tidied(graph: OpenGraph) -> None:
     """As many fragments as are left alone: the next write is one too many."""
-    for number in range(FEWEST - 1):
+    for number in range(MIN_FRAGMENTS - 1):
         change(graph, f'insert Person {{ name: "p{number}" }}')
 
 
@@ -70,7 +70,7 @@ def _about_to_be_collected(graph: OpenGraph, branch: str = "main") -> None:
     """A manifest with as many fragments as are left alone, and old versions."""
     manifest = graph.coordinator(branch)
     while manifest.load().table.fragment_count < FRAGMENT_LIMIT:
-        publish(manifest, Changes(), Lineage(graph.root.new_id()))
+        publish(manifest, ManifestChanges(), NewCommit(graph.root.new_id()))
 
 
 def _branch_about_to_be_collected(graph: OpenGraph) -> None:
@@ -107,7 +107,7 @@ def _with_orphans(graph: OpenGraph) -> None:
     create_branch(graph, "gone", from_branch=BRANCH)
     change(graph, ONE, "gone")
     point = failpoints.BRANCH_DELETE_BEFORE_TABLE_CLEANUP
-    with failpoints.armed(point, failpoints.error(point)):
+    with failpoints.arm(point, failpoints.error(point)):
         delete_branch(graph, "gone")
 
 
@@ -117,7 +117,7 @@ def _over_orphans(graph: OpenGraph) -> None:
     create_branch(graph, "gone", from_branch=BRANCH)
     change(graph, ONE, "gone")
     point = failpoints.BRANCH_DELETE_BEFORE_TABLE_CLEANUP
-    with failpoints.armed(point, failpoints.error(point)):
+    with failpoints.arm(point, failpoints.error(point)):
         delete_branch(graph, "gone")
         delete_branch(graph, BRANCH)
     create_branch(graph, BRANCH)
@@ -126,7 +126,7 @@ def _over_orphans(graph: OpenGraph) -> None:
 def _cleans_up(graph: OpenGraph) -> object:
     """A cleanup of everything that is past, however young it is."""
     with patch.dict("os.environ", {upkeep.SETTING: "0"}):
-        return cleanup(graph, Policy.of(1, None, 0.0))
+        return cleanup(graph, CleanupPolicy.of(1, None, 0.0))
 
 
 def _indexed_past_the_door(graph: OpenGraph) -> None:

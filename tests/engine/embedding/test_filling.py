@@ -10,8 +10,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.embed.texts import MAX_TEXT_BYTES
-from omnigraph.engine.embedding import run
-from omnigraph.engine.embedding.find import Found
+from omnigraph.engine.embedding import fill as run
+from omnigraph.engine.embedding.stale_rows import StaleRows
 from omnigraph.errors import (
     BadRequest,
     EmbeddingModelMismatch,
@@ -184,6 +184,6 @@ def test_commits_have_so_many_rows_and_not_more_than_memory_should_hold(
 ) -> None:
     monkeypatch.setattr(run, "BYTES_PER_COMMIT", 100)
     sizes = np.array([10, 10, 10, 95, 10, 500, 10], np.int64)
-    found = Found(np.arange(7, dtype=np.uint64), sizes)
-    assert [part.tolist() for part in run.parts(found, 2)] == [[0, 1], [2], [3], [4], [5], [6]]
-    assert [part.tolist() for part in run.parts(found, 99)] == [[0, 1, 2], [3], [4], [5], [6]]
+    found = StaleRows(np.arange(7, dtype=np.uint64), sizes)
+    assert [part.tolist() for part in run.split_into_commits(found, 2)] == [[0, 1], [2], [3], [4], [5], [6]]
+    assert [part.tolist() for part in run.split_into_commits(found, 99)] == [[0, 1, 2], [3], [4], [5], [6]]

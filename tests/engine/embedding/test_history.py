@@ -10,11 +10,12 @@ import pytest
 
 import omnigraph as og
 from omnigraph.embed.settings import EmbedSettings
-from omnigraph.engine.embedding import provenance, run
-from omnigraph.engine.embedding.run import EmbedRequest, fill
-from omnigraph.engine.load.run import Engine
-from omnigraph.engine.load.runner import Answer, Item, LocalRunner
-from omnigraph.engine.upkeep import SETTING
+from omnigraph.engine.embedding import fill as filling
+from omnigraph.engine.embedding import provenance
+from omnigraph.engine.embedding.fill import EmbedRequest, fill_vectors
+from omnigraph.engine.tasks.engines import Engine
+from omnigraph.engine.tasks.runner import Answer, Item, LocalRunner
+from omnigraph.engine.upkeep.manifest_upkeep import SETTING
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import EmbeddingFailed
 from omnigraph.graph import Graph
@@ -86,7 +87,7 @@ def test_an_export_loaded_elsewhere_is_embedded_as_far_as_notes_tell(
 def test_what_was_made_before_a_failure_is_not_asked_for_again(
     graph: Graph, monkeypatch: pytest.MonkeyPatch, batch: int, commits: int
 ) -> None:
-    monkeypatch.setattr(run, "_ROWS_PER_TASK", 2)
+    monkeypatch.setattr(filling, "_ROWS_PER_TASK", 2)
     put(graph, *({"slug": f"d{number}", "body": f"text {number}"} for number in range(5)))
     monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "http")
     monkeypatch.setenv("OMNIGRAPH_EMBED_MODEL", "mock")
@@ -126,7 +127,7 @@ def filled(graph: Graph, meddle: Callable[[], None]) -> int:
     """A run beside a writer; how many rows it left to the next one."""
     engine = Engine(Meddling(meddle), "a test")
     settings = EmbedSettings.choose("mock")
-    done = fill(graph._opened, Author("main"), EmbedRequest(("Doc",)), settings, lambda _: engine)
+    done = fill_vectors(graph._opened, Author("main"), EmbedRequest(("Doc",)), settings, lambda _: engine)
     return done.properties[0].changed_meanwhile
 
 
@@ -165,7 +166,7 @@ def test_many_files_of_notes_become_one_that_says_the_same(
     monkeypatch.setattr(provenance, "_MANY_FILES", 2)
     put(graph, *({"slug": f"d{number}", "body": f"text {number}"} for number in range(4)))
     graph.embed(batch=1)
-    notes = Path(graph.uri) / provenance.notes_of("Doc", "about")
+    notes = Path(graph.uri) / provenance.notes_path("Doc", "about")
     assert len(list(notes.iterdir())) == 4
     change(graph, 'update Doc set { body: "anew" } where slug = "d1"')
     assert due(graph) == 1

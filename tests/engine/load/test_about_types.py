@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import omnigraph as og
-from omnigraph.engine.load import run
-from omnigraph.engine.load.runner import LocalRunner
+from omnigraph.engine.tasks.engines import Engine
+from omnigraph.engine.tasks.runner import LocalRunner
 from omnigraph.errors import BadRequest, LoadRejected
 
 SCHEMA = """
@@ -70,8 +70,8 @@ def test_overwriting_with_no_rows_leaves_a_type_empty(
 ) -> None:
     data = source(tmp_path)
     kind = None if isinstance(data, Path) else "Person"
-    engine = run.Engine(LocalRunner(), "asked for") if way == "files" else None
-    with patch("omnigraph.graph.engine_for", lambda *_, **__: engine):
+    engine = Engine(LocalRunner(), "asked for") if way == "files" else None
+    with patch("omnigraph.graph.select_engine", lambda *_, **__: engine):
         for mode in ("append", "merge"):
             assert graph.load(data, mode=mode, type=kind).commit is None
         assert people(graph) == ["ada", "bo"]

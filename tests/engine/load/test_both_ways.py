@@ -18,17 +18,17 @@ from hypothesis import strategies as st
 
 import omnigraph
 from omnigraph import failpoints
-from omnigraph.engine.load import matching, notes, run, stage
-from omnigraph.engine.load import small as small_load
-from omnigraph.engine.load.buckets import Hashes, key_hash
-from omnigraph.engine.load.checks import clear
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.load import loader, replaced_rows, small_load, staging, violation_files
+from omnigraph.engine.load.checks import quick_checks
+from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest, LoadResult
-from omnigraph.engine.load.run import Engine, load
-from omnigraph.engine.load.runner import LocalRunner
 from omnigraph.engine.load.sources import plan
-from omnigraph.engine.write.duplicates import Mode
-from omnigraph.engine.write.ids import LoadIds
-from omnigraph.engine.write.rejects import VIOLATIONS_TOLD
+from omnigraph.engine.rows.ids import LoadIds
+from omnigraph.engine.rows.rejects import VIOLATIONS_TOLD
+from omnigraph.engine.tasks.buckets import Hashes, hash_keys
+from omnigraph.engine.tasks.engines import Engine
+from omnigraph.engine.tasks.runner import LocalRunner
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import KeyConflict, LoadRejected
 from tests.examples import EXAMPLES
@@ -171,20 +171,20 @@ def test_a_load_through_files_is_a_load_in_memory(
     files = tuple(_written(folder, f"more-{at}.jsonl", rows) for at, rows in enumerate(parts))
     request = LoadRequest(files, mode, skip_bad, folder / "rejects" if kept else None)
     with (
-        patch.object(run, "LoadIds", lambda _: LoadIds(1_700_000_000_000, 5)),
-        patch.object(run, "VIOLATIONS_TOLD", told),
+        patch.object(loader, "LoadIds", lambda _: LoadIds(1_700_000_000_000, 5)),
+        patch.object(loader, "VIOLATIONS_TOLD", told),
         patch.object(small_load, "VIOLATIONS_TOLD", told),
-        patch.object(notes, "AT_ONCE", 2),
+        patch.object(violation_files, "AT_ONCE", 2),
         patch.object(plan, "SMALLEST", split),
         patch.object(plan, "LARGEST", split),
         # Keys are told apart into as many parts as there are cores.
         patch.object(LocalRunner, "cores", buckets),
         # Stored rows are found by tasks, or at the door.
-        patch.object(matching, "WORTH", worth),
+        patch.object(replaced_rows, "WORTH", worth),
         # A first look shows nothing when ids share their hashes and nodes are too many.
-        patch.object(stage, "key_hash", _one_hash if doubtful else key_hash),
-        patch.object(clear, "key_hash", _one_hash if doubtful else key_hash),
-        patch.object(clear, "_NODES_HELD", 0 if doubtful else 1 << 20),
+        patch.object(staging, "hash_keys", _one_hash if doubtful else hash_keys),
+        patch.object(quick_checks, "hash_keys", _one_hash if doubtful else hash_keys),
+        patch.object(quick_checks, "_NODES_HELD", 0 if doubtful else 1 << 20),
     ):
         small = _outcome(stored, folder / "small", request, None)
         large = _outcome(stored, folder / "large", request, Engine(LocalRunner(), "asked for"))
@@ -211,7 +211,7 @@ def test_a_load_that_makes_its_branch_is_checked_again_when_somebody_is_faster(
     gate = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE
     with omnigraph.open(tmp_path / "graph") as graph, omnigraph.open(tmp_path / "graph") as rival:
         faster = failpoints.once(lambda: rival.load(more, mode="append", branch="work"))
-        with failpoints.armed(gate, faster), pytest.raises(KeyConflict, match="p9"):
+        with failpoints.arm(gate, faster), pytest.raises(KeyConflict, match="p9"):
             load(graph._writing(), request, Author("work"), from_="main", engine=lambda _: _HERE)
         assert graph.snapshot("work").rows("Person").column("slug").to_pylist().count("p9") == 1
 
@@ -225,7 +225,7 @@ def test_a_load_that_was_overtaken_is_checked_and_staged_once_more(
     gate = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE
     with omnigraph.open(tmp_path / "graph") as graph, omnigraph.open(tmp_path / "graph") as rival:
         faster = failpoints.once(lambda: rival.mutate('query q() { insert Person { slug: "rival" } }'))
-        with failpoints.armed(gate, faster):
+        with failpoints.arm(gate, faster):
             done = load(graph._writing(), request, Author("main"), engine=lambda _: _HERE)
         slugs = graph.snapshot().rows("Person").column("slug").to_pylist()
         assert done.commit is not None
@@ -253,7 +253,11 @@ def test_a_load_is_checked_again_on_a_branch_that_was_made_anew(
 
         make(old)
         refused = pytest.raises(KeyConflict, match="p9") if mode is Mode.APPEND else nullcontext()
-        with failpoints.armed(gate, failpoints.once(make_anew)), patch.object(matching, "WORTH", 0), refused:
+        with (
+            failpoints.arm(gate, failpoints.once(make_anew)),
+            patch.object(replaced_rows, "WORTH", 0),
+            refused,
+        ):
             load(graph._writing(), request, Author("work"), engine=lambda _: _HERE)
         slugs = graph.snapshot("work").rows("Person").column("slug").to_pylist()
         assert sorted(slugs) == ["p0", "p1", "p2", "p3", "p9"]
@@ -263,16 +267,16 @@ def test_the_rows_of_a_bucket_wait_in_files_when_they_are_many(tmp_path: Path) -
     rows = pa.table({"key": [f"k{at % 50}" for at in range(1000)], "at": list(range(1000))})
 
     def emitted(item: int) -> Any:
-        from omnigraph.engine.load.runner import Keyed
+        from omnigraph.engine.tasks.runner import KeyedRows
 
-        yield Keyed("rows", rows.slice(item * 100, 100), "key")
+        yield KeyedRows("rows", rows.slice(item * 100, 100), "key")
 
     def reduced(found: Any) -> list[tuple[str, int]]:
         counted = found["rows"].group_by("key").aggregate([([], "count_all")])
         return list(zip(counted["key"].to_pylist(), counted["count_all"].to_pylist(), strict=True))
 
     def run_with(limit: int) -> list[tuple[str, int]]:
-        with patch("omnigraph.engine.load.runner.HELD_IN_MEMORY", limit):
+        with patch("omnigraph.engine.tasks.runner.HELD_IN_MEMORY", limit):
             found = LocalRunner().grouped("count", range(10), emitted, reduced, 7)
             return sorted(pair for part in found for pair in part)
 

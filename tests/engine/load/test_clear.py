@@ -12,14 +12,15 @@ import pyarrow as pa
 import pytest
 
 import omnigraph
-from omnigraph.engine.load.buckets import key_hash
-from omnigraph.engine.load.job import LoadJob
-from omnigraph.engine.load.marks import Bits, Marking, all_marked, are_among, count
-from omnigraph.engine.load.prints import RANGES, Prints, all_differ, keep_prints
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.load.id_hashes import RANGES, IdHashes, are_distinct, write_id_hashes
+from omnigraph.engine.load.load_job import LoadJob
+from omnigraph.engine.load.loader import load
+from omnigraph.engine.load.number_bitmaps import BitmapBuilder, Bits, count_bits, is_subset, read_union
 from omnigraph.engine.load.request import LoadRequest
-from omnigraph.engine.load.run import Engine, load
-from omnigraph.engine.load.runner import LocalRunner
-from omnigraph.engine.write.duplicates import Mode
+from omnigraph.engine.tasks.buckets import hash_keys
+from omnigraph.engine.tasks.engines import Engine
+from omnigraph.engine.tasks.runner import LocalRunner
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import KeyConflict, LoadRejected
 from tests.engine.write.support import IDS, accepted
@@ -108,7 +109,7 @@ def test_what_is_wrong_is_found_where_rows_meet(tmp_path: Path) -> None:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is much for this process, so that nothing of the checks is done by it."""
-    monkeypatch.setattr("omnigraph.engine.load.checks.scope.FEW", 0)
+    monkeypatch.setattr("omnigraph.engine.load.checks.check_scope.FEW", 0)
 
 
 def _numbered(*numbers: int) -> list[dict[str, Any]]:
@@ -197,33 +198,33 @@ def test_marks_are_sets_of_numbers(tmp_path: Path, some: list[set[int]], others:
     def bits(name: str, parts: list[set[int]]) -> Bits:
         files = []
         for at, part in enumerate(parts):
-            marking = Marking()
+            marking = BitmapBuilder()
             for texts in ([], sorted(part), sorted(part)[:1]):
                 marking.add(pa.array(map(str, texts), pa.string()))
-            files.append(marking.kept(job, f"{name}-{at}"))
+            files.append(marking.write(job, f"{name}-{at}"))
         known = [one for one in files if one is not None]
         assert [one.count for one in known] == [len(part) for part in parts]
-        return all_marked(job, known)
+        return read_union(job, known)
 
     one, two = bits("some", some), bits("others", others)
-    assert count(one) == len(set().union(*some))
-    assert are_among(one, two) == (set().union(*some) <= set().union(*others))
+    assert count_bits(one) == len(set().union(*some))
+    assert is_subset(one, two) == (set().union(*some) <= set().union(*others))
 
 
 def test_equal_hashes_are_found_wherever_they_are(tmp_path: Path) -> None:
     job = LoadJob(str(tmp_path), accepted(SCHEMA), IDS, "waiting", 100)
-    hashes = key_hash(pa.array([f"id-{at}" for at in range(5000)]))
+    hashes = hash_keys(pa.array([f"id-{at}" for at in range(5000)]))
 
-    def kept(name: str, *parts: Any) -> Prints:
-        return keep_prints(job, name, [np.asarray(part, np.uint64) for part in parts])
+    def kept(name: str, *parts: Any) -> IdHashes:
+        return write_id_hashes(job, name, [np.asarray(part, np.uint64) for part in parts])
 
     files = [kept("a", hashes[:100], hashes[100:2000]), kept("b", hashes[2000:]), kept("none", hashes[:0])]
     assert [one.count for one in files] == [2000, 3000, 0]
-    assert all_differ(job, files, 0, RANGES)
+    assert are_distinct(job, files, 0, RANGES)
     for again in (0, 1999, 2000, 4999):
         more = [*files, kept("again", hashes[again : again + 1])]
         at = int(hashes[again] >> np.uint64(56))
-        assert not all_differ(job, more, 0, RANGES)
-        assert not all_differ(job, more, at, at + 1)
-        assert all_differ(job, more, 0, at)
-        assert all_differ(job, more, at + 1, RANGES)
+        assert not are_distinct(job, more, 0, RANGES)
+        assert not are_distinct(job, more, at, at + 1)
+        assert are_distinct(job, more, 0, at)
+        assert are_distinct(job, more, at + 1, RANGES)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
-from omnigraph.engine.load.given import GivenRows
+from omnigraph.engine.load.passed_rows import PassedRows
 from omnigraph.errors import BadRequest, KeyConflict, LoadRejected
 
 SCHEMA = """
@@ -78,7 +78,7 @@ def test_rows_in_several_files_are_numbered_on(graph: og.Graph, tmp_path: Path) 
             pa.ipc.new_file(sink, pa.Table.from_pylist(PEOPLE).schema) as out,
         ):
             out.write_table(pa.Table.from_pylist([{"name": file.parent.name, "age": 1}, PEOPLE[1]]))
-    given = [GivenRows(str(file), "Person", 2 * part) for part, file in enumerate(files)]
+    given = [PassedRows(str(file), "Person", 2 * part) for part, file in enumerate(files)]
     with pytest.raises(LoadRejected) as refused:
         graph.load(given, mode="append")
     assert [one.line for one in refused.value.violations] == [2, 4]

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest
-from omnigraph.engine.load.run import Engine, load
-from omnigraph.engine.load.runner import LocalRunner
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.write.duplicates import Mode
+from omnigraph.engine.tasks.engines import Engine
+from omnigraph.engine.tasks.runner import LocalRunner
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import PipelineCancelled
 from omnigraph.storage.location import Location
@@ -62,9 +63,9 @@ def test_ctrl_c_while_files_are_read_removes_what_was_written(graph: OpenGraph, 
 
 KILLED = """
 import os, pyarrow as pa
-from omnigraph.engine.load import runner
+from omnigraph.engine.tasks import runner
 runner.HELD_IN_MEMORY = 1
-keyed = runner.Keyed("t", pa.table({"k": [str(at) for at in range(1000)]}), "k")
+keyed = runner.KeyedRows("t", pa.table({"k": [str(at) for at in range(1000)]}), "k")
 answers = runner.LocalRunner().grouped("ids", [1, 2], lambda item: iter([keyed]), len, 4)
 next(answers)
 os._exit(86)

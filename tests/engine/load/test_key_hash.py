@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.load.buckets import key_hash
+from omnigraph.engine.tasks.buckets import hash_keys
 from omnigraph.errors import InternalError
 
 TEXTS = st.lists(st.text(max_size=20) | st.text(alphabet="ab", min_size=500, max_size=530), max_size=8)
@@ -17,21 +17,24 @@ TEXTS = st.lists(st.text(max_size=20) | st.text(alphabet="ab", min_size=500, max
 @pytest.mark.fuzz
 @given(before=TEXTS, keys=TEXTS, after=TEXTS)
 def test_a_key_has_one_hash_in_every_layout(before: list[str], keys: list[str], after: list[str]) -> None:
-    plain = key_hash(pa.array(keys, pa.string()))
+    plain = hash_keys(pa.array(keys, pa.string()))
     whole = pa.array([*before, *keys, *after], pa.string())
     part = whole.slice(len(before), len(keys))
-    assert key_hash(part).tolist() == plain.tolist()
+    assert hash_keys(part).tolist() == plain.tolist()
     for kind in (pa.large_string(), pa.binary(), pa.large_binary()):
-        assert key_hash(part.cast(kind)).tolist() == plain.tolist()
+        assert hash_keys(part.cast(kind)).tolist() == plain.tolist()
     chunked = pa.chunked_array([part, whole.slice(0, len(before))], pa.string())
-    assert key_hash(chunked).tolist() == [*plain.tolist(), *key_hash(pa.array(before, pa.string())).tolist()]
-    assert [key_hash(pa.array([key]))[0] for key in keys] == plain.tolist()
+    assert hash_keys(chunked).tolist() == [
+        *plain.tolist(),
+        *hash_keys(pa.array(before, pa.string())).tolist(),
+    ]
+    assert [hash_keys(pa.array([key]))[0] for key in keys] == plain.tolist()
 
 
 def test_hashes_never_change() -> None:
     # Mappers and reducers of one job may run on different machines.
     keys = pa.array(["", "a", "12345678", "123456789", "é" * 300])
-    assert [f"{value:016x}" for value in key_hash(keys)] == [
+    assert [f"{value:016x}" for value in hash_keys(keys)] == [
         "d0bd7ff386ad0729",
         "91e65da193ec1656",
         "164e9d2c2cafabed",
@@ -41,8 +44,8 @@ def test_hashes_never_change() -> None:
 
 
 def test_no_keys_have_no_hashes() -> None:
-    assert key_hash(pa.array([], pa.string())).tolist() == []
-    assert key_hash(pa.chunked_array([], pa.string())).tolist() == []
+    assert hash_keys(pa.array([], pa.string())).tolist() == []
+    assert hash_keys(pa.chunked_array([], pa.string())).tolist() == []
 
 
 @pytest.mark.parametrize(
@@ -51,20 +54,20 @@ def test_no_keys_have_no_hashes() -> None:
 )
 def test_keys_that_look_alike_spread_over_the_buckets(pattern: str) -> None:
     keys = pa.array([pattern.format(number) for number in range(20_000)])
-    counts = np.bincount((key_hash(keys) % np.uint64(16)).astype(np.int64), minlength=16)
+    counts = np.bincount((hash_keys(keys) % np.uint64(16)).astype(np.int64), minlength=16)
     assert counts.min() > 1_000
     assert counts.max() < 1_500
 
 
 def test_zero_bytes_at_the_end_of_a_key_count() -> None:
-    assert len(set(key_hash(pa.array([b"a", b"a\0", b"a\0\0", b"", b"\0"])).tolist())) == 5
+    assert len(set(hash_keys(pa.array([b"a", b"a\0", b"a\0\0", b"", b"\0"])).tolist())) == 5
 
 
 def test_a_null_key_is_refused() -> None:
     with pytest.raises(InternalError, match="null"):
-        key_hash(pa.array(["a", None]))
+        hash_keys(pa.array(["a", None]))
 
 
 def test_keys_of_another_type_are_refused() -> None:
     with pytest.raises(InternalError, match="int64"):
-        key_hash(pa.array([1, 2]))
+        hash_keys(pa.array([1, 2]))

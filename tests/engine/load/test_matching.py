@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 
 import omnigraph
-from omnigraph.engine.load import matching
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.load import replaced_rows
+from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest
-from omnigraph.engine.load.run import Engine, load
-from omnigraph.engine.load.runner import LocalRunner
 from omnigraph.engine.load.sources import plan
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.write.duplicates import Mode
+from omnigraph.engine.tasks.engines import Engine
+from omnigraph.engine.tasks.runner import LocalRunner
 from omnigraph.engine.write.transaction import Author
 from omnigraph.graph import Graph
 from omnigraph.storage import pieces
@@ -44,7 +45,7 @@ def graph(tmp_path: Path, stored: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     """A graph in two fragments; every load has items of a few rows, and is large."""
     for name in ("SMALLEST", "LARGEST"):
         monkeypatch.setattr(plan, name, 400)
-    monkeypatch.setattr(matching, "WORTH", 1)
+    monkeypatch.setattr(replaced_rows, "WORTH", 1)
     shutil.copytree(stored, tmp_path / "graph")
     with omnigraph.open(tmp_path / "graph") as opened:
         yield opened
@@ -90,7 +91,7 @@ def test_replaced_rows_keep_their_row_ids(
 def test_few_rows_are_looked_up_at_the_door(
     graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(matching, "WORTH", 100)
+    monkeypatch.setattr(replaced_rows, "WORTH", 100)
     before = _rows(graph._opened, graph.snapshot())
     _load(graph, _file(tmp_path, ["p1", "new"], 2), "main")
     after = _rows(graph._opened, graph.snapshot())
@@ -100,15 +101,15 @@ def test_few_rows_are_looked_up_at_the_door(
 def test_what_was_found_in_another_version_is_looked_up_again(
     graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    matched = matching.matched_pieces
+    matched = replaced_rows.match_pieces
 
     def of_another_version(*how: Any) -> Any:
         found = matched(*how)
         assert found.matched is not None
-        nothing = pieces.Matched(found.matched.version + 1, ())
+        nothing = pieces.PieceMatches(found.matched.version + 1, ())
         return pieces.Pieces(found.place, found.schema, found.pieces, nothing)
 
-    monkeypatch.setattr("omnigraph.engine.load.large.matched_pieces", of_another_version)
+    monkeypatch.setattr("omnigraph.engine.load.large_load.match_pieces", of_another_version)
     before = _rows(graph._opened, graph.snapshot())
     _load(graph, _file(tmp_path, ["p1", "new"], 2), "main")
     assert _rows(graph._opened, graph.snapshot())["p1"] == (before["p1"][0], 2, b"\x02")
@@ -121,7 +122,7 @@ def test_a_graph_in_the_place_of_another_is_read_anew(tmp_path: Path) -> None:
         with omnigraph.init(tmp_path / "graph", schema=SCHEMA) as graph:
             graph.load(_file(tmp_path, names, 1), mode="append")
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(matching, "WORTH", 1)
+                patch.setattr(replaced_rows, "WORTH", 1)
                 _load(graph, _file(tmp_path, names[:1], 2), "main")
             assert {name: row[1] for name, row in _rows(graph._opened, graph.snapshot()).items()} == dict(
                 zip(names, (2, 1), strict=True)

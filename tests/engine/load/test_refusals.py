@@ -11,9 +11,9 @@ from unittest.mock import patch
 import pytest
 
 import omnigraph as og
-from omnigraph.engine.load import run
-from omnigraph.engine.load.runner import LocalRunner
-from omnigraph.engine.write.rejects import VIOLATIONS_TOLD
+from omnigraph.engine.rows.rejects import VIOLATIONS_TOLD
+from omnigraph.engine.tasks.engines import Engine
+from omnigraph.engine.tasks.runner import LocalRunner
 from omnigraph.errors import KeyConflict, LoadRejected
 
 SCHEMA = """
@@ -28,8 +28,8 @@ LEAVE_OUT = "; or leave them out with --skip-bad (`skip_bad=True`)"
 
 @pytest.fixture(params=["memory", "files"])
 def graph(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[og.Graph]:
-    engine = run.Engine(LocalRunner(), "asked for") if request.param == "files" else None
-    chosen = patch("omnigraph.graph.engine_for", lambda *_, **__: engine)
+    engine = Engine(LocalRunner(), "asked for") if request.param == "files" else None
+    chosen = patch("omnigraph.graph.select_engine", lambda *_, **__: engine)
     with og.init(tmp_path / "g.omni", schema=SCHEMA) as made, chosen:
         yield made
 

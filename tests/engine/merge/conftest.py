@@ -15,7 +15,7 @@ from tests.engine.merge.family import SCHEMA, knows, person, pet, put
 
 @pytest.fixture(scope="session")
 def family(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A graph that nobody uses: ann knows bob, and there are cid and the cat."""
+    """A graph that tests only copy: ann knows bob, and there are cid and the cat."""
     at = tmp_path_factory.mktemp("family") / "graph"
     with omnigraph.init(at, schema=SCHEMA) as graph:
         people = [person(name, age=1, city="here") for name in ("ann", "bob", "cid")]

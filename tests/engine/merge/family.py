@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.opened import AtBranch
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.plan import Effect, Remove, Upsert
-from omnigraph.engine.write.transaction import Author, Prepared, write
+from omnigraph.engine.commit.plan import DeleteRows, Effect, UpsertRows
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import AtBranch
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.write.transaction import Author, PreparedWrite, write
 from omnigraph.graph import Graph
 
 SCHEMA = """
@@ -67,13 +67,17 @@ def remove(graph: Graph, type_name: str, entity: str, branch: str = MAIN) -> Non
         with graph.write(branch) as tx:
             tx.delete(type_name, ("name", "=", entity))
         return
-    gone: dict[str, Effect] = {f"edge:{type_name}": Remove(pa.array([entity]))}
-    write(graph._opened, Author(branch), lambda _: Prepared("Mutation", gone, strict=True))
+    gone: dict[str, Effect] = {f"edge:{type_name}": DeleteRows(pa.array([entity]))}
+    write(graph._opened, Author(branch), lambda _: PreparedWrite("Mutation", gone, strict=True))
 
 
 def put_rows(graph: Graph, key: str, rows: pa.Table, branch: str = MAIN) -> None:
     """Rows with values that no file can have."""
-    write(graph._opened, Author(branch), lambda _: Prepared("Mutation", {key: Upsert(rows)}, strict=True))
+    write(
+        graph._opened,
+        Author(branch),
+        lambda _: PreparedWrite("Mutation", {key: UpsertRows(rows)}, strict=True),
+    )
 
 
 def rows(graph: Graph, key: str, branch: str = MAIN) -> dict[str, str]:

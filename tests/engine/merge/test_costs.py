@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.engine.initialise import initialise
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.lifecycle.create import create_graph
 from omnigraph.graph import Graph
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
@@ -34,7 +34,7 @@ class Watched:
     def __init__(self, at: Path, people: int) -> None:
         self._root = Location.parse(at / "graph")
         self._recorder = Recorder()
-        initialise(Root.at(self._root), SCHEMA)
+        create_graph(Root.at(self._root), SCHEMA)
         self.reopen()
         everyone = [person(f"p{number}", age=1) for number in range(people)]
         put(self.graph, *everyone, pet("cat"), knows("k1", "p0", "p1"))

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 import omnigraph
-from omnigraph.engine.merge import large
-from omnigraph.engine.merge.change import TableChange
-from omnigraph.engine.write.change import NO_IDS
-from omnigraph.engine.write.target import targets_of
+from omnigraph.engine.constraints.table_change import NO_IDS
+from omnigraph.engine.graph.table_types import table_types_of
+from omnigraph.engine.merge import bucketed_merge
+from omnigraph.engine.merge.target_change import TargetChange
 from omnigraph.errors import InternalError, MergeConflicts, StaleResolutions
 from omnigraph.graph import Graph
 from tests.engine.changes.world import few_rows_at_once
@@ -44,7 +44,7 @@ DECISIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def parted(tmp_path_factory: pytest.TempPathFactory, family: Path) -> Path:
+def diverged(tmp_path_factory: pytest.TempPathFactory, family: Path) -> Path:
     """Main and `work` disagree in every way that the row rule knows, and break rules together."""
     at = tmp_path_factory.mktemp("large") / "graph"
     shutil.copytree(family, at)
@@ -78,16 +78,16 @@ def parted(tmp_path_factory: pytest.TempPathFactory, family: Path) -> Path:
 
 
 @pytest.fixture
-def graph(tmp_path: Path, parted: Path) -> Iterator[Graph]:
+def graph(tmp_path: Path, diverged: Path) -> Iterator[Graph]:
     """A copy of it."""
-    shutil.copytree(parted, tmp_path / "graph")
+    shutil.copytree(diverged, tmp_path / "graph")
     with omnigraph.open(tmp_path / "graph") as opened:
         yield opened
 
 
 @pytest.mark.parametrize("how", DECISIONS.values(), ids=DECISIONS)
-def test_a_preview_tells_the_same(parted: Path, how: dict[str, Any]) -> None:
-    with omnigraph.open(parted, read_only=True) as graph:
+def test_a_preview_reports_the_same(diverged: Path, how: dict[str, Any]) -> None:
+    with omnigraph.open(diverged, read_only=True) as graph:
         small = graph.merge("work", dry_run=True, engine="local", **how)
         with few_rows_at_once():
             many = graph.merge("work", dry_run=True, engine="local", **how)
@@ -96,13 +96,13 @@ def test_a_preview_tells_the_same(parted: Path, how: dict[str, Any]) -> None:
     assert small.met
 
 
-def test_the_same_is_done_and_rows_keep_their_ids(graph: Graph, parted: Path, tmp_path: Path) -> None:
+def test_the_same_is_done_and_rows_keep_their_ids(graph: Graph, diverged: Path, tmp_path: Path) -> None:
     how = DECISIONS["by entity"]
     before = row_ids(graph)
     with few_rows_at_once(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(large, "PIECE_BYTES", 1)
+        patch.setattr(bucketed_merge, "PIECE_BYTES", 1)
         done = graph.merge("work", engine="local", **how)
-    shutil.copytree(parted, tmp_path / "other")
+    shutil.copytree(diverged, tmp_path / "other")
     with omnigraph.open(tmp_path / "other") as other:
         small = other.merge("work", engine="local", **how)
         assert everything(graph) == everything(other)
@@ -135,15 +135,15 @@ def test_a_table_that_is_only_pointed_at_is_not_written(
 ) -> None:
     graph.branches.create("side")
     put(graph, person("late"))
-    monkeypatch.setattr(large, "write_pieces", None)
+    monkeypatch.setattr(bucketed_merge, "write_pieces", None)
     with few_rows_at_once():
         graph.merge("main", "side", engine="local")
     assert everything(graph, "side") == everything(graph)
 
 
 def test_rows_are_never_written_without_all_their_columns(graph: Graph) -> None:
-    target = targets_of(graph._opened.schema().accepted)[PERSON]
-    change = TableChange(target, pa.table({"id": ["eve"]}), np.zeros(1, np.bool_), NO_IDS)
+    target = table_types_of(graph._opened.schema().accepted)[PERSON]
+    change = TargetChange(target, pa.table({"id": ["eve"]}), np.zeros(1, np.bool_), NO_IDS)
     with pytest.raises(InternalError, match="without all their columns"):
         change.effect()
 

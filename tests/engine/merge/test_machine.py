@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -18,28 +17,33 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from omnigraph import failpoints
-from omnigraph.engine.branches import create_branch, delete_branch
-from omnigraph.engine.changes.hands import Hands
-from omnigraph.engine.initialise import initialise
-from omnigraph.engine.lineage import Commit
+from omnigraph.engine.branches.manage import create_branch, delete_branch
+from omnigraph.engine.changes.runner_choice import RunnerChoice
+from omnigraph.engine.commit.plan import DeleteRows
+from omnigraph.engine.commit.recovery import sidecar
+from omnigraph.engine.commit.recovery.sweep import sweep
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.lifecycle.create import create_graph
+from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest
-from omnigraph.engine.load.run import load
-from omnigraph.engine.manifest import MAIN
+from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
+from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup
+from omnigraph.engine.maintenance.optimize import optimize
 from omnigraph.engine.merge.merge import MergeRequest, merge
+from omnigraph.engine.merge.merge_inputs import capture_source, find_merge_inputs
 from omnigraph.engine.merge.result import MergeResult
-from omnigraph.engine.opened import AtBranch, OpenGraph
-from omnigraph.engine.optimize import optimize
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.plan import Remove
-from omnigraph.engine.recovery import sidecar
-from omnigraph.engine.recovery.sweep import sweep
-from omnigraph.engine.root import Root
-from omnigraph.engine.write.duplicates import Mode
-from omnigraph.engine.write.transaction import Author, Prepared, write
+from omnigraph.engine.write.transaction import Author, PreparedWrite, write
 from omnigraph.errors import MergeConflicts
+from omnigraph.history import Commits
 from omnigraph.storage.location import Location
 from tests.engine.changes.world import few_rows_at_once
 from tests.engine.crash.world import change
+from tests.engine.graphs import require_owners
 from tests.engine.test_model import crashed
 from tests.examples import EXAMPLES
 
@@ -56,7 +60,7 @@ NAMES, NICKS, EDGES = (
     st.sampled_from(["k1", "k2"]),
 )
 AGES = st.integers(0, 2)
-BRANCHES = ("left", "right", "third")
+BRANCHES = ("left", "right", "third", "fourth")
 ANY = st.integers(0, 11)
 """Which of the branches that there are."""
 
@@ -95,7 +99,7 @@ class World:
     edges: Mapping[str, Row] = field(default_factory=dict)
 
     def without(self, name: str) -> World:
-        """Without somebody and every edge at them."""
+        """Without a person and all their edges."""
         edges = {one: row for one, row in self.edges.items() if name not in row[:2]}
         return World({one: row for one, row in self.people.items() if one != name}, edges)
 
@@ -107,32 +111,55 @@ class World:
         return {(KNOWS, one, "orphan_edge") for one in lost} | twice
 
 
-def merged_rows(
-    key: str, base: Mapping[str, Row], source: Mapping[str, Row], target: Mapping[str, Row]
-) -> tuple[dict[str, Row], set[Conflict]]:
-    """Row by row: who alone changed something is right, and who both changed it must agree."""
-    rows, conflicts = {}, set()
-    for one in base.keys() | source.keys() | target.keys():
-        was, theirs, ours = base.get(one), source.get(one), target.get(one)
-        if theirs in (ours, was):
-            result = ours
-        elif ours == was:
-            result = theirs
-        else:
+Entity = tuple[str, str]
+"""A table and an id."""
+Entities = dict[Entity, Row]
+
+
+def entities_of(world: World) -> Entities:
+    people = {(PERSON, one): row for one, row in world.people.items()}
+    return {**people, **{(KNOWS, one): row for one, row in world.edges.items()}}
+
+
+def world_of(entities: Entities) -> World:
+    people = {one: row for (key, one), row in entities.items() if key == PERSON}
+    return World(people, {one: row for (key, one), row in entities.items() if key == KNOWS})
+
+
+@dataclass(frozen=True)
+class Base:
+    """What a merge starts from, and the entities whose base is unknown."""
+
+    entities: Entities
+    disputed: frozenset[Entity] = frozenset()
+
+
+def merged_entities(base: Base, source: Entities, target: Entities) -> tuple[Entities, dict[Entity, str]]:
+    """Row by row: who alone changed something is right, and who both changed it must agree.
+
+    What they do not agree on is left as the target has it, or the source where the target has nothing.
+    """
+    rows, conflicts = dict(target), {}
+    for one in base.entities.keys() | source.keys() | target.keys():
+        was, theirs, ours = base.entities.get(one), source.get(one), target.get(one)
+        if theirs == ours or (theirs == was and one not in base.disputed):
+            continue
+        if ours != was or one in base.disputed:
             gone = theirs is None or ours is None
             kind = "delete_vs_update" if gone else "divergent_insert" if was is None else "divergent_update"
-            conflicts.add((key, one, kind))
-            continue
-        if result is not None:
-            rows[one] = result
+            conflicts[one] = kind
+            theirs = theirs if ours is None else ours
+        if theirs is None:
+            del rows[one]
+        else:
+            rows[one] = theirs
     return rows, conflicts
 
 
-def merged_worlds(base: World, source: World, target: World) -> tuple[World, set[Conflict]]:
-    people, first = merged_rows(PERSON, base.people, source.people, target.people)
-    edges, second = merged_rows(KNOWS, base.edges, source.edges, target.edges)
-    after = World(people, edges)
-    return after, first | second or after.broken()
+def merged_worlds(base: Base, source: World, target: World) -> tuple[World, set[Conflict]]:
+    rows, conflicts = merged_entities(base, entities_of(source), entities_of(target))
+    after = world_of(rows)
+    return after, {(key, one, kind) for (key, one), kind in conflicts.items()} or after.broken()
 
 
 @dataclass(frozen=True)
@@ -141,29 +168,38 @@ class Moment:
 
     world: World
     parents: tuple[str, ...]
-    order: tuple[int, int, str]
+    order: tuple[int, str]
 
 
-def steps_back(history: Mapping[str, Moment], start: str) -> dict[str, int]:
-    """How far each ancestor is away."""
-    far, queue = {start: 0}, deque([start])
-    while queue:
-        here = queue.popleft()
-        for parent in history[here].parents:
-            if parent not in far:
-                far[parent] = far[here] + 1
-                queue.append(parent)
-    return far
+History = Mapping[str, Moment]
 
 
-def parting(history: Mapping[str, Moment], source: str, target: str) -> str:
-    """The nearest common ancestor; of several as near, the last one."""
-    theirs, ours = steps_back(history, source), steps_back(history, target)
-    common = theirs.keys() & ours.keys()
-    nearest = min(theirs[one] + ours[one] for one in common)
-    return max(
-        (one for one in common if theirs[one] + ours[one] == nearest), key=lambda one: history[one].order
-    )
+def ancestors_of(history: History, starts: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    new = set(starts)
+    while new:
+        found |= new
+        new = {parent for one in new for parent in history[one].parents} - found
+    return found
+
+
+def best_common(history: History, ours: Iterable[str], theirs: Iterable[str]) -> list[str]:
+    """The common ancestors that no other common ancestor descends from, newest first."""
+    common = ancestors_of(history, ours) & ancestors_of(history, theirs)
+    older = {one for two in common for one in ancestors_of(history, history[two].parents)}
+    return sorted(common - older, key=lambda one: history[one].order, reverse=True)
+
+
+def virtual_base(history: History, bases: Sequence[str]) -> Base:
+    """What several bases come to, merged with each other on the base that they have in common."""
+    first, *others = bases
+    rows, disputed, taken = entities_of(history[first].world), set[Entity](), [first]
+    for one in others:
+        base = virtual_base(history, best_common(history, taken, [one]))
+        rows, conflicts = merged_entities(base, entities_of(history[one].world), rows)
+        disputed |= conflicts.keys()
+        taken.append(one)
+    return Base(rows, frozenset(disputed))
 
 
 # --- a graph ---------------------------------------------------------------------------------------
@@ -197,14 +233,14 @@ def seen(graph: OpenGraph, branch: str) -> World:
 
 def take_in(graph: OpenGraph, source: str, into: str, *, in_buckets: bool) -> MergeResult:
     with few_rows_at_once() if in_buckets else nullcontext():
-        return merge(graph, MergeRequest(source, hands=Hands("local")), Author(into))
+        return merge(graph, MergeRequest(source, runner_choice=RunnerChoice("local")), Author(into))
 
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty graph; each life begins with a copy of it."""
+    """An empty graph; each run begins with a copy of it."""
     at = tmp_path_factory.mktemp("merges") / "template"
-    initialise(Root.at(Location.parse(at)), SCHEMA)
+    create_graph(Root.at(Location.parse(at)), SCHEMA)
     return at
 
 
@@ -221,6 +257,7 @@ class MergeMachine(RuleBasedStateMachine):
         self.in_buckets = False
         self.history: dict[str, Moment] = {}
         self.heads: dict[str, str] = {}
+        self.origins: dict[str, str] = {}
         self.note(MAIN, World())
         self.written(MAIN, World(people={"a": (0, None), "b": (0, None)}, edges={"k1": ("a", "b", 0)}))
         self.branch("left", MAIN)
@@ -260,14 +297,26 @@ class MergeMachine(RuleBasedStateMachine):
         at = self.chosen(branch)
         world = self.world(at)
         if edge in world.edges:
-            gone = {KNOWS: Remove(pa.array([edge]))}
-            write(self.graph, Author(at), lambda _: Prepared("Mutation", gone, strict=True))
+            gone = {KNOWS: DeleteRows(pa.array([edge]))}
+            write(self.graph, Author(at), lambda _: PreparedWrite("Mutation", gone, strict=True))
             self.note(at, replace(world, edges={k: row for k, row in world.edges.items() if k != edge}))
 
     @precondition(lambda self: set(BRANCHES) - self.heads.keys())
     @rule(source=ANY)
     def make_branch(self, source: int) -> None:
         self.branch(min(set(BRANCHES) - self.heads.keys()), self.chosen(source))
+
+    @precondition(lambda self: len(self.heads) > 2)
+    @rule(branch=ANY)
+    def delete_a_branch(self, branch: int) -> None:
+        """One that no other branch was made from; its commits can no longer be read."""
+        free = sorted(self.heads.keys() - {MAIN} - set(self.origins.values()))
+        if free:
+            self.gone(free[branch % len(free)])
+
+    @rule()
+    def clean_up(self) -> None:
+        cleanup(self.graph, CleanupPolicy(1, None, 0.0))
 
     @rule(branch=ANY)
     def tidy_up(self, branch: int) -> None:
@@ -294,7 +343,7 @@ class MergeMachine(RuleBasedStateMachine):
     def part_and_merge(
         self, source: int, into: int, names: list[str], age: int, crash: tuple[str, str | None] | None
     ) -> None:
-        """Both change somebody, mostly somebody else; then one takes the other in, and so the other way."""
+        """Both change a person, mostly different ones; then each is merged into the other."""
         theirs, ours = self.two(source, into)
         for at, name in zip((theirs, ours), names, strict=True):
             self.written(at, World(people={name: (age, None)}))
@@ -310,8 +359,7 @@ class MergeMachine(RuleBasedStateMachine):
         self.branch("kept", first)
         self.merged(second, first, crash)
         self.merged("kept", second, None)
-        delete_branch(self.graph, "kept")
-        del self.heads["kept"]
+        self.gone("kept")
         self.written(first, World(people={names[later % 2]: (4, None)}))
         self.merged(first, second, None)
 
@@ -330,9 +378,10 @@ class MergeMachine(RuleBasedStateMachine):
     def merged(self, source: str, target: str, crash: tuple[str, str | None] | None) -> None:
         """Merge two branches, of which the model knows what must come of it."""
         theirs, ours = self.heads[source], self.heads[target]
-        base = parting(self.history, theirs, ours)
-        before = self.world(target)
-        after, conflicts = merged_worlds(self.history[base].world, self.world(source), before)
+        bases = best_common(self.history, [theirs], [ours])
+        self.require_bases(source, target, bases)
+        base, before = bases[0], self.world(target)
+        after, conflicts = merged_worlds(virtual_base(self.history, bases), self.world(source), before)
         if base != theirs and conflicts:
             self.refused(source, target, conflicts)
             return
@@ -354,6 +403,15 @@ class MergeMachine(RuleBasedStateMachine):
         if base == ours:
             assert self.world(target) == self.world(source)
 
+    def require_bases(self, source: str, target: str, bases: list[str]) -> None:
+        """A merge and the API start at the same commits, also after branches were deleted."""
+        at = find_merge_inputs(
+            self.graph, capture_source(self.graph, source), self.graph.snapshot(AtBranch(target))
+        )
+        assert [one.id for one in at.base.commits] == bases
+        api = Commits("", lambda: self.graph)
+        assert [one.id for one in api.merge_bases(self.heads[source], self.heads[target])] == bases
+
     def refused(self, source: str, target: str, conflicts: set[Conflict]) -> None:
         with pytest.raises(MergeConflicts) as error:
             self.taken_in(source, target)
@@ -363,15 +421,16 @@ class MergeMachine(RuleBasedStateMachine):
             if not (conflicts_of_rows(conflicts) and one.kind.value not in ROW_KINDS)
         }
         uniques = {one for one in found if one[2] == "unique_violation"}
-        told = (found - uniques) | ({("", "", "unique_violation")} if uniques else set())
-        assert told == conflicts
+        reported = (found - uniques) | ({("", "", "unique_violation")} if uniques else set())
+        assert reported == conflicts
         assert self.head(target).id == self.heads[target]
 
     def require_made(self, source: str, target: str) -> None:
         """After a crash: what was finished is known to be, and what was undone can be merged."""
         theirs, ours = self.heads[source], self.heads[target]
-        base = parting(self.history, theirs, ours)
-        after, _ = merged_worlds(self.history[base].world, self.world(source), self.world(target))
+        bases = best_common(self.history, [theirs], [ours])
+        base = bases[0]
+        after, _ = merged_worlds(virtual_base(self.history, bases), self.world(source), self.world(target))
         done = self.taken_in(source, target)
         assert (done.commit is None) == (base == theirs)
         self.note(target, self.world(target) if base == theirs else after, merged=theirs)
@@ -384,6 +443,7 @@ class MergeMachine(RuleBasedStateMachine):
             assert seen(self.graph, branch) == self.world(branch), branch
             assert self.head(branch).id == head
             assert not self.world(branch).broken()
+            require_owners(self.graph, branch)
         assert sidecar.operations(self.graph.root) == []
 
     # --- how -------------------------------------------------------------------------------------
@@ -400,6 +460,11 @@ class MergeMachine(RuleBasedStateMachine):
     def branch(self, name: str, origin: str) -> None:
         create_branch(self.graph, name, from_branch=origin)
         self.heads[name] = self.heads[origin]
+        self.origins[name] = origin
+
+    def gone(self, name: str) -> None:
+        delete_branch(self.graph, name)
+        del self.heads[name], self.origins[name]
 
     def world(self, branch: str) -> World:
         return self.history[self.heads[branch]].world
@@ -430,10 +495,10 @@ class MergeMachine(RuleBasedStateMachine):
             assert new, "nothing was committed"
         taken = [commit.merged_parent for commit in new if commit.merged_parent is not None]
         assert taken in ([], [merged])
-        assert taken or merged is None or world == was, "a merge does not tell what it took in"
+        assert taken or merged is None or world == was, "a merge does not record what it includes"
         for commit in reversed(new):
             parents = tuple(one for one in (commit.parent, commit.merged_parent) if one is not None)
-            self.history[commit.id] = Moment(world, parents, commit.order)
+            self.history[commit.id] = Moment(world, parents, (commit.created_at, commit.id))
         self.heads[branch] = head.id
 
     def recover(self, again: str | None) -> None:

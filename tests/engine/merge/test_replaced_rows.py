@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.engine.changes import pairs
-from omnigraph.engine.merge.history import MergeOutcome
-from omnigraph.engine.opened import AtBranch
-from omnigraph.engine.pinned import open_table
+from omnigraph.engine.changes import row_pairs
+from omnigraph.engine.graph.open_graph import AtBranch
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.merge.merge_inputs import MergeOutcome
 from omnigraph.graph import Graph
-from omnigraph.storage import upserting
-from omnigraph.storage.upserting import find_keys
+from omnigraph.storage import upsert as upserting
+from omnigraph.storage.upsert import find_keys
 from tests.engine.merge.family import PERSON, person, put, put_rows, remove, rows, value
 
 NAMES = [f"p{number:02}" for number in range(40)]
@@ -102,9 +102,9 @@ def test_a_decided_entity_replaces_the_row_of_the_target(graph: Graph, lookups: 
 def test_rows_that_differ_are_told_by_few_columns_and_all_others_are_compared(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pairs, "_SOME", 2)
-    monkeypatch.setattr(pairs, "_APART", 0)
-    monkeypatch.setattr(pairs, "_SAMPLED", 4)
+    monkeypatch.setattr(row_pairs, "_SOME", 2)
+    monkeypatch.setattr(row_pairs, "_APART", 0)
+    monkeypatch.setattr(row_pairs, "_SAMPLED", 4)
     put(graph, *(person(name, age=1, city="x") for name in NAMES))
     graph.branches.create("side")
     opened = graph._opened

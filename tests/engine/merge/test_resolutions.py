@@ -78,9 +78,9 @@ def test_theirs_brings_back_what_the_target_deleted(graph: Graph) -> None:
 
 
 def test_an_unknown_word_is_refused(graph: Graph) -> None:
-    with pytest.raises(BadRequest, match="'mine' is no strategy"):
+    with pytest.raises(BadRequest, match="'mine' is not a merge strategy"):
         graph.merge("work", strategy="mine")  # type: ignore[call-overload]
-    with pytest.raises(BadRequest, match="'cell' is no granularity"):
+    with pytest.raises(BadRequest, match="'cell' is not a merge granularity"):
         graph.merge("work", granularity="cell")  # type: ignore[call-overload]
 
 
@@ -233,7 +233,7 @@ def test_a_decision_about_an_orphan_may_be_settled_by_one_about_its_node(graph: 
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ({"defualt": "ours"}, "unknown field `defualt`"),
         ({"default": "mine"}, "Invalid enum value 'mine'"),
@@ -262,7 +262,7 @@ def test_a_decision_about_an_orphan_may_be_settled_by_one_about_its_node(graph: 
                     {"type": "Person", "id": "bob", "take": "theirs", "properties": {"age": {"value": 1}}}
                 ]
             },
-            "to be deleted",
+            "and be deleted",
         ),
         (
             {
@@ -274,21 +274,21 @@ def test_a_decision_about_an_orphan_may_be_settled_by_one_about_its_node(graph: 
         ),
     ],
 )
-def test_wrong_resolutions_are_told(torn: Graph, content: dict[str, Any], told: str) -> None:
+def test_wrong_resolutions_are_rejected(torn: Graph, content: dict[str, Any], message: str) -> None:
     before = heads(torn)
-    with pytest.raises(BadRequest, match=told):
+    with pytest.raises(BadRequest, match=message):
         torn.merge("work", strategy="ours", resolutions=content)
     assert heads(torn) == before
 
 
 @pytest.mark.parametrize(("name", "wrong"), [("age", "old"), ("age", 2**40), ("city", 5)])
-def test_a_value_of_the_wrong_type_is_told(torn: Graph, name: str, wrong: Any) -> None:
+def test_a_value_of_the_wrong_type_is_rejected(torn: Graph, name: str, wrong: Any) -> None:
     choice = {"type": "Person", "id": "ann", "take": "ours", "properties": {name: {"value": wrong}}}
     with pytest.raises(InvalidValue, match=name):
         torn.merge("work", strategy="ours", resolutions={"conflicts": [choice]})
 
 
-def test_files_that_cannot_be_read_are_told(graph: Graph, tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_reported(graph: Graph, tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match="cannot be read"):
         graph.merge("work", resolutions=tmp_path / "none.json")
     (tmp_path / "bad.json").write_text("{")
@@ -352,13 +352,13 @@ def test_a_preview_tells_all_and_changes_nothing(torn: Graph) -> None:
     assert repr(preview) == (
         "<MergePreview 'work' into 'main': merged, 0 inserted, 0 updated, 1 deleted, 3 conflicts>"
     )
-    told = preview.to_json()
-    assert [one["kind"] for one in told["merge_conflicts"]] == [
+    report = preview.to_json()
+    assert [one["kind"] for one in report["merge_conflicts"]] == [
         "divergent_update",
         "delete_vs_update",
         "divergent_insert",
     ]
-    ann, bob, dan = told["merge_conflicts"]
+    ann, bob, dan = report["merge_conflicts"]
     assert ann == {
         "entity_kind": "node",
         "type_name": "Person",
@@ -366,9 +366,11 @@ def test_a_preview_tells_all_and_changes_nothing(torn: Graph) -> None:
         "table_key": PERSON,
         "row_id": "ann",
         "kind": "divergent_update",
-        "message": "node Person 'ann' was changed on both 'work' and 'main', "
-        "with different values of age, city",
+        "message": "node Person 'ann' was changed on both 'work' and 'main': "
+        "'work' changed age, city; 'main' changed age",
         "properties": ["age", "city"],
+        "source_changed": ["age", "city"],
+        "target_changed": ["age"],
         **{
             side: {"properties": {"name": "ann", "age": age, "city": city, "email": None, "level": None}}
             for side, age, city in (("base", 1, "here"), ("source", 2, "there"), ("target", 3, "here"))
@@ -411,6 +413,7 @@ def test_a_result_says_what_it_did(torn: Graph) -> None:
             PERSON: {"inserted": 0, "updated": 2, "deleted": 1},
             KNOWS: {"inserted": 0, "updated": 0, "deleted": 1},
         },
+        "pending_indexes": {},
     }
 
 

@@ -20,12 +20,12 @@ def cases() -> list[tuple[str, str, str, str]]:
 
 
 def test_no_combination_is_missing() -> None:
-    told = {case[:3] for case in cases()}
+    listed = {case[:3] for case in cases()}
     absent = {(ABSENT, s, t) for s in (ABSENT, "1") for t in (ABSENT, "1", "2")}
     # What the target alone inserted is one case, whatever the value.
-    assert {case for case in told if case[0] == ABSENT} == absent - {(ABSENT, ABSENT, "1")}
+    assert {case for case in listed if case[0] == ABSENT} == absent - {(ABSENT, ABSENT, "1")}
     present = {("1", s, t) for s in ("1", "2", ABSENT) for t in ("1", "2", "3", ABSENT)}
-    assert {case for case in told if case[0] == "1"} == present - {("1", "1", "3"), ("1", ABSENT, "3")}
+    assert {case for case in listed if case[0] == "1"} == present - {("1", "1", "3"), ("1", ABSENT, "3")}
 
 
 def become(graph: Graph, branch: str, was: str, now: str) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from omnigraph import failpoints
-from omnigraph.engine.manifest import Entry
-from omnigraph.engine.merge.history import MergeSource, common_commit
-from omnigraph.engine.merge.standing import Way, way_of
-from omnigraph.engine.opened import AtBranch
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.manifest import EMPTY_STATE, TableEntry
+from omnigraph.engine.graph.open_graph import AtBranch
+from omnigraph.engine.graph.snapshot import Snapshot
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.merge.merge_inputs import MergeSource, find_merge_inputs
+from omnigraph.engine.merge.table_strategy import TableStrategy, choose_strategy
 from omnigraph.errors import BadRequest, BranchNotFound, MergeConflicts, NoCommonCommit
 from omnigraph.graph import Graph
 from tests.engine.merge.family import (
@@ -47,24 +49,31 @@ def versions(graph: Graph, key: str, branch: str = "main") -> dict[str, tuple[in
 @pytest.mark.parametrize(
     ("base", "source", "target", "owner", "expected"),
     [
-        (("main", 5), ("main", 5), ("main", 7), "work", Way.NOTHING),
-        (("main", 5), ("side", 6), ("side", 6), "work", Way.NOTHING),
-        (("main", 5), ("main", 7), ("main", 5), "work", Way.ADOPT),
-        (("work", 6), ("main", 7), ("work", 6), "side", Way.ADOPT),
-        (("work", 9), ("main", 7), ("work", 9), "side", Way.REPLAY),
-        (("work", 6), ("main", 7), ("work", 6), "work", Way.REPLAY),
-        (("main", 5), ("main", 7), ("main", 6), "work", Way.REPLAY),
-        (("main", 5), ("side", 7), ("main", 5), "work", Way.REPLAY),
-        (("main", 5), ("side", 7), ("main", 5), "main", Way.REPLAY),
+        (("main", 5), ("main", 5), ("main", 7), "work", TableStrategy.NOTHING),
+        (("main", 5), ("side", 6), ("side", 6), "work", TableStrategy.NOTHING),
+        (("main", 5), ("main", 7), ("main", 5), "work", TableStrategy.ADOPT),
+        (("work", 6), ("main", 7), ("work", 6), "side", TableStrategy.ADOPT),
+        (("work", 9), ("main", 7), ("work", 9), "side", TableStrategy.REPLAY),
+        (("work", 6), ("main", 7), ("work", 6), "work", TableStrategy.REPLAY),
+        (("main", 5), ("main", 7), ("main", 6), "work", TableStrategy.REPLAY),
+        (("main", 5), ("side", 7), ("main", 5), "work", TableStrategy.REPLAY),
+        (("main", 5), ("side", 7), ("main", 5), "main", TableStrategy.REPLAY),
     ],
 )
 def test_a_table_is_adopted_only_from_main_upwards_and_by_who_did_not_write_it(
-    base: tuple[str, int], source: tuple[str, int], target: tuple[str, int], owner: str, expected: Way
+    base: tuple[str, int],
+    source: tuple[str, int],
+    target: tuple[str, int],
+    owner: str,
+    expected: TableStrategy,
 ) -> None:
-    def entry(at: tuple[str, int]) -> Entry:
-        return Entry(PERSON, "nodes/x", at[1], None if at[0] == "main" else at[0], 1)
+    def entry(at: tuple[str, int]) -> TableEntry:
+        return TableEntry(PERSON, "nodes/x", at[1], None if at[0] == "main" else at[0], 1)
 
-    assert way_of(entry(base), entry(source), entry(target), None if owner == "main" else owner) is expected
+    assert (
+        choose_strategy(entry(base), entry(source), entry(target), None if owner == "main" else owner)
+        is expected
+    )
 
 
 def test_a_branch_that_did_not_write_a_type_points_at_mains_table(graph: Graph) -> None:
@@ -216,7 +225,7 @@ def test_compaction_on_either_side_changes_nothing(graph: Graph, optimized: tupl
 
 
 def test_branches_made_after_a_schema_change_merge_several_deep(graph: Graph) -> None:
-    """The base is the commit that wrote every table anew, under other names and with other columns."""
+    """The base is the commit that rewrote every table, under other names and with other columns."""
     put(graph, person("dan", age=4), pet("cat", weight=1.5))
     graph.branches.delete("work")
     wanted = graph.schema_source.replace("age: I32?", 'years: I64? @rename_from("age")')
@@ -249,7 +258,7 @@ def test_what_the_source_does_later_is_left_out(graph: Graph) -> None:
     put(graph, person("dan"), branch="work")
     head = heads(graph)["work"][0]
     late = failpoints.once(lambda: put(graph, person("late"), branch="work"))
-    with failpoints.armed(failpoints.BRANCH_MERGE_POST_AUTHORITY_CAPTURE, late):
+    with failpoints.arm(failpoints.BRANCH_MERGE_POST_AUTHORITY_CAPTURE, late):
         done = graph.merge("work")
     assert done.commit is not None
     assert done.commit.merged_parent == head
@@ -260,7 +269,7 @@ def test_what_the_source_does_later_is_left_out(graph: Graph) -> None:
 def test_a_target_that_moved_is_merged_again(graph: Graph) -> None:
     put(graph, person("dan", age=1), branch="work")
     overtake = failpoints.once(lambda: put(graph, person("eve")))
-    with failpoints.armed(failpoints.BRANCH_MERGE_POST_CANDIDATE_VALIDATION, overtake):
+    with failpoints.arm(failpoints.BRANCH_MERGE_POST_CANDIDATE_VALIDATION, overtake):
         done = graph.merge("work")
     assert done.outcome.value == "merged"
     assert {"dan", "eve"} < rows(graph, PERSON).keys()
@@ -270,7 +279,7 @@ def test_a_conflict_that_comes_up_meanwhile_is_found(graph: Graph) -> None:
     put(graph, person("dan", age=1), branch="work")
     overtake = failpoints.once(lambda: put(graph, person("dan", age=2)))
     with (
-        failpoints.armed(failpoints.BRANCH_MERGE_POST_CANDIDATE_VALIDATION, overtake),
+        failpoints.arm(failpoints.BRANCH_MERGE_POST_CANDIDATE_VALIDATION, overtake),
         pytest.raises(MergeConflicts),
     ):
         graph.merge("work")
@@ -294,9 +303,12 @@ def test_two_branches_are_needed(graph: Graph, source: str, into: str, error: An
 
 def test_branches_without_a_common_commit_are_refused(graph: Graph) -> None:
     at = graph._opened.snapshot(AtBranch("main"))
-    stranger = MergeSource(Snapshot("work", 1, at.commit, {}), {})
+    unrelated = Commit("unrelated", "work", 1, 1)
+    stranger = MergeSource(
+        Snapshot("work", 1, unrelated, {}), replace(EMPTY_STATE, commits={"unrelated": unrelated})
+    )
     with pytest.raises(NoCommonCommit, match="'work' and 'main' have no commit in common"):
-        common_commit(stranger, at, {})
+        find_merge_inputs(graph._opened, stranger, at)
 
 
 def test_what_came_with_a_third_branch_is_known_from_there(graph: Graph) -> None:

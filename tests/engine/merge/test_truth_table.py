@@ -17,7 +17,7 @@ OUTCOMES = {"U": "already_up_to_date", "F": "fast_forward", "M": "merged"}
 
 
 class Happened(StrEnum):
-    """What a branch did since it parted."""
+    """What a branch did since it diverged."""
 
     NOOP = "noop"
     ADD_NODE = "addNode"

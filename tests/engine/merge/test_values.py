@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine.opened import AtBranch
-from omnigraph.engine.pinned import open_table
+from omnigraph.engine.graph.open_graph import AtBranch
+from omnigraph.engine.graph.snapshot_tables import open_table
 from omnigraph.graph import Graph
 from tests.engine.merge.family import PERSON, PET, kinds, person, pet, put, put_rows, rows, value
 

@@ -10,14 +10,14 @@ from typing import TypeVar
 import pytest
 from _pytest.mark.structures import ParameterSet
 
-from omnigraph.engine.initialise import initialise
-from omnigraph.engine.lineage import RECOVERY_ACTOR
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.opened import AtBranch, AtCommit, OpenGraph, Target
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.recovery import sidecar
-from omnigraph.engine.recovery.audit import read_all
-from omnigraph.engine.root import Root
+from omnigraph.engine.commit.recovery import sidecar
+from omnigraph.engine.commit.recovery.audit import read_audit
+from omnigraph.engine.graph.lineage import RECOVERY_ACTOR
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import AtBranch, AtCommit, OpenGraph, ReadTarget
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.lifecycle.create import create_graph
 from omnigraph.engine.write.mutate import MutationResult, mutate
 from omnigraph.engine.write.transaction import Author
 from omnigraph.lang.query.compile import CompiledMutation, compile_query
@@ -56,7 +56,7 @@ def both(name: str) -> str:
 
 def new_people(at: Location) -> None:
     """A graph with one person and one team, so that no table is empty."""
-    initialise(Root.at(at), SCHEMA)
+    create_graph(Root.at(at), SCHEMA)
     graph = OpenGraph.open(Root.at(at))
     run(graph, 'insert Person { name: "eve", age: 0 } insert Team { name: "base", size: 0 }')
 
@@ -68,7 +68,7 @@ def run(graph: OpenGraph, text: str, branch: str = MAIN) -> MutationResult:
     return mutate(graph, compiled, decode_parameters(compiled.parameters, {}), Author(branch))
 
 
-def rows(at: Location, key: str, target: Target | None = None) -> dict[str, int | None]:
+def rows(at: Location, key: str, target: ReadTarget | None = None) -> dict[str, int | None]:
     """The rows of a node type, as a process sees them that opens the graph now."""
     graph = OpenGraph.open(Root.at(at), read_only=True)
     found = open_table(graph, graph.snapshot(target or AtBranch()), key).scan().to_pylist()
@@ -110,14 +110,14 @@ def records(at: Location) -> list[str]:
 
 def recoveries(at: Location) -> list[str]:
     """What recovery did so far."""
-    return [row.kind for row in read_all(Root.at(at))]
+    return [row.kind for row in read_audit(Root.at(at))]
 
 
 def require_sound(at: Location, acknowledged: Iterable[str] = (), branch: str = MAIN) -> None:
     """Nothing is left over: no record, every table where the manifest says, one chain, nothing lost."""
     graph = OpenGraph.open(Root.at(at), read_only=True)
     assert records(at) == []
-    operations = [row.operation_id for row in read_all(graph.root)]
+    operations = [row.operation_id for row in read_audit(graph.root)]
     assert len(operations) == len(set(operations)), "an operation was recovered twice"
     state = graph.load(branch).state
     require_linear(state.commits.values(), [id for id in state.commits if state.commits[id].parent])

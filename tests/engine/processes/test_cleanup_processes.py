@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+from subprocess import PIPE
+
 import pytest
 
+import omnigraph as og
 from omnigraph import failpoints
 from omnigraph.storage.location import Location
 from tests.engine.processes.conftest import Start
@@ -88,3 +95,54 @@ def test_a_writer_that_slept_through_a_cleanup_does_no_harm(people_graph: Locati
     assert len(commits(people_graph)) == 4
     other.commits('insert Person { name: "bo", age: 2 }')
     require_sound(people_graph)
+
+
+CLEANER = """
+import sys
+import omnigraph as og
+place, rounds = sys.argv[1], int(sys.argv[2])
+with og.open(place) as graph:
+    for _ in range(rounds):
+        graph.cleanup(keep=1)
+        og.open(place, read_only=True).snapshot()
+"""
+DELETER = """
+import sys
+import omnigraph as og
+with og.open(sys.argv[1]) as graph:
+    print("ready", flush=True)
+    while not sys.stdin.closed:
+        for name in ("x", "y"):
+            graph.branches.create(name)
+            graph.mutate('query q() { insert P { k: "a" } }', branch=name)
+        for name in ("y", "x"):
+            graph.branches.delete(name)
+        print("round", flush=True)
+        if sys.stdin.readline() != "go\\n":
+            break
+"""
+
+
+def test_a_cleanup_survives_branches_that_another_process_makes_and_deletes(tmp_path: Path) -> None:
+    place = str(tmp_path / "g.omni")
+    og.init(place, schema="node P { k: String @key }\nnode Q { k: String @key }\nedge E: P -> Q").close()
+    environment = {**os.environ, "OMNIGRAPH_CLEANUP_MIN_AGE": "0"}
+    with subprocess.Popen(
+        [sys.executable, "-c", DELETER, place], stdin=PIPE, stdout=PIPE, text=True, env=environment
+    ) as deleter:
+        assert deleter.stdin is not None
+        assert deleter.stdout is not None
+        assert deleter.stdout.readline() == "ready\n"
+        with subprocess.Popen(
+            [sys.executable, "-c", CLEANER, place, str(ROUNDS)], stderr=PIPE, text=True, env=environment
+        ) as cleaner:
+            while cleaner.poll() is None:
+                assert deleter.stdout.readline() == "round\n"
+                deleter.stdin.write("go\n")
+                deleter.stdin.flush()
+            assert cleaner.stderr is not None
+            told = cleaner.stderr.read()
+        deleter.stdin.close()
+    assert cleaner.returncode == 0, told
+    with og.open(place) as graph:
+        assert graph.cleanup(keep=1).ok

@@ -9,9 +9,9 @@ import pytest
 
 from omnigraph import failpoints
 from omnigraph.cli.main import main
-from omnigraph.engine.open import unsettled_graph
-from omnigraph.engine.recovery.prospects import Prospect, prospects
-from omnigraph.engine.root import Root
+from omnigraph.engine.commit.recovery.forecast import RecoveryForecast, forecast_recovery
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.lifecycle.open import open_without_recovery
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
 from tests.engine.processes.conftest import Start, Worker
@@ -23,10 +23,10 @@ COMMITTED = failpoints.MUTATION_POST_TABLE_COMMIT
 WRITING = ("write", "create", "delete", "commit", "merge", "rename", "share")
 
 
-def foretold(at: Location) -> Prospect:
+def foretold(at: Location) -> RecoveryForecast:
     """What is foretold of the one write on record; looking writes nothing."""
     heard = Recorder()
-    (found,) = prospects(unsettled_graph(Root.at(at, heard), read_only=True))
+    (found,) = forecast_recovery(open_without_recovery(Root.at(at, heard), read_only=True))
     assert not [call for call in heard.calls if call.op.startswith(WRITING)]
     return found
 

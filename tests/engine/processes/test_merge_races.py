@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from omnigraph import failpoints
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
 from omnigraph.storage.location import Location
 from tests.engine.processes.conftest import Start, Worker
 from tests.engine.processes.people import (

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
 from omnigraph.storage.location import Location
 from tests.engine.processes.conftest import Start
 from tests.engine.processes.people import BOTH, TORTURE, commits, people, recoveries, require_sound, teams

@@ -98,6 +98,51 @@ def test_writers_of_new_keys_and_of_other_tables_lose_nothing(people_graph: Loca
 
 
 @in_a_folder
+@pytest.mark.parametrize(
+    "strict",
+    ['update Person set {{ age: {step} }} where name = "eve"', 'delete Person where name = "p{step}"'],
+    ids=["update", "delete"],
+)
+def test_a_strict_write_beside_inserts_into_another_table_is_never_refused(
+    people_graph: Location, writer: Start, strict: str
+) -> None:
+    """A delete also reads the edges, which do not move either."""
+    changer, inserter = writer(), writer()
+    steps = range(40)
+    changer.commits(" ".join(f'insert Person {{ name: "p{step}", age: 1 }}' for step in steps))
+    before = len(commits(people_graph))
+    answers = together(
+        [changer, inserter],
+        [
+            [strict.format(step=step) for step in steps],
+            [f'insert Team {{ name: "t{step}" }}' for step in steps],
+        ],
+    )
+    assert refusals(answers) == set()
+    assert len(acknowledged(answers)) == 2 * len(steps)
+    assert sorted(commits(people_graph)[before:]) == sorted(acknowledged(answers))
+    assert len(teams(people_graph)) == 1 + len(steps)
+    left = people(people_graph)
+    assert left == {"eve": 0} or (left["eve"] == steps[-1] and len(left) == 1 + len(steps))
+    require_sound(people_graph)
+
+
+@in_a_folder
+def test_updates_of_one_row_with_retries_are_never_refused(people_graph: Location, writer: Start) -> None:
+    writers = [writer(), writer()]
+    for number, one in enumerate(writers):
+        texts = [
+            f'update Person set {{ age: {number * 100 + step} }} where name = "eve"' for step in range(20)
+        ]
+        one.send("mutations", texts=texts, retry=1)
+    answers = [list(one.answer()["answers"]) for one in writers]
+    assert refusals(answers) == set()
+    assert sorted(commits(people_graph)[1:]) == sorted(acknowledged(answers))
+    assert people(people_graph)["eve"] in (19, 119)
+    require_sound(people_graph)
+
+
+@in_a_folder
 def test_an_update_never_brings_back_what_a_delete_removed(people_graph: Location, writer: Start) -> None:
     """Each may be refused because the other was faster; an answer always tells the truth."""
     updater, deleter = writer(), writer()

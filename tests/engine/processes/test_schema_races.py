@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from omnigraph import failpoints
-from omnigraph.engine.layout import table_keys, table_path
-from omnigraph.engine.opened import AtBranch, OpenGraph
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.root import Root
-from omnigraph.engine.schema_apply.lock import find_lock
-from omnigraph.engine.write.target import targets_of
+from omnigraph.engine.commit.schema_lock import find_lock
+from omnigraph.engine.graph.layout import table_keys, table_path
+from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.graph.table_types import table_types_of
 from omnigraph.storage.location import Location
 from tests.engine.processes.conftest import Start, Worker
 from tests.engine.processes.people import (
@@ -60,7 +60,7 @@ def require_one_schema(at: Location, *, new: bool) -> None:
     assert ("City" in live.catalog.nodes) == new
     assert live.catalog.fingerprint == graph.catalog_at(newest).fingerprint
     assert sorted(newest.entries) == table_keys(live.catalog)
-    for key, target in targets_of(live.accepted).items():
+    for key, target in table_types_of(live.accepted).items():
         assert open_table(graph, newest, key).schema.names == target.schema.names
     assert [one for one in graph.root.objects.list_dir(graph.root.layout.root) if "staging" in one.name] == []
     assert find_lock(graph.root) is None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from omnigraph import failpoints
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
-from omnigraph.engine.tiers import FEWEST, TIERS
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.upkeep.fragment_tiers import MIN_FRAGMENTS, TIERS
 from omnigraph.storage.location import Location
 from tests.engine.processes.conftest import Start
 from tests.engine.processes.people import PERSON, TORTURE, commits, people, require_sound
@@ -102,7 +102,7 @@ def test_a_writer_killed_while_it_tidies_leaves_nothing_to_mend(
     people_graph: Location, writer: Start, place: str
 ) -> None:
     victim, heir = writer(), writer()
-    for step in range(FEWEST - 1):
+    for step in range(MIN_FRAGMENTS - 1):
         victim.commits(f'insert Person {{ name: "n{step}" }}')
     # Of its storage calls the ones after the record is removed belong to upkeep.
     victim.dies("mutate", "pass delete ", place, text='insert Person { name: "last" }')

@@ -22,19 +22,19 @@ from functools import partial
 from typing import Any, NoReturn
 
 from omnigraph import failpoints
-from omnigraph.engine.branches import create_branch, delete_branch
-from omnigraph.engine.cleanup.policy import Policy
-from omnigraph.engine.cleanup.run import cleanup
+from omnigraph.engine.branches.manage import create_branch, delete_branch
+from omnigraph.engine.commit.recovery.sweep import sweep
+from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
+from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.snapshot import Snapshot
+from omnigraph.engine.graph.snapshot_tables import read_rows
+from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
+from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup
+from omnigraph.engine.maintenance.optimize import optimize
 from omnigraph.engine.merge.merge import MergeRequest, merge
-from omnigraph.engine.opened import AtBranch, OpenGraph
-from omnigraph.engine.optimize import optimize
-from omnigraph.engine.pinned import read_rows
-from omnigraph.engine.publish import Changes, Lineage, publish
-from omnigraph.engine.recovery.sweep import sweep
-from omnigraph.engine.root import Root
 from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
-from omnigraph.engine.snapshot import Snapshot
-from omnigraph.engine.write.mutate import mutate_by
+from omnigraph.engine.write.mutate import mutate_current_schema
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import OmnigraphError
 from omnigraph.lang.query.compile import CompiledMutation, compile_query
@@ -42,7 +42,7 @@ from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
 from omnigraph.lang.values import Stored
 from omnigraph.storage.location import Location
-from omnigraph.storage.locks import BranchLocks, elapsed
+from omnigraph.storage.locks import BranchLocks, monotonic_seconds
 
 Answer = Mapping[str, Any]
 Tell = Callable[[Answer], None]
@@ -60,7 +60,7 @@ class Clock:
         self._ahead = 0.0
 
     def __call__(self) -> float:
-        return elapsed() + self._ahead
+        return monotonic_seconds() + self._ahead
 
     def jump(self) -> None:
         self._ahead += AN_AGE
@@ -131,7 +131,7 @@ class Writer:
         self._compiled: dict[tuple[str, str], CompiledMutation] = {}
         for name in failpoints.NAMES:
             # For as long as this process lives.
-            ALWAYS.enter_context(failpoints.armed(name, partial(self.trap.reach, name)))
+            ALWAYS.enter_context(failpoints.arm(name, partial(self.trap.reach, name)))
 
     def use(
         self,
@@ -166,8 +166,9 @@ class Writer:
     def seen(self) -> Answer:
         return {"seen": self.trap.seen()}
 
-    def mutate(self, text: str, branch: str = "main", actor: str | None = None) -> Answer:
-        done = mutate_by(self.graph, partial(self._mutation, text), Author(branch, actor))
+    def mutate(self, text: str, branch: str = "main", actor: str | None = None, retry: int = 0) -> Answer:
+        author = Author(branch, actor, retry=retry)
+        done = mutate_current_schema(self.graph, partial(self._mutation, text), author)
         commit = done.commit.id if done.commit else None
         return {"commit": commit, "nodes": done.affected_nodes, "edges": done.affected_edges}
 
@@ -179,8 +180,9 @@ class Writer:
             self._compiled[known] = compiled
         return self._compiled[known], {}
 
-    def mutations(self, texts: list[str], branch: str = "main") -> Answer:
-        return {"answers": [self.answer({"do": "mutate", "text": text, "branch": branch}) for text in texts]}
+    def mutations(self, texts: list[str], branch: str = "main", retry: int = 0) -> Answer:
+        every = [{"do": "mutate", "text": text, "branch": branch, "retry": retry} for text in texts]
+        return {"answers": [self.answer(one) for one in every]}
 
     def merge(self, source: str, into: str = "main") -> Answer:
         done = merge(self.graph, MergeRequest(source), Author(into))
@@ -224,7 +226,7 @@ class Writer:
         }
 
     def cleanup_once(self, keep: int, age: float) -> Answer:
-        done = cleanup(self.graph, Policy.of(keep, None, age))
+        done = cleanup(self.graph, CleanupPolicy.of(keep, None, age))
         assert done.ok, done
         return {"removed": sum(one.versions_removed for one in done.tables)}
 
@@ -240,11 +242,11 @@ class Writer:
 
     def sweep(self) -> Answer:
         """What opening a graph for writing does about interrupted writes."""
-        return {"found": [report.fate.value for report in sweep(self.graph, only_forward=False)]}
+        return {"found": [report.status.value for report in sweep(self.graph, only_forward=False)]}
 
     def publish(self, commit: str, rival: str) -> Answer:
         """One of two outcomes, by the swap alone."""
-        done = publish(self.graph.coordinator("main"), Changes(), Lineage(commit, rival=rival))
+        done = publish(self.graph.coordinator("main"), ManifestChanges(), NewCommit(commit, rival=rival))
         return {"commit": done.commit.id}
 
     def create_branch(self, name: str) -> Answer:

@@ -1,4 +1,4 @@
-"""What an applied schema does to stored data, as told by the case file beside this one."""
+"""What an applied schema does to stored data, as listed in the case file beside this one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def lines(found: str) -> list[Any]:
     return [json.loads(line) for line in found.splitlines()]
 
 
-def told(error: errors.OmnigraphError) -> str:
+def describe(error: errors.OmnigraphError) -> str:
     found = [error.code]
     for breach in error.breaches if isinstance(error, errors.SchemaDataViolation) else ():
         found.append(f"{breach.type_kind} {breach.type_name} {breach.constraint}: {breach.count}")
@@ -75,6 +75,6 @@ def refuse(graph: Graph, wanted: str, expected: str) -> None:
     before, source, commits = held(graph), graph.schema_source, len(graph.commits.list())
     with pytest.raises(errors.OmnigraphError) as caught:
         graph.apply_schema(wanted)
-    assert told(caught.value) == expected
+    assert describe(caught.value) == expected
     assert (held(graph), graph.schema_source, len(graph.commits.list())) == (before, source, commits)
     graph.branches.create("later")

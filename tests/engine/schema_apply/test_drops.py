@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import lance
 import pytest
 
 import omnigraph as og
-from omnigraph import errors
-from omnigraph.engine import reach, tidy
-from omnigraph.engine.opened import AtBranch, OpenGraph
-from omnigraph.engine.root import Root
+from omnigraph import errors, failpoints
+from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.maintenance.doctor import examine
 from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
+from omnigraph.engine.upkeep import after_write as tidy
+from omnigraph.engine.upkeep import index_lag as reach
 from omnigraph.graph import Graph
 from omnigraph.lang.source import Source
 from omnigraph.storage.location import Location
-from omnigraph.storage.transactions import authorship
+from omnigraph.storage.transactions import read_transaction
+from tests.engine.graphs import run
 
 SCHEMA = "node P { k: String @key  secret: String? }\nnode Q { k: String @key }\nnode R { k: String @key }"
 WITHOUT = "node P { k: String @key }\nnode R { k: String @key }"
@@ -77,7 +81,7 @@ def test_a_rename_alone_loses_nothing_even_where_loss_is_allowed(graph: Graph) -
 
 
 def test_what_cannot_be_removed_does_not_fail_the_change(
-    graph: Graph, caplog: pytest.LogCaptureFixture
+    graph: Graph, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     def refuse(op: str, uri: str, /) -> None:
         if op == "collect":
@@ -85,8 +89,134 @@ def test_what_cannot_be_removed_does_not_fail_the_change(
 
     refused = OpenGraph.open(Root.at(Location.parse(graph.uri), refuse))
     assert apply_schema(refused, SchemaRequest(Source(WITHOUT), allow_data_loss=True)).applied
-    assert "older versions of 'node:P' are left to cleanup: the store refuses" in caplog.text
+    assert "is still pending: the store refuses" in caplog.text
     assert graph.schema_source == WITHOUT
+    (owed,) = examine(graph._opened).removals
+    assert owed.keys == ("node:P", "node:Q")
+    assert stored(graph, b"s3cr3t") != []
+    graph.copy_to(tmp_path / "copy.omni")
+    with og.open(tmp_path / "copy.omni") as copy:
+        for one in (graph, copy):
+            one.mutate('query q() { insert R { k: "s" } }')
+            assert stored(one, b"s3cr3t") == []
+            assert examine(one._opened).ok
+
+
+DYING = """
+import sys
+import omnigraph as og
+og.open(sys.argv[1]).apply_schema(sys.argv[2], allow_data_loss=True)
+"""
+AFTER_CONFIRMING = [
+    failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER,
+    failpoints.GRAPH_PUBLISH_BEFORE_COMMIT_APPEND,
+    failpoints.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT,
+    failpoints.SCHEMA_APPLY_AFTER_MANIFEST_COMMIT,
+    failpoints.RECOVERY_SIDECAR_DELETE,
+    failpoints.SCHEMA_APPLY_BEFORE_REMOVAL,
+]
+BEFORE_CONFIRMING = [
+    failpoints.SCHEMA_APPLY_POST_SIDECAR_PRE_EFFECT,
+    failpoints.MUTATION_POST_TABLE_COMMIT,
+    failpoints.SCHEMA_APPLY_AFTER_STAGING_WRITE,
+    failpoints.RECOVERY_SIDECAR_CONFIRM,
+]
+
+
+def kill_hard_drop(graph: Graph, point: str) -> None:
+    died = run(DYING, graph.uri, WITHOUT, OMNIGRAPH_FAILPOINTS=f"{point}=exit")
+    assert died.returncode == failpoints.EXIT_STATUS, died.stderr
+
+
+def write_next(graph: Graph) -> None:
+    graph.mutate('query q() { insert R { k: "s" } }')
+
+
+def open_again(graph: Graph) -> None:
+    og.open(graph.uri).close()
+
+
+def apply_again(graph: Graph) -> None:
+    assert not graph.apply_schema(WITHOUT, allow_data_loss=True).applied
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(
+    ("point", "go_on"),
+    [
+        *((point, write_next) for point in AFTER_CONFIRMING),
+        *((point, open_again) for point in AFTER_CONFIRMING[-2:]),
+        *((point, apply_again) for point in AFTER_CONFIRMING[-2:]),
+    ],
+)
+def test_a_killed_hard_drop_still_removes_the_data(
+    graph: Graph, point: str, go_on: Callable[[Graph], None]
+) -> None:
+    before = graph.snapshot()
+    kill_hard_drop(graph, point)
+    found = examine(graph._opened)
+    assert not found.ok
+    assert [one.keys for one in found.removals] == [("node:P", "node:Q")]
+    assert stored(graph, b"s3cr3t") != []
+    go_on(graph)
+    assert stored(graph, b"s3cr3t") == []
+    assert not (Path(graph.uri) / before.tables["node:Q"].path).exists()
+    assert examine(graph._opened).removals == ()
+    with og.open(graph.uri) as later:
+        assert later.schema_source == WITHOUT
+        assert later.at(commit=before.id).rows("R").to_pylist() == [{"id": "r", "k": "r"}]
+        assert examine(later._opened).ok
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("point", BEFORE_CONFIRMING)
+def test_a_killed_hard_drop_that_is_undone_removes_nothing(graph: Graph, point: str) -> None:
+    before = graph.snapshot().rows("P").to_pylist()
+    kill_hard_drop(graph, point)
+    write_next(graph)
+    assert graph.schema_source == SCHEMA
+    assert graph.snapshot().rows("P").to_pylist() == before
+    with og.open(graph.uri) as later:
+        assert examine(later._opened).ok
+
+
+def test_a_hard_drop_takes_what_a_deleted_branch_left_for_merges(graph: Graph) -> None:
+    left = Path(graph.uri) / "__bases" / graph.snapshot().id / "rows"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"s3cr3t")
+    graph.apply_schema(WITHOUT, allow_data_loss=True)
+    assert stored(graph, b"s3cr3t") == []
+
+
+def test_a_late_removal_takes_nothing_that_was_written_since(graph: Graph) -> None:
+    """The intent outlives other writes as long as the store refuses to delete."""
+    refusing = [True]
+
+    def observe(op: str, uri: str, /) -> None:
+        if op == "collect" and refusing:
+            raise errors.StorageFailure("the store refuses", kind="Transient", uri=uri)
+
+    old = graph.snapshot().id
+    opened = OpenGraph.open(Root.at(Location.parse(graph.uri), observe))
+    apply_schema(opened, SchemaRequest(Source(WITHOUT), allow_data_loss=True))
+    changed = Graph(opened)
+    commits = []
+    for key in "yz":
+        changed.mutate(f'query q() {{ insert P {{ k: "{key}" }} }}')
+        commits.append(changed.snapshot().id)
+    changed.branches.create("b")
+    changed.mutate('query q() { delete P where k = "y" }', branch="b")
+    assert [one.keys for one in examine(opened).removals] == [("node:P", "node:Q")]
+    assert stored(graph, b"s3cr3t") != []
+    refusing.clear()
+    changed.mutate('query q() { insert R { k: "s" } }')
+    assert stored(graph, b"s3cr3t") == []
+    assert examine(opened).removals == ()
+    for commit, count in zip(commits, (2, 3), strict=True):
+        assert changed.at(commit=commit).rows("P").num_rows == count
+    assert changed.snapshot("b").rows("P").num_rows == 2
+    with pytest.raises(errors.HistoricalVersionReclaimed):
+        changed.at(commit=old).rows("P")
 
 
 def test_the_name_of_a_dropped_type_is_not_used_again(graph: Graph) -> None:
@@ -123,17 +253,17 @@ def test_files_of_a_change_that_died_are_no_obstacle(graph: Graph, tmp_path: Pat
 def test_in_a_bucket_a_hard_drop_leaves_what_a_late_writer_has_to_run_into(
     s3_root: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Upkeep moves the table on after it was written anew, and lets whoever writes on the old one pass."""
+    """Upkeep adds versions to the rewritten table, and does not block writers of the old one."""
     graph = og.init(s3_root.uri, schema=SCHEMA)
     graph.mutate('query q() { insert P { k: "x", secret: "s3cr3t" } }')
-    monkeypatch.setattr(tidy, "EXTEND_ROWS", 1)
-    monkeypatch.setattr(reach, "ID_INDEX_ROWS", 1)
+    monkeypatch.setattr(tidy, "MIN_ROWS_TO_CHECK", 1)
+    monkeypatch.setattr(reach, "EXTEND_ROWS", 1)
     graph.apply_schema(WITHOUT, allow_data_loss=True)
     opened = graph._opened
     entry = opened.snapshot(AtBranch()).entries["node:P"]
     place = opened.root.layout.table(entry.path)
     table = opened.root.tables.open(place, entry.version)
-    assert authorship(table, entry.version).is_maintenance
+    assert read_transaction(table, entry.version).is_maintenance
     assert table.versions() == (entry.version - 1, entry.version)
-    assert not authorship(table, entry.version - 1).is_maintenance
+    assert not read_transaction(table, entry.version - 1).is_maintenance
     assert opened.root.tables.open(place, entry.version - 1).schema.names == ["id", "k"]

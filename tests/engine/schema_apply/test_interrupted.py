@@ -10,9 +10,9 @@ import pytest
 
 import omnigraph as og
 from omnigraph import errors, failpoints
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
-from omnigraph.engine.schema_apply.lock import find_lock
+from omnigraph.engine.commit.schema_lock import find_lock
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
 from omnigraph.graph import Graph
 from omnigraph.lang.schema import compile_schema
 from omnigraph.storage.location import Location
@@ -106,9 +106,9 @@ def test_a_killed_change_is_undone_or_finished_by_the_next_open(place: Path, poi
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_failed_change_can_be_repeated_without_opening_anew(place: Path, point: str) -> None:
+def test_a_failed_change_can_be_repeated_without_reopening(place: Path, point: str) -> None:
     with og.open(place) as graph:
-        failing = failpoints.armed(point, failpoints.once(failpoints.error(point)))
+        failing = failpoints.arm(point, failpoints.once(failpoints.error(point)))
         # A record that is left behind does not fail the change it is about.
         stands = point == failpoints.RECOVERY_SIDECAR_DELETE
         with failing, nullcontext() if stands else pytest.raises(errors.OmnigraphError, match=point):
@@ -140,9 +140,9 @@ LIVE = ("_schema.pg", "_schema.ir.json", "__schema_state.json")
 def test_a_visible_schema_is_worked_out_anew_when_its_files_are_gone(
     place: Path, in_place: int, left: str
 ) -> None:
-    """In a bucket whoever wakes up late may remove them, or write others over them."""
+    """In a bucket a suspended writer may remove or overwrite them later."""
     point = failpoints.SCHEMA_APPLY_AFTER_MANIFEST_COMMIT
-    failing = failpoints.armed(point, failpoints.error(point))
+    failing = failpoints.arm(point, failpoints.error(point))
     with og.open(place) as graph, failing, pytest.raises(errors.RecoveryRequired):
         graph.apply_schema(NEW)
     staged = [place / f"{name}.staging" for name in LIVE]
@@ -160,10 +160,10 @@ def test_a_visible_schema_is_worked_out_anew_when_its_files_are_gone(
     require_tidy(place)
 
 
-def test_a_visible_schema_of_which_nothing_is_left_is_told(place: Path) -> None:
+def test_a_visible_schema_of_which_nothing_is_left_is_reported(place: Path) -> None:
     point = failpoints.SCHEMA_APPLY_AFTER_MANIFEST_COMMIT
     with og.open(place) as graph:
-        with failpoints.armed(point, failpoints.error(point)), pytest.raises(errors.RecoveryRequired):
+        with failpoints.arm(point, failpoints.error(point)), pytest.raises(errors.RecoveryRequired):
             graph.apply_schema(NEW)
         commit = graph.snapshot().id
     for at in (*place.glob("*.staging"), place / "__schemas" / f"{commit}.pg"):

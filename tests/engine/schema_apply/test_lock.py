@@ -10,11 +10,12 @@ import pytest
 
 import omnigraph as og
 from omnigraph import errors, failpoints
-from omnigraph.engine.branches import SCHEMA_APPLY_LOCK, create_branch
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.root import Root
+from omnigraph.engine.branches.manage import create_branch
+from omnigraph.engine.commit.schema_lock import find_lock, hold_schema_lock
+from omnigraph.engine.graph.branch_names import SCHEMA_APPLY_LOCK
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
 from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
-from omnigraph.engine.schema_apply.lock import exclusively, find_lock
 from omnigraph.graph import Graph
 from omnigraph.lang.source import Source
 from omnigraph.storage.location import Location
@@ -54,7 +55,7 @@ def test_other_branches_are_named_and_stop_it(graph: Graph) -> None:
 
 
 def at_call(graph: Graph, wanted: tuple[str, str], act: Callable[[], object]) -> OpenGraph:
-    """The graph as somebody sees it who is overtaken, once, just before a storage call."""
+    """The graph of a writer that is overtaken, once, just before a storage call."""
     done: list[str] = []
 
     def observe(op: str, uri: str, /) -> None:
@@ -66,7 +67,7 @@ def at_call(graph: Graph, wanted: tuple[str, str], act: Callable[[], object]) ->
 
 
 def test_a_branch_that_appears_behind_the_first_look_stops_it_too(graph: Graph, opened: OpenGraph) -> None:
-    # A lease can be lost without a sign: somebody made a branch with a lock that was his before.
+    # A lease can be lost without a sign: a writer made a branch with a lock it had lost.
     late = at_call(
         graph,
         ("create_fork", SCHEMA_APPLY_LOCK),
@@ -79,7 +80,7 @@ def test_a_branch_that_appears_behind_the_first_look_stops_it_too(graph: Graph, 
 
 
 def test_the_lock_names_its_owner_and_goes_in_the_end(graph: Graph, opened: OpenGraph) -> None:
-    with exclusively(opened, "op"):
+    with hold_schema_lock(opened, "op"):
         lock = find_lock(opened.root)
         assert lock is not None
         assert lock.notes["operation_id"] == "op"
@@ -89,18 +90,18 @@ def test_the_lock_names_its_owner_and_goes_in_the_end(graph: Graph, opened: Open
 
 
 def test_a_second_change_is_told_of_the_first(graph: Graph, opened: OpenGraph) -> None:
-    with exclusively(opened, "op"), pytest.raises(errors.SchemaApplyBlocked) as refused:
+    with hold_schema_lock(opened, "op"), pytest.raises(errors.SchemaApplyBlocked) as refused:
         graph.apply_schema(WANTED)
     assert refused.value.message.startswith("schema apply is already in progress by process ")
     assert graph.apply_schema(WANTED).applied
 
 
-def test_branches_wait_for_a_living_change_and_are_told(
+def test_branches_wait_for_a_active_change_and_report_it(
     graph: Graph, opened: OpenGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMNIGRAPH_LOCK_WAIT", "0")
     with (
-        exclusively(opened, "op"),
+        hold_schema_lock(opened, "op"),
         pytest.raises(errors.SchemaApplyBlocked, match="branch create is unavailable while schema apply"),
     ):
         graph.branches.create("work")
@@ -128,7 +129,7 @@ def test_a_lock_whose_owner_died_is_removed_by_whoever_comes_next(
             case "open":
                 og.open(graph.uri).close()
     assert find_lock(opened.root) is None
-    assert "the lock of a schema change that died is removed" in caplog.text
+    assert "removing the lock of an interrupted schema change" in caplog.text
 
 
 def test_reading_removes_no_lock_and_does_not_mind_it(graph: Graph, opened: OpenGraph) -> None:
@@ -142,7 +143,7 @@ def test_reading_removes_no_lock_and_does_not_mind_it(graph: Graph, opened: Open
 def test_the_lock_stays_while_nobody_knows_how_the_change_ends(graph: Graph, opened: OpenGraph) -> None:
     """A branch made before it is recovered would have old tables and, in the end, the new schema."""
     point = failpoints.SCHEMA_APPLY_AFTER_STAGING_WRITE
-    with failpoints.armed(point, failpoints.error(point)), pytest.raises(errors.RecoveryRequired):
+    with failpoints.arm(point, failpoints.error(point)), pytest.raises(errors.RecoveryRequired):
         graph.apply_schema(WANTED)
     assert find_lock(opened.root) is not None
     graph.branches.create("work")

@@ -1,4 +1,4 @@
-"""Rows carried over to other columns: Blobs, vectors, many batches, and indexes built anew."""
+"""Rows carried over to other columns: Blobs, vectors, many batches, and rebuilt indexes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
-from omnigraph.engine.opened import AtBranch
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.schema_apply import rows as carried
+from omnigraph.engine.graph.open_graph import AtBranch
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.schema_apply import rewrite_rows as carried
 from omnigraph.engine.schema_apply.migration import Column
-from omnigraph.engine.schema_apply.rows import new_batches
+from omnigraph.engine.schema_apply.rewrite_rows import read_batches
 from omnigraph.graph import Graph
-from omnigraph.storage.blob_bytes import blob_bytes
+from omnigraph.storage.blob_bytes import read_blob_bytes
 from omnigraph.storage.tables import Table
 
 MANY = 20_000
@@ -67,9 +67,9 @@ def test_large_blobs_are_carried_a_few_at_a_time(documents: Graph, monkeypatch: 
 
     def fetched(table: Table, column: str, row_ids: pa.Array) -> pa.Array:
         sizes.append(len(row_ids))
-        return blob_bytes(table, column, row_ids)
+        return read_blob_bytes(table, column, row_ids)
 
-    monkeypatch.setattr(carried, "blob_bytes", fetched)
+    monkeypatch.setattr(carried, "read_blob_bytes", fetched)
     documents.apply_schema("node Doc { k: String @key  body: Blob?  more: Blob?  n: I32? }")
     assert blobs(documents, "Doc", "body") == BYTES
     assert sizes == [2, 2, 2, 2, 1, 1]  # two columns, in three parts
@@ -93,10 +93,10 @@ def test_a_large_table_is_carried_batch_by_batch(tmp_path: Path) -> None:
     opened = graph._opened
     table = open_table(opened, opened.snapshot(AtBranch()), "node:P")
     column = Column(pa.field("k", pa.int64(), nullable=False), "k")
-    assert max(batch.num_rows for batch in new_batches(table, [column])) < MANY
+    assert max(batch.num_rows for batch in read_batches(table, [column])) < MANY
 
 
-def test_offences_in_many_batches_are_counted_and_the_first_are_told(tmp_path: Path) -> None:
+def test_offences_in_many_batches_are_counted_and_the_first_are_reported(tmp_path: Path) -> None:
     graph = og.init(tmp_path / "g.omni", schema="node P { k: I32 @key  a: I32 }")
     load(graph, tmp_path, [{"type": "P", "data": {"k": n, "a": n % 100}} for n in range(MANY)])
     with pytest.raises(og.errors.SchemaDataViolation) as refused:
@@ -118,7 +118,10 @@ def test_offences_in_many_batches_are_counted_and_the_first_are_told(tmp_path: P
     }
 
 
-def test_reads_are_right_without_the_indexes_a_rewrite_drops_and_optimize_builds_them(tmp_path: Path) -> None:
+def test_reads_are_right_without_the_indexes_a_rewrite_drops_and_optimize_builds_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_AUTO_UPKEEP", "off")
     schema = "node P { k: String @key  a: I32 @index  t: String @index }"
     graph = og.init(tmp_path / "g.omni", schema=schema)
     load(graph, tmp_path, [

@@ -77,7 +77,7 @@ def test_a_mutation_compiled_before_a_change_is_compiled_anew_behind_it(graph: G
             other.apply_schema('node P { k: String @key  old: I32? @rename_from("a") }')
             other.apply_schema("node P { k: String @key  old: I32?  a: F64? }")
 
-    with failpoints.armed(failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE, failpoints.once(change)):
+    with failpoints.arm(failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE, failpoints.once(change)):
         graph.mutate('query q() { insert P { k: "x", a: 1 } }')
     assert graph.snapshot().rows("P").to_pylist() == [{"id": "x", "k": "x", "old": None, "a": 1.0}]
 
@@ -88,7 +88,7 @@ def test_a_mutation_that_a_change_made_wrong_is_refused(graph: Graph) -> None:
             other.apply_schema(NEW)
 
     with (
-        failpoints.armed(failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE, failpoints.once(change)),
+        failpoints.arm(failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE, failpoints.once(change)),
         pytest.raises(errors.TypeCheckError),
     ):
         graph.mutate('query q() { insert P { k: "x", a: 1 } }')
@@ -115,7 +115,7 @@ def test_a_load_prepared_before_a_change_is_read_again_by_the_new_schema(
         with og.open(graph.uri) as other:
             other.apply_schema(wider)
 
-    with failpoints.armed(failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE, failpoints.once(change)):
+    with failpoints.arm(failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE, failpoints.once(change)):
         graph.load(tmp_path / "rows.jsonl", mode="append")
     assert graph.schema_source == wider
     assert graph.snapshot().rows("P").to_pylist() == [{"id": "x", "k": "x", "a": 1}]
@@ -130,7 +130,7 @@ def test_a_stream_that_began_before_a_change_ends_as_it_began(graph: Graph) -> N
 
 
 @pytest.mark.parametrize("schema", ["node P { k: String @key  a: I64? }", "node Q { k: String @key }"])
-def test_a_write_that_sees_a_new_schema_before_its_files_waits_and_begins_anew(
+def test_a_write_that_sees_a_new_schema_before_its_files_waits_and_starts_again(
     graph: Graph, schema: str, tmp_path: Path
 ) -> None:
     """A new schema is visible a little before its files are in place."""
@@ -150,7 +150,7 @@ def test_a_write_that_sees_a_new_schema_before_its_files_waits_and_begins_anew(
             Thread(target=attempt, args=[lambda: one.mutate('query q() { insert P { k: "x", a: 1 } }')]),
             Thread(target=attempt, args=[lambda: other.load(tmp_path / "rows.jsonl", mode="merge")]),
         ]
-        with failpoints.armed(point, failpoints.once(pause)):
+        with failpoints.arm(point, failpoints.once(pause)):
             applying = Thread(target=attempt, args=[lambda: graph.apply_schema(schema)])
             applying.start()
             pause.wait_until_reached()
@@ -176,7 +176,7 @@ def test_a_write_that_sees_a_new_schema_before_its_files_waits_and_begins_anew(
 def test_a_write_beside_a_change_that_died_before_its_files_were_in_place(graph: Graph) -> None:
     """The new property is visible, and the schema files do not know it yet."""
     point = failpoints.SCHEMA_APPLY_AFTER_MANIFEST_COMMIT
-    failing = failpoints.armed(point, failpoints.error(point))
+    failing = failpoints.arm(point, failpoints.error(point))
     with og.open(graph.uri) as other:
         with failing, pytest.raises(errors.RecoveryRequired):
             graph.apply_schema(NEW)

@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.write.ids import LoadIds
-from omnigraph.engine.write.read import LoadReader, LoadRows, SplitRows, gathered
-from omnigraph.engine.write.splits import Limits, Split
-from omnigraph.engine.write.stored import COUNTED, EDGE, End
-from omnigraph.engine.write.target import Target
+from omnigraph.engine.constraints.stored_rows import COUNTED, EDGE, End
+from omnigraph.engine.graph.table_types import TableType
+from omnigraph.engine.rows.ids import LoadIds
+from omnigraph.engine.rows.split_reader import LoadReader, LoadRows, SplitRows, collect_rows
+from omnigraph.engine.rows.splits import Limits, Split
 from omnigraph.lang.schema import AcceptedSchema, compile_schema, first_identities
 
 SCHEMA = (Path(__file__).parents[2] / "lang" / "cases" / "F.pg").read_text()
@@ -96,7 +96,7 @@ def loaded(data: bytes, schema: str = SCHEMA, *, size: int = 1 << 20) -> dict[st
     reader = _reader(schema)
     parts = [reader.read(split) for split in cut(data, "in.ndjson", size)]
     assert [wrong for part in parts for wrong in part.violations] == []
-    return gathered(parts, reader.targets, ["in.ndjson"])
+    return collect_rows(parts, reader.targets, ["in.ndjson"])
 
 
 def fixture_lines() -> bytes:
@@ -115,7 +115,7 @@ class InMemory:
     """Stored rows that are Arrow tables."""
 
     tables: Mapping[str, pa.Table]
-    targets: Mapping[str, Target]
+    targets: Mapping[str, TableType]
 
     @classmethod
     def of(cls, data: bytes, schema: str = SCHEMA) -> InMemory:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine.write.checks import require_values, value_faults
-from omnigraph.engine.write.rows import inserted_nodes
-from omnigraph.engine.write.target import target_of
+from omnigraph.engine.graph.table_types import table_type_of
+from omnigraph.engine.rows.value_checks import find_value_faults, require_values
+from omnigraph.engine.write.statement_rows import build_nodes
 from omnigraph.errors import ConstraintViolation
 from tests.engine.write.support import accepted, lines, node, read, told
 
@@ -19,7 +19,7 @@ node R {
 }
 edge E: R -> R { e: enum(a, b)? }
 """
-TARGET = target_of(accepted(RULES), "node:R")
+TARGET = table_type_of(accepted(RULES), "node:R")
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ TARGET = target_of(accepted(RULES), "node:R")
 def test_a_value_that_breaks_a_rule_is_told(name: str, value: float | str, reason: str) -> None:
     assert told(read(lines(node("R"), node("R", **{name: value})), RULES)) == [(2, reason)]
     with pytest.raises(ConstraintViolation) as caught:
-        require_values(inserted_nodes(TARGET, [{}, {name: value}], pa.array(["r0", "r1"])), TARGET)
+        require_values(build_nodes(TARGET, [{}, {name: value}], pa.array(["r0", "r1"])), TARGET)
     assert (caught.value.message, caught.value.entity_id) == (reason, "r1")
 
 
@@ -59,7 +59,7 @@ def test_enums_of_edges_are_checked_too() -> None:
 def test_not_a_number_fails_every_range() -> None:
     columns = {name: pa.nulls(1, TARGET.schema.field(name).type) for name in TARGET.owner.properties}
     columns["f"] = pa.array([float("nan")])
-    assert [fault.reason for fault in value_faults(columns, TARGET)] == [
+    assert [fault.reason for fault in find_value_faults(columns, TARGET)] == [
         "@range violation on R.f: value is NaN"
     ]
 

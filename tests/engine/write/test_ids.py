@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ulid import ULID
 
-from omnigraph.engine.write.cells import column_of
-from omnigraph.engine.write.ids import LoadIds, composed, fresh_ids, rendered
+from omnigraph.engine.rows.ids import LoadIds, compose_ids, generate_ids, render_keys
+from omnigraph.engine.rows.json_columns import build_column
 from omnigraph.errors import InvalidValue
 from omnigraph.lang.schema.keys import compose_id, render_scalar
-from omnigraph.lang.types import Scalar, Type, vector
+from omnigraph.lang.types import Scalar, ValueType, vector_type
 from omnigraph.lang.values import integer_bounds
 
 _FLOATS = st.floats(allow_nan=False, allow_infinity=False)
@@ -39,38 +39,40 @@ def _stored(scalar: Scalar) -> st.SearchStrategy[Any]:
 @given(st.sampled_from(_SCALARS), st.data())
 def test_a_column_of_keys_renders_as_each_value_does(scalar: Scalar, data: st.DataObject) -> None:
     values = data.draw(st.lists(_stored(scalar) | st.none(), max_size=6))
-    found = rendered(column_of(values, Type(scalar)), Type(scalar))
-    assert found.to_pylist() == [None if v is None else render_scalar(v, Type(scalar)) for v in values]
+    found = render_keys(build_column(values, ValueType(scalar)), ValueType(scalar))
+    assert found.to_pylist() == [None if v is None else render_scalar(v, ValueType(scalar)) for v in values]
 
 
 @pytest.mark.fuzz
 @given(st.lists(st.sampled_from(_SCALARS), min_size=1, max_size=3), st.data())
 def test_composite_ids_are_composed_as_single_ones_are(scalars: list[Scalar], data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.tuples(*(_stored(scalar) | st.none() for scalar in scalars)), max_size=5))
-    columns = [column_of([row[at] for row in rows], Type(scalar)) for at, scalar in enumerate(scalars)]
-    found = composed(
-        [rendered(column, Type(scalar)) for column, scalar in zip(columns, scalars, strict=True)]
+    columns = [
+        build_column([row[at] for row in rows], ValueType(scalar)) for at, scalar in enumerate(scalars)
+    ]
+    found = compose_ids(
+        [render_keys(column, ValueType(scalar)) for column, scalar in zip(columns, scalars, strict=True)]
     )
     expected = [
         None
         if None in row
-        else compose_id([render_scalar(v, Type(s)) for v, s in zip(row, scalars, strict=True)])
+        else compose_id([render_scalar(v, ValueType(s)) for v, s in zip(row, scalars, strict=True)])
         for row in rows
     ]
     assert found.to_pylist() == expected
 
 
 def test_what_cannot_be_a_key_is_refused_at_its_first_value() -> None:
-    lists = Type(Scalar.STRING, is_list=True)
-    assert rendered(pa.nulls(2, pa.list_(pa.string())), lists).to_pylist() == [None, None]
+    lists = ValueType(Scalar.STRING, is_list=True)
+    assert render_keys(pa.nulls(2, pa.list_(pa.string())), lists).to_pylist() == [None, None]
     with pytest.raises(InvalidValue, match=r"scalar key: unsupported column type \[String\]"):
-        rendered(pa.array([None, ["x"]]), lists)
+        render_keys(pa.array([None, ["x"]]), lists)
     with pytest.raises(InvalidValue, match=r"scalar key: unsupported column type Vector\(1\)"):
-        rendered(pa.array([[1.0]], pa.list_(pa.float32(), 1)), vector(1))
+        render_keys(pa.array([[1.0]], pa.list_(pa.float32(), 1)), vector_type(1))
     with pytest.raises(
         InvalidValue, match="scalar key: non-finite Float64 value NaN cannot identify an entity"
     ):
-        rendered(pa.array([1.0, float("nan")]), Type(Scalar.F64))
+        render_keys(pa.array([1.0, float("nan")]), ValueType(Scalar.F64))
 
 
 @pytest.mark.fuzz
@@ -114,9 +116,9 @@ def test_fresh_ids_are_ulids_of_their_moment(count: int) -> None:
     entropy = bytes(range(10 * count))
     parts = [entropy[start : start + 10] for start in range(0, len(entropy), 10)]
     expected = [str(ULID((123).to_bytes(6, "big") + part)) for part in parts]
-    assert fresh_ids(count, 123, entropy).to_pylist() == expected
+    assert generate_ids(count, 123, entropy).to_pylist() == expected
 
 
 def test_fresh_ids_differ_and_there_may_be_none() -> None:
-    assert fresh_ids(0, 123).to_pylist() == []
-    assert len(set(fresh_ids(100, 123).to_pylist())) == 100
+    assert generate_ids(0, 123).to_pylist() == []
+    assert len(set(generate_ids(100, 123).to_pylist())) == 100

@@ -11,16 +11,16 @@ from typing import Any
 import lance
 import pytest
 
-from omnigraph.engine.indexing import ensure_indices
-from omnigraph.engine.initialise import initialise
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.constraints.pending_rows import PendingLimits
+from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.lifecycle.create import create_graph
+from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest
-from omnigraph.engine.load.run import load
-from omnigraph.engine.opened import AtBranch, OpenGraph
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.root import Root
-from omnigraph.engine.write.duplicates import Mode
+from omnigraph.engine.maintenance.ensure_indexes import ensure_indices
 from omnigraph.engine.write.mutate import MutationResult, mutate
-from omnigraph.engine.write.pending import PendingLimits
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import ResourceLimitExceeded
 from omnigraph.lang.query.compile import CompiledMutation, compile_query
@@ -95,7 +95,7 @@ def changed(
 
 def made(place: Path, schema: str, records: str) -> OpenGraph:
     root = Root.at(Location.parse(place / "g"))
-    initialise(root, schema)
+    create_graph(root, schema)
     graph = OpenGraph.open(root)
     file = place / "rows.jsonl"
     file.write_text(records, encoding="utf-8")

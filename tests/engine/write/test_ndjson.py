@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.write.ndjson import read_split
-from omnigraph.engine.write.splits import Limits, Split
+from omnigraph.engine.rows.ndjson import parse_split
+from omnigraph.engine.rows.splits import Limits, Split
 from omnigraph.errors import ResourceLimitExceeded
 from tests.engine.write.support import SCHEMA, accepted, cut, lines, read, told
 
@@ -90,12 +90,12 @@ def test_a_bad_line_is_told_with_its_number_and_the_others_are_read(line: bytes,
 
 def test_line_ends_and_blank_lines() -> None:
     data = GOOD + b"\r\n\n \t\r\n" + GOOD + b"\n\r\n" + GOOD
-    parsed = read_split(Split("f", data, first_line=10, offset=1000), CATALOG)
+    parsed = parse_split(Split("f", data, first_line=10, offset=1000), CATALOG)
     (records,) = parsed.records
     assert parsed.violations == ()
     assert records.lines.tolist() == [10, 13, 15]
     assert [data[at - 1000 : at - 1000 + len(GOOD)] for at in records.offsets.tolist()] == [GOOD] * 3
-    assert read_split(Split("f", b""), CATALOG).records == ()
+    assert parse_split(Split("f", b""), CATALOG).records == ()
 
 
 def test_a_lone_carriage_return_ends_no_line() -> None:
@@ -105,14 +105,14 @@ def test_a_lone_carriage_return_ends_no_line() -> None:
 
 
 def test_edge_names_are_found_in_any_case_and_data_may_be_left_out() -> None:
-    parsed = read_split(
+    parsed = parse_split(
         Split("f", lines({"edge": "mEnToRs", "from": "a", "to": "b"}, {"type": "Log"})), CATALOG
     )
-    assert [(found.key, found.said.columns, found.said.ids) for found in parsed.records] == [
+    assert [(found.key, found.raw.columns, found.raw.ids) for found in parsed.records] == [
         ("edge:Mentors", {"since": [None], "note": [None]}, None),
         ("node:Log", {"msg": [None]}, None),
     ]
-    assert (parsed.records[0].said.sources, parsed.records[0].said.targets) == (["a"], ["b"])
+    assert (parsed.records[0].raw.sources, parsed.records[0].raw.targets) == (["a"], ["b"])
 
 
 def test_colons_quotes_and_escapes_in_texts_are_data() -> None:
@@ -120,8 +120,8 @@ def test_colons_quotes_and_escapes_in_texts_are_data() -> None:
     records = [{"type": "Log", "data": {"msg": text}} for text in texts]
     spaced = "\n".join(json.dumps(record, separators=(" , ", " : ")) for record in records).encode()
     for data in (lines(*records), spaced):
-        (found,) = read_split(Split("f", data), CATALOG).records
-        assert list(found.said.columns["msg"]) == texts
+        (found,) = parse_split(Split("f", data), CATALOG).records
+        assert list(found.raw.columns["msg"]) == texts
 
 
 def test_lines_beyond_the_limits_stop_the_load() -> None:
@@ -145,8 +145,8 @@ def test_a_long_line_that_breaks_off_inside_a_text_is_looked_at_once() -> None:
 @given(st.lists(st.sampled_from([GOOD, b"", b"{", b"\r", GOOD + b"\r"]), max_size=12), st.integers(1, 60))
 def test_cutting_a_file_into_splits_changes_nothing(parts: list[bytes], size: int) -> None:
     data = b"\n".join(parts)
-    whole = read_split(Split("f", data), CATALOG)
-    pieces = [read_split(split, CATALOG) for split in cut(data, "f", size)]
+    whole = parse_split(Split("f", data), CATALOG)
+    pieces = [parse_split(split, CATALOG) for split in cut(data, "f", size)]
     assert [v for piece in pieces for v in piece.violations] == list(whole.violations)
     for wanted in ("lines", "offsets"):
         found = [n for piece in pieces for r in piece.records for n in getattr(r, wanted).tolist()]
@@ -182,7 +182,7 @@ def _repeats(value: Any) -> bool:
 @given(_VALUES)
 def test_a_repeated_member_is_found_at_any_depth(value: Any) -> None:
     line = f'{{"type":"Log","data":{{"msg":{_written(value)}}}}}'.encode()
-    parsed = read_split(Split("f", line), CATALOG)
+    parsed = parse_split(Split("f", line), CATALOG)
     assert [("duplicate JSON member" in wrong.reason) for wrong in parsed.violations] == [True] * _repeats(
         value
     )

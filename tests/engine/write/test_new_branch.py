@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from omnigraph import failpoints
-from omnigraph.engine.branches import create_branch, delete_branch
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.opened import AtBranch, OpenGraph
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.write.new_branch import new_branch
+from omnigraph.engine.branches.manage import create_branch, delete_branch
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.write.new_branch import create_branch_for_write
 from omnigraph.storage.location import Location
 from tests.engine.graphs import PERSON, new_graph
 from tests.engine.processes.people import run
@@ -36,7 +36,7 @@ def refused_after(graph: OpenGraph, meanwhile: Callable[[], object]) -> None:
     """A write to a new branch that fails once something has happened there."""
 
     def write() -> None:
-        with new_branch(graph, NEW, MAIN):
+        with create_branch_for_write(graph, NEW, MAIN):
             meanwhile()
             raise Refused
 
@@ -83,7 +83,7 @@ def test_it_stays_with_what_is_written_while_its_maker_waits_to_remove_it(graph:
         assert has_the_lock.wait(60)
 
     other = threading.Thread(target=run, args=(graph, BOB, NEW))
-    with failpoints.armed(failpoints.RECOVERY_SIDECAR_WRITE, wait_for_who_waits):
+    with failpoints.arm(failpoints.RECOVERY_SIDECAR_WRITE, wait_for_who_waits):
         refused_after(graph, begin)
         other.join()
     assert people(graph) == ["bob"]

@@ -12,31 +12,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.write.ids import fresh_ids
-from omnigraph.engine.write.pending import Pending, PendingLimits
-from omnigraph.engine.write.predicate import Bindings, matching, passing, settle
-from omnigraph.engine.write.rows import assigned, inserted_edges, inserted_nodes
+from omnigraph.engine.constraints.pending_rows import PendingLimits, PendingRows
+from omnigraph.engine.rows.ids import generate_ids
+from omnigraph.engine.rows.predicate import Bindings, bind_predicate, evaluate_rows, filter_rows
+from omnigraph.engine.write.statement_rows import assign_values, build_edges, build_nodes
 from omnigraph.errors import BadRequest, InternalError, InvalidValue, ResourceLimitExceeded
 from omnigraph.lang.query.terms import ROW, Compare, Const, Predicate, Prop
-from omnigraph.lang.types import I64, STRING, Scalar, Type
+from omnigraph.lang.types import I64, STRING, Scalar, ValueType
 from omnigraph.storage.location import Location
 from omnigraph.storage.tables import Tables
 from tests.engine.write.support import InMemory, fixture_lines
 
 STORED = InMemory.of(fixture_lines())
 PERSON, LOG, MENTORS = (STORED.targets[key] for key in ("node:Person", "node:Log", "edge:Mentors"))
-AGE = Prop(ROW, "age", Type(Scalar.I32, nullable=True))
+AGE = Prop(ROW, "age", ValueType(Scalar.I32, nullable=True))
 
 
 def people(*values: dict[str, Any]) -> pa.Table:
-    return inserted_nodes(PERSON, values, fresh_ids(len(values), 0))
+    return build_nodes(PERSON, values, generate_ids(len(values), 0))
 
 
-def seen(pending: Pending, where: Predicate) -> dict[str, int | None]:
+def seen(pending: PendingRows, where: Predicate) -> dict[str, int | None]:
     """Ages by id, as a statement sees them."""
-    test = settle(where, Bindings())
-    stored = matching(STORED.tables["node:Person"], where, Bindings())
-    rows = pending.read(stored, lambda rows: passing(rows, test))
+    test = bind_predicate(where, Bindings())
+    stored = filter_rows(STORED.tables["node:Person"], where, Bindings())
+    rows = pending.read(stored, lambda rows: evaluate_rows(rows, test))
     return dict(zip(rows.column("id").to_pylist(), rows.column("age").to_pylist(), strict=True))
 
 
@@ -45,7 +45,7 @@ def older_than(age: int) -> Predicate:
 
 
 def test_a_keyed_insert_replaces_the_whole_row() -> None:
-    pending = Pending(PERSON)
+    pending = PendingRows(PERSON)
     pending.put(people({"handle": "bo", "age": 21}))
     final = pending.final(STORED)
     assert final.added.num_rows == 0
@@ -54,7 +54,7 @@ def test_a_keyed_insert_replaces_the_whole_row() -> None:
 
 
 def test_the_last_write_to_an_id_counts() -> None:
-    pending = Pending(PERSON)
+    pending = PendingRows(PERSON)
     pending.put(people({"handle": "z", "age": 1}))
     pending.put(people({"handle": "y"}))
     pending.put(people({"handle": "z", "age": 2}))
@@ -63,25 +63,25 @@ def test_the_last_write_to_an_id_counts() -> None:
 
 
 def test_rows_without_a_key_are_always_new() -> None:
-    pending = Pending(LOG)
+    pending = PendingRows(LOG)
     for _ in range(2):
-        pending.put(inserted_nodes(LOG, [{"msg": "a"}], fresh_ids(1, 5)), fresh=True)
+        pending.put(build_nodes(LOG, [{"msg": "a"}], generate_ids(1, 5)), fresh=True)
     assert pending.change().adds_only
     final = pending.final(STORED)
     assert (final.added.column("msg").to_pylist(), final.changed.num_rows) == (["a", "a"], 0)
-    pending.put(assigned(pending.rows(), LOG, {"msg": "b"}))
+    pending.put(assign_values(pending.rows(), LOG, {"msg": "b"}))
     assert not pending.change().adds_only
     assert pending.final(STORED).added.column("msg").to_pylist() == ["b", "b"]
 
 
 def test_a_later_update_sees_what_an_earlier_one_wrote() -> None:
-    pending = Pending(PERSON)
-    bo = matching(
+    pending = PendingRows(PERSON)
+    bo = filter_rows(
         STORED.tables["node:Person"],
         Compare("=", Prop(ROW, "handle", STRING), Const("bo", STRING)),
         Bindings(),
     )
-    pending.put(assigned(bo, PERSON, {"age": 99}))
+    pending.put(assign_values(bo, PERSON, {"age": 99}))
     assert seen(pending, older_than(90)) == {"bo": 99}
     assert seen(pending, older_than(30)) == {"ada": 36, "dee": 36, "bo": 99}
     assert seen(pending, Compare("=", AGE, Const(20, I64))) == {}
@@ -92,7 +92,7 @@ def test_a_later_update_sees_what_an_earlier_one_wrote() -> None:
 
 
 def test_deleted_rows_are_seen_no_more_and_come_back_when_they_are_written_again() -> None:
-    pending = Pending(PERSON)
+    pending = PendingRows(PERSON)
     pending.put(people({"handle": "kim", "age": 50}))
     pending.delete(pa.chunked_array([["kim", "ada"]]))
     pending.delete(pa.chunked_array([["ada"]]))
@@ -105,80 +105,80 @@ def test_deleted_rows_are_seen_no_more_and_come_back_when_they_are_written_again
 
 
 def test_too_much_for_one_commit_is_refused() -> None:
-    pending = Pending(LOG)
-    pending.put(inserted_nodes(LOG, [{"msg": "a"}] * 8192, fresh_ids(8192, 5)))
+    pending = PendingRows(LOG)
+    pending.put(build_nodes(LOG, [{"msg": "a"}] * 8192, generate_ids(8192, 5)))
     with pytest.raises(ResourceLimitExceeded) as caught:
-        pending.put(inserted_nodes(LOG, [{"msg": "a"}], fresh_ids(1, 5)))
+        pending.put(build_nodes(LOG, [{"msg": "a"}], generate_ids(1, 5)))
     assert (
         caught.value.message
         == "resource limit exceeded for keyed entities for node:Log: actual 8193, limit 8192"
     )
-    small = Pending(LOG, PendingLimits(bytes=1000))
+    small = PendingRows(LOG, PendingLimits(bytes=1000))
     with pytest.raises(ResourceLimitExceeded, match="keyed entity bytes for node:Log"):
-        small.put(inserted_nodes(LOG, [{"msg": "a" * 2000}], fresh_ids(1, 5)))
+        small.put(build_nodes(LOG, [{"msg": "a" * 2000}], generate_ids(1, 5)))
 
 
 def test_the_environment_sets_other_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_MUTATION_ROWS", "2")
     monkeypatch.setenv("OMNIGRAPH_MUTATION_BYTES", "100000000")
-    pending = Pending(LOG)
-    pending.put(inserted_nodes(LOG, [{"msg": "a" * 40_000_000}] * 2, fresh_ids(2, 5)))
+    pending = PendingRows(LOG)
+    pending.put(build_nodes(LOG, [{"msg": "a" * 40_000_000}] * 2, generate_ids(2, 5)))
     with pytest.raises(ResourceLimitExceeded, match="actual 3, limit 2"):
-        pending.put(inserted_nodes(LOG, [{"msg": "a"}], fresh_ids(1, 5)))
+        pending.put(build_nodes(LOG, [{"msg": "a"}], generate_ids(1, 5)))
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", ""])
 def test_a_limit_that_is_none_is_told(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_MUTATION_BYTES", value)
     with pytest.raises(BadRequest, match=f"OMNIGRAPH_MUTATION_BYTES is '{value}'"):
-        Pending(LOG)
+        PendingRows(LOG)
 
 
 def test_rows_of_another_table_are_refused() -> None:
     with pytest.raises(InternalError, match="other columns"):
-        Pending(LOG).put(people({"handle": "x"}))
+        PendingRows(LOG).put(people({"handle": "x"}))
     with pytest.raises(InternalError, match="needs their ids"):
-        Pending(LOG).read(pa.table({"msg": ["x"]}), lambda rows: None)
+        PendingRows(LOG).read(pa.table({"msg": ["x"]}), lambda rows: None)
 
 
 def test_missing_values_of_statements_are_told() -> None:
     with pytest.raises(InvalidValue, match="insert @key property 'handle' cannot contain null"):
         people({"age": 1})
     with pytest.raises(InvalidValue, match="missing required property 'msg'"):
-        inserted_nodes(LOG, [{}], fresh_ids(1, 0))
-    row = inserted_nodes(LOG, [{"msg": "x"}], fresh_ids(1, 0))
+        build_nodes(LOG, [{}], generate_ids(1, 0))
+    row = build_nodes(LOG, [{"msg": "x"}], generate_ids(1, 0))
     with pytest.raises(InvalidValue, match="missing required property 'msg'"):
-        assigned(row, LOG, {"msg": None})
+        assign_values(row, LOG, {"msg": None})
 
 
 def test_edges_have_ends_and_properties() -> None:
-    rows = inserted_edges(MENTORS, ["ada"], ["bo"], [{"since": 2020}], pa.array(["e1"]))
+    rows = build_edges(MENTORS, ["ada"], ["bo"], [{"since": 2020}], pa.array(["e1"]))
     assert rows.to_pylist() == [{"id": "e1", "src": "ada", "dst": "bo", "since": 2020, "note": None}]
 
 
 def test_assigned_blobs_can_be_emptied() -> None:
     schema = "node B { x: Blob? }"
     target = InMemory.of(b"", schema).targets["node:B"]
-    rows = inserted_nodes(target, [{"x": "base64:YQ=="}, {}], pa.array(["1", "2"]))
+    rows = build_nodes(target, [{"x": "base64:YQ=="}, {}], pa.array(["1", "2"]))
     assert rows.column("x").combine_chunks().is_null().to_pylist() == [False, True]
-    assert assigned(rows, target, {"x": None}).column("x").null_count == 2
+    assert assign_values(rows, target, {"x": None}).column("x").null_count == 2
     with pytest.raises(InvalidValue, match="invalid base64 blob data"):
-        inserted_nodes(target, [{"x": "base64:a"}], pa.array(["1"]))
+        build_nodes(target, [{"x": "base64:a"}], pa.array(["1"]))
 
 
 def test_blobs_that_were_read_keep_their_bytes_or_the_write_fails(tmp_path: Path) -> None:
     target = InMemory.of(b"", "node B { x: Blob?  n: I32? }").targets["node:B"]
-    rows = inserted_nodes(target, [{"x": "base64:YWI="}, {}, {"x": "base64:"}], pa.array(["1", "2", "3"]))
+    rows = build_nodes(target, [{"x": "base64:YWI="}, {}, {"x": "base64:"}], pa.array(["1", "2", "3"]))
     place = Location.parse(tmp_path / "b")
     table = Tables().create(place, target.schema, primary_key="id", rows=rows)
-    pending = Pending(target)
+    pending = PendingRows(target)
     with pytest.raises(InternalError, match="Blob property 'x' was read without its bytes"):
         pending.read(table.scan(), lambda rows: None)
     with pytest.raises(InternalError, match="Blob property 'x' has lost its bytes"):
         pending.put(table.scan().cast(target.schema))
     whole = lance.dataset(place.uri).scanner(blob_handling="all_binary").to_table()
     found = pending.read(whole, lambda rows: None)
-    pending.put(assigned(found, target, {"n": 7}))
+    pending.put(assign_values(found, target, {"n": 7}))
     assert pending.rows().column("x").chunk(0).storage.field("data").to_pylist() == [b"ab", None, b""]
     assert pending.rows().column("x").null_count == 1
 
@@ -196,7 +196,7 @@ _STEPS = st.lists(
 @given(_STEPS)
 def test_pending_rows_over_stored_ones_are_one_table(steps: list[tuple[str, Any]]) -> None:
     before = {row["id"]: row["age"] for row in STORED.tables["node:Person"].select(["id", "age"]).to_pylist()}
-    model, pending = dict(before), Pending(PERSON)
+    model, pending = dict(before), PendingRows(PERSON)
     for kind, what in steps:
         if kind == "put":
             pending.put(people(*({"handle": handle, "age": age} for handle, age in what)))
@@ -206,10 +206,10 @@ def test_pending_rows_over_stored_ones_are_one_table(steps: list[tuple[str, Any]
             model = {handle: age for handle, age in model.items() if handle not in what}
         else:
             above, age = what
-            test = settle(older_than(above), Bindings())
-            stored = matching(STORED.tables["node:Person"], older_than(above), Bindings())
-            hit = pending.read(stored, partial(passing, test=test))
-            pending.put(assigned(hit, PERSON, {"age": age}))
+            test = bind_predicate(older_than(above), Bindings())
+            stored = filter_rows(STORED.tables["node:Person"], older_than(above), Bindings())
+            hit = pending.read(stored, partial(evaluate_rows, test=test))
+            pending.put(assign_values(hit, PERSON, {"age": age}))
             model = {h: age if a is not None and a > above else a for h, a in model.items()}
         expected = {handle: age for handle, age in model.items() if age is not None and age > 10}
         assert seen(pending, older_than(10)) == expected

@@ -14,9 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.write.cells import column_of
-from omnigraph.engine.write.predicate import Bindings, Nothing, Presence, Relation, matching, settle
-from omnigraph.engine.write.sql import filter_of
+from omnigraph.engine.rows.json_columns import build_column
+from omnigraph.engine.rows.predicate import (
+    Bindings,
+    Comparison,
+    MatchesNothing,
+    Presence,
+    bind_predicate,
+    filter_rows,
+)
+from omnigraph.engine.rows.predicate_sql import render_predicate
 from omnigraph.errors import InvalidValue, ParameterError
 from omnigraph.lang.query.terms import (
     ROW,
@@ -33,7 +40,7 @@ from omnigraph.lang.query.terms import (
     RelationOp,
     TextTest,
 )
-from omnigraph.lang.types import DATE, DATETIME, F64, I64, NUMBERS, STRING, Scalar, Type
+from omnigraph.lang.types import DATE, DATETIME, F64, I64, NUMBERS, STRING, Scalar, ValueType
 from tests.examples import EXAMPLES
 
 NONE = Bindings()
@@ -68,8 +75,8 @@ VALUES: dict[Scalar, list[Any]] = {
     Scalar.DATE: [0, 19723, -719528, 2932896, 2**31 - 1, -(2**31)],
     Scalar.DATETIME: [0, 1704067200000, -1, 2**63 - 1, -(2**63), -(10**14), 10**15],
 }
-COLUMNS = {f"Of_{scalar.value}": Type(scalar, nullable=True) for scalar in VALUES}
-LISTS = {f"{name}s": Type(type_.scalar, nullable=True, is_list=True) for name, type_ in COLUMNS.items()}
+COLUMNS = {f"Of_{scalar.value}": ValueType(scalar, nullable=True) for scalar in VALUES}
+LISTS = {f"{name}s": ValueType(type_.scalar, nullable=True, is_list=True) for name, type_ in COLUMNS.items()}
 _CONSTANTS: list[Any] = [
     *_EDGES,
     -(2**63) - 1,
@@ -92,9 +99,9 @@ def _rows() -> pa.Table:
     columns = {"id": pa.array([f"r{row:02}" for row in range(count)])}
     for name, type_ in COLUMNS.items():
         values = VALUES[type_.scalar]
-        columns[name] = column_of([values[at] if at < len(values) else None for at in range(count)], type_)
+        columns[name] = build_column([values[at] if at < len(values) else None for at in range(count)], type_)
         lists = [(values[at], values[0]) if at < len(values) else None for at in range(count - 1)]
-        columns[f"{name}s"] = column_of([*lists, ()], LISTS[f"{name}s"])
+        columns[f"{name}s"] = build_column([*lists, ()], LISTS[f"{name}s"])
     return pa.table(columns)
 
 
@@ -114,7 +121,7 @@ def dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 # --- the rules themselves ------------------------------------------------------------------------
 
 
-def _exact(value: Any, column: Type, *, rounds: bool) -> Any:
+def _exact(value: Any, column: ValueType, *, rounds: bool) -> Any:
     if column.scalar is Scalar.F32 and isinstance(value, float) and rounds:
         with np.errstate(over="ignore"):
             value = float(np.float32(value))
@@ -151,13 +158,17 @@ def _expected(name: str, op: str, constant: Any) -> list[str]:
 
 
 def _both(dataset: lance.LanceDataset, predicate: Predicate, bindings: Bindings = NONE) -> list[str]:
-    here = matching(ROWS, predicate, bindings).column("id").to_pylist()
-    there = dataset.to_table(columns=["id"], filter=filter_of(predicate, bindings)).column("id").to_pylist()
-    assert here == there, filter_of(predicate, bindings)
+    here = filter_rows(ROWS, predicate, bindings).column("id").to_pylist()
+    there = (
+        dataset.to_table(columns=["id"], filter=render_predicate(predicate, bindings))
+        .column("id")
+        .to_pylist()
+    )
+    assert here == there, render_predicate(predicate, bindings)
     return here  # type: ignore[no-any-return]
 
 
-def _constant_for(type_: Type) -> st.SearchStrategy[Any]:
+def _constant_for(type_: ValueType) -> st.SearchStrategy[Any]:
     if type_.scalar in NUMBERS:
         numbers = st.integers(-(2**65), 2**65) | st.floats(allow_nan=False, allow_infinity=False)
         return st.sampled_from([*VALUES[type_.scalar], *_CONSTANTS]) | numbers
@@ -166,7 +177,7 @@ def _constant_for(type_: Type) -> st.SearchStrategy[Any]:
     return st.sampled_from(VALUES[type_.scalar])
 
 
-def _typed(value: Any, type_: Type) -> Type:
+def _typed(value: Any, type_: ValueType) -> ValueType:
     if type_.scalar not in NUMBERS:
         return type_
     return F64 if isinstance(value, float) else I64
@@ -198,9 +209,9 @@ def test_an_index_answers_every_comparison(dataset: lance.LanceDataset, name: st
     prop, one = Prop(ROW, name, type_), ParamRef("x", type_)
     for value in VALUES[type_.scalar]:
         compared = [Compare(op, prop, one) for op in _OPERATORS]
-        among = InList(prop, ParamRef("x", Type(type_.scalar, is_list=True)))
-        filters = [filter_of(predicate, Bindings({"x": value})) for predicate in compared]
-        filters.append(filter_of(among, Bindings({"x": (value, VALUES[type_.scalar][0])})))
+        among = InList(prop, ParamRef("x", ValueType(type_.scalar, is_list=True)))
+        filters = [render_predicate(predicate, Bindings({"x": value})) for predicate in compared]
+        filters.append(render_predicate(among, Bindings({"x": (value, VALUES[type_.scalar][0])})))
         for filter_ in filters:
             plan = dataset.scanner(columns=["id"], filter=filter_).explain_plan(verbose=True)
             assert ("ScalarIndexQuery" in plan) is has_index, filter_
@@ -213,7 +224,7 @@ def test_in_is_equality_with_one_of_the_items(
 ) -> None:
     type_ = COLUMNS[name]
     values = tuple(data.draw(st.lists(_constant_for(type_), max_size=4)))
-    predicate = InList(Prop(ROW, name, type_), ParamRef("x", Type(type_.scalar, is_list=True)))
+    predicate = InList(Prop(ROW, name, type_), ParamRef("x", ValueType(type_.scalar, is_list=True)))
     expected = sorted({row for value in values for row in _expected(name, "=", value)})
     assert _both(dataset, predicate, Bindings({"x": values})) == expected
 
@@ -270,34 +281,37 @@ def test_constants_dates_and_the_moment_of_the_request(dataset: lance.LanceDatas
     assert len(_both(dataset, Compare("=", day, Const("2024-01-01", DATE)))) == 1
     assert len(_both(dataset, Compare("=", moment, Const("2024-01-01T02:00:00+02:00", DATETIME)))) == 1
     assert len(_both(dataset, Compare("=", moment, Instant()), Bindings(now=1704067200000))) == 1
-    listed = Const(("2024-01-01", "1970-01-01"), Type(Scalar.DATE, is_list=True))
+    listed = Const(("2024-01-01", "1970-01-01"), ValueType(Scalar.DATE, is_list=True))
     assert len(_both(dataset, InList(day, listed))) == 2
     assert _both(dataset, Compare(">", Const("r01", STRING), EntityId(ROW))) == ["r00"]
     with pytest.raises(InvalidValue, match="invalid Date literal 'soon'"):
-        settle(Compare("=", day, Const("soon", DATE)), NONE)
+        bind_predicate(Compare("=", day, Const("soon", DATE)), NONE)
     with pytest.raises(ParameterError, match="parameter 'x' not provided"):
-        settle(Compare("=", day, ParamRef("x", DATE)), NONE)
+        bind_predicate(Compare("=", day, ParamRef("x", DATE)), NONE)
 
 
 @pytest.mark.parametrize(
     ("type_", "op", "value", "settled"),
     [
-        (Type(Scalar.I32), "=", 2.7, Nothing()),
-        (Type(Scalar.I32), "<", 3_000_000_000, Presence("p")),
-        (Type(Scalar.I32), ">", 3_000_000_000, Nothing()),
-        (Type(Scalar.U32), "!=", -1, Presence("p")),
-        (Type(Scalar.I32), ">", -2.5, Relation("p", Type(Scalar.I32), ">", -3)),
-        (Type(Scalar.F32), "=", 0.1, Relation("p", Type(Scalar.F32), "=", 0.10000000149011612)),
-        (Type(Scalar.F32), "=", 16777217, Nothing()),
-        (Type(Scalar.F64), "<", 2**53 + 1, Relation("p", F64, "<=", 2.0**53)),
-        (Type(Scalar.F64), ">=", 2**53 + 1, Relation("p", F64, ">", 2.0**53)),
-        (Type(Scalar.F32), "<", 1e39, Presence("p")),
+        (ValueType(Scalar.I32), "=", 2.7, MatchesNothing()),
+        (ValueType(Scalar.I32), "<", 3_000_000_000, Presence("p")),
+        (ValueType(Scalar.I32), ">", 3_000_000_000, MatchesNothing()),
+        (ValueType(Scalar.U32), "!=", -1, Presence("p")),
+        (ValueType(Scalar.I32), ">", -2.5, Comparison("p", ValueType(Scalar.I32), ">", -3)),
+        (ValueType(Scalar.F32), "=", 0.1, Comparison("p", ValueType(Scalar.F32), "=", 0.10000000149011612)),
+        (ValueType(Scalar.F32), "=", 16777217, MatchesNothing()),
+        (ValueType(Scalar.F64), "<", 2**53 + 1, Comparison("p", F64, "<=", 2.0**53)),
+        (ValueType(Scalar.F64), ">=", 2**53 + 1, Comparison("p", F64, ">", 2.0**53)),
+        (ValueType(Scalar.F32), "<", 1e39, Presence("p")),
     ],
 )
 def test_constants_a_column_cannot_hold_are_settled_beforehand(
-    type_: Type, op: Any, value: Any, settled: object
+    type_: ValueType, op: Any, value: Any, settled: object
 ) -> None:
-    assert settle(Compare(op, Prop(ROW, "p", type_), Const(value, _typed(value, type_))), NONE) == settled
+    assert (
+        bind_predicate(Compare(op, Prop(ROW, "p", type_), Const(value, _typed(value, type_))), NONE)
+        == settled
+    )
 
 
 @pytest.mark.parametrize(
@@ -313,12 +327,14 @@ def test_constants_a_column_cannot_hold_are_settled_beforehand(
     ],
 )
 def test_a_key_is_looked_for_by_the_id_that_has_an_index(
-    type_: Type, op: Any, value: Any, filter_: str
+    type_: ValueType, op: Any, value: Any, filter_: str
 ) -> None:
     predicate = Compare(op, Prop(ROW, "p", type_), Const(value, _typed(value, type_)))
-    assert filter_of(predicate, NONE, ["p"]) == filter_
-    assert "`id`" not in filter_of(predicate, NONE, ["p", "q"]), "one of several does not make up the id"
-    assert "`id`" not in filter_of(predicate, NONE, ["q"])
+    assert render_predicate(predicate, NONE, ["p"]) == filter_
+    assert "`id`" not in render_predicate(predicate, NONE, ["p", "q"]), (
+        "one of several does not make up the id"
+    )
+    assert "`id`" not in render_predicate(predicate, NONE, ["q"])
     if op == "=" and isinstance(value, str):
-        among = InList(Prop(ROW, "p", type_), Const((value, "b"), Type(type_.scalar, is_list=True)))
-        assert filter_of(among, NONE, ["p"]) == "`id` IN ('it''s', 'b')"
+        among = InList(Prop(ROW, "p", type_), Const((value, "b"), ValueType(type_.scalar, is_list=True)))
+        assert render_predicate(among, NONE, ["p"]) == "`id` IN ('it''s', 'b')"

@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine.write.change import Change
-from omnigraph.engine.write.duplicates import Mode
-from omnigraph.engine.write.faults import rejection, violations_of
-from omnigraph.engine.write.ids import fresh_ids
-from omnigraph.engine.write.rows import inserted_edges, inserted_nodes
-from omnigraph.engine.write.sets import LoadChecked, check_load, check_mutation
-from omnigraph.engine.write.stored import StoredTables
+from omnigraph.engine.constraints.change_rules import LoadCheckResult, check_load, check_mutation
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.constraints.faults import build_rejection, to_violations
+from omnigraph.engine.constraints.stored_rows import StoredTables
+from omnigraph.engine.constraints.table_change import TableChange
+from omnigraph.engine.rows.ids import generate_ids
+from omnigraph.engine.write.statement_rows import build_edges, build_nodes
 from omnigraph.errors import ConstraintViolation, KeyConflict, LoadRejected
 from omnigraph.lang.source import shorten
 from omnigraph.storage.location import Location
@@ -35,16 +35,16 @@ Told = list[tuple[int | None, str]]
 
 def load(
     mode: str, *records: object, stored: InMemory = STORED, schema: str = SCHEMA, skip_bad: bool = False
-) -> tuple[LoadChecked, Told]:
+) -> tuple[LoadCheckResult, Told]:
     """What the checks of a load say, with lines."""
     rows = loaded(lines(*records), schema, size=64)
     found = check_load(rows, Mode(mode), stored.targets, stored, skip_bad=skip_bad)
     origins = {key: part.origins for key, part in rows.items()}
-    told = tuple(violations_of(found.faults, origins))
+    told = tuple(to_violations(found.faults, origins))
     return found, [(wrong.line, wrong.reason) for wrong in told]
 
 
-def ids(found: LoadChecked, key: str) -> list[str]:
+def ids(found: LoadCheckResult, key: str) -> list[str]:
     return found.changes[key].ids.to_pylist()  # type: ignore[no-any-return]
 
 
@@ -166,7 +166,7 @@ def test_a_rejected_load_is_an_error_with_places() -> None:
     rows = loaded(lines(KIM, edge("Mentors", "x", "y")))
     checked = check_load(rows, Mode.APPEND, STORED.targets, STORED)
     origins = {key: part.origins for key, part in rows.items()}
-    error = rejection(checked.faults, origins, 1)
+    error = build_rejection(checked.faults, origins, 1)
     assert isinstance(error, LoadRejected)
     assert (str(error), error.total) == ("in.ndjson:2: src 'x' not found in Person", 2)
     entity = rows["edge:Mentors"].rows.column("id")[0].as_py()
@@ -184,7 +184,7 @@ def test_long_values_are_cut_in_messages_and_whole_in_the_entity() -> None:
     long = "é" * 61
     rows = loaded(lines(edge("Mentors", long, "ada", id=long)))
     checked = check_load(rows, Mode.APPEND, STORED.targets, STORED)
-    (told,) = violations_of(checked.faults, {key: part.origins for key, part in rows.items()})
+    (told,) = to_violations(checked.faults, {key: part.origins for key, part in rows.items()})
     assert told.reason == f"src '{'é' * 60}…' not found in Person"
     assert told.entity == f"edge:Mentors '{long}'"
     assert shorten(long) == f"{'é' * 60}…"
@@ -193,7 +193,7 @@ def test_long_values_are_cut_in_messages_and_whole_in_the_entity() -> None:
 def test_a_stored_id_in_an_append_is_a_conflict() -> None:
     rows = loaded(lines(KIM, node("Person", handle="bo"), node("Person", handle="ada")))
     checked = check_load(rows, Mode.APPEND, STORED.targets, STORED)
-    error = rejection(checked.faults, {key: part.origins for key, part in rows.items()}, 10)
+    error = build_rejection(checked.faults, {key: part.origins for key, part in rows.items()}, 10)
     assert isinstance(error, KeyConflict)
     assert (error.entity_kind, error.type_name, error.entity_id) == ("node", "Person", "bo")
     assert error.data()["total"] == 2
@@ -329,19 +329,19 @@ def changes(
     edges: Mapping[str, Iterable[tuple[str, str]]] | None = None,
     deleted: Mapping[str, list[str]] | None = None,
     stored: InMemory = STORED,
-) -> dict[str, Change]:
-    found: dict[str, Change] = {}
+) -> dict[str, TableChange]:
+    found: dict[str, TableChange] = {}
     for name, values in (nodes or {}).items():
         target, rows = stored.targets[f"node:{name}"], list(values)
-        found[target.key] = Change(target, inserted_nodes(target, rows, fresh_ids(len(rows), 1)))
+        found[target.key] = TableChange(target, build_nodes(target, rows, generate_ids(len(rows), 1)))
     for name, ends in (edges or {}).items():
         target, pairs = stored.targets[f"edge:{name}"], list(ends)
         sources, targets = [a for a, _ in pairs], [b for _, b in pairs]
         new = pa.array([f"new{at}" for at in range(len(pairs))])
-        found[target.key] = Change(target, inserted_edges(target, sources, targets, [{}] * len(pairs), new))
+        found[target.key] = TableChange(target, build_edges(target, sources, targets, [{}] * len(pairs), new))
     for key, gone in (deleted or {}).items():
         target = stored.targets[key]
-        found[key] = Change(target, target.schema.empty_table(), pa.chunked_array([gone], pa.string()))
+        found[key] = TableChange(target, target.schema.empty_table(), pa.chunked_array([gone], pa.string()))
     return found
 
 
@@ -393,7 +393,7 @@ def changes(
     ],
 )
 def test_a_mutation_fails_with_its_first_breach(
-    change: dict[str, Change], constraint: str, message: str
+    change: dict[str, TableChange], constraint: str, message: str
 ) -> None:
     stored = A_AND_EDGES if any(key.endswith((":A", ":E")) for key in change) else STORED
     with pytest.raises(ConstraintViolation) as caught:
@@ -420,7 +420,7 @@ def test_a_mutation_fails_with_its_first_breach(
     ],
 )
 def test_a_mutation_that_leaves_everything_in_order_passes(
-    change: dict[str, Change], stored: InMemory
+    change: dict[str, TableChange], stored: InMemory
 ) -> None:
     check_mutation(change, stored.targets, stored)
 
@@ -442,7 +442,7 @@ def test_a_new_edge_to_a_node_that_goes_has_no_end() -> None:
 def test_tables_answer_as_rows_in_memory_do(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, per_scan: int
 ) -> None:
-    monkeypatch.setattr("omnigraph.engine.write.stored.KEYS_PER_SCAN", per_scan)
+    monkeypatch.setattr("omnigraph.engine.constraints.stored_rows.KEYS_PER_SCAN", per_scan)
     schema = "node P { k: DateTime @key  d: Date?  f: F64?  @unique(d, f) } edge E: P -> P @card(0..1)"
     memory = InMemory.of(
         lines(

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.write.duplicates import Mode
-from omnigraph.engine.write.faults import violations_of
-from omnigraph.engine.write.read import LoadRows
-from omnigraph.engine.write.sets import LoadChecked, check_load
+from omnigraph.engine.constraints.change_rules import LoadCheckResult, check_load
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.constraints.faults import to_violations
+from omnigraph.engine.rows.split_reader import LoadRows
 from tests.engine.write.support import InMemory, edge, lines, loaded, node
 from tests.examples import EXAMPLES
 
@@ -184,7 +184,7 @@ def _records(rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
 
 def _checked(
     before: Graph, rows: list[tuple[Any, ...]], mode: str, skip: bool
-) -> tuple[LoadChecked, dict[str, LoadRows]]:
+) -> tuple[LoadCheckResult, dict[str, LoadRows]]:
     stored = InMemory.of(before.lines(), SCHEMA)
     load = loaded(lines(*_records(rows)), SCHEMA, size=50)
     return check_load(load, Mode(mode), stored.targets, stored, skip_bad=skip), load
@@ -198,7 +198,7 @@ def test_a_load_is_checked_as_the_rules_say(before: Graph, rows: list[tuple[Any,
     told, after = Model(before, mode, list(enumerate(rows, 1))).run()
     news = _new_ids(load)
     origins = {key: part.origins for key, part in load.items()}
-    violations = tuple(violations_of(found.faults, origins))
+    violations = tuple(to_violations(found.faults, origins))
     assert _named([(wrong.line, wrong.reason) for wrong in violations], news) == _named(told, {})
     if not told:
         assert _written(before, found, news) == after
@@ -213,7 +213,7 @@ def _new_ids(load: dict[str, LoadRows]) -> dict[str, str]:
     return {id_: f"new{line}" for id_, line, is_new in rows if is_new}
 
 
-def _written(before: Graph, found: LoadChecked, news: dict[str, str]) -> Graph:
+def _written(before: Graph, found: LoadCheckResult, news: dict[str, str]) -> Graph:
     nodes, edges = dict(before.nodes), dict(before.edges)
     for key, change in found.changes.items():
         table: dict[str, Any] = nodes if key == "node:A" else edges

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.write.cells import read_cells
-from omnigraph.engine.write.ids import LoadIds
-from omnigraph.engine.write.read import LoadReader
-from omnigraph.engine.write.splits import Split
+from omnigraph.engine.rows.ids import LoadIds
+from omnigraph.engine.rows.json_columns import parse_column
+from omnigraph.engine.rows.split_reader import LoadReader
+from omnigraph.engine.rows.splits import Split
 from omnigraph.errors import InvalidValue, ResourceLimitExceeded
 from omnigraph.lang import dates
-from omnigraph.lang.types import FLOATS, Scalar, Type, vector
-from omnigraph.lang.values import integer_bounds, json_column
+from omnigraph.lang.types import FLOATS, Scalar, ValueType, vector_type
+from omnigraph.lang.values import column_to_json, integer_bounds
 from tests.engine.write.support import IDS, accepted, edge, fixture_lines, lines, node, read, told
 
 NO_SOURCES = "this graph allows no external sources"
@@ -163,7 +163,7 @@ def test_every_kind_of_value_arrives_as_it_was_written() -> None:
     assert found["t"].cast(pa.int64()).to_pylist() == [1704067200000, 1704067200000, None]
     assert found["v"].to_pylist() == [[1.0, 0.5], None, None]
     assert found["l"].to_pylist() == [[1, 2], [], None]
-    assert json_column(found["m"], Type(Scalar.DATETIME, is_list=True))[0] == [
+    assert column_to_json(found["m"], ValueType(Scalar.DATETIME, is_list=True))[0] == [
         "1970-01-01T00:00:00.000Z",
         "1970-01-01T00:00:00.005Z",
     ]
@@ -250,10 +250,10 @@ _DATE_TEXTS = st.sampled_from(
     ]
 )
 _ANY = st.none() | st.booleans() | _NUMBERS | st.text(max_size=3) | _DATE_TEXTS
-_TYPES = [Type(scalar, nullable=True) for scalar in Scalar if scalar not in (Scalar.VECTOR, Scalar.BLOB)]
+_TYPES = [ValueType(scalar, nullable=True) for scalar in Scalar if scalar not in (Scalar.VECTOR, Scalar.BLOB)]
 
 
-def _model(value: Any, type_: Type) -> Any:
+def _model(value: Any, type_: ValueType) -> Any:
     """The stored value by the rules themselves; raises when there is none."""
     if value is None:
         return None
@@ -285,7 +285,7 @@ def _model_atom(value: Any, scalar: Scalar) -> Any:
     raise InvalidValue("")
 
 
-def _check(values: list[Any], type_: Type) -> None:
+def _check(values: list[Any], type_: ValueType) -> None:
     expected, faults = [], set()
     for row, value in enumerate(values):
         try:
@@ -293,7 +293,7 @@ def _check(values: list[Any], type_: Type) -> None:
         except InvalidValue:
             expected.append(None)
             faults.add(row)
-    cells = read_cells(values, "p", type_)
+    cells = parse_column(values, "p", type_)
     array = cells.array
     if type_.scalar is Scalar.DATE:
         array = array.cast(pa.list_(pa.int32()) if type_.is_list else pa.int32())
@@ -306,7 +306,7 @@ def _check(values: list[Any], type_: Type) -> None:
 
 @pytest.mark.fuzz
 @given(st.sampled_from(_TYPES), st.data())
-def test_columns_are_read_as_their_values_are(type_: Type, data: st.DataObject) -> None:
+def test_columns_are_read_as_their_values_are(type_: ValueType, data: st.DataObject) -> None:
     fitting = {
         Scalar.STRING: st.text(),
         Scalar.BOOL: st.booleans(),
@@ -321,14 +321,14 @@ def test_columns_are_read_as_their_values_are(type_: Type, data: st.DataObject) 
 
 @pytest.mark.fuzz
 @given(st.sampled_from(_TYPES), st.lists(st.none() | st.integers() | st.lists(_ANY, max_size=3), max_size=5))
-def test_lists_are_read_as_their_items_are(type_: Type, values: list[Any]) -> None:
-    _check(values, Type(type_.scalar, nullable=True, is_list=True))
+def test_lists_are_read_as_their_items_are(type_: ValueType, values: list[Any]) -> None:
+    _check(values, ValueType(type_.scalar, nullable=True, is_list=True))
 
 
 @pytest.mark.fuzz
 @given(st.lists(st.none() | st.text(max_size=1) | st.lists(_NUMBERS, min_size=1, max_size=3), max_size=5))
 def test_vectors_are_read_as_their_numbers_are(values: list[Any]) -> None:
-    _check(values, vector(2, nullable=True))
+    _check(values, vector_type(2, nullable=True))
 
 
 def test_a_uri_that_is_too_long_is_told_with_its_property_and_what_helps() -> None:

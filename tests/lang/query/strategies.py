@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.expressions import AGGREGATES, CASE_CALLS, TEXT_CALLS
-from omnigraph.lang.types import BOOL, DATE, DATETIME, F64, I64, SCALARS, STRING, Scalar, Type
+from omnigraph.lang.types import BOOL, DATE, DATETIME, F64, I64, SCALARS, STRING, Scalar, ValueType
 from tests.lang.casefile import cases_in
 
 # Mostly the names of F.pg, so that many trees get past the first check; words of the grammar and of
@@ -137,12 +137,14 @@ reads = st.builds(
     count,
     count,
 )
-assignments = st.lists(st.builds(ast.Assignment, lower, value), min_size=1, max_size=3).map(tuple)
+assignments = st.lists(st.builds(ast.Assignment, lower, value, st.booleans()), min_size=1, max_size=3).map(
+    tuple
+)
 relations = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
 predicates = st.one_of(
-    st.builds(ast.ComparePredicate, lower, relations, value),
-    st.builds(ast.NullPredicate, lower, st.booleans()),
-    st.builds(ast.InPredicate, lower, items),
+    st.builds(ast.ComparePredicate, lower, relations, value, st.booleans()),
+    st.builds(ast.NullPredicate, lower, st.booleans(), st.booleans()),
+    st.builds(ast.InPredicate, lower, items, st.booleans()),
 )
 mutation = st.one_of(
     st.builds(ast.Insert, type_name, assignments),
@@ -150,8 +152,8 @@ mutation = st.one_of(
     st.builds(ast.Delete, type_name, predicates),
 )
 parameter_types = st.one_of(
-    st.builds(Type, st.sampled_from(list(SCALARS.values())), st.booleans(), st.booleans()),
-    st.builds(Type, st.just(Scalar.VECTOR), st.booleans(), dimension=st.integers(1, 2**31 - 1)),
+    st.builds(ValueType, st.sampled_from(list(SCALARS.values())), st.booleans(), st.booleans()),
+    st.builds(ValueType, st.just(Scalar.VECTOR), st.booleans(), dimension=st.integers(1, 2**31 - 1)),
 )
 queries = st.builds(
     ast.Query,

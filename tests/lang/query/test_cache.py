@@ -62,7 +62,7 @@ def test_what_is_made_of_a_query_is_made_once_and_kept() -> None:
         made.append(f"{query.name} {catalog.fingerprint}")
         return made
 
-    cache = QueryCache(ready=ready)
+    cache = QueryCache(prepare=ready)
     assert cache.compile(ONE, CATALOG) is cache.compile(ONE, CATALOG)
     assert made == [f"names {CATALOG.fingerprint}"]
 

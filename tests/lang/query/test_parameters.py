@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from omnigraph.errors import ParameterError
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.parameters import check_count, decode_parameters
-from omnigraph.lang.types import INTEGERS, SCALARS, Scalar, Type, vector
+from omnigraph.lang.types import INTEGERS, SCALARS, Scalar, ValueType, vector_type
 from omnigraph.lang.values import JS_SAFE, integer_bounds
 
 ENGINE_MAX = 2**63 - 1
 
 
-def type_of(text: str) -> Type:
+def type_of(text: str) -> ValueType:
     """`I32`, `[I32]?` or `Vector(2)`."""
     bare = text.removesuffix("?")
     nullable = bare != text
     if bare.startswith("Vector("):
-        return vector(int(bare[len("Vector(") : -1]), nullable=nullable)
-    return Type(SCALARS[bare.strip("[]")], nullable=nullable, is_list=bare.startswith("["))
+        return vector_type(int(bare[len("Vector(") : -1]), nullable=nullable)
+    return ValueType(SCALARS[bare.strip("[]")], nullable=nullable, is_list=bare.startswith("["))
 
 
 def decode(type_: str, value: object, *, js_safe: bool = False) -> Any:

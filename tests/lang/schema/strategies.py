@@ -6,9 +6,9 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from omnigraph.lang.schema import ast
-from omnigraph.lang.schema.parser import CONSTRAINTS
-from omnigraph.lang.types import FLOATS, INTEGERS, SCALARS, Scalar, Type
+from omnigraph.lang.schema import schema_ast as ast
+from omnigraph.lang.schema.schema_parser import CONSTRAINTS
+from omnigraph.lang.types import FLOATS, INTEGERS, SCALARS, Scalar, ValueType
 
 # Drawing from lists is many times faster than building names and texts letter by letter.
 WORDS = [
@@ -32,20 +32,20 @@ property_name = st.sampled_from([*WORDS, "_rowid2", "ids", "src_", "iD"])
 enum_values = st.lists(st.sampled_from(ENUM_VALUES), min_size=1, max_size=4, unique=True)
 
 value_types = st.one_of(
-    st.builds(Type, st.sampled_from(list(SCALARS.values())), st.booleans()),
+    st.builds(ValueType, st.sampled_from(list(SCALARS.values())), st.booleans()),
     st.builds(
-        Type,
+        ValueType,
         st.sampled_from([scalar for scalar in SCALARS.values() if scalar is not Scalar.BLOB]),
         st.booleans(),
         is_list=st.just(True),
     ),
     st.builds(
-        Type,
+        ValueType,
         st.just(Scalar.STRING),
         st.booleans(),
         enum_values=enum_values.map(lambda found: tuple(sorted(found))),
     ),
-    st.builds(Type, st.just(Scalar.VECTOR), st.booleans(), dimension=st.integers(1, 2_147_483_647)),
+    st.builds(ValueType, st.just(Scalar.VECTOR), st.booleans(), dimension=st.integers(1, 2_147_483_647)),
 )
 
 
@@ -112,7 +112,7 @@ def _metadata(draw: st.DrawFn) -> list[ast.Annotation]:
     return found
 
 
-def _plain(found: Type) -> bool:
+def _plain(found: ValueType) -> bool:
     return not found.is_list and found.scalar not in (Scalar.VECTOR, Scalar.BLOB)
 
 

@@ -1,136 +1,147 @@
-"""The stored form of an accepted schema."""
+"""The compiled schema as a graph stores it, in the shape of the reference implementation."""
 
 from __future__ import annotations
 
-import copy
+import json
 from typing import Any
 
 import pytest
 
-from omnigraph.errors import CorruptGraph
-from omnigraph.lang.schema import AcceptedSchema, compile_schema, first_identities
-from omnigraph.lang.schema.ir import from_json, ir_hash, to_json
+from omnigraph.lang.schema.ir import compile_with_ir, fnv1a32, has_same_meaning, ir_hash, render
 
 TEXT = """
 interface I { t: String? @index }
-node P @description("people") implements I {
+interface H { u: U64 @unique }
+node P @zeta @description("people") @description2("x", b=2, a="1") implements I, H {
   k: String @key  n: I32?  v: Vector(3)? @embed(k, model="m")  e: enum(b, a) @owner("x", since=3)
-  @unique(n, e)  @range(n, -1.5..)  @check(k, "^a")
+  l: [DateTime]  z: Blob?  old: Bool @rename_from("older")
+  @unique(n, e)  @range(n, -1.5..)  @range(n, 1..5)  @check(k, "^a\\"ä")  @index(n, e)  @index(k)
 }
-edge E: P -> P @card(0..2) { w: F64? @unique(src, dst) }
+edge E: P -> P @card(0..2) { w: F64? @unique  @unique(src, dst) }
+edge D: P -> P
 """
 
 
-def accepted(text: str = TEXT) -> AcceptedSchema:
-    catalog = compile_schema(text)
-    return AcceptedSchema(catalog, first_identities(catalog))
+def compiled(text: str = TEXT) -> Any:
+    return compile_with_ir(text)[1]
 
 
-def test_the_stored_form_is_sorted_and_numbered() -> None:
-    found = to_json(accepted("node B { z: I32 a: I32 } node A { } edge E: A -> B @card(1..)"))
-    assert found["ir_version"] == 1
-    assert [each["name"] for each in found["nodes"]] == ["A", "B"]
-    assert [each["type_id"] for each in found["nodes"]] == [1, 2]
-    assert [(each["name"], each["prop_id"]) for each in found["nodes"][1]["properties"]] == [
-        ("z", 2),
-        ("a", 1),
+def test_members_come_in_the_order_of_the_reference() -> None:
+    found = compiled()
+    assert list(found) == ["ir_version", "interfaces", "nodes", "edges"]
+    assert list(found["interfaces"][0]) == ["name", "type_id", "properties"]
+    assert list(found["nodes"][0]) == [
+        "name", "type_id", "annotations", "implements", "properties", "constraints",
+    ]  # fmt: skip
+    assert list(found["edges"][0]) == [
+        "name", "type_id", "from_type", "to_type", "cardinality", "annotations", "properties", "constraints",
+    ]  # fmt: skip
+    assert list(found["nodes"][0]["properties"][0]) == ["name", "prop_id", "prop_type", "annotations"]
+
+
+def test_everything_is_sorted_by_name() -> None:
+    found = compiled()
+    assert [each["name"] for each in found["interfaces"]] == ["H", "I"]
+    assert [each["name"] for each in found["edges"]] == ["D", "E"]
+    (node,) = found["nodes"]
+    assert [each["name"] for each in node["properties"]] == ["e", "k", "l", "n", "old", "t", "u", "v", "z"]
+    assert node["implements"] == ["H", "I"]
+    assert node["annotations"] == [
+        {"name": "description", "value": "people"},
+        {"name": "description2", "value": "x", "kwargs": {"a": "1", "b": "2"}},
+        {"name": "zeta", "value": None},
     ]
-    assert (found["edges"][0]["from"], found["edges"][0]["to"]) == ("A", "B")
-    assert found["edges"][0]["cardinality"] == {"min": 1, "max": None}
-    assert (found["next_type_id"], found["next_prop_id"]) == (4, 3)
 
 
-def test_it_reads_back_what_was_written() -> None:
-    schema = accepted()
-    assert from_json(to_json(schema)) == schema
+def test_constraints_stand_in_the_order_of_their_texts_and_keep_repetitions() -> None:
+    (node,) = compiled()["nodes"]
+    assert node["constraints"] == [
+        {"Check": {"property": "k", "pattern": '^a"ä'}},
+        {"Index": ["e", "n"]},
+        {"Index": ["k"]},
+        {"Index": ["t"]},
+        {"Key": ["k"]},
+        {"Range": {"property": "n", "min": {"Float": -1.5}, "max": None}},
+        {"Range": {"property": "n", "min": {"Integer": 1}, "max": {"Integer": 5}}},
+        {"Unique": ["e", "n"]},
+        {"Unique": ["u"]},
+    ]
+    assert compiled()["edges"][1]["constraints"] == [{"Unique": ["dst", "src"]}, {"Unique": ["w"]}]
 
 
-def test_rename_hints_are_not_stored() -> None:
-    hinted = accepted('node P @rename_from("Q") { a: I32 @rename_from("b") }')
-    assert to_json(hinted) == to_json(accepted("node P { a: I32 }"))
+def test_properties_keep_their_annotations_and_inherited_ones_those_of_the_interface() -> None:
+    (node,) = compiled()["nodes"]
+    found = {each["name"]: each for each in node["properties"]}
+    assert found["k"]["annotations"] == [{"name": "key", "value": None}]
+    assert found["t"]["annotations"] == [{"name": "index", "value": None}]
+    assert found["v"]["annotations"] == [{"name": "embed", "value": "k", "kwargs": {"model": "m"}}]
+    assert found["old"]["annotations"] == [{"name": "rename_from", "value": "older"}]
+    assert found["e"]["prop_type"] == {
+        "scalar": "String", "nullable": False, "list": False, "enum_values": ["a", "b"],
+    }  # fmt: skip
+    assert found["v"]["prop_type"]["scalar"] == {"Vector": 3}
+    assert (found["l"]["prop_type"]["scalar"], found["l"]["prop_type"]["list"]) == ("DateTime", True)
 
 
-def test_the_hash_depends_on_the_content_only() -> None:
-    stored = to_json(accepted())
-    assert ir_hash(stored) == ir_hash(dict(reversed(stored.items())))
-    assert ir_hash(stored).startswith("sha256:")
-    assert len(ir_hash(stored)) == len("sha256:") + 64
-    assert ir_hash(stored) != ir_hash(to_json(accepted(TEXT.replace("0..2", "0..3"))))
+def test_numbers_are_hashes_of_names() -> None:
+    assert fnv1a32("node:Person") == 3227219152
+    assert fnv1a32("interface:Named:name") == 1864229240
+    (node,) = compiled("node Person { age: I32? }")["nodes"]
+    assert (node["type_id"], node["properties"][0]["prop_id"]) == (3227219152, 3446138241)
 
 
-def change(path: list[Any], value: object) -> Any:
-    stored = copy.deepcopy(to_json(accepted()))
-    target = stored
-    for key in path[:-1]:
-        target = target[key]
-    target[path[-1]] = value
-    return stored
+def test_the_compact_form_is_that_of_the_reference() -> None:
+    text = (
+        'node Team {\n  slug: String @key\n  title: String\n  @check(title, "^[a-z]+$")\n}\n'
+        "edge Next: Team -> Team @card(0..2) { at: Date? }"
+    )
+    edge, member = fnv1a32("edge:Next"), fnv1a32("edge:Next:at")
+    assert render(compiled(text)) == (
+        '{"ir_version":1,"interfaces":[],"nodes":[{"name":"Team","type_id":4231627740,"annotations":[],'
+        '"implements":[],"properties":[{"name":"slug","prop_id":432351005,"prop_type":{"scalar":"String",'
+        '"nullable":false,"list":false,"enum_values":null},"annotations":[{"name":"key","value":null}]},'
+        '{"name":"title","prop_id":3087768500,"prop_type":{"scalar":"String","nullable":false,"list":false,'
+        '"enum_values":null},"annotations":[]}],"constraints":[{"Check":{"property":"title","pattern":'
+        '"^[a-z]+$"}},{"Key":["slug"]}]}],"edges":[{"name":"Next","type_id":'
+        f"{edge}"
+        ',"from_type":"Team","to_type":"Team","cardinality":{"min":0,"max":2},"annotations":[],'
+        '"properties":[{"name":"at","prop_id":'
+        f"{member}"
+        ',"prop_type":{"scalar":"Date","nullable":true,"list":false,"enum_values":null},'
+        '"annotations":[]}],"constraints":[]}]}'
+    )
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "reason"),
+    ("value", "text"),
     [
-        (["ir_version"], 2, "ir_version is 2"),
-        (["ir_version"], True, "ir_version of the schema is not a whole number"),
-        (["nodes"], {}, "nodes of the schema is not an array"),
-        (["nodes", 0], None, "an entry of nodes is not an object"),
-        (["nodes", 0, "name"], 5, "name of an entry of nodes is not a string"),
-        (["nodes", 0, "type_id"], 1, "a type_id is used twice"),
-        (["nodes", 0, "type_id"], 0, "a type_id is not below the next one to give"),
-        (["next_prop_id"], 2, "a prop_id is not below the next one to give"),
-        (["nodes", 0, "properties", 1, "name"], "k", "property P.k is there twice"),
-        (["nodes", 0, "properties", 1, "prop_id"], -1, "prop_id of property P.n is not a whole number"),
-        (
-            ["nodes", 0, "properties", 0, "type", "scalar"],
-            "Int",
-            "scalar of property k of node P is not known",
-        ),
-        (
-            ["nodes", 0, "properties", 0, "type", "enum_values"],
-            [],
-            "type of property k of node P is not possible",
-        ),
-        (["nodes", 0, "properties", 2, "type", "scalar"], {"Vector": 0}, "is not possible"),
-        (["nodes", 0, "properties", 2, "embed", "source"], "zz", "unknown property 'zz'"),
-        (
-            ["nodes", 0, "properties", 0, "inherited"],
-            0,
-            "inherited of property k of node P is not true or false",
-        ),
-        (["nodes", 0, "properties", 3, "annotations", 0, "arguments"], [["a"]], "are not pairs of strings"),
-        (["nodes", 0, "implements"], ["J"], "node P implements unknown interface 'J'"),
-        (["nodes", 0, "constraints"], [{"Key": ["k"]}, {"Key": ["n"]}], "node P has more than one key"),
-        (["nodes", 0, "constraints"], [{"Key": []}], "a constraint of node P names no column"),
-        (["nodes", 0, "constraints"], [{"Unique": ["zz"]}], "unknown property 'zz'"),
-        (["nodes", 0, "constraints"], [{"Nope": ["k"]}], "a constraint of node P is not known"),
-        (
-            ["nodes", 0, "constraints"],
-            [{"Range": {"column": "n", "min": "0", "max": None}}],
-            "is not a number",
-        ),
-        (["edges", 0, "to"], "Q", "edge E references unknown type 'Q'"),
-        (["edges", 0, "constraints"], [{"Key": ["w"]}], "edge E has a constraint only nodes can have"),
-        (["edges", 0, "cardinality", "max"], "2", "max of edge E is not a whole number"),
+        (0.0, "0.0"), (-2.5, "-2.5"), (1e15, "1000000000000000.0"), (1e16, "1e16"), (1e-5, "0.00001"),
+        (-1.25e-5, "-0.0000125"), (1e-6, "1e-6"), (1.5e300, "1.5e300"), (0.1, "0.1"), (7, "7"),
+        ("ä\n\x01\"", '"ä\\n\\u0001\\""'), ([], "[]"), ({}, "{}"), (None, "null"), (True, "true"),
     ],
-)
-def test_a_damaged_form_says_what_is_wrong(path: list[Any], value: object, reason: str) -> None:
-    with pytest.raises(CorruptGraph) as caught:
-        from_json(change(path, value))
-    assert caught.value.message.startswith("invalid accepted SchemaIR: ")
-    assert reason in caught.value.message
+)  # fmt: skip
+def test_values_are_written_as_rust_writes_them(value: object, text: str) -> None:
+    assert render(value) == text
 
 
-@pytest.mark.parametrize(
-    "key", ["ir_version", "interfaces", "nodes", "edges", "next_type_id", "next_prop_id"]
-)
-def test_a_missing_part_is_named(key: str) -> None:
-    stored = to_json(accepted())
-    del stored[key]
-    with pytest.raises(CorruptGraph, match=f"invalid accepted SchemaIR: the schema has no {key}"):
-        from_json(stored)
+def test_the_indented_form_is_the_usual_one() -> None:
+    found = compiled()
+    assert render(found, indent=2) == json.dumps(found, indent=2, ensure_ascii=False)
+    assert json.loads(render(found)) == found
 
 
-@pytest.mark.parametrize("value", [None, [], "x", 5])
-def test_something_else_is_refused(value: object) -> None:
-    with pytest.raises(CorruptGraph, match="the schema is not an object"):
-        from_json(value)
+def test_the_hash_depends_on_the_meaning_only() -> None:
+    assert ir_hash(compiled()) == ir_hash(compiled("// more\n" + TEXT))
+    assert ir_hash(compiled()).startswith("sha256:")
+    assert ir_hash(compiled()) != ir_hash(compiled(TEXT.replace("0..2", "0..3")))
+
+
+def test_order_and_repetition_are_no_difference() -> None:
+    one = compiled()
+    other = json.loads(json.dumps(one))
+    other["nodes"][0]["constraints"].reverse()
+    other["nodes"][0]["constraints"].append({"Index": ["k"]})
+    other["edges"][1]["constraints"][0]["Unique"].reverse()
+    assert has_same_meaning(one, other)
+    other["nodes"][0]["constraints"].pop(0)
+    assert not has_same_meaning(one, other)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import InvalidValue
 from omnigraph.lang.schema.keys import compose_id, render_scalar
-from omnigraph.lang.types import F64, STRING, Scalar, Type, vector
+from omnigraph.lang.types import F64, STRING, Scalar, ValueType, vector_type
 
-F32 = Type(Scalar.F32)
+F32 = ValueType(Scalar.F32)
 
 
 def as_f32(text: str) -> float:
@@ -31,7 +31,7 @@ def as_f32(text: str) -> float:
         (1e39, F32, "inf"),
     ],
 )
-def test_a_value_that_is_no_number_has_no_id(value: float, width: Type, shown: str) -> None:
+def test_a_value_that_is_no_number_has_no_id(value: float, width: ValueType, shown: str) -> None:
     name = "Float32" if width is F32 else "Float64"
     with pytest.raises(InvalidValue) as caught:
         render_scalar(value, width)
@@ -39,8 +39,10 @@ def test_a_value_that_is_no_number_has_no_id(value: float, width: Type, shown: s
     assert caught.value.message == expected
 
 
-@pytest.mark.parametrize("kind", [Type(Scalar.BLOB), vector(3), Type(Scalar.I32, is_list=True)], ids=str)
-def test_only_scalars_identify(kind: Type) -> None:
+@pytest.mark.parametrize(
+    "kind", [ValueType(Scalar.BLOB), vector_type(3), ValueType(Scalar.I32, is_list=True)], ids=str
+)
+def test_only_scalars_identify(kind: ValueType) -> None:
     with pytest.raises(InvalidValue, match="scalar key: unsupported column type"):
         render_scalar(1, kind)
 
@@ -50,14 +52,14 @@ def test_only_scalars_identify(kind: Type) -> None:
     [
         (None, STRING),
         (1, STRING),
-        (True, Type(Scalar.I32)),
-        ("1", Type(Scalar.I64)),
-        (1, Type(Scalar.BOOL)),
-        (1.0, Type(Scalar.DATE)),
+        (True, ValueType(Scalar.I32)),
+        ("1", ValueType(Scalar.I64)),
+        (1, ValueType(Scalar.BOOL)),
+        (1.0, ValueType(Scalar.DATE)),
         (True, F64),
     ],
 )
-def test_a_value_of_another_kind_is_refused(value: object, kind: Type) -> None:
+def test_a_value_of_another_kind_is_refused(value: object, kind: ValueType) -> None:
     with pytest.raises(InvalidValue, match="scalar key: "):
         render_scalar(value, kind)
 

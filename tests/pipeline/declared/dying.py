@@ -25,7 +25,7 @@ UPPER = "2024-01-01"
 def die(folder: Path) -> None:
     """Run the pipeline of a folder up to the point that it is named after."""
     try:
-        with failpoints.armed(folder.name, lambda: os.kill(os.getpid(), signal.SIGKILL)):
+        with failpoints.arm(folder.name, lambda: os.kill(os.getpid(), signal.SIGKILL)):
             run(read_pipeline(folder / "crm.yaml"), Given(folder, ROWS, UPPER))
     except BaseException:  # noqa: BLE001 - the status is the only way to tell
         traceback.print_exc()

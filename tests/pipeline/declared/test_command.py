@@ -11,7 +11,7 @@ import pytest
 from omnigraph.cli.main import main
 from omnigraph.errors import MissingExtra
 from omnigraph.pipeline import session
-from omnigraph.pipeline.declared.run import Order, ledger_of, run
+from omnigraph.pipeline.declared.run import RunOptions, open_ledger, run
 from tests.pipeline.declared.world import Given, declared, graph_at, into, people
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def test_a_pipeline_from_the_command_line(spark: SparkSession, folder: Path, she
 def test_what_failed_is_shown_and_exits_with_1(folder: Path, shell: Shell) -> None:
     pipeline = declared(folder, into())
     run(pipeline, Given(folder, {"node:Person": {"email": ["a@x"]}}))
-    failed = run(pipeline, Given(folder, {"node:Person": {"email": ["a@x"]}}), Order(full_refresh=True))
+    failed = run(pipeline, Given(folder, {"node:Person": {"email": ["a@x"]}}), RunOptions(full_refresh=True))
     assert "error[key_conflict]" in shell("status", "crm.yaml", failed.run_id)[1]
     assert [line.split()[2] for line in shell("runs", "crm.yaml")[1].splitlines()] == ["failed", "succeeded"]
     wrong = [
@@ -90,7 +90,7 @@ def test_what_failed_is_shown_and_exits_with_1(folder: Path, shell: Shell) -> No
         ("validate", "nowhere.yaml"),
     ]
     assert [shell(*arguments)[0] for arguments in wrong] == [1] * len(wrong)
-    assert ledger_of(pipeline).runs(1)[0].run_id == failed.run_id
+    assert open_ledger(pipeline).runs(1)[0].run_id == failed.run_id
 
 
 def test_several_mistakes_are_told_line_by_line(folder: Path, shell: Shell) -> None:
@@ -118,6 +118,6 @@ def test_without_spark_a_plan_says_what_was_not_looked_at(
     monkeypatch.setattr(session, "require_spark", absent)
     declared(folder, into())
     status, out, err = shell("plan", "crm.yaml")
-    assert (status, "columns not looked at" in out) == (0, True)
+    assert (status, "columns not checked" in out) == (0, True)
     assert err.startswith("warning[pipeline_sql_check_skipped]: ")
     assert shell("run", "crm.yaml")[0] == 1

@@ -11,8 +11,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph import failpoints
-from omnigraph.pipeline.declared.lease import holder
-from omnigraph.pipeline.declared.run import ledger_of, retry, run
+from omnigraph.pipeline.declared.lease import read_lease
+from omnigraph.pipeline.declared.run import open_ledger, retry, run
 from tests.pipeline.declared.dying import ROWS, UPPER
 from tests.pipeline.declared.world import Given, declared, graph_at, into, people
 
@@ -39,9 +39,9 @@ def test_rows_come_once_wherever_the_process_was_killed(tmp_path: Path) -> None:
         point, pid, status = line.split()
         assert int(status) == -signal.SIGKILL
         pipeline, folder = pipelines.pop(point), tmp_path / point
-        ledger = ledger_of(pipeline)
+        ledger = open_ledger(pipeline)
         [cut] = ledger.runs()
-        left = holder(ledger)
+        left = read_lease(ledger)
         assert (cut.status, cut.targets["graph.team"].status) == ("running", KILLED_AT[point])
         assert left is not None
         assert (left.run_id, left.pid) == (cut.run_id, int(pid))
@@ -57,5 +57,5 @@ def test_rows_come_once_wherever_the_process_was_killed(tmp_path: Path) -> None:
         assert ledger.checkpoint()["graph.team"]["people"].upper == UPPER
         with og.open(folder / "team", read_only=True) as team:
             assert team.branches.list() == ["main"]
-        assert holder(ledger) is None
+        assert read_lease(ledger) is None
     assert not pipelines

@@ -21,7 +21,7 @@ from omnigraph.errors import (
 )
 from omnigraph.pipeline.declared.extraction import SparkExtract
 from omnigraph.pipeline.declared.parse import read_pipeline
-from omnigraph.pipeline.declared.run import Order, ledger_of, run
+from omnigraph.pipeline.declared.run import RunOptions, open_ledger, run
 from omnigraph.pipeline.declared.secrets import Secrets
 from tests.pipeline.declared.world import graph_at, people
 
@@ -112,7 +112,7 @@ def test_a_database_files_and_a_graph_become_one_commit_and_later_runs_bring_wha
     database.add("a@x", 2, age=6)  # the same person, told later
     database.add("b@y", 2)
     extract = SparkExtract(pipeline, spark, secrets=secrets)
-    first = run(pipeline, extract, Order(actor="ann"))
+    first = run(pipeline, extract, RunOptions(actor="ann"))
     target = first.targets["graph.team"]
     assert (first.status, target.status, target.nodes, target.edges) == (
         "succeeded",
@@ -134,7 +134,7 @@ def test_a_database_files_and_a_graph_become_one_commit_and_later_runs_bring_wha
     assert people(tmp_path / "team") == ["a@x", "c@x", "old@x"]
     kept = "".join(path.read_text() for path in (tmp_path / "team/__pipelines").rglob("*.json"))
     assert "s3cr3t-word" not in kept
-    assert ledger_of(pipeline).runs()[0].run_id == second.run_id
+    assert open_ledger(pipeline).runs()[0].run_id == second.run_id
 
 
 def test_files_of_every_format_are_sources(spark: SparkSession, tmp_path: Path) -> None:

@@ -93,10 +93,10 @@ def test_a_digest_changes_with_what_is_said_and_not_with_how_it_is_written(tmp_p
 def test_references_become_values_and_values_references_again() -> None:
     secrets = Secrets({"USER": "ann", "WORD": "annabel"})
     place = Place("crm.yaml", 3)
-    assert secrets.resolved("${USER}:${WORD}", place) == "ann:annabel"
-    assert secrets.redacted("no annabel, no ann") == "no ${WORD}, no ${USER}"
+    assert secrets.resolve("${USER}:${WORD}", place) == "ann:annabel"
+    assert secrets.redact("no annabel, no ann") == "no ${WORD}, no ${USER}"
     with pytest.raises(SourceSecretMissing, match=re.escape("crm.yaml:3: 'GONE' is not set")):
-        secrets.resolved("${GONE}", place)
+        secrets.resolve("${GONE}", place)
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ from omnigraph.errors import (
 from omnigraph.pipeline.declared import lease
 from omnigraph.pipeline.declared.batch import Bounds
 from omnigraph.pipeline.declared.declaration import Pipeline
-from omnigraph.pipeline.declared.lease import Lease, force_unlock, leased
+from omnigraph.pipeline.declared.lease import Lease, force_unlock, hold_lease
 from omnigraph.pipeline.declared.records import Reached, RunRecord
-from omnigraph.pipeline.declared.run import Order, ledger_of, order_params, retry, run
+from omnigraph.pipeline.declared.run import RunOptions, open_ledger, parse_params, retry, run
 from tests.pipeline.declared.world import SCHEMA, Given, Rows, declared, graph_at, into, people
 from tests.storage.conftest import s3_server, use_s3
 
@@ -58,14 +58,14 @@ def stopped_at(point: str, pipeline: Pipeline, given: Given) -> RunRecord:
     def end() -> None:
         raise Ended
 
-    before = lease._give_back
-    lease._give_back = lambda *_: None
+    before = lease._release
+    lease._release = lambda *_: None
     try:
-        with failpoints.armed(point, end), pytest.raises(Ended):
+        with failpoints.arm(point, end), pytest.raises(Ended):
             run(pipeline, given)
     finally:
-        lease._give_back = before
-    return ledger_of(pipeline).runs(1)[0]
+        lease._release = before
+    return open_ledger(pipeline).runs(1)[0]
 
 
 def merged(done: RunRecord) -> str | None:
@@ -80,7 +80,7 @@ def test_appending_the_same_rows_again_does_nothing(folder: Path) -> None:
     assert [one.targets["graph.team"].status for one in (first, second)] == ["succeeded", "skipped"]
     assert (second.status, people(folder / "team"), branches(folder)) == ("succeeded", ["a@x"], ["main"])
     assert (newest(folder), second.targets["graph.team"].commit_ids) == (merged(first), ())
-    third = run(pipeline, Given(folder, ONE), Order(full_refresh=True))
+    third = run(pipeline, Given(folder, ONE), RunOptions(full_refresh=True))
     refused = third.targets["graph.team"]
     assert (third.status, refused.error and refused.error["code"]) == ("failed", "key_conflict")
     assert (people(folder / "team"), newest(folder), branches(folder)) == (["a@x"], merged(first), ["main"])
@@ -101,12 +101,12 @@ def test_modes_and_strategies_do_what_loads_do(folder: Path) -> None:
 def test_a_checkpoint_moves_with_each_target_and_bounds_the_next_run(folder: Path) -> None:
     graph_at(folder / "other")
     pipeline = declared(folder, f"{into()}\n{into('other')}", WATERMARK)
-    run(pipeline, Given(folder, ONE, "2024-01-01"), Order(("team",)))
+    run(pipeline, Given(folder, ONE, "2024-01-01"), RunOptions(("team",)))
     given = Given(folder, OTHER, "2024-01-02")
     run(pipeline, given)
     lowers = [bounds["people"].lower for bounds in given.asked]
     assert lowers == ["2024-01-01", None]
-    reached = ledger_of(pipeline).checkpoint()
+    reached = open_ledger(pipeline).checkpoint()
     assert {name: one["people"].upper for name, one in reached.items()} == dict.fromkeys(
         ("graph.team", "graph.other"), "2024-01-02"
     )
@@ -115,9 +115,9 @@ def test_a_checkpoint_moves_with_each_target_and_bounds_the_next_run(folder: Pat
     assert {one.status for one in empty.targets.values()} == {"skipped"}
     assert (people(folder / "team"), people(folder / "other")) == (["a@x", "b@x"], ["b@x"])
     assert newest(folder) == before
-    assert ledger_of(pipeline).checkpoint()["graph.team"]["people"].upper == "2024-01-03"
-    assert ledger_of(pipeline).forget(("graph.team",)) == ["graph.team"]
-    assert list(ledger_of(pipeline).checkpoint()) == ["graph.other"]
+    assert open_ledger(pipeline).checkpoint()["graph.team"]["people"].upper == "2024-01-03"
+    assert open_ledger(pipeline).forget(("graph.team",)) == ["graph.team"]
+    assert list(open_ledger(pipeline).checkpoint()) == ["graph.other"]
 
 
 def test_one_target_fails_and_a_retry_completes_it(folder: Path) -> None:
@@ -125,7 +125,7 @@ def test_one_target_fails_and_a_retry_completes_it(folder: Path) -> None:
     with og.open(folder / "other") as other, other.write() as tx:
         tx.insert("Person", email="a@x")
     pipeline = declared(folder, f"{into('other')}\n{into()}")
-    first = run(pipeline, Given(folder, ONE), Order(actor="ann"))
+    first = run(pipeline, Given(folder, ONE), RunOptions(actor="ann"))
     failed = first.targets["graph.other"]
     assert (first.status, failed.status, failed.error and failed.error["code"]) == (
         "partial",
@@ -148,7 +148,7 @@ def test_a_branch_that_cannot_be_merged_goes_or_stays_as_asked(folder: Path, kee
         with og.open(folder / "team") as team, team.write() as tx:
             tx.insert("Person", email="a@x", age=9)
 
-    with failpoints.armed(failpoints.BRANCH_MERGE_POST_AUTHORITY_CAPTURE, failpoints.once(write_meanwhile)):
+    with failpoints.arm(failpoints.BRANCH_MERGE_POST_AUTHORITY_CAPTURE, failpoints.once(write_meanwhile)):
         done = run(pipeline, Given(folder, {"node:Person": {"email": ["a@x"], "age": [1]}}))
     error = done.targets["graph.team"].error
     assert (done.status, error and error["code"]) == ("failed", "merge_conflicts")
@@ -188,14 +188,14 @@ def test_what_was_cut_short_comes_once(folder: Path, point: str, by_retry: bool)
         given = Given(folder, rows, "2024-01-01")
         assert run(pipeline, given).status == "succeeded"
         assert given.asked[0]["people"].lower == ("2024-01-01" if landed else None)
-        old = ledger_of(pipeline).run(cut.run_id)
+        old = open_ledger(pipeline).run(cut.run_id)
         assert old.targets["graph.team"].status == ("succeeded" if landed else "failed")
         if not landed:
-            with pytest.raises(BadRequest, match="a later run has brought"):
+            with pytest.raises(BadRequest, match="a later run has already delivered"):
                 retry(pipeline, given, cut.run_id)
     assert (people(folder / "team"), branches(folder)) == (["a@x"], ["main"])
-    assert ledger_of(pipeline).checkpoint()["graph.team"]["people"].upper == "2024-01-01"
-    assert lease.holder(ledger_of(pipeline)) is None
+    assert open_ledger(pipeline).checkpoint()["graph.team"]["people"].upper == "2024-01-01"
+    assert lease.read_lease(open_ledger(pipeline)) is None
 
 
 def test_a_staging_branch_that_somebody_deleted_before_its_merge_is_made_again(folder: Path) -> None:
@@ -213,13 +213,13 @@ def test_a_merge_that_recovery_has_to_finish_counts_as_landed_once_it_has(
 ) -> None:
     pipeline = declared(folder, into())
     point = failpoints.BRANCH_MERGE_POST_PHASE_B_PRE_MANIFEST_COMMIT
-    with failpoints.armed(point, failpoints.error(point)):
+    with failpoints.arm(point, failpoints.error(point)):
         first = run(pipeline, Given(folder, ONE))
     target = first.targets["graph.team"]
     assert (first.status, target.status, target.retryable) == ("failed", "merging", True)
     given = Given(folder, ONE)
     done = retry(pipeline, given, first.run_id) if by_retry else run(pipeline, given)
-    assert (done.status, ledger_of(pipeline).run(first.run_id).status) == ("succeeded", "succeeded")
+    assert (done.status, open_ledger(pipeline).run(first.run_id).status) == ("succeeded", "succeeded")
     assert (people(folder / "team"), branches(folder)) == (["a@x"], ["main"])
 
 
@@ -236,15 +236,15 @@ def test_a_checkpoint_ahead_of_its_run_stops_everything(folder: Path) -> None:
     pipeline = declared(folder, into(), WATERMARK)
     cut = stopped_at(failpoints.PIPELINE_AFTER_START, pipeline, Given(folder, ONE, "2024-01-01"))
     reached = Reached("updated", "date", "2024-01-01", cut.run_id)
-    ledger_of(pipeline).advance("graph.team", {"people": reached}, cut.run_id)
+    open_ledger(pipeline).advance("graph.team", {"people": reached}, cut.run_id)
     with pytest.raises(PipelineCheckpointInvariant):
         run(pipeline, Given(folder, ONE, "2024-01-01"))
 
 
 def test_a_second_run_is_refused_while_one_is_at_work(folder: Path) -> None:
     pipeline = declared(folder, into())
-    ledger = ledger_of(pipeline)
-    with leased(ledger, "a run") as held:
+    ledger = open_ledger(pipeline)
+    with hold_lease(ledger, "a run") as held:
         with pytest.raises(PipelineRunInProgress) as refused:
             run(pipeline, Given(folder, ONE))
         assert (refused.value.lease_id, refused.value.pid) == (held.lease_id, os.getpid())
@@ -260,13 +260,13 @@ def test_a_second_run_is_refused_while_one_is_at_work(folder: Path) -> None:
 
 def test_a_run_that_was_taken_over_stops_before_its_next_step(folder: Path) -> None:
     pipeline = declared(folder, into())
-    ledger = ledger_of(pipeline)
+    ledger = open_ledger(pipeline)
 
     def take_over() -> None:
         journal = ledger.resume(ledger.runs(1)[0].run_id)
         journal.save(journal.record.finished())
 
-    with failpoints.armed(failpoints.PIPELINE_AFTER_STAGE, take_over), pytest.raises(PipelineRunLost):
+    with failpoints.arm(failpoints.PIPELINE_AFTER_STAGE, take_over), pytest.raises(PipelineRunLost):
         run(pipeline, Given(folder, ONE))
     assert (people(folder / "team"), branches(folder)) == ([], ["main"])
 
@@ -282,20 +282,20 @@ def test_what_cannot_be_read_fails_the_run_and_may_be_tried_again(folder: Path) 
     done = run(pipeline, Broken(folder, ONE))
     assert (done.status, done.targets["graph.team"].retryable) == ("failed", True)
     assert (people(folder / "team"), newest(folder)) == ([], before)
-    assert ledger_of(pipeline).checkpoint() == {}
+    assert open_ledger(pipeline).checkpoint() == {}
     again = retry(pipeline, given, done.run_id)
     assert (again.run_id, again.status) == (done.run_id, "succeeded")
     assert (people(folder / "team"), newest(folder)) == (["a@x"], merged(again))
-    assert ledger_of(pipeline).checkpoint()["graph.team"]["people"].upper == "2024-01-01"
+    assert open_ledger(pipeline).checkpoint()["graph.team"]["people"].upper == "2024-01-01"
 
 
 def test_parameters_have_the_types_of_the_file(folder: Path) -> None:
     pipeline = declared(folder, into(), "params: {a: 1, b: 0.5, c: x, d: true}")
     given = {"a": "2", "b": "0.25", "c": "3", "d": "false"}
-    assert order_params(pipeline, given) == {"a": 2, "b": 0.25, "c": "3", "d": False}
+    assert parse_params(pipeline, given) == {"a": 2, "b": 0.25, "c": "3", "d": False}
     for wrong in ({"a": "x"}, {"d": "1"}, {"e": "1"}):
         with pytest.raises(BadRequest, match="parameter"):
-            order_params(pipeline, wrong)
+            parse_params(pipeline, wrong)
 
 
 def test_cleanup_and_doctor_leave_records_alone(folder: Path) -> None:
@@ -304,7 +304,7 @@ def test_cleanup_and_doctor_leave_records_alone(folder: Path) -> None:
     with og.open(folder / "team") as team:
         team.cleanup(keep=1)
         team.optimize()
-    assert ledger_of(pipeline).run(done.run_id) == done
+    assert open_ledger(pipeline).run(done.run_id) == done
 
 
 def test_runs_into_a_graph_in_a_bucket_are_on_record_there(
@@ -320,9 +320,9 @@ def test_runs_into_a_graph_in_a_bucket_are_on_record_there(
         given = Given(tmp_path, OTHER, content="2")
         stopped = stopped_at(failpoints.PIPELINE_AFTER_MERGE, pipeline, given)
         done = retry(pipeline, given, stopped.run_id)
-        ledger = ledger_of(pipeline)
+        ledger = open_ledger(pipeline)
         assert [one.run_id for one in ledger.runs()] == [done.run_id, again.run_id, first.run_id]
-        assert (done.status, lease.holder(ledger)) == ("succeeded", None)
+        assert (done.status, lease.read_lease(ledger)) == ("succeeded", None)
         with og.open(root.uri, read_only=True) as team:
             assert sorted(team.snapshot().rows("Person")["email"].to_pylist()) == ["a@x", "b@x"]
             assert team.branches.list() == ["main"]

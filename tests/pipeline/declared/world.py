@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import omnigraph as og
-from omnigraph.engine.load.given import GivenRows
+from omnigraph.engine.load.passed_rows import PassedRows
 from omnigraph.graph import Graph
 from omnigraph.pipeline.declared.batch import Batch, Bounds
 from omnigraph.pipeline.declared.declaration import Destination, Pipeline
@@ -84,20 +84,20 @@ class Given:
     @contextmanager
     def batch(self, target: Destination, graph: Graph, bounds: Bounds) -> Iterator[Batch]:
         self.asked.append(bounds)
-        files: list[GivenRows] = []
+        files: list[PassedRows] = []
         for key, columns in self.rows.items():
             file = self.folder / f"{key.partition(':')[2]}.arrow"
             table = pa.table(dict(columns))
             with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
                 writer.write_table(table)
-            files += [GivenRows(str(file), file.stem)] if table.num_rows else []
+            files += [PassedRows(str(file), file.stem)] if table.num_rows else []
         counts = {key: len(next(iter(columns.values()))) for key, columns in self.rows.items()}
         yield Batch(tuple(files), counts, self.content)
 
-    def told(self) -> Mapping[str, str]:
+    def describe_engine(self) -> Mapping[str, str]:
         return {"app_id": "", "version": ""}
 
-    def redacted(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         return text
 
 

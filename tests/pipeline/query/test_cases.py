@@ -12,7 +12,7 @@ import pytest
 
 from omnigraph.graph import Graph
 from omnigraph.pipeline import fan_out
-from omnigraph.pipeline.query import meeting
+from omnigraph.pipeline.query import join_strategy
 from omnigraph.query.result import Result
 from tests.lang.casefile import Case
 from tests.query.conftest import Shelf
@@ -54,7 +54,7 @@ def test_a_read_on_spark_gives_the_rows_of_its_case(case: Case, shelf: Shelf) ->
 def test_a_read_of_many_rows_gives_them_too(
     case: Case, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meeting, "FEW_ROWS", -1)
+    monkeypatch.setattr(join_strategy, "FEW_ROWS", -1)
     monkeypatch.setattr(fan_out, "MANY_VALUES", 0)
     with shelf.reading(schema_of(case), data_of(case), "warm") as graph:
         compare(graph, case)

@@ -13,7 +13,7 @@ import pytest
 from omnigraph.cli.main import main
 from omnigraph.errors import BadRequest, QueryCancelled, ResourceLimitExceeded
 from omnigraph.graph import Graph
-from omnigraph.pipeline.query import meeting, walk
+from omnigraph.pipeline.query import join_strategy, walk
 from tests.pipeline.graphs import people
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def test_few_rows_meet_where_they_are(
       order { a }
     }"""
     plans = []
-    for most in (meeting.FEW_ROWS, -1):
-        monkeypatch.setattr(meeting, "FEW_ROWS", most)
+    for most in (join_strategy.FEW_ROWS, -1):
+        monkeypatch.setattr(join_strategy, "FEW_ROWS", most)
         frame = graph.spark(spark).query(text)
         plans.append(frame._jdf.queryExecution().executedPlan().toString())
     assert ["Exchange" in plan for plan in plans] == [False, True]

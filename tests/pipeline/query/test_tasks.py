@@ -12,9 +12,9 @@ from omnigraph.graph import Graph
 from omnigraph.lang.query.compile import CompiledRead, compile_query
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.pipeline.query.needs import properties_of
-from omnigraph.pipeline.query.scope import Given, Lookup, restored
+from omnigraph.pipeline.query.scope import Lookup, RequestValues, restore_type
 from omnigraph.pipeline.query.tasks import FAR, NEAR, ReadLinks, ReadRows
-from omnigraph.pipeline.source import scan_of, spark_form
+from omnigraph.pipeline.table_scan import plan_scan, to_spark_types
 from tests.pipeline.graphs import people
 
 
@@ -35,8 +35,8 @@ def graph(tmp_path: Path) -> Iterator[Graph]:
 def test_an_edge_is_a_step_in_each_direction_and_a_self_loop_one(
     graph: Graph, direction: EdgeDirection, steps: list[tuple[str, str]]
 ) -> None:
-    scan = scan_of(graph.uri, graph.snapshot(), "edge:Knows", ["src", "dst"])
-    task = ReadLinks(ReadRows(scan, (), {}, Given({}, 0), {}), direction)
+    scan = plan_scan(graph.uri, graph.snapshot(), "edge:Knows", ["src", "dst"])
+    task = ReadLinks(ReadRows(scan, (), {}, RequestValues({}, 0), {}), direction)
     batches = [batch for piece in scan.pieces() for batch in task(piece)]
     found = [
         pair
@@ -59,9 +59,9 @@ def test_an_edge_is_a_step_in_each_direction_and_a_self_loop_one(
     ids=lambda column: str(column.type),
 )
 def test_values_come_back_from_the_types_of_spark(column: pa.Array) -> None:
-    (there,) = spark_form(pa.schema([("column", column.type)])).types
+    (there,) = to_spark_types(pa.schema([("column", column.type)])).types
     for part in (column, column.slice(1), column.slice(0, 0)):
-        assert restored(part.cast(there), column.type).equals(part)
+        assert restore_type(part.cast(there), column.type).equals(part)
 
 
 def test_a_search_says_nothing_about_nobody() -> None:

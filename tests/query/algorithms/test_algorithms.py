@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import BadRequest, InvalidValue
-from omnigraph.query.algorithms import numbering
+from omnigraph.query.algorithms import node_numbering
 from omnigraph.query.algorithms.algorithms import (
     Algorithm,
     ConnectedComponents,
@@ -24,10 +26,11 @@ from omnigraph.query.algorithms.algorithms import (
     PageRank,
     ShortestPaths,
     TriangleCount,
+    names_of,
 )
-from omnigraph.query.algorithms.block import Block, Edges, Part, block_of, turned
-from omnigraph.query.algorithms.local import LocalEdges, weights_of
-from omnigraph.query.algorithms.numbering import Numbering, in_order, whole_ids
+from omnigraph.query.algorithms.edge_block import Block, Edges, Part, block_of, turned
+from omnigraph.query.algorithms.local_graph import LocalEdges, weights_of
+from omnigraph.query.algorithms.node_numbering import Numbering, in_order, whole_ids
 from omnigraph.query.algorithms.triangles import corners, corners_of
 from tests.examples import EXAMPLES
 
@@ -200,6 +203,19 @@ def test_a_long_path_takes_few_rounds_to_be_one_component() -> None:
     assert values.rounds <= 14
 
 
+@pytest.mark.parametrize("pieces", [0, 2])
+def test_what_is_reached_has_a_distance_however_far_it_is(pieces: int) -> None:
+    """Node 5 is not reached; node 4 is reached by a short way, too."""
+    drawn = Drawn(6, [(0, 1), (1, 2), (2, 3), (3, 4), (0, 4)], [1e308, 1e308, 1e308, 1e308, 2.0])
+    paths = ShortestPaths(("000",), weight="w")
+    edges = cut(drawn, paths, pieces) if pieces else whole(drawn, paths)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        values = paths.run(edges, drawn.nodes)
+    largest = sys.float_info.max
+    assert values.column.to_pylist() == [0.0, 1e308, largest, largest, 2.0, None]
+
+
 def test_a_walk_looks_only_at_what_changed() -> None:
     line = Drawn(300, [(number, number + 1) for number in range(299)])
     values = ShortestPaths(("000",)).run(whole(line, ShortestPaths(("000",))), line.nodes)
@@ -232,6 +248,21 @@ def test_ranks_that_do_not_settle_in_time_are_told() -> None:
         (lambda: LabelPropagation(-1), "max_iterations must be at least 1, got -1"),
         (lambda: ShortestPaths(()), "shortest paths need a node to begin at"),
         (lambda: Degree("up"), "'up' is not a direction"),  # type: ignore[arg-type]
+        *[
+            (lambda make=make, wrong=wrong: make(wrong), f"{name} must be {kind}, got {wrong!r}")
+            for make, name, kind in (
+                (lambda wrong: PageRank(damping=wrong), "damping", "a number"),
+                (lambda wrong: PageRank(tolerance=wrong), "tolerance", "a number"),
+                (lambda wrong: PageRank(max_iterations=wrong), "max_iterations", "a whole number"),
+                (LabelPropagation, "max_iterations", "a whole number"),
+            )
+            for wrong in ("3", None, True, [1])
+        ],
+        (lambda: LabelPropagation(1.5), "max_iterations must be a whole number, got 1.5"),  # type: ignore[arg-type]
+        *[
+            (lambda wrong=wrong: names_of(wrong), f"shortest paths begin at nodes, got {wrong!r}")
+            for wrong in (5, None, ["a", 5], b"a")
+        ],
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(make: Callable[[], object], message: str) -> None:
@@ -275,8 +306,8 @@ def test_numbers_follow_the_order_of_ids(ids: list[str]) -> None:
 
 
 def test_ids_that_are_long_together_stay_texts_in_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numbering, "_MOST_BYTES", 1)
-    monkeypatch.setattr(numbering, "_PIECE", 2)
+    monkeypatch.setattr(node_numbering, "_MOST_BYTES", 1)
+    monkeypatch.setattr(node_numbering, "_PIECE", 2)
     ids = whole_ids(pa.chunked_array([["c", "a"], ["b"]]))
     assert ids.type == pa.large_string()
     nodes = Numbering({"Node": in_order(ids)[0]})

@@ -15,10 +15,10 @@ import omnigraph as og
 from omnigraph.cli.algorithm import Name
 from omnigraph.errors import BadRequest, BranchNotFound, LoadRejected, OmnigraphError, ReadOnlyGraph
 from omnigraph.graph import Graph
-from omnigraph.query.algorithms import writing
+from omnigraph.query.algorithms import write_values
+from omnigraph.query.algorithms.algorithm_request import AlgorithmOptions, Destination
 from omnigraph.query.algorithms.calls import AlgorithmCalls
-from omnigraph.query.algorithms.request import Destination, How
-from omnigraph.query.memory import shared_memory
+from omnigraph.query.read_cache import shared_cache
 
 ROOT = Path(__file__).resolve().parents[3]
 SCHEMA = """
@@ -203,7 +203,7 @@ def test_nodes_of_another_moment_are_left_alone(filled: Graph) -> None:
 
 def test_a_change_made_meanwhile_is_kept(filled: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     filled.branches.create("busy")
-    read, overtaken = writing._spooled, list[bool]()
+    read, overtaken = write_values._spooled, list[bool]()
 
     def overtake(*given: Any) -> int:
         rows = read(*given)
@@ -213,12 +213,30 @@ def test_a_change_made_meanwhile_is_kept(filled: Graph, monkeypatch: pytest.Monk
                 tx.update("Person", ("name", "=", "bo"), note="new")
         return rows
 
-    monkeypatch.setattr(writing, "_spooled", overtake)
+    monkeypatch.setattr(write_values, "_spooled", overtake)
     filled.algorithms.degree(edges="Knows", branch="busy", write_to="Person.team")
     (row,) = filled.query(
         'query q() { match { $p: Person  $p.name = "bo" } return { $p.note, $p.team } }', branch="busy"
     ).tuples()
     assert row == ("new", 2)
+
+
+def test_commits_to_other_tables_do_not_disturb_the_writing_of_values(
+    filled: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled.branches.create("crowded")
+    read, reads = write_values._spooled, list[int]()
+
+    def overtake(*given: Any) -> int:
+        reads.append(read(*given))
+        filled.mutate(f'query q() {{ insert City {{ name: "c{len(reads)}" }} }}', branch="crowded")
+        return reads[-1]
+
+    monkeypatch.setattr(write_values, "_spooled", overtake)
+    filled.algorithms.degree(edges="Knows", branch="crowded", write_to="Person.team")
+    assert len(reads) == 1
+    rows = filled.snapshot("crowded").rows("Person", columns=["name", "team"]).sort_by("name")
+    assert rows.column("team").to_pylist() == [2, 2, 2, 0]
 
 
 def test_rules_of_the_schema_hold_for_values(filled: Graph) -> None:
@@ -229,7 +247,7 @@ def test_rules_of_the_schema_hold_for_values(filled: Graph) -> None:
 def test_a_value_that_is_too_large_for_its_property_is_refused() -> None:
     to = Destination("Person", "team", "main", None, None)
     with pytest.raises(BadRequest) as caught:
-        writing._as_stored(pa.chunked_array([[1, 2**40]]), pa.int32(), to)
+        write_values._as_stored(pa.chunked_array([[1, 2**40]]), pa.int32(), to)
     assert caught.value.message == "a value does not fit 'Person.team', which is int32"
 
 
@@ -347,7 +365,7 @@ def test_values_stay_the_same_while_rows_move(filled: Graph) -> None:
     with filled.write("moving") as tx:
         tx.update("Person", ("name", "=", "ada"), note="moved")
     grown = filled.algorithms.pagerank(branch="moving").to_arrow()
-    shared_memory().forget()
+    shared_cache().forget()
     anew = filled.algorithms.pagerank(branch="moving").to_arrow()
     assert grown.equals(before)
     assert anew.equals(before)
@@ -370,5 +388,5 @@ def test_the_page_names_every_algorithm_and_every_argument() -> None:
     for name in calls:
         assert f"`{name}(" in page
         assert f"`{name.replace('_', '-')}`" in page
-    for argument in How.__annotations__:
+    for argument in AlgorithmOptions.__annotations__:
         assert f"`{argument}`" in page

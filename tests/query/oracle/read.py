@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
+from omnigraph.lang.query.parameters import check_above_zero
 from omnigraph.lang.query.resolved import (
     Bind,
     Count,
@@ -22,6 +23,7 @@ from omnigraph.lang.query.terms import (
     Column,
     Distance,
     Fusion,
+    ParamRef,
     Relevance,
     Term,
     Total,
@@ -29,7 +31,7 @@ from omnigraph.lang.query.terms import (
     variables,
     walk,
 )
-from omnigraph.lang.types import Scalar, Type
+from omnigraph.lang.types import ValueType
 from omnigraph.lang.values import Stored
 from tests.query.oracle.graph import Graph
 from tests.query.oracle.match import Matcher
@@ -41,7 +43,7 @@ class Answer:
     """Column names and types, and rows of stored values."""
 
     columns: list[str]
-    types: list[Type]
+    types: list[ValueType]
     rows: list[tuple[Any, ...]]
     in_order: bool
     """Whether the query settles the order of its rows."""
@@ -123,6 +125,8 @@ class _Reading:
         var = ranked_variable(ranking.first)
         arms = [self._ranked(ranking.first), self._ranked(ranking.second)]
         k = self._values.value(ranking.k, {})
+        if isinstance(ranking.k, ParamRef):
+            check_above_zero(ranking.k.name, k)
         for arm in arms:
             for rank, id_ in enumerate(dict.fromkeys(_id(row, var) for row in arm)):
                 self._values.fused[id_] = self._values.fused.get(id_, 0) + 1 / (k + rank + 1)
@@ -161,8 +165,8 @@ class _Reading:
             return min(present)
         if total.fn == "max":
             return max(present)
-        summed = math.fsum(map(float, present))
-        return summed if total.fn == "sum" else summed / len(present)
+        exact = sum(map(Fraction, map(float, present)), Fraction(0))
+        return _nearest(exact if total.fn == "sum" else exact / len(present))
 
     def _distinct(self, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         return list(dict.fromkeys(rows)) if self._read.distinct else rows
@@ -187,8 +191,7 @@ class _Reading:
         if self._read.ranking is not None or not self._read.order:
             return rows
         for column in reversed(range(len(self._read.outputs))):
-            if _is_scalar(self._read.outputs[column].term):
-                rows = sorted(rows, key=lambda row, at=column: _orderable(row[at]))  # type: ignore[misc]
+            rows = sorted(rows, key=lambda row, at=column: _orderable(row[at]))  # type: ignore[misc]
         for item in reversed(self._read.order):
             column = self._position(item.term)
             rows = sorted(
@@ -208,19 +211,25 @@ class _Reading:
 
 
 def _orderable(value: Any) -> tuple[bool, Any]:
-    """Null before everything; texts by their bytes."""
+    """Null before everything; texts by their bytes, lists item by item."""
     if value is None:
         return (False, 0)
+    if isinstance(value, tuple):
+        return (True, tuple(map(_orderable, value)))
     return (True, value.encode() if isinstance(value, str) else value)
+
+
+def _nearest(exact: Fraction) -> float | None:
+    """The float nearest to a number, unless that is out of range."""
+    try:
+        return exact.numerator / exact.denominator
+    except OverflowError:
+        return None
 
 
 def _id(row: Row, var: str) -> Any:
     entity = row[var]
     return None if entity is None else entity.id
-
-
-def _is_scalar(term: Term) -> bool:
-    return not term.type.is_list and term.type.scalar is not Scalar.VECTOR
 
 
 def _is_bare_total(output: Output) -> bool:

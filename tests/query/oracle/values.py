@@ -35,7 +35,7 @@ from omnigraph.lang.query.terms import (
     TextTest,
     Total,
 )
-from omnigraph.lang.types import FLOATS, Scalar, Type
+from omnigraph.lang.types import FLOATS, Scalar, ValueType
 from omnigraph.lang.values import Stored
 from tests.query.oracle.graph import Entity, Graph
 from tests.query.oracle.text import bm25_scores, matches
@@ -162,10 +162,10 @@ def ranked_variable(by: Distance | Relevance) -> str:
 # --- constants and numbers -----------------------------------------------------------------------
 
 
-def constant(value: Any, type_: Type) -> Any:
+def constant(value: Any, type_: ValueType) -> Any:
     """A constant as it would be stored: moments as numbers, the numbers of a vector in 32 bits."""
     if isinstance(value, tuple):
-        item = Type(type_.scalar)
+        item = ValueType(type_.scalar)
         return tuple(constant(each, item) for each in value)
     if value is None:
         return None
@@ -178,7 +178,7 @@ def constant(value: Any, type_: Type) -> Any:
     return float(value) if type_.scalar in FLOATS else value
 
 
-def narrowed(value: Any, term: Term, opposite: Type) -> Any:
+def narrowed(value: Any, term: Term, opposite: ValueType) -> Any:
     """A constant float meets a 32-bit float as the 32-bit float nearest to it."""
     is_constant = isinstance(term, Const | ParamRef)
     if is_constant and opposite.scalar is Scalar.F32 and isinstance(value, float):
@@ -193,7 +193,7 @@ def as_f32(value: float) -> float:
         return math.copysign(math.inf, value)
 
 
-def calculated(op: str, left: Any, right: Any, type_: Type) -> int | float | None:
+def calculated(op: str, left: Any, right: Any, type_: ValueType) -> int | float | None:
     """Arithmetic that never fails: what has no value in 64 bits is null."""
     if left is None or right is None:
         return None

@@ -1,7 +1,7 @@
-"""Where two versions of a table parted, and the ways from there to each of them.
+"""Where two versions of a table diverged, and the versions from there to each of them.
 
-A fork continues the version numbers of the table it was made from, and the numbers of rows as well. So the
-way from a version to a later one leads along one owner, up to a fork, along that, and so on.
+A fork continues the version numbers and row ids of the table it was made from. So the path from a version to
+a later one follows one owner up to a fork, then that fork, and so on.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from omnigraph.storage.forks import Forks
 from omnigraph.storage.location import Location
-from omnigraph.storage.references import Identity
+from omnigraph.storage.references import Incarnation
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class OwnedVersion:
     """A version of a table and the branch whose fork holds it; None is main's."""
 
     owner: str | None
@@ -23,68 +23,77 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """A part of the way that lies within one owner."""
+class Segment:
+    """A part of the path within one owner."""
 
     begin: int
-    end: Point
+    end: OwnedVersion
 
 
 @dataclass(frozen=True, slots=True)
-class Parting:
-    """The newest version that two have in common, and how each came about since then."""
+class Divergence:
+    """The newest version that two have in common, and the path from there to each."""
 
-    point: Point
-    left: tuple[Stretch, ...]
-    right: tuple[Stretch, ...]
+    point: OwnedVersion
+    left: tuple[Segment, ...]
+    right: tuple[Segment, ...]
 
 
-def parting(
+def find_divergence(
     forks: Forks,
     location: Location,
-    left: Point,
-    right: Point,
-    lives: tuple[Identity | None, Identity | None],
-) -> Parting | None:
-    """Where two versions of one table parted; None when that cannot be told.
+    left: OwnedVersion,
+    right: OwnedVersion,
+    incarnations: tuple[Incarnation | None, Incarnation | None],
+) -> Divergence | None:
+    """Return where two versions of one table diverged; None when that is unknown.
 
-    `lives` are those of the forks that hold them: a fork that was made anew has versions of the same numbers.
+    `incarnations` are those of the forks that hold them: a fork that is created again reuses version numbers.
     """
     if left.owner == right.owner:
-        is_one = left.owner is None or (lives[0] is not None and lives[0] == lives[1])
-        return _met([left], [right], 0, 0) if is_one else None
-    ours, theirs = _line(forks, location, left, lives[0]), _line(forks, location, right, lives[1])
+        is_one = left.owner is None or (incarnations[0] is not None and incarnations[0] == incarnations[1])
+        return _diverge_at([left], [right], 0, 0) if is_one else None
+    ours, theirs = (
+        _lineage(forks, location, left, incarnations[0]),
+        _lineage(forks, location, right, incarnations[1]),
+    )
     if ours is None or theirs is None:
         return None
     owners = [point.owner for point in theirs]
     for at, point in enumerate(ours):
         if point.owner in owners:
-            return _met(ours, theirs, at, owners.index(point.owner))
+            return _diverge_at(ours, theirs, at, owners.index(point.owner))
     return None
 
 
-def _met(ours: Sequence[Point], theirs: Sequence[Point], at: int, there: int) -> Parting:
-    common = Point(ours[at].owner, min(ours[at].version, theirs[there].version))
-    return Parting(common, _way(common.version, ours[: at + 1]), _way(common.version, theirs[: there + 1]))
+def _diverge_at(
+    ours: Sequence[OwnedVersion], theirs: Sequence[OwnedVersion], at: int, there: int
+) -> Divergence:
+    common = OwnedVersion(ours[at].owner, min(ours[at].version, theirs[there].version))
+    return Divergence(
+        common, _segments(common.version, ours[: at + 1]), _segments(common.version, theirs[: there + 1])
+    )
 
 
-def _way(begin: int, line: Sequence[Point]) -> tuple[Stretch, ...]:
+def _segments(begin: int, line: Sequence[OwnedVersion]) -> tuple[Segment, ...]:
     found = []
     for point in reversed(line):
         if begin != point.version:
-            found.append(Stretch(begin, point))
+            found.append(Segment(begin, point))
         begin = point.version
     return tuple(found)
 
 
-def _line(forks: Forks, location: Location, point: Point, life: Identity | None) -> list[Point] | None:
-    """A version, the one its fork was made from, and so on down to main."""
+def _lineage(
+    forks: Forks, location: Location, point: OwnedVersion, incarnation: Incarnation | None
+) -> list[OwnedVersion] | None:
+    """Return a version, the one its fork was made from, and so on down to main."""
     found = [point]
     while point.owner is not None:
         fork = forks.find(location, point.owner)
-        if fork is None or fork.identity != life:
-            # It was of a fork that is gone; one of the same name may have followed.
+        if fork is None or fork.identity != incarnation:
+            # Its fork is gone; a new one may have the same name.
             return None
-        point, life = Point(fork.parent, fork.parent_version), fork.identity[:-1]
+        point, incarnation = OwnedVersion(fork.parent, fork.parent_version), fork.identity[:-1]
         found.append(point)
     return found

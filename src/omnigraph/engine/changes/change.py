@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from omnigraph.engine.layout import EntityKind, fnv1a64, split_key
+from omnigraph.engine.graph.layout import EntityKind, fnv1a64, split_key
 from omnigraph.errors import BadRequest
 from omnigraph.lang.values import Json
 
 Word = TypeVar("Word")
 
 
-class Op(StrEnum):
+class ChangeOperation(StrEnum):
     """What happened to an entity."""
 
     INSERT = "insert"
@@ -23,8 +23,8 @@ class Op(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
-    """An entity at one moment; values are as JSON has them, a Blob is `base64:` and its bytes."""
+class EntityImage:
+    """An entity at one snapshot, with JSON values; a Blob is `base64:` and its bytes."""
 
     properties: Mapping[str, Json] = field(hash=False)
     source: str | None = None
@@ -45,9 +45,9 @@ class Change:
     kind: EntityKind
     type_name: str
     id: str
-    op: Op
-    before: Image | None
-    after: Image | None
+    op: ChangeOperation
+    before: EntityImage | None
+    after: EntityImage | None
     changed: tuple[str, ...] = ()
     """What an update changed: `src` and `dst` of an edge, then properties in the order of the schema."""
 
@@ -59,13 +59,13 @@ class Change:
             "type": {"id": fnv1a64(self.type_name), "name": self.type_name},
             "id": self.id,
             "op": self.op.value,
-            **({"changed": list(self.changed)} if self.op is Op.UPDATE else {}),
+            **({"changed": list(self.changed)} if self.op is ChangeOperation.UPDATE else {}),
             **{name: image.to_json() for name, image in images.items() if image is not None},
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Stat:
+class ChangeCounts:
     """How many entities of a type differ."""
 
     inserted: int = 0
@@ -78,63 +78,63 @@ class Stat:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class ChangeFilter:
     """Which changes are wanted; empty means all."""
 
     kinds: frozenset[EntityKind] = frozenset()
     types: frozenset[str] = frozenset()
     """Names of types, or `node:Name` and `edge:Name`."""
-    ops: frozenset[Op] = frozenset()
+    ops: frozenset[ChangeOperation] = frozenset()
 
     def wants_table(self, key: str) -> bool:
-        """Whether changes of this table can be wanted."""
+        """Whether it includes changes of this table."""
         kind, name = split_key(key)
         return (not self.kinds or kind in self.kinds) and (
             not self.types or name in self.types or key in self.types
         )
 
-    def wants(self, op: Op) -> bool:
-        """Whether changes of this sort are wanted."""
+    def wants(self, op: ChangeOperation) -> bool:
+        """Whether it includes this operation."""
         return not self.ops or op in self.ops
 
-    def of(self, stat: Stat) -> Stat:
-        """The counts of what is wanted."""
-        return Stat(
-            stat.inserted if self.wants(Op.INSERT) else 0,
-            stat.updated if self.wants(Op.UPDATE) else 0,
-            stat.deleted if self.wants(Op.DELETE) else 0,
+    def of(self, stat: ChangeCounts) -> ChangeCounts:
+        """Return the counts of the operations it includes."""
+        return ChangeCounts(
+            stat.inserted if self.wants(ChangeOperation.INSERT) else 0,
+            stat.updated if self.wants(ChangeOperation.UPDATE) else 0,
+            stat.deleted if self.wants(ChangeOperation.DELETE) else 0,
         )
 
     def to_json(self) -> dict[str, list[str]]:
-        """What makes two filters the same."""
+        """Return the filter as JSON; equal for equal filters."""
         return {"kinds": sorted(self.kinds), "types": sorted(self.types), "ops": sorted(self.ops)}
 
 
-def filter_of(
+def parse_filter(
     kinds: Iterable[str] | None, types: str | Iterable[str] | None, ops: Iterable[str] | None
-) -> Filter:
-    """A filter of the words a user gave."""
+) -> ChangeFilter:
+    """Return the filter for the words of a user."""
     wanted = [types] if isinstance(types, str) else types or ()
-    return Filter(
-        frozenset(_known("kind of entity", kinds, _KINDS).values()),
+    return ChangeFilter(
+        frozenset(_parse_words("kind of entity", kinds, _KINDS).values()),
         frozenset(wanted),
-        frozenset(_known("sort of change", ops, {op.value: op for op in Op}).values()),
+        frozenset(_parse_words("sort of change", ops, {op.value: op for op in ChangeOperation}).values()),
     )
 
 
 _KINDS: dict[str, EntityKind] = {"node": "node", "edge": "edge"}
 
 
-def _known(what: str, given: Iterable[str] | None, known: Mapping[str, Word]) -> dict[str, Word]:
-    found = [given] if isinstance(given, str) else list(given or ())
+def _parse_words(what: str, words: Iterable[str] | None, known: Mapping[str, Word]) -> dict[str, Word]:
+    found = [words] if isinstance(words, str) else list(words or ())
     for word in found:
         if word not in known:
             raise BadRequest(f"'{word}' is no {what}", remedy=f"choose one of: {', '.join(known)}")
     return {word: known[word] for word in found}
 
 
-def require_types(wanted: Filter, keys: Collection[str]) -> None:
-    """Fail when a type is asked for that neither moment has."""
+def require_types(wanted: ChangeFilter, keys: Collection[str]) -> None:
+    """Fail when the filter names a type that neither snapshot has."""
     names = {key.partition(":")[2] for key in keys}
     for name in sorted(wanted.types):
         if name not in names and name not in keys:

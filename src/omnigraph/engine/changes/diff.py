@@ -7,28 +7,28 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from omnigraph.engine.changes.change import Change, Filter, Stat, require_types
-from omnigraph.engine.changes.hands import Hands
-from omnigraph.engine.changes.images import changes_of
-from omnigraph.engine.changes.meeting import Meeting
-from omnigraph.engine.changes.pairs import Pairs
-from omnigraph.engine.changes.runs import Runs, compared
-from omnigraph.engine.changes.shown import changes_table, counts_table
-from omnigraph.engine.changes.side import Side
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.changes.change import Change, ChangeCounts, ChangeFilter, require_types
+from omnigraph.engine.changes.comparison import TableComparison
+from omnigraph.engine.changes.html_tables import render_changes, render_counts
+from omnigraph.engine.changes.images import build_changes
+from omnigraph.engine.changes.row_pairs import RowPairs
+from omnigraph.engine.changes.runner_choice import RunnerChoice
+from omnigraph.engine.changes.sorted_runs import SortedRuns, compare_by_tasks
+from omnigraph.engine.changes.table_side import TableSide
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.errors import BadRequest, HistoricalVersionReclaimed, OmnigraphError
 from omnigraph.lang.schema.catalog import Catalog
 
 Catalogs = Callable[[Snapshot], Catalog]
-"""The schema that held at a snapshot."""
-Reclaimed = Callable[[HistoricalVersionReclaimed], OmnigraphError]
-"""What it means to whoever asked that a version was cleaned up."""
-Place = tuple[str, str]
+"""Returns the schema of a snapshot."""
+ExplainReclaimed = Callable[[HistoricalVersionReclaimed], OmnigraphError]
+"""The error that the caller gets when a version was cleaned up."""
+ChangePlace = tuple[str, str]
 """The table and the id of a change; changes are in this order, tables of nodes first."""
 
 
-def _as_told(error: HistoricalVersionReclaimed) -> OmnigraphError:
+def _keep_error(error: HistoricalVersionReclaimed) -> OmnigraphError:
     return error
 
 
@@ -38,9 +38,9 @@ def table_order(key: str) -> tuple[bool, str]:
 
 
 class Diff:
-    """The changes that lead from one moment of a graph to another: nodes first, then by type and id.
+    """The changes that lead from one snapshot of a graph to another: nodes first, then by type and id.
 
-    Nothing is read before it is asked for, and images only as they are taken. It can be iterated again.
+    It is lazy: tables are read when needed, images only while iterating. It can be iterated again.
     """
 
     def __init__(
@@ -48,20 +48,20 @@ class Diff:
         graph: OpenGraph,
         before: Snapshot,
         after: Snapshot,
-        wanted: Filter | None = None,
+        wanted: ChangeFilter | None = None,
         *,
         catalogs: Catalogs | None = None,
-        reclaimed: Reclaimed = _as_told,
-        hands: Hands | None = None,
+        explain_reclaimed: ExplainReclaimed = _keep_error,
+        runner_choice: RunnerChoice | None = None,
     ) -> None:
         self.before = before
         self.after = after
         self._graph = graph
-        self._wanted = wanted or Filter()
+        self._wanted = wanted or ChangeFilter()
         self._catalog_at = catalogs or graph.catalog_at
-        self._reclaimed = reclaimed
-        self._hands = hands or Hands()
-        self._pairs: dict[str, Pairs | Runs] = {}
+        self._explain_reclaimed = explain_reclaimed
+        self._runner_choice = runner_choice or RunnerChoice()
+        self._pairs: dict[str, RowPairs | SortedRuns] = {}
         require_types(self._wanted, before.entries.keys() | after.entries.keys())
 
     @cached_property
@@ -94,62 +94,64 @@ class Diff:
             f"'{type_name}' is a node type and an edge type", remedy=f"name {' or '.join(found)}"
         )
 
-    def meeting(self, key: str) -> Meeting:
-        """A type at both moments."""
-        with self._telling():
+    def comparison(self, key: str) -> TableComparison:
+        """Return both sides of a table."""
+        with self._explain_failures():
             sides = (
-                Side.of(self._graph, at, key, self._catalog_at(at)) if key in at.entries else None
+                TableSide.of(self._graph, at, key, self._catalog_at(at)) if key in at.entries else None
                 for at in (self.before, self.after)
             )
-            return Meeting(*sides)
+            return TableComparison(*sides)
 
-    def _found(self, key: str) -> Pairs | Runs:
+    def _compare_table(self, key: str) -> RowPairs | SortedRuns:
         if key not in self._pairs:
-            meeting = self.meeting(key)
-            with self._telling():
-                runner = self._hands.runner(meeting)
-                self._pairs[key] = meeting.together() if runner is None else compared(meeting, runner)
+            comparison = self.comparison(key)
+            with self._explain_failures():
+                runner = self._runner_choice.choose_runner(comparison)
+                self._pairs[key] = (
+                    comparison.compare_in_memory() if runner is None else compare_by_tasks(comparison, runner)
+                )
         return self._pairs[key]
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _explain_failures(self) -> Iterator[None]:
         try:
             yield
         except HistoricalVersionReclaimed as error:
-            raise self._reclaimed(error) from error
+            raise self._explain_reclaimed(error) from error
 
-    def stats(self) -> dict[str, Stat]:
+    def stats(self) -> dict[str, ChangeCounts]:
         """How many entities of each type differ, by `node:Name` and `edge:Name`; no image is read."""
-        counted = {key: self._wanted.of(self._found(key).stat) for key in self._tables}
-        return {key: stat for key, stat in counted.items() if stat != Stat()}
+        counted = {key: self._wanted.of(self._compare_table(key).stat) for key in self._tables}
+        return {key: stat for key, stat in counted.items() if stat != ChangeCounts()}
 
     def __iter__(self) -> Iterator[Change]:
         return self.beyond(None)
 
-    def beyond(self, place: Place | None) -> Iterator[Change]:
+    def beyond(self, place: ChangePlace | None) -> Iterator[Change]:
         """The changes after a place; None means from the first on."""
         for key in self._tables:
             if place is not None and table_order(key) < table_order(place[0]):
                 continue
-            found = self._found(key)
+            found = self._compare_table(key)
             if place is not None and key == place[0]:
                 found = found.beyond(place[1])
-            with self._telling():
+            with self._explain_failures():
                 for portion in found.portions():
-                    yield from changes_of(key, portion, self._wanted)
+                    yield from build_changes(key, portion, self._wanted)
 
     def __bool__(self) -> bool:
-        return any(self._wanted.of(self._found(key).stat) != Stat() for key in self._tables)
+        return any(self._wanted.of(self._compare_table(key).stat) != ChangeCounts() for key in self._tables)
 
     def to_json(self) -> dict[str, Any]:
         """All of it as scripts read it."""
         return {**self.about(), "changes": [change.to_json() for change in self]}
 
     def about(self) -> dict[str, Any]:
-        """Which moments were compared, and how much differs."""
+        """Return which snapshots were compared, and how much differs."""
         return {
-            "from": _moment(self.before),
-            "to": _moment(self.after),
+            "from": _describe_snapshot(self.before),
+            "to": _describe_snapshot(self.after),
             "stats": {key: stat.to_json() for key, stat in self.stats().items()},
         }
 
@@ -159,12 +161,12 @@ class Diff:
     def _repr_html_(self) -> str:
         stats = self.stats()
         total = sum(stat.inserted + stat.updated + stat.deleted for stat in stats.values())
-        return counts_table(f"Diff from {self.before.id} to {self.after.id}", stats) + (
-            changes_table(self, total) if total else ""
+        return render_counts(f"Diff from {self.before.id} to {self.after.id}", stats) + (
+            render_changes(self, total) if total else ""
         )
 
 
-def _moment(snapshot: Snapshot) -> dict[str, Any]:
+def _describe_snapshot(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "graph_branch": snapshot.branch,
         "graph_manifest_version": snapshot.version,

@@ -1,6 +1,6 @@
 """Whether stored values differ, whole columns at once.
 
-Null differs from empty, floats are told apart by their bits (so -0.0 is not 0.0), lists and vectors item by
+Null differs from empty, floats are compared by their bits (so -0.0 is not 0.0), lists and vectors item by
 item, Blobs by their bytes. Numbers of different widths are equal when they mean the same number.
 """
 
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 Mask = NDArray[np.bool_]
 
 
-def differing(left: pa.ChunkedArray | pa.Array, right: pa.ChunkedArray | pa.Array) -> Mask:
-    """For each row whether the values of two columns of equal length differ."""
+def values_differ(left: pa.ChunkedArray | pa.Array, right: pa.ChunkedArray | pa.Array) -> Mask:
+    """Return for each row whether the values of two columns of equal length differ."""
     ours, theirs = _whole(left), _whole(right)
     present, too = _valid(ours), _valid(theirs)
     found: Mask = present != too
@@ -33,9 +33,9 @@ def differing(left: pa.ChunkedArray | pa.Array, right: pa.ChunkedArray | pa.Arra
 def _present_differ(left: pa.Array, right: pa.Array) -> Mask:
     if _is_list(left.type) and _is_list(right.type):
         return _lists_differ(left, right)
-    alike = _alike(left, right)
+    alike = _cast_to_common(left, right)
     if alike is None:
-        # Seldom: a property changed its type, and some value exists in one of the types only.
+        # Rare: a property changed its type, and some value exists in one of the types only.
         pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
         return np.fromiter((ours != theirs for ours, theirs in pairs), np.bool_, len(left))
     left, right = alike
@@ -51,14 +51,14 @@ def _lists_differ(left: pa.Array, right: pa.Array) -> Mask:
     found: Mask = lengths != others
     same = np.flatnonzero(~found)
     # The items of all rows that can be equal are compared at once, then counted row by row.
-    wrong = differing(left.take(pa.array(same)).flatten(), right.take(pa.array(same)).flatten())
+    wrong = values_differ(left.take(pa.array(same)).flatten(), right.take(pa.array(same)).flatten())
     counted = np.concatenate(([0], np.cumsum(wrong)))
     ends = np.cumsum(lengths[same])
     found[same] = counted[ends] != counted[ends - lengths[same]]
     return found
 
 
-def _alike(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array] | None:
+def _cast_to_common(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array] | None:
     """Both columns in one type; None when there is none that has the values of both."""
     if left.type.equals(right.type):
         return left, right

@@ -1,4 +1,4 @@
-"""The changes of a branch, commit by commit, from wherever a reader left off."""
+"""The changes of a branch, commit by commit, from where a reader stopped."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import Any
 
 from omnigraph import failpoints
-from omnigraph.engine.changes.change import Filter
+from omnigraph.engine.changes.change import ChangeFilter
 from omnigraph.engine.changes.diff import Diff
-from omnigraph.engine.changes.tokens import Bound, Position, cursor, read_cursor
-from omnigraph.engine.lineage import Commit, first_parents
-from omnigraph.engine.opened import AtVersion, OpenGraph
-from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.changes.tokens import Position, TokenBinding, decode_cursor, encode_cursor
+from omnigraph.engine.graph.lineage import Commit, walk_first_parents
+from omnigraph.engine.graph.open_graph import AtVersion, OpenGraph
+from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.errors import (
     ChangeCursorRejected,
     ChangeDiffRefused,
@@ -34,15 +34,18 @@ class CommitChanges:
     commit: Commit
     changes: Diff
     cursor: str
-    """Keep it when the changes are dealt with: a feed goes on after this commit with it."""
+    """Save it when the changes are processed: a feed resumes after this commit with it."""
 
     def to_json(self) -> dict[str, Any]:
         """The commit and all its changes as scripts read them."""
-        return {"cause": cause(self.commit), "changes": [change.to_json() for change in self.changes]}
+        return {
+            "cause": describe_cause(self.commit),
+            "changes": [change.to_json() for change in self.changes],
+        }
 
 
-def cause(commit: Commit) -> dict[str, Any]:
-    """What is told about a commit beside its changes."""
+def describe_cause(commit: Commit) -> dict[str, Any]:
+    """Return the facts about a commit that accompany its changes, as JSON."""
     optional = {
         "parent_commit_id": commit.parent,
         "merged_parent_commit_id": commit.merged_parent,
@@ -56,43 +59,43 @@ def cause(commit: Commit) -> dict[str, Any]:
     }
 
 
-class History:
-    """The commits of a branch from its first to its newest at this moment; reading it reads no data."""
+class BranchHistory:
+    """The commits of a branch, from the first to the newest when it was read; no table is opened."""
 
-    def __init__(self, graph: OpenGraph, branch: str, wanted: Filter) -> None:
+    def __init__(self, graph: OpenGraph, branch: str, wanted: ChangeFilter) -> None:
         loaded = graph.load(branch)
         self.branch = branch
         self.head = loaded.state.head
-        self._life = loaded.identity
+        self._incarnation = loaded.identity
         self._graph = graph
         self._wanted = wanted
         self._commits = loaded.state.commits
         first = next((found for found in self._commits.values() if found.parent is None), None)
-        self.bound = Bound.to(first.id if first else "", branch, loaded.identity, wanted)
-        self._kept: tuple[str, Snapshot] | None = None
+        self.binding = TokenBinding.of(first.id if first else "", branch, loaded.identity, wanted)
+        self._last_snapshot: tuple[str, Snapshot] | None = None
         self._schema: Catalog | None = None
         failpoints.reach(failpoints.CHANGE_FEED_POST_CAPTURE)
 
     def position(self, since: str | None) -> Position:
-        """Where to start: the beginning, now, after a commit, or where a cursor stands."""
+        """Where to start: the beginning, now, after a commit, or after a cursor."""
         if since is None or since == BEGINNING:
             return Position(self._first)
         if since == NOW:
             return Position(self.head.id if self.head else None)
         if since.startswith(AFTER):
             return Position(since.removeprefix(AFTER))
-        return read_cursor(self.bound, since)
+        return decode_cursor(self.binding, since)
 
     @property
     def _first(self) -> str | None:
-        """The commit that everything else follows on; it made the graph, which was empty."""
-        chain = list(first_parents(self._commits, self.head.id if self.head else None))
+        """The commit that created the empty graph."""
+        chain = list(walk_first_parents(self._commits, self.head.id if self.head else None))
         return chain[-1].id if chain else None
 
     def between(self, after: str | None, until: str | None) -> list[Commit]:
         """The commits after one, up to another, oldest first."""
         found: list[Commit] = []
-        for commit in first_parents(self._commits, until):
+        for commit in walk_first_parents(self._commits, until):
             if commit.id == after:
                 return found[::-1]
             found.append(commit)
@@ -111,7 +114,7 @@ class History:
             )
         if commit.id in self._schema_changes:
             raise ChangeDiffRefused(
-                f"commit '{commit.id}' changed the schema, and its changes cannot be told entity by entity; "
+                f"commit '{commit.id}' changed the schema, so its changes cannot be listed by entity; "
                 f"go on with 'after:{commit.id}', and compare it with its parent by a diff",
                 reason="schema_boundary",
                 commit_id=commit.id,
@@ -124,22 +127,27 @@ class History:
             before, after = self._snapshot(parent), self._snapshot(commit)
         except HistoricalVersionReclaimed as error:
             raise gap(error) from error
-        self._kept = (commit.id, after)
+        self._last_snapshot = (commit.id, after)
         failpoints.reach(failpoints.CHANGE_FEED_PRE_TABLE_OPEN)
         return Diff(
-            self._graph, before, after, self._wanted, catalogs=lambda _: self._catalog(after), reclaimed=gap
+            self._graph,
+            before,
+            after,
+            self._wanted,
+            catalogs=lambda _: self._catalog(after),
+            explain_reclaimed=gap,
         )
 
     def _snapshot(self, commit: Commit) -> Snapshot:
-        """A commit after another is compared with what was looked up for that."""
-        if self._kept is not None and self._kept[0] == commit.id:
-            return self._kept[1]
+        """Return the snapshot of a commit; that of the previous commit is cached."""
+        if self._last_snapshot is not None and self._last_snapshot[0] == commit.id:
+            return self._last_snapshot[1]
         reclaimed = HistoricalVersionReclaimed(self._graph.root.layout.manifest.name, commit.version)
         try:
             found = self._graph.snapshot(AtVersion(self.branch, commit.version))
         except VersionNotFound as missing:
-            raise reclaimed from missing  # a branch made anew has fewer
-        if found.life != self._life:
+            raise reclaimed from missing  # a new branch of the same name has fewer versions
+        if found.incarnation != self._incarnation:
             raise reclaimed
         return found
 
@@ -156,13 +164,13 @@ class History:
         return frozenset(at.name.removesuffix(".pg") for at in places)
 
 
-class Feed(Iterator[CommitChanges]):
+class ChangeFeed(Iterator[CommitChanges]):
     """The commits of a branch that changed something, oldest first, up to the newest when it was made.
 
-    `cursor` stands after the last commit taken, and after those without changes that were passed.
+    `cursor` points after the last commit returned, and after commits without changes that were skipped.
     """
 
-    def __init__(self, history: History, since: str | None, limit: int | None) -> None:
+    def __init__(self, history: BranchHistory, since: str | None, limit: int | None) -> None:
         self._history = history
         self._since = since
         self._left = limit
@@ -174,7 +182,7 @@ class Feed(Iterator[CommitChanges]):
     @property
     def cursor(self) -> str:
         """Where to go on the next time."""
-        return cursor(self._history.bound, self._after)
+        return encode_cursor(self._history.binding, self._after)
 
     @property
     def caught_up(self) -> bool:

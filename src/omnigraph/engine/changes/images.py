@@ -8,31 +8,31 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.changes.change import Change, Filter, Image, Op
+from omnigraph.engine.changes.change import Change, ChangeFilter, ChangeOperation, EntityImage
 from omnigraph.engine.changes.equality import Mask
-from omnigraph.engine.changes.pairs import LEFT, RIGHT, Pairs, changed_columns, pieces, row_ids
-from omnigraph.engine.changes.side import Side
-from omnigraph.engine.columns import ID, SOURCE, TARGET
-from omnigraph.engine.layout import split_key
-from omnigraph.engine.write.blobs import MANAGED
-from omnigraph.lang.types import Scalar, Type
-from omnigraph.lang.values import Json, json_column
+from omnigraph.engine.changes.row_pairs import LEFT, RIGHT, RowPairs, changed_columns, row_ids, split_rows
+from omnigraph.engine.changes.table_side import TableSide
+from omnigraph.engine.graph.columns import ID, SOURCE, TARGET
+from omnigraph.engine.graph.layout import split_key
+from omnigraph.engine.rows.blobs import MANAGED
+from omnigraph.lang.types import Scalar, ValueType
+from omnigraph.lang.values import Json, column_to_json
 
 _IMAGES_AT_ONCE = 4096
 
 
-def changes_of(key: str, pairs: Pairs, wanted: Filter) -> Iterator[Change]:
-    """The changes of a type by id; read a portion at a time."""
+def build_changes(key: str, pairs: RowPairs, wanted: ChangeFilter) -> Iterator[Change]:
+    """Yield the changes of a type by id, reading a portion at a time."""
     for portion in wanted_portions(pairs, wanted):
-        yield from _changes(key, pairs, portion)
+        yield from _build_portion(key, pairs, portion)
 
 
-def wanted_portions(pairs: Pairs, wanted: Filter, rows: int = _IMAGES_AT_ONCE) -> Iterator[pa.Table]:
-    """The pairs that are asked for, so many at a time that their images can be in memory."""
+def wanted_portions(pairs: RowPairs, wanted: ChangeFilter, rows: int = _IMAGES_AT_ONCE) -> Iterator[pa.Table]:
+    """Yield the pairs that a filter includes, in portions whose images fit in memory."""
     was, now = _present(pairs.table)
-    ops = {Op.INSERT: ~was, Op.UPDATE: was & now, Op.DELETE: ~now}
+    ops = {ChangeOperation.INSERT: ~was, ChangeOperation.UPDATE: was & now, ChangeOperation.DELETE: ~now}
     chosen = np.logical_or.reduce([mask for op, mask in ops.items() if wanted.wants(op)])
-    return pieces(pairs.table.filter(pa.array(chosen)), pairs.sides, rows)
+    return split_rows(pairs.table.filter(pa.array(chosen)), pairs.sides, rows)
 
 
 def _present(pairs: pa.Table) -> tuple[Mask, Mask]:
@@ -41,7 +41,7 @@ def _present(pairs: pa.Table) -> tuple[Mask, Mask]:
     return np.asarray(left, np.bool_), np.asarray(right, np.bool_)
 
 
-def _changes(key: str, pairs: Pairs, portion: pa.Table) -> Iterator[Change]:
+def _build_portion(key: str, pairs: RowPairs, portion: pa.Table) -> Iterator[Change]:
     kind, name = split_key(key)
     was, now = _present(portion)
     before = _rows(pairs.left, row_ids(portion.filter(pa.array(was)), LEFT))
@@ -51,7 +51,13 @@ def _changes(key: str, pairs: Pairs, portion: pa.Table) -> Iterator[Change]:
     names = _changed_names(pairs, *shared)
     befores, afters = _images(pairs.left, before), _images(pairs.right, after)
     for entity, there, here in zip(portion.column(ID).to_pylist(), was, now, strict=True):
-        op = Op.INSERT if not there else Op.DELETE if not here else Op.UPDATE
+        op = (
+            ChangeOperation.INSERT
+            if not there
+            else ChangeOperation.DELETE
+            if not here
+            else ChangeOperation.UPDATE
+        )
         yield Change(
             kind,
             name,
@@ -59,15 +65,15 @@ def _changes(key: str, pairs: Pairs, portion: pa.Table) -> Iterator[Change]:
             op,
             next(befores) if there else None,
             next(afters) if here else None,
-            next(names) if op is Op.UPDATE else (),
+            next(names) if op is ChangeOperation.UPDATE else (),
         )
 
 
-def _rows(side: Side | None, rows: pa.Array) -> pa.Table:
-    return pa.table({}) if side is None else side.rows(rows)
+def _rows(side: TableSide | None, rows: pa.Array) -> pa.Table:
+    return pa.table({}) if side is None else side.read_rows(rows)
 
 
-def _images(side: Side | None, rows: pa.Table) -> Iterator[Image]:
+def _images(side: TableSide | None, rows: pa.Table) -> Iterator[EntityImage]:
     if side is None or not rows.num_rows:
         return
     names = list(side.types)
@@ -76,16 +82,16 @@ def _images(side: Side | None, rows: pa.Table) -> Iterator[Image]:
     is_edge = SOURCE in side.system
     ends = [rows.column(end).to_pylist() if is_edge else [None] * rows.num_rows for end in (SOURCE, TARGET)]
     for found, source, target in zip(values, *ends, strict=True):
-        yield Image(dict(zip(names, found, strict=True)), source, target)
+        yield EntityImage(dict(zip(names, found, strict=True)), source, target)
 
 
-def _values(column: pa.ChunkedArray, type_: Type) -> list[Json]:
+def _values(column: pa.ChunkedArray, type_: ValueType) -> list[Json]:
     if type_.scalar is not Scalar.BLOB:
-        return json_column(column, type_)
+        return column_to_json(column, type_)
     return [None if data is None else MANAGED + b64encode(data).decode() for data in column.to_pylist()]
 
 
-def _changed_names(pairs: Pairs, before: pa.Table, after: pa.Table) -> Iterator[tuple[str, ...]]:
+def _changed_names(pairs: RowPairs, before: pa.Table, after: pa.Table) -> Iterator[tuple[str, ...]]:
     if pairs.left is None or pairs.right is None:
         return
     masks = changed_columns(pairs.left, pairs.right, before, after)

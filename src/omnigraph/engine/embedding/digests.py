@@ -27,13 +27,13 @@ def text_digests(texts: pa.Array) -> Digests:
     padded = np.zeros(len(data) + _WORD, np.uint8)
     padded[: len(data)] = data
     words: Digests = np.ndarray((len(data) + 1,), np.dtype("<u8"), padded, 0, (1,))
-    digests = _stirred(lengths.astype(_U64))
+    digests = _mix_bits(lengths.astype(_U64))
     for row in np.flatnonzero(lengths > _LONG).tolist():
         digests[row] = _of_bytes(data[offsets[row] : offsets[row + 1]])
     here = np.flatnonzero((lengths > 0) & (lengths <= _LONG))
     at = 0
     while here.size:
-        digests[here] = _stirred(digests[here] ^ _words(words, offsets[here] + at, lengths[here] - at))
+        digests[here] = _mix_bits(digests[here] ^ _words(words, offsets[here] + at, lengths[here] - at))
         at += _WORD
         here = here[lengths[here] > at]
     return digests
@@ -48,19 +48,19 @@ def vector_digests(vectors: pa.FixedSizeListArray) -> Digests:
     numbers = vectors.filter(pa.array(valid)).flatten().to_numpy().astype("<f4", copy=False)
     matrix = numbers.view("<u4").reshape(int(valid.sum()), -1)
     # Sums of products with fixed odd numbers, one for each place: a column at a time, whatever the dimension.
-    factors = _stirred(np.arange(1, matrix.shape[1] + 1, dtype=_U64)) | _U64(1)
+    factors = _mix_bits(np.arange(1, matrix.shape[1] + 1, dtype=_U64)) | _U64(1)
     total = np.zeros(len(matrix), _U64)
     for place, factor in enumerate(factors):
         total += matrix[:, place] * factor
-    digests[valid] = _stirred(total)
+    digests[valid] = _mix_bits(total)
     return digests
 
 
-def joined(*parts: Digests) -> Digests:
+def join_digests(*parts: Digests) -> Digests:
     """One digest of several, in this order."""
     whole = parts[0]
     for part in parts[1:]:
-        whole = _stirred(whole * _U64(3) ^ part)
+        whole = _mix_bits(whole * _U64(3) ^ part)
     return whole
 
 
@@ -87,7 +87,7 @@ def _words(words: Digests, starts: NDArray[np.int64], left: NDArray[np.int64]) -
     return words[starts] & (_WHOLE >> unused)
 
 
-def _stirred(values: NDArray[Any]) -> Digests:
+def _mix_bits(values: NDArray[Any]) -> Digests:
     """Values whose bits all depend on all bits of the given ones."""
     mixed: Digests = values + _U64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> _U64(30))) * _U64(0xBF58476D1CE4E5B9)

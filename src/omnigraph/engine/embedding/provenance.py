@@ -15,16 +15,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from omnigraph.engine.embedding.digests import Digests, joined
-from omnigraph.engine.layout import fnv1a64
-from omnigraph.engine.root import Root
+from omnigraph.engine.embedding.digests import Digests, join_digests
+from omnigraph.engine.graph.layout import fnv1a64
+from omnigraph.engine.graph.root import Root
 from omnigraph.errors import Unavailable
 from omnigraph.storage.location import Location
 
 FOLDER = "__embedded"
 SUFFIX = ".notes"
 GIVEN = np.uint64(0)
-"""Stands for the model of a vector that somebody else made."""
+"""Stands for the model of a vector that was not made here."""
 
 _MANY_FILES = 16
 _ATTEMPTS = 8
@@ -33,7 +33,7 @@ _SHAPE = pa.schema([(name, pa.uint64()) for name in _COLUMNS])
 
 
 @dataclass(frozen=True, slots=True)
-class Notes:
+class VectorNotes:
     """Vectors, by digests of entity and numbers, with the text that each belongs to and who made it."""
 
     owners: Digests = field(repr=False)
@@ -47,11 +47,11 @@ class Notes:
 class Provenance:
     """All notes about one property, to be asked for many rows at once."""
 
-    def __init__(self, notes: Notes) -> None:
-        belonging = joined(notes.owners, notes.texts)
+    def __init__(self, notes: VectorNotes) -> None:
+        belonging = join_digests(notes.owners, notes.texts)
         self._owners = np.unique(notes.owners)
         self._belonging = np.unique(belonging)
-        self._made = np.unique(joined(belonging, notes.models))
+        self._made = np.unique(join_digests(belonging, notes.models))
 
     def knows(self, owners: Digests) -> NDArray[np.bool_]:
         """Whether there is a note about each vector."""
@@ -59,12 +59,12 @@ class Provenance:
 
     def belong(self, owners: Digests, texts: Digests) -> NDArray[np.bool_]:
         """Whether each vector is known to belong to the text."""
-        return _among(self._belonging, joined(owners, texts))
+        return _among(self._belonging, join_digests(owners, texts))
 
     def made(self, owners: Digests, texts: Digests, model: np.uint64) -> NDArray[np.bool_]:
         """Whether each vector was made from the text by the model."""
         models = np.full(len(owners), model, np.uint64)
-        return _among(self._made, joined(joined(owners, texts), models))
+        return _among(self._made, join_digests(join_digests(owners, texts), models))
 
 
 def _among(known: Digests, asked: Digests) -> NDArray[np.bool_]:
@@ -74,13 +74,13 @@ def _among(known: Digests, asked: Digests) -> NDArray[np.bool_]:
     return np.asarray(known[places] == asked, np.bool_)
 
 
-def notes_of(type_name: str, property_name: str) -> str:
+def notes_path(type_name: str, property_name: str) -> str:
     """Where the notes about a property are, below the root."""
     return f"{FOLDER}/{fnv1a64(type_name)}-{fnv1a64(property_name)}"
 
 
-def keep(root: Root, place: str, notes: Notes) -> None:
-    """Store notes; from now on everybody knows them."""
+def store_notes(root: Root, place: str, notes: VectorNotes) -> None:
+    """Store notes; every reader sees them from now on."""
     if not len(notes):
         return
     columns = [pa.array(part) for part in (notes.owners, notes.texts, notes.models)]
@@ -91,27 +91,29 @@ def keep(root: Root, place: str, notes: Notes) -> None:
     root.objects.write_bytes(at, sink.getvalue().to_pybytes())
 
 
-def provenance(root: Root, place: str) -> Provenance:
+def load_provenance(root: Root, place: str) -> Provenance:
     """What is known about a property at this moment."""
     return _provenance(_Kept(root, place, _names(root, place)))
 
 
-def carry(root: Root, place: str, other: str) -> None:
+def copy_notes(root: Root, place: str, other: str) -> None:
     """Let what is known about a property hold for one under another name, which has its vectors."""
     known = _known(root, place, _names(root, place))
-    keep(root, other, known)
+    store_notes(root, other, known)
 
 
-def gather(root: Root, place: str) -> None:
+def merge_files(root: Root, place: str) -> None:
     """Put the files together when they are many; what others add or gather meanwhile is not lost."""
     names = _names(root, place)
     if len(names) <= _MANY_FILES:
         return
     notes = _read(root, place, names)
     if notes is None:
-        return  # somebody else is just doing it
+        return  # another process is doing it
     whole = np.unique(np.stack([notes.owners, notes.texts, notes.models], axis=1), axis=0)
-    keep(root, place, Notes(*(np.ascontiguousarray(whole[:, column]) for column in range(len(_COLUMNS)))))
+    store_notes(
+        root, place, VectorNotes(*(np.ascontiguousarray(whole[:, column]) for column in range(len(_COLUMNS))))
+    )
     for name in names:
         root.objects.delete(root.layout.root / place / name)
 
@@ -125,11 +127,11 @@ class _Kept:
 
 @lru_cache(maxsize=1)
 def _provenance(kept: _Kept) -> Provenance:
-    """Names of files are never used twice, so they tell what is known."""
+    """Names of files are never used twice, so they identify what is known."""
     return Provenance(_known(kept.root, kept.place, kept.names))
 
 
-def _known(root: Root, place: str, names: tuple[str, ...]) -> Notes:
+def _known(root: Root, place: str, names: tuple[str, ...]) -> VectorNotes:
     """The notes of these files, or of those that took their place."""
     for _ in range(_ATTEMPTS):
         notes = _read(root, place, names)
@@ -147,7 +149,7 @@ def _names(root: Root, place: str) -> tuple[str, ...]:
     return tuple(sorted(at.name for at in found if at.name.endswith(SUFFIX)))
 
 
-def _read(root: Root, place: str, names: tuple[str, ...]) -> Notes | None:
+def _read(root: Root, place: str, names: tuple[str, ...]) -> VectorNotes | None:
     """The notes of these files; None when one of them is gone, because they were put together."""
     parts = [_SHAPE.empty_table()]
     for name in names:
@@ -156,4 +158,4 @@ def _read(root: Root, place: str, names: tuple[str, ...]) -> Notes | None:
             return None
         parts.append(pa.ipc.open_file(body).read_all())
     whole = pa.concat_tables(parts)
-    return Notes(*(whole.column(name).to_numpy() for name in _COLUMNS))
+    return VectorNotes(*(whole.column(name).to_numpy() for name in _COLUMNS))

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnigraph.engine.load.sources.yaml_text import Told, read_yaml, refusal
+from omnigraph.engine.files.yaml_text import YamlValue, read_yaml, read_yaml_text, yaml_error
 from omnigraph.errors import BadRequest
-from omnigraph.lang.values import legible
+from omnigraph.lang.values import shorten_legibly
 
 EMBEDDED = Path("build", "seed.embedded.jsonl")
 """Where the lines go when a manifest does not say it."""
@@ -61,9 +61,9 @@ def read_manifest(path: Path) -> Manifest:
     return Manifest(raw, output or path.parent / EMBEDDED, file.recipe(members["embeddings"], "embeddings"))
 
 
-def _document(path: Path) -> Told:
+def _document(path: Path) -> YamlValue:
     try:
-        return read_yaml(path.read_text(encoding="utf-8"), str(path))
+        return read_yaml(read_yaml_text(path), str(path))
     except (OSError, UnicodeDecodeError) as failure:
         reason = failure.strerror if isinstance(failure, OSError) else "it is not UTF-8"
         raise BadRequest(f"cannot read '{path}': {reason}", remedy="check the path") from failure
@@ -75,9 +75,9 @@ class _File:
 
     path: Path
 
-    def recipe(self, told: Told, where: str) -> Recipe:
-        members = self.members(told, where)
-        dimension, types = (self._needed(members, told, where, name) for name in ("dimension", "types"))
+    def recipe(self, node: YamlValue, where: str) -> Recipe:
+        members = self.members(node, where)
+        dimension, types = (self._needed(members, node, where, name) for name in ("dimension", "types"))
         if not isinstance(dimension.value, int) or isinstance(dimension.value, bool) or dimension.value < 1:
             raise self.wrong(dimension, "dimension must be a number from 1 on")
         found = {name: self._target(name, one) for name, one in self.members(types, "types").items()}
@@ -85,36 +85,36 @@ class _File:
             raise self.wrong(types, "types has no type")
         return Recipe(dimension.value, found)
 
-    def path_in(self, told: Told | None, where: str, name: str) -> Path | None:
+    def path_in(self, node: YamlValue | None, where: str, name: str) -> Path | None:
         """The file that a member names."""
-        found = None if told is None else self.members(told, where).get(name)
+        found = None if node is None else self.members(node, where).get(name)
         return None if found is None else self.path.parent / self._text(found, f"{where}.{name}")
 
-    def members(self, told: Told, where: str) -> dict[str, Told]:
-        if not isinstance(told.value, dict):
-            raise self.wrong(told, f"{where} must have members")
-        return told.value
+    def members(self, node: YamlValue, where: str) -> dict[str, YamlValue]:
+        if not isinstance(node.value, dict):
+            raise self.wrong(node, f"{where} must have members")
+        return node.value
 
-    def wrong(self, told: Told, reason: str) -> BadRequest:
-        return refusal(str(self.path), told.line, reason)
+    def wrong(self, node: YamlValue, reason: str) -> BadRequest:
+        return yaml_error(str(self.path), node.line, reason)
 
-    def _target(self, name: str, told: Told) -> Target:
-        where = f"types.{legible(name)}"
-        members = self.members(told, where)
-        target, fields = (self._needed(members, told, where, part) for part in ("target", "fields"))
+    def _target(self, name: str, node: YamlValue) -> Target:
+        where = f"types.{shorten_legibly(name)}"
+        members = self.members(node, where)
+        target, fields = (self._needed(members, node, where, part) for part in ("target", "fields"))
         if not isinstance(fields.value, list) or not fields.value:
             raise self.wrong(fields, f"{where}.fields must be a list of fields")
         return Target(self._text(target, f"{where}.target"), self._texts(fields.value, f"{where}.fields"))
 
-    def _needed(self, members: Mapping[str, Told], told: Told, where: str, name: str) -> Told:
+    def _needed(self, members: Mapping[str, YamlValue], node: YamlValue, where: str, name: str) -> YamlValue:
         if name not in members:
-            raise self.wrong(told, f"{name} is missing in {where}")
+            raise self.wrong(node, f"{name} is missing in {where}")
         return members[name]
 
-    def _texts(self, told: Sequence[Told], where: str) -> tuple[str, ...]:
-        return tuple(self._text(one, where) for one in told)
+    def _texts(self, node: Sequence[YamlValue], where: str) -> tuple[str, ...]:
+        return tuple(self._text(one, where) for one in node)
 
-    def _text(self, told: Told, where: str) -> str:
-        if not isinstance(told.value, str) or not told.value.strip():
-            raise self.wrong(told, f"{where} must be a text")
-        return told.value
+    def _text(self, node: YamlValue, where: str) -> str:
+        if not isinstance(node.value, str) or not node.value.strip():
+            raise self.wrong(node, f"{where} must be a text")
+        return node.value

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypedDict
 
-from omnigraph.engine.embedding.make import Refused
-from omnigraph.engine.lineage import Commit
-from omnigraph.engine.load.engines import EngineName
-from omnigraph.progress import Listener
+from omnigraph.engine.embedding.make_vectors import RejectedText
+from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.tasks.engines import EngineName
+from omnigraph.engine.upkeep.pending_indexes import PendingIndexes
+from omnigraph.progress import ProgressListener
 
 REFUSED_TOLD = 20
 ROWS_PER_COMMIT = 50_000
@@ -27,9 +28,9 @@ class EmbedOptions(TypedDict, total=False):
     batch: int
     """How many entities land in one commit, at most; 50,000 when not said."""
     dry_run: bool
-    """Only tell what would be done."""
+    """Only report what would be done."""
     actor: str | None
-    progress: Listener | None
+    progress: ProgressListener | None
     """Hears how far it is; see `omnigraph.Progress`."""
 
 
@@ -45,10 +46,10 @@ class FilledProperty:
     cleared: int = 0
     """How many lost a vector because its text is gone."""
     changed_meanwhile: int = 0
-    """How many were written by somebody else at the same time; the next run sees to them."""
+    """How many were written by another writer at the same time; the next run sees to them."""
     refused: int = 0
     """How many have a text that the model does not take."""
-    refusals: tuple[Refused, ...] = ()
+    refusals: tuple[RejectedText, ...] = ()
     """The first of these."""
 
 
@@ -66,6 +67,8 @@ class EmbedResult:
     """Why it ran there."""
     seconds: float
     dry_run: bool = False
+    pending_indexes: PendingIndexes = field(default_factory=dict, hash=False)
+    """Columns whose declared index is not built yet or lags, by table; reads are right without."""
 
     @property
     def embedded(self) -> int:

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from omnigraph.engine.lineage import Commit
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.load.sources.mapping import InputMapping
-from omnigraph.engine.write.duplicates import Mode
-from omnigraph.engine.write.violations import Violation
+from omnigraph.engine.rows.violations import Violation
+from omnigraph.engine.upkeep.pending_indexes import PendingIndexes
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class LoadResult:
     """Whether the load made its branch first."""
     engine: EngineReport | None = None
     """What did the work."""
+    pending_indexes: PendingIndexes = field(default_factory=dict, hash=False)
+    """Columns whose declared index is not built yet or lags, by table; reads are right without."""
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{rows} {name}" for name, rows in (*self.nodes.items(), *self.edges.items()))
@@ -83,7 +86,7 @@ class LoadRequest:
     rejects: Path | None = None
     """Where all that is left out goes, with the reasons."""
     mapping: InputMapping | None = None
-    """How columns become properties, where names alone do not tell."""
+    """How columns become properties, where names alone are not enough."""
 
 
 def kinds_of(found: Iterable[Violation]) -> Iterator[str]:

@@ -10,23 +10,24 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.engine.load.frames import Spool, frames, is_frame
-from omnigraph.engine.load.given import GivenRows
-from omnigraph.engine.load.sources.blocks import END_NAMES
+from omnigraph.arguments import require_path
+from omnigraph.engine.files.yaml_text import yaml_error
+from omnigraph.engine.graph.columns import END_NAMES
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.load.frames import Spool, get_frames, is_frame
+from omnigraph.engine.load.passed_rows import PassedRows
 from omnigraph.engine.load.sources.mapping import InputMapping
+from omnigraph.engine.load.sources.memory_tables import as_arrow, is_table
+from omnigraph.engine.load.sources.pipes import receive_pipes
 from omnigraph.engine.load.sources.plan import file_of
-from omnigraph.engine.load.sources.streams import received
-from omnigraph.engine.load.sources.tables import as_arrow, is_table
-from omnigraph.engine.load.sources.yaml_text import refusal
-from omnigraph.engine.root import Root
 from omnigraph.errors import BadRequest
 from omnigraph.lang.schema.catalog import Catalog
-from omnigraph.lang.values import legible
-from omnigraph.storage.temporary import TemporaryFolder, for_a_while, write_rows
+from omnigraph.lang.values import shorten_legibly
+from omnigraph.storage.temporary_folders import TemporaryFolder, wrap_temporary_errors, write_rows
 
 
 @contextmanager
-def brought(
+def open_inputs(
     data: Any,
     type_name: str | None,
     mapping: InputMapping | None,
@@ -34,28 +35,28 @@ def brought(
     catalog: Catalog,
     root: Root,
 ) -> Iterator[Spool]:
-    """What a load is given, as files and a mapping that it reads by itself."""
+    """Open the inputs of a load as files and a mapping."""
     with ExitStack() as spools:
         if is_table(data) or (type_name is not None and _is_nothing(data)):
-            spool = spools.enter_context(spooled(data, type_name, catalog, root))
+            spool = spools.enter_context(spool_rows(data, type_name, catalog, root))
         else:
-            spool = Spool(spools.enter_context(received(_paths(data, type_name))))
+            spool = Spool(spools.enter_context(receive_pipes(_paths(data, type_name))))
         if mapping is None or not mapping.computing:
             yield replace(spool, mapping=mapping)
             return
         mapping.check(catalog)
         if engine == "local":
-            raise refusal(
+            raise yaml_error(
                 mapping.name,
                 mapping.computing[0].place,
                 "`expressions` are worked out by Spark, and not by engine 'local'",
                 "load with --engine spark (`engine`), or write the values into the files",
             )
-        yield spools.enter_context(frames().computed(spool.files, mapping, root))
+        yield spools.enter_context(get_frames().spool_computed(spool.files, mapping, root))
 
 
 @contextmanager
-def spooled(data: Any, type_name: str | None, catalog: Catalog, root: Root) -> Iterator[Spool]:
+def spool_rows(data: Any, type_name: str | None, catalog: Catalog, root: Root) -> Iterator[Spool]:
     """Rows as Arrow files named after their type; they are there while the block lasts."""
     if type_name is None:
         raise BadRequest(
@@ -63,20 +64,20 @@ def spooled(data: Any, type_name: str | None, catalog: Catalog, root: Root) -> I
         )
     key = _table(catalog, type_name)
     if is_frame(data):
-        with frames().spooled(data, root, key) as spool:
+        with get_frames().spool_frame(data, root, key) as spool:
             yield spool
         return
     rows = _no_rows(catalog, key) if _is_nothing(data) else as_arrow(data)
     with TemporaryFolder("rows") as folder:
         file = folder / file_of(key)
-        with for_a_while():
+        with wrap_temporary_errors():
             file.parent.mkdir()
         write_rows(file, rows.schema, rows.to_batches() if isinstance(rows, pa.Table) else rows)
-        yield Spool((GivenRows(str(file), key.partition(":")[2]),))
+        yield Spool((PassedRows(str(file), key.partition(":")[2]),))
 
 
 def _paths(data: Any, type_name: str | None) -> tuple[str | os.PathLike[str], ...]:
-    """The names of files, one or several; what is neither that nor rows is told."""
+    """The names of files, one or several; anything else is an error."""
     if isinstance(data, str | os.PathLike):
         given: tuple[Any, ...] = (data,)
     elif _may_be_paths(data, type_name):
@@ -89,6 +90,8 @@ def _paths(data: Any, type_name: str | None) -> tuple[str | os.PathLike[str], ..
         raise _unreadable(min(odd, key=lambda one: isinstance(one, Mapping)), type_name, " in a list")
     if type_name is not None:
         raise BadRequest("files tell their types themselves", remedy="leave `type` out")
+    for path in given:
+        require_path(path)
     return given
 
 
@@ -103,7 +106,7 @@ def _unreadable(what: object, type_name: str | None, where: str = "") -> BadRequ
     rows = "a list of dictionaries, an Arrow table or stream, or a DataFrame"
     if type_name is not None:
         return BadRequest(
-            f"a load of '{legible(type_name)}' takes rows, and no {found}",
+            f"a load of '{shorten_legibly(type_name)}' takes rows, and no {found}",
             remedy=f"give {rows}; of rows that are made one by one, `list(rows)`",
         )
     return BadRequest(
@@ -117,9 +120,9 @@ def _is_nothing(data: object) -> bool:
 
 
 def _no_rows(catalog: Catalog, key: str) -> pa.Table:
-    """An empty list of rows, which tells no columns, as those that the type has."""
+    """An empty list of rows, which has no columns, with the columns of its type."""
     kind, _, name = key.partition(":")
-    ends = () if kind == "node" else END_NAMES.values()
+    ends = () if kind == "node" else END_NAMES
     owner = catalog.nodes[name] if kind == "node" else catalog.edges[name]
     return pa.table({column: pa.nulls(0) for column in (*ends, *owner.properties)})
 
@@ -130,9 +133,12 @@ def _table(catalog: Catalog, type_name: str) -> str:
     found = [key for key in tables if type_name in (key, key.partition(":")[2])]
     if len(found) > 1:
         raise BadRequest(
-            f"'{legible(type_name)}' is a node type and an edge type", remedy=f"name {' or '.join(found)}"
+            f"'{shorten_legibly(type_name)}' is a node type and an edge type",
+            remedy=f"name {' or '.join(found)}",
         )
     if not found:
         known = sorted({key.partition(":")[2] for key in tables})
-        raise BadRequest(f"unknown type '{legible(type_name)}'", remedy=f"it may be: {', '.join(known)}")
+        raise BadRequest(
+            f"unknown type '{shorten_legibly(type_name)}'", remedy=f"it may be: {', '.join(known)}"
+        )
     return found[0]

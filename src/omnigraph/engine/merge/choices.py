@@ -1,7 +1,6 @@
-"""What people decided about conflicts, and how specific a decision is.
+"""What people decided about conflicts.
 
-A decision about a property of one entity counts more than one about the entity, that more than one
-about the type, and that more than one about the whole merge.
+The most specific choice wins: a property of one entity, then the entity, then the type, then the whole merge.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from omnigraph.engine.merge.conflict import ConflictKind
 from omnigraph.errors import BadRequest
 
 
-class Take(StrEnum):
-    """Whose version of an entity or a property stands."""
+class MergeSide(StrEnum):
+    """Which side wins for an entity or a property."""
 
     OURS = "ours"
     """The target's."""
     THEIRS = "theirs"
     """The source's."""
     BASE = "base"
-    """That of the commit where the branches parted."""
+    """The version of the merge base."""
 
 
-class Granularity(StrEnum):
-    """How close together two changes must be to contradict each other."""
+class MergeGranularity(StrEnum):
+    """What two branches must both change for a conflict."""
 
     ROW = "row"
     """Both branches changed one entity."""
@@ -37,7 +36,7 @@ class Granularity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class GivenValue:
+class ChosenValue:
     """A value that neither branch has."""
 
     value: Any
@@ -45,20 +44,20 @@ class GivenValue:
 
 @dataclass(frozen=True, slots=True)
 class TypeChoice:
-    """What stands for all contested entities of a type."""
+    """A choice for all contested entities of a type."""
 
-    take: Take | None = None
-    properties: Mapping[str, Take] = field(default_factory=dict)
+    take: MergeSide | None = None
+    properties: Mapping[str, MergeSide] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class EntityChoice:
-    """What stands for one entity."""
+    """A choice for one entity."""
 
     table_key: str
     entity_id: str
-    take: Take | None = None
-    properties: Mapping[str, Take | GivenValue] = field(default_factory=dict)
+    take: MergeSide | None = None
+    properties: Mapping[str, MergeSide | ChosenValue] = field(default_factory=dict)
     kind: ConflictKind | None = None
     """The conflict it is meant for; None means any about the entity."""
     digest: str | None = None
@@ -81,37 +80,37 @@ class EntityChoice:
 
 
 @dataclass(frozen=True)
-class Choices:
+class MergeChoices:
     """All decisions of a merge."""
 
-    strategy: Take | None = None
-    default: Take | None = None
+    strategy: MergeSide | None = None
+    default: MergeSide | None = None
     types: Mapping[str, TypeChoice] = field(default_factory=dict)
     """By table key."""
     entities: Sequence[EntityChoice] = ()
 
-    def take_for(self, key: str) -> Take | None:
-        """Whose version of contested entities of a type stands, unless something more specific is said."""
+    def take_for(self, key: str) -> MergeSide | None:
+        """Return which side wins for contested entities of a type, unless a more specific choice exists."""
         return self.of_type(key).take or self.default or self.strategy
 
     def of_type(self, key: str) -> TypeChoice:
-        """What was said about a type."""
+        """Return the choice for a type."""
         return self.types.get(key, TypeChoice())
 
     def of_entities(self, key: str) -> Sequence[EntityChoice]:
-        """What was said about entities of a type."""
+        """Return the choices for entities of a type."""
         return self._by_table.get(key, ())
 
     def about(self, key: str, entity_id: str | None, kind: ConflictKind) -> EntityChoice | None:
-        """What was said about a rule that an entity breaks: of the entity, or of its type.
+        """Return the choice for a rule that an entity breaks: of the entity, or of its type.
 
-        What is said about the whole merge is not meant for these: there whole entities come or go with it.
+        A choice for the whole merge does not apply here: it would add or delete whole entities.
         """
         if entity_id is None:
             return None
-        said = [one for one in self._by_entity.get((key, entity_id), ()) if one.is_about(kind)]
-        if said:
-            return max(said, key=lambda one: one.kind is not None)
+        found = [one for one in self._by_entity.get((key, entity_id), ()) if one.is_about(kind)]
+        if found:
+            return max(found, key=lambda one: one.kind is not None)
         take = self.of_type(key).take
         return None if take is None else EntityChoice(key, entity_id, take)
 
@@ -132,22 +131,22 @@ class Choices:
         return found
 
 
-STRATEGIES = (Take.OURS, Take.THEIRS)
+STRATEGIES = (MergeSide.OURS, MergeSide.THEIRS)
 
 
-def strategy_of(text: str | None) -> Take | None:
-    """A strategy as users write it."""
+def parse_strategy(text: str | None) -> MergeSide | None:
+    """Return the strategy that a user named."""
     if text is None or text in STRATEGIES:
-        return None if text is None else Take(text)
-    raise BadRequest(f"'{text}' is no strategy of a merge", remedy=_choose(STRATEGIES))
+        return None if text is None else MergeSide(text)
+    raise BadRequest(f"'{text}' is not a merge strategy", remedy=_list_choices(STRATEGIES))
 
 
-def granularity_of(text: str) -> Granularity:
-    """A granularity as users write it."""
-    if text in list(Granularity):
-        return Granularity(text)
-    raise BadRequest(f"'{text}' is no granularity of a merge", remedy=_choose(Granularity))
+def parse_granularity(text: str) -> MergeGranularity:
+    """Return the granularity that a user named."""
+    if text in list(MergeGranularity):
+        return MergeGranularity(text)
+    raise BadRequest(f"'{text}' is not a merge granularity", remedy=_list_choices(MergeGranularity))
 
 
-def _choose(words: Iterable[str]) -> str:
+def _list_choices(words: Iterable[str]) -> str:
     return f"choose one of: {', '.join(words)}"

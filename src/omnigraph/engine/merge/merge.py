@@ -6,29 +6,31 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypedDict
 
 from omnigraph import failpoints
-from omnigraph.engine.branches import delete_branch
-from omnigraph.engine.changes.hands import Hands
-from omnigraph.engine.lineage import Commit
-from omnigraph.engine.load.engines import EngineName
-from omnigraph.engine.merge.choices import Choices, Granularity, Take
-from omnigraph.engine.merge.history import MergeSource, captured, parting_of
-from omnigraph.engine.merge.plan import MergePlan, Merging
-from omnigraph.engine.merge.resolutions import Given, read_resolutions, with_strategy
+from omnigraph.engine.branches.manage import delete_branch
+from omnigraph.engine.branches.saved_bases import record_taken_commit
+from omnigraph.engine.changes.runner_choice import RunnerChoice
+from omnigraph.engine.commit.recovery.sweep import finish_completed_writes
+from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.merge_pins import pin_head
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.snapshot import Snapshot
+from omnigraph.engine.merge.choices import MergeChoices, MergeGranularity, MergeSide
+from omnigraph.engine.merge.merge_inputs import MergeSource, capture_source, find_merge_inputs, source_from
+from omnigraph.engine.merge.plan import MergePlan, MergePlanner
+from omnigraph.engine.merge.resolutions import ResolutionsInput, read_resolutions, with_strategy
 from omnigraph.engine.merge.result import MergePreview, MergeResult
 from omnigraph.engine.merge.scratch import Scratch
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.recovery.sweep import heal
-from omnigraph.engine.snapshot import Snapshot
-from omnigraph.engine.write.transaction import Author, Prepared, Transaction, begin, write
+from omnigraph.engine.tasks.engines import EngineName
+from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction, begin, write
 from omnigraph.errors import BadRequest, MergeConflicts, OmnigraphError
 
 
 class MergeOptions(TypedDict, total=False):
-    """What a merge can be asked for besides its branches."""
+    """The options of a merge besides its branches."""
 
     actor: str | None
     strategy: Literal["ours", "theirs"] | None
-    resolutions: Given | None
+    resolutions: ResolutionsInput | None
     granularity: Literal["row", "property"]
     delete_branch: bool
     engine: EngineName
@@ -36,38 +38,44 @@ class MergeOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class MergeRequest:
-    """Which branch is to be taken in, and how conflicts are decided."""
+    """Which branch to merge, and how to decide conflicts."""
 
     source: str
-    strategy: Take | None = None
-    resolutions: Given | None = None
-    granularity: Granularity = Granularity.ROW
+    strategy: MergeSide | None = None
+    resolutions: ResolutionsInput | None = None
+    granularity: MergeGranularity = MergeGranularity.ROW
     delete_branch: bool = False
-    hands: Hands = field(default_factory=Hands, repr=False, compare=False)
-    """Who works it out, told from how much changed."""
+    runner_choice: RunnerChoice = field(default_factory=RunnerChoice, repr=False, compare=False)
+    """Which runner merges, chosen by how much changed."""
 
 
 def merge(graph: OpenGraph, request: MergeRequest, author: Author) -> MergeResult:
-    """Take a branch into another one; nothing happens when they contradict each other: `MergeConflicts`.
+    """Merge a branch into another one; raises `MergeConflicts` and changes nothing when they conflict.
 
-    The source counts as it is now. The target counts as it is in the end: when somebody else writes to it
-    meanwhile, the merge is worked out again.
+    The source counts as it is now. The target counts as it is at the commit: when another writer commits
+    meanwhile, the merge is planned again.
     """
-    refuse_itself(request.source, author.branch)
-    heal(graph)
-    source = captured(graph, request.source)
+    refuse_self_merge(request.source, author.branch)
+    finish_completed_writes(graph)
+    with pin_head(graph, request.source) as loaded:
+        result = _merge(graph, request, author, source_from(request.source, loaded))
+    return _delete_source(graph, result) if request.delete_branch else result
+
+
+def _merge(graph: OpenGraph, request: MergeRequest, author: Author, source: MergeSource) -> MergeResult:
     failpoints.reach(failpoints.BRANCH_MERGE_POST_AUTHORITY_CAPTURE)
     plans: list[MergePlan] = []
     scratches: list[Scratch] = []
 
-    def prepare(transaction: Transaction) -> Prepared:
+    def prepare(transaction: Transaction) -> PreparedWrite:
         scratches.append(Scratch(graph.root))
-        plan = _merging(transaction, source, request, author.branch).plan(scratches[-1])
+        plan = _planner(transaction, source, request, author.branch).plan(scratches[-1])
         if plan.conflicts:
             raise MergeConflicts(request.source, author.branch, plan.conflicts)
         plans.append(plan)
         failpoints.reach(failpoints.BRANCH_MERGE_POST_CANDIDATE_VALIDATION)
-        return _prepared(plan, source)
+        _record_taken(transaction, plan, source)
+        return _prepare_commit(plan, source)
 
     try:
         receipt = write(graph, author, prepare)
@@ -76,51 +84,64 @@ def merge(graph: OpenGraph, request: MergeRequest, author: Author) -> MergeResul
             one.clear()
     last = plans[-1]
     commit = receipt.commit if receipt else None
-    result = MergeResult(request.source, author.branch, last.outcome, commit, last.stats, last.settled)
-    return _without_source(graph, result) if request.delete_branch else result
+    return MergeResult(
+        request.source,
+        author.branch,
+        last.outcome,
+        commit,
+        last.stats,
+        last.resolved_count,
+        given_up=last.given_up.first,
+        given_up_count=last.given_up.count,
+        pending_indexes=receipt.indexes.pending if receipt else {},
+    )
 
 
 def preview(graph: OpenGraph, request: MergeRequest, target: str) -> MergePreview:
-    """What a merge would do now."""
-    refuse_itself(request.source, target)
-    source = captured(graph, request.source)
+    """Return what a merge would do now."""
+    refuse_self_merge(request.source, target)
+    source = capture_source(graph, request.source)
     transaction = begin(graph, Author(target))
-    plan = _merging(transaction, source, request, target).plan()
+    plan = _planner(transaction, source, request, target).plan()
     return MergePreview(
         request.source,
         target,
         plan.outcome,
         plan.stats,
         plan.conflicts,
-        plan.settled,
+        plan.resolved_count,
         request.granularity,
-        _choices(transaction, request, target),
-        plan.met,
+        _read_choices(transaction, request, target),
+        plan.conflicts_seen,
+        plan.given_up.first,
+        plan.given_up.count,
     )
 
 
-def refuse_itself(source: str, target: str) -> None:
-    """Fail when a branch is to be merged into itself."""
+def refuse_self_merge(source: str, target: str) -> None:
+    """Fail when a branch would be merged into itself."""
     if source == target:
         raise BadRequest(f"branch '{source}' cannot be merged into itself", remedy="name two branches")
 
 
-def _merging(transaction: Transaction, source: MergeSource, request: MergeRequest, target: str) -> Merging:
-    parting = parting_of(transaction.graph, source, _state(transaction, target))
-    choices = _choices(transaction, request, target)
-    return Merging(transaction, parting, choices, request.granularity, request.hands)
+def _planner(
+    transaction: Transaction, source: MergeSource, request: MergeRequest, target: str
+) -> MergePlanner:
+    inputs = find_merge_inputs(transaction.graph, source, _target_snapshot(transaction, target))
+    choices = _read_choices(transaction, request, target)
+    return MergePlanner(transaction, inputs, choices, request.granularity, request.runner_choice)
 
 
-def _choices(transaction: Transaction, request: MergeRequest, target: str) -> Choices:
+def _read_choices(transaction: Transaction, request: MergeRequest, target: str) -> MergeChoices:
     if request.resolutions is None:
-        return Choices(strategy=request.strategy)
+        return MergeChoices(strategy=request.strategy)
     found = read_resolutions(request.resolutions, transaction.targets)
     found.require_for(request.source, target, request.granularity)
     return with_strategy(found.choices, request.strategy)
 
 
-def _state(transaction: Transaction, branch: str) -> Snapshot:
-    """The target as the transaction sees it; it may have moved on since."""
+def _target_snapshot(transaction: Transaction, branch: str) -> Snapshot:
+    """Return the target as the transaction reads it; it may have newer commits by now."""
     base = transaction.base
     commit: Commit | None = None
     if base.head is not None:
@@ -128,15 +149,30 @@ def _state(transaction: Transaction, branch: str) -> Snapshot:
     return Snapshot(branch, commit.version if commit else 0, commit, base.entries, base.identity)
 
 
-def _prepared(plan: MergePlan, source: MergeSource) -> Prepared:
+def _record_taken(transaction: Transaction, plan: MergePlan, source: MergeSource) -> None:
+    """Record that the source is merged, so that deleting it saves what later merges need."""
+    taken = source.snapshot
+    if plan.outcome.is_commit and taken.commit is not None:
+        record_taken_commit(
+            transaction.graph, taken.branch, taken.incarnation, taken.commit, transaction.base.identity
+        )
+
+
+def _prepare_commit(plan: MergePlan, source: MergeSource) -> PreparedWrite:
     commit = source.snapshot.commit
     if plan.outcome.is_commit and commit is not None:
-        return Prepared("BranchMerge", plan.effects, strict=False, merged_parent=commit.id)
-    return Prepared("BranchMerge", {}, strict=False)
+        return PreparedWrite(
+            "BranchMerge",
+            plan.effects,
+            strict=False,
+            merged_parent=commit.id,
+            merged_commits=plan.merged_commits,
+        )
+    return PreparedWrite("BranchMerge", {}, strict=False)
 
 
-def _without_source(graph: OpenGraph, result: MergeResult) -> MergeResult:
-    """The merge stands whether or not its source can be deleted."""
+def _delete_source(graph: OpenGraph, result: MergeResult) -> MergeResult:
+    """Delete the source; the merge is valid even if that fails."""
     try:
         delete_branch(graph, result.source)
     except OmnigraphError as error:

@@ -1,4 +1,4 @@
-"""A merge worked out on one state of the target: what it changes, and what stands in its way."""
+"""Plan a merge on one state of the target: what it changes, and what conflicts."""
 
 from __future__ import annotations
 
@@ -6,177 +6,199 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from omnigraph.engine.changes.change import Stat
+from omnigraph.engine.changes.change import ChangeCounts
+from omnigraph.engine.changes.comparison import TableComparison
 from omnigraph.engine.changes.diff import table_order
-from omnigraph.engine.changes.hands import Hands
-from omnigraph.engine.changes.meeting import Meeting
-from omnigraph.engine.changes.side import Side
-from omnigraph.engine.coordinator import lance_branch
-from omnigraph.engine.merge.breach import Breach
-from omnigraph.engine.merge.change import TableChange, overruled
-from omnigraph.engine.merge.choices import Choices, EntityChoice, Granularity
-from omnigraph.engine.merge.conflict import ConflictKind, Mark, MergeConflict
-from omnigraph.engine.merge.contest import Sides
-from omnigraph.engine.merge.freshness import Freshness
-from omnigraph.engine.merge.history import MergeOutcome, Parting
-from omnigraph.engine.merge.large import Job, LargeWork
-from omnigraph.engine.merge.orphans import nodes_to_go_with
-from omnigraph.engine.merge.rules import breaches
+from omnigraph.engine.changes.runner_choice import RunnerChoice
+from omnigraph.engine.changes.table_side import TableSide
+from omnigraph.engine.commit.plan import AdoptVersion, Effect
+from omnigraph.engine.constraints.stored_rows import StoredTables
+from omnigraph.engine.graph.coordinator import lance_branch
+from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.snapshot import Snapshot
+from omnigraph.engine.merge.bucketed_merge import BucketedMerge, BucketJob
+from omnigraph.engine.merge.choices import EntityChoice, MergeChoices, MergeGranularity
+from omnigraph.engine.merge.conflict import ConflictKey, ConflictKind, GivenUpSummary, MergeConflict
+from omnigraph.engine.merge.conflict_builder import BranchNames, build_rule_conflicts
+from omnigraph.engine.merge.merge_inputs import MergeInputs, MergeOutcome
+from omnigraph.engine.merge.orphan_edges import choices_for_nodes
+from omnigraph.engine.merge.patched_side import compare_merge_sides, plain_side, with_disputed
+from omnigraph.engine.merge.row_rule import MergeSides
+from omnigraph.engine.merge.rule_checks import find_violations
 from omnigraph.engine.merge.scratch import Scratch
-from omnigraph.engine.merge.standing import Way, untouched, way_of
-from omnigraph.engine.merge.tell import BranchNames, rule_conflicts
-from omnigraph.engine.merge.work import Task, Work, Worked
-from omnigraph.engine.plan import Adopt, Effect
-from omnigraph.engine.snapshot import Snapshot
-from omnigraph.engine.write.stored import StoredTables
+from omnigraph.engine.merge.stale_choices import PendingChoices
+from omnigraph.engine.merge.table_merge import InMemoryMerge, MergeTask, TableMerge
+from omnigraph.engine.merge.table_strategy import TableStrategy, choose_strategy, is_untouched
+from omnigraph.engine.merge.target_change import TargetChange, override_entities
+from omnigraph.engine.merge.violations import RuleViolation
 from omnigraph.engine.write.transaction import Transaction
 from omnigraph.errors import Conflict
 
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """What a merge comes to."""
+    """What a merge changes, and its conflicts."""
 
     outcome: MergeOutcome
     effects: Mapping[str, Effect]
-    stats: Mapping[str, Stat]
+    stats: Mapping[str, ChangeCounts]
     """How many entities come, change and go, by table."""
     conflicts: tuple[MergeConflict, ...] = ()
-    """What is not decided."""
-    settled: int = 0
+    """The undecided conflicts."""
+    resolved_count: int = 0
     """How many entities that both branches changed were decided on."""
-    met: tuple[MergeConflict, ...] = ()
+    conflicts_seen: tuple[MergeConflict, ...] = ()
     """With a preview: every conflict, decided or not."""
+    merged_commits: tuple[Commit, ...] = ()
+    """The commits that the target has to record."""
+    given_up: GivenUpSummary = field(default_factory=GivenUpSummary)
+    """What decisions about whole entities dropped although only one branch had changed it."""
 
 
 @dataclass(slots=True)
-class _Settled:
-    """Changes that all decisions were applied to, and the rules that they break."""
+class _DecidedChanges:
+    """Changes after all choices were applied, and the rules that they break."""
 
-    changes: dict[str, TableChange]
+    changes: dict[str, TargetChange]
     overruled: dict[str, dict[str, EntityChoice]] = field(default_factory=dict)
-    left: list[Breach] = field(default_factory=list)
-    seen: dict[tuple[Mark, str], Breach] = field(default_factory=dict)
-    """Everything that was broken on the way, by what it is and how it was told."""
+    left: list[RuleViolation] = field(default_factory=list)
+    seen: dict[tuple[ConflictKey, str], RuleViolation] = field(default_factory=dict)
+    """Every violation found so far, by id and message."""
 
 
-class Merging:
+class MergePlanner:
     """One merge on one state of the target."""
 
     def __init__(
         self,
         transaction: Transaction,
-        parting: Parting,
-        choices: Choices,
-        granularity: Granularity,
-        hands: Hands,
+        inputs: MergeInputs,
+        choices: MergeChoices,
+        granularity: MergeGranularity,
+        runner_choice: RunnerChoice,
     ) -> None:
         self._transaction = transaction
         self._graph = transaction.graph
-        self._parting = parting
+        self._inputs = inputs
         self._choices = choices
         self._granularity = granularity
-        self._hands = hands
-        self._branches = BranchNames(parting.source.branch, parting.target.branch)
+        self._runner_choice = runner_choice
+        self._branches = BranchNames(inputs.source.branch, inputs.target.branch)
         self._stored = StoredTables(cache(transaction.table), transaction.targets)
-        self._sides: dict[str, Sides] = {}
+        self._sides: dict[str, MergeSides] = {}
         self._contested: dict[str, set[str]] = {}
         """The entities that the branches disagree on, by table."""
 
     def plan(self, scratch: Scratch | None = None) -> MergePlan:
-        """What the merge does; without a place for its rows, also the conflicts that were decided."""
-        if self._parting.outcome is MergeOutcome.ALREADY_UP_TO_DATE:
-            return MergePlan(self._parting.outcome, {}, {})
+        """Plan the merge; without a scratch folder (a preview), return decided conflicts too."""
+        if self._inputs.outcome is MergeOutcome.ALREADY_UP_TO_DATE:
+            return MergePlan(self._inputs.outcome, {}, {})
         preview = scratch is None
-        works = self._works(scratch)
-        self._contested = {key: one.contested() for key, one in works.items()}
-        settled = self._settled({key: one.change() for key, one in works.items()})
-        self._refuse_stale(works, settled)
-        changes = {key: one for key, one in settled.changes.items() if not one.is_nothing}
-        left = self._rules(settled.left)
-        met = self._met(works, settled, left) if preview else ()
-        rows = self._still_open(met, works) if preview else self._open(works)
-        conflicts = _sorted([*rows, *left])
+        merges = self._merge_tables(scratch)
+        self._contested = {key: one.contested_ids() for key, one in merges.items()}
+        decided = self._decide({key: one.change() for key, one in merges.items()})
+        self._refuse_stale(merges, decided)
+        changes = {key: one for key, one in decided.changes.items() if not one.is_empty}
+        left = self._build_rule_conflicts(decided.left)
+        conflicts_seen = self._all_conflicts(merges, decided, left) if preview else ()
+        rows = self._keep_open(conflicts_seen, merges) if preview else self._open_conflicts(merges)
+        conflicts = _sort_conflicts([*rows, *left])
         written = {} if preview or conflicts else changes
         return MergePlan(
-            self._parting.outcome,
-            {key: self._effect(key, one, works, settled) for key, one in written.items()},
+            self._inputs.outcome,
+            {key: self._effect(key, one, merges, decided) for key, one in written.items()},
             {key: changes[key].stat for key in sorted(changes, key=table_order)},
             conflicts,
-            sum(one.settled for one in works.values()),
-            met,
+            sum(one.resolved_count for one in merges.values()),
+            conflicts_seen,
+            self._inputs.merged_commits,
+            GivenUpSummary.of(one.given_up() for one in merges.values() if one.resolved_count),
         )
 
     # --- tables ----------------------------------------------------------------------------------
 
-    def _works(self, scratch: Scratch | None) -> dict[str, Work]:
-        at = self._parting
-        if not at.base.entries.keys() == at.source.entries.keys() == at.target.entries.keys():
+    def _merge_tables(self, scratch: Scratch | None) -> dict[str, TableMerge]:
+        at = self._inputs
+        if not at.base.keys == at.source.entries.keys() == at.target.entries.keys():
             raise Conflict(
                 f"'{at.source.branch}' and '{at.target.branch}' have different types",
-                remedy="a schema change lies between them; make the branch anew and repeat its changes",
+                remedy="a schema change lies between them; create the branch again and repeat its changes",
             )
-        found = ((key, self._work(key, scratch)) for key in sorted(at.source.entries, key=table_order))
-        return {key: work for key, work in found if work is not None}
+        found = ((key, self._merge_table(key, scratch)) for key in sorted(at.source.entries, key=table_order))
+        return {key: merge for key, merge in found if merge is not None}
 
-    def _work(self, key: str, scratch: Scratch | None) -> Work | None:
-        way = self._way(key)
-        if way is Way.NOTHING:
+    def _merge_table(self, key: str, scratch: Scratch | None) -> TableMerge | None:
+        strategy = self._strategy(key)
+        if strategy is TableStrategy.NOTHING:
             return None
-        sides = self._sides_of(key)
-        theirs = Meeting(sides.base, sides.source)
-        still = untouched(self._parting.base.entries[key], self._parting.target.entries[key])
-        ours = None if still else Meeting(sides.base, sides.target)
-        stable = sides.target.table.has_stable_row_ids
-        sides = replace(sides, same_rows=stable and (ours is None or ours.goes_on))
-        task = Task(self._transaction.targets[key], sides, self._granularity, self._choices, self._branches)
-        runner = self._hands.runner(theirs, *([] if ours is None else [ours]))
+        sides, at = self._merge_sides(key), self._inputs
+        base, entry = sides.base, at.base.entry(key)
+        still = entry is not None and is_untouched(entry, at.target.entries[key])
+        theirs = TableComparison(plain_side(base), sides.source, by_place=base is plain_side(base))
+        ours = None if still else replace(theirs, right=sides.target)
+        stable = sides.target.table.has_stable_row_ids and base is plain_side(base)
+        sides = replace(sides, same_rows=stable and (ours is None or ours.is_linear))
+        task = MergeTask(
+            self._transaction.targets[key], sides, self._granularity, self._choices, self._branches
+        )
+        runner = self._runner_choice.choose_runner(theirs, *([] if ours is None else [ours]))
         if runner is not None:
             place = None if scratch is None else scratch.name
-            # Where the target will only point at a version, its rows are not written anew.
-            job = Job(task, theirs, ours, scratch is None, None if way is Way.ADOPT else place)
-            work = LargeWork.of(job, runner, place)
-            return None if work.is_nothing else work
-        found = theirs.together(late=True)
+            # Where the target adopts a version of the source, no rows are written.
+            job = BucketJob(
+                task, theirs, ours, scratch is None, None if strategy is TableStrategy.ADOPT else place
+            )
+            merge = BucketedMerge.of(job, runner, place)
+            return None if merge.is_empty else merge
+        found = compare_merge_sides(base, sides.source)
         if not found.table.num_rows:
             return None
-        return Worked.of(task, found, None if ours is None else ours.together(late=True))
+        return InMemoryMerge.of(
+            task, found, None if ours is None else compare_merge_sides(base, sides.target)
+        )
 
-    def _way(self, key: str) -> Way:
-        at = self._parting
-        base, source, target = (one.entries[key] for one in (at.base, at.source, at.target))
-        return way_of(base, source, target, lance_branch(at.target.branch))
+    def _strategy(self, key: str) -> TableStrategy:
+        at = self._inputs
+        return choose_strategy(
+            at.base.entry(key), at.source.entries[key], at.target.entries[key], lance_branch(at.target.branch)
+        )
 
-    def _sides_of(self, key: str) -> Sides:
+    def _merge_sides(self, key: str) -> MergeSides:
         if key not in self._sides:
-            at = self._parting
-            base, source, target = (self._side(one, key) for one in (at.base, at.source, at.target))
-            self._sides[key] = Sides(base, source, target)
+            at = self._inputs
+            base = at.base.side(key, self._transaction.schema.catalog)
+            source, target = (self._side(one, key) for one in (at.source, at.target))
+            disputed = at.unseen.find_disputed(
+                self._graph, (base, source, target), at.target, at.source, self._transaction.schema.catalog
+            )
+            self._sides[key] = MergeSides(with_disputed(base, disputed), source, target)
         return self._sides[key]
 
-    def _side(self, snapshot: Snapshot, key: str) -> Side:
-        found = Side.of(self._graph, snapshot, key, self._transaction.schema.catalog)
+    def _side(self, snapshot: Snapshot, key: str) -> TableSide:
+        found = TableSide.of(self._graph, snapshot, key, self._transaction.schema.catalog)
         if found is None:
             raise Conflict(f"'{snapshot.branch}' has no table '{key}' at version {snapshot.version}")
         return found
 
-    def _effect(self, key: str, change: TableChange, works: Mapping[str, Work], settled: _Settled) -> Effect:
-        work, chosen = works.get(key), settled.overruled.get(key)
-        if work is None:
+    def _effect(
+        self, key: str, change: TargetChange, merges: Mapping[str, TableMerge], decided: _DecidedChanges
+    ) -> Effect:
+        merge, chosen = merges.get(key), decided.overruled.get(key)
+        if merge is None:
             return change.effect()
-        if chosen or self._way(key) is not Way.ADOPT:
-            return work.effect(change, chosen)
-        entry = self._parting.source.entries[key]
+        if chosen or self._strategy(key) is not TableStrategy.ADOPT:
+            return merge.effect(change, chosen)
+        entry = self._inputs.source.entries[key]
         rows = entry.row_count
-        return Adopt(entry.version, work.sides.source.table.count() if rows is None else rows)
+        return AdoptVersion(entry.version, merge.sides.source.table.count() if rows is None else rows)
 
     # --- rules -----------------------------------------------------------------------------------
 
-    def _settled(self, before: Mapping[str, TableChange], *, decide: bool = True) -> _Settled:
-        """Check the changes, apply what was decided about broken rules, and so on until nothing is new."""
-        found, applied = _Settled(dict(before)), set[Mark]()
+    def _decide(self, before: Mapping[str, TargetChange], *, decide: bool = True) -> _DecidedChanges:
+        """Check the changes and apply choices about violations, until there are no new ones."""
+        found, applied = _DecidedChanges(dict(before)), set[ConflictKey]()
         while True:
-            found.left = self._breaches(found.changes)
+            found.left = self._find_violations(found.changes)
             found.seen.update({(one.mark, one.message): one for one in found.left})
             fresh = [one for one in found.left if one.mark not in applied and self._choice(one)]
             if not decide or not fresh:
@@ -184,78 +206,86 @@ class Merging:
             applied.update(one.mark for one in fresh)
             self._overrule(found, fresh)
             for key, chosen in found.overruled.items():
-                change = before.get(key) or TableChange.nothing(self._transaction.targets[key])
-                found.changes[key] = overruled(change, chosen, self._sides_of(key))
+                change = before.get(key) or TargetChange.empty(self._transaction.targets[key])
+                found.changes[key] = override_entities(change, chosen, self._merge_sides(key))
 
-    def _breaches(self, changes: Mapping[str, TableChange]) -> list[Breach]:
-        real = {key: one for key, one in changes.items() if not one.is_nothing}
-        return breaches(real, self._transaction.targets, self._stored)
+    def _find_violations(self, changes: Mapping[str, TargetChange]) -> list[RuleViolation]:
+        real = {key: one for key, one in changes.items() if not one.is_empty}
+        return find_violations(real, self._transaction.targets, self._stored)
 
-    def _choice(self, breach: Breach) -> EntityChoice | None:
-        found = self._choices.about(breach.table_key, breach.entity_id, breach.kind)
-        if found is not None and found.kind is None and self._is_contested(breach):
-            return None  # it was meant for what the branches disagree on, and has done its part there
+    def _choice(self, violation: RuleViolation) -> EntityChoice | None:
+        found = self._choices.about(violation.table_key, violation.entity_id, violation.kind)
+        if found is not None and found.kind is None and self._is_contested(violation):
+            return None  # it is about what the branches disagree on, and was applied there
         return found
 
-    def _is_contested(self, breach: Breach) -> bool:
-        return breach.entity_id in self._contested.get(breach.table_key, ())
+    def _is_contested(self, violation: RuleViolation) -> bool:
+        return violation.entity_id in self._contested.get(violation.table_key, ())
 
-    def _overrule(self, settled: _Settled, fresh: Sequence[Breach]) -> None:
+    def _overrule(self, decided: _DecidedChanges, fresh: Sequence[RuleViolation]) -> None:
         orphans: dict[str, list[EntityChoice]] = {}
-        for breach in fresh:
-            choice = self._choice(breach)
+        for violation in fresh:
+            choice = self._choice(violation)
             assert choice is not None
-            settled.overruled.setdefault(breach.table_key, {}).setdefault(choice.entity_id, choice)
-            if breach.kind is ConflictKind.ORPHAN_EDGE:
-                orphans.setdefault(breach.table_key, []).append(choice)
+            decided.overruled.setdefault(violation.table_key, {}).setdefault(choice.entity_id, choice)
+            if violation.kind is ConflictKind.ORPHAN_EDGE:
+                orphans.setdefault(violation.table_key, []).append(choice)
         for key, chosen in orphans.items():
-            target, sides = self._transaction.targets[key], self._sides_of(key)
-            for node in nodes_to_go_with(target, chosen, sides, settled.changes, self._stored):
-                settled.overruled.setdefault(node.table_key, {}).setdefault(node.entity_id, node)
+            target, sides = self._transaction.targets[key], self._merge_sides(key)
+            for node in choices_for_nodes(target, chosen, sides, decided.changes, self._stored):
+                decided.overruled.setdefault(node.table_key, {}).setdefault(node.entity_id, node)
 
     # --- decisions that are out of date ----------------------------------------------------------
 
-    def _refuse_stale(self, works: Mapping[str, Work], settled: _Settled) -> None:
-        """Fail when a decision is about an entity that is not in conflict, or not in that one."""
-        fresh = Freshness(self._choices)
-        for work in works.values():
-            fresh.meet(work.named())
-        fresh.meet(self._rules([one for one in settled.seen.values() if fresh.names(one)]))
-        if fresh.is_left:
-            # Decisions about entities may have settled a broken rule before it was met.
-            before = {key: one.undecided_change() for key, one in works.items()}
-            fresh.meet(self._rules(self._settled(before, decide=False).left))
-        fresh.require_none()
+    def _refuse_stale(self, merges: Mapping[str, TableMerge], decided: _DecidedChanges) -> None:
+        """Fail when a choice is about an entity that is not in conflict, or in another conflict."""
+        pending = PendingChoices(self._choices)
+        for merge in merges.values():
+            pending.match(merge.named_conflicts())
+        pending.match(
+            self._build_rule_conflicts([one for one in decided.seen.values() if pending.waits_for(one)])
+        )
+        if pending.has_pending:
+            # Choices about entities may have fixed a violation before it was found.
+            before = {key: one.undecided_change() for key, one in merges.items()}
+            pending.match(self._build_rule_conflicts(self._decide(before, decide=False).left))
+        pending.require_all_matched()
 
-    # --- telling ---------------------------------------------------------------------------------
+    # --- conflicts -------------------------------------------------------------------------------
 
-    def _rules(self, found: Sequence[Breach]) -> list[MergeConflict]:
-        by_table: dict[str, list[Breach]] = {}
-        for breach in found:
-            by_table.setdefault(breach.table_key, []).append(breach)
+    def _build_rule_conflicts(self, found: Sequence[RuleViolation]) -> list[MergeConflict]:
+        by_table: dict[str, list[RuleViolation]] = {}
+        for violation in found:
+            by_table.setdefault(violation.table_key, []).append(violation)
         return [
-            told for key, some in by_table.items() for told in rule_conflicts(key, some, self._sides_of(key))
+            conflict
+            for key, some in by_table.items()
+            for conflict in build_rule_conflicts(key, some, self._merge_sides(key))
         ]
 
-    def _open(self, works: Mapping[str, Work]) -> Iterator[MergeConflict]:
+    def _open_conflicts(self, merges: Mapping[str, TableMerge]) -> Iterator[MergeConflict]:
         """The contested entities that are not decided."""
-        return (told for one in works.values() for told in one.left())
+        return (conflict for one in merges.values() for conflict in one.open_conflicts())
 
-    def _met(
-        self, works: Mapping[str, Work], settled: _Settled, left: Sequence[MergeConflict]
+    def _all_conflicts(
+        self, merges: Mapping[str, TableMerge], decided: _DecidedChanges, left: Sequence[MergeConflict]
     ) -> tuple[MergeConflict, ...]:
-        """Every conflict, decided or not; of a broken rule the way in which it was told last."""
-        rows = (told for one in works.values() for told in one.met())
+        """Return every conflict, decided or not; of a violation the last message."""
+        rows = (conflict for one in merges.values() for conflict in one.all_conflicts())
         still = {one.mark for one in left}
-        gone = {one.mark: one for one in settled.seen.values() if one.mark not in still}
-        return _sorted([*rows, *self._rules(list(gone.values())), *left])
+        gone = {one.mark: one for one in decided.seen.values() if one.mark not in still}
+        return _sort_conflicts([*rows, *self._build_rule_conflicts(list(gone.values())), *left])
 
-    def _still_open(self, met: Sequence[MergeConflict], works: Mapping[str, Work]) -> Iterator[MergeConflict]:
-        ids = {key: one.open_ids() for key, one in works.items()}
-        return (one for one in met if one.kind.is_about_one_row and one.entity_id in ids[one.table_key])
+    def _keep_open(
+        self, conflicts_seen: Sequence[MergeConflict], merges: Mapping[str, TableMerge]
+    ) -> Iterator[MergeConflict]:
+        ids = {key: one.open_ids() for key, one in merges.items()}
+        return (
+            one for one in conflicts_seen if one.kind.is_about_one_row and one.entity_id in ids[one.table_key]
+        )
 
 
-def _sorted(conflicts: Sequence[MergeConflict]) -> tuple[MergeConflict, ...]:
+def _sort_conflicts(conflicts: Sequence[MergeConflict]) -> tuple[MergeConflict, ...]:
     return tuple(
         sorted(conflicts, key=lambda one: (table_order(one.table_key), one.entity_id or "", one.kind))
     )

@@ -11,18 +11,25 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from omnigraph.engine.changes.change import Image
-from omnigraph.engine.layout import split_key, table_key
-from omnigraph.engine.merge.choices import Choices, EntityChoice, GivenValue, Granularity, Take, TypeChoice
-from omnigraph.engine.merge.conflict import ConflictKind, MergeConflict
+from omnigraph.engine.files.output_paths import require_output
+from omnigraph.engine.graph.layout import split_key, table_key
+from omnigraph.engine.merge.choices import (
+    ChosenValue,
+    EntityChoice,
+    MergeChoices,
+    MergeGranularity,
+    MergeSide,
+    TypeChoice,
+)
+from omnigraph.engine.merge.conflict import ConflictKind, MergeConflict, image_value
 from omnigraph.errors import BadRequest
 
-Given = str | os.PathLike[str] | Mapping[str, Any]
+ResolutionsInput = str | os.PathLike[str] | Mapping[str, Any]
 """A path, or what such a file has."""
 
 
 class _Property(msgspec.Struct, forbid_unknown_fields=True):
-    take: Take | None = None
+    take: MergeSide | None = None
     value: Any | UnsetType = UNSET
     base: Any = None
     ours: Any = None
@@ -38,35 +45,35 @@ class _Conflict(msgspec.Struct, forbid_unknown_fields=True):
     base: Any = None
     ours: Any = None
     theirs: Any = None
-    take: Take | None = None
+    take: MergeSide | None = None
     properties: dict[str, _Property] = {}
 
 
 class _Type(msgspec.Struct, forbid_unknown_fields=True):
-    take: Take | None = None
-    properties: dict[str, Take | None] = {}
+    take: MergeSide | None = None
+    properties: dict[str, MergeSide | None] = {}
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     help: Any = None
     source: str | None = None
     into: str | None = None
-    granularity: Granularity | None = None
-    default: Take | None = None
-    types: dict[str, Take | _Type | None] = {}
+    granularity: MergeGranularity | None = None
+    default: MergeSide | None = None
+    types: dict[str, MergeSide | _Type | None] = {}
     conflicts: list[_Conflict] = []
 
 
 @dataclass(frozen=True, slots=True)
 class Resolutions:
-    """Decisions as they were given."""
+    """The choices of a file, and the merge it was written for."""
 
-    choices: Choices
+    choices: MergeChoices
     source: str | None = None
     into: str | None = None
-    granularity: Granularity | None = None
+    granularity: MergeGranularity | None = None
 
-    def require_for(self, source: str, into: str, granularity: Granularity) -> None:
+    def require_for(self, source: str, into: str, granularity: MergeGranularity) -> None:
         """Fail when they were written for another merge."""
         for what, meant, asked in (("source", self.source, source), ("target", self.into, into)):
             if meant is not None and meant != asked:
@@ -81,26 +88,26 @@ class Resolutions:
             )
 
 
-def read_resolutions(given: Given, keys: Collection[str]) -> Resolutions:
-    """Decisions from a file or a mapping; `keys` are the tables there are."""
-    plain = given if isinstance(given, Mapping) else _read(Path(given))
+def read_resolutions(given: ResolutionsInput, keys: Collection[str]) -> Resolutions:
+    """Return the choices in a file or a mapping; `keys` are the tables of the graph."""
+    plain = given if isinstance(given, Mapping) else _read_json(Path(given))
     try:
         found = msgspec.convert(plain, _File)
     except msgspec.ValidationError as error:
-        raise BadRequest(f"the resolutions are not as they should be: {error}") from None
-    types = {_key(name, keys): _type_choice(one) for name, one in found.types.items()}
-    entities = [_entity_choice(one, keys) for one in found.conflicts if one.id is not None]
+        raise BadRequest(f"the resolutions are invalid: {error}") from None
+    types = {_find_key(name, keys): _parse_type_choice(one) for name, one in found.types.items()}
+    entities = [_parse_entity_choice(one, keys) for one in found.conflicts if one.id is not None]
     _refuse_repeated(entities)
-    choices = Choices(default=found.default, types=types, entities=entities)
+    choices = MergeChoices(default=found.default, types=types, entities=entities)
     return Resolutions(choices, found.source, found.into, found.granularity)
 
 
-def with_strategy(choices: Choices, strategy: Take | None) -> Choices:
-    """The decisions, and what stands where none was made."""
+def with_strategy(choices: MergeChoices, strategy: MergeSide | None) -> MergeChoices:
+    """Return the choices with a strategy for everything else."""
     return replace(choices, strategy=strategy)
 
 
-def _read(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     try:
         return msgspec.json.decode(path.read_bytes())
     except OSError as error:
@@ -109,7 +116,7 @@ def _read(path: Path) -> Any:
         raise BadRequest(f"the resolutions '{path}' are not JSON: {error}") from None
 
 
-def _key(name: str, keys: Collection[str]) -> str:
+def _find_key(name: str, keys: Collection[str]) -> str:
     for key in (name, table_key("node", name), table_key("edge", name)):
         if key in keys:
             return key
@@ -117,43 +124,47 @@ def _key(name: str, keys: Collection[str]) -> str:
     raise BadRequest(f"the resolutions name the type '{name}', which is not there", remedy=f"it has: {known}")
 
 
-def _type_choice(given: Take | _Type | None) -> TypeChoice:
+def _parse_type_choice(given: MergeSide | _Type | None) -> TypeChoice:
     if not isinstance(given, _Type):
         return TypeChoice(given)
     return TypeChoice(given.take, {name: take for name, take in given.properties.items() if take is not None})
 
 
-def _entity_choice(given: _Conflict, keys: Collection[str]) -> EntityChoice:
+def _parse_entity_choice(given: _Conflict, keys: Collection[str]) -> EntityChoice:
     assert given.id is not None
-    chosen: dict[str, Take | GivenValue] = {}
+    chosen: dict[str, MergeSide | ChosenValue] = {}
     for name, one in given.properties.items():
         if one.value is not UNSET and one.take is not None:
             raise BadRequest(
                 f"'{name}' of {given.type} '{given.id}' has both a side to take and a value",
-                remedy="leave one of them out",
+                remedy="remove one of them",
             )
         if one.value is not UNSET:
-            chosen[name] = GivenValue(one.value)
+            chosen[name] = ChosenValue(one.value)
         elif one.take is not None:
             chosen[name] = one.take
-    return EntityChoice(_key(given.type, keys), given.id, given.take, chosen, given.kind, given.digest)
+    return EntityChoice(_find_key(given.type, keys), given.id, given.take, chosen, given.kind, given.digest)
 
 
 def _refuse_repeated(entities: Sequence[EntityChoice]) -> None:
     seen: set[tuple[str, str, ConflictKind | None]] = set()
     for one in entities:
         if (one.table_key, one.entity_id, one.kind) in seen:
-            raise BadRequest(f"the resolutions decide twice on {one.name}", remedy="keep one of both")
+            raise BadRequest(f"the resolutions decide twice on {one.name}", remedy="remove one of them")
         seen.add((one.table_key, one.entity_id, one.kind))
 
 
 # --- writing -------------------------------------------------------------------------------------
 
 
-def resolution_file(
-    source: str, into: str, granularity: Granularity, choices: Choices, conflicts: Sequence[MergeConflict]
+def build_resolutions(
+    source: str,
+    into: str,
+    granularity: MergeGranularity,
+    choices: MergeChoices,
+    conflicts: Sequence[MergeConflict],
 ) -> dict[str, Any]:
-    """What a preview writes: every conflict with room for a decision, and the decisions there are already."""
+    """Return what a preview writes: every conflict, with its choice or room for one."""
     types = dict.fromkeys(one.table_key for one in conflicts)
     made = _by_conflict(choices)
     return {
@@ -162,16 +173,18 @@ def resolution_file(
         "into": into,
         "granularity": granularity.value,
         "default": choices.default,
-        "types": {key: _told_type(choices.types.get(key)) for key in dict.fromkeys([*types, *choices.types])},
+        "types": {
+            key: _encode_type(choices.types.get(key)) for key in dict.fromkeys([*types, *choices.types])
+        },
         "conflicts": [
-            _told(one, made.get(one.mark) or made.get((one.table_key, one.entity_id, None)))
+            _encode_conflict(one, made.get(one.mark) or made.get((one.table_key, one.entity_id, None)))
             for one in conflicts
         ],
     }
 
 
 def _help(source: str, into: str) -> list[str]:
-    """What whoever opens the file has to know; a merge does not read it."""
+    """Return instructions for the person who edits the file; a merge ignores them."""
     return [
         f"Set `take` to `ours` (as in {into}), `theirs` (as in {source}) or `base` (as before both).",
         "Of a property, `value` in place of `take` gives it another value.",
@@ -179,17 +192,17 @@ def _help(source: str, into: str) -> list[str]:
     ]
 
 
-def _by_conflict(choices: Choices) -> dict[tuple[str, str | None, ConflictKind | None], EntityChoice]:
+def _by_conflict(choices: MergeChoices) -> dict[tuple[str, str | None, ConflictKind | None], EntityChoice]:
     return {(one.table_key, one.entity_id, one.kind): one for one in choices.entities}
 
 
-def _told_type(choice: TypeChoice | None) -> Any:
+def _encode_type(choice: TypeChoice | None) -> Any:
     if choice is None or not choice.properties:
         return choice and choice.take
     return {"take": choice.take, "properties": dict(choice.properties)}
 
 
-def _told(conflict: MergeConflict, choice: EntityChoice | None) -> dict[str, Any]:
+def _encode_conflict(conflict: MergeConflict, choice: EntityChoice | None) -> dict[str, Any]:
     take = choice.take if choice else None
     about = {
         "type": conflict.table_key,
@@ -207,31 +220,24 @@ def _told(conflict: MergeConflict, choice: EntityChoice | None) -> dict[str, Any
             **about,
             "properties": {
                 name: {
-                    **{side: _value(image, name) for side, image in sides.items()},
-                    **_decision(chosen.get(name)),
+                    **{side: image_value(image, name) for side, image in sides.items()},
+                    **_encode_decision(chosen.get(name)),
                 }
                 for name in names
             },
         }
     images = {side: None if image is None else image.to_json() for side, image in sides.items()}
-    made = {name: _decision(one) for name, one in chosen.items()}
+    made = {name: _encode_decision(one) for name, one in chosen.items()}
     return {**about, **images, **({"properties": made} if made else {})}
 
 
-def _decision(chosen: Take | GivenValue | None) -> dict[str, Any]:
-    return {"value": chosen.value} if isinstance(chosen, GivenValue) else {"take": chosen}
+def _encode_decision(chosen: MergeSide | ChosenValue | None) -> dict[str, Any]:
+    return {"value": chosen.value} if isinstance(chosen, ChosenValue) else {"take": chosen}
 
 
-def _value(image: Image | None, name: str) -> Any:
-    if image is None:
-        return None
-    ends = {"src": image.source, "dst": image.target} if image.source is not None else {}
-    return {**image.properties, **ends}.get(name)
-
-
-def write_file(path: str | os.PathLike[str], content: Mapping[str, Any], *, replaces: bool) -> None:
+def write_resolutions(path: str | os.PathLike[str], content: Mapping[str, Any], *, replaces: bool) -> None:
     """Write decisions for a person to complete; a file that is there is replaced only on request."""
-    at = Path(path)
+    at = require_output(path)
     encoded = msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
     try:
         with at.open("wb" if replaces else "xb") as file:

@@ -5,29 +5,29 @@ from __future__ import annotations
 import logging
 from functools import cached_property
 
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.root import Root
 from omnigraph.errors import OmnigraphError
 
 _log = logging.getLogger(__name__)
 
 
 class Scratch:
-    """The folder; it is named when somebody needs it."""
+    """The folder; it gets its name at the first use."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
 
     @cached_property
     def name(self) -> str:
-        """Below the folder of writes under way; everything in it belongs to this merge."""
+        """The name below the staging folder; all files in it belong to this merge."""
         return self._root.new_id()
 
     def clear(self) -> None:
-        """Remove every file that did not become part of a table; the merge is over by now."""
+        """Remove every file that did not become part of a table, after the merge."""
         if "name" not in self.__dict__:
             return
         place = self._root.layout.staging / self.name
         try:
             self._root.objects.delete_prefix(place)
         except OmnigraphError as failure:
-            _log.warning("the files of a merge are left in '%s' for cleanup: %s", place, failure)
+            _log.warning("could not remove the files of a merge in '%s'; cleanup will: %s", place, failure)

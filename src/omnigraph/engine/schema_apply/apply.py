@@ -1,45 +1,50 @@
 """Changing the accepted schema: one commit on main that carries all tables to it, or nothing.
 
-lock      main's lock and that of the schema; there must be no other branch
-plan      the steps from the accepted schema; a step that is not possible refuses all of it
+lock      the locks of main and of the schema; there must be no other branch
+plan      the steps from the accepted schema; one unsupported step refuses all of them
 check     stored rows against every constraint that they may break
-commit    new columns, new and dropped tables, and the schema itself, through the one door
-reclaim   where data loss is allowed, the past of what was dropped
+commit    new columns, new and dropped tables, and the schema itself, in one commit
+remove    where data loss is allowed, old versions of what was dropped; a record stays until that is done
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from omnigraph.engine.commit import commit
-from omnigraph.engine.embedding.provenance import carry, notes_of
-from omnigraph.engine.gates import BaseMoved
-from omnigraph.engine.lineage import Commit
-from omnigraph.engine.manifest import MAIN
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.plan import Create, Drop, Effect, NewSchema, Replace, new_plan
-from omnigraph.engine.recovery.sweep import heal
-from omnigraph.engine.schema_apply.lock import LOCK_BRANCH, exclusively
-from omnigraph.engine.schema_apply.migration import Migration, TableMigration, migration
-from omnigraph.engine.schema_apply.reclaim import reclaim_past
-from omnigraph.engine.schema_apply.rows import rewritten
-from omnigraph.engine.schema_apply.validate import require_fitting_data
-from omnigraph.engine.schema_files import files_of, remember_schema
+from omnigraph.engine.commit.gates import BaseMoved
+from omnigraph.engine.commit.plan import CreateTable, DropTable, Effect, NewSchema, ReplaceRows, new_plan
+from omnigraph.engine.commit.protocol import Receipt, commit
+from omnigraph.engine.commit.recovery.removal_records import remove_all_versions
+from omnigraph.engine.commit.recovery.removals import finish_removals
+from omnigraph.engine.commit.recovery.sweep import finish_completed_writes
+from omnigraph.engine.commit.schema_lock import hold_schema_lock
+from omnigraph.engine.commit.schema_upgrade import upgrade_schema_files
+from omnigraph.engine.embedding.provenance import copy_notes, notes_path
+from omnigraph.engine.graph.layout import LOCK_BRANCH, table_key
+from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.schema_files import read_identified_schema, record_accepted_schema, render_files
+from omnigraph.engine.schema_apply.check_stored_rows import require_fitting_data
+from omnigraph.engine.schema_apply.migration import Migration, TableMigration, plan_migration
+from omnigraph.engine.schema_apply.rewrite_rows import rewrite_rows
+from omnigraph.engine.upkeep.index_upkeep import build_deferred_indexes
+from omnigraph.engine.upkeep.pending_indexes import PendingIndexes, pending_json
 from omnigraph.engine.write.transaction import Author, Transaction, begin
 from omnigraph.errors import PublishContention, ReadOnlyGraph, SchemaApplyBlocked
 from omnigraph.lang.schema import MigrationPlan, compile_schema
-from omnigraph.lang.schema.steps import Step
+from omnigraph.lang.schema.migration_steps import AddConstraint, MigrationStep
 from omnigraph.lang.source import Source
-from omnigraph.storage.locks import Held
+from omnigraph.storage.locks import HeldLocks
 
 _ATTEMPTS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaRequest:
-    """A schema that is wanted, and what may be lost for it."""
+    """The schema to apply, and whether data may be lost."""
 
     source: Source
     allow_data_loss: bool = False
@@ -47,8 +52,8 @@ class SchemaRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaApplied:
-    """What became of a wanted schema."""
+class SchemaResult:
+    """The result of a schema apply."""
 
     supported: bool
     applied: bool
@@ -56,7 +61,9 @@ class SchemaApplied:
     commit: Commit | None
     manifest_version: int
     """The version of main that shows the schema."""
-    steps: tuple[Step, ...]
+    steps: tuple[MigrationStep, ...]
+    pending_indexes: PendingIndexes = field(default_factory=dict, hash=False)
+    """Columns whose declared index is not built yet or lags, by table; reads are right without."""
 
     def to_json(self) -> dict[str, Any]:
         """The outcome as plain values."""
@@ -68,24 +75,34 @@ class SchemaApplied:
             "graph_manifest_version": self.manifest_version,
             "manifest_version": self.manifest_version,
             "steps": [step.to_json() for step in self.steps],
+            "pending_indexes": pending_json(self.pending_indexes),
         }
 
 
 def plan_schema(graph: OpenGraph, request: SchemaRequest) -> MigrationPlan:
-    """The steps to a wanted schema, as main is now; nothing is changed, and no row is looked at."""
-    return _migration(graph, begin(graph, Author(MAIN)), request).plan
+    """Return the steps from the schema of main to another one; nothing is changed and no row is read."""
+    return _plan_migration(graph, request).plan
 
 
-def apply_schema(graph: OpenGraph, request: SchemaRequest) -> SchemaApplied:
+def apply_schema(graph: OpenGraph, request: SchemaRequest) -> SchemaResult:
     """Make a schema the accepted one; stored rows are carried over, checked and filled."""
     if graph.read_only:
         raise ReadOnlyGraph(graph.root.uri)
     author = Author(MAIN, request.actor)
     compile_schema(request.source)
-    heal(graph)
+    finish_completed_writes(graph)
     _refuse_branches(graph)
     operation_id = graph.root.new_id()
-    with exclusively(graph, operation_id) as held:
+    applied, receipt = _apply_locked(graph, request, author, operation_id)
+    if receipt is None:
+        return applied
+    return replace(applied, pending_indexes=build_deferred_indexes(graph, MAIN, receipt.indexes))
+
+
+def _apply_locked(
+    graph: OpenGraph, request: SchemaRequest, author: Author, operation_id: str
+) -> tuple[SchemaResult, Receipt | None]:
+    with hold_schema_lock(graph, operation_id) as held:
         _refuse_branches(graph)
         for _ in range(_ATTEMPTS):
             try:
@@ -107,15 +124,17 @@ def _refuse_branches(graph: OpenGraph) -> None:
 
 
 def _attempt(
-    graph: OpenGraph, request: SchemaRequest, author: Author, held: Held, operation_id: str
-) -> SchemaApplied:
+    graph: OpenGraph, request: SchemaRequest, author: Author, held: HeldLocks, operation_id: str
+) -> tuple[SchemaResult, Receipt | None]:
+    upgrade_schema_files(graph.root, held)
     transaction = begin(graph, author)
-    wanted = _migration(graph, transaction, request)
+    wanted = _plan_migration(graph, request)
     wanted.plan.refuse_unsupported()
     if not wanted.plan.steps:
-        return SchemaApplied(True, False, None, graph.load(MAIN).state.version, ())
+        return SchemaResult(True, False, None, graph.load(MAIN).state.version, ()), None
     require_fitting_data(wanted, transaction.table)
-    _prepare_past(graph, transaction, wanted)
+    _record_past(graph, transaction, wanted)
+    removals = tuple(remove_all_versions(transaction.base.entries[key]) for key in wanted.reclaimed)
     plan = new_plan(
         graph.root,
         kind="SchemaApply",
@@ -125,29 +144,44 @@ def _attempt(
         effects=_effects(wanted, transaction),
         strict=True,
         operation_id=operation_id,
-        schema=NewSchema(wanted.schema.hash, files_of(wanted.schema)),
+        schema=NewSchema(wanted.schema.hash, render_files(wanted.schema), removals),
+        newly_indexed=_newly_indexed(wanted),
     )
-    done = commit(graph, plan, held).commit
-    reclaim_past(graph, held, transaction.base.entries, wanted.reclaimed)
-    return SchemaApplied(True, True, done, done.version, wanted.plan.steps)
+    receipt = commit(graph, plan, held)
+    if removals:
+        finish_removals(graph, held, [operation_id])
+    done = receipt.commit
+    return SchemaResult(True, True, done, done.version, wanted.plan.steps), receipt
 
 
-def _prepare_past(graph: OpenGraph, transaction: Transaction, wanted: Migration) -> None:
-    """What is known so far and told by names that change; it stays true if the change comes to nothing."""
+def _newly_indexed(wanted: Migration) -> tuple[str, ...]:
+    """The tables of types that get an index they did not have."""
+    steps = (step for step in wanted.plan.steps if isinstance(step, AddConstraint))
+    added = {
+        table_key(step.type_kind, step.type_name)
+        for step in steps
+        if step.type_kind != "interface" and "Index" in step.constraint
+    }
+    return tuple(sorted(added & {change.target.key for change in wanted.tables}))
+
+
+def _record_past(graph: OpenGraph, transaction: Transaction, wanted: Migration) -> None:
+    """Record the old schema, and the origin of vectors under new names; valid even if the commit fails."""
     commits = graph.load(MAIN).state.commits
-    remember_schema(graph.root, commits, transaction.base.head, transaction.schema)
+    record_accepted_schema(graph.root, commits, transaction.base.head, transaction.schema)
     for change in wanted.tables:
         for before, after in change.renamed_vectors():
-            carry(graph.root, notes_of(*before), notes_of(*after))
+            copy_notes(graph.root, notes_path(*before), notes_path(*after))
 
 
-def _migration(graph: OpenGraph, transaction: Transaction, request: SchemaRequest) -> Migration:
+def _plan_migration(graph: OpenGraph, request: SchemaRequest) -> Migration:
     locations = graph.load(MAIN).state.locations
-    return migration(transaction.schema, request.source, locations, allow_data_loss=request.allow_data_loss)
+    live = read_identified_schema(graph.root).schema
+    return plan_migration(live, request.source, locations, allow_data_loss=request.allow_data_loss)
 
 
 def _effects(wanted: Migration, transaction: Transaction) -> Mapping[str, Effect]:
-    effects: dict[str, Effect] = {key: Drop() for key in wanted.dropped}
+    effects: dict[str, Effect] = {key: DropTable() for key in wanted.dropped}
     for change in wanted.tables:
         effect = _effect(change, transaction)
         if effect is not None:
@@ -157,8 +191,8 @@ def _effects(wanted: Migration, transaction: Transaction) -> Mapping[str, Effect
 
 def _effect(change: TableMigration, transaction: Transaction) -> Effect | None:
     if change.before is None:
-        return Create(change.target.schema.empty_table())
-    rows = rewritten(transaction.table(change.before), change)
+        return CreateTable(change.target.schema.empty_table())
+    rows = rewrite_rows(transaction.table(change.before), change)
     if change.is_new:
-        return Create(rows)
-    return Replace(rows) if change.is_rewritten else None
+        return CreateTable(rows, replaces=change.before)
+    return ReplaceRows(rows) if change.is_rewritten else None

@@ -1,4 +1,4 @@
-"""What a change of the schema asks of the table of each type."""
+"""What a schema change does to the table of each type."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.engine.columns import table_schema
-from omnigraph.engine.layout import refuse_colliding_paths, split_key, table_key, table_keys, table_path
-from omnigraph.engine.schema_files import LiveSchema, successor
-from omnigraph.engine.write.cells import column_of
-from omnigraph.engine.write.target import Target, target_of
+from omnigraph.engine.graph.columns import table_schema
+from omnigraph.engine.graph.layout import refuse_colliding_paths, split_key, table_key, table_keys, table_path
+from omnigraph.engine.graph.schema_files import LiveSchema, successor
+from omnigraph.engine.graph.table_types import TableType, table_type_of
+from omnigraph.engine.rows.json_columns import build_column
 from omnigraph.lang.schema import AcceptedSchema, Resolution, compile_schema, plan_resolved, resolve
-from omnigraph.lang.schema.catalog import Check, EdgeType, NodeType, Property, Range, Unique
+from omnigraph.lang.schema.catalog import CheckRule, EdgeType, NodeType, Property, RangeRule, UniqueRule
+from omnigraph.lang.schema.catalog_json import constraint_value
 from omnigraph.lang.schema.defaults import default_of
-from omnigraph.lang.schema.planner import REFUSED
-from omnigraph.lang.schema.shape import constraint_value
-from omnigraph.lang.schema.steps import (
+from omnigraph.lang.schema.migration_planner import REFUSED
+from omnigraph.lang.schema.migration_steps import (
     AddConstraint,
     ChangeCardinality,
     DropProperty,
@@ -32,7 +32,7 @@ from omnigraph.lang.types import Scalar
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column as it is to be, and where its values come from."""
+    """A column of the new schema, and where its values come from."""
 
     field: pa.Field
     source: str | None
@@ -45,7 +45,7 @@ class Column:
 class TableMigration:
     """The table of a type, before and after."""
 
-    target: Target
+    target: TableType
     """The type as it is to be."""
     columns: tuple[Column, ...]
     before: str | None
@@ -78,42 +78,42 @@ class TableMigration:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The way from the accepted schema to another one."""
+    """The steps from the accepted schema to another one, and what they do to tables."""
 
     schema: LiveSchema
     """The schema that is wanted."""
     plan: MigrationPlan
     tables: tuple[TableMigration, ...]
     dropped: tuple[str, ...]
-    """The tables that go, those of renamed types included."""
+    """The tables that are dropped, including those of renamed types."""
     reclaimed: tuple[str, ...]
-    """The tables whose past goes too: data loss is allowed, and they lose a property or all they have."""
+    """The tables whose old versions are removed too: data loss is allowed, and they lose data."""
 
 
-def migration(
+def plan_migration(
     live: LiveSchema, source: Source, locations: Mapping[str, str], *, allow_data_loss: bool = False
 ) -> Migration:
-    """How to get to a schema; `locations` are the tables that the graph has or had, and their folders."""
+    """Plan the migration to a schema; `locations` are the tables the graph has or had, and their folders."""
     desired = compile_schema(source)
     refuse_colliding_paths(table_keys(desired))
     resolution = resolve(live.accepted, desired)
     schema = successor(live.accepted, source.text)
     plan = plan_resolved(live.accepted, desired, resolution, allow_data_loss)
-    changes = _Changes(live.accepted, schema.accepted, resolution, plan)
+    changes = _MigrationPlanner(live.accepted, schema.accepted, resolution, plan)
     nodes_first = sorted(table_keys(desired), key=lambda key: (split_key(key)[0] == "edge", key))
     tables = tuple(changes.table(key) for key in nodes_first)
     kept = {change.before for change in tables if not change.is_new}
-    retired = _retired((change.target.key for change in tables if change.is_new), locations)
+    retired = _refuse_reused_names((change.target.key for change in tables if change.is_new), locations)
     return Migration(
         schema=schema,
         plan=replace(plan, steps=(*plan.steps, *retired)),
         tables=tables,
         dropped=tuple(key for key in table_keys(live.catalog) if key not in kept),
-        reclaimed=tuple(sorted(_reclaimed(plan, tables))),
+        reclaimed=tuple(sorted(_tables_to_reclaim(plan, tables))),
     )
 
 
-def _retired(keys: Iterable[str], locations: Mapping[str, str]) -> Iterator[UnsupportedChange]:
+def _refuse_reused_names(keys: Iterable[str], locations: Mapping[str, str]) -> Iterator[UnsupportedChange]:
     """New types in the place of one that the graph had before: its past is still there."""
     for key in keys:
         kind, name = split_key(key)
@@ -122,7 +122,7 @@ def _retired(keys: Iterable[str], locations: Mapping[str, str]) -> Iterator[Unsu
             yield UnsupportedChange(f"{kind}:{name}", f"{reason} {REFUSED}; choose another name")
 
 
-def _reclaimed(plan: MigrationPlan, tables: Iterable[TableMigration]) -> Iterator[str]:
+def _tables_to_reclaim(plan: MigrationPlan, tables: Iterable[TableMigration]) -> Iterator[str]:
     before = {(it.target.kind, it.target.name): it.before for it in tables if it.before is not None}
     for step in plan.steps:
         match step:
@@ -133,7 +133,7 @@ def _reclaimed(plan: MigrationPlan, tables: Iterable[TableMigration]) -> Iterato
 
 
 @dataclass(frozen=True, slots=True)
-class _Changes:
+class _MigrationPlanner:
     accepted: AcceptedSchema
     desired: AcceptedSchema
     resolution: Resolution
@@ -141,7 +141,7 @@ class _Changes:
 
     def table(self, key: str) -> TableMigration:
         kind, name = split_key(key)
-        target = target_of(self.desired, key)
+        target = table_type_of(self.desired, key)
         origin = self.resolution.type_origins.get((kind, name))
         before = None if origin is None else table_key(kind, origin)
         columns = tuple(self._column(target, before, column) for column in target.schema)
@@ -155,7 +155,7 @@ class _Changes:
             is_recounted=self._is_recounted(target),
         )
 
-    def _column(self, target: Target, before: str | None, column: pa.Field) -> Column:
+    def _column(self, target: TableType, before: str | None, column: pa.Field) -> Column:
         declared = target.owner.properties.get(column.name)
         if declared is None:
             return Column(column, column.name)
@@ -163,10 +163,10 @@ class _Changes:
         if before is None:
             return Column(column, None)
         if source is None:
-            return Column(column, None, _one(declared))
+            return Column(column, None, _default_column(declared))
         old = self._owner(before).properties[source]
         required = old.type.nullable and not declared.type.nullable
-        return Column(column, source, _one(declared) if required else None)
+        return Column(column, source, _default_column(declared) if required else None)
 
     def _owner(self, key: str) -> NodeType | EdgeType:
         kind, name = split_key(key)
@@ -179,12 +179,12 @@ class _Changes:
         wanted = {column.field.name: column.field for column in columns}
         return stored != wanted or any(column.source != column.field.name for column in columns)
 
-    def _unproven(self, target: Target, filled: set[str]) -> NodeType | EdgeType:
+    def _unproven(self, target: TableType, filled: set[str]) -> NodeType | EdgeType:
         """What is new, and what is about values that only this change stores."""
         owner, added = target.owner, self._added(target)
 
-        def is_open(rule: Unique | Range | Check) -> bool:
-            columns = rule.columns if isinstance(rule, Unique) else (rule.column,)
+        def is_open(rule: UniqueRule | RangeRule | CheckRule) -> bool:
+            columns = rule.columns if isinstance(rule, UniqueRule) else (rule.column,)
             return constraint_value(rule) in added or not filled.isdisjoint(columns)
 
         uniques = tuple(filter(is_open, owner.uniques))
@@ -193,18 +193,18 @@ class _Changes:
         ranges, checks = tuple(filter(is_open, owner.ranges)), tuple(filter(is_open, owner.checks))
         return replace(owner, uniques=uniques, ranges=ranges, checks=checks)
 
-    def _added(self, target: Target) -> list[Mapping[str, Any]]:
+    def _added(self, target: TableType) -> list[Mapping[str, Any]]:
         """The constraints that the type does not have so far."""
         steps = [step for step in self.plan.steps if isinstance(step, AddConstraint)]
         own = (target.kind, target.name)
         return [step.constraint for step in steps if (step.type_kind, step.type_name) == own]
 
-    def _is_recounted(self, target: Target) -> bool:
+    def _is_recounted(self, target: TableType) -> bool:
         steps = [step for step in self.plan.steps if isinstance(step, ChangeCardinality)]
         return target.kind == "edge" and any(step.type_name == target.name for step in steps)
 
 
-def _one(declared: Property) -> pa.Array | None:
+def _default_column(declared: Property) -> pa.Array | None:
     """The default of a property as a column of one row."""
     value = default_of(declared)
-    return None if value is None else column_of([value], declared.type)
+    return None if value is None else build_column([value], declared.type)

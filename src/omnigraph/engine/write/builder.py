@@ -6,17 +6,18 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
-from omnigraph.engine.layout import table_key
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.schema_files import LiveSchema
-from omnigraph.engine.write.ids import fresh_ids
-from omnigraph.engine.write.mutate import MutationResult, carry_out
+from omnigraph.arguments import check_arguments
+from omnigraph.engine.graph.layout import table_key
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.schema_files import LiveSchema
+from omnigraph.engine.rows.ids import generate_ids
+from omnigraph.engine.write.mutate import MutationResult, run_statements
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import BadRequest
 from omnigraph.lang.query.resolved import DeleteEdges, DeleteNodes, InsertNode, Statement
 from omnigraph.lang.query.statements import (
-    Values,
-    Where,
+    Condition,
+    PropertyValues,
     delete_rows,
     insert_edge,
     insert_node,
@@ -26,7 +27,8 @@ from omnigraph.lang.query.terms import Const
 from omnigraph.lang.schema.keys import compose_id, render_scalar
 
 
-class Write:
+@check_arguments
+class WriteBlock:
     """Changes of one branch that become one commit at the end of a `with` block, or none after an error.
 
     It may insert and update, or delete, but not both. Inserts of a type with a key replace the node that
@@ -43,7 +45,7 @@ class Write:
         self._over = False
         self._result: MutationResult | None = None
 
-    def insert(self, type_name: str, values: Values | None = None, /, **more: object) -> str:
+    def insert(self, type_name: str, values: PropertyValues | None = None, /, **more: object) -> str:
         """A node; its properties as keywords or in a mapping. Edges may name it by the id that comes back."""
         schema = self._open()
         statement = insert_node(schema.catalog, type_name, {**(values or {}), **more})
@@ -54,18 +56,20 @@ class Write:
         type_name: str,
         from_: str,
         to: str,
-        values: Values | None = None,
+        values: PropertyValues | None = None,
         /,
         **more: object,
     ) -> str:
         """An edge from one node to another, both named by their ids; what comes back is its own."""
         return self._add(insert_edge(self._open().catalog, type_name, from_, to, {**(values or {}), **more}))
 
-    def update(self, type_name: str, where: Where, values: Values | None = None, /, **more: object) -> None:
+    def update(
+        self, type_name: str, where: Condition, values: PropertyValues | None = None, /, **more: object
+    ) -> None:
         """New values for all nodes that pass a test such as `("age", ">", 90)`."""
         self._add(update_nodes(self._open().catalog, type_name, where, {**(values or {}), **more}))
 
-    def delete(self, type_name: str, where: Where, /) -> None:
+    def delete(self, type_name: str, where: Condition, /) -> None:
         """All nodes, with their edges, or all edges of a type that pass a test."""
         self._add(delete_rows(self._open().catalog, type_name, where))
 
@@ -83,7 +87,7 @@ class Write:
         if self._schema is not None:
             raise BadRequest("a write can be used once", remedy="begin another one with `graph.write`")
         graph = self._writing()
-        self._schema, self._new_ids = graph.schema(), _drawn(graph.root.clock() // 1000)
+        self._schema, self._new_ids = graph.schema(), _generate_ids(graph.root.clock() // 1000)
         return self
 
     def __exit__(
@@ -92,7 +96,7 @@ class Write:
         self._over = True
         if kind is None and self._schema is not None:
             known = self._schema.catalog.fingerprint
-            self._result = carry_out(
+            self._result = run_statements(
                 self._writing(), self._statements, {}, self._author, schema=known, ids=self._ids
             )
 
@@ -116,10 +120,10 @@ class Write:
         return self._ids[-1]
 
 
-def _drawn(milliseconds: int) -> Iterator[str]:
+def _generate_ids(milliseconds: int) -> Iterator[str]:
     """New ids without end; some are drawn at a time, which costs no more than drawing one."""
     while True:
-        yield from fresh_ids(64, milliseconds).to_pylist()
+        yield from generate_ids(64, milliseconds).to_pylist()
 
 
 def _key_id(schema: LiveSchema, statement: InsertNode) -> str | None:

@@ -8,23 +8,30 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from omnigraph.engine.columns import ID
-from omnigraph.engine.commit import Receipt
-from omnigraph.engine.layout import table_key
-from omnigraph.engine.lineage import Commit
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.plan import Append, Effect, Remove, Upsert
-from omnigraph.engine.schema_apply.lock import clear_if_free, find_lock
-from omnigraph.engine.write.change import Change
-from omnigraph.engine.write.found import found_rows
-from omnigraph.engine.write.ids import fresh_ids
-from omnigraph.engine.write.pending import Pending, PendingLimits
-from omnigraph.engine.write.predicate import Bindings, passing, settle
-from omnigraph.engine.write.rows import Values, assigned, inserted_edges, inserted_nodes, missing
-from omnigraph.engine.write.sets import check_mutation
-from omnigraph.engine.write.sql import filter_of
-from omnigraph.engine.write.target import Target
-from omnigraph.engine.write.transaction import Author, Prepared, Transaction, write
+from omnigraph.engine.commit.plan import AppendRows, DeleteRows, Effect, UpsertRows
+from omnigraph.engine.commit.protocol import Receipt
+from omnigraph.engine.commit.schema_lock import find_lock, recover_stale_lock_if_free
+from omnigraph.engine.constraints.change_rules import check_mutation
+from omnigraph.engine.constraints.pending_rows import PendingLimits, PendingRows
+from omnigraph.engine.constraints.table_change import TableChange
+from omnigraph.engine.graph.columns import ID
+from omnigraph.engine.graph.layout import table_key
+from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.table_types import TableType
+from omnigraph.engine.rows.ids import generate_ids
+from omnigraph.engine.rows.predicate import Bindings, bind_predicate, evaluate_rows
+from omnigraph.engine.rows.predicate_sql import render_predicate
+from omnigraph.engine.upkeep.pending_indexes import PendingIndexes
+from omnigraph.engine.write.matched_rows import read_matched_rows
+from omnigraph.engine.write.statement_rows import (
+    Values,
+    assign_values,
+    build_edges,
+    build_nodes,
+    missing_value_error,
+)
+from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction, write
 from omnigraph.errors import CompileError, InvalidValue, ReadSetChanged
 from omnigraph.lang.query.compile import CompiledMutation
 from omnigraph.lang.query.resolved import (
@@ -37,7 +44,7 @@ from omnigraph.lang.query.resolved import (
 )
 from omnigraph.lang.query.terms import Const, Instant, ParamRef, Predicate, Term
 from omnigraph.lang.schema.catalog import Catalog
-from omnigraph.lang.types import STRING, Type
+from omnigraph.lang.types import STRING, ValueType
 from omnigraph.lang.values import Stored, convert
 from omnigraph.storage.staging import Counts
 
@@ -47,7 +54,7 @@ _SCHEMAS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteCounts:
     """How many rows of one type a mutation added, replaced and removed."""
 
     inserted: int = 0
@@ -65,8 +72,10 @@ class MutationResult:
     """None when nothing matched, and so nothing was written."""
     query: str = ""
     """The name of the query; empty when the statements came from Python."""
-    tables: Mapping[str, Written] = field(default_factory=dict)
+    tables: Mapping[str, WriteCounts] = field(default_factory=dict)
     """What happened to the rows that are stored, by table: `node:Person`, `edge:Knows`."""
+    pending_indexes: PendingIndexes = field(default_factory=dict, hash=False)
+    """Columns whose declared index is not built yet or lags, by table; reads are right without."""
 
     def __repr__(self) -> str:
         commit = "no commit" if self.commit is None else f"commit {self.commit.id}"
@@ -81,7 +90,7 @@ def mutate(
     limits: PendingLimits | None = None,
 ) -> MutationResult:
     """Carry out a mutation on a branch: all of it, in one commit, or nothing."""
-    done = carry_out(graph, compiled.statements, parameters, author, limits, compiled.schema)
+    done = run_statements(graph, compiled.statements, parameters, author, limits, compiled.schema)
     return replace(done, query=compiled.name)
 
 
@@ -89,10 +98,10 @@ Compile = Callable[[Catalog], tuple[CompiledMutation, Mapping[str, Stored]]]
 """A mutation and its parameters under a schema."""
 
 
-def mutate_by(graph: OpenGraph, compiled: Compile, author: Author) -> MutationResult:
+def mutate_current_schema(graph: OpenGraph, compiled: Compile, author: Author) -> MutationResult:
     """Carry out a mutation as the schema has it that holds at that moment.
 
-    When the schema changes under it, it is compiled anew: it may mean something else, or nothing any more.
+    When the schema changes under it, it is compiled again: it may mean something else, or nothing any more.
     """
     for _ in range(_SCHEMAS - 1):
         try:
@@ -102,12 +111,12 @@ def mutate_by(graph: OpenGraph, compiled: Compile, author: Author) -> MutationRe
                 raise
         except CompileError:
             # A change of the schema that died may be visible, and its files not in place yet.
-            if find_lock(graph.root) is None or not clear_if_free(graph):
+            if find_lock(graph.root) is None or not recover_stale_lock_if_free(graph):
                 raise
     return mutate(graph, *compiled(graph.schema().catalog), author)
 
 
-def carry_out(
+def run_statements(
     graph: OpenGraph,
     statements: Sequence[Statement],
     parameters: Mapping[str, Stored],
@@ -123,27 +132,29 @@ def carry_out(
     """
     milliseconds = graph.root.clock() // 1000
     # Drawn once: a write that is prepared again stores the same ids and the same moment.
-    new_ids = fresh_ids(len(statements), milliseconds) if ids is None else pa.array(ids, pa.string())
+    new_ids = generate_ids(len(statements), milliseconds) if ids is None else pa.array(ids, pa.string())
     bindings = Bindings(parameters, milliseconds)
     done: list[_Execution] = []
 
-    def prepare(transaction: Transaction) -> Prepared:
+    def prepare(transaction: Transaction) -> PreparedWrite:
         _require_schema(transaction, schema)
         execution = _Execution(transaction, bindings, limits)
         execution.run(statements, new_ids)
         done.append(execution)
-        return execution.prepared()
+        return execution.prepare()
 
     receipt: Receipt | None = write(graph, author, prepare)
     last = done[-1]
     if receipt is None:
         return MutationResult(last.nodes, last.edges, None)
-    tables = {key: _written(counts) for key, counts in receipt.counts.items()}
-    return MutationResult(last.nodes, last.edges, receipt.commit, tables=tables)
+    tables = {key: _count_written(counts) for key, counts in receipt.counts.items()}
+    return MutationResult(
+        last.nodes, last.edges, receipt.commit, tables=tables, pending_indexes=receipt.indexes.pending
+    )
 
 
-def _written(counts: Counts) -> Written:
-    return Written(counts.inserted or 0, counts.updated or 0, counts.deleted or 0)
+def _count_written(counts: Counts) -> WriteCounts:
+    return WriteCounts(counts.inserted or 0, counts.updated or 0, counts.deleted or 0)
 
 
 def _require_schema(transaction: Transaction, expected: str | None) -> None:
@@ -159,7 +170,7 @@ class _Execution:
         self._transaction = transaction
         self._bindings = bindings
         self._limits = limits
-        self._pending: dict[str, Pending] = {}
+        self._pending: dict[str, PendingRows] = {}
         self._replacing: set[str] = set()
         self._strict = False
         self.nodes = 0
@@ -176,21 +187,24 @@ class _Execution:
         self._cascade()
         check_mutation(self._changes(), self._transaction.targets, self._transaction.stored)
 
-    def prepared(self) -> Prepared:
+    def prepare(self) -> PreparedWrite:
         """The effects on the tables that really change."""
         effects = {key: self._effect(key, one.change()) for key, one in self._pending.items()}
-        return Prepared(
-            "Mutation", {key: effect for key, effect in effects.items() if effect is not None}, self._strict
+        return PreparedWrite(
+            "Mutation",
+            {key: effect for key, effect in effects.items() if effect is not None},
+            self._strict,
+            self._transaction.reads,
         )
 
-    def _changes(self) -> dict[str, Change]:
+    def _changes(self) -> dict[str, TableChange]:
         changes = {key: one.change() for key, one in self._pending.items()}
         return {key: change for key, change in changes.items() if change.rows.num_rows or len(change.deleted)}
 
-    def _effect(self, key: str, change: Change) -> Effect | None:
+    def _effect(self, key: str, change: TableChange) -> Effect | None:
         if change.rows.num_rows:
-            return Upsert(change.rows) if key in self._replacing else Append(change.rows)
-        return Remove(change.deleted.combine_chunks()) if len(change.deleted) else None
+            return UpsertRows(change.rows) if key in self._replacing else AppendRows(change.rows)
+        return DeleteRows(change.deleted.combine_chunks()) if len(change.deleted) else None
 
     # --- statements ------------------------------------------------------------------------------
 
@@ -216,7 +230,7 @@ class _Execution:
 
     def _insert_nodes(self, run: list[InsertNode], new_ids: pa.Array) -> None:
         pending = self._table("node", run[0].type_name)
-        rows = inserted_nodes(pending.target, [self._values(pending, one.values) for one in run], new_ids)
+        rows = build_nodes(pending.target, [self._values(pending, one.values) for one in run], new_ids)
         if pending.target.identity:
             self._replacing.add(pending.target.key)
         pending.put(rows)
@@ -224,7 +238,7 @@ class _Execution:
 
     def _insert_edges(self, run: list[InsertEdge], new_ids: pa.Array) -> None:
         pending = self._table("edge", run[0].type_name)
-        rows = inserted_edges(
+        rows = build_edges(
             pending.target,
             [self._end("from", one.source) for one in run],
             [self._end("to", one.target) for one in run],
@@ -238,13 +252,15 @@ class _Execution:
         pending = self._table("node", statement.type_name)
         # Before rows are looked for: whether a value is wrong must not depend on them.
         values = self._values(pending, statement.values)
-        test = settle(statement.where, self._bindings)
+        test = bind_predicate(statement.where, self._bindings)
         table = self._transaction.table(pending.target.key)
         where = self._filter(pending.target, statement.where)
-        matched = found_rows(table, pending, where, lambda rows: passing(rows, test), values.keys())
+        matched = read_matched_rows(
+            table, pending, where, lambda rows: evaluate_rows(rows, test), values.keys()
+        )
         if matched.num_rows:
             self._replacing.add(pending.target.key)
-            pending.put(assigned(matched, pending.target, values))
+            pending.put(assign_values(matched, pending.target, values))
         self.nodes += matched.num_rows
 
     def _delete(self, key: str, where: Predicate) -> None:
@@ -253,8 +269,8 @@ class _Execution:
         found = self._transaction.table(key).scan([ID], where=self._filter(target, where))
         self._remove(key, found.column(ID))
 
-    def _filter(self, target: Target, where: Predicate) -> str:
-        return filter_of(where, self._bindings, target.identity)
+    def _filter(self, target: TableType, where: Predicate) -> str:
+        return render_predicate(where, self._bindings, target.identity)
 
     def _cascade(self) -> None:
         """An edge goes with either of its nodes."""
@@ -281,19 +297,19 @@ class _Execution:
 
     # --- values ----------------------------------------------------------------------------------
 
-    def _table(self, kind: str, type_name: str) -> Pending:
+    def _table(self, kind: str, type_name: str) -> PendingRows:
         return self._pending_for(f"{kind}:{type_name}")
 
-    def _pending_for(self, key: str) -> Pending:
+    def _pending_for(self, key: str) -> PendingRows:
         if key not in self._pending:
-            self._pending[key] = Pending(self._transaction.targets[key], self._limits)
+            self._pending[key] = PendingRows(self._transaction.targets[key], self._limits)
         return self._pending[key]
 
-    def _values(self, pending: Pending, values: tuple[tuple[str, Term], ...]) -> Values:
+    def _values(self, pending: PendingRows, values: tuple[tuple[str, Term], ...]) -> Values:
         return {name: self._assigned(pending.target, name, term) for name, term in values}
 
-    def _assigned(self, target: Target, name: str, term: Term) -> Stored:
-        """The value of a property; what is wrong with it is told with the property's name."""
+    def _assigned(self, target: TableType, name: str, term: Term) -> Stored:
+        """Return the value of a property; errors name the property."""
         type_ = target.owner.properties[name].type
         try:
             value = self._value(term, type_.with_nullable())
@@ -301,10 +317,10 @@ class _Execution:
             remedy = wrong.remedy or f"look at the value for `{target.name}.{name}`"
             raise InvalidValue(wrong.message, remedy=remedy) from wrong
         if value is None and not type_.nullable:
-            raise missing(target, name)
+            raise missing_value_error(target, name)
         return value
 
-    def _value(self, term: Term, type_: Type) -> Stored:
+    def _value(self, term: Term, type_: ValueType) -> Stored:
         match term:
             case Const(value=value):
                 return convert(value, type_)

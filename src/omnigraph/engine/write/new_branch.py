@@ -6,18 +6,18 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from omnigraph.engine.branches import create_branch, delete_branch
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.recovery import sidecar
-from omnigraph.engine.recovery.sidecar import Sidecar, Unreadable
+from omnigraph.engine.branches.manage import create_branch, delete_branch
+from omnigraph.engine.commit.recovery import sidecar
+from omnigraph.engine.commit.recovery.sidecar import Sidecar, Unreadable
+from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.errors import BranchExists, OmnigraphError, RecoveryRequired
-from omnigraph.storage.references import Identity
+from omnigraph.storage.references import Incarnation
 
 _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def new_branch(graph: OpenGraph, name: str, source: str) -> Iterator[bool]:
+def create_branch_for_write(graph: OpenGraph, name: str, source: str) -> Iterator[bool]:
     """Make a branch for what happens inside, and remove it when that fails; False when it was there.
 
     A write whose end is open keeps the branch: recovery may still finish it there.
@@ -25,28 +25,28 @@ def new_branch(graph: OpenGraph, name: str, source: str) -> Iterator[bool]:
     try:
         create_branch(graph, name, from_branch=source)
     except BranchExists:
-        # By somebody else, a moment ago.
+        # Another writer has just created it.
         yield False
         return
-    begun = _standing(graph, name)
+    begun = _branch_state(graph, name)
     try:
         yield True
     except RecoveryRequired:
         raise
     except BaseException:
-        _remove_untouched(graph, name, begun)
+        _delete_if_untouched(graph, name, begun)
         raise
 
 
-def _standing(graph: OpenGraph, name: str) -> tuple[Identity, str | None]:
-    """Which life of the branch it is, and where it stands."""
+def _branch_state(graph: OpenGraph, name: str) -> tuple[Incarnation, str | None]:
+    """Return the incarnation of the branch and its head commit."""
     loaded = graph.load(name)
     head = loaded.state.head
     return loaded.identity, None if head is None else head.id
 
 
-def _is_on_record(graph: OpenGraph, name: str) -> bool:
-    """Whether a write there has begun: whoever gave up waiting for it was not told that its end is open."""
+def _has_recorded_write(graph: OpenGraph, name: str) -> bool:
+    """Whether a write there is recorded: a caller that gave up waiting may have left one open."""
     for operation in sidecar.operations(graph.root):
         match sidecar.read(graph.root, operation):
             case Sidecar() as record if record.graph_branch == name:
@@ -56,14 +56,14 @@ def _is_on_record(graph: OpenGraph, name: str) -> bool:
     return False
 
 
-def _remove_untouched(graph: OpenGraph, name: str, begun: tuple[Identity, str | None]) -> None:
+def _delete_if_untouched(graph: OpenGraph, name: str, begun: tuple[Incarnation, str | None]) -> None:
     """Best effort: the failure that led here is the news."""
 
     def is_untouched() -> bool:
-        return _standing(graph, name) == begun and not _is_on_record(graph, name)
+        return _branch_state(graph, name) == begun and not _has_recorded_write(graph, name)
 
     try:
-        # Asked twice: who sees already that it was touched need not wait for whoever does it.
+        # Checked before the lock too: a touched branch needs no wait for the lock.
         if is_untouched():
             delete_branch(graph, name, wanted=is_untouched)
     except OmnigraphError as error:

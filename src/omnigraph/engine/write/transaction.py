@@ -1,27 +1,30 @@
 """What a write is prepared on, and how often it is prepared.
 
-A write that only adds may be prepared again when somebody else was faster; one that read what it
-replaces may not, because what it read no longer holds.
+A commit of another writer matters only when it moved a table that this write writes or read. Otherwise the
+plan takes effect on the new head as it is. When such a table did move, a write that only adds is prepared
+again. One that read what it replaces fails, unless its author asked for retries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from omnigraph import failpoints
-from omnigraph.engine.commit import Receipt, commit
-from omnigraph.engine.gates import BaseMoved
-from omnigraph.engine.lineage import require_actor
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.plan import Base, CommitPlan, Effect, NewSchema, base_of, new_plan
-from omnigraph.engine.recovery.sidecar import WriterKind
-from omnigraph.engine.recovery.sweep import heal, recover_branch
-from omnigraph.engine.schema_apply.lock import find_lock
-from omnigraph.engine.schema_files import LiveSchema, schema_hash
-from omnigraph.engine.write.lost_branch import require_life
-from omnigraph.engine.write.stored import StoredTables
-from omnigraph.engine.write.target import Target
+from omnigraph.engine.commit.gates import BaseMoved
+from omnigraph.engine.commit.plan import CommitPlan, Effect, NewSchema, PlanBase, make_base, new_plan
+from omnigraph.engine.commit.protocol import Receipt, commit
+from omnigraph.engine.commit.recovery.sidecar import WriterKind
+from omnigraph.engine.commit.recovery.sweep import finish_completed_writes, recover_branch
+from omnigraph.engine.commit.schema_lock import find_lock
+from omnigraph.engine.constraints.stored_rows import StoredTables
+from omnigraph.engine.graph.lineage import Commit, require_actor
+from omnigraph.engine.graph.manifest import TableEntry
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.schema_files import LiveSchema, read_schema_hash
+from omnigraph.engine.graph.table_types import TableType
+from omnigraph.engine.upkeep.index_upkeep import IndexUpkeep, build_deferred_indexes
+from omnigraph.engine.write.branch_incarnation import require_incarnation
 from omnigraph.errors import (
     BadRequest,
     OmnigraphError,
@@ -30,63 +33,98 @@ from omnigraph.errors import (
     ReadSetChanged,
     RecoveryRequired,
 )
-from omnigraph.storage.locks import Held
+from omnigraph.storage.index_parts import BuildParts
+from omnigraph.storage.locks import HeldLocks
+from omnigraph.storage.references import Incarnation
 from omnigraph.storage.tables import Table
 
 ATTEMPTS = 32
 UNLOCKED_ATTEMPTS = 1
-"""Preparing needs no lock and so keeps nobody waiting; a write that lost once takes it first."""
+"""Preparing needs no lock and blocks no other writer; a write that lost once takes it first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTables:
+    """Tables whose rows were read before the write began: they must not have moved when it takes effect."""
+
+    identity: Incarnation | None
+    """The incarnation of the branch; None when they were read on the branch that it is made from."""
+    entries: Mapping[str, TableEntry]
 
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who writes where, and under which condition."""
+    """Who writes where, under which condition, and how often after a conflict."""
 
     branch: str
     actor: str | None = None
     if_commit: str | None = None
     """The head the branch must have."""
+    retry: int = 0
+    """How often a write that read what it replaces is prepared again when a table it depends on moved."""
+    if_tables: ReadTables | None = None
 
     def __post_init__(self) -> None:
         if self.actor is not None:
             require_actor(self.actor)
-        given: object = self.if_commit
-        if not isinstance(given, str | None):
-            told = f"`if_commit` is the id of a commit, not {type(given).__name__}"
-            raise BadRequest(told, remedy="give its `id`")
+        if self.retry < 0:
+            raise BadRequest(f"`retry` is a number of attempts, not {self.retry}", remedy="pass 0 or more")
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether the write takes effect only under a condition."""
+        return self.if_commit is not None or self.if_tables is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A branch at one moment, as a write sees it."""
+    """A branch at one moment, as a write sees it, and which tables the write has read so far."""
 
     graph: OpenGraph
     schema: LiveSchema
-    base: Base
-    targets: Mapping[str, Target]
+    base: PlanBase
+    targets: Mapping[str, TableType]
+    _reads: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @property
     def stored(self) -> StoredTables:
         """The rows that are stored."""
         return StoredTables(self.table, self.targets)
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """The tables that were opened through this transaction, by key."""
+        return frozenset(self._reads)
+
+    def entry(self, key: str) -> TableEntry:
+        """A table as the branch has it, for a caller that reads it by other means; it counts as read."""
+        self._reads.add(key)
+        return self.base.entries[key]
+
     def table(self, key: str) -> Table:
-        """A table at its pinned version."""
-        entry, root = self.base.entries[key], self.graph.root
+        """A table at its pinned version; it counts as read."""
+        entry, root = self.entry(key), self.graph.root
         return root.tables.open(root.layout.table(entry.path), entry.version, branch=entry.owner)
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedWrite:
     """The effects of a write, by table."""
 
     kind: WriterKind
     effects: Mapping[str, Effect]
     strict: bool
+    """Whether it read what it replaces."""
+    reads: frozenset[str] | None = None
+    """The tables that it or its checks read; None when it depends on everything on the branch."""
     merged_parent: str | None = None
     """The commit that a merge takes in; a merge makes a commit even when no row is another."""
+    merged_commits: tuple[Commit, ...] = ()
+    """That commit and its ancestors, as far as the target is to record them."""
     schema: NewSchema | None = None
     """The schema to be accepted with it; then, too, there is a commit in any case."""
+    build: BuildParts | None = field(default=None, repr=False)
+    """Who builds the indexes that the write leaves behind, if not this process."""
 
     @property
     def is_nothing(self) -> bool:
@@ -94,64 +132,95 @@ class Prepared:
         return not self.effects and self.merged_parent is None and self.schema is None
 
 
-def write(graph: OpenGraph, author: Author, prepare: Callable[[Transaction], Prepared]) -> Receipt | None:
+def write(
+    graph: OpenGraph, author: Author, prepare: Callable[[Transaction], PreparedWrite]
+) -> Receipt | None:
     """Prepare and commit a write, again where that is allowed; None when there was nothing to do."""
-    for attempt in range(ATTEMPTS):
+    retries = author.retry
+    for attempt in range(ATTEMPTS + author.retry):
         operation_id = graph.root.new_id()
         try:
-            if attempt < UNLOCKED_ATTEMPTS and not graph.root.locks.taken_here(author.branch):
-                heal(graph, author.branch)
-                return _attempt(graph, author, prepare, operation_id)
-            # Somebody is faster, or is about to be, and what is prepared beside him would be in vain:
-            # queue, and prepare with the branch's lock in hand, so that nobody can be.
-            with graph.root.locks.hold([author.branch], operation_id=operation_id) as held:
-                recover_branch(graph, author.branch, held)
-                return _attempt(graph, author, prepare, operation_id, held)
+            if attempt < UNLOCKED_ATTEMPTS and not graph.root.locks.is_used_here(author.branch):
+                finish_completed_writes(graph, author.branch)
+                receipt = _attempt(graph, author, prepare, operation_id)
+            else:
+                # Another writer is faster, or is about to be, so unlocked preparation would be wasted:
+                # queue for the branch's lock, and prepare while holding it.
+                with graph.root.locks.hold([author.branch], operation_id=operation_id) as held:
+                    recover_branch(graph, author.branch, held)
+                    receipt = _attempt(graph, author, prepare, operation_id, held)
         except BaseMoved:
             continue
-    raise PublishContention(author.branch, ATTEMPTS)
+        except _StrictConflict as lost:
+            if not retries:
+                raise lost.conflict from lost
+            retries -= 1
+            continue
+        return None if receipt is None else _build_pending_indexes(graph, author, receipt)
+    raise PublishContention(author.branch, ATTEMPTS + author.retry)
+
+
+class _StrictConflict(Exception):
+    """A table that a strict write depends on has moved; nothing was written."""
+
+    def __init__(self, conflict: OmnigraphError) -> None:
+        super().__init__(str(conflict))
+        self.conflict = conflict
+
+
+def _build_pending_indexes(graph: OpenGraph, author: Author, receipt: Receipt) -> Receipt:
+    """The write, after the indexes that it left behind were built; the lock is free by now."""
+    if not receipt.indexes.deferred:
+        return receipt
+    left = build_deferred_indexes(graph, author.branch, receipt.indexes)
+    return replace(receipt, indexes=IndexUpkeep(left))
 
 
 def _attempt(
     graph: OpenGraph,
     author: Author,
-    prepare: Callable[[Transaction], Prepared],
+    prepare: Callable[[Transaction], PreparedWrite],
     operation_id: str,
-    held: Held | None = None,
+    held: HeldLocks | None = None,
 ) -> Receipt | None:
     transaction = None
     try:
         transaction = begin(graph, author)
-        return _carried_out(transaction, author, prepare(transaction), operation_id, held)
+        return _commit_prepared(transaction, author, prepare(transaction), operation_id, held)
     except RecoveryRequired:
         raise
     except OmnigraphError as error:
         if transaction is not None:
-            require_life(graph, author.branch, transaction.base, held, error)
+            require_incarnation(graph, author.branch, transaction.base, held, error)
         if held is None and _schema_is_changing(graph, transaction, error):
             raise BaseMoved(error, by_rival=False) from error
         raise
 
 
-def _carried_out(
-    transaction: Transaction, author: Author, prepared: Prepared, operation_id: str, held: Held | None
+def _commit_prepared(
+    transaction: Transaction,
+    author: Author,
+    prepared: PreparedWrite,
+    operation_id: str,
+    held: HeldLocks | None,
 ) -> Receipt | None:
     graph = transaction.graph
     if prepared.is_nothing:
         failpoints.reach(failpoints.MUTATION_POST_NO_EFFECT_PRE_GATE)
-        if author.if_commit is not None:
+        if author.is_conditional:
             # That there is nothing to do was found on a head which may be the head no more.
             _check_condition(begin(graph, author).base, author)
         if held is None:
-            require_life(graph, author.branch, transaction.base)
+            require_incarnation(graph, author.branch, transaction.base)
         return None
     try:
-        return commit(graph, _plan(transaction, author, prepared, operation_id), held)
+        receipt = commit(graph, _plan(transaction, author, prepared, operation_id), held)
+        return replace(receipt, indexes=replace(receipt.indexes, build=prepared.build))
     except BaseMoved as moved:
-        if author.if_commit is not None:
+        if author.is_conditional:
             _check_condition(begin(graph, author).base, author)
         if prepared.strict and moved.by_rival:
-            raise moved.conflict from moved
+            raise _StrictConflict(moved.conflict) from moved
         raise
 
 
@@ -165,13 +234,13 @@ def _schema_is_changing(graph: OpenGraph, transaction: Transaction | None, error
         return True
     if find_lock(graph.root) is not None:
         return True
-    return transaction is not None and schema_hash(graph.root) != transaction.schema.hash
+    return transaction is not None and read_schema_hash(graph.root) != transaction.schema.hash
 
 
 def begin(graph: OpenGraph, author: Author) -> Transaction:
     """The branch as it is now."""
     schema = graph.schema()
-    base = base_of(graph.load(author.branch), schema.hash)
+    base = make_base(graph.load(author.branch), schema.hash)
     _check_condition(base, author)
     if missing := schema.targets.keys() - base.entries.keys():
         # A schema is visible a little before its files are in place.
@@ -179,12 +248,24 @@ def begin(graph: OpenGraph, author: Author) -> Transaction:
     return Transaction(graph, schema, base, schema.targets)
 
 
-def _check_condition(base: Base, author: Author) -> None:
+def _check_condition(base: PlanBase, author: Author) -> None:
     if author.if_commit is not None and base.head != author.if_commit:
         raise PreconditionFailed(author.branch, expected=author.if_commit, actual=base.head)
+    if author.if_tables is not None:
+        _check_tables(base, author.if_tables)
 
 
-def _plan(transaction: Transaction, author: Author, prepared: Prepared, operation_id: str) -> CommitPlan:
+def _check_tables(base: PlanBase, expected: ReadTables) -> None:
+    if expected.identity not in (None, base.identity):
+        raise ReadSetChanged("branch", expected=str(expected.identity), actual=str(base.identity))
+    for key, entry in expected.entries.items():
+        found = base.entries.get(key)
+        if found != entry:
+            actual = None if found is None else str(found.version)
+            raise ReadSetChanged(key, expected=str(entry.version), actual=actual)
+
+
+def _plan(transaction: Transaction, author: Author, prepared: PreparedWrite, operation_id: str) -> CommitPlan:
     return new_plan(
         transaction.graph.root,
         kind=prepared.kind,
@@ -195,5 +276,14 @@ def _plan(transaction: Transaction, author: Author, prepared: Prepared, operatio
         strict=prepared.strict,
         operation_id=operation_id,
         merged_parent=prepared.merged_parent,
+        merged_commits=prepared.merged_commits,
         schema=prepared.schema,
+        reads=_reads(prepared, author),
     )
+
+
+def _reads(prepared: PreparedWrite, author: Author) -> frozenset[str] | None:
+    if prepared.reads is None or author.if_commit is not None:
+        return None  # with a condition on the head every commit counts
+    before = author.if_tables.entries.keys() if author.if_tables is not None else ()
+    return prepared.reads.union(before)

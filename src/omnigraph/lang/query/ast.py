@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal as OneOf
 
 from omnigraph.lang.source import NOWHERE, Span
-from omnigraph.lang.types import Type
+from omnigraph.lang.types import ValueType
 
 CompareOp = OneOf["=", "!=", "<", "<=", ">", ">=", "contains", "starts_with"]
 ArithmeticOp = OneOf["+", "-", "*", "/"]
@@ -34,7 +34,7 @@ class Literal(Syntax):
     """A constant. The type is part of it: `1`, `1.0` and `true` are three different constants."""
 
     value: str | int | float | bool
-    type: Type
+    type: ValueType
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +250,8 @@ class Read(Syntax):
 class Assignment(Syntax):
     name: str
     value: Value
+    quoted: bool = False
+    """Whether the name is in backquotes and so is that of a property, never an end of an edge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,18 +261,21 @@ class ComparePredicate(Syntax):
     name: str
     op: CompareOp
     value: Value
+    quoted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NullPredicate(Syntax):
     name: str
     negated: bool = False
+    quoted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class InPredicate(Syntax):
     name: str
     items: ListLiteral | VarRef
+    quoted: bool = False
 
 
 Predicate = ComparePredicate | NullPredicate | InPredicate
@@ -301,7 +306,7 @@ Mutation = Insert | Update | Delete
 @dataclass(frozen=True, slots=True)
 class Parameter(Syntax):
     name: str
-    type: Type
+    type: ValueType
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from omnigraph.lang.query import ast
-from omnigraph.lang.query.check_terms import describe, property_term, refuse_null, term, text_match
-from omnigraph.lang.query.check_values import in_items
+from omnigraph.lang.query.check_terms import (
+    check_property,
+    check_term,
+    check_text_match,
+    describe_term,
+    refuse_null,
+)
+from omnigraph.lang.query.check_values import check_in_items
 from omnigraph.lang.query.scope import Scope, fault
 from omnigraph.lang.query.terms import (
     Column,
@@ -24,12 +30,12 @@ from omnigraph.lang.query.terms import (
     walk,
 )
 from omnigraph.lang.source import Span
-from omnigraph.lang.types import Scalar, compatible
+from omnigraph.lang.types import Scalar, are_compatible
 
 Filter = ast.Comparison | ast.NullTest | ast.InTest | ast.TextFilter
 
 
-def predicate(scope: Scope, clause: Filter) -> Predicate:
+def check_predicate(scope: Scope, clause: Filter) -> Predicate:
     """Resolve and type a filter clause."""
     match clause:
         case ast.Comparison():
@@ -39,13 +45,13 @@ def predicate(scope: Scope, clause: Filter) -> Predicate:
         case ast.InTest():
             return _in_test(scope, clause)
         case ast.TextFilter():
-            return Holds(text_match(scope, clause.call))
+            return Holds(check_text_match(scope, clause.call))
 
 
 def _operand(scope: Scope, expr: ast.Expr) -> Term:
     refuse_null(expr)
     # Blobs get a message of their own below instead of the one about reading values.
-    found = property_term(scope, expr) if isinstance(expr, ast.PropRef) else term(scope, expr)
+    found = check_property(scope, expr) if isinstance(expr, ast.PropRef) else check_term(scope, expr)
     _refuse_scores(found, expr.at)
     return found
 
@@ -70,7 +76,7 @@ def _comparison(scope: Scope, clause: ast.Comparison) -> Predicate:
         fault(
             "T7",
             "filter comparisons require scalar operands, "
-            f"got {describe(scope, left)} and {describe(scope, right)}",
+            f"got {describe_term(scope, left)} and {describe_term(scope, right)}",
             clause.at,
         )
     if Scalar.BLOB in (left.type.scalar, right.type.scalar):
@@ -87,7 +93,7 @@ def _comparison(scope: Scope, clause: ast.Comparison) -> Predicate:
         )
     if Scalar.VECTOR in (left.type.scalar, right.type.scalar):
         fault("T7", "vector comparisons in filters are not supported", clause.at)
-    if not compatible(left.type, right.type):
+    if not are_compatible(left.type, right.type):
         fault("T7", f"cannot compare {left.type} with {right.type}", clause.at)
     return Compare(clause.op, left, right)
 
@@ -102,7 +108,7 @@ def _contains(left: Term, right: Term, at: Span) -> Predicate:
     if left.type.is_list:
         if right.type.is_list:
             fault("T7", "contains requires a scalar right operand", at)
-        if not compatible(left.type.item, right.type):
+        if not are_compatible(left.type.item, right.type):
             fault("T7", f"cannot test membership of {right.type} in {left.type}", at)
         return Has(left, right)
     if not left.type.is_text:
@@ -127,12 +133,12 @@ def _starts_with(left: Term, right: Term, at: Span) -> TextTest:
 
 def _null_test(scope: Scope, clause: ast.NullTest) -> NullCheck:
     expr = clause.argument
-    found = property_term(scope, expr) if isinstance(expr, ast.PropRef) else term(scope, expr)
+    found = check_property(scope, expr) if isinstance(expr, ast.PropRef) else check_term(scope, expr)
     _refuse_scores(found, expr.at)
     if isinstance(found, Column) or has_total(found):
         fault(
             "T7",
-            f"filter comparisons require scalar operands, got {describe(scope, found)} and null",
+            f"filter comparisons require scalar operands, got {describe_term(scope, found)} and null",
             clause.at,
         )
     return NullCheck(found, clause.negated)
@@ -143,5 +149,5 @@ def _in_test(scope: Scope, clause: ast.InTest) -> InList:
     if isinstance(left, Column) or has_total(left):
         fault("T7", "filter comparisons require scalar operands, got aggregate and a list", clause.at)
     if isinstance(left, EntityId):
-        fault("T28", f"cannot test {describe(scope, left)} in a list", clause.at)
-    return InList(left, in_items(scope, left.type, clause.items, clause.at))
+        fault("T28", f"cannot test {describe_term(scope, left)} in a list", clause.at)
+    return InList(left, check_in_items(scope, left.type, clause.items, clause.at))

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from omnigraph.lang.meant import may_be
 from omnigraph.lang.query import ast
-from omnigraph.lang.query.check_filters import predicate
-from omnigraph.lang.query.check_values import match_value
+from omnigraph.lang.query.check_filters import check_predicate
+from omnigraph.lang.query.check_values import check_match_value
 from omnigraph.lang.query.resolved import Bind, EdgeDirection, Maybe, NotBlock, Step, Traverse, Where
 from omnigraph.lang.query.scope import ANONYMOUS, Bound, Poisoned, Scope, TypeFault, fault
 from omnigraph.lang.query.terms import Compare, Has, Predicate, Prop
 from omnigraph.lang.schema.catalog import EdgeType
 from omnigraph.lang.source import Problems
+from omnigraph.lang.suggestions import suggest_name
 from omnigraph.lang.types import Scalar
 
 _FILTER_WORDS = frozenset({"contains", "starts_with", "in", "is"})
@@ -55,13 +55,13 @@ class MatchChecker:
             case ast.OptionalBlock():
                 return self._optional(scope, clause)
             case _:
-                return Where(predicate(scope, clause))
+                return Where(check_predicate(scope, clause))
 
     # --- bindings --------------------------------------------------------------------------------
 
     def _binding(self, scope: Scope, clause: ast.Binding) -> Bind:
         if clause.type_name not in scope.catalog.nodes:
-            known = may_be(clause.type_name, scope.catalog.nodes)
+            known = suggest_name(clause.type_name, scope.catalog.nodes)
             fault("T1", f"unknown node type `{clause.type_name}`", clause.at, help=known)
         var = self._name(clause.var)
         self._check_rebinding(scope, clause, var)
@@ -114,7 +114,7 @@ class MatchChecker:
                 f"blob property `{clause.type_name}.{match.name}` cannot be used in match patterns",
                 match.at,
             )
-        value = match_value(scope, match.name, declared.type, match.value)
+        value = check_match_value(scope, match.name, declared.type, match.value)
         column = Prop(var, match.name, declared.type)
         return Has(column, value) if declared.type.is_list else Compare("=", column, value)
 
@@ -123,7 +123,7 @@ class MatchChecker:
     def _traversal(self, scope: Scope, clause: ast.Traversal) -> Traverse:
         edge = scope.catalog.find_edge(clause.edge)
         if edge is None:
-            help_ = may_be(clause.edge, (name[0].lower() + name[1:] for name in scope.catalog.edges))
+            help_ = suggest_name(clause.edge, (name[0].lower() + name[1:] for name in scope.catalog.edges))
             if clause.edge in _FILTER_WORDS:
                 help_ = "between two bare variables this word is an edge name; compare properties instead"
             fault("T4", f"unknown edge type `{clause.edge}`", clause.at, help=help_)
@@ -261,10 +261,10 @@ def _defines(clause: ast.Clause) -> tuple[str | None, ...]:
 
 def _refers_outside(scope: Scope, clauses: tuple[ast.Clause, ...]) -> bool:
     outside = scope.bound.keys() | scope.poisoned
-    return any(name in outside for clause in clauses for name in mentioned(clause, scope))
+    return any(name in outside for clause in clauses for name in find_mentioned(clause, scope))
 
 
-def mentioned(clause: ast.Clause, scope: Scope) -> Iterator[str]:
+def find_mentioned(clause: ast.Clause, scope: Scope) -> Iterator[str]:
     """The variables a clause itself names, without those of blocks inside it."""
     match clause:
         case ast.Binding(var=var):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import cast
 
-from omnigraph.lang.meant import may_be
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.check_values import (
-    assigned_value,
-    in_items,
-    literal_for,
-    mutation_parameter,
+    check_assigned_value,
+    check_in_items,
+    check_literal,
+    check_typed,
+    find_mutation_parameter,
     refuse_blob,
-    typed_for,
 )
 from omnigraph.lang.query.resolved import (
     DeleteEdges,
@@ -38,7 +37,8 @@ from omnigraph.lang.query.terms import (
 )
 from omnigraph.lang.schema.catalog import EdgeType, NodeType, Property
 from omnigraph.lang.source import Problems, Span
-from omnigraph.lang.types import STRING, Scalar, Type
+from omnigraph.lang.suggestions import suggest_name
+from omnigraph.lang.types import STRING, Scalar, ValueType
 
 _ENDPOINTS = {"from": "src", "to": "dst"}
 
@@ -74,7 +74,7 @@ def _statement(scope: Scope, item: ast.Mutation, problems: Problems) -> Statemen
     node = scope.catalog.nodes.get(item.type_name)
     edge = scope.catalog.edges.get(item.type_name)
     if node is None and edge is None:
-        known = may_be(item.type_name, [*scope.catalog.nodes, *scope.catalog.edges])
+        known = suggest_name(item.type_name, [*scope.catalog.nodes, *scope.catalog.edges])
         fault("T10", f"unknown node/edge type `{item.type_name}`", item.at, help=known)
     match item:
         case ast.Insert():
@@ -94,12 +94,18 @@ def _statement(scope: Scope, item: ast.Mutation, problems: Problems) -> Statemen
 # --- assignments ---------------------------------------------------------------------------------
 
 
-def _refuse_duplicates(assignments: tuple[ast.Assignment, ...]) -> None:
+def _refuse_duplicates(owner: NodeType | EdgeType, assignments: tuple[ast.Assignment, ...]) -> None:
     seen = set()
     for item in assignments:
-        if item.name in seen:
+        name = item.name, _is_end(owner, item)
+        if name in seen:
             fault("T13", f"duplicate assignment for property `{item.name}`", item.at)
-        seen.add(item.name)
+        seen.add(name)
+
+
+def _is_end(owner: NodeType | EdgeType, item: ast.Assignment | ast.Predicate) -> bool:
+    """Whether a name is an end of an edge; in backquotes it is a property."""
+    return isinstance(owner, EdgeType) and item.name in _ENDPOINTS and not item.quoted
 
 
 def _declared(owner: NodeType | EdgeType, name: str, at: Span) -> Property:
@@ -113,35 +119,37 @@ def _declared(owner: NodeType | EdgeType, name: str, at: Span) -> Property:
 
 def _values(
     scope: Scope, owner: NodeType | EdgeType, assignments: tuple[ast.Assignment, ...], problems: Problems
-) -> dict[str, Term]:
-    """The assigned values by property; each wrong one is reported."""
-    found: dict[str, Term] = {}
+) -> tuple[dict[str, Term], dict[str, Term]]:
+    """The assigned values by property, and those of ends by end; each wrong one is reported."""
+    values: dict[str, Term] = {}
+    ends: dict[str, Term] = {}
     for item in assignments:
+        is_end = _is_end(owner, item)
         try:
-            is_end = isinstance(owner, EdgeType) and item.name in _ENDPOINTS
             type_ = STRING if is_end else _declared(owner, item.name, item.at).type
-            found[item.name] = assigned_value(scope, item.name, type_, item.value)
+            found = check_assigned_value(scope, item.name, type_, item.value)
+            (ends if is_end else values)[item.name] = found
         except TypeFault as wrong:
             problems.add(wrong.message, wrong.at, code=wrong.code, help=wrong.help)
-    return found
+    return values, ends
 
 
 def _insert_node(scope: Scope, node: NodeType, item: ast.Insert, problems: Problems) -> InsertNode:
-    _refuse_duplicates(item.assignments)
-    values = _values(scope, node, item.assignments, problems)
+    _refuse_duplicates(node, item.assignments)
+    values, _ = _values(scope, node, item.assignments, problems)
     _check_required(node, {assignment.name for assignment in item.assignments}, item.at)
     return InsertNode(node.name, tuple(values.items()))
 
 
 def _insert_edge(scope: Scope, edge: EdgeType, item: ast.Insert, problems: Problems) -> InsertEdge:
-    _refuse_duplicates(item.assignments)
-    values = _values(scope, edge, item.assignments, problems)
-    assigned = {assignment.name for assignment in item.assignments}
+    _refuse_duplicates(edge, item.assignments)
+    values, ends = _values(scope, edge, item.assignments, problems)
+    given = {one.name for one in item.assignments if _is_end(edge, one)}
     for end in _ENDPOINTS:
-        if end not in assigned:
+        if end not in given:
             fault("T12", f"insert for `{edge.name}` must provide required endpoint `{end}`", item.at)
-    _check_required(edge, assigned, item.at)
-    source, target = (values.pop(end, _NO_VALUE) for end in _ENDPOINTS)
+    _check_required(edge, {one.name for one in item.assignments if not _is_end(edge, one)}, item.at)
+    source, target = (ends.get(end, _NO_VALUE) for end in _ENDPOINTS)
     return InsertEdge(edge.name, source, target, tuple(values.items()))
 
 
@@ -151,7 +159,10 @@ def _check_required(owner: NodeType | EdgeType, assigned: set[str], at: Span) ->
             continue
         if declared.embed is None:
             fault(
-                "T12", f"insert for `{owner.name}` must provide non-nullable property `{declared.name}`", at
+                "T12",
+                f"insert for `{owner.name}` must provide non-nullable property `{declared.name}`",
+                at,
+                help=_how_to_assign(owner, declared.name),
             )
         if declared.embed.source not in assigned:
             fault(
@@ -162,9 +173,15 @@ def _check_required(owner: NodeType | EdgeType, assigned: set[str], at: Span) ->
             )
 
 
+def _how_to_assign(owner: NodeType | EdgeType, name: str) -> str | None:
+    if isinstance(owner, EdgeType) and name in _ENDPOINTS:
+        return f"`{name}` is an end of the edge; the property is written in backquotes"
+    return None
+
+
 def _update(scope: Scope, node: NodeType, item: ast.Update, problems: Problems) -> UpdateNodes:
-    _refuse_duplicates(item.assignments)
-    values = _values(scope, node, item.assignments, problems)
+    _refuse_duplicates(node, item.assignments)
+    values, _ = _values(scope, node, item.assignments, problems)
     for assignment in item.assignments:
         if assignment.name in node.key:
             fault(
@@ -186,15 +203,15 @@ def _where(scope: Scope, owner: NodeType | EdgeType, where: ast.Predicate) -> Pr
         case ast.InPredicate():
             items = where.items
             if isinstance(items, ast.VarRef):
-                mutation_parameter(scope, items)
-            return InList(column, in_items(scope, column.type, items, where.at))
+                find_mutation_parameter(scope, items)
+            return InList(column, check_in_items(scope, column.type, items, where.at))
         case ast.ComparePredicate():
             value = _compared(scope, where.name, column.type, where.value)
             return Compare(cast(RelationOp, where.op), column, value)
 
 
 def _column(owner: NodeType | EdgeType, where: ast.Predicate) -> Prop:
-    if isinstance(owner, EdgeType) and where.name in _ENDPOINTS:
+    if _is_end(owner, where):
         return Prop(ROW, _ENDPOINTS[where.name], STRING)
     declared = _declared(owner, where.name, where.at)
     if declared.type.scalar is Scalar.BLOB:
@@ -202,7 +219,7 @@ def _column(owner: NodeType | EdgeType, where: ast.Predicate) -> Prop:
     return Prop(ROW, declared.name, declared.type)
 
 
-def _compared(scope: Scope, name: str, target: Type, value: ast.Value) -> Term:
+def _compared(scope: Scope, name: str, target: ValueType, value: ast.Value) -> Term:
     if target.is_list or target.scalar is Scalar.VECTOR:
         fault(
             "T3",
@@ -213,10 +230,10 @@ def _compared(scope: Scope, name: str, target: Type, value: ast.Value) -> Term:
         case ast.Null():
             fault("T7", "null never compares; use `is null`", value.at)
         case ast.Literal() | ast.ListLiteral():
-            return literal_for(name, target, value, check_enum=False)
+            return check_literal(name, target, value, check_enum=False)
         case ast.Now():
-            return typed_for(name, target, Instant(), value.at)
+            return check_typed(name, target, Instant(), value.at)
         case ast.VarRef():
-            found = mutation_parameter(scope, value)
+            found = find_mutation_parameter(scope, value)
             refuse_blob(found, value.at)
-            return typed_for(name, target, found, value.at)
+            return check_typed(name, target, found, value.at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.check_match import MatchChecker
-from omnigraph.lang.query.check_terms import term
+from omnigraph.lang.query.check_terms import check_term
 from omnigraph.lang.query.printer import print_expr
 from omnigraph.lang.query.resolved import Count, OrderBy, Output, ResolvedRead
 from omnigraph.lang.query.scope import ANONYMOUS, Poisoned, Scope, TypeFault, fault
@@ -31,7 +31,7 @@ from omnigraph.lang.query.terms import (
     walk,
 )
 from omnigraph.lang.source import Problems
-from omnigraph.lang.types import INTEGERS, Type
+from omnigraph.lang.types import INTEGERS, ValueType
 
 _RANK_NAMES: dict[type, str] = {Distance: "nearest", Relevance: "bm25", Fusion: "rrf"}
 
@@ -87,7 +87,7 @@ class _ReturnChecker:
         return outputs
 
     def _output(self, projection: ast.Projection) -> Output:
-        found = term(self._scope, projection.expr)
+        found = check_term(self._scope, projection.expr)
         name = projection.alias or runtime_name(found)
         return Output(name, projection.alias or _label(found), found, projection.alias is not None)
 
@@ -123,7 +123,9 @@ class _ReturnChecker:
         found = []
         for item in self._read.order:
             try:
-                found.append(OrderBy(term(self._scope, item.expr), item.direction, print_expr(item.expr)))
+                found.append(
+                    OrderBy(check_term(self._scope, item.expr), item.direction, print_expr(item.expr))
+                )
             except TypeFault as wrong:
                 self._report(wrong)
             except Poisoned:
@@ -271,7 +273,7 @@ def _label(found: Term) -> str:
     return runtime_name(found)
 
 
-def output_type(output: Output, outputs: tuple[Output, ...]) -> Type:
+def output_type(output: Output, outputs: tuple[Output, ...]) -> ValueType:
     """The type of a column; one that repeats another column by its alias takes its type from there."""
     if isinstance(output.term, Column):
         named = find_output(outputs, output.term.name)

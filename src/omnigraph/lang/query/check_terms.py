@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.lang.query import ast
-from omnigraph.lang.query.check_values import constant, parameter, refuse_blob
+from omnigraph.lang.query.check_values import find_parameter, make_constant, refuse_blob
 from omnigraph.lang.query.scope import ANONYMOUS, Scope, fault
 from omnigraph.lang.query.terms import (
     Calc,
@@ -24,7 +24,7 @@ from omnigraph.lang.query.terms import (
     has_total,
 )
 from omnigraph.lang.source import Span
-from omnigraph.lang.types import F64, FLOATS, I64, INTEGERS, NUMBERS, STRING, Scalar, Type
+from omnigraph.lang.types import F64, FLOATS, I64, INTEGERS, NUMBERS, STRING, Scalar, ValueType
 
 DEFAULT_RRF_K = 60
 DEFAULT_MAX_EDITS = 2
@@ -34,11 +34,11 @@ DEFAULT_MAX_EDITS = 2
 _ALIAS_TYPE = I64.with_nullable()
 
 
-def term(scope: Scope, expr: ast.Expr) -> Term:
+def check_term(scope: Scope, expr: ast.Expr) -> Term:
     """Resolve and type an expression."""
     match expr:
         case ast.Literal() | ast.ListLiteral():
-            return constant(expr)
+            return make_constant(expr)
         case ast.Null():
             return Const(None, STRING.with_nullable())
         case ast.Now():
@@ -46,7 +46,7 @@ def term(scope: Scope, expr: ast.Expr) -> Term:
         case ast.VarRef():
             return _variable(scope, expr)
         case ast.PropRef():
-            return readable_property(scope, expr)
+            return check_readable_property(scope, expr)
         case ast.AliasRef():
             return Column(expr.name, _ALIAS_TYPE)
         case ast.Arithmetic():
@@ -67,16 +67,16 @@ def _call(
         case ast.Aggregate():
             return _total(scope, expr)
         case ast.Nearest():
-            return distance(scope, expr)
+            return check_distance(scope, expr)
         case ast.Bm25():
-            return relevance(scope, expr)
+            return check_relevance(scope, expr)
         case ast.Rrf():
-            return fusion(scope, expr)
+            return check_fusion(scope, expr)
         case ast.TextCall():
-            return text_match(scope, expr)
+            return check_text_match(scope, expr)
 
 
-def describe(scope: Scope, found: Term) -> str:
+def describe_term(scope: Scope, found: Term) -> str:
     """What a term is, in messages: its type, the node it stands for, or an aggregate."""
     if isinstance(found, EntityId):
         return f"node `{scope.bound[found.var].type_name}`"
@@ -92,7 +92,7 @@ def refuse_null(expr: ast.Expr) -> None:
 
 
 def _variable(scope: Scope, ref: ast.VarRef) -> Term:
-    found = parameter(scope, ref)
+    found = find_parameter(scope, ref)
     if found is not None:
         refuse_blob(found, ref.at)
         return found
@@ -104,15 +104,15 @@ def _variable(scope: Scope, ref: ast.VarRef) -> Term:
     return EntityId(ref.name, STRING.with_nullable(bound.optional))
 
 
-def property_term(scope: Scope, ref: ast.PropRef) -> Prop:
+def check_property(scope: Scope, ref: ast.PropRef) -> Prop:
     """`$x.p`, of any type."""
     _, type_ = scope.property_type(ref)
     return Prop(ref.var, ref.name, type_)
 
 
-def readable_property(scope: Scope, ref: ast.PropRef) -> Prop:
+def check_readable_property(scope: Scope, ref: ast.PropRef) -> Prop:
     """`$x.p` as a value; Blobs are not values."""
-    found = property_term(scope, ref)
+    found = check_property(scope, ref)
     if found.type.scalar is Scalar.BLOB:
         fault(
             "T24",
@@ -128,9 +128,9 @@ def readable_property(scope: Scope, ref: ast.PropRef) -> Prop:
 
 def _number(scope: Scope, op: str, expr: ast.Expr) -> Term:
     refuse_null(expr)
-    found = term(scope, expr)
+    found = check_term(scope, expr)
     if isinstance(found, EntityId | Column) or not found.type.is_numeric:
-        what = describe(scope, found) if isinstance(found, EntityId | Column) else found.type
+        what = describe_term(scope, found) if isinstance(found, EntityId | Column) else found.type
         fault("T26", f"{op} requires numeric operands, got {what}", expr.at)
     return found
 
@@ -144,16 +144,16 @@ def _arithmetic(scope: Scope, expr: ast.Arithmetic) -> Calc:
 
 def _case(scope: Scope, expr: ast.CaseCall) -> CaseFold:
     refuse_null(expr.argument)
-    found = term(scope, expr.argument)
+    found = check_term(scope, expr.argument)
     if isinstance(found, EntityId | Column) or not found.type.is_text:
-        what = describe(scope, found) if isinstance(found, EntityId | Column) else found.type
+        what = describe_term(scope, found) if isinstance(found, EntityId | Column) else found.type
         fault("T27", f"{expr.fn} requires a String, got {what}", expr.argument.at)
     return CaseFold(expr.fn, found, STRING.with_nullable(found.type.nullable))
 
 
 def _total(scope: Scope, expr: ast.Aggregate) -> Total:
     refuse_null(expr.argument)
-    found = term(scope, expr.argument)
+    found = check_term(scope, expr.argument)
     if isinstance(found, Column) or has_total(found):
         fault("T8", f"{expr.fn} cannot take another aggregate or an alias", expr.argument.at)
     is_node = isinstance(found, EntityId)
@@ -163,25 +163,26 @@ def _total(scope: Scope, expr: ast.Aggregate) -> Total:
         return Total("count", found, expr.distinct, I64.with_nullable())
     if expr.fn in ("sum", "avg"):
         if is_node or not found.type.is_numeric:
-            fault("T8", f"{expr.fn} requires numeric type, got {describe(scope, found)}", expr.argument.at)
+            described = describe_term(scope, found)
+            fault("T8", f"{expr.fn} requires numeric type, got {described}", expr.argument.at)
         return Total(expr.fn, found, False, F64.with_nullable())
     if not is_node and not (found.type.is_numeric or found.type.is_text):
         fault("T8", f"{expr.fn} requires numeric or string type, got {found.type}", expr.argument.at)
     return Total(expr.fn, found, False, found.type.with_nullable())
 
 
-def _is_scalar(type_: Type) -> bool:
+def _is_scalar(type_: ValueType) -> bool:
     return not type_.is_list and type_.scalar not in (Scalar.VECTOR, Scalar.BLOB)
 
 
 # --- search --------------------------------------------------------------------------------------
 
 
-def _given(scope: Scope, expr: ast.Expr, code: str, what: str) -> Const | ParamRef:
+def _check_search_argument(scope: Scope, expr: ast.Expr, code: str, what: str) -> Const | ParamRef:
     """A search argument: it must be known before any row is read."""
     refuse_null(expr)
     if isinstance(expr, ast.Literal | ast.ListLiteral):
-        return constant(expr)
+        return make_constant(expr)
     if isinstance(expr, ast.VarRef):
         found = _variable(scope, expr)
         if isinstance(found, ParamRef):
@@ -189,7 +190,7 @@ def _given(scope: Scope, expr: ast.Expr, code: str, what: str) -> Const | ParamR
     return fault(code, f"{what} must be a literal or parameter", expr.at)
 
 
-def distance(scope: Scope, expr: ast.Nearest) -> Distance:
+def check_distance(scope: Scope, expr: ast.Nearest) -> Distance:
     """`nearest($d.v, query)`."""
     ref = expr.target
     bound = scope.find(ref.var) if ref.var != ANONYMOUS else None
@@ -202,12 +203,12 @@ def distance(scope: Scope, expr: ast.Nearest) -> Distance:
             f"nearest requires a Vector property, got {bound.type_name}.{ref.name}: {target}",
             ref.at,
         )
-    query = _given(scope, expr.query, "T15", "nearest query")
+    query = _check_search_argument(scope, expr.query, "T15", "nearest query")
     _check_nearest_query(target, query, expr.query.at)
     return Distance(Prop(ref.var, ref.name, target), query, F64.with_nullable())
 
 
-def _check_nearest_query(target: Type, query: Const | ParamRef, at: Span) -> None:
+def _check_nearest_query(target: ValueType, query: Const | ParamRef, at: Span) -> None:
     wanted = f"Vector({target.dimension})"
     mismatch = f"nearest vector dimension mismatch: property is {wanted}, "
     if isinstance(query, Const) and isinstance(query.value, tuple):
@@ -222,23 +223,23 @@ def _check_nearest_query(target: Type, query: Const | ParamRef, at: Span) -> Non
         fault("T15", f"nearest query must be {wanted} or String, got {query.type}", at)
 
 
-def relevance(scope: Scope, expr: ast.Bm25) -> Relevance:
+def check_relevance(scope: Scope, expr: ast.Bm25) -> Relevance:
     """`bm25($d.text, query)`."""
     field, query = _text_arguments(scope, "T20", "bm25", expr.field, expr.query)
     return Relevance(field, query, F64.with_nullable())
 
 
-def text_match(scope: Scope, expr: ast.TextCall) -> TextMatch:
+def check_text_match(scope: Scope, expr: ast.TextCall) -> TextMatch:
     """`search`, `match_text` or `fuzzy`."""
     code = "T20" if expr.fn == "match_text" else "T19"
     field, query = _text_arguments(scope, code, expr.fn, expr.field, expr.query)
     edits: Const | ParamRef | None = Const(DEFAULT_MAX_EDITS, I64) if expr.fn == "fuzzy" else None
     if expr.max_edits is not None:
         edits = _whole_number(scope, expr.max_edits, "T19", "fuzzy max_edits")
-    return TextMatch(expr.fn, field, query, edits, Type(Scalar.BOOL, nullable=True))
+    return TextMatch(expr.fn, field, query, edits, ValueType(Scalar.BOOL, nullable=True))
 
 
-def fusion(scope: Scope, expr: ast.Rrf) -> Fusion:
+def check_fusion(scope: Scope, expr: ast.Rrf) -> Fusion:
     """`rrf(first, second, k)`."""
     first, second = _ranking(scope, expr.first), _ranking(scope, expr.second)
     k: Const | ParamRef = Const(DEFAULT_RRF_K, I64)
@@ -250,11 +251,11 @@ def fusion(scope: Scope, expr: ast.Rrf) -> Fusion:
 
 
 def _ranking(scope: Scope, expr: ast.Nearest | ast.Bm25) -> Distance | Relevance:
-    return distance(scope, expr) if isinstance(expr, ast.Nearest) else relevance(scope, expr)
+    return check_distance(scope, expr) if isinstance(expr, ast.Nearest) else check_relevance(scope, expr)
 
 
 def _whole_number(scope: Scope, expr: ast.Expr, code: str, what: str) -> Const | ParamRef:
-    found = _given(scope, expr, code, what)
+    found = _check_search_argument(scope, expr, code, what)
     if found.type.is_list or found.type.scalar not in INTEGERS:
         fault(code, f"{what} must be an integer scalar, got {found.type}", expr.at)
     return found
@@ -264,7 +265,7 @@ def _text_arguments(
     scope: Scope, code: str, fn: str, field_expr: ast.Expr, query_expr: ast.Expr
 ) -> tuple[Prop, Const | ParamRef]:
     field = _text_field(scope, code, fn, field_expr)
-    query = _given(scope, query_expr, code, f"{fn} query")
+    query = _check_search_argument(scope, query_expr, code, f"{fn} query")
     if not query.type.is_text:
         fault(code, f"{fn} query must be String, got {query.type}", query_expr.at)
     return field, query
@@ -272,9 +273,9 @@ def _text_arguments(
 
 def _text_field(scope: Scope, code: str, fn: str, expr: ast.Expr) -> Prop:
     refuse_null(expr)
-    found = property_term(scope, expr) if isinstance(expr, ast.PropRef) else term(scope, expr)
+    found = check_property(scope, expr) if isinstance(expr, ast.PropRef) else check_term(scope, expr)
     if not found.type.is_text or isinstance(found, EntityId):
-        fault(code, f"{fn} field must be String, got {describe(scope, found)}", expr.at)
+        fault(code, f"{fn} field must be String, got {describe_term(scope, found)}", expr.at)
     if not isinstance(found, Prop):
         fault(code, f"{fn} field must be a String property", expr.at)
     if scope.bound[found.var].kind == "edge":

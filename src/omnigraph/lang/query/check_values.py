@@ -6,41 +6,41 @@ from omnigraph.lang.query import ast
 from omnigraph.lang.query.scope import Scope, fault
 from omnigraph.lang.query.terms import Const, ConstantValue, Instant, ParamRef, Term
 from omnigraph.lang.source import Span
-from omnigraph.lang.types import DATETIME, NUMBERS, STRING, Scalar, Type, compatible
+from omnigraph.lang.types import DATETIME, NUMBERS, STRING, Scalar, ValueType, are_compatible
 
 
-def list_type(literal: ast.ListLiteral) -> Type:
+def infer_list_type(literal: ast.ListLiteral) -> ValueType:
     """The type of a list literal: a list of its first item's type."""
     if not literal.items:
-        return Type(Scalar.STRING, is_list=True)
+        return ValueType(Scalar.STRING, is_list=True)
     types = []
     for item in literal.items:
         if isinstance(item, ast.ListLiteral):
             fault(None, "nested list literals are not supported", item.at)
         types.append(item.type)
     for item, found in zip(literal.items, types, strict=True):
-        if not compatible(types[0], found):
+        if not are_compatible(types[0], found):
             fault(None, "list literal elements must share a compatible scalar type", item.at)
     # Numbers of both kinds may meet in a list; it is then a list of floats.
     scalar = Scalar.F64 if any(t.scalar is Scalar.F64 for t in types) else types[0].scalar
-    return Type(scalar, is_list=True)
+    return ValueType(scalar, is_list=True)
 
 
-def list_constant(literal: ast.ListLiteral, type_: Type | None = None) -> Const:
+def make_list_constant(literal: ast.ListLiteral, type_: ValueType | None = None) -> Const:
     """A list literal as a constant, of its own type or of the vector type it is meant for."""
-    own = list_type(literal)
+    own = infer_list_type(literal)
     values: list[ConstantValue] = [item.value for item in literal.items if isinstance(item, ast.Literal)]
     return Const(tuple(values), type_ or own)
 
 
-def constant(literal: ast.Literal | ast.ListLiteral) -> Const:
+def make_constant(literal: ast.Literal | ast.ListLiteral) -> Const:
     """A literal as a constant."""
     if isinstance(literal, ast.ListLiteral):
-        return list_constant(literal)
+        return make_list_constant(literal)
     return Const(literal.value, literal.type)
 
 
-def parameter(scope: Scope, ref: ast.VarRef) -> ParamRef | None:
+def find_parameter(scope: Scope, ref: ast.VarRef) -> ParamRef | None:
     """The parameter behind `$x`, or None when there is none of that name."""
     type_ = scope.parameters.get(ref.name)
     if type_ is None:
@@ -59,11 +59,13 @@ def refuse_blob(ref: ParamRef, at: Span) -> None:
         )
 
 
-def literal_for(name: str, target: Type, value: ast.Literal | ast.ListLiteral, *, check_enum: bool) -> Const:
+def check_literal(
+    name: str, target: ValueType, value: ast.Literal | ast.ListLiteral, *, check_enum: bool
+) -> Const:
     """A literal that is compared with or stored in a property of type `target`."""
     if target.scalar is Scalar.VECTOR and isinstance(value, ast.ListLiteral):
         return _vector_literal(name, target, value)
-    found = constant(value)
+    found = make_constant(value)
     if target.scalar is Scalar.BLOB or not _fits(target, found):
         fault("T3", f"property `{name}` has type {target} but got {found.type}", value.at)
     if check_enum and target.enum_values:
@@ -71,13 +73,13 @@ def literal_for(name: str, target: Type, value: ast.Literal | ast.ListLiteral, *
     return found
 
 
-def _fits(target: Type, found: Const) -> bool:
+def _fits(target: ValueType, found: Const) -> bool:
     if found.value == () and target.is_list:
         return True
-    return compatible(target, found.type)
+    return are_compatible(target, found.type)
 
 
-def check_enum_values(name: str, target: Type, value: ast.Literal | ast.ListLiteral) -> None:
+def check_enum_values(name: str, target: ValueType, value: ast.Literal | ast.ListLiteral) -> None:
     """A literal meant for an enum must be one of its values."""
     if isinstance(value, ast.Literal) and value.value not in target.enum_values:
         fault(
@@ -87,8 +89,8 @@ def check_enum_values(name: str, target: Type, value: ast.Literal | ast.ListLite
         )
 
 
-def _vector_literal(name: str, target: Type, value: ast.ListLiteral) -> Const:
-    own = list_type(value)
+def _vector_literal(name: str, target: ValueType, value: ast.ListLiteral) -> Const:
+    own = infer_list_type(value)
     if value.items and own.scalar not in NUMBERS:
         fault("T3", f"property `{name}` has type {target} but got {own}", value.at)
     if len(value.items) != target.dimension:
@@ -98,37 +100,37 @@ def _vector_literal(name: str, target: Type, value: ast.ListLiteral) -> Const:
             f"but got vector literal with {len(value.items)} elements",
             value.at,
         )
-    return list_constant(value, target.with_nullable(False))
+    return make_list_constant(value, target.with_nullable(False))
 
 
-def typed_for(name: str, target: Type, value: ParamRef | Instant, at: Span) -> Term:
+def check_typed(name: str, target: ValueType, value: ParamRef | Instant, at: Span) -> Term:
     """A parameter or `now()` that is compared with or stored in a property of type `target`."""
     same_length = value.type.dimension == target.dimension
-    if not compatible(value.type, target) or not same_length:
+    if not are_compatible(value.type, target) or not same_length:
         fault("T7", f"cannot assign/compare {value.type} with {target} for property `{name}`", at)
     return value
 
 
-def match_value(scope: Scope, name: str, target: Type, value: ast.Value) -> Term:
+def check_match_value(scope: Scope, name: str, target: ValueType, value: ast.Value) -> Term:
     """The value of a property match `{ name: value }`; a scalar against a list means membership."""
-    found = _match_value(scope, name, target, value)
+    found = _check_match_value(scope, name, target, value)
     if target.scalar is Scalar.VECTOR:
         fault("T3", f"list equality is not supported for property `{name}`; rank by `nearest`", value.at)
     return found
 
 
-def _match_value(scope: Scope, name: str, target: Type, value: ast.Value) -> Term:
+def _check_match_value(scope: Scope, name: str, target: ValueType, value: ast.Value) -> Term:
     match value:
         case ast.Null():
             fault("T3", "null never matches; use `is null`", value.at)
         case ast.Literal() if target.is_list:
-            if not compatible(target.item, value.type):
+            if not are_compatible(target.item, value.type):
                 fault(
                     "T3",
                     f"property `{name}` has type {target} but membership match got {value.type}",
                     value.at,
                 )
-            return constant(value)
+            return make_constant(value)
         case ast.ListLiteral() if target.is_list:
             fault(
                 "T3",
@@ -137,11 +139,11 @@ def _match_value(scope: Scope, name: str, target: Type, value: ast.Value) -> Ter
                 value.at,
             )
         case ast.Literal() | ast.ListLiteral():
-            return literal_for(name, target, value, check_enum=True)
+            return check_literal(name, target, value, check_enum=True)
         case ast.Now():
             return _typed_match(name, target, Instant(), value.at)
         case ast.VarRef():
-            found = parameter(scope, value)
+            found = find_parameter(scope, value)
             if found is None:
                 fault(
                     None,
@@ -153,9 +155,9 @@ def _match_value(scope: Scope, name: str, target: Type, value: ast.Value) -> Ter
             return _typed_match(name, target, found, value.at)
 
 
-def _typed_match(name: str, target: Type, value: ParamRef | Instant, at: Span) -> Term:
+def _typed_match(name: str, target: ValueType, value: ParamRef | Instant, at: Span) -> Term:
     if not target.is_list:
-        return typed_for(name, target, value, at)
+        return check_typed(name, target, value, at)
     if value.type.is_list:
         fault(
             "T7",
@@ -163,12 +165,12 @@ def _typed_match(name: str, target: Type, value: ParamRef | Instant, at: Span) -
             "use a scalar parameter for membership matching",
             at,
         )
-    if not compatible(target.item, value.type):
+    if not are_compatible(target.item, value.type):
         fault("T7", f"cannot compare {value.type} membership against {target} for property `{name}`", at)
     return value
 
 
-def assigned_value(scope: Scope, name: str, target: Type, value: ast.Value) -> Term:
+def check_assigned_value(scope: Scope, name: str, target: ValueType, value: ast.Value) -> Term:
     """The value of an assignment `name: value`."""
     match value:
         case ast.Null():
@@ -176,38 +178,40 @@ def assigned_value(scope: Scope, name: str, target: Type, value: ast.Value) -> T
                 fault("T3", f"property `{name}` is non-nullable but got null", value.at)
             return Const(None, target)
         case ast.Literal() | ast.ListLiteral():
-            return literal_for(name, target, value, check_enum=True)
+            return check_literal(name, target, value, check_enum=True)
         case ast.Now():
-            return typed_for(name, target, Instant(DATETIME), value.at)
+            return check_typed(name, target, Instant(DATETIME), value.at)
         case ast.VarRef():
-            found = mutation_parameter(scope, value)
+            found = find_mutation_parameter(scope, value)
             if target.scalar is Scalar.BLOB and found.type.with_nullable(False) == STRING:
                 return found
-            return typed_for(name, target, found, value.at)
+            return check_typed(name, target, found, value.at)
 
 
-def mutation_parameter(scope: Scope, ref: ast.VarRef) -> ParamRef:
+def find_mutation_parameter(scope: Scope, ref: ast.VarRef) -> ParamRef:
     """The parameter behind `$x` in a mutation, where nothing else can be meant."""
-    found = parameter(scope, ref)
+    found = find_parameter(scope, ref)
     if found is None:
         fault("T14", f"mutation variable `${ref.name}` must be a declared query parameter", ref.at)
     return found
 
 
-def in_items(scope: Scope, argument: Type, items: ast.ListLiteral | ast.VarRef, at: Span) -> Const | ParamRef:
+def check_in_items(
+    scope: Scope, argument: ValueType, items: ast.ListLiteral | ast.VarRef, at: Span
+) -> Const | ParamRef:
     """The right side of `in`, checked against the type of the left side."""
     if isinstance(items, ast.VarRef):
         return _in_parameter(scope, argument, items, at)
-    found = list_constant(items)
-    if items.items and not _testable(argument, found.type):
+    found = make_list_constant(items)
+    if items.items and not _require_testable(argument, found.type):
         fault("T28", f"cannot test {argument} in {found.type}", at)
     if not items.items and (argument.is_list or argument.scalar in (Scalar.VECTOR, Scalar.BLOB)):
         fault("T28", f"cannot test {argument} in {found.type}", at)
     return found
 
 
-def _in_parameter(scope: Scope, argument: Type, items: ast.VarRef, at: Span) -> ParamRef:
-    found = parameter(scope, items)
+def _in_parameter(scope: Scope, argument: ValueType, items: ast.VarRef, at: Span) -> ParamRef:
+    found = find_parameter(scope, items)
     if found is None:
         bound = scope.find(items.name)
         if bound is None:
@@ -220,14 +224,14 @@ def _in_parameter(scope: Scope, argument: Type, items: ast.VarRef, at: Span) -> 
     if not found.type.is_list:
         fault("T28", f"in requires a list literal or list parameter, got {found.type}", items.at)
     refuse_blob(found, items.at)
-    if not _testable(argument, found.type):
+    if not _require_testable(argument, found.type):
         fault("T28", f"cannot test {argument} in {found.type}", at)
     return found
 
 
-def _testable(argument: Type, items: Type) -> bool:
+def _require_testable(argument: ValueType, items: ValueType) -> bool:
     return (
         not argument.is_list
         and argument.scalar not in (Scalar.VECTOR, Scalar.BLOB)
-        and compatible(argument, items.item)
+        and are_compatible(argument, items.item)
     )

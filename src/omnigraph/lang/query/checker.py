@@ -10,7 +10,7 @@ from omnigraph.lang.query.resolved import ResolvedMutation, ResolvedRead
 from omnigraph.lang.query.scope import RESERVED_PARAMETER, Scope
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Problems, Source, TooManyProblems
-from omnigraph.lang.types import Type
+from omnigraph.lang.types import ValueType
 
 TYPE_CODES = tuple(f"T{number}" for number in range(1, 32))
 
@@ -32,8 +32,8 @@ def check_query(query: ast.Query, catalog: Catalog, source: Source) -> ResolvedR
     return found
 
 
-def _parameters(query: ast.Query, problems: Problems) -> dict[str, Type]:
-    found: dict[str, Type] = {}
+def _parameters(query: ast.Query, problems: Problems) -> dict[str, ValueType]:
+    found: dict[str, ValueType] = {}
     for parameter in query.parameters:
         if parameter.name == RESERVED_PARAMETER:
             message = f"parameter name `${parameter.name}` is reserved for runtime timestamp injection"

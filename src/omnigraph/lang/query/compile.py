@@ -1,4 +1,4 @@
-"""Text to something that can be run: parse, check and plan, with the result remembered."""
+"""Compile query text: parse, check and plan, with a cache of the results."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CompiledMutation:
 
 
 CompiledQuery = CompiledRead | CompiledMutation
-Ready = TypeVar("Ready")
+Entry = TypeVar("Entry")
 
 
 def compile_query(source: Source | str, catalog: Catalog, name: str | None = None) -> CompiledQuery:
@@ -78,31 +78,33 @@ def select_query(file: ast.QueryFile, name: str | None = None) -> ast.Query:
     return file.queries[0]
 
 
-class QueryCache(Generic[Ready]):
-    """Compiled queries by text, name and catalog, the least recently used forgotten first.
+class QueryCache(Generic[Entry]):
+    """Compiled queries by text, name and catalog, the least recently used dropped first.
 
-    What is kept is a query as it was compiled, or what `ready` makes of it.
+    An entry is a compiled query, or what `prepare` makes of it.
     """
 
     @overload
     def __init__(self: QueryCache[CompiledQuery], capacity: int = 512) -> None: ...
 
     @overload
-    def __init__(self, capacity: int = 512, *, ready: Callable[[CompiledQuery, Catalog], Ready]) -> None: ...
+    def __init__(
+        self, capacity: int = 512, *, prepare: Callable[[CompiledQuery, Catalog], Entry]
+    ) -> None: ...
 
     def __init__(
-        self, capacity: int = 512, *, ready: Callable[[CompiledQuery, Catalog], Any] | None = None
+        self, capacity: int = 512, *, prepare: Callable[[CompiledQuery, Catalog], Any] | None = None
     ) -> None:
         self._capacity = capacity
-        self._ready = ready
-        self._entries: OrderedDict[tuple[str, str | None, str], Ready] = OrderedDict()
+        self._prepare = prepare
+        self._entries: OrderedDict[tuple[str, str | None, str], Entry] = OrderedDict()
         self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def compile(self, text: str, catalog: Catalog, name: str | None = None) -> Ready:
-        """Like `compile_query`, near free for a text seen before; errors are not remembered."""
+    def compile(self, text: str, catalog: Catalog, name: str | None = None) -> Entry:
+        """Like `compile_query`, nearly free for a cached text; errors are not cached."""
         key = (text, name, catalog.fingerprint)
         with self._lock:
             found = self._entries.get(key)
@@ -110,7 +112,7 @@ class QueryCache(Generic[Ready]):
                 self._entries.move_to_end(key)
                 return found
         compiled: Any = compile_query(text, catalog, name)
-        made: Ready = compiled if self._ready is None else self._ready(compiled, catalog)
+        made: Entry = compiled if self._prepare is None else self._prepare(compiled, catalog)
         with self._lock:
             # Another thread may have been faster; everyone gets the one that is kept.
             made = self._entries.setdefault(key, made)

@@ -18,7 +18,7 @@ from omnigraph.lang.query.resolved import (
 )
 from omnigraph.lang.query.terms import Const, Distance, EntityId, Relevance, TextMatch
 from omnigraph.lang.schema.catalog import Catalog
-from omnigraph.lang.types import Scalar, Type
+from omnigraph.lang.types import Scalar, ValueType
 
 _KINDS = {
     Scalar.STRING: "string",
@@ -107,7 +107,7 @@ def _column(output: Output, read: ResolvedRead) -> ResultColumn:
     return _typed(output.label, type_, nullable)
 
 
-def _typed(name: str, type_: Type, nullable: bool) -> ResultColumn:
+def _typed(name: str, type_: ValueType, nullable: bool) -> ResultColumn:
     kind = _KINDS[type_.scalar]
     if type_.is_list:
         return ResultColumn(name, "list", nullable, item_kind=kind)

@@ -8,7 +8,7 @@ from typing import cast
 
 from omnigraph.lang.query import ast
 from omnigraph.lang.source import Source, Span
-from omnigraph.lang.tokens import FLOAT, INT, LOWER, STR, VAR, Cursor, integer, unescape
+from omnigraph.lang.tokens import FLOAT, INT, LOWER, STR, VAR, Cursor, parse_integer, unescape
 from omnigraph.lang.types import BOOL, DATE, DATETIME, F64, I64, STRING
 
 MAX_OPERATORS = 128
@@ -154,7 +154,7 @@ class ExpressionParser(Cursor):
                 self.fail(f"invalid number: {text[:30]}", self.since(start))
             return ast.Literal(sign * value, F64, at=self.since(start))
         self.take(INT, "a number")
-        whole = integer(text, _I64_MAX + 1 if negative else _I64_MAX)
+        whole = parse_integer(text, _I64_MAX + 1 if negative else _I64_MAX)
         if whole is None:
             self.fail(f"invalid integer: {'-' if negative else ''}{text[:30]}", self.since(start))
         return ast.Literal(sign * whole, I64, at=self.since(start))

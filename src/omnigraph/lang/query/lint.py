@@ -11,6 +11,7 @@ from typing import Literal as OneOf
 from omnigraph.diagnostics import Diagnostic
 from omnigraph.errors import CompileError, QueryError
 from omnigraph.lang.query import ast
+from omnigraph.lang.query.block_names import find_shadowed_names
 from omnigraph.lang.query.checker import check_query
 from omnigraph.lang.query.descriptor import Operation, describe_operation
 from omnigraph.lang.query.parser import parse_queries
@@ -27,7 +28,7 @@ from omnigraph.lang.query.resolved import (
     Where,
 )
 from omnigraph.lang.query.terms import Calc, Const, InList, NullCheck, Predicate, variables, walk
-from omnigraph.lang.query.usage import mentions, optional_variables
+from omnigraph.lang.query.usage import find_mentions, find_optional_variables
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
 
@@ -42,6 +43,7 @@ LINT_CODES = {
     "L204": "a condition that cannot be true",
     "L205": "a variable of an optional block that is used nowhere else",
     "L206": "a query that type-checks but can never run",
+    "L207": "a name that a not block keeps to itself and clauses behind it bind again",
 }
 NO_PARAMETERS = "mutation declares no params; hardcoded mutations are easy to miss"
 
@@ -146,14 +148,14 @@ def lint(source: Source, catalog: Catalog) -> LintReport:
     try:
         file = parse_queries(source)
     except CompileError as error:
-        return unparsed(error)
+        return report_unparsed(error)
     checked = [_check(query, catalog, source) for query in file.queries]
     findings = [finding for one in checked for finding in one.findings]
     findings += _unset_properties(checked, catalog)
     return LintReport(tuple(one.result for one in checked), tuple(sorted(findings, key=_rank)))
 
 
-def unparsed(error: CompileError) -> LintReport:
+def report_unparsed(error: CompileError) -> LintReport:
     """The report on a file that cannot be read as queries at all."""
     return LintReport((), (Finding("error", "Q000", error.message, diagnostics=error.diagnostics),))
 
@@ -200,10 +202,13 @@ def _suspicions(read: ast.Read, resolved: ResolvedRead) -> Iterator[tuple[str, s
     if read.offset is not None and not read.order:
         yield "L203", "offset without order skips rows nobody chose; add an order"
     yield from _impossible(_tests(resolved.steps))
-    uses = Counter(mentions(read))
-    for var in optional_variables(read.match):
+    uses = Counter(find_mentions(read))
+    for var in find_optional_variables(read.match):
         if uses[var] == 1:
             yield "L205", f"optional variable ${var} is used nowhere else; the block only repeats rows"
+    for var in find_shadowed_names(resolved.steps):
+        two = f"${var} in the not block is not the ${var} bound behind it"
+        yield "L207", f"{two}; bind it before the block, or call one of them differently"
     try:
         plan_read(resolved)
     except QueryError as error:

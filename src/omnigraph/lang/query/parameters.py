@@ -9,23 +9,23 @@ from typing import NoReturn
 from omnigraph.errors import InvalidValue, ParameterError
 from omnigraph.lang import dates
 from omnigraph.lang.query import ast
-from omnigraph.lang.types import INTEGERS, Scalar, Type
+from omnigraph.lang.types import INTEGERS, Scalar, ValueType
 from omnigraph.lang.values import (
     JS_SAFE,
     Atom,
     Stored,
-    finite_float,
-    finite_floats,
+    format_number,
     integer_bounds,
     is_number,
-    legible,
-    shown,
-    storable_text,
+    require_finite_float,
+    require_finite_floats,
+    require_storable_text,
+    shorten_legibly,
 )
 
 AtomReader = Callable[[object, bool], Atom]
 Reader = Callable[[object, bool], Stored]
-"""What makes a stored value of a JSON one, told whether its numbers are JavaScript's."""
+"""Turns a JSON value into a stored one; the flag says whether numbers come from JavaScript."""
 
 _ENGINE_MAX = 2**63 - 1
 """Query values are signed 64-bit integers, so a U64 parameter has only half of its range."""
@@ -72,12 +72,21 @@ def check_count(name: str, value: int) -> int:
     return value
 
 
+def check_above_zero(name: str, value: Stored) -> int:
+    """The value of a parameter that divides: the `k` of `rrf`."""
+    if value is None:
+        _refuse(name, "must not be null")
+    if not isinstance(value, int) or value <= 0:
+        _refuse(name, "must be greater than 0")
+    return value
+
+
 def _refuse(name: str, reason: str, *, remedy: str | None = None) -> NoReturn:
-    raise ParameterError(name, f"param '{legible(name)}': {reason}", remedy=remedy)
+    raise ParameterError(name, f"param '{shorten_legibly(name)}': {reason}", remedy=remedy)
 
 
 def _refuse_objects(names: Collection[str], given: Mapping[object, object]) -> None:
-    """No type takes an object, so one under an unknown name is a mistake worth telling."""
+    """No type takes an object, so one under an unknown name is a mistake worth reporting."""
     for name, value in given.items():
         if name not in names and isinstance(value, Mapping):
             _refuse(str(name), "object is not supported")
@@ -107,7 +116,7 @@ def _parameter(
 # --- one value; `InvalidValue` says what is wrong, without the parameter's name ---------------------
 
 
-def _reader(type_: Type) -> Reader:
+def _reader(type_: ValueType) -> Reader:
     """What reads the values of a type."""
     if type_.scalar is Scalar.VECTOR:
         return lambda value, _: _vector(_items(value, type_), type_)
@@ -117,13 +126,13 @@ def _reader(type_: Type) -> Reader:
     return lambda value, js_safe: tuple(read(item, js_safe) for item in _items(value, type_))
 
 
-def _items(value: object, type_: Type) -> Sequence[object]:
+def _items(value: object, type_: ValueType) -> Sequence[object]:
     if not isinstance(value, list | tuple):
         raise InvalidValue(f"expected array for {type_.with_nullable(False)}")
     return value
 
 
-def _vector(value: Sequence[object], type_: Type) -> tuple[float, ...]:
+def _vector(value: Sequence[object], type_: ValueType) -> tuple[float, ...]:
     if len(value) != type_.dimension:
         raise InvalidValue(
             f"expected {type_.dimension} values for Vector({type_.dimension}), got {len(value)}"
@@ -131,7 +140,7 @@ def _vector(value: Sequence[object], type_: Type) -> tuple[float, ...]:
     numbers = [item for item in value if is_number(item)]
     if len(numbers) != len(value):
         raise InvalidValue("vector element is not numeric")
-    return finite_floats(numbers)
+    return require_finite_floats(numbers)
 
 
 def _integers(scalar: Scalar) -> AtomReader:
@@ -152,7 +161,7 @@ def _integer(value: object, scalar: Scalar, js_safe: bool) -> int:
     if isinstance(value, str):
         found = _decimal(value, signed)
         if found is None:
-            raise InvalidValue(f"expected {kind} string, got '{legible(value)}'")
+            raise InvalidValue(f"expected {kind} string, got '{shorten_legibly(value)}'")
     elif is_number(value):
         found = _whole(value, js_safe)
         if found is None or (found < 0 and not signed):
@@ -176,7 +185,8 @@ def _whole(number: int | float, js_safe: bool) -> int | None:
         number = int(number)
     if js_safe and not -JS_SAFE <= number <= JS_SAFE:
         raise InvalidValue(
-            f"value {shown(number)} exceeds JS safe integer range; pass a decimal string for exact values"
+            f"value {format_number(number)} exceeds JS safe integer range; "
+            "pass a decimal string for exact values"
         )
     return number
 
@@ -184,22 +194,23 @@ def _whole(number: int | float, js_safe: bool) -> int | None:
 def _in_range(value: int, scalar: Scalar) -> int:
     low, high = integer_bounds(scalar)
     if scalar is Scalar.U64 and value > _ENGINE_MAX:
-        raise InvalidValue(f"value {shown(value)} exceeds current engine range for U64 (max {_ENGINE_MAX})")
+        shown = format_number(value)
+        raise InvalidValue(f"value {shown} exceeds current engine range for U64 (max {_ENGINE_MAX})")
     if not low <= value <= high:
-        raise InvalidValue(f"value {shown(value)} exceeds {scalar}")
+        raise InvalidValue(f"value {format_number(value)} exceeds {scalar}")
     return value
 
 
 def _string(value: object, _: bool) -> str:
     if not isinstance(value, str):
         raise InvalidValue(f"expected string, got {_kind(value)}")
-    return storable_text(value)
+    return require_storable_text(value)
 
 
 def _blob(value: object, _: bool) -> str:
     if not isinstance(value, str):
         raise InvalidValue(f"expected blob URI string, got {_kind(value)}")
-    return storable_text(value)
+    return require_storable_text(value)
 
 
 def _boolean(value: object, _: bool) -> bool:
@@ -212,7 +223,7 @@ def _floats(scalar: Scalar) -> AtomReader:
     def read(value: object, _: bool) -> float:
         if not is_number(value):
             raise InvalidValue("expected float")
-        return finite_float(value, scalar)
+        return require_finite_float(value, scalar)
 
     return read
 

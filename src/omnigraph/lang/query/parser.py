@@ -6,14 +6,26 @@ where the next construct can begin, and goes on, up to `MAX_DIAGNOSTICS` mistake
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TypeVar, cast
 
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.expressions import ExpressionParser
 from omnigraph.lang.source import Problems, Source, TooManyProblems
-from omnigraph.lang.tokens import END, INT, LOWER, STR, UPPER, VAR, SyntaxFault, integer, unescape
-from omnigraph.lang.types import MAX_VECTOR_DIMENSION, SCALARS, Scalar, Type, vector
+from omnigraph.lang.tokens import (
+    END,
+    INT,
+    LOWER,
+    MAX_NAME_CHARS,
+    STR,
+    UPPER,
+    VAR,
+    SyntaxFault,
+    parse_integer,
+    unescape,
+)
+from omnigraph.lang.types import MAX_VECTOR_DIMENSION, SCALARS, Scalar, ValueType, vector_type
 
 MAX_CLAUSES = 256
 """Clauses in one query, nested ones included; keeps plans shallow enough to walk by recursion."""
@@ -24,6 +36,7 @@ _MAX_SKIPPED = 50_000
 _U32_MAX = 2**32 - 1
 _U64_MAX = 2**64 - 1
 _SYMBOLS = (">=", "<=", "!=", ">", "<", "=")
+_QUOTED_NAME = re.compile(f"`[a-z_][A-Za-z0-9_]{{0,{MAX_NAME_CHARS - 1}}}`")
 _OPERATOR_WORDS = ("contains", "starts_with")
 _STATEMENTS = ("insert", "update", "delete")
 _CLAUSE_WORDS = ("not", "optional", "search", "fuzzy", "match_text")
@@ -70,7 +83,7 @@ class _QueryParser(ExpressionParser):
             return None
 
     def _resume(self, outside: int, can_resume: Callable[[], bool]) -> None:
-        """Skip to the closing brace around, or to the first token of a line that can begin anew."""
+        """Skip to the closing brace around, or to the first token of a line where parsing can resume."""
         while self.kind != END and not self._at_query():
             if self.braces <= outside and (self.kind == "}" or (can_resume() and self.starts_line())):
                 return
@@ -131,14 +144,14 @@ class _QueryParser(ExpressionParser):
         self.advance()
         return tuple(found)
 
-    def _parameter_type(self) -> Type:
+    def _parameter_type(self) -> ValueType:
         if self.accept("["):
-            found = Type(self._scalar(), is_list=True)
+            found = ValueType(self._scalar(), is_list=True)
             self.take("]")
         elif self.at(UPPER, "Vector"):
             found = self._vector()
         else:
-            found = Type(self._scalar())
+            found = ValueType(self._scalar())
         return found.with_nullable() if self.accept("?") else found
 
     def _scalar(self) -> Scalar:
@@ -148,17 +161,17 @@ class _QueryParser(ExpressionParser):
             )
         return SCALARS[self.take(UPPER)]
 
-    def _vector(self) -> Type:
+    def _vector(self) -> ValueType:
         self.advance()
         self.take("(")
         span, text = self.span, self.take(INT)
         self.take(")")
-        dimension = integer(text, MAX_VECTOR_DIMENSION)
+        dimension = parse_integer(text, MAX_VECTOR_DIMENSION)
         if dimension is None:
             self.fail(f"Vector dimension {text[:30]} exceeds maximum supported {MAX_VECTOR_DIMENSION}", span)
         if dimension == 0:
             self.fail("Vector dimension must be greater than zero", span)
-        return vector(dimension)
+        return vector_type(dimension)
 
     def _annotations(self, query: str) -> dict[str, str]:
         notes: dict[str, str] = {}
@@ -217,7 +230,7 @@ class _QueryParser(ExpressionParser):
         if self.kind == VAR:
             return self.variable()
         span, text = self.span, self.take(INT, "a whole number or a parameter")
-        value = integer(text, _U64_MAX)
+        value = parse_integer(text, _U64_MAX)
         if value is None:
             self.fail(f"invalid integer: {text[:30]}", span)
         return value
@@ -352,7 +365,7 @@ class _QueryParser(ExpressionParser):
 
     def _hop_bound(self) -> int:
         span, text = self.span, self.take(INT, "a number of hops")
-        value = integer(text, _U32_MAX)
+        value = parse_integer(text, _U32_MAX)
         if value is None:
             self.fail(f"invalid integer: {text[:30]}", span)
         return value
@@ -417,25 +430,32 @@ class _QueryParser(ExpressionParser):
         found: list[ast.Assignment] = []
         while not found or self.kind != "}":
             start = self.start
-            name = self.take(LOWER, "a property name")
+            name, quoted = self._property_name()
             self.take(":")
-            found.append(ast.Assignment(name, self.value(), at=self.since(start)))
+            found.append(ast.Assignment(name, self.value(), quoted, at=self.since(start)))
             self.accept(",")
         self.advance()
         return tuple(found)
 
+    def _property_name(self) -> tuple[str, bool]:
+        """A name, and whether it is in backquotes."""
+        quoted = self.rescan(_QUOTED_NAME) if self.text == "`" else None
+        if quoted is not None:
+            return quoted[1:-1], True
+        return self.take(LOWER, "a property name"), False
+
     def _predicate(self) -> ast.Predicate:
         start = self.start
-        name = self.take(LOWER, "a property name")
+        name, quoted = self._property_name()
         if self.kind in _SYMBOLS:
             op = cast(ast.CompareOp, self.text)
             self.advance()
             value = self.value()
-            return ast.ComparePredicate(name, op, value, at=self.since(start))
+            return ast.ComparePredicate(name, op, value, quoted, at=self.since(start))
         if self.word("is"):
             negated = self._is_not_null()
-            return ast.NullPredicate(name, negated, at=self.since(start))
+            return ast.NullPredicate(name, negated, quoted, at=self.since(start))
         if self.word("in"):
             self.advance()
-            return ast.InPredicate(name, self._in_items(), at=self.since(start))
+            return ast.InPredicate(name, self._in_items(), quoted, at=self.since(start))
         return self.expected("a comparison", help="`where` takes one comparison, `is null` or `in`")

@@ -116,7 +116,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Sort rows; what the keys leave equal is settled by ids of the variables in `ties`."""
+    """Sort rows; ties are broken by the ids of the variables in `ties`."""
 
     input: Plan
     keys: tuple[Key, ...]
@@ -160,7 +160,7 @@ class Distinct:
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """Sort result rows by columns; what the keys leave equal is settled by all columns, left to right."""
+    """Sort result rows by columns; ties are broken by all columns, left to right."""
 
     input: Plan
     keys: tuple[Key, ...]

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from omnigraph.errors import QueryError
 from omnigraph.lang.query import plan as p
+from omnigraph.lang.query.block_names import make_names_unique
 from omnigraph.lang.query.check_read import find_output
 from omnigraph.lang.query.resolved import (
     Bind,
@@ -76,11 +77,11 @@ def _check_outputs(read: ResolvedRead) -> None:
 
 
 def _matched(read: ResolvedRead) -> p.Plan:
-    ranking = read.ranking
+    ranking, steps = read.ranking, make_names_unique(read.steps)
     if isinstance(ranking, Fusion):
-        first, second = (_Block(read, by).plan(read.steps) for by in (ranking.first, ranking.second))
+        first, second = (_Block(read, by).plan(steps) for by in (ranking.first, ranking.second))
         return p.Fuse(first, second, ranking, read.limit, read.offset)
-    return _Block(read, ranking).plan(read.steps)
+    return _Block(read, ranking).plan(steps)
 
 
 class _Block:
@@ -335,7 +336,7 @@ def _grouped(read: ResolvedRead, rows: p.Plan) -> p.Plan:
 
 
 def _sorted(read: ResolvedRead, result: p.Plan) -> p.Plan:
-    """Result rows in the order asked for; a ranking has settled it already."""
+    """Result rows in the order asked for; a ranking has ordered them already."""
     if read.ranking is not None or not read.order:
         return result
     return p.Sort(result, tuple(_result_key(read, item) for item in read.order))

@@ -113,17 +113,21 @@ def _mutation(item: ast.Mutation) -> str:
 
 
 def _assignments(assignments: tuple[ast.Assignment, ...]) -> str:
-    return f"{{ {', '.join(f'{item.name}: {print_expr(item.value)}' for item in assignments)} }}"
+    return f"{{ {', '.join(f'{_name(item)}: {print_expr(item.value)}' for item in assignments)} }}"
+
+
+def _name(item: ast.Assignment | ast.Predicate) -> str:
+    return f"`{item.name}`" if item.quoted else item.name
 
 
 def _predicate(predicate: ast.Predicate) -> str:
     match predicate:
         case ast.ComparePredicate():
-            return f"{predicate.name} {predicate.op} {print_expr(predicate.value)}"
+            return f"{_name(predicate)} {predicate.op} {print_expr(predicate.value)}"
         case ast.NullPredicate():
-            return f"{predicate.name} is {'not ' if predicate.negated else ''}null"
+            return f"{_name(predicate)} is {'not ' if predicate.negated else ''}null"
         case ast.InPredicate():
-            return f"{predicate.name} in {print_expr(predicate.items)}"
+            return f"{_name(predicate)} in {print_expr(predicate.items)}"
 
 
 def print_expr(expr: ast.Expr) -> str:

@@ -1,4 +1,4 @@
-"""A checked query before planning: clauses with every name, type and direction settled."""
+"""A checked query before planning: clauses with every name, type and direction resolved."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal as OneOf
 
 from omnigraph.lang.query.ast import Direction
 from omnigraph.lang.query.terms import ParamRef, Predicate, Ranking, Term
-from omnigraph.lang.types import Type
+from omnigraph.lang.types import ValueType
 
 EdgeDirection = OneOf["out", "in", "both"]
 Count = int | ParamRef
@@ -94,7 +94,7 @@ class ResolvedRead:
     order: tuple[OrderBy, ...]
     limit: Count | None
     offset: Count | None
-    parameters: Mapping[str, Type]
+    parameters: Mapping[str, ValueType]
     read_nodes: tuple[str, ...]
     read_edges: tuple[str, ...]
 
@@ -141,4 +141,4 @@ Statement = InsertNode | InsertEdge | UpdateNodes | DeleteNodes | DeleteEdges
 @dataclass(frozen=True, slots=True)
 class ResolvedMutation:
     statements: tuple[Statement, ...]
-    parameters: Mapping[str, Type]
+    parameters: Mapping[str, ValueType]

@@ -9,7 +9,7 @@ from typing import NoReturn
 from omnigraph.lang.query import ast
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Span
-from omnigraph.lang.types import Type
+from omnigraph.lang.types import ValueType
 
 ANONYMOUS = "_"
 RESERVED_PARAMETER = "__nanograph_now"
@@ -46,9 +46,9 @@ class Bound:
 
 
 class Scope:
-    """The variables bound so far. A block works on a copy, so its variables do not leak by themselves."""
+    """The variables bound so far. A block works on a copy, so its variables do not leak."""
 
-    def __init__(self, catalog: Catalog, parameters: dict[str, Type]) -> None:
+    def __init__(self, catalog: Catalog, parameters: dict[str, ValueType]) -> None:
         self.catalog = catalog
         self.parameters = parameters
         self.bound: dict[str, Bound] = {}
@@ -76,7 +76,7 @@ class Scope:
         """Keep later uses of variables quiet whose definition already failed."""
         self.poisoned.update(name for name in names if name and name != ANONYMOUS and name not in self.bound)
 
-    def property_type(self, ref: ast.PropRef, code: str = "T6") -> tuple[Bound, Type]:
+    def property_type(self, ref: ast.PropRef, code: str = "T6") -> tuple[Bound, ValueType]:
         """The variable and type behind `$x.p`, nullable when the variable is optional."""
         bound = self.find(ref.var) if ref.var != ANONYMOUS else None
         if bound is None:

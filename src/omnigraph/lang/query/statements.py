@@ -11,15 +11,15 @@ from datetime import date, datetime
 from typing import Any, cast, get_args
 
 from omnigraph.errors import BadRequest, InvalidValue
-from omnigraph.lang.meant import may_be
 from omnigraph.lang.query.resolved import DeleteEdges, DeleteNodes, InsertEdge, InsertNode, UpdateNodes
 from omnigraph.lang.query.terms import ROW, Compare, Const, InList, NullCheck, Predicate, Prop, RelationOp
 from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType
-from omnigraph.lang.types import NUMBERS, STRING, Scalar, Type
+from omnigraph.lang.suggestions import suggest_name
+from omnigraph.lang.types import NUMBERS, STRING, Scalar, ValueType
 from omnigraph.lang.values import convert, is_number
 
-Values = Mapping[str, object]
-Where = tuple[str, str] | tuple[str, str, object]
+PropertyValues = Mapping[str, object]
+Condition = tuple[str, str] | tuple[str, str, object]
 """`("age", ">", 90)`, `("role", "in", ["dev", "ops"])`, `("role", "is null")`, `("role", "is not null")`."""
 
 _RELATIONS: tuple[str, ...] = get_args(RelationOp)
@@ -34,19 +34,19 @@ _MERE_NUMBERS = ("timedelta64", "datetime64[ns]", "datetime64[ps]", "datetime64[
 """Types of NumPy whose values would be counts of some unit, and taken for counts of another."""
 
 
-def insert_node(catalog: Catalog, type_name: str, values: Values) -> InsertNode:
+def insert_node(catalog: Catalog, type_name: str, values: PropertyValues) -> InsertNode:
     """A node of a type."""
     node = catalog.nodes.get(type_name)
     if node is None:
         raise _no_such_type(catalog, type_name, "node")
-    # What a name stands for comes first: one that is misspelt would else be told as one that is missing.
+    # Names are checked first: a misspelt one would otherwise be reported as missing.
     found = _constants(node, values)
     _require_all(node, values)
     return InsertNode(node.name, found)
 
 
 def insert_edge(
-    catalog: Catalog, type_name: str, source: object, target: object, values: Values
+    catalog: Catalog, type_name: str, source: object, target: object, values: PropertyValues
 ) -> InsertEdge:
     """An edge of a type between two nodes given by their ids."""
     edge = catalog.edges.get(type_name)
@@ -58,7 +58,7 @@ def insert_edge(
     return InsertEdge(edge.name, *ends, found)
 
 
-def update_nodes(catalog: Catalog, type_name: str, where: Where, values: Values) -> UpdateNodes:
+def update_nodes(catalog: Catalog, type_name: str, where: Condition, values: PropertyValues) -> UpdateNodes:
     """New values for some properties of all nodes of a type that pass a test."""
     if type_name in catalog.edges:
         raise BadRequest(f"update mutation for edge type `{type_name}` is not supported")
@@ -73,7 +73,7 @@ def update_nodes(catalog: Catalog, type_name: str, where: Where, values: Values)
     return UpdateNodes(node.name, _constants(node, values), _predicate(node, where))
 
 
-def delete_rows(catalog: Catalog, type_name: str, where: Where) -> DeleteNodes | DeleteEdges:
+def delete_rows(catalog: Catalog, type_name: str, where: Condition) -> DeleteNodes | DeleteEdges:
     """All nodes or edges of a type that pass a test."""
     if type_name in catalog.nodes:
         return DeleteNodes(type_name, _predicate(catalog.nodes[type_name], where))
@@ -113,11 +113,11 @@ def plain_value(value: object) -> object:
 def _no_such_type(catalog: Catalog, name: str, kind: str) -> BadRequest:
     other = "insert_edge" if name in catalog.edges else "insert" if name in catalog.nodes else None
     known = [*(catalog.nodes if "node" in kind else ()), *(catalog.edges if "edge" in kind else ())]
-    remedy = f"for `{name}` use `{other}`" if other else may_be(name, known)
+    remedy = f"for `{name}` use `{other}`" if other else suggest_name(name, known)
     return BadRequest(f"unknown {kind} type `{name}`", remedy=remedy)
 
 
-def _require_all(owner: NodeType | EdgeType, values: Values) -> None:
+def _require_all(owner: NodeType | EdgeType, values: PropertyValues) -> None:
     for declared in owner.properties.values():
         if not declared.type.nullable and declared.name not in values:
             raise BadRequest(
@@ -125,11 +125,11 @@ def _require_all(owner: NodeType | EdgeType, values: Values) -> None:
             )
 
 
-def _constants(owner: NodeType | EdgeType, values: Values) -> tuple[tuple[str, Const], ...]:
+def _constants(owner: NodeType | EdgeType, values: PropertyValues) -> tuple[tuple[str, Const], ...]:
     return tuple((name, _constant(name, _type(owner, name), value)) for name, value in values.items())
 
 
-def _type(owner: NodeType | EdgeType, name: str) -> Type:
+def _type(owner: NodeType | EdgeType, name: str) -> ValueType:
     declared = owner.properties.get(name)
     if declared is None:
         raise BadRequest(
@@ -138,7 +138,7 @@ def _type(owner: NodeType | EdgeType, name: str) -> Type:
     return declared.type
 
 
-def _constant(name: str, type_: Type, value: object) -> Const:
+def _constant(name: str, type_: ValueType, value: object) -> Const:
     try:
         return Const(convert(plain_value(value), type_), type_)
     except InvalidValue as wrong:
@@ -148,7 +148,7 @@ def _constant(name: str, type_: Type, value: object) -> Const:
 # --- tests ---------------------------------------------------------------------------------------
 
 
-def _predicate(owner: NodeType | EdgeType, where: Where) -> Predicate:
+def _predicate(owner: NodeType | EdgeType, where: Condition) -> Predicate:
     match cast(object, where):  # a caller without a type checker may give anything
         case (str(name), str(op)) if op in _NULL_CHECKS:
             return NullCheck(_column(owner, name), _NULL_CHECKS[op])
@@ -164,6 +164,8 @@ def _predicate(owner: NodeType | EdgeType, where: Where) -> Predicate:
 def _column(owner: NodeType | EdgeType, name: str) -> Prop:
     if isinstance(owner, EdgeType) and name in _ENDPOINTS:
         return Prop(ROW, _ENDPOINTS[name], STRING)
+    if len(name) > 2 and name[0] == name[-1] == "`":  # always a property, as in a query
+        name = name[1:-1]
     type_ = _type(owner, name)
     if type_.scalar is Scalar.BLOB:
         raise BadRequest(f"blob property `{name}` cannot be used in WHERE predicates")
@@ -189,4 +191,4 @@ def _items(column: Prop, value: object) -> Const:
     if not isinstance(found, list):
         raise BadRequest(f"in requires a list, got {type(value).__name__}")
     items = tuple(cast(Any, _compared(column, item).value) for item in found)
-    return Const(items, Type(column.type.scalar, is_list=True))
+    return Const(items, ValueType(column.type.scalar, is_list=True))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal as OneOf
 
 from omnigraph.lang.query.ast import AggregateFn, ArithmeticOp, CaseFn, TextFn
-from omnigraph.lang.types import BOOL, DATETIME, F64, STRING, Type
+from omnigraph.lang.types import BOOL, DATETIME, F64, STRING, ValueType
 
 ConstantValue = str | int | float | bool | None
 RelationOp = OneOf["=", "!=", "<", "<=", ">", ">="]
@@ -25,20 +25,20 @@ class Const:
     """A constant; a list or vector is a tuple."""
 
     value: ConstantValue | tuple[ConstantValue, ...]
-    type: Type
+    type: ValueType
 
 
 @dataclass(frozen=True, slots=True)
 class ParamRef:
     name: str
-    type: Type
+    type: ValueType
 
 
 @dataclass(frozen=True, slots=True)
 class Instant:
     """`now()`: one moment for the whole request."""
 
-    type: Type = DATETIME
+    type: ValueType = DATETIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Prop:
 
     var: str
     name: str
-    type: Type
+    type: ValueType
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class EntityId:
     """The id of a bound node or edge."""
 
     var: str
-    type: Type = STRING
+    type: ValueType = STRING
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Column:
     """A column of the result, by name."""
 
     name: str
-    type: Type
+    type: ValueType
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +73,20 @@ class Calc:
     op: ArithmeticOp
     left: Term
     right: Term
-    type: Type
+    type: ValueType
 
 
 @dataclass(frozen=True, slots=True)
 class Minus:
     argument: Term
-    type: Type
+    type: ValueType
 
 
 @dataclass(frozen=True, slots=True)
 class CaseFold:
     fn: CaseFn
     argument: Term
-    type: Type
+    type: ValueType
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Total:
     fn: AggregateFn
     argument: Term
     distinct: bool
-    type: Type
+    type: ValueType
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Distance:
 
     target: Prop
     query: Const | ParamRef
-    type: Type = F64
+    type: ValueType = F64
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Relevance:
 
     field: Prop
     query: Const | ParamRef
-    type: Type = F64
+    type: ValueType = F64
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Fusion:
     first: Distance | Relevance
     second: Distance | Relevance
     k: Const | ParamRef
-    type: Type = F64
+    type: ValueType = F64
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class TextMatch:
     field: Prop
     query: Const | ParamRef
     max_edits: Const | ParamRef | None
-    type: Type = BOOL
+    type: ValueType = BOOL
 
 
 Ranking = Distance | Relevance | Fusion

@@ -1,4 +1,4 @@
-"""Where the variables of a read are mentioned."""
+"""Find where the variables of a read are mentioned."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from omnigraph.lang.query import ast
 from omnigraph.lang.query.scope import ANONYMOUS
 
 
-def mentions(read: ast.Read) -> Iterator[str]:
+def find_mentions(read: ast.Read) -> Iterator[str]:
     """Every mention of a variable in a read, as often as it is written."""
     for part in (*read.match, *read.returns, *read.order):
-        yield from _mentions(part)
+        yield from _find_mentions(part)
 
 
-def _mentions(part: object) -> Iterator[str]:
+def _find_mentions(part: object) -> Iterator[str]:
     match part:
         case ast.VarRef(name=name):
             yield name
@@ -27,18 +27,21 @@ def _mentions(part: object) -> Iterator[str]:
                 yield edge_var
         case tuple():
             for item in part:
-                yield from _mentions(item)
+                yield from _find_mentions(item)
         case ast.Syntax():
             if isinstance(part, ast.Binding):
                 yield part.var
             for field in fields(part):
-                yield from _mentions(getattr(part, field.name))
+                yield from _find_mentions(getattr(part, field.name))
 
 
-def optional_variables(clauses: tuple[ast.Clause, ...]) -> list[str]:
+def find_optional_variables(clauses: tuple[ast.Clause, ...]) -> list[str]:
     """The named variables that optional blocks introduce, in source order."""
     seen = {
-        name for clause in clauses if not isinstance(clause, ast.OptionalBlock) for name in _mentions(clause)
+        name
+        for clause in clauses
+        if not isinstance(clause, ast.OptionalBlock)
+        for name in _find_mentions(clause)
     }
     found: dict[str, None] = {}
     for clause in clauses:

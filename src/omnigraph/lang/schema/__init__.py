@@ -1,23 +1,24 @@
 """The schema language: text -> catalog, identities of what it declares, and plans for changing it.
 
-To read in this order:
+Read in this order:
 
-    parser.py, type_syntax.py      text -> the tree of ast.py; printer.py: back
-    check.py                       tree -> catalog.py; interfaces.py, constraints.py, annotations.py: rules
-    keys.py, defaults.py           key values -> ids, and `@default`
-    identity.py                    numbers that types and properties keep through renames
-    ir.py, shape.py                a schema as a graph stores it, and the fingerprint of what it means
-    planner.py, steps.py           two schemas -> a migration; comparison.py, widening.py: what is the same
-    describe.py                    steps in words
+    schema_parser.py, type_syntax.py     text -> the tree of schema_ast.py; schema_printer.py: back
+    check.py                             tree -> catalog.py; interfaces.py, constraints.py, annotations.py
+    keys.py, defaults.py                 key values -> ids, and `@default`
+    identity.py                          numbers that types and properties keep through renames
+    ir.py, identity_file.py              a schema as a graph stores it; legacy_ir.py: as earlier releases did
+    catalog_json.py                      a catalog as JSON values, and the fingerprint of its meaning
+    migration_planner.py, migration_steps.py   two schemas -> a migration; comparison.py, widening.py: rules
+    describe.py                          steps as text
 """
 
 from omnigraph.lang.schema.check import build_catalog, compile_schema
 from omnigraph.lang.schema.describe import describe, describe_plan
 from omnigraph.lang.schema.identity import AcceptedSchema, Identities, Resolution, first_identities, resolve
-from omnigraph.lang.schema.parser import parse_schema
-from omnigraph.lang.schema.planner import plan_files, plan_migration, plan_resolved
-from omnigraph.lang.schema.printer import print_schema
-from omnigraph.lang.schema.steps import CHANGE_CODES, STEP_KINDS, MigrationPlan
+from omnigraph.lang.schema.migration_planner import plan_files, plan_migration, plan_resolved
+from omnigraph.lang.schema.migration_steps import CHANGE_CODES, STEP_KINDS, MigrationPlan
+from omnigraph.lang.schema.schema_parser import parse_schema
+from omnigraph.lang.schema.schema_printer import print_schema
 
 __all__ = [
     "CHANGE_CODES",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from omnigraph.errors import InvalidValue
-from omnigraph.lang.schema import ast
+from omnigraph.lang.schema import schema_ast as ast
 from omnigraph.lang.schema.catalog import TypeKind
 from omnigraph.lang.schema.defaults import read_default
 from omnigraph.lang.schema.interfaces import MARKS, Member, Members

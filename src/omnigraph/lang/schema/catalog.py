@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from omnigraph.lang.types import Type
+from omnigraph.lang.types import ValueType
 
 TypeKind = Literal["interface", "node", "edge"]
 
@@ -22,7 +22,7 @@ class Annotation:
 
 
 @dataclass(frozen=True, slots=True)
-class Embed:
+class EmbedSource:
     """Where the text behind a vector property comes from."""
 
     source: str
@@ -34,9 +34,9 @@ class Property:
     """A declared property of a type."""
 
     name: str
-    type: Type
+    type: ValueType
     annotations: tuple[Annotation, ...] = ()
-    embed: Embed | None = None
+    embed: EmbedSource | None = None
     interfaces: tuple[str, ...] = ()
     """The implemented interfaces that declare this property too, sorted."""
     inherited: bool = False
@@ -51,21 +51,21 @@ class Property:
 
 
 @dataclass(frozen=True, slots=True)
-class Unique:
+class UniqueRule:
     """The tuple of these columns is unique among rows without a null in it; columns are sorted."""
 
     columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class PropertyIndex:
     """A wish for faster reads; never changes a result."""
 
     columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class RangeRule:
     """An inclusive numeric range; a missing bound is open."""
 
     column: str
@@ -74,7 +74,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckRule:
     """A regular expression that must match somewhere in the text."""
 
     column: str
@@ -106,10 +106,10 @@ class NodeType:
     """By name, in declaration order, inherited ones last."""
     key: tuple[str, ...] = ()
     """Key columns as declared; empty when ids are generated."""
-    uniques: tuple[Unique, ...] = ()
-    indexes: tuple[Index, ...] = ()
-    ranges: tuple[Range, ...] = ()
-    checks: tuple[Check, ...] = ()
+    uniques: tuple[UniqueRule, ...] = ()
+    indexes: tuple[PropertyIndex, ...] = ()
+    ranges: tuple[RangeRule, ...] = ()
+    checks: tuple[CheckRule, ...] = ()
     implements: tuple[str, ...] = ()
     annotations: tuple[Annotation, ...] = ()
 
@@ -123,13 +123,13 @@ class EdgeType:
     target: str
     properties: Mapping[str, Property]
     cardinality: Cardinality = field(default_factory=Cardinality)
-    uniques: tuple[Unique, ...] = ()
-    indexes: tuple[Index, ...] = ()
+    uniques: tuple[UniqueRule, ...] = ()
+    indexes: tuple[PropertyIndex, ...] = ()
     annotations: tuple[Annotation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Renames:
+class SchemaRenames:
     """What the `@rename_from` hints of a schema text say; they serve one migration and are never stored."""
 
     types: Mapping[tuple[TypeKind, str], str] = field(default_factory=dict)
@@ -147,7 +147,7 @@ class Catalog:
     edges: Mapping[str, EdgeType]
     fingerprint: str
     """Equal for two schemas exactly when they mean the same: order, comments and hints aside."""
-    renames: Renames = field(default_factory=Renames, compare=False, repr=False)
+    renames: SchemaRenames = field(default_factory=SchemaRenames, compare=False, repr=False)
     """The hints of the text this catalog was compiled from."""
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from omnigraph.errors import CatalogError, CompileError, ParseError
-from omnigraph.lang.schema import ast
+from omnigraph.lang.schema import schema_ast as ast
 from omnigraph.lang.schema.annotations import (
     check_embed_source,
     check_property_annotations,
@@ -23,17 +23,17 @@ from omnigraph.lang.schema.catalog import (
     Cardinality,
     Catalog,
     EdgeType,
-    Embed,
+    EmbedSource,
     Interface,
     NodeType,
     Property,
-    Renames,
+    SchemaRenames,
     TypeKind,
 )
+from omnigraph.lang.schema.catalog_json import fingerprint
 from omnigraph.lang.schema.constraints import Constraints, resolve_constraints
 from omnigraph.lang.schema.interfaces import MARKS, Member, Members, expand, own_members
-from omnigraph.lang.schema.parser import parse_schema
-from omnigraph.lang.schema.shape import fingerprint
+from omnigraph.lang.schema.schema_parser import parse_schema
 from omnigraph.lang.source import Problems, Source, TooManyProblems
 
 _NOT_METADATA = (*MARKS, "embed", "rename_from")
@@ -47,6 +47,11 @@ def compile_schema(text: str | Source, name: str | None = None) -> Catalog:
 
 def build_catalog(file: ast.SchemaFile, source: Source) -> Catalog:
     """The catalog of a parsed schema file."""
+    return check_schema(file, source)[0]
+
+
+def check_schema(file: ast.SchemaFile, source: Source) -> tuple[Catalog, list[ExpandedType]]:
+    """Return the catalog of a parsed schema file, and its declarations with what interfaces add to them."""
     with _stage(source, ParseError) as problems:
         types = _expand(file, problems)
     with _stage(source, ParseError) as problems:
@@ -55,7 +60,7 @@ def build_catalog(file: ast.SchemaFile, source: Source) -> Catalog:
         constraints = _check_constraints(types, problems)
     with _stage(source, CatalogError) as problems:
         _check_types(file, problems)
-    return _assemble(types, constraints, _renames(file))
+    return _assemble(types, constraints, _renames(file)), types
 
 
 @contextmanager
@@ -69,31 +74,34 @@ def _stage(source: Source, kind: type[CompileError]) -> Iterator[Problems]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Typed:
+class ExpandedType:
+    """A declaration with all its properties, those of its interfaces included."""
+
     kind: TypeKind
     declared: ast.Declaration
     members: Members
 
     @property
     def name(self) -> str:
+        """The name of the type."""
         return self.declared.name.text
 
 
-def _expand(file: ast.SchemaFile, problems: Problems) -> list[_Typed]:
+def _expand(file: ast.SchemaFile, problems: Problems) -> list[ExpandedType]:
     interfaces: dict[str, ast.Interface] = {}
     for found in file.interfaces:
         interfaces.setdefault(found.name.text, found)
-    types: list[_Typed] = []
+    types: list[ExpandedType] = []
     for declared in file.declarations:
         if isinstance(declared, ast.Node):
-            types.append(_Typed("node", declared, expand(declared, interfaces, problems)))
+            types.append(ExpandedType("node", declared, expand(declared, interfaces, problems)))
         else:
             kind: TypeKind = "edge" if isinstance(declared, ast.Edge) else "interface"
-            types.append(_Typed(kind, declared, own_members(declared.properties)))
+            types.append(ExpandedType(kind, declared, own_members(declared.properties)))
     return types
 
 
-def _check_annotations(types: Iterable[_Typed], problems: Problems) -> None:
+def _check_annotations(types: Iterable[ExpandedType], problems: Problems) -> None:
     for each in types:
         if not isinstance(each.declared, ast.Interface):
             check_type_annotations(each.kind, each.name, each.declared.annotations, problems)
@@ -105,7 +113,7 @@ def _check_annotations(types: Iterable[_Typed], problems: Problems) -> None:
 
 
 def _check_constraints(
-    types: Iterable[_Typed], problems: Problems
+    types: Iterable[ExpandedType], problems: Problems
 ) -> dict[tuple[TypeKind, str], Constraints]:
     return {
         (each.kind, each.name): resolve_constraints(
@@ -158,7 +166,9 @@ def _refuse_duplicate_properties(declared: ast.Declaration, problems: Problems) 
 
 
 def _assemble(
-    types: Iterable[_Typed], constraints: Mapping[tuple[TypeKind, str], Constraints], renames: Renames
+    types: Iterable[ExpandedType],
+    constraints: Mapping[tuple[TypeKind, str], Constraints],
+    renames: SchemaRenames,
 ) -> Catalog:
     interfaces: dict[str, Interface] = {}
     nodes: dict[str, NodeType] = {}
@@ -199,11 +209,11 @@ def _metadata(annotations: Iterable[ast.Annotation]) -> tuple[Annotation, ...]:
     )
 
 
-def _embed(annotations: Iterable[ast.Annotation]) -> Embed | None:
+def _embed(annotations: Iterable[ast.Annotation]) -> EmbedSource | None:
     for found in annotations:
         if found.name == "embed" and found.value:
             model = next((value.text for option, value in found.options if option == "model"), None)
-            return Embed(found.value.text, model)
+            return EmbedSource(found.value.text, model)
     return None
 
 
@@ -235,7 +245,7 @@ def _edge(declared: ast.Edge, properties: Mapping[str, Property], constraints: C
     )
 
 
-def _renames(file: ast.SchemaFile) -> Renames:
+def _renames(file: ast.SchemaFile) -> SchemaRenames:
     types: dict[tuple[TypeKind, str], str] = {}
     properties: dict[tuple[TypeKind, str, str], str] = {}
     for declared in file.declarations:
@@ -251,7 +261,7 @@ def _renames(file: ast.SchemaFile) -> Renames:
         for found in declared.properties:
             if old := _old_name(found.annotations):
                 properties[kind, declared.name.text, found.name.text] = old
-    return Renames(types, properties)
+    return SchemaRenames(types, properties)
 
 
 def _old_name(annotations: Iterable[ast.Annotation]) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.lang.schema.catalog import Annotation, EdgeType, Interface, NodeType, Property
-from omnigraph.lang.schema.shape import Value, constraint_values
+from omnigraph.lang.schema.catalog_json import Value, constraint_values
 from omnigraph.lang.tokens import escape
 
 Owner = Interface | NodeType | EdgeType
@@ -18,7 +18,7 @@ DOCUMENTATION = ("description", "instruction")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Rule:
-    """A constraint whose columns are named by their stable numbers (`src` and `dst` by themselves)."""
+    """A constraint whose columns are named by their stable numbers (`src` and `dst` by name)."""
 
     name: str
     columns: tuple[str, ...]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from omnigraph.lang.schema import ast
+from omnigraph.lang.schema import schema_ast as ast
 from omnigraph.lang.schema.annotations import misfit_of_kind
-from omnigraph.lang.schema.catalog import Check, Index, Range, TypeKind, Unique
+from omnigraph.lang.schema.catalog import CheckRule, PropertyIndex, RangeRule, TypeKind, UniqueRule
 from omnigraph.lang.schema.interfaces import Member, Members
 from omnigraph.lang.source import Problems, Span
 from omnigraph.lang.types import NUMBERS, Scalar
@@ -21,10 +21,10 @@ class Constraints:
     """The constraints of a type, from properties and body together."""
 
     key: tuple[str, ...]
-    uniques: tuple[Unique, ...]
-    indexes: tuple[Index, ...]
-    ranges: tuple[Range, ...]
-    checks: tuple[Check, ...]
+    uniques: tuple[UniqueRule, ...]
+    indexes: tuple[PropertyIndex, ...]
+    ranges: tuple[RangeRule, ...]
+    checks: tuple[CheckRule, ...]
 
 
 def resolve_constraints(
@@ -39,8 +39,8 @@ def resolve_constraints(
         scope.check_key([found for found in named if found.name == "key"])
     return Constraints(
         key=next((_names(found) for found in named if found.name == "key"), ()),
-        uniques=tuple(Unique(columns) for columns in _columns(named, "unique", ordered=False)),
-        indexes=tuple(Index(columns) for columns in _columns(named, "index", ordered=True)),
+        uniques=tuple(UniqueRule(columns) for columns in _columns(named, "unique", ordered=False)),
+        indexes=tuple(PropertyIndex(columns) for columns in _columns(named, "index", ordered=True)),
         ranges=_ranges(body),
         checks=_checks(body),
     )
@@ -68,9 +68,9 @@ def _columns(named: Iterable[ast.ColumnConstraint], name: str, *, ordered: bool)
     return sorted(found if ordered else {tuple(sorted(columns)) for columns in found})
 
 
-def _ranges(body: Iterable[ast.Constraint]) -> tuple[Range, ...]:
+def _ranges(body: Iterable[ast.Constraint]) -> tuple[RangeRule, ...]:
     found = {
-        Range(each.column.text, _number(each.minimum), _number(each.maximum))
+        RangeRule(each.column.text, _number(each.minimum), _number(each.maximum))
         for each in body
         if isinstance(each, ast.RangeConstraint)
     }
@@ -82,8 +82,10 @@ def _number(value: int | float | None) -> int | float | None:
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
-def _checks(body: Iterable[ast.Constraint]) -> tuple[Check, ...]:
-    found = {Check(each.column.text, each.pattern) for each in body if isinstance(each, ast.CheckConstraint)}
+def _checks(body: Iterable[ast.Constraint]) -> tuple[CheckRule, ...]:
+    found = {
+        CheckRule(each.column.text, each.pattern) for each in body if isinstance(each, ast.CheckConstraint)
+    }
     return tuple(sorted(found, key=lambda each: (each.column, each.pattern)))
 
 

@@ -6,13 +6,13 @@ import json
 
 from omnigraph.errors import InvalidValue
 from omnigraph.lang.schema.catalog import Property
-from omnigraph.lang.types import Scalar, Type
-from omnigraph.lang.values import Json, Stored, convert, legible, result_value
+from omnigraph.lang.types import Scalar, ValueType
+from omnigraph.lang.values import Json, Stored, convert, shorten_legibly, to_json_value
 
 _WRITTEN_AS_TEXT = (Scalar.STRING, Scalar.DATE, Scalar.DATETIME)
 
 
-def read_default(text: str, type_: Type) -> Stored:
+def read_default(text: str, type_: ValueType) -> Stored:
     """The value that the text of a `@default` stands for; raises `InvalidValue` when it is none of the type.
 
     Texts, days and moments are written as they are; everything else, lists included, as JSON.
@@ -22,7 +22,7 @@ def read_default(text: str, type_: Type) -> Stored:
     as_text = type_.scalar in _WRITTEN_AS_TEXT and not type_.is_list
     value = convert(text if as_text else _parsed(text), type_.with_nullable(False))
     if type_.enum_values and value not in type_.enum_values:
-        raise InvalidValue(f"'{legible(text)}' is none of {', '.join(type_.enum_values)}")
+        raise InvalidValue(f"'{shorten_legibly(text)}' is none of {', '.join(type_.enum_values)}")
     return value
 
 
@@ -30,7 +30,7 @@ def _parsed(text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise InvalidValue(f"'{legible(text)}' cannot be read") from None
+        raise InvalidValue(f"'{shorten_legibly(text)}' cannot be read") from None
 
 
 def default_of(declared: Property) -> Stored:
@@ -40,4 +40,4 @@ def default_of(declared: Property) -> Stored:
 
 def default_json(declared: Property) -> Json:
     """The same as a JSON value."""
-    return result_value(default_of(declared), declared.type)
+    return to_json_value(default_of(declared), declared.type)

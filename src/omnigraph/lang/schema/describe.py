@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from omnigraph.lang.schema.catalog_json import annotation_values
 from omnigraph.lang.schema.comparison import constraint_text
-from omnigraph.lang.schema.shape import annotation_values
-from omnigraph.lang.schema.steps import (
+from omnigraph.lang.schema.migration_steps import (
     AddConstraint,
     AddProperty,
     AddType,
@@ -17,10 +17,10 @@ from omnigraph.lang.schema.steps import (
     DropType,
     ExtendEnum,
     MigrationPlan,
+    MigrationStep,
     RenameProperty,
     RenameType,
     RequireProperty,
-    Step,
     UnsupportedChange,
     UpdatePropertyMetadata,
     UpdateTypeMetadata,
@@ -44,7 +44,7 @@ def describe_plan(plan: MigrationPlan) -> list[str]:
     return [describe(step) for step in plan.steps]
 
 
-def describe(step: Step) -> str:
+def describe(step: MigrationStep) -> str:
     """The step as a line: `+` adds, `~` changes, `-` drops, `!` cannot be done."""
     match step:
         case AddType():

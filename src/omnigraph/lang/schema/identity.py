@@ -6,10 +6,10 @@ own, and the number of a dropped one is never given again: a name that comes bac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from omnigraph.errors import SchemaIdentityError
+from omnigraph.errors import InternalError, SchemaIdentityError
 from omnigraph.lang.schema.catalog import Catalog, EdgeType, Interface, NodeType, Property, TypeKind
 
 TypeRef = tuple[TypeKind, str]
@@ -25,6 +25,13 @@ class Identities:
     next_type: int
     next_property: int
 
+    def by_owner(self) -> dict[TypeRef, dict[str, int]]:
+        """Return the numbers of properties by type, for every type."""
+        found: dict[TypeRef, dict[str, int]] = {ref: {} for ref in self.types}
+        for (kind, owner, name), number in self.properties.items():
+            found.setdefault((kind, owner), {})[name] = number
+        return found
+
     def in_order(self, kind: TypeKind, owner: str, names: Iterable[str]) -> tuple[str, ...]:
         """Properties of a type in the order of their numbers: the order of values in a composite id."""
         return tuple(sorted(names, key=lambda name: self.properties[kind, owner, name]))
@@ -35,7 +42,15 @@ class AcceptedSchema:
     """A schema a graph works with: what it says, and the numbers of what it declares."""
 
     catalog: Catalog
-    identities: Identities
+    identities: Identities | None
+    """None where they were not read: only composite keys and changes of the schema need them."""
+
+    @property
+    def known_identities(self) -> Identities:
+        """The identities, for code that cannot do without."""
+        if self.identities is None:
+            raise InternalError("the identities of the schema were not read")
+        return self.identities
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +78,45 @@ def resolve(accepted: AcceptedSchema, desired: Catalog) -> Resolution:
     types = _match_types(accepted.catalog, desired, ignored)
     properties = _match_properties(accepted.catalog, desired, types, ignored)
     return Resolution(
-        _numbered(desired, accepted.identities, types, properties), types, properties, tuple(ignored)
+        _numbered(desired, accepted.known_identities, types, properties), types, properties, tuple(ignored)
     )
+
+
+def follow(known: Identities, desired: Catalog) -> Identities:
+    """Return the identities of a schema that came after one of which only the identities are known.
+
+    What `resolve` accepts gets the numbers that it gives. Nothing is refused: the schema holds already, and
+    a hint that leads nowhere means a new type or property.
+    """
+    wanted = {(kind, owner.name) for kind, owner in desired.owners()}
+    types: dict[TypeRef, str] = {ref: ref[1] for ref in wanted if ref in known.types}
+    consumed, members = set(types), known.by_owner()
+    properties: dict[PropertyRef, str] = {}
+    for kind, owner in desired.owners():
+        hint = desired.renames.types.get((kind, owner.name))
+        if (kind, owner.name) not in types and hint is not None:
+            old = (kind, hint)
+            if old in known.types and old not in consumed:
+                consumed.add(old)
+                types[kind, owner.name] = hint
+        if (kind, owner.name) in types:
+            before = set(members[kind, types[kind, owner.name]])
+            for name, origin in _follow_owner(kind, owner, before, desired):
+                properties[kind, owner.name, name] = origin
+    return _numbered(desired, known, types, properties)
+
+
+def _follow_owner(
+    kind: TypeKind, owner: Interface | NodeType | EdgeType, before: set[str], desired: Catalog
+) -> Iterator[tuple[str, str]]:
+    consumed = before & set(owner.properties)
+    yield from ((name, name) for name in consumed)
+    for name in sorted(set(owner.properties) - before):
+        own = desired.renames.properties.get((kind, owner.name, name))
+        hint = own or _inherited_hint(owner.properties[name], before, desired)
+        if hint is not None and hint in before - consumed:
+            consumed.add(hint)
+            yield name, hint
 
 
 def _numbered(
@@ -181,7 +233,7 @@ def _match_owner(
             if own_hint:
                 ignored.append(_ignored(own_hint, f"property '{path}'", "property"))
             continue
-        hint = own_hint or _inherited_hint(owner.properties[name], old, desired)
+        hint = own_hint or _inherited_hint(owner.properties[name], old.properties, desired)
         if hint is None:
             continue
         if hint not in old.properties:
@@ -193,12 +245,12 @@ def _match_owner(
         yield name, hint
 
 
-def _inherited_hint(found: Property, old: Interface | NodeType | EdgeType, desired: Catalog) -> str | None:
+def _inherited_hint(found: Property, old: Container[str], desired: Catalog) -> str | None:
     """The hint of the interface a property comes from, where the owner had the old name."""
     if not found.inherited:
         return None
     hints = (desired.renames.properties.get(("interface", each, found.name)) for each in found.interfaces)
-    return next((hint for hint in hints if hint in old.properties), None)
+    return next((hint for hint in hints if hint is not None and hint in old), None)
 
 
 def _unknown_property(path: str, hint: str, accepted: Catalog) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from omnigraph.lang.schema import ast
+from omnigraph.lang.schema import schema_ast as ast
 from omnigraph.lang.source import Problems
 
 MARKS = ("key", "unique", "index")

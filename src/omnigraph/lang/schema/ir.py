@@ -1,346 +1,209 @@
-"""The accepted schema as the JSON value a graph stores, and back."""
+"""The compiled schema as a graph stores it.
+
+The shape, the order of its members and the hash over its compact text are those of the reference
+implementation, so that both read and write the same files. It follows from the schema text alone: what a
+graph knows beyond the text, the numbers that survive a rename, is in a file of its own (`identity_file.py`).
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from typing import Any, NoReturn
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from omnigraph.errors import CorruptGraph
-from omnigraph.lang.schema.catalog import (
-    Annotation,
-    Cardinality,
-    Catalog,
-    Check,
-    EdgeType,
-    Embed,
-    Index,
-    Interface,
-    NodeType,
-    Property,
-    Range,
-    TypeKind,
-    Unique,
-)
-from omnigraph.lang.schema.identity import AcceptedSchema, Identities, PropertyRef, TypeRef
-from omnigraph.lang.schema.shape import Value, compact, edge_value, fingerprint, interface_value, node_value
-from omnigraph.lang.types import MAX_VECTOR_DIMENSION, SCALARS, Scalar, Type
+from omnigraph.lang.schema import schema_ast as ast
+from omnigraph.lang.schema.catalog import Catalog, TypeKind
+from omnigraph.lang.schema.catalog_json import Value, type_value
+from omnigraph.lang.schema.check import ExpandedType, check_schema
+from omnigraph.lang.schema.interfaces import MARKS, Members
+from omnigraph.lang.schema.schema_parser import parse_schema
+from omnigraph.lang.source import Source
 
 IR_VERSION = 1
 
+_FNV_OFFSET, _FNV_PRIME, _U32 = 2_166_136_261, 16_777_619, (1 << 32) - 1
+_GROUPS: Mapping[TypeKind, str] = {"interface": "interfaces", "node": "nodes", "edge": "edges"}
+_SCIENTIFIC_FROM, _SCIENTIFIC_BELOW = 1e16, 1e-5
+_EXPONENT = re.compile("[0-9]e[-+]?[0-9]")
 
-def to_json(accepted: AcceptedSchema) -> Value:
-    """The stored form: types sorted by name, every type and property with its number."""
-    catalog, identities = accepted.catalog, accepted.identities
-    groups: dict[str, list[Value]] = {"interface": [], "node": [], "edge": []}
-    for kind, owner in catalog.owners():
-        if isinstance(owner, NodeType):
-            value = node_value(owner)
-        elif isinstance(owner, EdgeType):
-            value = edge_value(owner)
-        else:
-            value = interface_value(owner)
-        groups[kind].append(_numbered(kind, value, identities))
-    return {
-        "ir_version": IR_VERSION,
-        "interfaces": groups["interface"],
-        "nodes": groups["node"],
-        "edges": groups["edge"],
-        "next_type_id": identities.next_type,
-        "next_prop_id": identities.next_property,
+
+def compile_with_ir(text: str | Source, name: str | None = None) -> tuple[Catalog, Value]:
+    """Return the catalog of a schema text and its compiled form."""
+    source = text if isinstance(text, Source) else Source(text, name)
+    catalog, types = check_schema(parse_schema(source), source)
+    return catalog, build_ir(types)
+
+
+def build_ir(types: Iterable[ExpandedType]) -> Value:
+    """Return the compiled form of checked declarations."""
+    groups: dict[str, list[Value]] = {group: [] for group in _GROUPS.values()}
+    for each in sorted(types, key=lambda found: found.name):
+        groups[_GROUPS[each.kind]].append(_type(each))
+    return {"ir_version": IR_VERSION, **groups}
+
+
+def _type(found: ExpandedType) -> Value:
+    declared = found.declared
+    head: Value = {"name": found.name, "type_id": fnv1a32(f"{found.kind}:{found.name}")}
+    properties = {"properties": _properties(found.kind, found.name, found.members)}
+    if isinstance(declared, ast.Interface):
+        return {**head, **properties}
+    annotations = {"annotations": _annotations(declared.annotations)}
+    constraints = {"constraints": _constraints(found.members, declared.constraints)}
+    if isinstance(declared, ast.Node):
+        implements = {"implements": sorted({name.text for name in declared.implements})}
+        return {**head, **annotations, **implements, **properties, **constraints}
+    card = declared.card
+    ends: Value = {
+        "from_type": declared.source.text,
+        "to_type": declared.target.text,
+        "cardinality": {"min": card.minimum if card else 0, "max": card.maximum if card else None},
     }
+    return {**head, **ends, **annotations, **properties, **constraints}
 
 
-def _numbered(kind: TypeKind, value: Value, identities: Identities) -> Value:
-    owner = value["name"]
-    properties = [
-        {**each, "prop_id": identities.properties[kind, owner, each["name"]]} for each in value["properties"]
+def _properties(kind: TypeKind, owner: str, members: Members) -> list[Value]:
+    return [
+        {
+            "name": name,
+            "prop_id": fnv1a32(f"{kind}:{owner}:{name}"),
+            "prop_type": type_value(members[name].declared.type),
+            "annotations": _annotations(members[name].declared.annotations),
+        }
+        for name in sorted(members)
     ]
-    return {**value, "type_id": identities.types[kind, owner], "properties": properties}
+
+
+def _annotations(found: Sequence[ast.Annotation]) -> list[Value]:
+    values = [_annotation(each) for each in found]
+    return sorted(values, key=lambda each: (each["name"], each["value"] is not None, each["value"] or ""))
+
+
+def _annotation(found: ast.Annotation) -> Value:
+    value: Value = {"name": found.name, "value": found.value.text if found.value else None}
+    options = {option: argument.text for option, argument in found.options}
+    return {**value, "kwargs": dict(sorted(options.items()))} if options else value
+
+
+def _constraints(members: Members, body: Sequence[ast.Constraint]) -> list[Value]:
+    marks = [
+        _named(mark.name, [name])
+        for name, member in members.items()
+        for mark in member.declared.annotations
+        if mark.name in MARKS and mark.value is None
+    ]
+    found = [*(_constraint(each) for each in body), *marks]
+    return [value for _, value in sorted(found, key=lambda each: each[0])]
+
+
+def _constraint(found: ast.Constraint) -> tuple[str, Value]:
+    """Return the text a constraint is sorted by, and its value."""
+    match found:
+        case ast.ColumnConstraint():
+            return _named(found.name, sorted(column.text for column in found.columns))
+        case ast.CheckConstraint():
+            column = found.column.text
+            return f"check:{column}:{found.pattern}", {
+                "Check": {"property": column, "pattern": found.pattern}
+            }
+        case ast.RangeConstraint():
+            column, bounds = found.column.text, {"min": _bound(found.minimum), "max": _bound(found.maximum)}
+            order = ":".join(_debug(bound) for bound in bounds.values())
+            return f"range:{column}:{order}", {"Range": {"property": column, **bounds}}
+
+
+def _named(name: str, columns: list[str]) -> tuple[str, Value]:
+    return f"{name}:{','.join(columns)}", {name.capitalize(): columns}
+
+
+def _bound(value: int | float | None) -> Value | None:
+    if value is None:
+        return None
+    return {"Float": value} if isinstance(value, float) else {"Integer": value}
+
+
+def _debug(bound: Value | None) -> str:
+    if bound is None:
+        return "None"
+    ((kind, value),) = bound.items()
+    return f"Some({kind}({_atom(value)}))"
+
+
+def fnv1a32(text: str) -> int:
+    """Return the 32-bit FNV-1a hash of a text; never 0."""
+    value = _FNV_OFFSET
+    for byte in text.encode():
+        value = ((value ^ byte) * _FNV_PRIME) & _U32
+    return value or 1
+
+
+# --- text and hash -------------------------------------------------------------------------------
+
+
+def render(value: Any, indent: int | None = None) -> str:
+    """Return a compiled schema as JSON, compact or indented, with numbers as the reference writes them."""
+    separators = (",", ":") if indent is None else (",", ": ")
+    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
+    # Python spells only numbers with exponents otherwise; a text that looks like one does no harm.
+    return "".join(_rendered(value, indent, 0)) if _EXPONENT.search(text) else text
+
+
+def _rendered(value: Any, indent: int | None, depth: int) -> Iterable[str]:
+    if not isinstance(value, dict | list) or not value:
+        yield _atom(value)
+        return
+    opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
+    inner = "" if indent is None else "\n" + " " * (indent * (depth + 1))
+    colon = ":" if indent is None else ": "
+    yield opening
+    for number, member in enumerate(value.items() if isinstance(value, dict) else value):
+        yield f"{',' if number else ''}{inner}"
+        if isinstance(value, dict):
+            yield f"{json.dumps(member[0], ensure_ascii=False)}{colon}"
+            member = member[1]  # noqa: PLW2901 - the value of the pair
+        yield from _rendered(member, indent, depth + 1)
+    yield "" if indent is None else "\n" + " " * (indent * depth)
+    yield closing
+
+
+def _atom(value: Any) -> str:
+    if not isinstance(value, float):
+        return json.dumps(value, ensure_ascii=False)
+    text = repr(value)
+    if "e" not in text:
+        return text
+    if _SCIENTIFIC_BELOW <= abs(value) < _SCIENTIFIC_FROM:
+        # Python turns to exponents one digit earlier.
+        digits, _, exponent = text.partition("e-")
+        sign, digits = ("-", digits[1:]) if digits.startswith("-") else ("", digits)
+        return f"{sign}0.{'0' * (int(exponent) - 1)}{digits.replace('.', '')}"
+    mantissa, _, exponent = text.partition("e")
+    return f"{mantissa}e{int(exponent)}"
 
 
 def ir_hash(value: Value) -> str:
-    """The digest of a stored form."""
-    return f"sha256:{hashlib.sha256(compact(value).encode()).hexdigest()}"
+    """Return what a compiled schema is recognised by."""
+    return f"sha256:{hashlib.sha256(render(value).encode()).hexdigest()}"
 
 
-def from_json(value: object) -> AcceptedSchema:
-    """The accepted schema of a stored form; anything else is `CorruptGraph`."""
-    root = _object(value, "the schema")
-    version = _whole(root, "ir_version", "the schema")
-    if version != IR_VERSION:
-        _bad(f"ir_version is {version}, this version reads {IR_VERSION}")
-    types: dict[TypeRef, int] = {}
-    numbers: dict[PropertyRef, int] = {}
-    interfaces = {
-        found.name: found
-        for found in (_interface(each, types, numbers) for each in _array(root, "interfaces", "the schema"))
-    }
-    nodes = {
-        found.name: found
-        for found in (_node(each, types, numbers) for each in _array(root, "nodes", "the schema"))
-    }
-    edges = {
-        found.name: found
-        for found in (_edge(each, types, numbers) for each in _array(root, "edges", "the schema"))
-    }
-    identities = Identities(
-        types, numbers, _whole(root, "next_type_id", "the schema"), _whole(root, "next_prop_id", "the schema")
-    )
-    _check_numbers(identities)
-    _check_references(interfaces, nodes, edges)
-    return AcceptedSchema(
-        Catalog(interfaces, nodes, edges, fingerprint(interfaces, nodes, edges)), identities
-    )
+def has_same_meaning(one: Any, other: Any) -> bool:
+    """Whether two compiled schemas say the same: order, repetition and the spelling of numbers aside."""
+    return bool(_meaning(one) == _meaning(other))
 
 
-# --- plain values ----------------------------------------------------------------------------------
-
-
-def _bad(reason: str) -> NoReturn:
-    raise CorruptGraph(f"invalid accepted SchemaIR: {reason}", object_id="schema")
-
-
-def _object(value: object, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        _bad(f"{where} is not an object")
+def _meaning(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _meaning(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return {render(_ordered(member)) for member in value}
     return value
 
 
-def _field(value: Mapping[str, Any], key: str, where: str) -> Any:
-    if key not in value:
-        _bad(f"{where} has no {key}")
-    return value[key]
-
-
-def _array(value: Mapping[str, Any], key: str, where: str) -> list[Any]:
-    found = _field(value, key, where)
-    if not isinstance(found, list):
-        _bad(f"{key} of {where} is not an array")
-    return found
-
-
-def _whole(value: Mapping[str, Any], key: str, where: str) -> int:
-    found = _field(value, key, where)
-    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-        _bad(f"{key} of {where} is not a whole number")
-    return found
-
-
-def _flag(value: Mapping[str, Any], key: str, where: str) -> bool:
-    found = _field(value, key, where)
-    if not isinstance(found, bool):
-        _bad(f"{key} of {where} is not true or false")
-    return found
-
-
-def _text(value: Mapping[str, Any], key: str, where: str) -> str:
-    found = _field(value, key, where)
-    if not isinstance(found, str):
-        _bad(f"{key} of {where} is not a string")
-    return found
-
-
-def _texts(value: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
-    found = _array(value, key, where)
-    if not all(isinstance(each, str) for each in found):
-        _bad(f"{key} of {where} holds something else than strings")
-    return tuple(found)
-
-
-# --- types and properties --------------------------------------------------------------------------
-
-
-def _owner(
-    kind: TypeKind, value: object, types: dict[TypeRef, int], numbers: dict[PropertyRef, int]
-) -> tuple[Mapping[str, Any], str, dict[str, Property]]:
-    """The fields every type has: its name, number and properties."""
-    found = _object(value, f"an entry of {kind}s")
-    name = _text(found, "name", f"an entry of {kind}s")
-    where = f"{kind} {name}"
-    if (kind, name) in types:
-        _bad(f"{where} is there twice")
-    types[kind, name] = _whole(found, "type_id", where)
-    properties: dict[str, Property] = {}
-    for each in _array(found, "properties", where):
-        declared = _object(each, f"a property of {where}")
-        member = _property(declared, where)
-        if member.name in properties:
-            _bad(f"property {name}.{member.name} is there twice")
-        properties[member.name] = member
-        numbers[kind, name, member.name] = _whole(declared, "prop_id", f"property {name}.{member.name}")
-    return found, where, properties
-
-
-def _interface(value: object, types: dict[TypeRef, int], numbers: dict[PropertyRef, int]) -> Interface:
-    found, _, properties = _owner("interface", value, types, numbers)
-    return Interface(found["name"], properties)
-
-
-def _node(value: object, types: dict[TypeRef, int], numbers: dict[PropertyRef, int]) -> NodeType:
-    found, where, properties = _owner("node", value, types, numbers)
-    rules = _rules(found, where)
-    return NodeType(
-        name=found["name"],
-        properties=properties,
-        key=next((_columns(each, where) for each in rules["Key"]), ()),
-        uniques=tuple(Unique(_columns(each, where)) for each in rules["Unique"]),
-        indexes=tuple(Index(_columns(each, where)) for each in rules["Index"]),
-        ranges=tuple(_range(each, where) for each in rules["Range"]),
-        checks=tuple(_check(each, where) for each in rules["Check"]),
-        implements=_texts(found, "implements", where),
-        annotations=_annotations(found, where),
-    )
-
-
-def _edge(value: object, types: dict[TypeRef, int], numbers: dict[PropertyRef, int]) -> EdgeType:
-    found, where, properties = _owner("edge", value, types, numbers)
-    rules = _rules(found, where)
-    if rules["Key"] or rules["Range"] or rules["Check"]:
-        _bad(f"{where} has a constraint only nodes can have")
-    card = _object(_field(found, "cardinality", where), f"cardinality of {where}")
-    maximum = _field(card, "max", where)
-    return EdgeType(
-        name=found["name"],
-        source=_text(found, "from", where),
-        target=_text(found, "to", where),
-        properties=properties,
-        cardinality=Cardinality(
-            _whole(card, "min", where), None if maximum is None else _whole(card, "max", where)
-        ),
-        uniques=tuple(Unique(_columns(each, where)) for each in rules["Unique"]),
-        indexes=tuple(Index(_columns(each, where)) for each in rules["Index"]),
-        annotations=_annotations(found, where),
-    )
-
-
-def _property(found: Mapping[str, Any], owner: str) -> Property:
-    name = _text(found, "name", f"a property of {owner}")
-    where = f"property {name} of {owner}"
-    embed = _field(found, "embed", where)
-    return Property(
-        name=name,
-        type=_type(_object(_field(found, "type", where), f"type of {where}"), where),
-        annotations=_annotations(found, where),
-        embed=None if embed is None else _embed(_object(embed, f"embed of {where}"), where),
-        interfaces=_texts(found, "interfaces", where),
-        inherited=_flag(found, "inherited", where),
-        marks=_texts(found, "marks", where),
-    )
-
-
-def _type(found: Mapping[str, Any], where: str) -> Type:
-    scalar = _field(found, "scalar", where)
-    values = _field(found, "enum_values", where)
-    nullable, is_list = _flag(found, "nullable", where), _flag(found, "list", where)
-    if isinstance(scalar, Mapping) and set(scalar) == {"Vector"}:
-        dimension = _whole(scalar, "Vector", where)
-        if not 1 <= dimension <= MAX_VECTOR_DIMENSION or is_list or values is not None:
-            _bad(f"type of {where} is not possible")
-        return Type(Scalar.VECTOR, nullable=nullable, dimension=dimension)
-    if not isinstance(scalar, str) or scalar not in SCALARS:
-        _bad(f"scalar of {where} is not known")
-    enum_values = () if values is None else _texts(found, "enum_values", where)
-    if values is not None and (not enum_values or is_list or SCALARS[scalar] is not Scalar.STRING):
-        _bad(f"type of {where} is not possible")
-    return Type(
-        SCALARS[scalar], nullable=nullable, is_list=is_list, enum_values=tuple(sorted(set(enum_values)))
-    )
-
-
-def _embed(found: Mapping[str, Any], where: str) -> Embed:
-    model = _field(found, "model", where)
-    return Embed(_text(found, "source", where), None if model is None else _text(found, "model", where))
-
-
-def _annotations(found: Mapping[str, Any], where: str) -> tuple[Annotation, ...]:
-    return tuple(
-        _annotation(_object(each, f"an annotation of {where}"), where)
-        for each in _array(found, "annotations", where)
-    )
-
-
-def _annotation(found: Mapping[str, Any], where: str) -> Annotation:
-    name = _text(found, "name", f"an annotation of {where}")
-    value = _text(found, "value", f"@{name} of {where}") if "value" in found else None
-    arguments = []
-    for pair in _array(found, "arguments", where) if "arguments" in found else ():
-        if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(part, str) for part in pair)):
-            _bad(f"arguments of @{name} of {where} are not pairs of strings")
-        arguments.append((pair[0], pair[1]))
-    return Annotation(name, value, tuple(arguments))
-
-
-# --- constraints -----------------------------------------------------------------------------------
-
-
-def _rules(found: Mapping[str, Any], where: str) -> dict[str, list[Any]]:
-    """The constraints of a type by kind."""
-    rules: dict[str, list[Any]] = {"Key": [], "Unique": [], "Index": [], "Range": [], "Check": []}
-    for each in _array(found, "constraints", where):
-        if not isinstance(each, Mapping) or len(each) != 1 or next(iter(each)) not in rules:
-            _bad(f"a constraint of {where} is not known")
-        kind, value = next(iter(each.items()))
-        rules[kind].append(value)
-    if len(rules["Key"]) > 1:
-        _bad(f"{where} has more than one key")
-    return rules
-
-
-def _columns(value: object, where: str) -> tuple[str, ...]:
-    columns = _texts({"columns": value}, "columns", where)
-    if not columns:
-        _bad(f"a constraint of {where} names no column")
-    return columns
-
-
-def _range(value: object, where: str) -> Range:
-    found = _object(value, f"a range of {where}")
-    return Range(_text(found, "column", where), _bound(found, "min", where), _bound(found, "max", where))
-
-
-def _bound(found: Mapping[str, Any], key: str, where: str) -> int | float | None:
-    value = _field(found, key, f"a range of {where}")
-    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
-        _bad(f"{key} of a range of {where} is not a number")
-    return value
-
-
-def _check(value: object, where: str) -> Check:
-    found = _object(value, f"a check of {where}")
-    return Check(_text(found, "column", where), _text(found, "pattern", where))
-
-
-# --- the whole -------------------------------------------------------------------------------------
-
-
-def _check_numbers(identities: Identities) -> None:
-    for what, numbers, following in (
-        ("type_id", identities.types.values(), identities.next_type),
-        ("prop_id", identities.properties.values(), identities.next_property),
-    ):
-        if len(set(numbers)) != len(numbers):
-            _bad(f"a {what} is used twice")
-        if any(not 0 < number < following for number in numbers):
-            _bad(f"a {what} is not below the next one to give")
-
-
-def _check_references(
-    interfaces: Mapping[str, Interface], nodes: Mapping[str, NodeType], edges: Mapping[str, EdgeType]
-) -> None:
-    for node in nodes.values():
-        if unknown := set(node.implements) - set(interfaces):
-            _bad(f"node {node.name} implements unknown interface '{min(unknown)}'")
-        columns = {*node.key, *(r.column for r in node.ranges), *(c.column for c in node.checks)}
-        _check_columns(f"node {node.name}", node, columns, set(node.properties))
-    for edge in edges.values():
-        if unknown := {edge.source, edge.target} - set(nodes):
-            _bad(f"edge {edge.name} references unknown type '{min(unknown)}'")
-        _check_columns(f"edge {edge.name}", edge, set(), {*edge.properties, "src", "dst"})
-
-
-def _check_columns(where: str, owner: NodeType | EdgeType, columns: set[str], known: set[str]) -> None:
-    named = [each.columns for each in owner.uniques] + [each.columns for each in owner.indexes]
-    sources = [each.embed.source for each in owner.properties.values() if each.embed]
-    if unknown := columns.union(sources, *named) - known:
-        _bad(f"a constraint of {where} references unknown property '{min(unknown)}'")
+def _ordered(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _ordered(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return sorted({render(_ordered(member)) for member in value})
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value

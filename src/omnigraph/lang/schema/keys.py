@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from omnigraph.errors import InvalidValue
-from omnigraph.lang.types import FLOATS, INTEGERS, Scalar, Type
+from omnigraph.lang.types import FLOATS, INTEGERS, Scalar, ValueType
 
-# Nine digits tell any two 32-bit floats apart.
+# Nine digits distinguish any two 32-bit floats.
 _MAX_F32_DIGITS = 9
 
 
-def render_scalar(value: object, type: Type) -> str:
+def render_scalar(value: object, type: ValueType) -> str:
     """The text of one stored value; a Date is its day number, a DateTime its millisecond number."""
     if type.is_list or type.scalar in (Scalar.VECTOR, Scalar.BLOB):
         raise InvalidValue(f"scalar key: unsupported column type {type}")

@@ -6,8 +6,8 @@ import re
 from difflib import get_close_matches
 
 from omnigraph.lang.source import Problems, shorten
-from omnigraph.lang.tokens import INT, MAX_NAME_CHARS, UPPER, Cursor, integer
-from omnigraph.lang.types import MAX_VECTOR_DIMENSION, SCALARS, Scalar, Type
+from omnigraph.lang.tokens import INT, MAX_NAME_CHARS, UPPER, Cursor, parse_integer
+from omnigraph.lang.types import MAX_VECTOR_DIMENSION, SCALARS, Scalar, ValueType
 
 _ENUM_VALUE = re.compile(r"[A-Za-z0-9_-]+")
 _SPELLINGS = {
@@ -16,11 +16,11 @@ _SPELLINGS = {
 }  # fmt: skip
 
 _SCALAR_TYPES = {
-    (scalar, nullable): Type(scalar, nullable) for scalar in Scalar for nullable in (False, True)
+    (scalar, nullable): ValueType(scalar, nullable) for scalar in Scalar for nullable in (False, True)
 }
 
 
-def parse_type(cursor: Cursor, problems: Problems) -> Type:
+def parse_type(cursor: Cursor, problems: Problems) -> ValueType:
     """The type at the cursor; a type that reads well but cannot be is reported and read on."""
     if cursor.at("["):
         found = _list(cursor, problems)
@@ -50,7 +50,7 @@ def _suggestion(text: str) -> str:
     return f"types are {', '.join(SCALARS)}, Vector(n), enum(...) and lists like [String]"
 
 
-def _list(cursor: Cursor, problems: Problems) -> Type:
+def _list(cursor: Cursor, problems: Problems) -> ValueType:
     start = cursor.start
     cursor.advance()
     if cursor.word("enum") or cursor.at("[") or cursor.at(UPPER, "Vector"):
@@ -63,25 +63,25 @@ def _list(cursor: Cursor, problems: Problems) -> Type:
     cursor.take("]")
     if scalar is Scalar.BLOB:
         problems.add("list of Blob is not supported", cursor.since(start))
-    return Type(scalar, is_list=True)
+    return ValueType(scalar, is_list=True)
 
 
-def _vector(cursor: Cursor, problems: Problems) -> Type:
+def _vector(cursor: Cursor, problems: Problems) -> ValueType:
     cursor.advance()
     cursor.take("(", "`(` and the dimension of the vector, like `Vector(768)`")
     at = cursor.span
     text = cursor.take(INT, "the dimension of the vector")
-    dimension = integer(text, MAX_VECTOR_DIMENSION)
+    dimension = parse_integer(text, MAX_VECTOR_DIMENSION)
     cursor.take(")")
     if dimension == 0:
         problems.add("Vector dimension must be greater than zero", at)
     elif dimension is None:
         shown = shorten(text.lstrip("0"))
         problems.add(f"Vector dimension {shown} exceeds maximum supported {MAX_VECTOR_DIMENSION}", at)
-    return Type(Scalar.VECTOR, dimension=dimension or 1)
+    return ValueType(Scalar.VECTOR, dimension=dimension or 1)
 
 
-def _enum(cursor: Cursor, problems: Problems) -> Type:
+def _enum(cursor: Cursor, problems: Problems) -> ValueType:
     cursor.advance()
     cursor.take("(", "`(` and the values of the enum, like `enum(open, closed)`")
     values = [_enum_value(cursor)]
@@ -94,7 +94,7 @@ def _enum(cursor: Cursor, problems: Problems) -> Type:
             problems.add("enum type cannot include duplicate values", at, help=f"'{value}' is there already")
         seen.add(value)
     cursor.take(")", "`,` or `)`")
-    return Type(Scalar.STRING, enum_values=tuple(sorted(seen)))
+    return ValueType(Scalar.STRING, enum_values=tuple(sorted(seen)))
 
 
 def _enum_value(cursor: Cursor) -> str:

@@ -1,4 +1,4 @@
-"""What a run is given to load, whoever makes it."""
+"""The rows that a run loads, and the protocol of what extracts them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from omnigraph.engine.layout import split_key
-from omnigraph.engine.load.given import GivenRows
+from omnigraph.engine.graph.layout import split_key
+from omnigraph.engine.load.passed_rows import PassedRows
 from omnigraph.graph import Graph
 from omnigraph.pipeline.declared.declaration import Destination
 from omnigraph.pipeline.declared.records import SourceRecord
@@ -18,7 +18,7 @@ from omnigraph.pipeline.declared.records import SourceRecord
 class Batch:
     """The rows of a target as files that a load reads."""
 
-    files: tuple[GivenRows, ...]
+    files: tuple[PassedRows, ...]
     rows: Mapping[str, int]
     """How many there are, by table; mapped types without rows are 0."""
     content: str
@@ -49,10 +49,10 @@ class Extract(Protocol):
         """The rows of a target as files, there while the block lasts."""
         ...
 
-    def told(self) -> Mapping[str, str]:
-        """What does the work, for the record."""
+    def describe_engine(self) -> Mapping[str, str]:
+        """Return what runs the work, for the record."""
         ...
 
-    def redacted(self, text: str) -> str:
-        """A text without secrets."""
+    def redact(self, text: str) -> str:
+        """Return a text without secrets."""
         ...

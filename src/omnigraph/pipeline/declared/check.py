@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from omnigraph import graph
-from omnigraph.engine.load.sources.convert import is_taken
+from omnigraph.engine.load.sources.arrow_columns import is_convertible
 from omnigraph.errors import (
     BadRequest,
     GraphNotFound,
@@ -26,19 +26,19 @@ from omnigraph.errors import (
 )
 from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.lang.types import INTEGERS
-from omnigraph.lang.values import legible
+from omnigraph.lang.values import shorten_legibly
 from omnigraph.pipeline.declared.declaration import (
     EDGE,
     Destination,
+    EntityMap,
     FileSource,
     GraphSource,
-    Mapped,
     Pipeline,
     Place,
 )
 from omnigraph.pipeline.declared.members import Problem, Problems
 from omnigraph.pipeline.declared.sql import plain_cast
-from omnigraph.pipeline.source import key_of
+from omnigraph.pipeline.table_scan import resolve_table
 
 _PATTERN = re.compile(r"[*?\[{]")
 _DECIMAL = re.compile(r"(?:decimal|dec|numeric)(?:\(\s*\d+\s*(?:,\s*(?P<scale>\d+)\s*)?\))?")
@@ -59,15 +59,15 @@ def check(pipeline: Pipeline) -> None:
     """Fail with everything that does not fit."""
     problems = Problems()
     for source in pipeline.sources:
-        with problems.collected():
+        with problems.collect():
             if isinstance(source, FileSource):
                 _check_files(source)
             elif isinstance(source, GraphSource):
                 _check_graph(source)
     for target in pipeline.into:
-        with problems.collected():
+        with problems.collect():
             problems.found.extend(check_map(target, catalog_of(target)))
-    problems.settle()
+    problems.raise_if_any()
 
 
 def catalog_of(target: Destination) -> Catalog:
@@ -121,7 +121,7 @@ def _check_graph(source: GraphSource) -> None:
                 opened.snapshot(source.branch) if source.commit is None else opened.at(commit=source.commit)
             )
             for name in source.types:
-                key_of(snapshot, name)
+                resolve_table(snapshot, name)
     except GraphNotFound as absent:
         raise _problem(PipelineFileMissing, source.place, absent.message, absent.remedy) from None
     except BadRequest as wrong:
@@ -130,7 +130,7 @@ def _check_graph(source: GraphSource) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _EntryCheck:
-    entry: Mapped
+    entry: EntityMap
     catalog: Catalog
 
     def problems(self) -> list[PipelineInvalid]:
@@ -140,7 +140,7 @@ class _EntryCheck:
             return [
                 self._wrong(
                     PipelineTypeUnknown,
-                    f"there is no {self.entry.kind} type '{legible(self.entry.type)}'",
+                    f"there is no {self.entry.kind} type '{shorten_legibly(self.entry.type)}'",
                     f"it may be: {', '.join(known)}",
                 )
             ]
@@ -160,7 +160,7 @@ class _EntryCheck:
         return [
             self._wrong(
                 PipelinePropertyUnknown,
-                f"{self.entry.kind} type '{owner.name}' has no property '{legible(name)}'",
+                f"{self.entry.kind} type '{owner.name}' has no property '{shorten_legibly(name)}'",
                 f"it has: {', '.join(owner.properties)}",
             )
             for name, _ in self.entry.properties
@@ -186,14 +186,14 @@ class _EntryCheck:
         return found
 
     def _casts(self, owner: NodeType | EdgeType) -> list[PipelineInvalid]:
-        """Plain casts tell their type without Spark; others are looked at when they are analysed."""
+        """Plain casts show their type without Spark; others are checked when Spark analyses them."""
         found = []
         for name, expression in self.entry.properties:
             given = self._cast(expression)
             if given is None or name not in owner.properties:
                 continue
             wanted = owner.properties[name].type
-            if not is_taken(given, wanted):
+            if not is_convertible(given, wanted):
                 found.append(
                     self._wrong(
                         PipelinePropertyType,

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from omnigraph.engine.layout import EntityKind, table_key
+from omnigraph.engine.graph.layout import EntityKind, table_key
 
 NODE: EntityKind = "node"
 EDGE: EntityKind = "edge"
@@ -93,7 +93,7 @@ class Transform:
 
 
 @dataclass(frozen=True, slots=True)
-class Mapped:
+class EntityMap:
     """What the rows of a view become; values are Spark SQL expressions over its columns."""
 
     kind: EntityKind
@@ -154,7 +154,7 @@ class Destination:
     """As it is written in the file."""
     uri: str
     """The same, absolute."""
-    map: tuple[Mapped, ...]
+    map: tuple[EntityMap, ...]
     mode: LoadMode = LoadMode.MERGE
     branch: str = "main"
     strategy: Strategy = Strategy.BRANCH_MERGE
@@ -166,9 +166,9 @@ class Destination:
         """Its name in records and options."""
         return f"graph.{self.graph}"
 
-    def by_table(self) -> dict[str, list[Mapped]]:
+    def by_table(self) -> dict[str, list[EntityMap]]:
         """The entries of each type, nodes before edges."""
-        found: dict[str, list[Mapped]] = {}
+        found: dict[str, list[EntityMap]] = {}
         for entry in sorted(self.map, key=lambda one: one.kind == EDGE):
             found.setdefault(entry.key, []).append(entry)
         return found

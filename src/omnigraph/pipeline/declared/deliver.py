@@ -1,4 +1,4 @@
-"""Rows into one target: staged, loaded on a branch of their own, merged, noted; each step on record first."""
+"""Delivers rows to one target: stage, load on a branch, merge, checkpoint; each step is recorded first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from omnigraph import failpoints
-from omnigraph.engine.root import new_id
+from omnigraph.engine.graph.root import new_id
 from omnigraph.errors import MergeConflicts, OmnigraphError, PipelineRunLost
 from omnigraph.graph import Graph
 from omnigraph.pipeline.declared.batch import Batch, Extract
@@ -43,7 +43,7 @@ class Delivery:
         return self.target.name
 
     def deliver(self) -> None:
-        """Bring the rows to the target; what goes wrong is written down and stops no other target."""
+        """Deliver the rows to the target; a failure is recorded and stops no other target."""
         try:
             with self.extract.batch(self.target, self.graph, self.bounds()) as batch:
                 self._stage(batch)
@@ -64,22 +64,22 @@ class Delivery:
             self.fail(failure)
 
     def bounds(self) -> dict[str, SourceRecord]:
-        """What this target is to get: behind what it has, up to what the run reads."""
+        """Return what this target gets: after what it has, up to what the run reads."""
         reached = {} if self.journal.record.full_refresh else self.ledger.checkpoint().get(self.name, {})
         return bounds_of(self.pipeline, self.journal.record.sources, reached)
 
     def merge(self) -> None:
-        """Take the staging branch into the target branch; the record says `merging` already."""
+        """Merge the staging branch into the target branch; the record already says `merging`."""
         before = self.journal.target(self.name)
         assert before.staging_branch is not None
         done = self.graph.merge(
             before.staging_branch, into=self.target.branch, actor=self.journal.record.actor
         )
         failpoints.reach(failpoints.PIPELINE_AFTER_MERGE)
-        self.landed(None if done.commit is None else done.commit.id)
+        self.record_landed(None if done.commit is None else done.commit.id)
 
-    def landed(self, commit: str | None) -> None:
-        """Write down that the rows are there, then remove the staging branch."""
+    def record_landed(self, commit: str | None) -> None:
+        """Record that the rows landed, then remove the staging branch."""
         self.journal.move(
             self.name, status=Step.SUCCEEDED, merged_commit_id=commit, error=None, retryable=False
         )
@@ -95,7 +95,7 @@ class Delivery:
         self.journal.move(self.name, staging_branch=None)
 
     def reach_checkpoint(self) -> None:
-        """Note how far the target has come."""
+        """Advance the checkpoint of the target."""
         failpoints.reach(failpoints.PIPELINE_BEFORE_CHECKPOINT)
         if self.pipeline.checkpoint is CheckpointKind.WATERMARK:
             run_id = self.journal.record.run_id
@@ -111,17 +111,17 @@ class Delivery:
         failpoints.reach(failpoints.PIPELINE_AFTER_CHECKPOINT)
 
     def fail(self, failure: OmnigraphError) -> None:
-        """Write down what went wrong; then the staging branch goes, unless it is to be looked at."""
-        error = {"code": failure.code, "message": self.extract.redacted(failure.message)}
+        """Record the failure, and remove the staging branch unless it is kept for inspection."""
+        error = {"code": failure.code, "message": self.extract.redact(failure.message)}
         if self.journal.target(self.name).status is Step.MERGING and may_have_landed(failure):
-            # Recovery may still finish the merge: whoever comes next looks at the history of the target.
+            # Recovery may still finish the merge: the next run checks the history of the target.
             self.journal.move(self.name, error=error, retryable=True)
             return
         self.journal.move(self.name, status=Step.FAILED, error=error, retryable=_may_help(failure))
         self.drop_failed_branch(isinstance(failure, MergeConflicts))
 
     def drop_failed_branch(self, conflict: bool) -> None:
-        """The branch of a load that failed goes; one that cannot be merged may stay to be looked at."""
+        """Remove the branch of a failed load; one with conflicts may be kept for inspection."""
         if not (conflict and self.target.on_conflict is OnConflict.KEEP_BRANCH):
             self.drop_staging_branch()
 
@@ -167,7 +167,7 @@ class Delivery:
         ]
 
     def _has_landed(self) -> bool:
-        """Whether an earlier run brought these very rows; asked only where twice would matter."""
+        """Whether an earlier run delivered these rows; checked only if a second delivery would matter."""
         if self.target.mode is not LoadMode.APPEND or self.journal.record.full_refresh:
             return False
         key = self.journal.target(self.name).idempotency_key

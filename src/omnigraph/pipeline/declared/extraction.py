@@ -9,10 +9,10 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from omnigraph import graph
-from omnigraph.engine.load.given import GivenRows
-from omnigraph.engine.load.sources.binding import bind
+from omnigraph.engine.graph.root import new_id
+from omnigraph.engine.load.passed_rows import PassedRows
+from omnigraph.engine.load.sources.binding import bind_columns
 from omnigraph.engine.load.sources.mapping import NO_ENTRY
-from omnigraph.engine.root import new_id
 from omnigraph.errors import (
     OmnigraphError,
     PipelineColumnUnresolved,
@@ -24,15 +24,15 @@ from omnigraph.errors import (
 )
 from omnigraph.graph import Graph
 from omnigraph.lang.schema.catalog import Catalog
-from omnigraph.pipeline.connection import closed_in_time, is_connect
+from omnigraph.pipeline.connection import close_before_exit, is_connect
 from omnigraph.pipeline.declared.batch import Batch, Bounds
 from omnigraph.pipeline.declared.declaration import (
     CheckpointKind,
     Destination,
+    EntityMap,
     GraphSource,
     JdbcSource,
     LoadMode,
-    Mapped,
     Parameter,
     Pipeline,
     Place,
@@ -41,11 +41,11 @@ from omnigraph.pipeline.declared.declaration import (
 )
 from omnigraph.pipeline.declared.records import SourceRecord
 from omnigraph.pipeline.declared.secrets import Secrets
-from omnigraph.pipeline.failures import reason
-from omnigraph.pipeline.fan_out import arrow_schema, in_tasks
-from omnigraph.pipeline.progress import watched
-from omnigraph.pipeline.sink import PARTS, Stage, loadable
-from omnigraph.pipeline.source import key_of
+from omnigraph.pipeline.failures import failure_reason
+from omnigraph.pipeline.fan_out import arrow_schema, map_partitions
+from omnigraph.pipeline.frame_spool import PARTS, Stage, loadable
+from omnigraph.pipeline.progress import watch_stage
+from omnigraph.pipeline.table_scan import resolve_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,14 +77,14 @@ class SparkExtract:
         self._params = {**dict(pipeline.params), **(params or {})}
         self._secrets = secrets or Secrets()
 
-    def told(self) -> dict[str, str]:
-        """Which Spark does the work."""
+    def describe_engine(self) -> dict[str, str]:
+        """Return which Spark runs the work."""
         app = "" if is_connect(self._spark) else str(self._spark.sparkContext.applicationId)
         return {"app_id": app, "version": str(self._spark.version)}
 
-    def redacted(self, text: str) -> str:
-        """A text without secrets."""
-        return self._secrets.redacted(text)
+    def redact(self, text: str) -> str:
+        """Return a text without secrets."""
+        return self._secrets.redact(text)
 
     def bounds(self, known: Bounds) -> dict[str, SourceRecord]:
         """The greatest watermark of sources that have one and the moment of graphs, once for a run."""
@@ -98,7 +98,7 @@ class SparkExtract:
         """The rows of all types of a target, written by tasks into its place for loads under way."""
         frames = self.frames(target, graph.schema, bounds)
         with ExitStack() as stages:
-            files: list[GivenRows] = []
+            files: list[PassedRows] = []
             rows: dict[str, int] = {}
             contents: dict[str, str] = {}
             for key, frame in frames.items():
@@ -112,7 +112,7 @@ class SparkExtract:
 
     def counts(self, frames: Mapping[str, DataFrame]) -> dict[str, int]:
         """How many rows each type would get."""
-        with self._watched("counting"):
+        with self._watch("counting"):
             return {key: frame.count() for key, frame in frames.items()}
 
     def frames(self, target: Destination, catalog: Catalog, bounds: Bounds) -> dict[str, DataFrame]:
@@ -144,7 +144,7 @@ class SparkExtract:
         if source.watermark is None or self._pipeline.checkpoint is not CheckpointKind.WATERMARK:
             return SourceRecord()
         column = sql.col(f"`{source.watermark.column}`").cast(source.watermark.type)
-        with self._explained(source.place, f"source '{source.name}'"), self._watched("bounds"):
+        with self._report_mistakes(source.place, f"source '{source.name}'"), self._watch("bounds"):
             upper = self._read(source).select(sql.max(column).cast("string")).first()
         return SourceRecord(upper=None if upper is None else upper[0])
 
@@ -154,13 +154,13 @@ class SparkExtract:
             if isinstance(source, GraphSource):
                 self._make_graph_views(source, bound)
                 continue
-            with self._explained(source.place, f"source '{source.name}'"):
+            with self._report_mistakes(source.place, f"source '{source.name}'"):
                 frame = self._within(self._read(source), source, bound)
                 frame.createOrReplaceTempView(source.name)
         for transform in self._pipeline.transforms:
-            with self._explained(transform.place, f"view '{transform.view}'"):
+            with self._report_mistakes(transform.place, f"view '{transform.view}'"):
                 made = self._spark.sql(transform.sql, args=self._params or None)
-                made.schema  # noqa: B018 - a server analyses only what is asked for
+                made.schema  # noqa: B018 - a server analyses lazily
                 made.createOrReplaceTempView(transform.view)
 
     def _make_graph_views(self, source: GraphSource, bound: SourceRecord) -> None:
@@ -170,16 +170,16 @@ class SparkExtract:
             frames = opened.spark(self._spark)
             snapshot = opened.at(branch=branch, version=int(version))
             for view, name in source.views().items():
-                kind, _, type_name = key_of(snapshot, name).partition(":")
+                kind, _, type_name = resolve_table(snapshot, name).partition(":")
                 read = frames.nodes if kind == "node" else frames.edges
                 read(type_name, branch=branch, version=int(version)).createOrReplaceTempView(view)
 
     def _read(self, source: Source) -> DataFrame:
         assert not isinstance(source, GraphSource)
-        options = {name: self._secrets.resolved(text, source.place) for name, text in source.options}
+        options = {name: self._secrets.resolve(text, source.place) for name, text in source.options}
         if not isinstance(source, JdbcSource):
             return self._spark.read.format(source.format).options(**options).load(source.path)
-        options["url"] = self._secrets.resolved(source.url, source.place)
+        options["url"] = self._secrets.resolve(source.url, source.place)
         if source.table is not None:
             options["dbtable"] = source.table
         else:
@@ -201,10 +201,10 @@ class SparkExtract:
 
     # --- maps -------------------------------------------------------------------------------------
 
-    def _mapped(self, entry: Mapped, mode: LoadMode, catalog: Catalog) -> DataFrame:
+    def _mapped(self, entry: EntityMap, mode: LoadMode, catalog: Catalog) -> DataFrame:
         from pyspark.sql import functions as sql
 
-        with self._explained(entry.place, f"{entry.kind} type '{entry.type}'"):
+        with self._report_mistakes(entry.place, f"{entry.kind} type '{entry.type}'"):
             view = self._spark.table(entry.view)
             if entry.where is not None:
                 view = view.where(sql.expr(entry.where))
@@ -215,7 +215,7 @@ class SparkExtract:
                 made = view.select(*columns)
             else:
                 made = _newest_of_each(view.select(*columns, sql.col(f"`{newest}`").alias(_WATERMARK)), ids)
-            made.schema  # noqa: B018 - a server analyses only what is asked for
+            made.schema  # noqa: B018 - a server analyses lazily
             return made
 
     def _watermark_of(self, view: DataFrame) -> str | None:
@@ -237,8 +237,8 @@ class SparkExtract:
         ]
         seen = Observation()
         observed = frame.observe(seen, sql.count(sql.lit(1)).alias("n"), *hashes)
-        with self._watched(f"rows of {stage.key}"):
-            parts = in_tasks(self._spark, observed, stage, PARTS).toArrow()
+        with self._watch(f"rows of {stage.key}"):
+            parts = map_partitions(self._spark, observed, stage, PARTS).toArrow()
         rows = sum(parts.column("rows").to_pylist())
         if not rows:
             return _Staged((), 0, "")
@@ -249,19 +249,19 @@ class SparkExtract:
     # --- failures ---------------------------------------------------------------------------------
 
     @contextmanager
-    def _watched(self, stage: str) -> Iterator[None]:
+    def _watch(self, stage: str) -> Iterator[None]:
         try:
-            with watched(self._spark, stage):
+            with watch_stage(self._spark, stage):
                 yield
         except PipelineFailed as failure:
-            if self.redacted(failure.reason) == failure.reason:
+            if self.redact(failure.reason) == failure.reason:
                 raise
-            # What Spark said has a secret in it, so it must not be told as the cause either.
-            raise PipelineFailed(stage, self.redacted(failure.reason), remedy=failure.remedy) from None
+            # Spark's message contains a secret, so it must not appear as the cause either.
+            raise PipelineFailed(stage, self.redact(failure.reason), remedy=failure.remedy) from None
 
     @contextmanager
-    def _explained(self, place: Place, what: str) -> Iterator[None]:
-        """What Spark finds wrong with a statement, as a mistake in the file."""
+    def _report_mistakes(self, place: Place, what: str) -> Iterator[None]:
+        """Report what Spark rejects in a statement as a mistake in the file."""
         from pyspark.errors import AnalysisException, ParseException, PySparkException
 
         try:
@@ -269,12 +269,12 @@ class SparkExtract:
         except (AnalysisException, ParseException) as wrong:
             condition = str(wrong.getCondition() or "").partition(".")[0]
             kind = _KINDS.get(condition, PipelineSqlInvalid)
-            told = self.redacted(reason(str(wrong)))
-            raise kind(f"{what}: {told}", file=place.file, line=place.line) from None
+            reason = self.redact(failure_reason(str(wrong)))
+            raise kind(f"{what}: {reason}", file=place.file, line=place.line) from None
         except OmnigraphError:
             raise
         except PySparkException as failure:
-            raise PipelineFailed(what, self.redacted(reason(str(failure)))) from None
+            raise PipelineFailed(what, self.redact(failure_reason(str(failure)))) from None
 
 
 class _Staged:
@@ -282,17 +282,17 @@ class _Staged:
 
     __slots__ = ("content", "files", "rows")
 
-    def __init__(self, files: Sequence[GivenRows], rows: int, content: str) -> None:
+    def __init__(self, files: Sequence[PassedRows], rows: int, content: str) -> None:
         self.files = files
         self.rows = rows
         self.content = content
 
 
 def _own_session(spark: SparkSession, pipeline: Pipeline) -> SparkSession:
-    """A session that shares the Spark, and neither views nor settings, with the one that was found."""
-    made = closed_in_time(spark.newSession())
+    """Return a session that shares Spark with another one, but neither views nor settings."""
+    made = close_before_exit(spark.newSession())
     made.conf.set("spark.sql.session.timeZone", "UTC")
-    # A statement reads the sources of its pipeline, and no files past them.
+    # A statement reads only the sources of its pipeline, and no other files.
     made.conf.set("spark.sql.runSQLOnFiles", "false")
     # `${NAME}` in a statement is a mistake, and not a way to the environment.
     made.conf.set("spark.sql.variable.substitute", "false")
@@ -302,7 +302,7 @@ def _own_session(spark: SparkSession, pipeline: Pipeline) -> SparkSession:
     return made
 
 
-def _identity(entry: Mapped, catalog: Catalog) -> list[str]:
+def _identity(entry: EntityMap, catalog: Catalog) -> list[str]:
     """The columns by which rows are the same entity."""
     if entry.kind == "node" and (key := catalog.nodes[entry.type].key):
         return list(key)
@@ -319,10 +319,10 @@ def _newest_of_each(frame: DataFrame, ids: Sequence[str]) -> DataFrame:
     return numbered.where(sql.col(_PLACE_IN_GROUP) == 1).drop(_PLACE_IN_GROUP, _WATERMARK)
 
 
-def _unfit(frame: DataFrame, entry: Mapped, catalog: Catalog) -> list[PipelineInvalid]:
+def _unfit(frame: DataFrame, entry: EntityMap, catalog: Catalog) -> list[PipelineInvalid]:
     """Columns of which no value fits their property."""
-    shape = loadable(arrow_schema(frame.schema).empty_table(), is_edge=entry.kind == "edge").schema
-    bound = bind(f"view '{entry.view}'", entry.key, shape.names, shape.types, NO_ENTRY, catalog)
+    shape = loadable(arrow_schema(frame.schema).empty_table()).schema
+    bound = bind_columns(f"view '{entry.view}'", entry.key, shape.names, shape.types, NO_ENTRY, catalog)
     return [
         PipelinePropertyType(
             f"{entry.kind} type '{entry.type}': {one.reason}", file=entry.place.file, line=entry.place.line

@@ -1,4 +1,4 @@
-"""One run of a pipeline at a time: whoever holds the lease may write its records."""
+"""One run of a pipeline at a time: only the holder of the lease writes its records."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
-from omnigraph.engine.root import Root, new_id
+from omnigraph.engine.graph.root import Root, new_id
 from omnigraph.errors import BadRequest, PipelineRunInProgress
 from omnigraph.pipeline.declared.records import Ledger, now
-from omnigraph.storage.locks import Held
+from omnigraph.storage.locks import HeldLocks
 
 _held_here: set[str] = set()
-"""The leases of this process; one that names this process and is not among them is of an earlier one."""
+"""The leases of this process; any other with this process id belongs to an earlier process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who is at work."""
+    """The run that holds a pipeline."""
 
     lease_id: str
     run_id: str
@@ -30,7 +30,7 @@ class Lease:
     version: int = 1
 
     def is_dead(self) -> bool:
-        """Whether the process that took it is gone for certain, which only its own machine can tell."""
+        """Whether the holding process is certainly gone, which only its own machine knows."""
         if self.host != socket.gethostname():
             return False
         if self.pid == os.getpid():
@@ -45,8 +45,8 @@ class Lease:
 
 
 @contextmanager
-def leased(ledger: Ledger, run_id: str) -> Iterator[Lease]:
-    """Hold the lease of a pipeline; that of a process which is gone is taken over."""
+def hold_lease(ledger: Ledger, run_id: str) -> Iterator[Lease]:
+    """Hold the lease of a pipeline; take over the lease of a dead process."""
     lease = Lease(new_id(), run_id, socket.gethostname(), os.getpid(), now())
     _held_here.add(lease.lease_id)
     try:
@@ -54,30 +54,30 @@ def leased(ledger: Ledger, run_id: str) -> Iterator[Lease]:
         try:
             yield lease
         finally:
-            _give_back(ledger, lease.lease_id)
+            _release(ledger, lease.lease_id)
     finally:
         _held_here.discard(lease.lease_id)
 
 
-def holder(ledger: Ledger) -> Lease | None:
-    """Who holds the lease, dead or alive."""
+def read_lease(ledger: Ledger) -> Lease | None:
+    """Return the current lease, even that of a dead process."""
     text = ledger.root.objects.read_text_if_exists(ledger.place / "lease.json")
     return None if text is None else Lease(**json.loads(text))
 
 
 def force_unlock(ledger: Ledger, lease_id: str) -> Lease:
-    """Remove the lease of a process that is gone for certain."""
-    found = holder(ledger)
+    """Remove a lease by its id; the caller must know that its process is gone."""
+    found = read_lease(ledger)
     if found is None or found.lease_id != lease_id:
-        held = "nobody holds one" if found is None else f"the one that is held is '{found.lease_id}'"
+        held = "it is not held" if found is None else f"the current lease is '{found.lease_id}'"
         raise BadRequest(f"pipeline '{ledger.pipeline}' has no lease '{lease_id}'; {held}")
-    _give_back(ledger, lease_id)
+    _release(ledger, lease_id)
     return found
 
 
 def _take(ledger: Ledger, lease: Lease) -> None:
     with _locked(ledger.root, ledger.pipeline):
-        found = holder(ledger)
+        found = read_lease(ledger)
         if found is not None and not found.is_dead():
             raise PipelineRunInProgress(
                 ledger.pipeline, run_id=found.run_id, lease_id=found.lease_id, host=found.host, pid=found.pid
@@ -85,13 +85,13 @@ def _take(ledger: Ledger, lease: Lease) -> None:
         ledger.root.objects.write_text(ledger.place / "lease.json", json.dumps(asdict(lease), indent=1))
 
 
-def _give_back(ledger: Ledger, lease_id: str) -> None:
+def _release(ledger: Ledger, lease_id: str) -> None:
     with _locked(ledger.root, ledger.pipeline):
-        found = holder(ledger)
+        found = read_lease(ledger)
         if found is not None and found.lease_id == lease_id:
             ledger.root.objects.delete(ledger.place / "lease.json")
 
 
-def _locked(root: Root, pipeline: str) -> Held:
-    """No branch has a colon in its name, so this is the lock of no branch; it is held for a moment only."""
+def _locked(root: Root, pipeline: str) -> HeldLocks:
+    """Hold the lock of the pipeline briefly; branch names have no colon, so it is not the lock of one."""
     return root.locks.hold([f"pipeline:{pipeline}"])

@@ -1,4 +1,4 @@
-"""Strict reading of YAML members: what is not known is refused, and every refusal has its line."""
+"""Strict reading of YAML members: unknown ones are rejected, and every error has its line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from omnigraph.engine.load.sources.yaml_text import Told, read_yaml
+from omnigraph.engine.files.yaml_text import YamlValue, read_yaml
 from omnigraph.errors import BadRequest, PipelineFileMissing, PipelineInvalid
-from omnigraph.lang.values import legible
+from omnigraph.lang.values import shorten_legibly
 from omnigraph.pipeline.declared.declaration import Place
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
@@ -26,29 +26,29 @@ Problem = type[PipelineInvalid]
 class Node:
     """A value of a file, with the path that leads to it and its place."""
 
-    told: Told
+    value: YamlValue
     path: str
     file: str
 
     @property
     def place(self) -> Place:
         """Where it is written."""
-        return Place(self.file, self.told.line)
+        return Place(self.file, self.value.line)
 
     def refuse(self, reason: str, remedy: str | None = None, problem: Problem = PipelineInvalid) -> NoReturn:
         """Fail, naming the place."""
-        raise problem(f"`{self.path}` {reason}", file=self.file, line=self.told.line, remedy=remedy)
+        raise problem(f"`{self.path}` {reason}", file=self.file, line=self.value.line, remedy=remedy)
 
-    def child(self, name: str | int, told: Told) -> Node:
+    def child(self, name: str | int, value: YamlValue) -> Node:
         """A member or an item."""
         path = f"{self.path}[{name}]" if isinstance(name, int) else f"{self.path}.{name}".lstrip(".")
-        return Node(told, path, self.file)
+        return Node(value, path, self.file)
 
     def object(self) -> dict[str, Node]:
         """The members of an object, whatever their names."""
-        if not isinstance(self.told.value, dict):
+        if not isinstance(self.value.value, dict):
             self.refuse("must be an object")
-        return {name: self.child(legible(name), member) for name, member in self.told.value.items()}
+        return {name: self.child(shorten_legibly(name), member) for name, member in self.value.value.items()}
 
     def members(self, known: Iterable[str], required: Iterable[str] = ()) -> dict[str, Node]:
         """The members of an object that may have these alone."""
@@ -63,15 +63,15 @@ class Node:
 
     def items(self) -> list[Node]:
         """The items of a list."""
-        if not isinstance(self.told.value, list):
+        if not isinstance(self.value.value, list):
             self.refuse("must be a list")
-        return [self.child(number, item) for number, item in enumerate(self.told.value)]
+        return [self.child(number, item) for number, item in enumerate(self.value.value)]
 
     def text(self) -> str:
         """A text that is not empty."""
-        if not isinstance(self.told.value, str) or not self.told.value.strip():
+        if not isinstance(self.value.value, str) or not self.value.value.strip():
             self.refuse("must be a text")
-        return self.told.value
+        return self.value.value
 
     def texts(self) -> tuple[str, ...]:
         """A list of texts."""
@@ -85,40 +85,40 @@ class Node:
         """A text that is a name."""
         text = self.text()
         if not NAME.fullmatch(text):
-            self.refuse(f"must be a name of letters, digits and '_', not '{legible(text)}'")
+            self.refuse(f"must be a name of letters, digits and '_', not '{shorten_legibly(text)}'")
         return text
 
     def choice(self, kind: type[Choice]) -> Choice:
         """One of some words."""
-        if self.told.value not in list(kind):
+        if self.value.value not in list(kind):
             self.refuse(f"must be one of: {', '.join(kind)}")
-        return kind(self.told.value)
+        return kind(self.value.value)
 
 
 @dataclass(slots=True)
 class Problems:
-    """What is wrong so far; each part of a file is read to its first mistake."""
+    """The problems so far; each part of a file is read to its first mistake."""
 
     found: list[PipelineInvalid] = field(default_factory=list)
 
     @contextmanager
-    def collected(self) -> Iterator[None]:
-        """Note what is wrong inside of the block, and go on behind it."""
+    def collect(self) -> Iterator[None]:
+        """Record a problem inside the block, and continue after it."""
         try:
             yield
         except PipelineInvalid as problem:
             self.found.extend(problem.violations or (problem,))
 
     def each(self, nodes: Iterable[Node], read: Callable[[Node], Any]) -> list[Any]:
-        """What is read of the nodes that are right."""
+        """Return the values of the valid nodes."""
         values: list[Any] = []
         for node in nodes:
-            with self.collected():
+            with self.collect():
                 values.append(read(node))
         return values
 
-    def settle(self) -> None:
-        """Fail when anything is wrong."""
+    def raise_if_any(self) -> None:
+        """Fail if there is a problem."""
         if self.found:
             raise PipelineInvalid.of(self.found)
 
@@ -136,7 +136,7 @@ def read_document(path: Path, shown: str, asked: Node | None = None) -> Node:
 
 def read_text(path: Path, shown: str, asked: Node | None = None) -> str:
     """The text of a file that the user, or a part of a file, names."""
-    file, line = (None, None) if asked is None else (asked.file, asked.told.line)
+    file, line = (None, None) if asked is None else (asked.file, asked.value.line)
     try:
         return path.read_text(encoding="utf-8")
     except OSError as failure:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from omnigraph.engine.branches import branch_name
+from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.errors import (
     BadRequest,
     FuturePhaseField,
@@ -18,7 +18,7 @@ from omnigraph.errors import (
     PipelineSqlInvalid,
     PipelineViewUnknown,
 )
-from omnigraph.lang.values import legible
+from omnigraph.lang.values import shorten_legibly
 from omnigraph.pipeline.declared.declaration import (
     CheckpointKind,
     Destination,
@@ -48,7 +48,7 @@ def read_pipelines(path: str | os.PathLike[str]) -> dict[str, Pipeline]:
     at = Path(path)
     document = read_document(at, str(path))
     members = _rooted(document).members({"version", "providers", "pipelines"}, ["pipelines"])
-    if "version" in members and members["version"].told.value != 1:
+    if "version" in members and members["version"].value.value != 1:
         members["version"].refuse("is not known", "write `version: 1`")
     problems = Problems()
     providers = _providers(members.get("providers"), problems)
@@ -57,7 +57,7 @@ def read_pipelines(path: str | os.PathLike[str]) -> dict[str, Pipeline]:
         for name, node in members["pipelines"].object().items()
         if (pipeline := _Reader(name, node, at.parent, providers, problems).read()) is not None
     ]
-    problems.settle()
+    problems.raise_if_any()
     if not found:
         members["pipelines"].refuse("has no pipeline")
     return {pipeline.name: pipeline for pipeline in found}
@@ -70,13 +70,13 @@ def read_pipeline(path: str | os.PathLike[str], name: str | None = None) -> Pipe
         return next(iter(found.values()))
     if name not in found:
         known = ", ".join(found)
-        what = "has several pipelines" if name is None else f"has no pipeline '{legible(name)}'"
+        what = "has several pipelines" if name is None else f"has no pipeline '{shorten_legibly(name)}'"
         raise BadRequest(f"'{path}' {what}", remedy=f"name one with --pipeline: {known}")
     return found[name]
 
 
 def _rooted(document: Node) -> Node:
-    return Node(document.told, "", document.file) if document.told.value is not None else _empty(document)
+    return Node(document.value, "", document.file) if document.value.value is not None else _empty(document)
 
 
 def _empty(document: Node) -> Node:
@@ -87,10 +87,10 @@ def _providers(node: Node | None, problems: Problems) -> dict[str, Provider]:
     found: dict[str, Provider] = {}
     if node is None:
         return found
-    with problems.collected():
+    with problems.collect():
         members = node.members({"source"})
         for name, each in members["source"].object().items() if "source" in members else ():
-            with problems.collected():
+            with problems.collect():
                 found[name] = read_provider(each)
     return found
 
@@ -107,8 +107,8 @@ class _Reader:
 
     def read(self) -> Pipeline | None:
         before = len(self.problems.found)
-        with self.problems.collected():
-            Node(replace(self.node.told, value=self.name), self.node.path, self.node.file).name()
+        with self.problems.collect():
+            Node(replace(self.node.value, value=self.name), self.node.path, self.node.file).name()
             members = self.node.members(_MEMBERS, ["into"])
             for later in _LATER:
                 if later in members:
@@ -117,7 +117,7 @@ class _Reader:
                     )
             pipeline = self._pipeline(members)
             if len(self.problems.found) == before:
-                # A source that is wrong is no view, and that must not be told once more.
+                # An invalid source is no view, which must not be reported a second time.
                 self._check_views(pipeline)
             if len(self.problems.found) == before:
                 return pipeline
@@ -151,9 +151,9 @@ class _Reader:
             return ()
         found: list[tuple[str, Parameter]] = []
         for name, member in node.object().items():
-            if not isinstance(member.told.value, str | int | float | bool):
+            if not isinstance(member.value.value, str | int | float | bool):
                 member.refuse("must be a text, a number, true or false")
-            found.append((name, member.told.value))
+            found.append((name, member.value.value))
         return tuple(found)
 
     def _sources(self, members: Mapping[str, Node]) -> list[Source]:
@@ -163,8 +163,8 @@ class _Reader:
         named = {"source": single} if single is not None else members["sources"].object()
         found: list[Source] = []
         for name, node in named.items():
-            with self.problems.collected():
-                Node(replace(node.told, value=name), node.path, node.file).name()
+            with self.problems.collect():
+                Node(replace(node.value, value=name), node.path, node.file).name()
                 found.append(read_source(name, node, self.providers, self.folder))
         return found
 
@@ -214,7 +214,7 @@ class _Reader:
             members["strategy"].refuse("may be direct only with `mode: merge`, which can be repeated")
         try:
             uri = Location.parse(at_folder(graph, self.folder)).uri
-            branch = branch_name(members["branch"].text()) if "branch" in members else "main"
+            branch = parse_branch_name(members["branch"].text()) if "branch" in members else "main"
         except InvalidName as wrong:
             node.refuse(f"names what cannot be: {wrong.message}", wrong.remedy)
         return Destination(
@@ -229,11 +229,11 @@ class _Reader:
         )
 
     def _map(self, node: Node) -> Any:
-        if not isinstance(node.told.value, str):
+        if not isinstance(node.value.value, str):
             return read_map(node)
         shown = node.text()
         document = read_document(self.folder / shown, shown, node)
-        return read_map(Node(document.told, "map", shown))
+        return read_map(Node(document.value, "map", shown))
 
     def _spark(self, node: Node | None) -> SparkNeeds:
         if node is None:
@@ -255,7 +255,7 @@ class _Reader:
                 if entry.view.lower() not in views:
                     self.problems.found.append(
                         PipelineViewUnknown(
-                            f"there is no view '{legible(entry.view)}'",
+                            f"there is no view '{shorten_legibly(entry.view)}'",
                             file=entry.place.file,
                             line=entry.place.line,
                             remedy=f"it may be: {', '.join(pipeline.views())}",

@@ -11,7 +11,7 @@ from omnigraph.pipeline.declared.check import catalog_of, check
 from omnigraph.pipeline.declared.declaration import Destination, Parameter, Pipeline
 from omnigraph.pipeline.declared.deliver import bounds_of
 from omnigraph.pipeline.declared.extraction import SparkExtract, columns_of
-from omnigraph.pipeline.declared.run import chosen_targets, ledger_of
+from omnigraph.pipeline.declared.run import open_ledger, select_targets
 
 SQL_CHECK_SKIPPED = "pipeline_sql_check_skipped"
 
@@ -21,7 +21,7 @@ class TypePlan:
     """What a type would get."""
 
     columns: Mapping[str, str] | None
-    """With their types in Spark; None when nobody could ask it."""
+    """With their types in Spark; None without Spark."""
     rows: int | None = None
 
 
@@ -71,12 +71,12 @@ def dry_run(
 ) -> PipelinePlan:
     """Read and transform, count what each type would get, and write nothing."""
     check(pipeline)
-    chosen = tuple(chosen_targets(pipeline, targets))
+    chosen = tuple(select_targets(pipeline, targets))
     return _planned(pipeline, extract, chosen, count=True, full_refresh=full_refresh)
 
 
 def open_extract(pipeline: Pipeline, params: Mapping[str, Parameter] | None = None) -> SparkExtract:
-    """The Spark that a pipeline asks for, or the one that is at hand."""
+    """Open the Spark that the pipeline names, or the available one."""
     from omnigraph.pipeline.session import session
 
     spark = session(pipeline.spark.master, settings=pipeline.spark.settings())
@@ -91,7 +91,7 @@ def _planned(
     count: bool,
     full_refresh: bool,
 ) -> PipelinePlan:
-    reached = {} if full_refresh else ledger_of(pipeline).checkpoint()
+    reached = {} if full_refresh else open_ledger(pipeline).checkpoint()
     read = extract.bounds({})
     made = []
     for target in targets:

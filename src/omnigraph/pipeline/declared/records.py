@@ -1,6 +1,6 @@
-"""What is written down about runs, below the root of the first target, for everybody who comes later.
+"""The records of runs, below the root of the first target.
 
-__pipelines/<name>/lease.json              who is at work
+__pipelines/<name>/lease.json              the run that holds the pipeline
 __pipelines/<name>/checkpoint.json         how far each target has come
 __pipelines/<name>/runs/<run id>.json      one run
 """
@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from omnigraph.engine.root import Root
+from omnigraph.engine.graph.root import Root
 from omnigraph.errors import PipelineRunLost, PipelineRunNotFound
 from omnigraph.storage.location import Location
 
@@ -122,14 +122,14 @@ class RunRecord:
             for name, one in found["targets"].items()
         }
         sources = {name: _known(SourceRecord, one) for name, one in found["sources"].items()}
-        told = {
+        values = {
             **found,
             "targets": targets,
             "sources": sources,
             "status": Status(found["status"]),
             "diagnostics": tuple(found["diagnostics"]),
         }
-        record: RunRecord = _known(cls, told)
+        record: RunRecord = _known(cls, values)
         return record
 
 
@@ -138,7 +138,7 @@ def _known(kind: Any, found: Mapping[str, Any]) -> Any:
 
 
 def now() -> str:
-    """The time, as records tell it."""
+    """Return the time in the format of records."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -237,7 +237,7 @@ class Ledger:
         return None if text is None else RunRecord.from_json(json.loads(text))
 
     def swap(self, record: RunRecord, token: str) -> str:
-        """Replace the record of a run; fails when somebody else has."""
+        """Replace the record of a run; fails if another process replaced it."""
         at = self._at(record.run_id)
         after = self.root.objects.write_text_if_match(at, _text(record.to_json()), token)
         if after is None:

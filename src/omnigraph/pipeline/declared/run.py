@@ -1,4 +1,4 @@
-"""Runs of a pipeline: begun, taken up again, and settled when they were cut short."""
+"""Runs a pipeline, retries a run, and closes runs that were interrupted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from omnigraph import failpoints, graph
-from omnigraph.engine.root import Root, new_id
+from omnigraph.engine.graph.root import Root, new_id
 from omnigraph.errors import (
     BadRequest,
     OmnigraphError,
@@ -16,19 +16,19 @@ from omnigraph.errors import (
     PipelineDefinitionMoved,
 )
 from omnigraph.graph import Graph
-from omnigraph.lang.values import legible
+from omnigraph.lang.values import shorten_legibly
 from omnigraph.pipeline.declared.batch import Extract
 from omnigraph.pipeline.declared.check import check
 from omnigraph.pipeline.declared.declaration import Destination, Parameter, Pipeline, Strategy
 from omnigraph.pipeline.declared.deliver import INTERRUPTED, Delivery, may_have_landed
-from omnigraph.pipeline.declared.lease import leased
+from omnigraph.pipeline.declared.lease import hold_lease
 from omnigraph.pipeline.declared.records import Journal, Ledger, RunRecord, Status, Step, TargetRecord, now
 from omnigraph.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What is asked of a run."""
+class RunOptions:
+    """The options of a run."""
 
     targets: tuple[str, ...] = ()
     """Those of `into` that take part; all if none is named."""
@@ -37,20 +37,20 @@ class Order:
     actor: str | None = None
 
 
-def ledger_of(pipeline: Pipeline) -> Ledger:
-    """The records of a pipeline."""
+def open_ledger(pipeline: Pipeline) -> Ledger:
+    """Open the records of a pipeline."""
     return Ledger(Root.at(Location.parse(pipeline.home)), pipeline.name)
 
 
-def run(pipeline: Pipeline, extract: Extract, order: Order = Order()) -> RunRecord:  # noqa: B008 - a frozen value
-    """Run a pipeline once: first what earlier runs left open is settled, then each target gets its rows."""
-    chosen = chosen_targets(pipeline, order.targets)
+def run(pipeline: Pipeline, extract: Extract, order: RunOptions = RunOptions()) -> RunRecord:  # noqa: B008 - a frozen value
+    """Run a pipeline once: close interrupted runs, then deliver the rows of each target."""
+    chosen = select_targets(pipeline, order.targets)
     check(pipeline)
-    ledger, run_id = ledger_of(pipeline), new_id()
-    with leased(ledger, run_id), _graphs(pipeline.into) as graphs:
+    ledger, run_id = open_ledger(pipeline), new_id()
+    with hold_lease(ledger, run_id), _graphs(pipeline.into) as graphs:
         for earlier in ledger.runs():
-            if _is_unsettled(earlier):
-                _Run(pipeline, graphs, ledger, ledger.resume(earlier.run_id), extract).settle()
+            if _is_interrupted(earlier):
+                _Run(pipeline, graphs, ledger, ledger.resume(earlier.run_id), extract).close()
         record = RunRecord(
             run_id,
             pipeline.name,
@@ -60,7 +60,7 @@ def run(pipeline: Pipeline, extract: Extract, order: Order = Order()) -> RunReco
             actor=order.actor,
             params={**dict(pipeline.params), **(order.params or {})},
             full_refresh=order.full_refresh,
-            spark=extract.told(),
+            spark=extract.describe_engine(),
         )
         journal = ledger.begin(record)
         failpoints.reach(failpoints.PIPELINE_AFTER_START)
@@ -68,26 +68,26 @@ def run(pipeline: Pipeline, extract: Extract, order: Order = Order()) -> RunReco
 
 
 def retry(pipeline: Pipeline, extract: Extract, run_id: str) -> RunRecord:
-    """Take up a run again where it was cut short or failed; what has landed is never brought twice."""
+    """Continue a run that was interrupted or failed; rows that landed are never delivered twice."""
     check(pipeline)
-    ledger = ledger_of(pipeline)
-    with leased(ledger, run_id), _graphs(pipeline.into) as graphs:
+    ledger = open_ledger(pipeline)
+    with hold_lease(ledger, run_id), _graphs(pipeline.into) as graphs:
         journal = ledger.resume(run_id)
         _refuse_moved(pipeline, journal.record, ledger)
-        taken_up = _Run(pipeline, graphs, ledger, journal, extract)
-        taken_up.look()
+        resumed = _Run(pipeline, graphs, ledger, journal, extract)
+        resumed.inspect()
         journal.save(replace(journal.record, status=Status.RUNNING, finished_at=None))
-        return taken_up.deliver()
+        return resumed.deliver()
 
 
-def chosen_targets(pipeline: Pipeline, named: Sequence[str]) -> list[Destination]:
-    """The targets that are named, with or without `graph.` before it; all if none is."""
+def select_targets(pipeline: Pipeline, named: Sequence[str]) -> list[Destination]:
+    """Return the targets that are named, with or without the prefix `graph.`; all by default."""
     known = {one.name: one for one in pipeline.into}
     wanted = [name if name in known else f"graph.{name}" for name in named]
     for name, given in zip(wanted, named, strict=True):
         if name not in known:
             raise BadRequest(
-                f"pipeline '{pipeline.name}' has no target '{legible(given)}'",
+                f"pipeline '{pipeline.name}' has no target '{shorten_legibly(given)}'",
                 remedy=f"it has: {', '.join(known)}",
             )
     return [one for one in pipeline.into if not wanted or one.name in wanted]
@@ -100,7 +100,7 @@ def _graphs(targets: Sequence[Destination]) -> Iterator[dict[str, Graph]]:
 
 
 def _refuse_moved(pipeline: Pipeline, record: RunRecord, ledger: Ledger) -> None:
-    """Rows that a later run brought must not come again, nor those of another declaration."""
+    """Reject a retry after a later run delivered the rows, or after the declaration changed."""
     if record.definition_digest != pipeline.digest:
         raise PipelineDefinitionMoved(pipeline.name, record.run_id)
     later = [one for one in ledger.runs() if one.run_id > record.run_id]
@@ -109,7 +109,7 @@ def _refuse_moved(pipeline: Pipeline, record: RunRecord, ledger: Ledger) -> None
             continue
         if any(name in one.targets and one.targets[name].status.is_landed for one in later):
             raise BadRequest(
-                f"a later run has brought '{name}' its rows already", remedy="begin a new run instead"
+                f"a later run has already delivered the rows of '{name}'", remedy="begin a new run instead"
             )
 
 
@@ -124,7 +124,7 @@ class _Run:
     extract: Extract
 
     def deliver(self) -> RunRecord:
-        """Bring each target that has not got them its rows."""
+        """Deliver the rows of each target that does not have them."""
         journal = self.journal
         try:
             read = self.extract.bounds(journal.record.sources)
@@ -138,28 +138,28 @@ class _Run:
         journal.save(journal.record.finished())
         return journal.record
 
-    def look(self) -> None:
-        """See how far each target came before it was cut short, and make it ready to be taken up again."""
+    def inspect(self) -> None:
+        """Find out how far each target came before the interruption, and prepare it for a retry."""
         for delivery in self._deliveries():
-            self._look(delivery)
+            self._inspect(delivery)
             if self.journal.target(delivery.name).status is Step.FAILED:
                 self.journal.move(delivery.name, status=Step.STAGED, error=None, retryable=False)
 
-    def settle(self) -> None:
-        """The same for a run that a new one follows: what did not land will come with the new one."""
+    def close(self) -> None:
+        """Close a run that a new one follows, which will deliver what did not land."""
         for delivery in self._deliveries():
-            self._look(delivery)
+            self._inspect(delivery)
             if not _is_over(self.journal.target(delivery.name)):
                 error = {"code": INTERRUPTED, "message": "the run was cut short, and a new one followed"}
                 self.journal.move(delivery.name, status=Step.FAILED, error=error, retryable=False)
         self.journal.save(self.journal.record.finished())
 
-    def _look(self, delivery: Delivery) -> None:
-        """What is there decides, not what was meant to come next."""
+    def _inspect(self, delivery: Delivery) -> None:
+        """Update a target by what is in the graph, not by what the record planned next."""
         state = self.journal.target(delivery.name)
         self._refuse_ahead(delivery, state)
         if state.status is Step.MERGING:
-            self._look_at_merge(delivery, state)
+            self._inspect_merge(delivery, state)
         elif state.status is Step.WRITING:
             # Nothing reached the target, or it was a merge of the same rows by their keys: begin again.
             self.journal.move(delivery.name, status=Step.STAGED)
@@ -171,12 +171,12 @@ class _Run:
             delivery.drop_staging_branch()
             delivery.reach_checkpoint()
 
-    def _look_at_merge(self, delivery: Delivery, state: TargetRecord) -> None:
-        """A merge names what it took in, so the history of the target tells whether it took place."""
+    def _inspect_merge(self, delivery: Delivery, state: TargetRecord) -> None:
+        """Look for the merge in the history of the target: a merge commit names what it merged."""
         commits = delivery.graph.commits.list(delivery.target.branch)
         taken = next((one for one in commits if one.merged_parent in state.commit_ids), None)
         if taken is not None:
-            delivery.landed(taken.id)
+            delivery.record_landed(taken.id)
         elif state.staging_branch in delivery.graph.branches:
             try:
                 delivery.merge()
@@ -208,8 +208,8 @@ class _Run:
         return [one for one in self._deliveries() if not self.journal.target(one.name).status.is_landed]
 
 
-def _is_unsettled(record: RunRecord) -> bool:
-    """Whether a run was cut short, or ended without knowing whether its merge took place."""
+def _is_interrupted(record: RunRecord) -> bool:
+    """Whether a run was interrupted, or ended without knowing whether its merge took place."""
     unknown = any(one.status is Step.MERGING for one in record.targets.values())
     return record.status is Status.RUNNING or unknown
 
@@ -218,8 +218,8 @@ def _is_over(state: TargetRecord) -> bool:
     return state.status.is_landed or state.status is Step.FAILED
 
 
-def order_params(pipeline: Pipeline, given: Mapping[str, str]) -> dict[str, Any]:
-    """Parameters of the command line with the types that the file gives them."""
+def parse_params(pipeline: Pipeline, given: Mapping[str, str]) -> dict[str, Any]:
+    """Parse parameters of the command line with the types declared in the file."""
     declared = dict(pipeline.params)
     return {name: _typed(pipeline, declared, name, text) for name, text in given.items()}
 
@@ -227,7 +227,7 @@ def order_params(pipeline: Pipeline, given: Mapping[str, str]) -> dict[str, Any]
 def _typed(pipeline: Pipeline, declared: Mapping[str, Parameter], name: str, text: str) -> Parameter:
     if name not in declared:
         raise BadRequest(
-            f"pipeline '{pipeline.name}' has no parameter '{legible(name)}'",
+            f"pipeline '{pipeline.name}' has no parameter '{shorten_legibly(name)}'",
             remedy=f"it has: {', '.join(declared) or 'none'}",
         )
     kind = type(declared[name])
@@ -239,4 +239,4 @@ def _typed(pipeline: Pipeline, declared: Mapping[str, Parameter], name: str, tex
             return kind(text)
         except ValueError:
             pass
-    raise BadRequest(f"parameter '{name}' is not a {kind.__name__}: '{legible(text)}'")
+    raise BadRequest(f"parameter '{name}' is not a {kind.__name__}: '{shorten_legibly(text)}'")

@@ -1,4 +1,4 @@
-"""`${NAME}`: values that stand in the environment, and never in a file, a record or a message."""
+"""`${NAME}`: values from the environment, which never appear in a file, a record or a message."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def is_reference(text: str) -> bool:
 
 @dataclass(slots=True)
 class Secrets:
-    """Looks references up, and remembers what it found, to take it out of texts again."""
+    """Resolves references, and remembers the values to redact them from texts."""
 
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     _found: dict[str, str] = field(default_factory=dict, repr=False)
 
-    def resolved(self, text: str, place: Place) -> str:
-        """The text with the values behind its references."""
+    def resolve(self, text: str, place: Place) -> str:
+        """Replace the references in a text by their values."""
 
         def value(match: re.Match[str]) -> str:
             name = match.group(1)
@@ -46,8 +46,8 @@ class Secrets:
 
         return REFERENCE.sub(value, text)
 
-    def redacted(self, text: str) -> str:
-        """The text with references where values were."""
+    def redact(self, text: str) -> str:
+        """Replace the values in a text by their references."""
         for value in sorted(self._found, key=len, reverse=True):
             text = text.replace(value, f"${{{self._found[value]}}}")
         return text

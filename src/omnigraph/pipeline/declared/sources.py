@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omnigraph.errors import PipelineSourceAmbiguous, PipelineSourceKindUnsupported, SourceSecretInline
-from omnigraph.lang.values import legible
+from omnigraph.lang.values import shorten_legibly
 from omnigraph.pipeline.declared.declaration import FileSource, GraphSource, JdbcSource, Source, Watermark
 from omnigraph.pipeline.declared.members import Node
 from omnigraph.pipeline.declared.secrets import REFERENCE, SECRET_MEMBERS, is_reference
@@ -52,15 +52,15 @@ def read_provider(node: Node) -> Provider:
 
 def read_source(name: str, node: Node, providers: Mapping[str, Provider], folder: Path) -> Source:
     """One source, with what its provider says taken in."""
-    if isinstance(node.told.value, str):
+    if isinstance(node.value.value, str):
         node.refuse(
-            f"is a single word, '{legible(node.told.value)}'",
+            f"is a single word, '{shorten_legibly(node.value.value)}'",
             "write an object: `{provider: NAME, ...}`, `{format: csv, path: ...}` or `{graph: ...}`",
             PipelineSourceAmbiguous,
         )
     members = node.object()
     provider = _provider(members["provider"], providers) if "provider" in members else None
-    kind = provider.kind if provider is not None else _told_kind(node, members)
+    kind = provider.kind if provider is not None else _declared_kind(node, members)
     if kind == GRAPH:
         return _graph(name, node, folder)
     return _files(name, node, provider, folder) if kind == FILES else _jdbc(name, node, provider)
@@ -75,11 +75,11 @@ def _provider(node: Node, providers: Mapping[str, Provider]) -> Provider:
     name = node.text().removeprefix(_PREFIX)
     if name not in providers:
         known = ", ".join(sorted(providers)) or "none"
-        node.refuse(f"names a provider '{legible(name)}' that is not there", f"there are: {known}")
+        node.refuse(f"names a provider '{shorten_legibly(name)}' that is not there", f"there are: {known}")
     return providers[name]
 
 
-def _told_kind(node: Node, members: Mapping[str, Node]) -> str:
+def _declared_kind(node: Node, members: Mapping[str, Node]) -> str:
     if "kind" in members:
         return _kind(node, members["kind"])
     if GRAPH in members:
@@ -91,13 +91,13 @@ def _told_kind(node: Node, members: Mapping[str, Node]) -> str:
     node.refuse("does not tell what it is", "give a `provider`, a `path`, a `url` or a `graph`")
 
 
-def _kind(node: Node, told: Node | None) -> str:
-    if told is None:
+def _kind(node: Node, declared: Node | None) -> str:
+    if declared is None:
         node.refuse("needs `kind`", f"it may be: {', '.join(KINDS)}")
-    kind = told.text()
+    kind = declared.text()
     if kind not in KINDS:
-        told.refuse(
-            f"names a kind '{legible(kind)}' that cannot be read",
+        declared.refuse(
+            f"names a kind '{shorten_legibly(kind)}' that cannot be read",
             f"it may be: {', '.join(KINDS)}",
             PipelineSourceKindUnsupported,
         )
@@ -109,7 +109,8 @@ def _files(name: str, node: Node, provider: Provider | None, folder: Path) -> Fi
     form = members["format"].text()
     if form not in FORMATS:
         members["format"].refuse(
-            f"names a format '{legible(form)}' that cannot be read", f"it may be: {', '.join(FORMATS)}"
+            f"names a format '{shorten_legibly(form)}' that cannot be read",
+            f"it may be: {', '.join(FORMATS)}",
         )
     path = members["path"].text()
     root = None if provider is None else provider.text("root")
@@ -184,9 +185,9 @@ def _watermark(node: Node | None) -> Watermark | None:
 
 def _refuse_secrets(members: Mapping[str, Node]) -> None:
     for name, node in members.items():
-        value = node.told.value
+        value = node.value.value
         if name.lower() in SECRET_MEMBERS and not (isinstance(value, str) and is_reference(value)):
-            # The value itself must not be told.
+            # The value itself must not be printed.
             node.refuse(
                 "holds a secret", "write `${NAME}` and set NAME in the environment", SourceSecretInline
             )

@@ -92,7 +92,7 @@ def _comment_end(sql: str, at: int) -> int:
 
 
 def _main_word(found: list[Token]) -> str:
-    """The word that tells what a statement does: behind the named queries of a WITH, and in brackets."""
+    """The word that says what a statement does: after the named queries of a WITH, and in brackets."""
     at = 0
     if found[0].word == "WITH":
         at = _behind_named_queries(found)

@@ -1,6 +1,6 @@
 """The read engine on Spark: a logical plan as DataFrames.
 
-Spark joins, groups and sorts rows by ids. Whatever is said about values, comparisons, arithmetic, texts,
-is evaluated by the same functions as in the local engine, on Arrow batches in tasks, so that both engines
-mean the same.
+Spark joins, groups and sorts rows by ids. Expressions on values (comparisons, arithmetic, texts)
+are evaluated by the functions of the local engine, on Arrow batches in tasks, so both engines return the
+same results.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 
-from omnigraph.engine.layout import table_key
+from omnigraph.engine.graph.layout import table_key
 from omnigraph.lang.query import plan as p
 from omnigraph.lang.query.terms import (
     Distance,

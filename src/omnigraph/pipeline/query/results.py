@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyarrow import types as kinds
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from omnigraph.errors import InternalError
 from omnigraph.lang.query import plan as p
 from omnigraph.lang.query.terms import Column as ResultColumn
 from omnigraph.lang.query.terms import Distance, EntityId, Fusion, Relevance, Term, Total
 from omnigraph.lang.values import arrow_type
-from omnigraph.pipeline.fan_out import in_tasks
-from omnigraph.pipeline.query.flight import RANK, Flight, Slot
-from omnigraph.pipeline.query.rows import Matching, Query
-from omnigraph.pipeline.query.tasks import Made, Make
-from omnigraph.pipeline.source import spark_form
+from omnigraph.pipeline.fan_out import map_partitions
+from omnigraph.pipeline.query.binding_frame import RANK, BindingFrame, Slot
+from omnigraph.pipeline.query.pattern_matcher import PatternMatcher, QueryContext
+from omnigraph.pipeline.query.tasks import MadeColumn, MakeColumns
+from omnigraph.pipeline.table_scan import to_spark_types
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 COUNTED = "counted"
-"""The column that says how many rows a total is about, where it is about all of them."""
+"""The column with the number of rows behind a total over all rows."""
 _FIRST = "first"
 _MOST = 2**31 - 1
 """Spark counts rows of a limit in so many bits."""
+_HUGE = 2.0**800
+_SCALE = 2.0**128
+"""Scaled down by this factor, no sum of larger floats overflows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,35 +42,35 @@ class By:
     descending: bool = False
 
     def spark(self) -> Column:
-        """The same in Spark's words."""
+        """Return it as a Spark column."""
         found = F.col(self.column)
         return found.desc_nulls_last() if self.descending else found.asc_nulls_first()
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Result rows: the columns of the result by number, and those that settle the order."""
+class ResultFrame:
+    """Result rows: the columns of the result by number, and the columns to order by."""
 
     frame: DataFrame
     outputs: tuple[p.Output, ...]
     order: tuple[By, ...] = ()
     of_all: bool = False
-    """Whether it is the one row of totals over all there is; it then has the column `COUNTED`."""
+    """Whether it is the one row of totals over all rows; it then has the column `COUNTED`."""
     limit: int | None = None
     offset: int = 0
 
     @property
     def names(self) -> list[str]:
         """The result's columns."""
-        return [name_of(at) for at in range(len(self.outputs))]
+        return [column_name(at) for at in range(len(self.outputs))]
 
     @property
     def types(self) -> list[pa.DataType]:
-        """The types of these columns with us."""
+        """The Arrow types of these columns."""
         return [arrow_type(output.term.type) for output in self.outputs]
 
     def cut(self, *more: str) -> DataFrame:
-        """The rows that are asked for, in their order, with the result's columns and some more."""
+        """Return the requested rows in order, with the result's columns and some more."""
         frame = self.frame.orderBy(*(by.spark() for by in self.order)) if self.order else self.frame
         if self.offset:
             frame = frame.offset(min(self.offset, _MOST))
@@ -76,79 +79,79 @@ class Found:
         return frame.select(*self.names, *more)
 
 
-def name_of(at: int) -> str:
+def column_name(at: int) -> str:
     """The column of a result by its number: names of results may repeat."""
     return f"o{at}"
 
 
-class Results:
+class ResultCompiler:
     """Turns the upper part of a plan into result rows."""
 
-    def __init__(self, query: Query, matching: Matching) -> None:
+    def __init__(self, query: QueryContext, matching: PatternMatcher) -> None:
         self._query = query
         self._matching = matching
 
-    def found(self, plan: p.Plan) -> Found:
-        """The result of a whole plan."""
+    def compile(self, plan: p.Plan) -> ResultFrame:
+        """Return the result rows of a whole plan."""
         match plan:
             case p.Limit(input=below, limit=limit, offset=offset):
                 count = self._query.request.count
-                return replace(self.found(below), limit=count(limit), offset=count(offset) or 0)
+                return replace(self.compile(below), limit=count(limit), offset=count(offset) or 0)
             case p.Project():
                 return self._projected(plan)
             case p.Aggregate():
                 return self._aggregated(plan)
             case p.Distinct(input=below):
-                return _distinct(self.found(below))
+                return _distinct(self.compile(below))
             case p.Sort(input=below, keys=keys):
-                return _sorted(self.found(below), keys)
+                return _sorted(self.compile(below), keys)
         raise InternalError(f"a {type(plan).__name__} gives no result columns")
 
     # --- one row for each match --------------------------------------------------------------------
 
-    def _projected(self, plan: p.Project) -> Found:
+    def _projected(self, plan: p.Project) -> ResultFrame:
         rows, sorting, order = self._ordered(plan.input)
         outputs = [
-            Made(name_of(at), output.term, arrow_type(output.term.type))
+            MadeColumn(column_name(at), output.term, arrow_type(output.term.type))
             for at, output in enumerate(plan.columns)
         ]
         frame = self._made(rows, [*outputs, *sorting], [RANK] if rows.ranked else [])
-        return Found(frame, plan.columns, order)
+        return ResultFrame(frame, plan.columns, order)
 
-    def _ordered(self, plan: p.Plan) -> tuple[Flight, list[Made], tuple[By, ...]]:
+    def _ordered(self, plan: p.Plan) -> tuple[BindingFrame, list[MadeColumn], tuple[By, ...]]:
         """Rows, the columns to be made for their order, and the order."""
         if not isinstance(plan, p.Order):
             return self._matching.rows(plan), [], ()
         rows = self._matching.rows(plan.input)
-        ids = [Made(f"t{at}", EntityId(var), pa.string()) for at, var in enumerate(plan.ties)]
+        ids = [MadeColumn(f"t{at}", EntityId(var), pa.string()) for at, var in enumerate(plan.ties)]
         ties = tuple(By(tie.name) for tie in ids)
         if isinstance(plan.keys[0].term, Distance | Relevance | Fusion):
             return rows, ids, (By(RANK), *ties)
-        keys = [Made(f"s{at}", key.term, arrow_type(key.term.type)) for at, key in enumerate(plan.keys)]
+        keys = [MadeColumn(f"s{at}", key.term, arrow_type(key.term.type)) for at, key in enumerate(plan.keys)]
         order = [By(made.name, key.descending) for made, key in zip(keys, plan.keys, strict=True)]
         return rows, [*keys, *ids], (*order, *ties)
 
-    def _made(self, rows: Flight, made: Sequence[Made], kept: Sequence[str]) -> DataFrame:
-        given = self._query.given([one.term for one in made], self._matching.keys, rows.slots)
-        work = Make(tuple(made), rows.slots, given, tuple(kept))
+    def _made(self, rows: BindingFrame, made: Sequence[MadeColumn], kept: Sequence[str]) -> DataFrame:
+        given = self._query.task_values([one.term for one in made], self._matching.keys, rows.slots)
+        work = MakeColumns(tuple(made), rows.slots, given, tuple(kept))
         fields = [pa.field(name, pa.int64()) for name in kept]
         shape = pa.schema([*fields, *(pa.field(one.name, one.type) for one in made)])
-        return self._query.tasked(rows, work, shape).frame
+        return self._query.run_tasks(rows, work, shape).frame
 
     # --- one row for each group --------------------------------------------------------------------
 
-    def _aggregated(self, plan: p.Aggregate) -> Found:
+    def _aggregated(self, plan: p.Aggregate) -> ResultFrame:
         rows, sorting, order = self._ordered(plan.input)
-        keys = [Made(f"k{at}", key, arrow_type(key.type)) for at, key in enumerate(plan.keys)]
+        keys = [MadeColumn(f"k{at}", key, arrow_type(key.type)) for at, key in enumerate(plan.keys)]
         arguments = [_argument(f"a{at}", total) for at, total in enumerate(plan.totals)]
         made = self._made(rows, [*keys, *arguments, *sorting], [RANK] if rows.ranked else [])
         totals = [_total(total, f"a{at}").alias(f"v{at}") for at, total in enumerate(plan.totals)]
         first = [_earliest(order)] if order else []
         grouped = made.groupBy(*(key.name for key in keys))
         groups = grouped.agg(*totals, *first, F.count(F.lit(1)).alias(COUNTED))
-        return self._told(plan, groups, order)
+        return self._project_groups(plan, groups, order)
 
-    def _told(self, plan: p.Aggregate, groups: DataFrame, order: tuple[By, ...]) -> Found:
+    def _project_groups(self, plan: p.Aggregate, groups: DataFrame, order: tuple[By, ...]) -> ResultFrame:
         """The result columns, put together from the keys and totals of each group."""
         known: dict[Term, Slot] = {
             term: Slot(f"{letter}{at}", arrow_type(term.type))
@@ -156,7 +159,7 @@ class Results:
             for at, term in enumerate(terms)
         }
         outputs = tuple(
-            Made(name_of(at), output.term, arrow_type(output.term.type))
+            MadeColumn(column_name(at), output.term, arrow_type(output.term.type))
             for at, output in enumerate(plan.columns)
         )
         kept = {COUNTED: pa.int64(), **({_FIRST: _place_type(order)} if order else {})}
@@ -164,17 +167,17 @@ class Results:
             names = (F.col(known[made.term].column).alias(made.name) for made in outputs)
             frame = groups.select(*kept, *names)
         else:
-            work = Make(outputs, {}, self._query.given([], {}), tuple(kept), known)
+            work = MakeColumns(outputs, {}, self._query.task_values([], {}), tuple(kept), known)
             shape = pa.schema([*kept.items(), *((made.name, made.type) for made in outputs)])
-            frame = in_tasks(self._query.spark, groups, work, spark_form(shape))
-        return Found(frame, plan.columns, (By(_FIRST),) if order else (), of_all=not plan.keys)
+            frame = map_partitions(self._query.spark, groups, work, to_spark_types(shape))
+        return ResultFrame(frame, plan.columns, (By(_FIRST),) if order else (), of_all=not plan.keys)
 
 
-def _argument(name: str, total: Total) -> Made:
+def _argument(name: str, total: Total) -> MadeColumn:
     """What a total is made of; sums and means are floats whatever they add up."""
     adds = total.fn in ("sum", "avg")
     type_ = pa.float64() if adds else arrow_type(total.argument.type)
-    return Made(name, total.argument, type_, rounded=adds)
+    return MadeColumn(name, total.argument, type_, rounded=adds)
 
 
 def _total(total: Total, column: str) -> Column:
@@ -183,17 +186,32 @@ def _total(total: Total, column: str) -> Column:
         case "count":
             return F.count_distinct(argument) if total.distinct else F.count(argument)
         case "sum":
-            return F.sum(argument)
+            return _finite(_scaled_total(argument, F.lit(1.0)))
         case "avg":
-            return F.avg(argument)
+            # A mean lies between the least and the greatest number, whatever rounding makes of it.
+            mean = _scaled_total(argument, F.count(argument))
+            return F.greatest(F.min(argument), F.least(mean, F.max(argument)))
         case "min":
             return F.min(argument)
         case "max":
             return F.max(argument)
 
 
+def _scaled_total(argument: Column, divisor: Column) -> Column:
+    """The sum of floats, divided; very large ones are scaled and summed separately, so none overflows."""
+    huge = F.abs(argument) >= F.lit(_HUGE)
+    large = F.sum(F.when(huge, argument * F.lit(1.0 / _SCALE)))
+    small = F.sum(F.when(~huge, argument))
+    both = F.coalesce(large, F.lit(0.0)) / divisor * F.lit(_SCALE) + F.coalesce(small, F.lit(0.0)) / divisor
+    return F.when(F.count(argument) > 0, both)
+
+
+def _finite(found: Column) -> Column:
+    return F.when(F.abs(found) <= F.lit(sys.float_info.max), found)
+
+
 def _spark_type(term: Term) -> pa.DataType:
-    """The type in which Spark tells a key or total of a group."""
+    """The type that Spark returns for a key or total of a group."""
     if isinstance(term, Total) and term.fn == "count":
         return pa.int64()
     return _argument("", term).type if isinstance(term, Total) else arrow_type(term.type)
@@ -201,7 +219,7 @@ def _spark_type(term: Term) -> pa.DataType:
 
 def _earliest(order: tuple[By, ...]) -> Column:
     """Where the first row of a group is in the order of all rows."""
-    assert not any(by.descending for by in order), "only rankings settle the order of groups"
+    assert not any(by.descending for by in order), "only rankings define the order of groups"
     return F.min(F.struct(*(by.column for by in order))).alias(_FIRST)
 
 
@@ -212,7 +230,7 @@ def _place_type(order: tuple[By, ...]) -> pa.DataType:
 # --- result rows -----------------------------------------------------------------------------------
 
 
-def _distinct(found: Found) -> Found:
+def _distinct(found: ResultFrame) -> ResultFrame:
     if found.of_all:
         return found  # one row
     if not found.order:
@@ -221,17 +239,12 @@ def _distinct(found: Found) -> Found:
     return replace(found, frame=groups, order=(By(_FIRST),))
 
 
-def _sorted(found: Found, keys: tuple[p.Key, ...]) -> Found:
-    """By the keys, then by all columns that can be compared, left to right."""
+def _sorted(found: ResultFrame, keys: tuple[p.Key, ...]) -> ResultFrame:
+    """By the keys, then by all columns, left to right; lists compare item by item."""
     names = [output.name for output in found.outputs]
     order = []
     for key in keys:
         assert isinstance(key.term, ResultColumn)
         last = len(names) - 1 - names[::-1].index(key.term.name)
-        order.append(By(name_of(last), key.descending))
-    rest = [
-        By(name)
-        for name, type_ in zip(found.names, found.types, strict=True)
-        if not (kinds.is_list(type_) or kinds.is_fixed_size_list(type_))
-    ]
-    return replace(found, order=(*order, *rest))
+        order.append(By(column_name(last), key.descending))
+    return replace(found, order=(*order, *map(By, found.names)))

@@ -1,4 +1,4 @@
-"""What expressions see of rows in flight inside a task."""
+"""The values that expressions read from rows inside a task."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
-from omnigraph.engine.columns import ID
+from omnigraph.engine.graph.columns import ID
 from omnigraph.lang.query.terms import Distance, Fusion, Predicate, Relevance, TextMatch
 from omnigraph.lang.values import Stored
-from omnigraph.pipeline.query.flight import Slots
-from omnigraph.query.expressions.evaluate import mask
+from omnigraph.pipeline.query.binding_frame import Slots
+from omnigraph.query.expressions.evaluate import evaluate_predicate
 
 Search = Distance | Relevance | TextMatch
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What a search says about nodes, by id."""
+    """The answer of a search, by node id."""
 
     ids: pa.Array
     values: pa.Array
     otherwise: bool | None = None
-    """What it says about all others."""
+    """The value of all other ids."""
 
     def of(self, ids: pa.Array) -> pa.Array:
         """The value for each id; null for null."""
@@ -40,8 +40,8 @@ class Lookup:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """The values of a request, and what its searches found; it travels with tasks."""
+class RequestValues:
+    """The values of a request and the answers of its searches; pickled with tasks."""
 
     parameters: Mapping[str, Stored]
     now: int
@@ -51,7 +51,7 @@ class Given:
 class BatchScope:
     """The rows of one Arrow batch."""
 
-    def __init__(self, batch: pa.RecordBatch, slots: Slots, given: Given) -> None:
+    def __init__(self, batch: pa.RecordBatch, slots: Slots, given: RequestValues) -> None:
         self._batch = batch
         self._slots = slots
         self._given = given
@@ -67,7 +67,7 @@ class BatchScope:
         key = (var, name)
         if key not in self._taken:
             slot = self._slots[key]
-            self._taken[key] = restored(self._batch.column(slot.column), slot.type)
+            self._taken[key] = restore_type(self._batch.column(slot.column), slot.type)
         return self._taken[key]
 
     def entity_id(self, var: str) -> pa.Array:
@@ -86,7 +86,7 @@ class BatchScope:
         """The value of a search in every row: the one it was ranked by, or that of its node."""
         if not isinstance(term, TextMatch) and term in self._slots:
             slot = self._slots[term]
-            return restored(self._batch.column(slot.column), slot.type)
+            return restore_type(self._batch.column(slot.column), slot.type)
         assert not isinstance(term, Fusion), "a fusion is returned only where it ranks"
         searched = term.target if isinstance(term, Distance) else term.field
         return self._given.searches[term].of(self.entity_id(searched.var))
@@ -96,21 +96,21 @@ class BatchScope:
         raise KeyError(name)
 
 
-def passing(
-    batch: pa.RecordBatch, tests: tuple[Predicate, ...], slots: Slots, given: Given
+def filter_batch(
+    batch: pa.RecordBatch, tests: tuple[Predicate, ...], slots: Slots, given: RequestValues
 ) -> pa.RecordBatch:
-    """The rows of a batch that pass all tests."""
+    """Return the rows of a batch that pass all tests."""
     for test in tests:
         if batch.num_rows == 0:
             break
-        flags = mask(test, BatchScope(batch, slots, given))
+        flags = evaluate_predicate(test, BatchScope(batch, slots, given))
         if not flags.all():
             batch = batch.take(pa.array(np.flatnonzero(flags)))
     return batch
 
 
-def restored(column: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Array:
-    """A column in the type that it is stored in, after Spark had it in one of its own."""
+def restore_type(column: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Array:
+    """Convert a column from a type of Spark back to the type that it is stored in."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if column.type.equals(wanted):

@@ -8,37 +8,37 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from omnigraph.engine.columns import ID, SOURCE, TARGET
-from omnigraph.engine.layout import table_key
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.pinned import open_table
-from omnigraph.engine.snapshot import Snapshot
-from omnigraph.engine.write.predicate import Bindings
+from omnigraph.engine.graph.columns import ID, SOURCE, TARGET
+from omnigraph.engine.graph.layout import table_key
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.snapshot import Snapshot
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.rows.predicate import Bindings
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.lang.query.terms import Predicate
-from omnigraph.pipeline.fan_out import Task, numbered
-from omnigraph.pipeline.query.flight import Flight, Held, Names, Slot
-from omnigraph.pipeline.query.scope import Given
-from omnigraph.pipeline.query.tasked import Tasked
+from omnigraph.pipeline.fan_out import Task, number_items
+from omnigraph.pipeline.query.binding_frame import BindingFrame, ColumnNames, Held, Slot
+from omnigraph.pipeline.query.scope import RequestValues
+from omnigraph.pipeline.query.task_frame import TaskFrame
 from omnigraph.pipeline.query.tasks import FAR, NEAR, ReadLinks, ReadRows
-from omnigraph.pipeline.source import Fragments, Scan, spark_form
+from omnigraph.pipeline.table_scan import Fragments, Scan, to_spark_types
 from omnigraph.query.expressions.pushdown import columns_needed, lance_filter
 from omnigraph.storage.blobs import is_blob
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_NOTHING = Given({}, 0)
+_NOTHING = RequestValues({}, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """Rows of a table that a variable is to stand for, if they pass its tests."""
+class TableRead:
+    """The rows of a table that a variable can be bound to: those that pass its tests."""
 
     var: str | None
     key: str
     tests: tuple[Predicate, ...] = ()
-    given: Given = _NOTHING
+    given: RequestValues = _NOTHING
 
 
 class Tables:
@@ -49,7 +49,7 @@ class Tables:
         spark: SparkSession,
         graph: OpenGraph,
         snapshot: Snapshot,
-        names: Names,
+        names: ColumnNames,
         needed: Mapping[str, Iterable[str]],
     ) -> None:
         self._spark = spark
@@ -58,7 +58,7 @@ class Tables:
         self._names = names
         self._needed = needed
 
-    def nodes(self, wish: Wish) -> Flight:
+    def nodes(self, wish: TableRead) -> BindingFrame:
         """The nodes that a variable may stand for."""
         reading, slots = self._reading(wish, ())
         return self._flight(reading, reading.scan, slots, [])
@@ -70,7 +70,7 @@ class Tables:
         task = ReadRows(scan, (), {}, _NOTHING, {ID: column})
         return self._read(task, scan, pa.schema([(column, pa.string())])).frame
 
-    def links(self, wish: Wish, direction: EdgeDirection) -> Flight:
+    def links(self, wish: TableRead, direction: EdgeDirection) -> BindingFrame:
         """The edges of a type as steps from `NEAR` to `FAR`, with what is needed of one that has a name."""
         reading, slots = self._reading(wish, (SOURCE, TARGET))
         ends = [pa.field(NEAR, pa.string()), pa.field(FAR, pa.string())]
@@ -78,16 +78,16 @@ class Tables:
 
     def _flight(
         self, task: Task[Fragments], scan: Scan, slots: dict[Held, Slot], before: list[pa.Field]
-    ) -> Flight:
+    ) -> BindingFrame:
         columns = [pa.field(slot.column, slot.type) for slot in slots.values()]
-        return Flight(self._read(task, scan, pa.schema([*before, *columns])), slots)
+        return BindingFrame(self._read(task, scan, pa.schema([*before, *columns])), slots)
 
-    def _read(self, task: Task[Fragments], scan: Scan, shape: pa.Schema) -> Tasked:
+    def _read(self, task: Task[Fragments], scan: Scan, shape: pa.Schema) -> TaskFrame:
         values = (self._snapshot.entries[scan.key].row_count or 0) * len(shape)
-        numbers, work = numbered(self._spark, scan.pieces(), task, values)
-        return Tasked(self._spark, numbers, work, shape)
+        numbers, work = number_items(self._spark, scan.pieces(), task, values)
+        return TaskFrame(self._spark, numbers, work, shape)
 
-    def _reading(self, wish: Wish, ends: tuple[str, ...]) -> tuple[ReadRows, dict[Held, Slot]]:
+    def _reading(self, wish: TableRead, ends: tuple[str, ...]) -> tuple[ReadRows, dict[Held, Slot]]:
         """A task that reads what a variable needs, and where that is found in its rows."""
         stored = open_table(self._graph, self._snapshot, wish.key).schema
         var, given = wish.var or "", wish.given
@@ -111,10 +111,10 @@ class Tables:
 
     def _scan(self, key: str, stored: pa.Schema, columns: list[str]) -> Scan:
         entry = self._snapshot.entries[key]
-        schema = spark_form(pa.schema([stored.field(name) for name in columns]))
+        schema = to_spark_types(pa.schema([stored.field(name) for name in columns]))
         uri, pinned = self._graph.root.uri, self._snapshot
         return Scan(
-            uri, key, entry.path, entry.owner, entry.version, schema, False, pinned.branch, pinned.life
+            uri, key, entry.path, entry.owner, entry.version, schema, False, pinned.branch, pinned.incarnation
         )
 
 

@@ -1,4 +1,4 @@
-"""What tasks do with rows: read them, test them, make columns of them. All run without Spark, too."""
+"""What tasks do with rows: read them, filter them, make columns of them. All run without Spark, too."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.columns import SOURCE, TARGET
+from omnigraph.engine.graph.columns import SOURCE, TARGET
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.lang.query.terms import Predicate, Term
-from omnigraph.pipeline.query.flight import Slot, Slots
-from omnigraph.pipeline.query.scope import BatchScope, Given, Lookup, passing, restored
-from omnigraph.pipeline.source import Fragments, Scan
-from omnigraph.query.expressions.evaluate import value
+from omnigraph.pipeline.query.binding_frame import Slot, Slots
+from omnigraph.pipeline.query.scope import BatchScope, Lookup, RequestValues, filter_batch, restore_type
+from omnigraph.pipeline.table_scan import Fragments, Scan
+from omnigraph.query.expressions.evaluate import evaluate_term
 
 NEAR, FAR = "near", "far"
-"""The ends of an edge, as a walk meets them."""
+"""The ends of an edge, in the direction of a walk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class ReadRows:
     tests: tuple[Predicate, ...]
     slots: Slots
     """Where the tests find stored columns."""
-    given: Given
+    given: RequestValues
     kept: Mapping[str, str]
     """The columns that go on, by their stored names."""
 
@@ -41,7 +41,7 @@ class ReadRows:
     def read(self, fragments: Fragments) -> Iterator[pa.RecordBatch]:
         """The same, as they are stored."""
         for batch in self.scan(fragments):
-            yield passing(batch, self.tests, self.slots, self.given)
+            yield filter_batch(batch, self.tests, self.slots, self.given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +69,23 @@ class ReadLinks:
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
-    """Rows in flight that pass all tests."""
+class FilterRows:
+    """Keeps the rows that pass all tests."""
 
     __test__ = False
 
     tests: tuple[Predicate, ...]
     slots: Slots
-    given: Given
+    given: RequestValues
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of a partition that pass."""
         for batch in batches:
-            yield passing(batch, self.tests, self.slots, self.given)
+            yield filter_batch(batch, self.tests, self.slots, self.given)
 
 
 @dataclass(frozen=True, slots=True)
-class Rank:
+class RankRows:
     """Rows of ranked nodes, each with its place and, where one is asked for, its score."""
 
     ids: str
@@ -106,7 +106,7 @@ class Rank:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MadeColumn:
     """A column to be made of a term; `rounded` when a number of it may lose digits on the way to a float."""
 
     name: str
@@ -116,15 +116,15 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Make:
+class MakeColumns:
     """Columns made of rows, beside some that go on as they are."""
 
-    columns: tuple[Made, ...]
+    columns: tuple[MadeColumn, ...]
     slots: Slots
-    given: Given
+    given: RequestValues
     kept: tuple[str, ...] = ()
     known: Mapping[Term, Slot] = field(default_factory=dict)
-    """Terms whose values are there already, such as those of a group."""
+    """Terms whose values are already columns, such as those of a group."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The columns of the rows of a partition."""
@@ -133,9 +133,11 @@ class Make:
 
     def _made(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         scope = BatchScope(batch, self.slots, self.given)
-        there = {term: restored(batch.column(slot.column), slot.type) for term, slot in self.known.items()}
+        there = {
+            term: restore_type(batch.column(slot.column), slot.type) for term, slot in self.known.items()
+        }
         columns = {name: batch.column(name) for name in self.kept}
         for made in self.columns:
-            found = value(made.term, scope, there)
+            found = evaluate_term(made.term, scope, there)
             columns[made.name] = found.cast(made.type, safe=not made.rounded)
         return pa.RecordBatch.from_pydict(columns)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from omnigraph.pipeline.query.meeting import Meeting
+from omnigraph.pipeline.query.join_strategy import JoinStrategy
 from omnigraph.pipeline.query.tasks import FAR, NEAR
 
 if TYPE_CHECKING:
@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 START, REACHED = "start", "reached"
 _HOPS, _LOOP, _ENDS, _STEPS = "hops", "loop", "ends", "steps"
 HOPS_AT_ONCE = 4
-"""So many hops are one job; after them it is seen whether there is anything left to walk to."""
+"""So many hops are one job; after it, the walk ends if it reached nothing new."""
 
 
-def reached(meeting: Meeting, sources: DataFrame, links: DataFrame, minimum: int, maximum: int) -> DataFrame:
-    """What each of the sources, a column of different ids, reaches in that many hops.
+def walk_edges(
+    joins: JoinStrategy, sources: DataFrame, links: DataFrame, minimum: int, maximum: int
+) -> DataFrame:
+    """Return what each source, a column of distinct ids, reaches in that many hops.
 
     A source is visited at the start and a node when it is first met; it is reached if that happens within
     the bounds. An edge of a node to itself reaches that node one hop after it was met.
@@ -30,7 +32,7 @@ def reached(meeting: Meeting, sources: DataFrame, links: DataFrame, minimum: int
         source.alias(START), source.alias(REACHED), F.lit(0).alias(_HOPS), F.lit(False).alias(_LOOP)
     )
     for hop in range(1, maximum + 1):
-        met = _farther(meeting, met, ends, hop, minimum)
+        met = _farther(joins, met, ends, hop, minimum)
         if hop % HOPS_AT_ONCE == 0 and hop < maximum:
             met = met.localCheckpoint()
             if met.where(F.col(_HOPS) == hop).isEmpty():
@@ -38,7 +40,7 @@ def reached(meeting: Meeting, sources: DataFrame, links: DataFrame, minimum: int
     return met.where((F.col(_HOPS) >= minimum) | F.col(_LOOP)).select(START, REACHED)
 
 
-def _farther(meeting: Meeting, met: DataFrame, ends: DataFrame, hop: int, minimum: int) -> DataFrame:
+def _farther(joins: JoinStrategy, met: DataFrame, ends: DataFrame, hop: int, minimum: int) -> DataFrame:
     """Everything met, and what is met one hop farther; the input is used once, so that plans stay small."""
     last = F.col(_HOPS) == hop - 1
     stay = F.struct(F.col(REACHED).alias(REACHED), F.col(_HOPS).alias(_HOPS), F.col(_LOOP).alias(_LOOP))
@@ -46,7 +48,7 @@ def _farther(meeting: Meeting, met: DataFrame, ends: DataFrame, hop: int, minimu
         F.coalesce(F.when(last, F.col(_ENDS)), F.array().cast("array<string>")),
         lambda end: F.struct(end.alias(REACHED), F.lit(hop).alias(_HOPS), F.lit(False).alias(_LOOP)),
     )
-    beside = meeting.join(met, ends, F.col(REACHED) == F.col(NEAR), "left", stored=True)
+    beside = joins.join(met, ends, F.col(REACHED) == F.col(NEAR), "left", stored=True)
     if hop == minimum:
         loop = F.coalesce(last & F.array_contains(F.col(_ENDS), F.col(REACHED)), F.lit(False))
         beside = beside.withColumn(_LOOP, loop)

@@ -14,8 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from omnigraph.errors import InvalidValue
-from omnigraph.lang.types import F64, I64, Type
-from omnigraph.query.algorithms.block import (
+from omnigraph.lang.arguments import require_number, require_whole
+from omnigraph.lang.types import F64, I64, ValueType
+from omnigraph.query.algorithms.edge_block import (
     Arrangement,
     Block,
     Commonest,
@@ -23,14 +24,14 @@ from omnigraph.query.algorithms.block import (
     Least,
     Part,
     Sums,
-    Way,
+    WalkDirection,
     arrivals,
     departures,
 )
-from omnigraph.query.algorithms.numbering import Numbering, Numbers
+from omnigraph.query.algorithms.node_numbering import Numbering, Numbers
 from omnigraph.query.algorithms.triangles import Triangles
 
-WAYS: tuple[Way, ...] = ("out", "in", "both")
+WAYS: tuple[WalkDirection, ...] = ("out", "in", "both")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Algorithm(Protocol):
         ...
 
     @property
-    def type(self) -> Type:
+    def type(self) -> ValueType:
         """The type of its values."""
         ...
 
@@ -68,9 +69,9 @@ class Algorithm(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PageRank:
-    """How likely somebody is at a node who follows edges at random and now and then starts anew anywhere.
+    """The probability that a random walk is at a node, restarting anywhere now and then.
 
-    From a node without edges one starts anew as well. Parallel edges count each.
+    At a node without edges the walk restarts as well. Parallel edges count each.
     """
 
     damping: float = 0.85
@@ -82,6 +83,8 @@ class PageRank:
     type = F64
 
     def __post_init__(self) -> None:
+        require_number("damping", self.damping)
+        require_number("tolerance", self.tolerance)
         if not 0 <= self.damping < 1:
             raise InvalidValue(f"damping must be at least 0 and less than 1, got {self.damping}")
         if not self.tolerance > 0:
@@ -167,13 +170,13 @@ class LabelPropagation:
 
     def run(self, edges: Edges, nodes: Numbering) -> Values:
         """Round after round, until no label changes."""
-        labels, rounds, settled = np.arange(edges.count), 0, False
-        while not settled and rounds < self.max_iterations:
+        labels, rounds, converged = np.arange(edges.count), 0, False
+        while not converged and rounds < self.max_iterations:
             before, labels, rounds = labels, labels.copy(), rounds + 1
             for some, commonest in edges.parts("passing on labels", Commonest(before)):
                 labels[some] = commonest
-            settled = np.array_equal(before, labels)
-        return Values(pa.array(_numbered(labels)), rounds, settled)
+            converged = np.array_equal(before, labels)
+        return Values(pa.array(_numbered(labels)), rounds, converged)
 
 
 def _numbered(labels: Numbers) -> Numbers:
@@ -189,11 +192,11 @@ class ShortestPaths:
     """How far each node is from the nearest of some nodes: in edges, or in the sum of their weights.
 
     Against the edges (`in`) it is how far each node is on its way to the nearest of them. What is not
-    reached has no value.
+    reached has no value. A distance beyond the range of floats is the largest float.
     """
 
     sources: tuple[str, ...]
-    way: Way = "out"
+    way: WalkDirection = "out"
     weight: str | None = None
 
     name = "shortest_paths"
@@ -211,7 +214,7 @@ class ShortestPaths:
         return Arrangement(self.way, weight=self.weight)
 
     @property
-    def type(self) -> Type:
+    def type(self) -> ValueType:
         """A number of edges, or a sum of weights."""
         return (I64 if self.weight is None else F64).with_nullable()
 
@@ -260,7 +263,7 @@ class TriangleCount:
 class Degree:
     """How many edges leave each node (`out`), arrive at it (`in`), or either; a loop then counts once."""
 
-    way: Way = "both"
+    way: WalkDirection = "both"
     distinct: bool = False
     """Whether neighbours are counted instead of edges."""
 
@@ -273,7 +276,7 @@ class Degree:
     @property
     def arrangement(self) -> Arrangement:
         """The edges so that those to be counted arrive."""
-        turned: dict[Way, Way] = {"out": "in", "in": "out", "both": "both"}
+        turned: dict[WalkDirection, WalkDirection] = {"out": "in", "in": "out", "both": "both"}
         return Arrangement(turned[self.way], self.distinct)
 
     def run(self, edges: Edges, nodes: Numbering) -> Values:
@@ -295,10 +298,17 @@ def require_way(way: str) -> None:
 
 
 def _require_rounds(most: int) -> None:
-    if most < 1:
-        raise InvalidValue(f"max_iterations must be at least 1, got {most}")
+    require_whole("max_iterations", most, 1)
 
 
-def names_of(given: str | Iterable[str]) -> tuple[str, ...]:
+def names_of(given: object) -> tuple[str, ...]:
     """One or several nodes."""
-    return (given,) if isinstance(given, str) else tuple(given)
+    if isinstance(given, str):
+        return (given,)
+    names: list[object] = [*given] if isinstance(given, Iterable) else [given]
+    found = tuple(name for name in names if isinstance(name, str))
+    if len(found) < len(names):
+        raise InvalidValue(
+            f"shortest paths begin at nodes, got {given!r}", remedy="name one or more of them by their ids"
+        )
+    return found

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, Unpack
 
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.snapshot import Snapshot
+from omnigraph.arguments import check_arguments
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.errors import BadRequest, MissingExtra
+from omnigraph.query.algorithms.algorithm_request import AlgorithmOptions, AlgorithmRequest
 from omnigraph.query.algorithms.algorithms import (
     Algorithm,
     ConnectedComponents,
@@ -18,16 +20,16 @@ from omnigraph.query.algorithms.algorithms import (
     TriangleCount,
     names_of,
 )
-from omnigraph.query.algorithms.block import Way
-from omnigraph.query.algorithms.local import memory_needed
-from omnigraph.query.algorithms.outcome import Outcome
-from omnigraph.query.algorithms.request import AlgorithmRequest, How
-from omnigraph.query.algorithms.solve import ChooseSolver, LocalSolver, Opened, Solver, run
-from omnigraph.query.memory import shared_memory
+from omnigraph.query.algorithms.edge_block import WalkDirection
+from omnigraph.query.algorithms.local_graph import memory_needed
+from omnigraph.query.algorithms.outcome import AlgorithmResult
+from omnigraph.query.algorithms.solver import ChooseSolver, LocalSolver, Opened, Solver, run
+from omnigraph.query.read_cache import shared_cache
 
 Answer = TypeVar("Answer")
 
 
+@check_arguments
 class AlgorithmCalls(Generic[Answer]):
     """Every algorithm takes what `How` names.
 
@@ -42,16 +44,16 @@ class AlgorithmCalls(Generic[Answer]):
         damping: float = 0.85,
         tolerance: float = 1e-9,
         max_iterations: int = 100,
-        **how: Unpack[How],
+        **how: Unpack[AlgorithmOptions],
     ) -> Answer:
         """How important each node is by the edges that lead to it; all together are 1."""
         return self._run(PageRank(damping, tolerance, max_iterations), AlgorithmRequest(**how))
 
-    def connected_components(self, **how: Unpack[How]) -> Answer:
+    def connected_components(self, **how: Unpack[AlgorithmOptions]) -> Answer:
         """Which nodes hang together, whichever way edges lead: the number of each node's component."""
         return self._run(ConnectedComponents(), AlgorithmRequest(**how))
 
-    def label_propagation(self, *, max_iterations: int = 10, **how: Unpack[How]) -> Answer:
+    def label_propagation(self, *, max_iterations: int = 10, **how: Unpack[AlgorithmOptions]) -> Answer:
         """Which nodes are close to each other: the number of each node's community."""
         return self._run(LabelPropagation(max_iterations), AlgorithmRequest(**how))
 
@@ -59,9 +61,9 @@ class AlgorithmCalls(Generic[Answer]):
         self,
         sources: str | Iterable[str],
         *,
-        direction: Way = "out",
+        direction: WalkDirection = "out",
         weight: str | None = None,
-        **how: Unpack[How],
+        **how: Unpack[AlgorithmOptions],
     ) -> Answer:
         """How far each node is from the nearest source, in edges or in the sum of their property `weight`.
 
@@ -70,11 +72,13 @@ class AlgorithmCalls(Generic[Answer]):
         """
         return self._run(ShortestPaths(names_of(sources), direction, weight), AlgorithmRequest(**how))
 
-    def triangle_count(self, **how: Unpack[How]) -> Answer:
+    def triangle_count(self, **how: Unpack[AlgorithmOptions]) -> Answer:
         """In how many triangles each node is."""
         return self._run(TriangleCount(), AlgorithmRequest(**how))
 
-    def degree(self, *, direction: Way = "both", distinct: bool = False, **how: Unpack[How]) -> Answer:
+    def degree(
+        self, *, direction: WalkDirection = "both", distinct: bool = False, **how: Unpack[AlgorithmOptions]
+    ) -> Answer:
         """How many edges each node has, or with `distinct` how many neighbours."""
         return self._run(Degree(direction, distinct), AlgorithmRequest(**how))
 
@@ -82,7 +86,7 @@ class AlgorithmCalls(Generic[Answer]):
         raise NotImplementedError
 
 
-class Algorithms(AlgorithmCalls[Outcome]):
+class Algorithms(AlgorithmCalls[AlgorithmResult]):
     """What `graph.algorithms` gives: results as Arrow, computed in this process or on Spark."""
 
     def __init__(
@@ -95,11 +99,13 @@ class Algorithms(AlgorithmCalls[Outcome]):
     def __repr__(self) -> str:
         return f"<Algorithms of '{self._reading().root.uri}'>"
 
-    def run_on(self, choose: ChooseSolver, algorithm: Algorithm, request: AlgorithmRequest) -> Outcome:
-        """The outcome of an algorithm that somebody else is to carry out."""
+    def run_on(
+        self, choose: ChooseSolver, algorithm: Algorithm, request: AlgorithmRequest
+    ) -> AlgorithmResult:
+        """Return the outcome of an algorithm run by a chosen solver."""
         return run(Opened(self._reading, self._writing), algorithm, request, choose)
 
-    def _run(self, algorithm: Algorithm, request: AlgorithmRequest) -> Outcome:
+    def _run(self, algorithm: Algorithm, request: AlgorithmRequest) -> AlgorithmResult:
         return self.run_on(self._solver, algorithm, request)
 
     def _solver(self, graph: OpenGraph, snapshot: Snapshot, engine: str) -> Solver:
@@ -110,7 +116,7 @@ class Algorithms(AlgorithmCalls[Outcome]):
             return self._on_spark("it was asked for")
         if engine != "auto":
             raise BadRequest(f"there is no engine '{engine}'", remedy="choose one of: auto, local, spark")
-        limit = shared_memory().limit
+        limit = shared_cache().limit
         if size <= limit:
             return LocalSolver(graph, f"about {size} bytes fit into memory")
         try:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from omnigraph.engine.lineage import Commit
+from omnigraph.engine.graph.lineage import Commit
 from omnigraph.query.result import Result
 
 
 @dataclass(frozen=True, slots=True)
-class PropertyWritten:
+class WrittenProperty:
     """Values that were written to a property."""
 
     type: str
@@ -24,7 +24,7 @@ class PropertyWritten:
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Outcome(Result):
+class AlgorithmResult(Result):
     """A value for each node, ordered by type and id: the columns `id`, `type` and `value`."""
 
     rounds: int = 0
@@ -34,7 +34,7 @@ class Outcome(Result):
     engine: str = "local"
     why: str = ""
     """Why that engine."""
-    written: PropertyWritten | None = None
+    written: WrittenProperty | None = None
     """The write that was asked for with `write_to`."""
 
     def about(self) -> dict[str, Any]:

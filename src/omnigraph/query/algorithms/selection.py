@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from omnigraph.errors import BadRequest
 from omnigraph.lang.schema.catalog import Catalog, EdgeType
-from omnigraph.lang.values import legible
+from omnigraph.lang.values import shorten_legibly
 
-Names = str | Sequence[str]
+TypeNames = str | Sequence[str]
 Declared = TypeVar("Declared")
 
 
@@ -22,7 +22,7 @@ class Selection:
     edges: tuple[EdgeType, ...]
 
 
-def selection_of(catalog: Catalog, nodes: Names | None, edges: Names | None) -> Selection:
+def selection_of(catalog: Catalog, nodes: TypeNames | None, edges: TypeNames | None) -> Selection:
     """The types that are named.
 
     Without nodes they are those at the ends of the edges, or all of them; without edges they are all that
@@ -50,7 +50,7 @@ def require_weight(edges: Iterable[EdgeType], name: str) -> None:
         if declared is None:
             numbers = [each.name for each in edge.properties.values() if each.type.is_numeric]
             raise BadRequest(
-                f"edge type '{edge.name}' has no property '{legible(name)}' to weigh its edges by",
+                f"edge type '{edge.name}' has no property '{shorten_legibly(name)}' to weigh its edges by",
                 remedy=f"it has: {', '.join(numbers)}" if numbers else "choose other edges, or no weight",
             )
         if not declared.type.is_numeric:
@@ -60,7 +60,7 @@ def require_weight(edges: Iterable[EdgeType], name: str) -> None:
             )
 
 
-def _listed(names: Names) -> Sequence[str]:
+def _listed(names: TypeNames) -> Sequence[str]:
     return [names] if isinstance(names, str) else names
 
 
@@ -68,7 +68,7 @@ def _node(catalog: Catalog, name: str) -> str:
     if name in catalog.nodes:
         return name
     kind = "an edge type, not a node type" if name in catalog.edges else "not a node type"
-    raise BadRequest(f"'{legible(name)}' is {kind}", remedy=_choices(catalog.nodes))
+    raise BadRequest(f"'{shorten_legibly(name)}' is {kind}", remedy=_choices(catalog.nodes))
 
 
 def _edge(catalog: Catalog, name: str) -> EdgeType:
@@ -76,7 +76,7 @@ def _edge(catalog: Catalog, name: str) -> EdgeType:
     if found is not None:
         return found
     kind = "a node type, not an edge type" if name in catalog.nodes else "not an edge type"
-    raise BadRequest(f"'{legible(name)}' is {kind}", remedy=_choices(catalog.edges))
+    raise BadRequest(f"'{shorten_legibly(name)}' is {kind}", remedy=_choices(catalog.edges))
 
 
 def _choices(known: Mapping[str, Declared]) -> str:

@@ -16,10 +16,10 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
-from omnigraph.query.algorithms.block import Block, Part
-from omnigraph.query.algorithms.numbering import Numbers
+from omnigraph.query.algorithms.edge_block import Block, Part
+from omnigraph.query.algorithms.node_numbering import Numbers
 from omnigraph.query.topology.adjacency import Counts, Mask, offsets
-from omnigraph.query.topology.spread import pieces, spread
+from omnigraph.query.topology.runs import expand_runs, split_runs
 
 _AT_ONCE = 1 << 21
 
@@ -66,8 +66,8 @@ class Triangles:
         """The three nodes of each triangle, by their height."""
         behind = np.arange(1, len(keys) + 1)
         left = runs[low + 1] - behind
-        for begin, end in pieces(left, _AT_ONCE):
-            edge, other = spread(behind[begin:end], left[begin:end])
+        for begin, end in split_runs(left, _AT_ONCE):
+            edge, other = expand_runs(behind[begin:end], left[begin:end])
             edge += begin
             middle, top = high[edge], high[other]
             wanted = middle * np.int64(count) + top

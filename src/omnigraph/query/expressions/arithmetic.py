@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.lang.query.ast import ArithmeticOp
-from omnigraph.lang.types import Scalar, Type
+from omnigraph.lang.types import Scalar, ValueType
 
 Numbers = NDArray[Any]
 Flags = NDArray[np.bool_]
@@ -21,16 +21,16 @@ Flags = NDArray[np.bool_]
 _UFUNCS: dict[ArithmeticOp, Any] = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}
 
 
-def calculated(op: ArithmeticOp, left: pa.Array, right: pa.Array, type_: Type) -> pa.Array:
+def calculate(op: ArithmeticOp, left: pa.Array, right: pa.Array, type_: ValueType) -> pa.Array:
     """`left op right` as I64 or F64."""
     combine = _whole if type_.scalar is Scalar.I64 else _floating
-    result, wrong = combine(op, numbers(left), numbers(right))
+    result, wrong = combine(op, to_numpy_numbers(left), to_numpy_numbers(right))
     return _column(result, wrong | _missing(left) | _missing(right))
 
 
-def negated(argument: pa.Array, type_: Type) -> pa.Array:
+def negate(argument: pa.Array, type_: ValueType) -> pa.Array:
     """`-argument` as I64 or F64."""
-    found = numbers(argument)
+    found = to_numpy_numbers(argument)
     if type_.scalar is Scalar.I64:
         result, wrong = _whole("-", np.zeros(1, np.int64), found)
     else:
@@ -39,7 +39,7 @@ def negated(argument: pa.Array, type_: Type) -> pa.Array:
     return _column(result, wrong | _missing(argument))
 
 
-def numbers(column: pa.Array) -> Numbers:
+def to_numpy_numbers(column: pa.Array) -> Numbers:
     """The numbers of a column in their own width; nulls are some number."""
     filled = pc.fill_null(column, 0) if column.null_count else column
     found: Numbers = filled.to_numpy(zero_copy_only=False)
@@ -61,7 +61,7 @@ def _whole(op: ArithmeticOp, left: Numbers, right: Numbers) -> tuple[Numbers, Fl
     """64-bit results and where they are wrong.
 
     Arithmetic that wraps around is right whenever the true result fits, also for operands above
-    the signed range. A result in floats is close enough to the true one to tell whether it does:
+    the signed range. A result in floats is close enough to the true one to decide whether it does:
     only near the ends of the range the two could be mistaken, and there a result that has wrapped
     around has the other sign.
     """

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.lang.query.terms import RelationOp
-from omnigraph.query.expressions.arithmetic import Flags, Numbers, numbers
+from omnigraph.query.expressions.arithmetic import Flags, Numbers, to_numpy_numbers
 
 FLIPPED: dict[RelationOp, RelationOp] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -56,17 +56,21 @@ def _unpacked(bits: pa.Buffer, flags: pa.Array) -> Flags:
     return found[skipped:].view(np.bool_)
 
 
-def present(column: pa.Array) -> Flags:
+def is_present(column: pa.Array) -> Flags:
     """Where a column has a value."""
     if not column.null_count:
         return np.ones(len(column), np.bool_)
     return true_rows(column.is_valid())
 
 
-def compared(op: RelationOp, left: pa.Array, right: pa.Array) -> Flags:
+def compare_columns(op: RelationOp, left: pa.Array, right: pa.Array) -> Flags:
     """Row by row whether `left op right`; never where a side is null."""
     if left.type != right.type:
-        return _numerically(op, numbers(left), numbers(right)) & present(left) & present(right)
+        return (
+            _numerically(op, to_numpy_numbers(left), to_numpy_numbers(right))
+            & is_present(left)
+            & is_present(right)
+        )
     if pa.types.is_boolean(left.type):  # Arrow orders no Booleans
         left, right = left.cast(pa.int8()), right.cast(pa.int8())
     return true_rows(_KERNELS[op](left, right))

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.query.expressions.arithmetic import Flags
-from omnigraph.query.expressions.compare import compared, present, true_rows
+from omnigraph.query.expressions.compare import compare_columns, is_present, true_rows
 
 Places = NDArray[np.int64]
 
@@ -27,18 +27,18 @@ quadratic time for texts that repeat themselves."""
 # --- lists ---------------------------------------------------------------------------------------
 
 
-def items_of(lists: pa.Array) -> tuple[pa.Array, Places]:
+def flatten_lists(lists: pa.Array) -> tuple[pa.Array, Places]:
     """The items of all lists one after the other, and the bounds of each list among them."""
     bounds = lists.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
     return lists.values.slice(bounds[0], bounds[-1] - bounds[0]), bounds - bounds[0]
 
 
-def holding(lists: pa.Array, items: pa.Array) -> Flags:
+def list_contains(lists: pa.Array, items: pa.Array) -> Flags:
     """Row by row whether the list has the item; never where either is null."""
-    values, bounds = items_of(lists)
+    values, bounds = flatten_lists(lists)
     owners = np.repeat(np.arange(len(lists)), np.diff(bounds))
-    equal = compared("=", values, items.take(pa.array(owners)))
-    return any_within(equal, bounds) & present(lists)
+    equal = compare_columns("=", values, items.take(pa.array(owners)))
+    return any_within(equal, bounds) & is_present(lists)
 
 
 def any_within(flags: Flags, bounds: Places) -> Flags:
@@ -53,7 +53,7 @@ def any_within(flags: Flags, bounds: Places) -> Flags:
 # --- one text, parts from rows -------------------------------------------------------------------
 
 
-def parts_of(text: str, parts: pa.Array, *, at_start: bool) -> Flags:
+def one_text_contains(text: str, parts: pa.Array, *, at_start: bool) -> Flags:
     """Row by row whether one text contains the part, or begins with it."""
     found = np.zeros(len(parts), np.bool_)
     whole = text.encode()
@@ -88,9 +88,9 @@ def _bytes_of(texts: pa.Array) -> _Bytes:
     return _Bytes(content, bounds[:-1], np.diff(bounds))
 
 
-def containing(texts: pa.Array, parts: pa.Array, *, at_start: bool) -> Flags:
+def text_contains(texts: pa.Array, parts: pa.Array, *, at_start: bool) -> Flags:
     """Row by row whether the text contains the part, or begins with it; never where one is null."""
-    known = present(texts) & present(parts)
+    known = is_present(texts) & is_present(parts)
     if not known.any():
         return known
     text, part = _bytes_of(texts), _bytes_of(parts)

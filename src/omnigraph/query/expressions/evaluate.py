@@ -1,7 +1,7 @@
 """Terms and predicates evaluated on Arrow columns.
 
 What does not depend on the row stays a single value for as long as possible: comparing a column with
-it is then settled once, by the rules every test on one column shares, and costs one kernel.
+it is then bound once, by the rules every test on one column shares, and costs one kernel.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.write.cells import column_of
-from omnigraph.engine.write.predicate import (
+from omnigraph.engine.rows.json_columns import build_column
+from omnigraph.engine.rows.predicate import (
     Bindings,
-    Nothing,
+    Comparison,
+    MatchesNothing,
     OneOf,
-    Part,
     Presence,
-    Relation,
-    flags,
-    settle,
+    bind_predicate,
+    evaluate_column,
 )
+from omnigraph.engine.rows.predicate import TextMatch as BoundTextMatch
 from omnigraph.errors import InternalError
 from omnigraph.lang.query.terms import (
     ROW,
@@ -53,11 +53,17 @@ from omnigraph.lang.query.terms import (
     children,
     walk,
 )
-from omnigraph.lang.types import Scalar, Type
+from omnigraph.lang.types import Scalar, ValueType
 from omnigraph.lang.values import Stored, arrow_type, convert
-from omnigraph.query.expressions.arithmetic import Flags, calculated, negated
-from omnigraph.query.expressions.compare import FLIPPED, compared, present, true_rows
-from omnigraph.query.expressions.contains import any_within, containing, holding, items_of, parts_of
+from omnigraph.query.expressions.arithmetic import Flags, calculate, negate
+from omnigraph.query.expressions.compare import FLIPPED, compare_columns, is_present, true_rows
+from omnigraph.query.expressions.contains import (
+    any_within,
+    flatten_lists,
+    list_contains,
+    one_text_contains,
+    text_contains,
+)
 
 
 class Scope(Protocol):
@@ -78,7 +84,7 @@ class Known:
     """A value that is the same in every row."""
 
     value: Stored
-    type: Type
+    type: ValueType
     written: bool = True
     """A constant or parameter, not a result of a calculation."""
 
@@ -97,13 +103,13 @@ _OF_ROWS = (Prop, EntityId, Column, Total, Distance, Relevance, Fusion, TextMatc
 # --- terms ---------------------------------------------------------------------------------------
 
 
-def value(term: Term, scope: Scope, replaced: Replaced = _NONE_REPLACED) -> pa.Array:
+def evaluate_term(term: Term, scope: Scope, replaced: Replaced = _NONE_REPLACED) -> pa.Array:
     """The values of a term in all rows; what is found in `replaced` is taken from there."""
-    found = operand(term, scope, replaced)
+    found = evaluate_operand(term, scope, replaced)
     return _repeated(found, scope.length) if isinstance(found, Known) else found
 
 
-def operand(term: Term, scope: Scope, replaced: Replaced = _NONE_REPLACED) -> Operand:
+def evaluate_operand(term: Term, scope: Scope, replaced: Replaced = _NONE_REPLACED) -> Operand:
     """The values of a term in all rows, or the one value they all have."""
     if replaced and term in replaced:
         return replaced[term]
@@ -128,7 +134,7 @@ def operand(term: Term, scope: Scope, replaced: Replaced = _NONE_REPLACED) -> Op
 
 
 def _computed(term: Calc | Minus | CaseFold, scope: Scope, replaced: Replaced) -> Operand:
-    operands = [operand(child, scope, replaced) for child in children(term)]
+    operands = [evaluate_operand(child, scope, replaced) for child in children(term)]
     result = _result(term, [_short(found) for found in operands])
     if all(isinstance(found, Known) for found in operands):
         return Known(result[0].as_py(), term.type, written=False)
@@ -138,9 +144,9 @@ def _computed(term: Calc | Minus | CaseFold, scope: Scope, replaced: Replaced) -
 def _result(term: Calc | Minus | CaseFold, columns: Sequence[pa.Array]) -> pa.Array:
     match term:
         case Calc(op=op, type=type_):
-            return calculated(op, columns[0], columns[1], type_)
+            return calculate(op, columns[0], columns[1], type_)
         case Minus(type=type_):
-            return negated(columns[0], type_)
+            return negate(columns[0], type_)
         case CaseFold(fn=fn):
             return pc.utf8_lower(columns[0]) if fn == "lower" else pc.utf8_upper(columns[0])
 
@@ -153,7 +159,7 @@ def _short(found: Operand) -> pa.Array:
 def _repeated(known: Known, length: int) -> pa.Array:
     if known.value is None:
         return pa.nulls(length, arrow_type(known.type))
-    one = column_of([convert(known.value, known.type)], known.type)
+    one = build_column([convert(known.value, known.type)], known.type)
     # A list cannot be repeated 0 times.
     return one.slice(0, length) if length <= 1 else pa.repeat(one[0], length)
 
@@ -161,7 +167,7 @@ def _repeated(known: Known, length: int) -> pa.Array:
 # --- predicates ----------------------------------------------------------------------------------
 
 
-def mask(predicate: Predicate, scope: Scope) -> Flags:
+def evaluate_predicate(predicate: Predicate, scope: Scope) -> Flags:
     """For each row whether the predicate is true; unknown is not true."""
     match predicate:
         case Compare():
@@ -173,15 +179,17 @@ def mask(predicate: Predicate, scope: Scope) -> Flags:
         case TextTest():
             return _text_test(predicate, scope)
         case NullCheck(argument=argument, negated=is_negated):
-            found = _short(operand(argument, scope))
+            found = _short(evaluate_operand(argument, scope))
             return _widened(true_rows(found.is_valid() if is_negated else found.is_null()), scope)
         case Holds(match=match):
             return true_rows(scope.score(match))
 
 
-def _widened(flags: Flags, scope: Scope) -> Flags:
+def _widened(evaluate_column: Flags, scope: Scope) -> Flags:
     """Flags of all rows; a single one stands for all."""
-    return flags if len(flags) == scope.length else np.full(scope.length, flags[0])
+    return (
+        evaluate_column if len(evaluate_column) == scope.length else np.full(scope.length, evaluate_column[0])
+    )
 
 
 def _is_known(term: Term) -> bool:
@@ -195,7 +203,7 @@ def _comparison(test: Compare, scope: Scope) -> Flags:
     if _is_known(left) and (right.type.scalar is Scalar.F32 or not _is_known(right)):
         op, left, right = FLIPPED[op], right, left
     if not _is_known(right):
-        return compared(op, value(left, scope), value(right, scope))
+        return compare_columns(op, evaluate_term(left, scope), evaluate_term(right, scope))
     known = _known(right, scope)
     asked = _asked_of(left.type, known)
     return _tested(Compare(op, _column(asked), _constant(known)), left, asked, scope)
@@ -211,7 +219,7 @@ def _possession(test: Has, scope: Scope) -> Flags:
     if _is_known(items) and (item.type.scalar is Scalar.F32 or not _is_known(item)):
         return _membership(item, items, scope)
     if not _is_known(item):
-        return holding(value(items, scope), value(item, scope))
+        return list_contains(evaluate_term(items, scope), evaluate_term(item, scope))
     known = _known(item, scope)
     asked = _asked_of(items.type, known)
     return _tested(Has(_column(asked), _constant(known)), items, asked, scope)
@@ -223,24 +231,26 @@ def _text_test(test: TextTest, scope: Scope) -> Flags:
         given = _constant(_known(test.part, scope))
         return _tested(TextTest(test.op, _column(test.text.type), given), test.text, test.text.type, scope)
     if not _is_known(test.text):
-        return containing(value(test.text, scope), value(test.part, scope), at_start=at_start)
+        return text_contains(
+            evaluate_term(test.text, scope), evaluate_term(test.part, scope), at_start=at_start
+        )
     text = _known(test.text, scope).value
     if not isinstance(text, str):
         return np.zeros(scope.length, np.bool_)
-    return parts_of(text, value(test.part, scope), at_start=at_start)
+    return one_text_contains(text, evaluate_term(test.part, scope), at_start=at_start)
 
 
 # --- tests of one column against a known value ---------------------------------------------------
 
 
 def _known(term: Term, scope: Scope) -> Known:
-    found = operand(term, scope)
+    found = evaluate_operand(term, scope)
     assert isinstance(found, Known)
     return found
 
 
-def _column(type_: Type) -> Prop:
-    """What stands for the values of a term in a test that is settled."""
+def _column(type_: ValueType) -> Prop:
+    """Return the column that stands for the values of a term in a bound test."""
     return Prop(ROW, _VALUES, type_)
 
 
@@ -248,7 +258,7 @@ def _constant(known: Known) -> Const:
     return Const(known.value, known.type)
 
 
-def _asked_of(type_: Type, known: Known) -> Type:
+def _asked_of(type_: ValueType, known: Known) -> ValueType:
     """The type in which values of `type_` meet a known one.
 
     A float that was written down is rounded to the width of what it meets; a calculated one is not, so
@@ -259,24 +269,26 @@ def _asked_of(type_: Type, known: Known) -> Type:
     return type_
 
 
-def _tested(test: Predicate, term: Term, asked: Type, scope: Scope) -> Flags:
+def _tested(test: Predicate, term: Term, asked: ValueType, scope: Scope) -> Flags:
     """A test on one column, asked of the values of a term; they are not fetched when nothing can pass."""
-    settled = settle(test, _NOTHING_BOUND)
-    if isinstance(settled, Nothing):
+    bound = bind_predicate(test, _NOTHING_BOUND)
+    if isinstance(bound, MatchesNothing):
         return np.zeros(scope.length, np.bool_)
-    found = _short(operand(term, scope))
+    found = _short(evaluate_operand(term, scope))
     if found.type != arrow_type(asked):
         found = found.cast(arrow_type(asked))
-    if isinstance(settled, OneOf) and settled.type.is_list:
-        values, bounds = items_of(found)
-        each = _passing(values, replace(settled, type=settled.type.item))
-        return _widened(any_within(each, bounds) & present(found), scope)
-    return _widened(_passing(found, settled), scope)
+    if isinstance(bound, OneOf) and bound.type.is_list:
+        values, bounds = flatten_lists(found)
+        each = _passing(values, replace(bound, type=bound.type.item))
+        return _widened(any_within(each, bounds) & is_present(found), scope)
+    return _widened(_passing(found, bound), scope)
 
 
-def _passing(column: pa.Array, test: Presence | Relation | OneOf | Part) -> Flags:
+def _passing(column: pa.Array, test: Presence | Comparison | OneOf | BoundTextMatch) -> Flags:
     if isinstance(test, OneOf) and len(test.values) <= _FEW:
-        singles = [Relation(test.column, test.type, "=", each) for each in test.values]
-        found: Flags = np.logical_or.reduce([true_rows(flags(column, single)) for single in singles])
+        singles = [Comparison(test.column, test.type, "=", each) for each in test.values]
+        found: Flags = np.logical_or.reduce(
+            [true_rows(evaluate_column(column, single)) for single in singles]
+        )
         return found
-    return true_rows(flags(column, test))
+    return true_rows(evaluate_column(column, test))

@@ -1,6 +1,6 @@
 """Which tests of a scan Lance can answer with exactly the same meaning, and which stay for Arrow.
 
-Lance gets tests of one column against values known beforehand: these are settled into the column's
+Lance gets tests of one column against values known beforehand: these are bound to the column's
 type first and mean the same everywhere. Calculations, changes of case and comparisons of columns with
 each other stay here, where numbers and letters follow our rules.
 """
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from omnigraph.engine.columns import ID
-from omnigraph.engine.write.predicate import Bindings, Nothing, settle
-from omnigraph.engine.write.sql import render
+from omnigraph.engine.graph.columns import ID
+from omnigraph.engine.rows.predicate import Bindings, MatchesNothing, bind_predicate
+from omnigraph.engine.rows.predicate_sql import render_test
 from omnigraph.lang.query.terms import (
     Compare,
     Const,
@@ -41,13 +41,13 @@ def lance_filter(
     var: str, predicates: Sequence[Predicate], bindings: Bindings
 ) -> tuple[str | None, tuple[Predicate, ...]]:
     """The filter for Lance, if any, and the predicates that are still to be tested on its rows."""
-    asked = [settle(test, bindings) for test in predicates if is_expressible(test, var)]
+    asked = [bind_predicate(test, bindings) for test in predicates if is_expressible(test, var)]
     rest = tuple(test for test in predicates if not is_expressible(test, var))
     if not asked:
         return None, rest
-    if any(isinstance(test, Nothing) for test in asked):
+    if any(isinstance(test, MatchesNothing) for test in asked):
         return NO_ROWS, rest
-    return " AND ".join(f"({render(test)})" for test in asked), rest
+    return " AND ".join(f"({render_test(test)})" for test in asked), rest
 
 
 def columns_needed(predicates: Iterable[Predicate]) -> tuple[str, ...]:

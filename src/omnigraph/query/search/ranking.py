@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.engine.columns import ID
+from omnigraph.engine.graph.columns import ID
 from omnigraph.query.frame import Positions
-from omnigraph.query.memory import Memory
+from omnigraph.query.read_cache import ReadCache
 from omnigraph.query.rows import Rows
 from omnigraph.query.search.vectors import smallest
 
@@ -18,15 +18,15 @@ _FEW = 4096
 _PRECISION = 2.0**18
 
 
-def rounded(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def round_scores(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Scores without the last digits, in which a stored index and one in memory differ."""
     parts, powers = np.frexp(scores)
     return np.ldexp(np.round(parts * _PRECISION) / _PRECISION, powers)
 
 
-def best_first(
+def sort_best_first(
     rows: Rows,
-    memory: Memory,
+    memory: ReadCache,
     positions: Positions,
     scores: NDArray[np.float64],
     count: int | None,
@@ -55,14 +55,14 @@ def _tied(keys: NDArray[np.float64]) -> NDArray[np.bool_]:
     return tied
 
 
-def _by_id(rows: Rows, memory: Memory, positions: Positions) -> NDArray[np.int64]:
+def _by_id(rows: Rows, memory: ReadCache, positions: Positions) -> NDArray[np.int64]:
     """The place of each position in the order of ids."""
     if len(positions) <= _FEW:
         return _places(rows.take(ID, positions))
     return id_places(rows, memory)[positions]
 
 
-def id_places(rows: Rows, memory: Memory) -> NDArray[np.int64]:
+def id_places(rows: Rows, memory: ReadCache) -> NDArray[np.int64]:
     """The place of every position in the order of all ids."""
     return memory.get_or_make(
         (*rows.identity, "id order"), lambda: _places(rows.ids()), lambda made: int(made.nbytes)

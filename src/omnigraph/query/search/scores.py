@@ -10,20 +10,21 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from omnigraph.embed.query import EmbeddedProperty
-from omnigraph.engine.layout import split_key
+from omnigraph.engine.graph.layout import split_key
 from omnigraph.errors import BadRequest
-from omnigraph.lang.query.terms import Const, Distance, ParamRef, Relevance, TextMatch
+from omnigraph.lang.query.parameters import check_above_zero
+from omnigraph.lang.query.terms import Const, Distance, Fusion, ParamRef, Relevance, TextMatch
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.values import Stored
 from omnigraph.query.frame import Positions
-from omnigraph.query.interrupt import LONG, apart
-from omnigraph.query.memory import Memory
+from omnigraph.query.interrupt import LONG_WORK_ROWS, run_in_worker
+from omnigraph.query.read_cache import ReadCache
 from omnigraph.query.request import Request
 from omnigraph.query.rows import Identity, Rows
 from omnigraph.query.search.searches import Searches
 
 DEFAULT_EDITS = 2
-"""The edits that `fuzzy` allows unless told."""
+"""The edits that `fuzzy` allows by default."""
 
 Embed = Callable[[EmbeddedProperty, str], Sequence[float]]
 """The vector of a text, to be compared with a property."""
@@ -32,7 +33,7 @@ Embed = Callable[[EmbeddedProperty, str], Sequence[float]]
 class Scores:
     """The searches of one query."""
 
-    def __init__(self, request: Request, catalog: Catalog, memory: Memory, embed: Embed) -> None:
+    def __init__(self, request: Request, catalog: Catalog, memory: ReadCache, embed: Embed) -> None:
         self._request = request
         self._catalog = catalog
         self._memory = memory
@@ -54,6 +55,12 @@ class Scores:
     def how(self) -> str:
         """Which way the last ranking went."""
         return self._searches.how
+
+    def fusion_constant(self, by: Fusion) -> int:
+        """The `k` of a fusion; a constant was checked when the query was compiled."""
+        if isinstance(by.k, ParamRef):
+            return check_above_zero(by.k.name, self._given(by.k))
+        return self.number(by.k)
 
     def number(self, given: Const | ParamRef) -> int:
         """An integer that a search was given."""
@@ -153,8 +160,8 @@ class Scores:
             kind, type_name = split_key(rows.key)
             owner = self._catalog.nodes[type_name] if kind == "node" else self._catalog.edges[type_name]
             text, declared = given, EmbeddedProperty.of(type_name, owner.properties[name])
-            # Whoever makes vectors may be far away: that takes as long as it takes.
-            given = apart(LONG, lambda: tuple(self._embed(declared, text)))
+            # The embedding provider may be remote and slow: do it in a worker thread.
+            given = run_in_worker(LONG_WORK_ROWS, lambda: tuple(self._embed(declared, text)))
         if not isinstance(given, tuple):
             raise BadRequest("nearest query must be a string or list of floats")
         with np.errstate(over="ignore"):  # beyond 32 bits a number is infinitely far

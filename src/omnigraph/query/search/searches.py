@@ -16,13 +16,20 @@ from numpy.typing import NDArray
 
 from omnigraph.lang.query.ast import TextFn
 from omnigraph.query.frame import Positions
-from omnigraph.query.memory import Memory
+from omnigraph.query.read_cache import ReadCache
 from omnigraph.query.rows import Rows
-from omnigraph.query.search.ranking import best_first, rounded
-from omnigraph.query.search.text import Check, Mask, nobody_asks
+from omnigraph.query.search.ranking import round_scores, sort_best_first
+from omnigraph.query.search.text_index import Check, Mask, never_stop
 from omnigraph.query.search.text_lookup import TextLookup
-from omnigraph.query.search.vectors import Distances, Vector, Vectors, distances_to, nearest_of
-from omnigraph.storage.search import StoredIndex, stored_vector_index, vector_hits
+from omnigraph.query.search.vectors import (
+    Distances,
+    Vector,
+    Vectors,
+    are_exact_enough,
+    compute_distances,
+    find_nearest,
+)
+from omnigraph.storage.search import StoredIndex, find_vector_index, search_vectors
 
 EXACT_BYTES = 256 << 20
 """Up to so many bytes of vectors, all are compared; a stored index is not faster below."""
@@ -41,7 +48,9 @@ Value = TypeVar("Value")
 class Searches:
     """What is searched for in one request; each search is done once."""
 
-    def __init__(self, memory: Memory, *, check: Check = nobody_asks, exact_bytes: int | None = None) -> None:
+    def __init__(
+        self, memory: ReadCache, *, check: Check = never_stop, exact_bytes: int | None = None
+    ) -> None:
         self._memory = memory
         self._exact_bytes = EXACT_BYTES if exact_bytes is None else exact_bytes
         self._texts = TextLookup(memory, check)
@@ -77,7 +86,7 @@ class Searches:
         self.how = "vectors compared" if found is None else "stored index"
         if found is None:
             found = self._compared(rows, name, vector, count, chosen)
-        return best_first(rows, self._memory, *found, count, ascending=True)
+        return sort_best_first(rows, self._memory, *found, count, ascending=True)
 
     def _compared(
         self, rows: Rows, name: str, vector: Vector, count: int, chosen: Positions | None
@@ -85,13 +94,13 @@ class Searches:
         """All vectors of the choice compared."""
         if chosen is not None and len(chosen) <= _FEW:
             taken = Vectors.of(rows.take(name, chosen))
-            places, near = nearest_of(taken, None, vector, count, None)
+            places, near = find_nearest(taken, None, vector, count, None)
             return chosen[places], near
         vectors = Vectors.of(rows.column(name))
         squares = self._memory.get_or_make(
             (*rows.identity, "squares", name), vectors.squares, lambda made: int(made.nbytes)
         )
-        return nearest_of(vectors, squares, vector, count, chosen)
+        return find_nearest(vectors, squares, vector, count, chosen)
 
     def _indexed(
         self, rows: Rows, name: str, vector: Vector, count: int, chosen: Positions | None
@@ -105,7 +114,7 @@ class Searches:
         wanted = count + _SPARE if chosen is None else 2 * count * rows.live_count // size + _SPARE
         if wanted > _MOST_HITS:
             return None
-        hits = vector_hits(rows.table, index, name, vector, wanted)
+        hits = search_vectors(rows.table, index, name, vector, wanted)
         if hits is None:
             return None
         row_ids, vectors = hits
@@ -115,11 +124,12 @@ class Searches:
             kept &= np.isin(positions, chosen)
         if np.count_nonzero(kept) < count:
             return None
-        return positions[kept], distances_to(vector, Vectors.of(vectors).values[kept])
+        near = compute_distances(vector, Vectors.of(vectors).values)
+        return (positions[kept], near[kept]) if are_exact_enough(near, kept, count) else None
 
     def _vector_index(self, rows: Rows, name: str) -> StoredIndex | None:
         key = ("vector index", rows.identity, name)
-        return self._once(key, lambda: stored_vector_index(rows.table, name))
+        return self._once(key, lambda: find_vector_index(rows.table, name))
 
     # --- texts -------------------------------------------------------------------------------------
 
@@ -161,7 +171,7 @@ class Searches:
         if chosen is not None:
             kept = chosen[positions]
             positions, scores = positions[kept], scores[kept]
-        return best_first(rows, self._memory, positions, rounded(scores), count, ascending=False)
+        return sort_best_first(rows, self._memory, positions, round_scores(scores), count, ascending=False)
 
     def _once(self, key: Hashable, make: Callable[[], Value]) -> Value:
         if key not in self._done:
@@ -186,5 +196,5 @@ def _mask(rows: Rows, among: Positions | Mask) -> Mask:
 
 
 def _distances(vectors: Vectors, query: Vector) -> pa.DoubleArray:
-    found = distances_to(query, vectors.values)
+    found = compute_distances(query, vectors.values)
     return pa.array(found, mask=None if vectors.known is None else ~vectors.known)

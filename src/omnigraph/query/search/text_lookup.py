@@ -10,14 +10,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.query.frame import Positions
-from omnigraph.query.memory import Memory
+from omnigraph.query.read_cache import ReadCache
 from omnigraph.query.rows import Rows
-from omnigraph.query.search.ranking import rounded
-from omnigraph.query.search.text import Check, Mask, TextIndex, nobody_asks
-from omnigraph.storage.search import StoredIndex, analyse, stored_text_index, text_hits
+from omnigraph.query.search.ranking import round_scores
+from omnigraph.query.search.text_index import Check, Mask, TextIndex, never_stop
+from omnigraph.storage.search import StoredIndex, analyse, find_text_index, search_text
 
 _MOST_UNINDEXED = 1000
 """Texts that a stored index may not know: each search reads all of them again, about 8 us a text."""
+_EXACT_TEXTS = 1 << 15
+"""Up to so many texts an index in memory takes a quarter of a second, so that scores are always exact."""
 _WARM = 8
 """After so many searches of one version an index in memory pays, which answers wide searches sooner."""
 _TEXT_BYTES = 256  # of a text and its part of an index in memory, about
@@ -28,7 +30,7 @@ _SPARE = 64
 class TextLookup:
     """Looks texts up for one request."""
 
-    def __init__(self, memory: Memory, check: Check = nobody_asks) -> None:
+    def __init__(self, memory: ReadCache, check: Check = never_stop) -> None:
         self._memory = memory
         self._check = check
         self._indexes: dict[Hashable, TextIndex | None] = {}
@@ -65,6 +67,8 @@ class TextLookup:
         if not tokens:
             return np.empty(0, np.int64), np.empty(0)
         index = self._index(rows, name)
+        if index is None and not _weighs_rightly(rows, name):
+            index = self._made(rows, name)
         if index is not None:
             return index.relevance(tokens, rows.alive)
         found = self._stored(rows, name, text, limit)
@@ -99,7 +103,7 @@ class TextLookup:
         kept = self._kept(rows, name)
         if kept is not None:
             return kept
-        stored = stored_text_index(rows.table, name)
+        stored = find_text_index(rows.table, name)
         if stored is None or stored.unindexed_rows > _MOST_UNINDEXED or self._pays(rows, name, stored):
             return self._build(rows, name)
         self.how = "stored index"
@@ -155,7 +159,7 @@ class _Hits:
     @classmethod
     def of(cls, rows: Rows, name: str, text: str, reach: int | None) -> _Hits | None:
         """The most relevant so many, or all; None when there is no index any more."""
-        hits = text_hits(rows.table, name, text, reach)
+        hits = search_text(rows.table, name, text, reach)
         if hits is None:
             return None
         row_ids, scores = hits
@@ -167,8 +171,21 @@ class _Hits:
         """Whether the best so many are among them, and all that are as good as the last of those."""
         if len(self.scores) < limit:
             return False
-        first, last = rounded(np.array([np.sort(self.scores)[-limit], self.last]))
+        first, last = round_scores(np.array([np.sort(self.scores)[-limit], self.last]))
         return bool(first != last)
+
+
+def _weighs_rightly(rows: Rows, name: str) -> bool:
+    """Whether a stored index knows how many texts have each word, or nearly so in a large table.
+
+    It counts texts that were deleted or changed since it was built, and weighs newer ones by other counts.
+    """
+    stored = find_text_index(rows.table, name)
+    if stored is None:
+        return False
+    if stored.is_current or stored.indexed_rows + stored.unindexed_rows <= _EXACT_TEXTS:
+        return stored.is_current
+    return stored.unindexed_rows + stored.deleted_rows <= _MOST_UNINDEXED
 
 
 def _alive(rows: Rows, found: Mask) -> Mask:

@@ -26,6 +26,10 @@ _FEW = 4096
 """Below so many rows the exact look at all of them is as fast as the short cut."""
 _BLOCK = 64
 _ROUNDING = 2.0**-24
+_SMALLEST = 2.0**-126
+"""What a product of 32 bits can lose where it is too small for all of its digits, or for any of them."""
+_FAITHFUL = 2.0**-80, 2.0**120
+"""Between these a squared distance in 32 bits is one in 64 bits, rounded, however wide the vectors are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class Vectors:
         return lengths
 
 
-def distances_to(query: Vector, vectors: NDArray[np.float32]) -> Distances:
+def compute_distances(query: Vector, vectors: NDArray[np.float32]) -> Distances:
     """The distance of each vector to the query; 0 exactly when they are equal."""
     found = np.empty(len(vectors), dtype=np.float64)
     wide = query.astype(np.float64)
@@ -65,7 +69,19 @@ def distances_to(query: Vector, vectors: NDArray[np.float32]) -> Distances:
     return np.sqrt(found, out=found)
 
 
-def nearest_of(
+def are_exact_enough(near: Distances, chosen: NDArray[np.bool_], count: int) -> bool:
+    """Whether distances of 32 bits were enough to find these rows, and among them the nearest `count` chosen.
+
+    In 32 bits the squares of tiny distances are 0 and those of huge ones infinite: they are all alike. It is
+    enough that the farthest of all is no tiny one, and the last of the nearest no huge one.
+    """
+    low, high = _FAITHFUL
+    with np.errstate(invalid="ignore"):
+        squared = np.square(near)
+        return bool(np.fmax.reduce(squared) >= low and smallest(squared[chosen], count) <= high)
+
+
+def find_nearest(
     vectors: Vectors, squares: Vector | None, query: Vector, count: int, among: Positions | None
 ) -> tuple[Positions, Distances]:
     """The `count` nearest positions and all that are as near as the last of them, in no order.
@@ -76,7 +92,7 @@ def nearest_of(
     if squares is not None and len(positions) > max(_FEW, count):
         positions = _promising(vectors, squares, query, count, positions)
     whole = len(positions) == len(vectors.values)
-    near = distances_to(query, vectors.values if whole else vectors.values[positions])
+    near = compute_distances(query, vectors.values if whole else vectors.values[positions])
     if len(near) <= count:
         return positions, near
     within = near <= smallest(near, count)
@@ -106,7 +122,7 @@ def _candidates(vectors: Vectors, among: Positions | None) -> Positions:
 def _promising(
     vectors: Vectors, squares: Vector, query: Vector, count: int, positions: Positions
 ) -> Positions:
-    """Positions among which the nearest are for certain; all of them when 32 bits cannot tell."""
+    """Positions among which the nearest are for certain; all of them when 32 bits are not enough."""
     whole = len(positions) == len(squares)
     with np.errstate(all="ignore"):
         lengths = squares if whole else squares[positions]
@@ -115,8 +131,10 @@ def _promising(
         own = np.vecdot(query, query)
         about = lengths - 2 * products + own
         # A sum of `width` products errs by at most width * 2^-24 of the lengths' product, a square by
-        # that of itself; the rest is the rounding of the sum of the three.
-        slack = (lengths + own) * np.float32(4 * (len(query) + 4) * _ROUNDING)
+        # that of itself; the rest is the rounding of the sum of the three. Products that are too small for
+        # 32 bits are lost whatever the lengths are: one of all vectors where all of them are tiny.
+        terms = 4 * (len(query) + 4)
+        slack = (lengths + own) * np.float32(terms * _ROUNDING) + np.float32(terms * _SMALLEST)
     if not (np.isfinite(about).all() and np.isfinite(slack).all()):
         return positions
     found: Positions = positions[about - slack <= smallest(about + slack, count)]

@@ -1,1 +1,1 @@
-"""Who is joined to whom: adjacency in NumPy, walks over it, and its file beside the graph."""
+"""Topologies: adjacency in NumPy, walks over it, and its files beside the graph."""

@@ -137,7 +137,7 @@ def numbered_as(nodes: pa.Array, found: Encoded) -> Encoded:
 def encoded_more(ids: pa.Array, *columns: pa.ChunkedArray) -> Encoded:
     """Encode columns with the codes of a dictionary, which grows by the ids it does not have.
 
-    The few new ids are hashed and the dictionary is only looked through, never hashed anew.
+    The few new ids are hashed and the dictionary is only scanned, never hashed again.
     """
     new = _as_type(ids.type, columns)
     if sum(map(len, new)) == 0:

@@ -1,4 +1,4 @@
-"""Who is joined to whom by the edges of one table version, as arrays of numbers.
+"""The topology of one edge table version: which nodes its edges join, as arrays of numbers.
 
 A topology depends on nothing but the edge table, so all branches and all versions of the node tables
 share it. The ids at the ends are codes; a `Linked` topology knows which node positions they are.
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.frame import NO_ROW, Positions
-from omnigraph.query.interrupt import apart
+from omnigraph.query.interrupt import run_in_worker
 from omnigraph.query.topology.adjacency import (
     Adjacency,
     Counts,
@@ -28,15 +28,15 @@ from omnigraph.query.topology.adjacency import (
     collapsed,
     position_type,
 )
-from omnigraph.query.topology.blocks import Runs
 from omnigraph.query.topology.endpoint_codes import Codes, Encoded, encoded, encoded_more, numbered_as
-from omnigraph.query.topology.parts import InMemory, Kind, Parts, Shape
+from omnigraph.query.topology.file_blocks import AdjacencyReader
+from omnigraph.query.topology.topology_parts import InMemory, Kind, Parts, Shape
 
 State = Literal["in memory", "stored", "to be sorted"]
 
 _FETCHED = frozenset({"sources", "targets", "src", "dst"})
 _OBJECT_BYTES = 1024  # of a topology without its arrays, about
-_MUCH = 64  # when one edge in so many changed, sorting anew is as cheap as copying around the changes
+_MUCH = 64  # when one edge in so many changed, sorting again is as cheap as copying around the changes
 
 
 class Topology:
@@ -50,7 +50,7 @@ class Topology:
         self.shape: Final = shape
         self._parts = parts
         self._built = dict(built or {})
-        self._stored: dict[Kind, Runs] = {}
+        self._stored: dict[Kind, AdjacencyReader] = {}
         self._lock = threading.RLock()
 
     @classmethod
@@ -127,7 +127,7 @@ class Topology:
         """How far an adjacency is from being used."""
         built = self.built()
         if (direction, distinct) in built or (direction, False) in built:
-            return "in memory"  # every neighbour once is found in a moment, where that is asked for
+            return "in memory"  # the distinct neighbours follow from it quickly
         return "stored" if (direction, distinct) in self.shape.stored else "to be sorted"
 
     def code_count(self, direction: EdgeDirection) -> int:
@@ -142,7 +142,7 @@ class Topology:
         found = self._built.get((direction, distinct))
         if found is not None:
             return found
-        return apart(self.edge_count, lambda: self._kept_adjacency(direction, distinct))
+        return run_in_worker(self.edge_count, lambda: self._kept_adjacency(direction, distinct))
 
     def _kept_adjacency(self, direction: EdgeDirection, distinct: bool) -> Adjacency:
         with self._lock:
@@ -150,12 +150,12 @@ class Topology:
                 self._built[direction, distinct] = self._made(direction, distinct)
             return self._built[direction, distinct]
 
-    def runs(self, direction: EdgeDirection, *, distinct: bool) -> Runs | None:
+    def runs(self, direction: EdgeDirection, *, distinct: bool) -> AdjacencyReader | None:
         """The same where it is stored and not in memory, so that few neighbours can be read of it."""
         is_stored = self.state(direction, distinct=distinct) == "stored"
         return self._runs(self._shared_kind(direction, distinct)) if is_stored else None
 
-    def _runs(self, kind: Kind) -> Runs:
+    def _runs(self, kind: Kind) -> AdjacencyReader:
         found = self._stored.get(kind)
         if found is not None:
             return found
@@ -191,7 +191,7 @@ class Topology:
         return arranged(pairs, self.code_count(direction))
 
 
-def build(
+def build_topology(
     src: pa.Array | pa.ChunkedArray,
     dst: pa.Array | pa.ChunkedArray,
     shared: bool,
@@ -217,7 +217,7 @@ def _as_positions(nodes: pa.Array | None, found: Encoded) -> Encoded:
     return found if nodes is None else numbered_as(nodes, found)
 
 
-def extended(
+def extend_topology(
     topology: Topology,
     removed: Positions,
     added_src: pa.Array | pa.ChunkedArray,
@@ -226,8 +226,8 @@ def extended(
     """The topology after some edges went and others came.
 
     Positions stay: a removed edge keeps its position and is dead, added edges have the positions behind
-    all others, in the order given. Ids are not encoded anew, and after a small change nothing is
-    sorted anew either.
+    all others, in the order given. Ids are not encoded again, and after a small change nothing is
+    sorted again either.
     """
     sources, targets = _chunked(added_src), _chunked(added_dst)
     if topology.shared:

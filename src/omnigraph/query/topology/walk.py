@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.lang.query.resolved import EdgeDirection
-from omnigraph.query.counting import sums
+from omnigraph.query.exact_counts import checked_sums
 from omnigraph.query.frame import Positions
 from omnigraph.query.topology.adjacency import Counts, Ints, Mask, bisected
-from omnigraph.query.topology.linked import FewSteps, Linked, Steps
-from omnigraph.query.topology.reach import CHUNK, reach, reach_distinct, reach_parts
-from omnigraph.query.topology.spread import spread
+from omnigraph.query.topology.breadth_first import CHUNK, reach, reach_distinct, reach_parts
+from omnigraph.query.topology.linked_topology import FewSteps, LinkedTopology, Steps
+from omnigraph.query.topology.runs import expand_runs
 
 __all__ = [
     "OneHop",
-    "begun",
-    "connected",
+    "are_connected",
+    "begin_hop",
     "edges_between",
     "fanout",
     "hop",
@@ -36,7 +36,9 @@ __all__ = [
 Number = TypeVar("Number", np.int64, np.float64)
 
 
-def fanout(linked: Linked, sources: Positions, direction: EdgeDirection, *, distinct: bool = True) -> Counts:
+def fanout(
+    linked: LinkedTopology, sources: Positions, direction: EdgeDirection, *, distinct: bool = True
+) -> Counts:
     """How many rows each incoming row becomes by a hop."""
     return linked.steps_from(sources, direction, distinct=distinct).runs(sources)[1]
 
@@ -53,19 +55,19 @@ class OneHop:
 
     def part(self, begin: int, end: int) -> tuple[Positions, ...]:
         """For some incoming rows: which one each outgoing row comes from, its target and maybe its edge."""
-        row_index, places = spread(self.first[begin:end], self.fanout[begin:end])
+        row_index, places = expand_runs(self.first[begin:end], self.fanout[begin:end])
         found = (row_index + begin if begin else row_index), _positions(self.steps.targets, places)
         return (*found, _positions(self.steps.edges, places)) if self.named else found
 
 
-def begun(linked: Linked, sources: Positions, direction: EdgeDirection, *, named: bool) -> OneHop:
+def begin_hop(linked: LinkedTopology, sources: Positions, direction: EdgeDirection, *, named: bool) -> OneHop:
     """A hop from these nodes: each neighbour once, or each edge if edges are `named`."""
     steps = linked.steps_from(sources, direction, distinct=not named)
     return OneHop(steps, *steps.runs(sources), named)
 
 
 def hop(
-    linked: Linked, sources: Positions, direction: EdgeDirection, *, distinct: bool = True
+    linked: LinkedTopology, sources: Positions, direction: EdgeDirection, *, distinct: bool = True
 ) -> tuple[Positions, Positions]:
     """Which incoming row each outgoing one comes from, and its target: each neighbour once if distinct."""
     steps = linked.steps_from(sources, direction, distinct=distinct)
@@ -74,15 +76,15 @@ def hop(
 
 
 def hop_edges(
-    linked: Linked, sources: Positions, direction: EdgeDirection
+    linked: LinkedTopology, sources: Positions, direction: EdgeDirection
 ) -> tuple[Positions, Positions, Positions]:
     """Incoming row, target and edge position for each stored edge; in both directions a self-loop once."""
-    row_index, targets, edges = begun(linked, sources, direction, named=True).part(0, len(sources))
+    row_index, targets, edges = begin_hop(linked, sources, direction, named=True).part(0, len(sources))
     return row_index, targets, edges
 
 
-def connected(
-    linked: Linked,
+def are_connected(
+    linked: LinkedTopology,
     sources: Positions,
     targets: Positions,
     direction: EdgeDirection,
@@ -101,16 +103,21 @@ def connected(
 
 
 def edges_between(
-    linked: Linked, sources: Positions, targets: Positions, direction: EdgeDirection
+    linked: LinkedTopology, sources: Positions, targets: Positions, direction: EdgeDirection
 ) -> tuple[Positions, Positions]:
     """Incoming row and edge position for each stored edge from the row's source to its target."""
     low, high = _between(linked, sources, targets, direction, distinct=False)
-    row_index, places = spread(low, high - low)
+    row_index, places = expand_runs(low, high - low)
     return row_index, _positions(linked.topology.adjacency(direction).edges, places)
 
 
 def _between(
-    linked: Linked, sources: Positions, targets: Positions, direction: EdgeDirection, *, distinct: bool
+    linked: LinkedTopology,
+    sources: Positions,
+    targets: Positions,
+    direction: EdgeDirection,
+    *,
+    distinct: bool,
 ) -> tuple[Counts, Counts]:
     """The run of places in the adjacency that join each source with its target."""
     adjacency = linked.topology.adjacency(direction, distinct=distinct)
@@ -127,7 +134,7 @@ def _between(
 
 
 def _connected_by_paths(
-    linked: Linked,
+    linked: LinkedTopology,
     sources: Positions,
     targets: Positions,
     direction: EdgeDirection,
@@ -152,7 +159,7 @@ def _connected_by_paths(
 
 
 def weights(
-    linked: Linked, values: NDArray[Number] | None, direction: EdgeDirection, *, distinct: bool = True
+    linked: LinkedTopology, values: NDArray[Number] | None, direction: EdgeDirection, *, distinct: bool = True
 ) -> NDArray[Number] | Counts:
     """For each source position the sum of the values of its neighbours; without values their number.
 
@@ -168,7 +175,7 @@ def weights(
     else:
         largest = max(abs(int(values.max(initial=0))), abs(int(values.min(initial=0))))
         most = float(largest) * int(steps.degree.max(initial=0))
-        added = sums(taken.astype(np.int64, copy=False), lambda each: _sums(each, steps.indptr), most)
+        added = checked_sums(taken.astype(np.int64, copy=False), lambda each: _sums(each, steps.indptr), most)
     by_code = np.append(added, np.zeros(1, dtype=values.dtype))
     return by_code[linked.near_codes(direction)[:-1]]
 

@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.engine.load.sources.item import Item
+from omnigraph.engine.load.sources.item_reader import read_item
 from omnigraph.engine.load.sources.mapping import InputMapping
 from omnigraph.engine.load.sources.plan import plan_items
-from omnigraph.engine.load.sources.read import read_item
-from omnigraph.engine.write.blobs import is_blob
-from omnigraph.engine.write.read import LoadReader, SplitRows, gathered
-from omnigraph.engine.write.violations import Violation
+from omnigraph.engine.rows.blobs import is_blob
+from omnigraph.engine.rows.split_reader import LoadReader, SplitRows, collect_rows
+from omnigraph.engine.rows.violations import Violation
 from tests.engine.write.support import IDS, accepted
 
 SCHEMA = """
@@ -174,7 +174,7 @@ def read_all(items: Sequence[Item], schema: str = SCHEMA) -> Read:
             seen += part.lines
         before[item.file_number] += seen
         lines += seen
-    found = gathered(parts, reader(schema).targets, [])
+    found = collect_rows(parts, reader(schema).targets, [])
     for key, rows in found.items():
         rows.rows.validate(full=True)
         assert rows.rows.schema == reader(schema).targets[key].schema

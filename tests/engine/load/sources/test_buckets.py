@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
-from omnigraph.engine.load.sources.mapping import mapping_of
+from omnigraph.engine.load.sources.mapping import build_mapping
 from omnigraph.errors import BadRequest, InvalidName, StorageFailure
-from omnigraph.storage import inputs
+from omnigraph.storage import input_files as inputs
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore
 from tests.engine.load.sources.support import (
@@ -83,7 +83,7 @@ def test_columns_in_a_bucket_are_read_with_their_types(bucket: str) -> None:
     people = [row["handle"] for row in found.rows["node:Person"]]
     assert people == ["ada", "bo", "cy é☃", "dee"]
     assert [row["src"] for row in found.rows["edge:Knows"]] == ["ada", "bo", "dee"]
-    mapping = mapping_of({"inputs": [{"files": "sheets/*.csv", "multiline": False}]})
+    mapping = build_mapping({"inputs": [{"files": "sheets/*.csv", "multiline": False}]})
     sheet = read(f"{bucket}/sheets", mapping=mapping, split=20)
     assert [row["dst"] for row in sheet.rows["edge:Knows"]] == ["bo", "ada", "cy é☃"]
 

@@ -14,33 +14,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet as pq
 
-from omnigraph.engine.load.sources.convert import is_taken, read_column
-from omnigraph.engine.write.blobs import no_external
-from omnigraph.engine.write.cells import Cells
+from omnigraph.engine.load.sources.arrow_columns import convert_column, is_convertible
+from omnigraph.engine.rows.blobs import reject_external
+from omnigraph.engine.rows.json_columns import ParsedColumn
 from omnigraph.errors import LoadRejected
-from omnigraph.lang.types import Scalar, Type, vector
+from omnigraph.lang.types import Scalar, ValueType, vector_type
 from omnigraph.lang.values import arrow_field, arrow_type, integer_bounds
 from tests.engine.load.sources.support import plan, read
 
-S, B, D, T = Type(Scalar.STRING), Type(Scalar.BOOL), Type(Scalar.DATE), Type(Scalar.DATETIME)
+S, B, D, T = (
+    ValueType(Scalar.STRING),
+    ValueType(Scalar.BOOL),
+    ValueType(Scalar.DATE),
+    ValueType(Scalar.DATETIME),
+)
 I32, I64, U32, U64, F32, F64 = (
-    Type(scalar) for scalar in (Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64, Scalar.F32, Scalar.F64)
+    ValueType(scalar) for scalar in (Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64, Scalar.F32, Scalar.F64)
 )
 NEW_YEAR = 1_704_067_200_000
 TEN = NEW_YEAR + 10 * 3_600_000
-INTS, TEXTS = Type(Scalar.I32, is_list=True), Type(Scalar.STRING, is_list=True)
+INTS, TEXTS = ValueType(Scalar.I32, is_list=True), ValueType(Scalar.STRING, is_list=True)
 
 
-def _read(column: pa.Array, type_: Type) -> Cells:
-    assert is_taken(column.type, type_)
-    cells = read_column(column, "p", type_, arrow_field("p", type_), no_external)
+def _read(column: pa.Array, type_: ValueType) -> ParsedColumn:
+    assert is_convertible(column.type, type_)
+    cells = convert_column(column, "p", type_, arrow_field("p", type_), reject_external)
     cells.array.validate(full=True)
     assert cells.array.type == arrow_type(type_)
     assert len(cells.array) == len(column)
     return cells
 
 
-def _values(cells: Cells) -> list[Any]:
+def _values(cells: ParsedColumn) -> list[Any]:
     assert cells.faults == {}
     plain = cells.array.cast(pa.int64()) if pa.types.is_timestamp(cells.array.type) else cells.array
     found: list[Any] = plain.to_pylist()
@@ -66,7 +71,7 @@ def _values(cells: Cells) -> list[Any]:
         (pa.array([1.5, -0.25], pa.float64()), F32, [1.5, -0.25]),
         (pa.nulls(2), I32, [None, None]),
         (pa.nulls(2), INTS, [None, None]),
-        (pa.nulls(2), vector(2), [None, None]),
+        (pa.nulls(2), vector_type(2), [None, None]),
         (pa.array([date(2024, 5, 1)], pa.date64()), D, [date(2024, 5, 1)]),
         (pa.array(["2024-05-01", "2024-05-01T10:00:00Z"]), D, [date(2024, 5, 1)] * 2),
         (pa.array([-1], pa.int16()), D, [date(1969, 12, 31)]),
@@ -89,13 +94,17 @@ def _values(cells: Cells) -> list[Any]:
         (pa.array([[1], []], pa.list_view(pa.int32())), INTS, [[1], []]),
         (pa.array([["a"]], pa.list_(pa.large_string())), TEXTS, [["a"]]),
         (pa.array([[], None], pa.list_(pa.null())), INTS, [[], None]),
-        (pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int64())), vector(2), [[1.0, 2.0], None, [3.0, 4.0]]),
-        (pa.array([[0.1, 2.0]], pa.list_(pa.float64())), vector(2), [[float(np.float32(0.1)), 2.0]]),
+        (
+            pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int64())),
+            vector_type(2),
+            [[1.0, 2.0], None, [3.0, 4.0]],
+        ),
+        (pa.array([[0.1, 2.0]], pa.list_(pa.float64())), vector_type(2), [[float(np.float32(0.1)), 2.0]]),
         (pa.array([0.1, None]), F32, [float(np.float32(0.1)), None]),
-        (pa.array([None, [1, 2]], pa.list_(pa.float32(), 2)), vector(2), [None, [1.0, 2.0]]),
+        (pa.array([None, [1, 2]], pa.list_(pa.float32(), 2)), vector_type(2), [None, [1.0, 2.0]]),
     ],
 )  # fmt: skip
-def test_what_fits_is_taken_without_loss(column: pa.Array, type_: Type, values: list[Any]) -> None:
+def test_what_fits_is_taken_without_loss(column: pa.Array, type_: ValueType, values: list[Any]) -> None:
     assert _values(_read(column, type_)) == values
     padded = pa.concat_arrays([column, column]) if not isinstance(column, pa.RunEndEncodedArray) else None
     if padded is not None:
@@ -146,7 +155,7 @@ def test_what_fits_is_taken_without_loss(column: pa.Array, type_: Type, values: 
         ),
         (
             pa.array([[1.0], [1.0, None], [1.0, float("nan")], [1.0, 1e39], [1.0, 2.0]]),
-            vector(2),
+            vector_type(2),
             {
                 0: "vector property 'p' expects 2 dimensions, got 1",
                 1: "vector property 'p' elements must be numeric, got null",
@@ -162,7 +171,7 @@ def test_what_fits_is_taken_without_loss(column: pa.Array, type_: Type, values: 
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_told_and_the_rest_is_kept(
-    column: pa.Array, type_: Type, faults: dict[int, str]
+    column: pa.Array, type_: ValueType, faults: dict[int, str]
 ) -> None:
     cells = _read(column, type_)
     assert cells.faults == faults
@@ -192,14 +201,14 @@ def test_what_does_not_fit_is_told_and_the_rest_is_kept(
         (pa.list_(pa.float64()), INTS),
         (pa.int32(), INTS),
         (pa.list_(pa.int32()), I32),
-        (pa.list_(pa.string()), vector(2)),
+        (pa.list_(pa.string()), vector_type(2)),
         (pa.struct([("a", pa.int32())]), S),
         (pa.map_(pa.string(), pa.string()), TEXTS),
-        (pa.int64(), Type(Scalar.BLOB)),
+        (pa.int64(), ValueType(Scalar.BLOB)),
     ],
 )
-def test_a_column_of_another_kind_is_refused_as_a_whole(found: pa.DataType, type_: Type) -> None:
-    assert not is_taken(found, type_)
+def test_a_column_of_another_kind_is_refused_as_a_whole(found: pa.DataType, type_: ValueType) -> None:
+    assert not is_convertible(found, type_)
 
 
 def test_a_file_with_columns_that_cannot_fit_is_refused_before_it_is_read(tmp_path: Path) -> None:
@@ -295,7 +304,7 @@ def test_integers_name_nodes_whose_key_is_an_integer_and_no_others(tmp_path: Pat
     scalar=st.sampled_from([Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64]),
 )
 def test_integers_are_taken_exactly_when_they_are_in_range(numbers: list[int | None], scalar: Scalar) -> None:
-    cells = _read(pa.array(numbers, pa.int64()), Type(scalar))
+    cells = _read(pa.array(numbers, pa.int64()), ValueType(scalar))
     low, high = integer_bounds(scalar)
     assert cells.array.to_pylist() == [n if n is not None and low <= n <= high else None for n in numbers]
     assert set(cells.faults) == {at for at, n in enumerate(numbers) if n is not None and not low <= n <= high}

@@ -14,19 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.engine.load.sources.csv_blocks import csv_blocks
-from omnigraph.engine.load.sources.csv_records import record_blocks, scan
+from omnigraph.engine.load.sources.csv_records import record_blocks, scan_records
 from omnigraph.engine.load.sources.formats import Format
 from omnigraph.engine.load.sources.item import Columns, Dialect, Item
-from omnigraph.engine.load.sources.mapping import mapping_of
-from omnigraph.engine.load.sources.texts import read_texts
-from omnigraph.engine.write.splits import Limits
+from omnigraph.engine.load.sources.mapping import build_mapping
+from omnigraph.engine.load.sources.text_columns import parse_texts
+from omnigraph.engine.rows.splits import Limits
 from omnigraph.errors import BadRequest, LoadRejected, ResourceLimitExceeded
-from omnigraph.lang.types import Scalar, Type, vector
+from omnigraph.lang.types import Scalar, ValueType, vector_type
 from tests.engine.load.sources.support import csv_text, plan, read, read_all
 from tests.examples import EXAMPLES
 
 NO_SOURCES = "this graph allows no external sources"
-LINES = mapping_of({"inputs": [{"files": "*.csv", "multiline": False}]})
+LINES = build_mapping({"inputs": [{"files": "*.csv", "multiline": False}]})
 
 
 def _people(tmp_path: Path, text: str | bytes) -> Path:
@@ -47,7 +47,7 @@ def test_an_empty_field_is_null_and_a_quoted_one_is_the_empty_text(tmp_path: Pat
 
 def test_a_mapping_says_which_other_texts_are_null_and_what_stands_between_fields(tmp_path: Path) -> None:
     path = _people(tmp_path, 'handle;name;age\na;null;-\nb;"null";7\n')
-    mapping = mapping_of({"inputs": [{"files": "Person.csv", "delimiter": ";", "nulls": ["null", "-"]}]})
+    mapping = build_mapping({"inputs": [{"files": "Person.csv", "delimiter": ";", "nulls": ["null", "-"]}]})
     rows = read(path, mapping=mapping).rows["node:Person"]
     assert [(row["name"], row["age"]) for row in rows] == [(None, None), ("null", 7)]
 
@@ -106,25 +106,25 @@ def test_a_text_that_is_no_value_of_its_property_is_told_with_its_line(
 @pytest.mark.parametrize(
     ("type_", "texts", "values"),
     [
-        (Type(Scalar.I32), ["1", None, "-7", "007", "+5"], [1, None, -7, 7, 5]),
-        (Type(Scalar.U64), [str(2**64 - 1), "0"], [2**64 - 1, 0]),
-        (Type(Scalar.F64), ["1", "-0.5", "1e3", "1E-2", None], [1.0, -0.5, 1000.0, 0.01, None]),
-        (Type(Scalar.BOOL), ["true", None, "false"], [True, None, False]),
-        (Type(Scalar.I64, is_list=True), ["[1, 2]", None, "[]", "[\n3]"], [[1, 2], None, [], [3]]),
-        (Type(Scalar.STRING, is_list=True), ['["a[b"]', '["c"]', None], [["a[b"], ["c"], None]),
-        (vector(2), ["[1,2]", None, "[0.5,-1]"], [[1.0, 2.0], None, [0.5, -1.0]]),
+        (ValueType(Scalar.I32), ["1", None, "-7", "007", "+5"], [1, None, -7, 7, 5]),
+        (ValueType(Scalar.U64), [str(2**64 - 1), "0"], [2**64 - 1, 0]),
+        (ValueType(Scalar.F64), ["1", "-0.5", "1e3", "1E-2", None], [1.0, -0.5, 1000.0, 0.01, None]),
+        (ValueType(Scalar.BOOL), ["true", None, "false"], [True, None, False]),
+        (ValueType(Scalar.I64, is_list=True), ["[1, 2]", None, "[]", "[\n3]"], [[1, 2], None, [], [3]]),
+        (ValueType(Scalar.STRING, is_list=True), ['["a[b"]', '["c"]', None], [["a[b"], ["c"], None]),
+        (vector_type(2), ["[1,2]", None, "[0.5,-1]"], [[1.0, 2.0], None, [0.5, -1.0]]),
     ],
 )
 def test_texts_are_read_as_the_property_wants(
-    type_: Type, texts: list[str | None], values: list[Any]
+    type_: ValueType, texts: list[str | None], values: list[Any]
 ) -> None:
-    cells = read_texts(pa.array(texts, pa.string()), "p", type_)
+    cells = parse_texts(pa.array(texts, pa.string()), "p", type_)
     assert cells.faults == {}
     assert cells.array.to_pylist() == values
 
 
 def test_arrays_that_would_make_sense_only_together_are_no_arrays() -> None:
-    cells = read_texts(pa.array(["[1,", "2]", "[1] [2]"]), "p", Type(Scalar.I64, is_list=True))
+    cells = parse_texts(pa.array(["[1,", "2]", "[1] [2]"]), "p", ValueType(Scalar.I64, is_list=True))
     assert set(cells.faults) == {0, 1, 2}
 
 
@@ -290,7 +290,7 @@ def test_a_record_without_end_is_refused_before_it_fills_the_memory() -> None:
 
 
 def test_blank_records_are_no_problem_of_any_kind() -> None:
-    records = scan(b"\n\r\n\r\n", Dialect(), 2)
+    records = scan_records(b"\n\r\n\r\n", Dialect(), 2)
     assert records.problems == ()
     assert not records.is_row.any()
     assert records.line_count == 3

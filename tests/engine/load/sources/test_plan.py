@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
-from omnigraph.engine.load.sources.formats import Format, format_of, stem_of
-from omnigraph.engine.load.sources.found import pattern
+from omnigraph.engine.load.sources.formats import Format, format_of, strip_extension
+from omnigraph.engine.load.sources.input_files import pattern
 from omnigraph.engine.load.sources.item import Item
-from omnigraph.engine.load.sources.mapping import mapping_of
+from omnigraph.engine.load.sources.mapping import build_mapping
 from omnigraph.errors import BadRequest, StorageFailure
 from tests.engine.load.sources.support import knows_table, person_table, plan, read, read_all
 
@@ -197,14 +197,14 @@ def test_a_folder_that_is_no_lance_table_is_told(tmp_path: Path) -> None:
 
 def test_records_take_no_mapping(tmp_path: Path) -> None:
     (tmp_path / "n.ndjson").write_bytes(NOTE)
-    mapping = mapping_of({"inputs": [{"files": "*.ndjson", "type": "Note"}]})
+    mapping = build_mapping({"inputs": [{"files": "*.ndjson", "type": "Note"}]})
     with pytest.raises(BadRequest, match="has records that say themselves what they are"):
         plan(tmp_path / "n.ndjson", mapping=mapping)
 
 
 def test_a_mapping_may_give_the_format_of_files_with_other_names(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_bytes(NOTE)
-    mapping = mapping_of({"inputs": [{"files": "*.txt", "format": "ndjson"}]})
+    mapping = build_mapping({"inputs": [{"files": "*.txt", "format": "ndjson"}]})
     assert len(read(tmp_path, mapping=mapping).rows["node:Note"]) == 1
 
 
@@ -221,7 +221,7 @@ def test_a_mapping_may_give_the_format_of_files_with_other_names(tmp_path: Path)
 )
 def test_formats_are_told_by_endings(name: str, known: Format | None, stem: str) -> None:
     assert format_of(name) is known
-    assert stem_of(name) == stem
+    assert strip_extension(name) == stem
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,16 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.engine.load.sources import line_ranges
 from omnigraph.engine.load.sources.formats import Format
 from omnigraph.engine.load.sources.item import Item
-from omnigraph.engine.load.sources.ranges import line_blocks
-from omnigraph.engine.write.splits import Limits
+from omnigraph.engine.load.sources.line_ranges import line_blocks
+from omnigraph.engine.rows.splits import Limits
 from omnigraph.errors import BadRequest, ResourceLimitExceeded
 from tests.engine.load.sources.support import plan, read, read_all
 from tests.examples import EXAMPLES
@@ -137,3 +139,28 @@ def test_every_core_gets_as_many_items(size: int, cores: int, items: int, tmp_pa
     with path.open("wb") as file:
         file.truncate(size)
     assert len(plan(path, cores=cores)) == items
+
+
+@pytest.mark.parametrize("packing", ["gzip", "zstd"])
+def test_a_small_file_of_very_many_blank_lines_is_read(packing: str, tmp_path: Path) -> None:
+    path = tmp_path / f"blank.jsonl.{'gz' if packing == 'gzip' else 'zst'}"
+    lines = b"\n" * 9_000_000 + GOOD[0].encode()
+    path.write_bytes(pa.Codec(packing).compress(lines, asbytes=True))
+    found = read(path)
+    assert found.violations == []
+    assert {key: len(rows) for key, rows in found.rows.items()} == {"node:Person": 1}
+
+
+def test_a_file_that_unpacks_out_of_all_proportion_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line_ranges, "UNPACKED_FREELY", 2**24)
+    path = tmp_path / "bomb.jsonl.zst"
+    path.write_bytes(pa.Codec("zstd").compress(b"\n" * 2**26, asbytes=True))
+    with pytest.raises(ResourceLimitExceeded) as refused:
+        read(path)
+    assert (refused.value.resource, refused.value.limit) == (
+        "load_unpacked_ratio",
+        line_ranges.UNPACKED_RATIO,
+    )
+    assert "bomb.jsonl.zst" in (refused.value.remedy or "")

@@ -16,10 +16,10 @@ import pytest
 
 import omnigraph as og
 from omnigraph import failpoints
-from omnigraph.engine.load import run
-from omnigraph.engine.load.runner import LocalRunner
 from omnigraph.engine.load.sources.formats import Format
-from omnigraph.engine.load.sources.streams import Stream
+from omnigraph.engine.load.sources.pipes import Stream
+from omnigraph.engine.tasks.engines import Engine
+from omnigraph.engine.tasks.runner import LocalRunner
 from omnigraph.errors import BadRequest, LoadRejected
 from omnigraph.progress import Progress
 
@@ -72,8 +72,8 @@ def stored(graph: og.Graph) -> list[str]:
 @pytest.mark.parametrize("way", ["memory", "files"])
 def test_what_comes_out_of_a_pipe_is_loaded(graph: og.Graph, pipe: Pipe, way: str) -> None:
     at = pipe("people", people(*(f"p{number}" for number in range(10_000))))
-    engine = run.Engine(LocalRunner(), "asked for") if way == "files" else None
-    with patch("omnigraph.graph.engine_for", lambda *_, **__: engine):
+    engine = Engine(LocalRunner(), "asked for") if way == "files" else None
+    with patch("omnigraph.graph.select_engine", lambda *_, **__: engine):
         done = graph.load(at, mode="append")
     assert (done.total, len(stored(graph))) == (10_000, 10_000)
 
@@ -92,8 +92,11 @@ def test_what_is_wrong_is_told_by_the_name_of_the_pipe(
     graph: og.Graph, pipe: Pipe, tmp_path: Path, way: str
 ) -> None:
     at = pipe("people", people("ada") + people("bo", age="old"))
-    engine = run.Engine(LocalRunner(), "asked for") if way == "files" else None
-    with patch("omnigraph.graph.engine_for", lambda *_, **__: engine), pytest.raises(LoadRejected) as refused:
+    engine = Engine(LocalRunner(), "asked for") if way == "files" else None
+    with (
+        patch("omnigraph.graph.select_engine", lambda *_, **__: engine),
+        pytest.raises(LoadRejected) as refused,
+    ):
         graph.load(at, mode="append", rejects=tmp_path / "rejects")
     assert str(refused.value) == f"{at}:2: strict property 'age' expects Int32, got \"old\""
     (told,) = map(json.loads, (tmp_path / "rejects").read_text().splitlines())
@@ -106,7 +109,7 @@ def test_a_load_that_was_overtaken_does_not_read_its_pipe_again(
     gate = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE
     with og.open(tmp_path / "g.omni") as rival:
         faster = failpoints.once(lambda: rival.mutate('query q() { insert Person { name: "rival" } }'))
-        with failpoints.armed(gate, faster):
+        with failpoints.arm(gate, faster):
             graph.load(pipe("people", people("ada")), mode="append")
     assert stored(graph) == ["ada", "rival"]
 

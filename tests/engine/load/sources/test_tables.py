@@ -12,11 +12,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import omnigraph as og
 from omnigraph.engine.load.sources import columnar
-from omnigraph.engine.load.sources.mapping import mapping_of
-from omnigraph.engine.load.sources.read import read_item
-from omnigraph.engine.load.sources.tables import as_arrow, is_table
-from omnigraph.errors import BadRequest, LoadRejected
+from omnigraph.engine.load.sources.item_reader import read_item
+from omnigraph.engine.load.sources.mapping import build_mapping
+from omnigraph.engine.load.sources.memory_tables import as_arrow, is_table
+from omnigraph.errors import BadRequest, LoadRejected, OmnigraphError
 from tests.engine.load.sources.support import person_table, plan, read, reader
 
 Spool = Callable[..., Path]
@@ -116,7 +117,7 @@ def test_columns_and_types_are_checked_before_rows(spool: Spool) -> None:
 
 
 def test_edges_come_from_frames_and_a_mapping_renames_columns(spool: Spool) -> None:
-    mapping = mapping_of({"inputs": [{"files": "*.arrow", "from": "a", "to": "b"}]})
+    mapping = build_mapping({"inputs": [{"files": "*.arrow", "from": "a", "to": "b"}]})
     (row,) = read(spool(pl.DataFrame({"a": ["ada"], "b": ["bo"]}), "Knows"), mapping=mapping).rows[
         "edge:Knows"
     ]
@@ -135,3 +136,49 @@ def test_blocks_with_few_large_values_are_halved(monkeypatch: pytest.MonkeyPatch
 def test_slices_are_read_as_what_they_show(spool: Spool) -> None:
     people = person_table()
     assert read(spool(people.slice(1, 2))).rows["node:Person"] == read(spool(people)).rows["node:Person"][1:3]
+
+
+def _numbers(values: list[Any]) -> dict[str, Any]:
+    rows = [{"id": str(place), "n": value} for place, value in enumerate(values)]
+    return {"rows": rows, "pandas": pd.DataFrame(rows, dtype=object)}
+
+
+@pytest.mark.parametrize("kind", ["rows", "pandas"])
+@pytest.mark.parametrize(
+    ("type_", "values"),
+    [
+        ("U64?", [2**64 - 1, 0, 2**63]),
+        ("U64?", [None, 2**63]),
+        ("F64?", [2**63, 0.5, None]),
+        ("F64?", [2**63]),
+        ("[U64]?", [[2**63, 1], [], None]),
+        ("[F64]?", [[2.0**70, 0.5], [2**63, 1]]),
+    ],
+)
+def test_integers_over_half_of_64_bits_are_loaded(
+    tmp_path: Path, kind: str, type_: str, values: list[Any]
+) -> None:
+    with og.init(tmp_path / "g.omni", schema=f"node N {{ n: {type_} }}") as graph:
+        graph.load(_numbers(values)[kind], type="N", mode="append")
+        assert graph.snapshot().rows("N").sort_by("id").column("n").to_pylist() == values
+
+
+@pytest.mark.parametrize("kind", ["rows", "pandas"])
+@pytest.mark.parametrize(
+    ("type_", "values", "reason"),
+    [
+        ("I64?", [2**63], "property 'n' value 9223372036854775808 exceeds Int64 range"),
+        ("String?", [2**63], "strict property 'n' expects Utf8, got uint64"),
+        ("U64?", [2**64], "the value 18446744073709551616 of 'n' does not fit into 64 bits"),
+        ("U64?", [-1, 2**63], "'n' has both -1 and 9223372036854775808"),
+        ("U64?", [2**63, "x"], "do not fit together|cannot be read as Arrow"),
+    ],
+)
+def test_integers_that_the_type_does_not_hold_are_refused_by_value(
+    tmp_path: Path, kind: str, type_: str, values: list[Any], reason: str
+) -> None:
+    with (
+        og.init(tmp_path / "g.omni", schema=f"node N {{ n: {type_} }}") as graph,
+        pytest.raises(OmnigraphError, match=reason),
+    ):
+        graph.load(_numbers(values)[kind], type="N", mode="append")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.load.job import LoadJob
-from omnigraph.engine.write.faults import NO_ROW, Faults, Rule
-from omnigraph.engine.write.violations import Numbers
+from omnigraph.engine.constraints.faults import NO_ROW, Faults, Rule
+from omnigraph.engine.load.load_job import LoadJob
+from omnigraph.engine.rows.violations import Numbers
 
 _NONE = np.zeros(0, np.int64)
 
@@ -22,7 +22,7 @@ class Breaches:
     rule: Rule
     key: str
     positions: Numbers
-    """Of those that are told in words, in order; `NO_ROW` for a stored row."""
+    """Of those that are reported, in order; `NO_ROW` for a stored row."""
     ids: pa.Array
     reasons: pa.Array
     others: Numbers
@@ -32,7 +32,7 @@ class Breaches:
     final: bool = False
     """Leaving out the rows would not help."""
     place: int = 0
-    """Of several breaches of one row, those with lower numbers are told first."""
+    """Of several breaches of one row, those with lower numbers are reported first."""
     remedy: str | None = None
     """What helps."""
     about: str | None = None
@@ -46,19 +46,19 @@ class Breaches:
         return known
 
 
-def breaches_of(faults: Faults, positions: Numbers, job: LoadJob, place: int = 0) -> Breaches:
+def to_breaches(faults: Faults, positions: Numbers, job: LoadJob, place: int = 0) -> Breaches:
     """Faults of rows that are at these positions of the load."""
     known = faults.rows != NO_ROW
     at = np.full(len(faults), NO_ROW, np.int64)
     at[known] = positions[faults.rows[known]]
     order = np.lexsort((faults.ranks, at))
-    told = order if job.notes_all else order[: job.told]
-    others = at[order[len(told) :]] if job.leaves_out else _NONE
-    chosen = pa.array(told)
+    reported = order if job.keeps_all else order[: job.report_limit]
+    others = at[order[len(reported) :]] if job.skips_bad else _NONE
+    chosen = pa.array(reported)
     return Breaches(
         faults.rule,
         faults.target.key,
-        at[told],
+        at[reported],
         faults.ids.take(chosen),
         faults.reasons.take(chosen),
         others,
@@ -70,16 +70,16 @@ def breaches_of(faults: Faults, positions: Numbers, job: LoadJob, place: int = 0
     )
 
 
-def joined_breaches(parts: Iterable[Breaches]) -> list[Breaches]:
+def merge_breaches(parts: Iterable[Breaches]) -> list[Breaches]:
     """What all tasks found, one value for each type, rule and remedy."""
     groups: dict[tuple[str, Rule, bool, int, str], list[Breaches]] = {}
     for part in parts:
         alike = (part.key, part.rule, part.final, part.place, part.remedy or "")
         groups.setdefault(alike, []).append(part)
-    return [_joined(groups[group]) for group in sorted(groups)]
+    return [_merge(groups[group]) for group in sorted(groups)]
 
 
-def _joined(parts: list[Breaches]) -> Breaches:
+def _merge(parts: list[Breaches]) -> Breaches:
     first = parts[0]
     return Breaches(
         first.rule,

@@ -9,22 +9,21 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from omnigraph.engine.columns import ID, SOURCE, TARGET
-from omnigraph.engine.load.sources.blocks import END_NAMES
-from omnigraph.engine.load.sources.convert import is_taken, plain_type
+from omnigraph.engine.graph.columns import END_NAMES, ID, SOURCE, TARGET
+from omnigraph.engine.load.sources.arrow_columns import is_convertible, plain_type
 from omnigraph.engine.load.sources.item import Columns, Dialect
-from omnigraph.engine.load.sources.mapping import EVERYTHING, Entry
-from omnigraph.engine.write.ndjson import RESERVED
-from omnigraph.engine.write.violations import Violation
+from omnigraph.engine.load.sources.mapping import EVERYTHING, MappingEntry
+from omnigraph.engine.rows.ndjson import RESERVED
+from omnigraph.engine.rows.violations import Violation
 from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType
-from omnigraph.lang.types import INTEGERS, Scalar, Type
-from omnigraph.lang.values import legible, stored_name
+from omnigraph.lang.types import INTEGERS, Scalar, ValueType
+from omnigraph.lang.values import shorten_legibly, stored_name
 
 _ENDS = {name: end for end, name in END_NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundColumns:
     """What came of it."""
 
     columns: Columns
@@ -32,17 +31,18 @@ class Bound:
     """Everything that is wrong with the file as a whole."""
 
 
-def bind(
+def bind_columns(
     file: str,
     key: str,
     names: Sequence[str],
     types: Sequence[pa.DataType] | None,
-    entry: Entry,
+    entry: MappingEntry,
     catalog: Catalog,
-) -> Bound:
+) -> BoundColumns:
     """Which column becomes what; `types` is None where columns are texts, read as their property wants."""
     binding = _Binding(file, key, catalog, entry)
     binding.refuse_repeats(names)
+    binding.find_ends(names)
     binding.take(names)
     binding.require()
     if types is not None:
@@ -54,7 +54,7 @@ def bind(
         tuple((binding.inner(name), value) for name, value in entry.constants),
         Dialect(entry.delimiter, entry.nulls, entry.multiline),
     )
-    return Bound(columns, tuple(binding.problems))
+    return BoundColumns(columns, tuple(binding.problems))
 
 
 @dataclass(slots=True)
@@ -62,7 +62,9 @@ class _Binding:
     file: str
     key: str
     catalog: Catalog
-    entry: Entry
+    entry: MappingEntry
+    ends: dict[str, str] = field(default_factory=dict)
+    """Which columns of the file are ends of an edge, and which end each is."""
     taken: dict[str, str] = field(default_factory=dict)
     problems: list[Violation] = field(default_factory=list)
 
@@ -85,14 +87,26 @@ class _Binding:
     def refuse_repeats(self, names: Sequence[str]) -> None:
         for name, times in Counter(names).items():
             if times > 1:
-                self.wrong(f"column '{legible(name)}' appears {times} times")
+                self.wrong(f"column '{shorten_legibly(name)}' appears {times} times")
+
+    def find_ends(self, names: Sequence[str]) -> None:
+        """Look for the ends under `from` and `to`, and under `src` and `dst` where that leaves no doubt.
+
+        With a column `src`, one called `from` is the property of that name; a type without it has two
+        columns for one end then, and `src` is refused.
+        """
+        for end, name in END_NAMES.items() if self.is_edge else ():
+            stored = end in names and (name not in names or name in self.owner.properties)
+            self.ends[end if stored else name] = end
 
     def take(self, names: Sequence[str]) -> None:
         """Give each column its meaning: by the mapping first, then by its name."""
         meant = self._meant()
         for name in meant:
             if name not in names:
-                self.wrong(f"the mapping names a column '{legible(name)}' that the file does not have")
+                self.wrong(
+                    f"the mapping names a column '{shorten_legibly(name)}' that the file does not have"
+                )
         elsewhere = {*meant.values(), *self._other_sources()}
         for name in dict.fromkeys(names):
             if name in meant:
@@ -122,8 +136,8 @@ class _Binding:
     def _by_name(self, name: str) -> str | None:
         if name == ID:
             return ID
-        if self.is_edge and name in _ENDS:
-            return _ENDS[name]
+        if name in self.ends:
+            return self.ends[name]
         return name if name in self.owner.properties else None
 
     def _why_unknown(self, name: str) -> str:
@@ -132,8 +146,10 @@ class _Binding:
         if self.is_edge and name in (SOURCE, TARGET):
             return f"edge data field '{name}' is reserved structural state"
         if self._by_name(name) is not None:
-            return f"column '{legible(name)}' has a value from elsewhere in the mapping; drop it there"
-        return f"unknown input field '{legible(name)}' for '{self.key}'"
+            return (
+                f"column '{shorten_legibly(name)}' has a value from elsewhere in the mapping; drop it there"
+            )
+        return f"unknown input field '{shorten_legibly(name)}' for '{self.key}'"
 
     def require(self) -> None:
         """Every row would lack what has no column."""
@@ -156,7 +172,7 @@ class _Binding:
             found = types[column]
             if becomes == ID or (self.is_edge and becomes in END_NAMES):
                 self._check_id(becomes, found)
-            elif not is_taken(found, type_ := self.owner.properties[becomes].type):
+            elif not is_convertible(found, type_ := self.owner.properties[becomes].type):
                 self.wrong(f"strict property '{becomes}' expects {_expected(type_)}, got {found}")
 
     def _check_id(self, becomes: str, found: pa.DataType) -> None:
@@ -177,11 +193,11 @@ class _Binding:
         return len(node.key) == 1 and node.properties[node.key[0]].type.scalar in INTEGERS
 
 
-def _expected(type_: Type) -> str:
+def _expected(type_: ValueType) -> str:
     return "bytes or text" if type_.scalar is Scalar.BLOB else stored_name(type_)
 
 
-def table_of(catalog: Catalog, name: str, *, kind: str | None = None) -> str | None:
+def find_table(catalog: Catalog, name: str, *, kind: str | None = None) -> str | None:
     """The table of the type of that name; None when there is none, or one of each kind."""
     edge = None if kind == "node" else catalog.find_edge(name)
     if name not in catalog.nodes or kind == "edge":

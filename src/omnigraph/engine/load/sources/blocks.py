@@ -7,22 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.columns import ID, SOURCE, TARGET
-from omnigraph.engine.load.sources.convert import plain, plain_type, read_column
+from omnigraph.engine.graph.columns import END_NAMES, ID
+from omnigraph.engine.graph.table_types import TableType
+from omnigraph.engine.load.sources.arrow_columns import convert_column, plain, plain_type
 from omnigraph.engine.load.sources.item import Columns, Item
-from omnigraph.engine.load.sources.texts import NOT_UTF8, read_texts, valid_texts
-from omnigraph.engine.write.blobs import read_blobs
-from omnigraph.engine.write.cells import Cells, read_cells
-from omnigraph.engine.write.read import LoadReader, SplitRows
-from omnigraph.engine.write.shape import FIELDS, OWN_ID, Fault, Origin, shape_cells
-from omnigraph.engine.write.target import Target
-from omnigraph.engine.write.violations import Numbers, Violation
+from omnigraph.engine.load.sources.text_columns import NOT_UTF8, parse_texts, valid_texts
+from omnigraph.engine.rows.blobs import read_blobs
+from omnigraph.engine.rows.json_columns import ParsedColumn, parse_column
+from omnigraph.engine.rows.row_builder import FIELDS, OWN_ID, Fault, Origin, build_rows_from_columns
+from omnigraph.engine.rows.split_reader import LoadReader, SplitRows
+from omnigraph.engine.rows.violations import Numbers, Violation
 from omnigraph.lang.schema.catalog import Property
 from omnigraph.lang.types import Scalar
 from omnigraph.lang.values import FORMS
-
-END_NAMES = {SOURCE: "from", TARGET: "to"}
-"""What the ends of an edge are called outside of the graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +37,27 @@ class Block:
     """What is wrong with lines that are no rows."""
 
 
-def shape_block(block: Block, item: Item, reader: LoadReader) -> SplitRows:
+def build_block_rows(block: Block, item: Item, reader: LoadReader) -> SplitRows:
     """The rows of a block that are fine by themselves, and what is wrong with the others."""
     assert item.mapping is not None
-    shaping = _Shaping(block, item.mapping, item.format.is_csv, reader, reader.targets[item.mapping.key])
+    shaping = _BlockBuilder(block, item.mapping, item.format.is_csv, reader, reader.targets[item.mapping.key])
     cells = {declared.name: shaping.cells(declared) for declared in shaping.target.owner.properties.values()}
     faults: list[Fault] = []
     ends = {end: shaping.end(end, faults) for end in END_NAMES if shaping.target.kind == "edge"}
     given = shaping.given_ids(faults)
     origin = Origin(item.file, item.file_number, block.lines, block.positions)
-    shaped = shape_cells(cells, ends, given, origin, shaping.target, reader.ids, faults)
+    shaped = build_rows_from_columns(cells, ends, given, origin, shaping.target, reader.ids, faults)
     violations = sorted([*block.violations, *shaped.violations], key=lambda wrong: wrong.line or 0)
     return SplitRows((shaped,), item.placed(violations), block.read)
 
 
 @dataclass(frozen=True, slots=True)
-class _Shaping:
+class _BlockBuilder:
     block: Block
     columns: Columns
     is_csv: bool
     reader: LoadReader
-    target: Target
+    target: TableType
 
     @property
     def count(self) -> int:
@@ -71,7 +68,7 @@ class _Shaping:
         name = dict(self.columns.taken).get(becomes)
         return None if name is None else self.block.columns.column(name)
 
-    def cells(self, declared: Property) -> Cells:
+    def cells(self, declared: Property) -> ParsedColumn:
         constants = dict(self.columns.constants)
         if declared.name in constants:
             return self._repeated(declared, constants[declared.name])
@@ -81,28 +78,32 @@ class _Shaping:
         elif self.is_csv:
             return self._from_texts(column, declared)
         field = self.target.schema.field(declared.name)
-        return read_column(column, declared.name, declared.type, field, self.reader.external)
+        return convert_column(column, declared.name, declared.type, field, self.reader.external)
 
-    def _repeated(self, declared: Property, value: object) -> Cells:
+    def _repeated(self, declared: Property, value: object) -> ParsedColumn:
         if declared.type.scalar is Scalar.BLOB:
             field = self.target.schema.field(declared.name)
             one = read_blobs([value], declared.name, field, self.reader.external)
         else:
-            one = read_cells([value], declared.name, declared.type)
+            one = parse_column([value], declared.name, declared.type)
         array = one.array.take(pa.array(np.zeros(self.count, np.int64)))
-        return Cells(array, {row: reason for reason in one.faults.values() for row in range(self.count)})
+        return ParsedColumn(
+            array, {row: reason for reason in one.faults.values() for row in range(self.count)}
+        )
 
-    def _from_texts(self, column: pa.Array, declared: Property) -> Cells:
+    def _from_texts(self, column: pa.Array, declared: Property) -> ParsedColumn:
         name, type_ = declared.name, declared.type
         texts, wrong = valid_texts(column)
         if type_.scalar is Scalar.BLOB:
             cells = read_blobs(texts.to_pylist(), name, self.target.schema.field(name), self.reader.external)
         else:
-            cells = read_texts(texts, name, type_)
+            cells = parse_texts(texts, name, type_)
         if wrong is None:
             return cells
         reason = f"strict property '{name}' expects {FORMS[type_.scalar].name}, got {NOT_UTF8}"
-        return Cells(cells.array, {**cells.faults, **dict.fromkeys(np.flatnonzero(wrong).tolist(), reason)})
+        return ParsedColumn(
+            cells.array, {**cells.faults, **dict.fromkeys(np.flatnonzero(wrong).tolist(), reason)}
+        )
 
     def end(self, end: str, faults: list[Fault]) -> pa.Array:
         """The ids of the nodes at one end of edges."""

@@ -11,10 +11,11 @@ import pyarrow as pa
 
 from omnigraph.engine.load.sources.blocks import Block
 from omnigraph.engine.load.sources.item import Item
-from omnigraph.engine.load.sources.ranges import reading
+from omnigraph.engine.load.sources.line_ranges import open_item
+from omnigraph.engine.load.sources.validation import validate_batch
 from omnigraph.errors import BadRequest
-from omnigraph.storage.input_tables import table_batches
-from omnigraph.storage.inputs import in_bucket
+from omnigraph.storage.input_files import is_in_bucket
+from omnigraph.storage.input_tables import read_batches
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -32,7 +33,8 @@ def parquet_blocks(item: Item, *, size: int = BLOCK_ROWS) -> Iterator[Block]:
     with open_parquet(item) as file:
         groups = list(range(item.begin, item.end))
         batches = file.iter_batches(size, row_groups=groups, columns=list(item.mapping.needed))
-        yield from numbered(batches, item.first_row)
+        promised = sum(file.metadata.row_group(group).num_rows for group in groups)
+        yield from number_rows(_all_rows(map(validate_batch, batches), promised), item.first_row)
 
 
 def arrow_blocks(item: Item, *, size: int = BLOCK_ROWS) -> Iterator[Block]:
@@ -40,19 +42,20 @@ def arrow_blocks(item: Item, *, size: int = BLOCK_ROWS) -> Iterator[Block]:
     assert item.mapping is not None
     with open_arrow(item) as (_, batches):
         wanted = list(item.mapping.needed)
-        small = (part for batch in batches for part in _cut(batch.select(wanted), size))
-        yield from numbered(small, item.first_row)
+        checked = (validate_batch(batch.select(wanted)) for batch in batches)
+        small = (part for batch in checked for part in _cut(batch, size))
+        yield from number_rows(small, item.first_row)
 
 
 def lance_blocks(item: Item, *, size: int = BLOCK_ROWS) -> Iterator[Block]:
     """The rows of some fragments of a Lance table."""
     assert item.mapping is not None
     assert item.version is not None
-    batches = table_batches(item.at, item.version, item.fragments, item.mapping.needed, size)
-    yield from numbered(batches, item.first_row)
+    batches = read_batches(item.at, item.version, item.fragments, item.mapping.needed, size)
+    yield from number_rows(batches, item.first_row)
 
 
-def numbered(batches: Iterable[pa.RecordBatch], first_row: int) -> Iterator[Block]:
+def number_rows(batches: Iterable[pa.RecordBatch], first_row: int) -> Iterator[Block]:
     """Batches as blocks, with their rows counted on."""
     row = 0
     for batch in batches:
@@ -60,6 +63,16 @@ def numbered(batches: Iterable[pa.RecordBatch], first_row: int) -> Iterator[Bloc
             rows = np.arange(row, row + part.num_rows, dtype=np.int64)
             yield Block(part, rows + 1, rows + first_row, part.num_rows)
             row += part.num_rows
+
+
+def _all_rows(batches: Iterable[pa.RecordBatch], promised: int) -> Iterator[pa.RecordBatch]:
+    """The batches, which must have as many rows together as the file says."""
+    rows = 0
+    for batch in batches:
+        rows += batch.num_rows
+        yield batch
+    if rows != promised:
+        raise pa.ArrowInvalid(f"{promised} rows are promised, and {rows} are there")
 
 
 def _cut(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
@@ -83,7 +96,12 @@ def open_parquet(item: Item) -> Iterator[ParquetFile]:
     """A Parquet file, with its footer read."""
     from pyarrow import parquet as pq
 
-    with _random_access(item) as source, pq.ParquetFile(source, pre_buffer=in_bucket(item.at)) as file:
+    with _random_access(item) as source, pq.ParquetFile(source, pre_buffer=is_in_bucket(item.at)) as file:
+        footer = file.metadata
+        rows = sum(footer.row_group(number).num_rows for number in range(footer.num_row_groups))
+        if rows != footer.num_rows:
+            raise pa.ArrowInvalid(f"the file has {footer.num_rows} rows, its row groups have {rows}")
+        _check_names(file.schema_arrow)
         yield file
 
 
@@ -99,18 +117,45 @@ def open_arrow(item: Item) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]
             )
         if start == _ARROW_FILE:
             file = pa.ipc.open_file(source)
+            _check_names(file.schema)
             yield file.schema, (file.get_batch(number) for number in range(file.num_record_batches))
         else:
             stream = pa.ipc.open_stream(source)
-            yield stream.schema, iter(stream)
+            _check_names(stream.schema)
+            yield stream.schema, _whole_stream(stream, source, item.size)
+
+
+def _check_names(schema: pa.Schema) -> None:
+    """Decode all names now: Arrow does it when they are first asked for, when the file is closed."""
+    for field in schema:
+        str(field.name), str(field.type)
+
+
+def _whole_stream(stream: Any, source: Any, size: int) -> Iterator[pa.RecordBatch]:
+    """The batches of a stream that ends where its file does."""
+    yield from stream
+    if source.tell() != size:
+        raise pa.ArrowInvalid(f"the stream ends at byte {source.tell()} of {size}")
 
 
 @contextmanager
 def _random_access(item: Item) -> Iterator[Any]:
-    with reading(item) as stream:
-        if not in_bucket(item.at):
+    """A file to read columns from; a name in it that is no text is an error like any other damage."""
+    try:
+        with _opened(item) as source:
+            yield source
+    except UnicodeDecodeError as failure:
+        raise BadRequest(
+            f"cannot read '{item.file}': a name in it is not UTF-8", remedy="check the file"
+        ) from failure
+
+
+@contextmanager
+def _opened(item: Item) -> Iterator[Any]:
+    with open_item(item) as stream:
+        if not is_in_bucket(item.at):
             stream.close()
-            # Not mapped into memory: rows must stay what was checked, whoever writes to the file meanwhile.
+            # Not mapped into memory: rows must stay what was checked, even if the file changes meanwhile.
             with pa.OSFile(item.at) as file:
                 yield file
             return

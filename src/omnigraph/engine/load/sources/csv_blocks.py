@@ -11,14 +11,14 @@ from omnigraph.engine.load.sources.blocks import Block
 from omnigraph.engine.load.sources.csv_records import (
     BYTE_ORDER_MARK,
     MISLEADING,
-    Records,
+    CsvRecords,
     record_blocks,
-    scan,
+    scan_records,
 )
 from omnigraph.engine.load.sources.item import Columns, Item
-from omnigraph.engine.load.sources.ranges import BLOCK, TextBlock, line_blocks, text_of
-from omnigraph.engine.write.splits import Limits
-from omnigraph.engine.write.violations import Flags, Violation
+from omnigraph.engine.load.sources.line_ranges import BLOCK, TextBlock, line_blocks, open_text
+from omnigraph.engine.rows.splits import Limits
+from omnigraph.engine.rows.violations import Flags, Violation
 from omnigraph.errors import BadRequest, InternalError
 
 
@@ -36,7 +36,7 @@ def _texts(item: Item, columns: Columns, limits: Limits, size: int) -> Iterator[
     if not columns.dialect.multiline:
         yield from line_blocks(item, limits, size=size)
         return
-    with text_of(item) as stream:
+    with open_text(item) as stream:
         yield from record_blocks(stream, limits, size=size)
 
 
@@ -46,7 +46,7 @@ def _block(text: TextBlock, item: Item, columns: Columns, first_line: int) -> Bl
     if has_names:
         data = data.removeprefix(BYTE_ORDER_MARK)
     shift = len(text.data) - len(data)
-    records = scan(data, columns.dialect, len(columns.header))
+    records = scan_records(data, columns.dialect, len(columns.header))
     is_row = records.is_row.copy()
     if has_names:
         is_row[_names(records)] = False
@@ -61,27 +61,27 @@ def _block(text: TextBlock, item: Item, columns: Columns, first_line: int) -> Bl
     )
 
 
-def _names(records: Records) -> list[int]:
+def _names(records: CsvRecords) -> list[int]:
     """The record that holds the names: the first that is not blank."""
     first = [*np.flatnonzero(records.is_row)[:1].tolist(), *(record for record, _ in records.problems[:1])]
     return [min(first)] if first else []
 
 
-def _violations(records: Records, item: Item, columns: Columns, first_line: int) -> tuple[Violation, ...]:
+def _violations(records: CsvRecords, item: Item, columns: Columns, first_line: int) -> tuple[Violation, ...]:
     found = [(int(records.lines[record]) + first_line, reason) for record, reason in records.problems]
     for line, reason in found:
         if not columns.dialect.multiline or reason not in MISLEADING:
             continue
         raise BadRequest(
             f"'{item.file}' is not valid CSV from line {line} on: {reason}",
-            remedy="mend the file; when no field holds line ends, `multiline: false` in a mapping tells more",
+            remedy="fix the file; when no field holds line ends, `multiline: false` in a mapping shows more",
         )
     return tuple(
         Violation(item.file, line, None, f"invalid CSV at line {line}: {reason}") for line, reason in found
     )
 
 
-def _rows(data: bytes, records: Records, is_row: Flags, columns: Columns) -> pa.RecordBatch:
+def _rows(data: bytes, records: CsvRecords, is_row: Flags, columns: Columns) -> pa.RecordBatch:
     """The columns that are needed of the rows that are wanted."""
     from pyarrow import csv
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.engine.load.sources.item import Dialect
-from omnigraph.engine.load.sources.ranges import TextBlock
-from omnigraph.engine.write.splits import Limits, Readable
-from omnigraph.engine.write.violations import Flags, Numbers
+from omnigraph.engine.load.sources.line_ranges import TextBlock
+from omnigraph.engine.rows.splits import Limits, Readable
+from omnigraph.engine.rows.violations import Flags, Numbers
 from omnigraph.errors import BadRequest, ResourceLimitExceeded
 
 Bytes = NDArray[np.uint8]
@@ -28,11 +28,11 @@ _STRAY_QUOTE = "a quote inside a field needs quotes around the field, and stands
 _STRAY_RETURN = "a carriage return inside a field needs quotes around the field"
 _OPEN_QUOTE = "a quoted field does not end"
 MISLEADING = frozenset({_STRAY_QUOTE, _OPEN_QUOTE})
-"""After such a mistake nobody knows where the next record begins, if fields may hold line ends."""
+"""After such a mistake it is unknown where the next record begins, if fields may hold line ends."""
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class CsvRecords:
     """The records of a block."""
 
     starts: Numbers
@@ -83,7 +83,7 @@ def _quoted(buffer: Bytes, quotes: Numbers) -> Flags:
     return np.repeat(np.arange(len(lengths)) % 2 == 1, lengths)
 
 
-def scan(data: bytes, dialect: Dialect, fields: int) -> Records:
+def scan_records(data: bytes, dialect: Dialect, fields: int) -> CsvRecords:
     """The records of a block that begins with one; each is to have so many fields."""
     buffer = np.frombuffer(data, np.uint8)
     quotes = np.flatnonzero(buffer == _QUOTE)
@@ -95,7 +95,7 @@ def scan(data: bytes, dialect: Dialect, fields: int) -> Records:
     if len(data) and (not len(ends) or ends[-1] < len(data)):
         ends = np.append(ends, len(data))
     starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
-    looking = _Looking(buffer, starts, ends, quotes, quoted)
+    looking = _RecordScan(buffer, starts, ends, quotes, quoted)
     problems = looking.problems(ord(dialect.delimiter), fields) if len(starts) else {}
     blank = looking.lengths_without_end() == 0
     is_row = ~blank
@@ -104,11 +104,11 @@ def scan(data: bytes, dialect: Dialect, fields: int) -> Records:
     line_count = len(newlines) + int(len(data) > 0 and buffer[-1] != _LF)
     one_each = len(starts) == line_count
     lines = np.arange(len(starts)) if one_each else np.searchsorted(newlines, starts)
-    return Records(starts, ends, lines, line_count, is_row, tuple(sorted(problems.items())))
+    return CsvRecords(starts, ends, lines, line_count, is_row, tuple(sorted(problems.items())))
 
 
 @dataclass(slots=True)
-class _Looking:
+class _RecordScan:
     buffer: Bytes
     starts: Numbers
     ends: Numbers

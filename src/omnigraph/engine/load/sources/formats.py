@@ -1,4 +1,4 @@
-"""The formats a load reads, told by how a file's name ends."""
+"""The formats a load reads, chosen by the file extension."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ ENDINGS: dict[str, Format] = {
 
 
 def format_of(name: str) -> Format | None:
-    """The format of a file or folder of that name; None when it tells none."""
+    """The format of a file or folder of that name; None when the extension is unknown."""
     lower = name.lower()
     return next((found for ending, found in ENDINGS.items() if lower.endswith(ending)), None)
 
 
-def lines_of(name: str) -> Format:
-    """The format of a file with lines of records, whose name tells no more than how it is packed."""
+def lines_format(name: str) -> Format:
+    """The format of a file with lines of records, whose name only shows its compression."""
     return format_of(f"x.ndjson{PurePath(name).suffix}") or Format.NDJSON
 
 
-def stem_of(name: str) -> str:
-    """The name without the ending that tells the format."""
+def strip_extension(name: str) -> str:
+    """Return the name without its format extension."""
     lower = name.lower()
     ending = max((each for each in ENDINGS if lower.endswith(each)), key=len, default="")
     return name[: len(name) - len(ending)]

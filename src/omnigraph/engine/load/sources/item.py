@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omnigraph.engine.load.sources.formats import Format
-from omnigraph.engine.write.violations import Violation
+from omnigraph.engine.rows.violations import Violation
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Item:
         return self.end, row
 
     def placed(self, found: Sequence[Violation]) -> tuple[Violation, ...]:
-        """Violations told by lines of the item, with the row group where the file has any."""
+        """Locate violations given by lines of the item, with the row group where the file has any."""
         if self.format is not Format.PARQUET:
             return tuple(found)
         return tuple(_placed(self, one) for one in found)

@@ -9,15 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from omnigraph.engine.columns import ID
+from omnigraph.engine.files.yaml_text import YamlValue, read_yaml, read_yaml_text, to_yaml_value, yaml_error
+from omnigraph.engine.graph.columns import ID
 from omnigraph.engine.load.sources.formats import Format, format_of
-from omnigraph.engine.load.sources.found import pattern
-from omnigraph.engine.load.sources.yaml_text import Told, read_yaml, refusal, told
-from omnigraph.engine.write.cells import read_cells
+from omnigraph.engine.load.sources.input_files import pattern
+from omnigraph.engine.rows.json_columns import parse_column
 from omnigraph.errors import BadRequest
 from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.lang.types import Scalar
-from omnigraph.lang.values import legible
+from omnigraph.lang.values import shorten_legibly
 
 EVERYTHING = ("*",)
 """In `drop`: every column that is not named otherwise and no property."""
@@ -26,7 +26,7 @@ ENDS = ("from", "to")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MappingEntry:
     """What holds for the files of some patterns; without any, columns are taken by their names."""
 
     files: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Entry:
         )
 
 
-NO_ENTRY = Entry()
+NO_ENTRY = MappingEntry()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +68,14 @@ class InputMapping:
     """The entries of a mapping file; for each file the first that covers it holds."""
 
     name: str
-    entries: tuple[Entry, ...]
+    entries: tuple[MappingEntry, ...]
 
-    def entry(self, path: str) -> Entry:
+    def entry(self, path: str) -> MappingEntry:
         """What holds for a file."""
         return next((entry for entry in self.entries if entry.covers(path)), NO_ENTRY)
 
     @property
-    def computing(self) -> tuple[Entry, ...]:
+    def computing(self) -> tuple[MappingEntry, ...]:
         """The entries with values that Spark works out."""
         return tuple(entry for entry in self.entries if entry.expressions)
 
@@ -93,7 +93,7 @@ def read_mapping(at: str | os.PathLike[str]) -> InputMapping:
     """A mapping file: YAML, or JSON."""
     path = Path(at)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_yaml_text(path)
     except OSError as failure:
         raise BadRequest(
             f"cannot read mapping '{path}': {failure.strerror}", remedy="check the path"
@@ -108,24 +108,27 @@ def parse_mapping(text: str, name: str = "<mapping>") -> InputMapping:
     return _mapping(read_yaml(text, name), name)
 
 
-def mapping_of(value: Mapping[str, Any], name: str = "<mapping>") -> InputMapping:
+def build_mapping(value: Mapping[str, Any], name: str = "<mapping>") -> InputMapping:
     """A mapping from plain values of the same form."""
-    return _mapping(told(dict(value)), name)
+    return _mapping(to_yaml_value(dict(value)), name)
 
 
 # --- form ----------------------------------------------------------------------------------------
 
 
 def _refuse(name: str, line: int | None, reason: str, remedy: str | None = None) -> NoReturn:
-    raise refusal(name, line, reason, remedy)
+    raise yaml_error(name, line, reason, remedy)
 
 
-def _mapping(document: Told, name: str) -> InputMapping:
+def _mapping(document: YamlValue, name: str) -> InputMapping:
     members = _members(document, name, "a mapping", {"version", "inputs"})
     version = members.get("version")
     if version is not None and version.value != 1:
         _refuse(
-            name, version.line, f"version {legible(str(version.plain()))} is not known", "write `version: 1`"
+            name,
+            version.line,
+            f"version {shorten_legibly(str(version.plain()))} is not known",
+            "write `version: 1`",
         )
     inputs = members.get("inputs")
     if inputs is None or not isinstance(inputs.value, list) or not inputs.value:
@@ -133,25 +136,25 @@ def _mapping(document: Told, name: str) -> InputMapping:
     return InputMapping(name, tuple(_entry(item, name) for item in inputs.value))
 
 
-def _members(found: Told, name: str, what: str, known: Iterable[str]) -> dict[str, Told]:
+def _members(found: YamlValue, name: str, what: str, known: Iterable[str]) -> dict[str, YamlValue]:
     if not isinstance(found.value, dict):
         _refuse(name, found.line, f"{what} must be an object")
     allowed = sorted(known)
     for member, value in found.value.items():
         if member not in allowed:
-            reason = f"{what} has no member '{legible(str(member))}'"
+            reason = f"{what} has no member '{shorten_legibly(str(member))}'"
             _refuse(name, value.line, reason, f"it may have: {', '.join(allowed)}")
-    members: dict[str, Told] = found.value
+    members: dict[str, YamlValue] = found.value
     return members
 
 
-def _entry(found: Told, name: str) -> Entry:
+def _entry(found: YamlValue, name: str) -> MappingEntry:
     members = _members(found, name, "an entry of `inputs`", _READERS)
     values = {
         _FIELDS.get(member, member): _READERS[member](value, name, member)
         for member, value in members.items()
     }
-    entry = Entry(**values, place=found.line)
+    entry = MappingEntry(**values, place=found.line)
     refuse = partial(_refuse, name, found.line)
     if not entry.files:
         refuse("an entry of `inputs` needs `files`, a pattern such as `people/*.csv`")
@@ -163,28 +166,28 @@ def _entry(found: Told, name: str) -> Entry:
     return entry
 
 
-def _refuse_twice(entry: Entry, refuse: Callable[[str], NoReturn]) -> None:
+def _refuse_twice(entry: MappingEntry, refuse: Callable[[str], NoReturn]) -> None:
     """What a row gets from two places, and columns that are used for two things."""
     seen: set[str] = set()
     ends = [end for end, column in zip(ENDS, (entry.source, entry.target), strict=True) if column is not None]
     given = [becomes for becomes, _ in (*entry.constants, *entry.expressions)]
     for becomes in (*(becomes for _, becomes in entry.columns), *given, *([ID] if entry.id else []), *ends):
         if becomes in seen:
-            refuse(f"'{legible(becomes)}' has a value from two places")
+            refuse(f"'{shorten_legibly(becomes)}' has a value from two places")
         seen.add(becomes)
     columns = [column for column, _ in entry.columns]
     for column in (*columns, entry.key, entry.id, entry.source, entry.target):
         if column is not None and (column in entry.drop or columns.count(column) > 1):
-            refuse(f"column '{legible(column)}' is used and dropped")
+            refuse(f"column '{shorten_legibly(column)}' is used and dropped")
 
 
-def _text(found: Told, name: str, member: str) -> str:
+def _text(found: YamlValue, name: str, member: str) -> str:
     if not isinstance(found.value, str) or not found.value:
         _refuse(name, found.line, f"`{member}` must be a text")
     return found.value
 
 
-def _texts(found: Told, name: str, member: str) -> tuple[str, ...]:
+def _texts(found: YamlValue, name: str, member: str) -> tuple[str, ...]:
     if isinstance(found.value, list):
         if not all(isinstance(item.value, str) for item in found.value):
             _refuse(name, found.line, f"`{member}` must be a text or a list of texts")
@@ -192,38 +195,38 @@ def _texts(found: Told, name: str, member: str) -> tuple[str, ...]:
     return (_text(found, name, member),)
 
 
-def _pairs(found: Told, name: str, member: str) -> tuple[tuple[str, str], ...]:
+def _pairs(found: YamlValue, name: str, member: str) -> tuple[tuple[str, str], ...]:
     return tuple(
         (each, _text(value, name, f"{member}.{each}")) for each, value in _object(found, name, member)
     )
 
 
-def _constants(found: Told, name: str, member: str) -> tuple[tuple[str, Any], ...]:
+def _constants(found: YamlValue, name: str, member: str) -> tuple[tuple[str, Any], ...]:
     return tuple((each, value.plain()) for each, value in _object(found, name, member))
 
 
-def _object(found: Told, name: str, member: str) -> Iterable[tuple[str, Told]]:
+def _object(found: YamlValue, name: str, member: str) -> Iterable[tuple[str, YamlValue]]:
     if not isinstance(found.value, dict):
         _refuse(name, found.line, f"`{member}` must be an object")
     return tuple(found.value.items())
 
 
-def _flag(found: Told, name: str, member: str) -> bool:
+def _flag(found: YamlValue, name: str, member: str) -> bool:
     if not isinstance(found.value, bool):
         _refuse(name, found.line, f"`{member}` must be true or false")
     return found.value
 
 
-def _format(found: Told, name: str, member: str) -> Format:
+def _format(found: YamlValue, name: str, member: str) -> Format:
     text = _text(found, name, member)
     try:
         return Format(text)
     except ValueError:
-        reason = f"format '{legible(text)}' is not known"
+        reason = f"format '{shorten_legibly(text)}' is not known"
         _refuse(name, found.line, reason, f"choose one of: {', '.join(Format)}")
 
 
-def _delimiter(found: Told, name: str, member: str) -> str:
+def _delimiter(found: YamlValue, name: str, member: str) -> str:
     text = _text(found, name, member)
     if len(text) != 1 or not text.isascii() or text in '"\r\n':
         _refuse(name, found.line, "`delimiter` must be one character of ASCII and no quote or line end")
@@ -231,7 +234,7 @@ def _delimiter(found: Told, name: str, member: str) -> str:
 
 
 _FIELDS = {"from": "source", "to": "target"}
-_READERS: dict[str, Callable[[Told, str, str], Any]] = {
+_READERS: dict[str, Callable[[YamlValue, str, str], Any]] = {
     "files": _texts,
     "type": _text,
     "edge": _text,
@@ -253,7 +256,7 @@ _READERS: dict[str, Callable[[Told, str, str], Any]] = {
 # --- meaning -------------------------------------------------------------------------------------
 
 
-def _check_entry(entry: Entry, catalog: Catalog, refuse: Callable[..., NoReturn]) -> None:
+def _check_entry(entry: MappingEntry, catalog: Catalog, refuse: Callable[..., NoReturn]) -> None:
     owner = _owner(entry, catalog, refuse)
     if owner is None:
         return
@@ -262,31 +265,37 @@ def _check_entry(entry: Entry, catalog: Catalog, refuse: Callable[..., NoReturn]
     known = f"it has: {', '.join([*owner.properties, *ends])}"
     for _, becomes in entry.columns:
         if becomes not in owner.properties:
-            refuse(f"{label} has no property '{legible(becomes)}'", known)
+            refuse(f"{label} has no property '{shorten_legibly(becomes)}'", known)
     for becomes, _ in (*entry.constants, *entry.expressions):
         if becomes not in owner.properties and becomes not in (*ends, ID):
-            refuse(f"{label} has no property '{legible(becomes)}'", known)
+            refuse(f"{label} has no property '{shorten_legibly(becomes)}'", known)
     _check_ends(entry, owner, label, refuse)
     _check_constants(entry, owner, refuse)
 
 
-def _owner(entry: Entry, catalog: Catalog, refuse: Callable[..., NoReturn]) -> NodeType | EdgeType | None:
+def _owner(
+    entry: MappingEntry, catalog: Catalog, refuse: Callable[..., NoReturn]
+) -> NodeType | EdgeType | None:
     if entry.type is not None:
         if entry.type not in catalog.nodes:
             refuse(
-                f"unknown node type '{legible(entry.type)}'", f"it may be: {', '.join(sorted(catalog.nodes))}"
+                f"unknown node type '{shorten_legibly(entry.type)}'",
+                f"it may be: {', '.join(sorted(catalog.nodes))}",
             )
         return catalog.nodes[entry.type]
     if entry.edge is None:
         return None
     found = catalog.find_edge(entry.edge)
     if found is None:
-        refuse(f"unknown edge type '{legible(entry.edge)}'", f"it may be: {', '.join(sorted(catalog.edges))}")
+        refuse(
+            f"unknown edge type '{shorten_legibly(entry.edge)}'",
+            f"it may be: {', '.join(sorted(catalog.edges))}",
+        )
     return found
 
 
 def _check_ends(
-    entry: Entry, owner: NodeType | EdgeType, label: str, refuse: Callable[..., NoReturn]
+    entry: MappingEntry, owner: NodeType | EdgeType, label: str, refuse: Callable[..., NoReturn]
 ) -> None:
     if isinstance(owner, NodeType) and (entry.source is not None or entry.target is not None):
         refuse(f"{label} has no `from` and `to`")
@@ -300,11 +309,13 @@ def _check_ends(
         refuse(f"'{owner.key[0]}' has a value from two places")
 
 
-def _check_constants(entry: Entry, owner: NodeType | EdgeType, refuse: Callable[..., NoReturn]) -> None:
+def _check_constants(
+    entry: MappingEntry, owner: NodeType | EdgeType, refuse: Callable[..., NoReturn]
+) -> None:
     for becomes, value in entry.constants:
         if becomes not in owner.properties or (becomes in ENDS and isinstance(owner, EdgeType)):
             if becomes == ID or not isinstance(value, str):
                 refuse(f"constant '{becomes}' must be the id of a node, a text")
         elif owner.properties[becomes].type.scalar is not Scalar.BLOB:
-            for reason in read_cells([value], becomes, owner.properties[becomes].type).faults.values():
+            for reason in parse_column([value], becomes, owner.properties[becomes].type).faults.values():
                 refuse(f"constant '{becomes}': {reason}")

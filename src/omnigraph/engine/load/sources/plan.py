@@ -11,16 +11,16 @@ from pathlib import PurePosixPath
 
 import pyarrow as pa
 
-from omnigraph.engine.load.sources.binding import Bound, bind, table_of
+from omnigraph.engine.load.sources.binding import BoundColumns, bind_columns, find_table
 from omnigraph.engine.load.sources.columnar import open_arrow, open_parquet
 from omnigraph.engine.load.sources.csv_records import read_header
-from omnigraph.engine.load.sources.formats import Format, format_of, stem_of
-from omnigraph.engine.load.sources.found import Found, find_inputs
+from omnigraph.engine.load.sources.formats import Format, format_of, strip_extension
+from omnigraph.engine.load.sources.input_files import InputFile, find_inputs
 from omnigraph.engine.load.sources.item import Columns, Dialect, Item
-from omnigraph.engine.load.sources.mapping import NO_ENTRY, Entry, InputMapping
-from omnigraph.engine.load.sources.ranges import text_of
-from omnigraph.engine.write.splits import Limits
-from omnigraph.engine.write.violations import Violation
+from omnigraph.engine.load.sources.line_ranges import open_text
+from omnigraph.engine.load.sources.mapping import NO_ENTRY, InputMapping, MappingEntry
+from omnigraph.engine.rows.splits import Limits
+from omnigraph.engine.rows.violations import Violation
 from omnigraph.errors import BadRequest, LoadRejected
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.storage.input_tables import describe_table
@@ -35,7 +35,7 @@ _TOLD = 100
 _AT_ONCE = 16
 """So many files are looked into at the same time: those of buckets take a while to answer."""
 _KINDS = {"nodes": "node", "edges": "edge"}
-"""Folders of an export, which tell types of one name apart."""
+"""Folders of an export, which distinguish types of one name."""
 
 
 def plan_items(
@@ -58,16 +58,16 @@ def plan_items(
         raise LoadRejected(
             problems[:_TOLD],
             total=len(problems),
-            remedy="rename, fill or drop columns in a mapping, or mend the files",
+            remedy="rename, fill or drop columns in a mapping, or fix the files",
         )
     items = (item for one in planned for item in one.items)
     return [replace(item, number=number) for number, item in enumerate(items)]
 
 
 def file_of(key: str) -> str:
-    """A path by which a file of Arrow tells its type, also where both kinds have one of that name."""
+    """The path that names the type of an Arrow file, also where both kinds have one of that name."""
     kind, _, name = key.partition(":")
-    folder = {told: folder for folder, told in _KINDS.items()}.get(kind, kind)
+    folder = {kind_: folder for folder, kind_ in _KINDS.items()}.get(kind, kind)
     return f"{folder}/{name}.{Format.ARROW}"
 
 
@@ -91,11 +91,11 @@ class _Planner:
     mapping: InputMapping | None
     split: int
 
-    def all(self, files: Sequence[Found]) -> list[_Planned]:
+    def all(self, files: Sequence[InputFile]) -> list[_Planned]:
         with ThreadPoolExecutor(min(_AT_ONCE, len(files))) as threads:
             return list(threads.map(self.one, files, range(len(files))))
 
-    def one(self, file: Found, number: int) -> _Planned:
+    def one(self, file: InputFile, number: int) -> _Planned:
         whole = Item(file.file, file.at, number, 0, file.format, 0, file.size, file.size)
         entry = NO_ENTRY if self.mapping is None else self.mapping.entry(file.file)
         if file.format.is_records:
@@ -111,14 +111,14 @@ class _Planner:
                 return self._lance(whole, key, entry)
         return self._csv(whole, key, entry)
 
-    def _table(self, file: Found, entry: Entry) -> str:
+    def _table(self, file: InputFile, entry: MappingEntry) -> str:
         """The type that a file is about: by the mapping, its name, or the folders it is in."""
         named = (("node", entry.type), ("edge", entry.edge))
         for kind, name in named:
-            if name is not None and (key := table_of(self.catalog, name, kind=kind)) is not None:
+            if name is not None and (key := find_table(self.catalog, name, kind=kind)) is not None:
                 return key
-        for name, told in _names(file):
-            found = table_of(self.catalog, name, kind=told)
+        for name, hint in _names(file):
+            found = find_table(self.catalog, name, kind=hint)
             if found is not None:
                 self._check(entry, found)
                 return found
@@ -127,15 +127,15 @@ class _Planner:
             remedy="name the file or its folder after the type, or give its `type` or `edge` in a mapping",
         )
 
-    def _check(self, entry: Entry, key: str) -> None:
+    def _check(self, entry: MappingEntry, key: str) -> None:
         """An entry that names no type is checked once the type is known."""
         if self.mapping is not None and entry is not NO_ENTRY:
             kind, _, name = key.partition(":")
             known = replace(entry, type=name) if kind == "node" else replace(entry, edge=name)
             InputMapping(self.mapping.name, (known,)).check(self.catalog)
 
-    def _bound(self, item: Item, key: str, schema: pa.Schema, entry: Entry) -> Bound:
-        return bind(item.file, key, schema.names, schema.types, entry, self.catalog)
+    def _bound(self, item: Item, key: str, schema: pa.Schema, entry: MappingEntry) -> BoundColumns:
+        return bind_columns(item.file, key, schema.names, schema.types, entry, self.catalog)
 
     def _ranges(self, item: Item) -> Iterator[Item]:
         """An item of lines as several of about equal size."""
@@ -147,20 +147,20 @@ class _Planner:
         for begin, end in pairwise(bounds):
             yield replace(item, begin=begin, end=end, size=end - begin)
 
-    def _csv(self, item: Item, key: str, entry: Entry) -> _Planned:
+    def _csv(self, item: Item, key: str, entry: MappingEntry) -> _Planned:
         dialect = Dialect(entry.delimiter, entry.nulls, entry.multiline)
-        with text_of(item) as stream:
+        with open_text(item) as stream:
             names = read_header(stream, dialect, item.file, Limits())
-        bound = bind(item.file, key, names, None, entry, self.catalog)
+        bound = bind_columns(item.file, key, names, None, entry, self.catalog)
         item = replace(item, mapping=bound.columns)
         return _Planned((item,) if entry.multiline else tuple(self._ranges(item)), bound.problems)
 
-    def _arrow(self, item: Item, key: str, entry: Entry) -> _Planned:
+    def _arrow(self, item: Item, key: str, entry: MappingEntry) -> _Planned:
         with open_arrow(item) as (schema, _):
             bound = self._bound(item, key, schema, entry)
         return _Planned((replace(item, mapping=bound.columns),), bound.problems)
 
-    def _parquet(self, item: Item, key: str, entry: Entry) -> _Planned:
+    def _parquet(self, item: Item, key: str, entry: MappingEntry) -> _Planned:
         with open_parquet(item) as file:
             bound = self._bound(item, key, file.schema_arrow, entry)
             groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
@@ -168,7 +168,7 @@ class _Planner:
             sizes = [group.total_byte_size for group in groups]
         return _Planned(tuple(self._grouped(item, bound.columns, rows, sizes)), bound.problems)
 
-    def _lance(self, item: Item, key: str, entry: Entry) -> _Planned:
+    def _lance(self, item: Item, key: str, entry: MappingEntry) -> _Planned:
         table = describe_table(item.at)
         bound = self._bound(item, key, table.schema, entry)
         item = replace(item, version=table.version)
@@ -210,7 +210,7 @@ class _Planner:
             begin = end
 
 
-def _refuse_mapping(file: Found, entry: Entry) -> None:
+def _refuse_mapping(file: InputFile, entry: MappingEntry) -> None:
     if replace(entry, files=(), format=None, place=None) != NO_ENTRY:
         raise BadRequest(
             f"'{file.file}' has records that say themselves what they are; a mapping is for columns",
@@ -218,10 +218,10 @@ def _refuse_mapping(file: Found, entry: Entry) -> None:
         )
 
 
-def _names(file: Found) -> Iterator[tuple[str, str | None]]:
-    """Names that may be a type's, the nearest first, each with the kind where a folder tells it."""
+def _names(file: InputFile) -> Iterator[tuple[str, str | None]]:
+    """Names that may be a type's, the nearest first, each with the kind where a folder names it."""
     path, root = PurePosixPath(file.file), PurePosixPath(file.folder)
-    names = [stem_of(path.name)]
+    names = [strip_extension(path.name)]
     folder = path.parent
     while folder.is_relative_to(root) and folder.name:
         names.append(folder.name)

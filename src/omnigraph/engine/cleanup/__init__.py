@@ -1,1 +1,0 @@
-"""Removing what nobody asks for any more: versions, forks, tables and files."""

@@ -1,0 +1,416 @@
+"""The commit protocol: every change of a graph's content runs through it.
+
+    prepare   a plan on a pinned base; its files are staged, nothing is visible
+    gates     take the branch's lock; recover interrupted writes; the base must still hold
+    phase A   write the record of the operation
+    phase B   commit the staged change of every table, then confirm the record
+    phase C   publish: one write of the manifest makes all of it visible
+    phase D   remove the record
+
+Before phase A a failure changes nothing. After the first effect only recovery may touch what was
+done: the caller gets `RecoveryRequired`, and the record decides the outcome. Ctrl-C waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from omnigraph import ctrl_c, failpoints
+from omnigraph.engine.commit.effects import moving_tables, stage_step, steps_of, sum_counts
+from omnigraph.engine.commit.gates import BaseMoved, check_gates
+from omnigraph.engine.commit.new_tables import create_table, stage_over_leftover
+from omnigraph.engine.commit.plan import BuildIndexes, CommitPlan, CreateTable, Effect, ReplaceRows
+from omnigraph.engine.commit.plan_record import build_record, complete_record
+from omnigraph.engine.commit.prepare import PreparedStep, prepare
+from omnigraph.engine.commit.recovery import sidecar
+from omnigraph.engine.commit.recovery.removal_records import DataRemoval, store_removal
+from omnigraph.engine.commit.recovery.sidecar import Pin, Sidecar
+from omnigraph.engine.commit.schema_staging import StagedSchema, promote_schema, stage_schema
+from omnigraph.engine.graph.coordinator import LoadedBranch
+from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.manifest import TableEntry
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.publish import ExactHead, NewCommit, Publication, publish
+from omnigraph.engine.graph.schema_files import record_past_schema
+from omnigraph.engine.graph.table_forks import fork_table
+from omnigraph.engine.upkeep.after_write import WrittenTables, run_table_upkeep
+from omnigraph.engine.upkeep.index_upkeep import IndexUpkeep
+from omnigraph.engine.upkeep.manifest_upkeep import run_manifest_upkeep
+from omnigraph.engine.upkeep.table_rewrite import RewriteTable, rewrite_table
+from omnigraph.errors import (
+    Conflict,
+    LockLost,
+    OmnigraphError,
+    RecoveryRequired,
+    StorageFailure,
+)
+from omnigraph.storage.concurrency import run_per_table
+from omnigraph.storage.indexes import read_coverage
+from omnigraph.storage.lance_errors import TableFailureKind
+from omnigraph.storage.locks import HeldLocks
+from omnigraph.storage.staging import Counts, Staged, commit_staged
+from omnigraph.storage.tables import Table
+from omnigraph.storage.upsert import UpsertPlan, stage_planned_upsert
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A write that took effect."""
+
+    commit: Commit
+    counts: Mapping[str, Counts]
+    """By table key."""
+    indexes: IndexUpkeep = field(default_factory=IndexUpkeep)
+    """Deferred index work; `build_deferred_indexes` does it once the lock is free."""
+
+
+def commit(graph: OpenGraph, plan: CommitPlan, held: HeldLocks | None = None) -> Receipt:
+    """Carry out a plan; raises `BaseMoved` when it has to be prepared again.
+
+    `held` is the branch's lock, where the caller took it before it prepared the plan.
+    """
+    ready = prepare(graph, plan)
+    failpoints.reach(failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE)
+    if held is not None:
+        return _run_locked(graph, plan, ready, held)
+    with graph.root.locks.hold([plan.branch], operation_id=plan.operation_id) as own:
+        return _run_locked(graph, plan, ready, own)
+
+
+def _run_locked(
+    graph: OpenGraph, plan: CommitPlan, ready: Mapping[str, PreparedStep], held: HeldLocks
+) -> Receipt:
+    """Run the gates, the phases, and upkeep, with the lock held."""
+    try:
+        plan, base = check_gates(graph, plan, held)
+    except LockLost as lost:
+        raise BaseMoved(lost) from lost
+    run = _CommitRun(graph, plan, held, base)
+    with _delay_ctrl_c(plan):
+        published = run.run(ready)
+    receipt = Receipt(published.commit, {key: sum_counts(found) for key, found in run.counts.items()})
+    if held.still_held():
+        receipt = replace(receipt, indexes=_run_upkeep(graph, receipt, run, published))
+    # Last, because from here on readers share these handles.
+    for key in moving_tables(plan.effects):
+        graph.root.tables.keep(run.tables[key])
+    return receipt
+
+
+def _delay_ctrl_c(plan: CommitPlan) -> AbstractContextManager[None]:
+    """Delay Ctrl-C until the last phase, so that the outcome of a write is known.
+
+    Not where only the storage of rows changes: the outcome does not matter, and building indexes takes long.
+    """
+    return ctrl_c.postpone_ctrl_c() if plan.is_confirmed else nullcontext()
+
+
+def _run_upkeep(graph: OpenGraph, receipt: Receipt, run: _CommitRun, published: Publication) -> IndexUpkeep:
+    """Run upkeep after a write while its lock is held; a failure never fails the write."""
+    coordinator = graph.coordinator(run.plan.branch)
+    try:
+        touched = _written_tables(graph, receipt, run, published)
+        left = run_table_upkeep(coordinator, run.held, touched, lambda: graph.schema().catalog)
+        run_manifest_upkeep(coordinator, published)
+    except Exception:  # noqa: BLE001 - the write took effect: a caller that gets an error would repeat it
+        _log.exception("upkeep on branch '%s' failed", coordinator.branch)
+        return IndexUpkeep()
+    return left
+
+
+def _written_tables(
+    graph: OpenGraph, receipt: Receipt, run: _CommitRun, published: Publication
+) -> WrittenTables:
+    """Return the tables that upkeep checks after a commit."""
+    plan, coordinator = run.plan, graph.coordinator(run.plan.branch)
+    entries = published.loaded.state.entries()
+    recovered = coordinator.unchecked & entries.keys()
+    coordinator.unchecked.clear()
+    others = {key for key in (*plan.newly_indexed, *recovered) if key not in run.tables}
+    tables = run.tables | {key: _open(graph, entries[key]) for key in others}
+    sources = {key: _source(key, effect) for key, effect in plan.effects.items()}
+    sources |= {key: key for key in plan.newly_indexed}
+    base = plan.base.entries
+    rewritten = [
+        key
+        for key, source in sources.items()
+        if source is not None
+        and source in base
+        and key in tables
+        and read_coverage(_open(graph, base[source]))
+    ]
+    written = {key: (one.inserted or 0) + (one.updated or 0) for key, one in receipt.counts.items()}
+    return WrittenTables(tables, written, rewritten, recovered)
+
+
+def _source(key: str, effect: Effect) -> str | None:
+    """Return the table whose rows an effect rewrites without its indexes."""
+    match effect:
+        case ReplaceRows():
+            return key
+        case CreateTable(replaces=source):
+            return source
+        case _:
+            return None
+
+
+def _open(graph: OpenGraph, entry: TableEntry) -> Table:
+    return graph.root.tables.open(graph.root.layout.table(entry.path), entry.version, branch=entry.owner)
+
+
+# --- phases --------------------------------------------------------------------------------------
+
+
+class _CommitRun:
+    """One run of the phases, with the branch's lock held."""
+
+    def __init__(self, graph: OpenGraph, plan: CommitPlan, held: HeldLocks, base: LoadedBranch) -> None:
+        self.graph = graph
+        self.root = graph.root
+        self.plan = plan
+        self.held = held
+        self.base = base
+        """The branch as the gates found it."""
+        self.tables: dict[str, Table] = {}
+        """The tables that were written or created, at their new versions."""
+        self.counts: dict[str, list[Counts]] = {}
+        """What each change did."""
+        self.staged_schema: StagedSchema | None = None
+        """The new schema, once its files are staged."""
+        self.has_effects = False
+        """Whether any effect may have taken place."""
+
+    def run(self, ready: Mapping[str, PreparedStep]) -> Publication:
+        """Run all phases; `ready` is what was prepared before the lock was taken."""
+        record = build_record(self.root, self.plan, ready)
+        self._store(record)
+        try:
+            confirmed = self._effects(record, ready)
+            published = self._publish(confirmed)
+        except _NoEffect as nothing:
+            if self._may_remove_record():
+                self._remove(record.operation_id)
+            if isinstance(nothing.cause, Conflict) and not nothing.cause.retryable:
+                raise nothing.cause from nothing  # preparing again would not help
+            raise BaseMoved(nothing.cause) from nothing
+        except OmnigraphError as error:
+            raise RecoveryRequired(record.operation_id, error.message) from error
+        except Exception as error:
+            # The record exists, so the caller must learn of it.
+            reason = f"{type(error).__name__}: {error}".removesuffix(": ")
+            raise RecoveryRequired(record.operation_id, reason) from error
+        self._remove(record.operation_id)
+        return published
+
+    # --- phase A ---------------------------------------------------------------------------------
+
+    def _store(self, record: Sidecar) -> None:
+        """Store the record; nothing has happened yet, so it is removed if the put failed."""
+        try:
+            self.held.require()
+            failpoints.reach(failpoints.RECOVERY_SIDECAR_WRITE)
+            sidecar.store_new(self.root, record)
+        except LockLost as lost:
+            raise BaseMoved(lost) from lost
+        except StorageFailure:
+            # It may be stored although the answer was lost.
+            self._remove(record.operation_id)
+            raise
+
+    # --- phase B ---------------------------------------------------------------------------------
+
+    def _effects(self, record: Sidecar, ready: Mapping[str, PreparedStep]) -> Sidecar:
+        """Write every table and confirm the record; raises `_NoEffect` while nothing has happened yet."""
+        try:
+            self._reach_the_effects()
+            self._create_tables()
+            first = self._stage_first(record, ready)
+            for pin in record.tables:
+                self.tables[pin.table_key] = self._apply_effect(pin, first.get(pin.table_key))
+                failpoints.reach(failpoints.MUTATION_POST_TABLE_COMMIT)
+            self._stage_schema()
+        except OmnigraphError as error:
+            if self.has_effects or not _changed_nothing(error):
+                raise
+            raise _NoEffect(error) from error
+        self._reach_the_confirmation()
+        return self._confirm(complete_record(record, self.plan, self.tables))
+
+    def _create_tables(self) -> None:
+        for key, effect in self.plan.effects.items():
+            if isinstance(effect, CreateTable):
+                self.has_effects = True
+                self.tables[key] = self._create_table(key, effect)
+                self.counts[key] = [Counts(inserted=self.tables[key].count())]
+
+    def _create_table(self, key: str, effect: CreateTable) -> Table:
+        made = create_table(self.root, self.held, key, effect, self.base.state)
+        if made is not None:
+            return made
+        coordinator = self.graph.coordinator(self.plan.branch)
+        return commit_staged(
+            stage_over_leftover(self.root, self.held, key, effect, lambda: coordinator.load().state)
+        )
+
+    def _stage_first(self, record: Sidecar, ready: Mapping[str, PreparedStep]) -> dict[str, Staged]:
+        """Stage the first change of every table, after forking tables that the branch does not own yet."""
+        forks = {pin.table_key: self._fork(pin) for pin in record.tables if pin.first_touch is not None}
+        marks = {pin.table_key: pin.transaction_uuids[0] for pin in record.tables if pin.transaction_uuids}
+
+        def stage_on_fork(key: str) -> Staged:
+            found, first = ready.get(key), steps_of(self.plan.effects[key])[0]
+            if isinstance(found, UpsertPlan):
+                return stage_planned_upsert(forks[key], found).with_uuid(marks[key])
+            return stage_step(self.root.objects, forks[key], first).with_uuid(marks[key])
+
+        staged = dict(zip(forks, run_per_table(stage_on_fork, list(forks)), strict=True))
+        return {key: one for key, one in ready.items() if isinstance(one, Staged)} | staged
+
+    def _fork(self, pin: Pin) -> Table:
+        """Fork one table at a time: until the first fork exists, a write that lost a race can start again."""
+        entry = self.plan.base.entries[pin.table_key]
+        failpoints.reach(failpoints.MUTATION_POST_SIDECAR_PRE_FORK)
+        table = fork_table(self.root, self.held, entry, self.plan.branch, operation_id=self.plan.operation_id)
+        self.has_effects = True
+        failpoints.reach(failpoints.MUTATION_POST_FORK_PRE_COMMIT)
+        return table
+
+    def _apply_effect(self, pin: Pin, first: Staged | None) -> Table:
+        """Apply the effect on one table, whose first change is staged."""
+        effect = self.plan.effects[pin.table_key]
+        self.held.require()
+        if isinstance(effect, RewriteTable):
+            self.has_effects = True
+            return rewrite_table(effect, self.held)
+        if isinstance(effect, BuildIndexes):
+            failpoints.reach(failpoints.ENSURE_INDICES_POST_STAGE_PRE_COMMIT_BTREE)
+        assert first is not None
+        table, marks = self._commit(pin.table_key, first), pin.transaction_uuids[1:]
+        if first.second_phase is not None:
+            failpoints.reach(failpoints.MUTATION_BETWEEN_TABLE_VERSIONS)
+            self.held.require()
+            table = self._commit(pin.table_key, first.second_phase(table).with_uuid(marks[0]))
+            marks = marks[1:]
+        for step, mark in zip(steps_of(effect)[1:], marks, strict=True):
+            failpoints.reach(failpoints.BRANCH_MERGE_ADOPT_AFTER_UPSERT_PRE_DELETE)
+            self.held.require()
+            table = self._commit(pin.table_key, stage_step(self.root.objects, table, step).with_uuid(mark))
+        return table
+
+    def _commit(self, key: str, staged: Staged) -> Table:
+        table = commit_staged(staged)
+        self.has_effects = True
+        self.counts.setdefault(key, []).append(staged.counts)
+        return table
+
+    def _stage_schema(self) -> None:
+        """Write the staged files of a new schema, and its text for reads of the past."""
+        schema = self.plan.schema
+        if schema is None:
+            return
+        failpoints.reach(failpoints.SCHEMA_APPLY_BEFORE_STAGING_WRITE)
+        self.has_effects = True
+        self.held.require()
+        self.staged_schema = stage_schema(self.root, schema.files)
+        if schema.removals:
+            plan = self.plan
+            owed = DataRemoval(
+                operation_id=plan.operation_id, graph_commit_id=plan.commit_id, tables=schema.removals
+            )
+            store_removal(self.root, owed)
+        record_past_schema(self.root, self.plan.commit_id, schema.files.source, if_absent=False)
+        failpoints.reach(failpoints.SCHEMA_APPLY_AFTER_STAGING_WRITE)
+
+    def _confirm(self, achieved: Sidecar) -> Sidecar:
+        """Confirm the record: from here on recovery rolls forward."""
+        if not self.plan.is_confirmed:
+            return achieved
+        confirmed = msgspec.structs.replace(achieved, phase="EffectsConfirmed")
+        self.held.require()
+        failpoints.reach(failpoints.RECOVERY_SIDECAR_CONFIRM)
+        sidecar.rewrite(self.root, confirmed)
+        return confirmed
+
+    # --- phases C and D --------------------------------------------------------------------------
+
+    def _publish(self, record: Sidecar) -> Publication:
+        """Publish the write; a new schema is accepted with it."""
+        plan, entries = self.plan, self.plan.base.entries
+        self._reach_the_publish()
+        self.held.require()
+        published = publish(
+            self.graph.coordinator(plan.branch),
+            record.published,
+            NewCommit(
+                plan.commit_id, plan.actor, plan.merged_parent, plan.merged_commits, rival=plan.rollback_id
+            ),
+            expected={key: entries[key].version if key in entries else 0 for key in plan.effects},
+            precondition=ExactHead(plan.base.identity, plan.base.head),
+            base=self.base,
+        )
+        if self.staged_schema is not None:
+            failpoints.reach(failpoints.SCHEMA_APPLY_AFTER_MANIFEST_COMMIT)
+            promote_schema(self.root, self.held, self.staged_schema)
+        return published
+
+    def _may_remove_record(self) -> bool:
+        """Whether no recovery has begun to undo the write: a recovery needs the record to finish."""
+        try:
+            commits = self.graph.coordinator(self.plan.branch).load().state.commits
+        except OmnigraphError:
+            return False  # recovery removes it
+        return self.held.still_held() and self.plan.rollback_id not in commits
+
+    def _remove(self, operation_id: str) -> None:
+        """Best effort: the next writer of the branch recovers a record that stays."""
+        try:
+            failpoints.reach(failpoints.RECOVERY_SIDECAR_DELETE)
+            sidecar.remove(self.root, operation_id)
+        except OmnigraphError as error:
+            _log.warning("the record of operation %s was not removed: %s", operation_id, error)
+
+    # --- points where tests step in --------------------------------------------------------------
+
+    def _reach_the_effects(self) -> None:
+        if self.plan.kind == "SchemaApply":
+            failpoints.reach(failpoints.SCHEMA_APPLY_POST_SIDECAR_PRE_EFFECT)
+
+    def _reach_the_confirmation(self) -> None:
+        match self.plan.kind:
+            case "EnsureIndices":
+                failpoints.reach(failpoints.ENSURE_INDICES_POST_EFFECTS_PRE_CONFIRM)
+            case "BranchMerge":
+                failpoints.reach(failpoints.BRANCH_MERGE_POST_EFFECTS_PRE_CONFIRM)
+
+    def _reach_the_publish(self) -> None:
+        match self.plan.kind:
+            case "EnsureIndices":
+                failpoints.reach(failpoints.ENSURE_INDICES_POST_PHASE_B_PRE_MANIFEST_COMMIT)
+            case "Optimize":
+                failpoints.reach(failpoints.OPTIMIZE_POST_PHASE_B_PRE_MANIFEST_COMMIT)
+            case "BranchMerge":
+                failpoints.reach(failpoints.BRANCH_MERGE_POST_PHASE_B_PRE_MANIFEST_COMMIT)
+            case _:
+                failpoints.reach(failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER)
+
+
+class _NoEffect(Exception):
+    """A commit run ended before its first effect."""
+
+    def __init__(self, cause: OmnigraphError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+def _changed_nothing(error: OmnigraphError) -> bool:
+    """Whether a failed first effect is known to have changed nothing."""
+    if isinstance(error, StorageFailure):
+        return error.kind in (TableFailureKind.MOVED, TableFailureKind.CONFLICT)
+    return isinstance(error, LockLost | Conflict)

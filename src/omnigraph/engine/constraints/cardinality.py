@@ -1,0 +1,114 @@
+"""`@card`: how many edges of a type each source has afterwards.
+
+Only sources that gain or lose an edge are looked at, and only those that still exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.constraints.faults import NO_ROW, Faults, join_texts
+from omnigraph.engine.constraints.stored_rows import StoredRows
+from omnigraph.engine.constraints.table_change import Changes, TableChange, is_among, unique_texts
+from omnigraph.engine.graph.columns import SOURCE
+from omnigraph.engine.graph.layout import table_key
+from omnigraph.engine.graph.table_types import TableType
+from omnigraph.engine.rows.violations import Numbers
+from omnigraph.lang.schema.catalog import Cardinality, EdgeType
+
+_REMEDY = (
+    "give each source, stored edges included, as many edges as @card says, or change @card in the schema"
+)
+
+
+def find_cardinality_faults(change: TableChange, changes: Changes, stored: StoredRows) -> Iterator[Faults]:
+    """Sources of a changed edge type with too many edges, reported at the latest ones, or with too few."""
+    edge = cast(EdgeType, change.target.owner)
+    if edge.cardinality == Cardinality():
+        return
+    sources, counts = _counts(change, changes.get(table_key("node", edge.source)), stored)
+    low, high = edge.cardinality.minimum, edge.cardinality.maximum
+    if high is not None and (counts > high).any():
+        yield _find_excess_edges(change, sources, counts, high)
+    if (counts < low).any():
+        few = counts < low
+        yield _without_row(change.target, sources.filter(pa.array(few)), counts[few], f"min {low}")
+
+
+def find_count_faults(target: TableType, sources: pa.Array, counts: Numbers) -> Iterator[Faults]:
+    """Of sources with so many edges each, those that have too many or too few."""
+    bounds = cast(EdgeType, target.owner).cardinality
+    if bounds.maximum is not None and (counts > bounds.maximum).any():
+        over = counts > bounds.maximum
+        yield _without_row(target, sources.filter(pa.array(over)), counts[over], f"max {bounds.maximum}")
+    if (counts < bounds.minimum).any():
+        under = counts < bounds.minimum
+        yield _without_row(target, sources.filter(pa.array(under)), counts[under], f"min {bounds.minimum}")
+
+
+def _counts(change: TableChange, nodes: TableChange | None, stored: StoredRows) -> tuple[pa.Array, Numbers]:
+    """The sources to look at and how many edges each has afterwards."""
+    key, own = change.target.key, change.rows.column(SOURCE)
+    if change.replaces:
+        before = stored.edge_counts(key, None)
+        sources = unique_texts([own, before.column(SOURCE)])
+        counts = _per_source(own, sources)
+    else:
+        replaced = stored.edges(key, pc.unique(change.gone)).column(SOURCE)
+        sources = unique_texts([own, replaced])
+        before = stored.edge_counts(key, sources)
+        counts = _per_source(own, sources) - _per_source(replaced, sources)
+        place = pc.index_in(before.column(SOURCE), value_set=sources)
+        counts[np.asarray(place)] += np.asarray(before.column("count"))
+    if nodes is not None and len(nodes.deleted):
+        alive = ~is_among(sources, nodes.deleted)
+        return sources.filter(pa.array(alive)), counts[alive]
+    return sources, counts
+
+
+def _per_source(column: pa.ChunkedArray, sources: pa.Array) -> Numbers:
+    places = np.asarray(pc.index_in(column, value_set=sources)) if len(column) else np.zeros(0, np.int64)
+    return np.bincount(places.astype(np.int64), minlength=len(sources)).astype(np.int64)
+
+
+def _find_excess_edges(change: TableChange, sources: pa.Array, counts: Numbers, high: int) -> Faults:
+    """Each edge of the change beyond the maximum; of one source the latest."""
+    column = change.rows.column(SOURCE).combine_chunks()
+    place = pc.fill_null(pc.index_in(column, value_set=sources), -1).to_numpy(zero_copy_only=False)
+    excess = np.where(place >= 0, counts[place] - high, 0) if len(counts) else np.zeros(len(place), np.int64)
+    found = np.flatnonzero(excess > _later_edges(place))
+    if not len(found):  # stored edges alone are too many
+        over = counts > high
+        return _without_row(change.target, sources.filter(pa.array(over)), counts[over], f"max {high}")
+    at = pa.array(found)
+    totals = pa.array(counts[place[found]]).cast(pa.string())
+    reasons = _reasons(change.target, column.take(at), totals, f"max {high}")
+    ids = change.ids.take(at).combine_chunks()
+    return Faults("cardinality", change.target, found, ids, reasons, remedy=_REMEDY)
+
+
+def _later_edges(place: Numbers) -> Numbers:
+    """For each row how many later rows have the same source."""
+    order = np.argsort(place, kind="stable")
+    ordered = place[order]
+    ends = np.searchsorted(ordered, ordered, side="right")
+    later = np.empty(len(place), np.int64)
+    later[order] = ends - np.arange(len(place)) - 1
+    return later
+
+
+def _without_row(target: TableType, sources: pa.Array, counts: Numbers, bound: str) -> Faults:
+    rows = np.full(len(sources), NO_ROW, np.int64)
+    reasons = _reasons(target, sources, pa.array(counts).cast(pa.string()), bound)
+    nodes = table_key("node", cast(EdgeType, target.owner).source)
+    return Faults("cardinality", target, rows, sources, reasons, final=True, remedy=_REMEDY, about=nodes)
+
+
+def _reasons(target: TableType, sources: pa.Array, totals: pa.Array, bound: str) -> pa.Array:
+    where = f"@card violation on edge {target.name}: source '"
+    return join_texts(where, sources, "' has ", totals, f" edges ({bound})")

@@ -1,0 +1,65 @@
+"""Open a graph; interrupted writes are recovered first."""
+
+from __future__ import annotations
+
+from omnigraph.engine.commit.recovery import sidecar
+from omnigraph.engine.commit.recovery.sweep import (
+    RecoveryReport,
+    finish_completed_writes,
+    has_leftovers,
+    sweep,
+)
+from omnigraph.engine.commit.schema_lock import recover_stale_lock_if_free
+from omnigraph.engine.commit.schema_upgrade import upgrade_if_free
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.relocation import relocate_if_moved
+from omnigraph.engine.graph.root import Root
+from omnigraph.errors import SchemaContractBroken
+
+
+def open_graph(root: Root, *, read_only: bool = False) -> OpenGraph:
+    """Open a graph; read-write finishes or undoes every interrupted write whose branch is free."""
+    if read_only:
+        return OpenGraph.open(root, read_only=True)
+    opened, whole = _open(root, read_only=False)
+    recover_all(opened)
+    if not whole:
+        opened.schema()
+    if not opened.has_current_schema_files:
+        upgrade_if_free(opened)
+    return opened
+
+
+def open_without_recovery(root: Root, *, read_only: bool = False) -> OpenGraph:
+    """Open a graph without recovering interrupted writes, for inspection and recovery itself."""
+    return _open(root, read_only=read_only)[0]
+
+
+def _open(root: Root, *, read_only: bool) -> tuple[OpenGraph, bool]:
+    """Return the graph and whether its schema is complete; read-write relocates its forks if needed."""
+    try:
+        found = OpenGraph.open(root, read_only=read_only), True
+    except SchemaContractBroken:
+        if not sidecar.operations(root):
+            raise
+        # A schema change was interrupted while its files were promoted: its recovery finishes that.
+        found = OpenGraph(root, read_only=read_only), False
+    if not read_only:
+        relocate_if_moved(root)
+    return found
+
+
+def recover_all(opened: OpenGraph) -> list[RecoveryReport]:
+    """Finish or undo every interrupted write whose branch is free, and remove a stale schema lock."""
+    reports = sweep(opened, only_forward=False) if has_leftovers(opened.root) else []
+    recover_stale_lock_if_free(opened)
+    return reports
+
+
+def reopen_graph(opened: OpenGraph) -> OpenGraph:
+    """Re-open a graph, publishing interrupted writes that were complete."""
+    opened.root.tables.forget()
+    fresh = OpenGraph.open(opened.root, read_only=opened.read_only)
+    if not fresh.read_only:
+        finish_completed_writes(fresh)
+    return fresh

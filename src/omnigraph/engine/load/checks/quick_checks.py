@@ -1,0 +1,165 @@
+"""A first look at a whole load: for most types it shows at once that nothing is wrong with them.
+
+Ids whose hashes all differ are different ids. The ends of edges are looked up one by one, in all nodes that
+there are, as long as these are few enough to be held by every task. Where all are numbers it is a matter of
+bits (`numbers.py`), and no row is read again. What does not turn out to be right here
+may still be: that is for the other checks to say, and what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+
+import pyarrow as pa
+
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.constraints.endpoints import ENDS, node_type
+from omnigraph.engine.graph.columns import ID
+from omnigraph.engine.graph.layout import fnv1a64, table_key
+from omnigraph.engine.load.checks.bitmap_checks import ProvenTypes, check_bitmaps, list_nodes_after
+from omnigraph.engine.load.checks.check_scope import CheckScope, CheckTask, count_rows
+from omnigraph.engine.load.id_hashes import RANGES, IdHashes, are_distinct, write_id_hashes
+from omnigraph.engine.load.row_views import NewRows, StoredPart, View
+from omnigraph.engine.rows.lookup import is_subset
+from omnigraph.engine.tasks.buckets import hash_keys
+
+_IDS_AT_ONCE = 4 << 20
+_EDGES_AT_ONCE = 2 << 20
+_NODES_HELD = 4 << 20
+"""So many nodes, and no more, are in the memory of a task."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ids:
+    """Some of the ids of a type."""
+
+    key: str
+    files: tuple[IdHashes, ...] = field(repr=False)
+    first: int
+    last: int
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return sum(int(one.cuts[self.last] - one.cuts[self.first]) for one in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """Some of the edges of a type, and all nodes that may be at their ends."""
+
+    key: str
+    edges: tuple[NewRows, ...] = field(repr=False)
+    nodes: tuple[tuple[str, tuple[View, ...]], ...] = field(repr=False)
+    """By node type."""
+
+    @property
+    def rows(self) -> int:
+        """How many are read."""
+        return sum(view.rows for view in (*self.edges, *(view for _, views in self.nodes for view in views)))
+
+
+_Part = _Ids | _Ends
+
+
+def run_quick_checks(scope: CheckScope) -> ProvenTypes:
+    """What can be shown of a load from which nothing is left out."""
+    known = check_bitmaps(scope)
+    parts: list[_Part] = [*_id_parts(scope, known.ids), *_end_parts(scope, known.ends)]
+    runner = scope.runner_for(sum(part.rows for part in parts))
+    answers = list(runner.each("check", parts, partial(_run_part, scope.task)))
+    return ProvenTypes(
+        known.ids | _proven_types(parts, answers, _Ids), known.ends | _proven_types(parts, answers, _Ends)
+    )
+
+
+def _proven_types(
+    parts: Sequence[_Part], answers: Sequence[tuple[str, str, bool]], kind: type[_Part]
+) -> frozenset[str]:
+    """The types whose parts of one kind are all right."""
+    asked = Counter(part.key for part in parts if isinstance(part, kind))
+    right = Counter(key for key, sort, is_right in answers if is_right and sort == kind.__name__)
+    return frozenset(key for key, count in asked.items() if right[key] == count)
+
+
+# --- what is looked at ---------------------------------------------------------------------------
+
+
+def _id_parts(scope: CheckScope, settled: frozenset[str]) -> Iterator[_Ids]:
+    for key in scope.keys:
+        if key in settled:
+            continue
+        given = [view for view in scope.new(key) if view.staged.given]
+        files = [view.staged.id_hashes for view in given]
+        known = [one for one in files if one is not None]
+        if not given or len(known) < len(files) or scope.releases(key):
+            continue
+        if scope.mode is Mode.APPEND:
+            stored = scope.old(key)
+            runner = scope.runner_for(count_rows(stored))
+            known += runner.each("stored ids", stored, partial(_write_stored_hashes, scope.task))
+        parts = min(RANGES, -(-sum(one.count for one in known) // _IDS_AT_ONCE))
+        bounds = [RANGES * part // parts for part in range(parts + 1)]
+        for first, last in pairwise(bounds):
+            yield _Ids(key, tuple(known), first, last)
+
+
+def _write_stored_hashes(task: CheckTask, view: StoredPart) -> IdHashes:
+    ids = view.columns(task.job, [ID]).column(ID)
+    name = f"stored-{fnv1a64(view.key)}-{view.entry.version}-{view.fragments[0]}"
+    return write_id_hashes(task.job, name, [hash_keys(ids)])
+
+
+def _end_parts(scope: CheckScope, settled: frozenset[str]) -> Iterator[_Ends]:
+    for key in scope.keys:
+        if key in settled or not key.startswith("edge:") or scope.task.counts(key):
+            continue
+        types = sorted({table_key("node", node_type(scope.task.targets[key], end)) for end in ENDS})
+        nodes = tuple((node, tuple(list_nodes_after(scope, node))) for node in types)
+        if sum(view.rows for _, views in nodes for view in views) <= _NODES_HELD:
+            for edges in _portions(scope.new(key), scope.runner.cores):
+                yield _Ends(key, edges, nodes)
+
+
+def _portions(views: Sequence[NewRows], cores: int) -> Iterator[tuple[NewRows, ...]]:
+    """Views in portions of about one size: one for each core, or as many times that as memory asks for."""
+    total = sum(view.rows for view in views)
+    rounds = -(-total // (_EDGES_AT_ONCE * cores))
+    size = total / max(1, rounds * cores)
+    portion: list[NewRows] = []
+    rows = done = 0
+    for view in views:
+        portion.append(view)
+        rows += view.rows
+        if rows >= size * (done + 1):
+            yield tuple(portion)
+            portion, done = [], done + 1
+    if portion:
+        yield tuple(portion)
+
+
+# --- in the tasks --------------------------------------------------------------------------------
+
+
+def _run_part(task: CheckTask, part: _Part) -> tuple[str, str, bool]:
+    if isinstance(part, _Ids):
+        right = are_distinct(task.job, part.files, part.first, part.last)
+    else:
+        right = _have_ends(task, part)
+    return part.key, type(part).__name__, right
+
+
+def _have_ends(task: CheckTask, part: _Ends) -> bool:
+    target = task.targets[part.key]
+    rows = [view.columns(task.job, list(ENDS)) for view in part.edges]
+    for node, views in part.nodes:
+        ends = [end for end in ENDS if table_key("node", node_type(target, end)) == node]
+        wanted = pa.chunked_array([chunk for one in rows for end in ends for chunk in one.column(end).chunks])
+        known = [chunk for view in views for chunk in view.columns(task.job, [ID]).column(ID).chunks]
+        if not is_subset(wanted, pa.chunked_array(known, pa.string())):
+            return False
+    return True

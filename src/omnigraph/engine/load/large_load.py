@@ -1,0 +1,292 @@
+"""A load of any size: its rows wait in files while they are checked, and then become parts of tables.
+
+Memory follows the size of a task, never that of the load. The tasks are those of a runner; what comes back
+from them are counts, places and what is wrong.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from omnigraph.engine.commit.plan import AppendRows, Effect, ReplaceRows, UpsertRows
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.constraints.faults import choose_remedy, count_by_kind
+from omnigraph.engine.graph.layout import split_key
+from omnigraph.engine.load.breach_locations import BreachLocator
+from omnigraph.engine.load.checks.bitmap_checks import ProvenTypes
+from omnigraph.engine.load.checks.breaches import Breaches, merge_breaches
+from omnigraph.engine.load.checks.check_scope import CheckScope, CheckTask
+from omnigraph.engine.load.checks.endpoint_checks import check_endpoints
+from omnigraph.engine.load.checks.id_checks import check_ids
+from omnigraph.engine.load.checks.quick_checks import run_quick_checks
+from omnigraph.engine.load.checks.unique_checks import check_uniques
+from omnigraph.engine.load.load_job import LoadJob
+from omnigraph.engine.load.replaced_rows import match_pieces
+from omnigraph.engine.load.request import StageReport
+from omnigraph.engine.load.row_views import Dropped
+from omnigraph.engine.load.sources.item import Item
+from omnigraph.engine.load.staging import StagedItem, StagedType, count_lines_before, stage_item
+from omnigraph.engine.load.violation_files import read_violations
+from omnigraph.engine.rows.violations import Violation
+from omnigraph.engine.tasks.runner import LocalRunner, Runner
+from omnigraph.engine.upkeep.index_tasks import build_parts_with
+from omnigraph.engine.write.transaction import PreparedWrite, Transaction
+from omnigraph.errors import KeyConflict, LoadRejected, OmnigraphError
+from omnigraph.progress import Stage, stage
+from omnigraph.storage.index_parts import BuildParts
+from omnigraph.storage.pieces import Piece, Pieces, read_piece_rows, write_pieces
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What the checks of a load against one state of a branch show."""
+
+    breaches: tuple[Breaches, ...]
+    """All breaches of the first rule that is broken."""
+    losers: Dropped
+    """Rows that do not count, because a later one has their id."""
+
+
+class LargeLoad:
+    """The rows of a load in files, read by one schema, to be checked against any state of the branch."""
+
+    def __init__(
+        self, job: LoadJob, runner: Runner, items: Sequence[Item], mode: Mode, *, skip_bad: bool
+    ) -> None:
+        self.job = job
+        self.runner = runner
+        self.mode = mode
+        self.skip_bad = skip_bad
+        self.reports: list[StageReport] = []
+        self._dropped: Dropped = {}
+        self._losers: Dropped = {}
+        self._left_out: list[Breaches] = []
+        self._refused: Sequence[Breaches] = ()
+        try:
+            self._items = self._staged(items)
+        except BaseException:
+            # The caller does not hold this load yet and cannot close it.
+            self.close()
+            raise
+        self._places = BreachLocator(job, self._items, count_lines_before(self._items))
+
+    def _staged(self, items: Sequence[Item]) -> list[StagedItem]:
+        size = sum(item.size for item in items)
+        with self._timed("read", len(items)) as counted, stage("read", size=size) as reading:
+            self.job.begin()
+            answers = self.runner.each("read", items, partial(_stage, job=self.job))
+            found = sorted(_report_progress(answers, reading), key=lambda one: one.item.number)
+            counted.update(rows=_rows(found).total(), bytes=size)
+        return found
+
+    def counts(self) -> dict[str, int]:
+        """The input rows of each type that are loaded."""
+        return {
+            key: rows - len(self._dropped.get(key, ())) for key, rows in sorted(_rows(self._items).items())
+        }
+
+    @property
+    def row_violation_counts(self) -> Counter[str]:
+        """How many violations single rows have, by kind."""
+        return sum((one.wrong for one in self._items), Counter())
+
+    def row_violations(self) -> Iterator[Violation]:
+        """What is wrong with single rows, in input order, as far as it is reported."""
+        for one in self._items:
+            found = read_violations(self.job, one.item.number, one.notes) if one.notes else one.violations
+            for violation in found:
+                yield violation.moved(self._places.before[one.item.number])
+
+    @property
+    def skipped_counts(self) -> Counter[str]:
+        """How many violations the rules about several rows have, by kind."""
+        return count_by_kind((one.rule, one.total) for one in self._left_out)
+
+    def skipped_violations(self) -> Iterator[Violation]:
+        """What is wrong with rows that were left out by those rules, in input order."""
+        return (one.violation for one in self._places.in_order(self._left_out))
+
+    def rejected_violations(self) -> Iterator[Violation]:
+        """Why the load cannot be by those rules, when it was refused by one, in input order."""
+        return (one.violation for one in self._places.in_order(self._refused))
+
+    # --- against a state of the branch -----------------------------------------------------------
+
+    def prepare(self, transaction: Transaction) -> PreparedWrite:
+        """The effects of the load on a branch as it is, or why it must not be."""
+        task = CheckTask(self.job, self.mode, transaction.targets)
+        scope = CheckScope(self.runner, task, self._items, transaction.entry)
+        self._dropped, self._losers, self._left_out, self._refused = {}, {}, [], ()
+        while True:
+            with self._timed("check", len(self._items)):
+                checked = self._checked(scope)
+            if not checked.breaches:
+                break
+            if not self.skip_bad or any(one.final for one in checked.breaches):
+                self._refused = checked.breaches
+                raise self._rejection(checked.breaches)
+            # Without these rows stored ones may count again that others relied on to go: start over.
+            self._drop(checked.breaches)
+        gone = _merge_dropped(self._dropped, checked.losers)
+        with self._timed("arrange", len(gone)):
+            effects = dict(self._effects(transaction, scope.keys, gone))
+        return PreparedWrite(
+            "Load",
+            effects,
+            strict=self.mode is Mode.OVERWRITE,
+            reads=transaction.reads.union(scope.keys),
+            build=self._build,
+        )
+
+    @property
+    def _build(self) -> BuildParts | None:
+        """Who builds the indexes over loaded rows: the tasks of the load, if they run elsewhere."""
+        return None if isinstance(self.runner, LocalRunner) else partial(build_parts_with, self.runner)
+
+    def _checked(self, scope: CheckScope) -> CheckResult:
+        out = _merge_dropped(self._dropped, self._losers)
+        clear = ProvenTypes() if out else run_quick_checks(scope)
+        shared = check_ids(scope, out, clear.ids)
+        found = merge_breaches(breaches for one in shared for breaches in one.breaches)
+        if found:
+            return CheckResult(tuple(found), self._losers)
+        # Out for good: a row does not come back when the later one with its id is left out.
+        self._losers = losers = _merge_dropped(self._losers, *(one.losers for one in shared))
+        counted = _merge_dropped(self._dropped, losers)
+        found = merge_breaches(check_uniques(scope, counted))
+        if found:
+            return CheckResult(tuple(found), losers)
+        released = [(key, name) for one in shared for key, name in sorted(one.released.items())]
+        ends = check_endpoints(scope, counted, released, clear.ends)
+        return CheckResult(tuple(merge_breaches(ends.missing) or merge_breaches(ends.counts)), losers)
+
+    def _drop(self, breaches: Iterable[Breaches]) -> None:
+        for one in breaches:
+            self._left_out.append(one)
+            self._dropped = _merge_dropped(self._dropped, {one.key: one.rows})
+
+    # --- what is written -------------------------------------------------------------------------
+
+    def _effects(
+        self, transaction: Transaction, keys: Sequence[str], gone: Dropped
+    ) -> Iterator[tuple[str, Effect]]:
+        for key in keys:
+            schema = transaction.targets[key].schema
+            kept = Pieces(self.job.pieces(key), schema, self._pieces(key, schema, gone.get(key)))
+            if self.mode is Mode.OVERWRITE:
+                if kept.rows or transaction.base.entries[key].row_count != 0:
+                    yield key, ReplaceRows(kept)
+            elif kept.rows and self.mode is Mode.APPEND:
+                yield key, AppendRows(kept)
+            elif kept.rows:
+                yield (
+                    key,
+                    UpsertRows(match_pieces(self.runner, self.job, kept, transaction.base.entries[key])),
+                )
+
+    def _pieces(self, key: str, schema: pa.Schema, gone: NDArray[np.int64] | None) -> tuple[Piece, ...]:
+        """The pieces of a type in input order; those with rows that do not count are rewritten."""
+        staged = [(one.item.number, found) for one in self._items for found in one.types if found.key == key]
+        if gone is None or not len(gone):
+            return tuple(piece for _, found in staged for piece in found.pieces)
+        touched = [(number, found) for number, found in staged if _has_any(gone, number)]
+        task = partial(_rewrite_pieces, self.job, schema, gone)
+        rewritten = dict(self.runner.each("leave out", touched, task))
+        return tuple(piece for number, found in staged for piece in rewritten.get(number, found.pieces))
+
+    # --- what is wrong ---------------------------------------------------------------------------
+
+    def _rejection(self, breaches: Sequence[Breaches]) -> OmnigraphError:
+        """A load that cannot be: a conflict when the first thing wrong is a stored id, else a list."""
+        placed = list(islice(self._places.in_order(breaches), self.job.report_limit))
+        reported, first = tuple(one.violation for one in placed), placed[0]
+        counts = count_by_kind((one.rule, one.total) for one in breaches)
+        if first.breaches.rule == "key_conflict":
+            kind, name = split_key(first.breaches.key)
+            total = counts.total()
+            return KeyConflict(
+                kind,
+                name,
+                first.entity,
+                violations=reported,
+                total=total,
+                counts=counts,
+                remedy=first.breaches.remedy,
+            )
+        remedy = choose_remedy(first.breaches.remedy, final=any(one.final for one in breaches))
+        return LoadRejected(reported, total=counts.total(), counts=counts, remedy=remedy)
+
+    @contextmanager
+    def _timed(self, name: str, tasks: int) -> Iterator[dict[str, int]]:
+        begun = time.monotonic()
+        counted: dict[str, int] = {}
+        yield counted
+        self.reports.append(StageReport(name, tasks, time.monotonic() - begun, **counted))
+
+    def close(self) -> None:
+        """Remove every file of the load that did not become part of a table; the load is over by now."""
+        try:
+            self.job.discard()
+        except OmnigraphError as failure:
+            _log.warning("the files of a load are left in '%s' for cleanup: %s", self.job.place, failure)
+
+
+def _stage(item: Item, job: LoadJob) -> StagedItem:
+    """Stage an item; a task may outlive a load that was abandoned."""
+    done = stage_item(item, job)
+    job.require()
+    return done
+
+
+def _rows(items: Iterable[StagedItem]) -> Counter[str]:
+    """How many rows of each type are fine by themselves."""
+    counts: Counter[str] = Counter()
+    for one in items:
+        counts.update({staged.key: staged.rows for staged in one.types})
+    return counts
+
+
+def _report_progress(answers: Iterable[StagedItem], reading: Stage) -> Iterator[StagedItem]:
+    for one in answers:
+        reading.advance(rows=sum(staged.rows for staged in one.types), size=one.item.size)
+        yield one
+
+
+def _merge_dropped(*parts: Mapping[str, NDArray[np.int64]]) -> Dropped:
+    keys = sorted({key for part in parts for key in part})
+    return {key: np.unique(np.concatenate([part[key] for part in parts if key in part])) for key in keys}
+
+
+def _has_any(gone: NDArray[np.int64], item: int) -> bool:
+    first, last = np.searchsorted(gone, [item << 32, (item + 1) << 32])
+    return bool(last > first)
+
+
+def _rewrite_pieces(
+    job: LoadJob, schema: pa.Schema, gone: NDArray[np.int64], one: tuple[int, StagedType]
+) -> tuple[int, tuple[Piece, ...]]:
+    """The pieces of one item without some of its rows."""
+    number, staged = one
+    access, place = job.root.tables.access, job.pieces(staged.key)
+    written: list[Piece] = []
+    position = number << 32
+    for piece in staged.pieces:
+        rows = read_piece_rows(access, Pieces(place, schema, (piece,))).read_all()
+        kept = ~np.isin(position + np.arange(rows.num_rows), gone)
+        position += rows.num_rows
+        if kept.any():
+            written += write_pieces(access, place, rows.filter(pa.array(kept)))
+    return number, tuple(written)

@@ -1,0 +1,165 @@
+"""The first task of a load: an item of input from its bytes to checked rows in files of their own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.engine.graph.columns import ID, SYSTEM_COLUMNS
+from omnigraph.engine.graph.layout import fnv1a64, split_key
+from omnigraph.engine.load.id_hashes import IdHashes, write_id_hashes
+from omnigraph.engine.load.load_job import LoadJob
+from omnigraph.engine.load.number_bitmaps import BitmapBuilder, NumberBitmap
+from omnigraph.engine.load.request import kinds_of
+from omnigraph.engine.load.sources.item import Item
+from omnigraph.engine.load.sources.item_reader import read_item
+from omnigraph.engine.load.violation_files import ViolationWriter
+from omnigraph.engine.rows.row_builder import CheckedRows
+from omnigraph.engine.rows.violations import Numbers, Violation
+from omnigraph.engine.tasks.buckets import Hashes, hash_keys
+from omnigraph.storage.pieces import Piece, write_pieces
+from omnigraph.storage.scratch_files import write_scratch
+from omnigraph.storage.session import Access
+
+PIECE_BYTES = 256 * 2**20
+"""Rows of one type are written once they take so much memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedType:
+    """The rows of one type in one item."""
+
+    key: str
+    pieces: tuple[Piece, ...]
+    given: int
+    """How many of their ids were given, or follow from a key; the others are new."""
+    first_line: int | None
+    """The line of the first row where the rows follow each other line by line; else the lines are on file."""
+    id_hashes: IdHashes | None = None
+    """The hashes of all ids, where none of them is new."""
+    bitmaps: Mapping[str, NumberBitmap] = field(default_factory=dict)
+    """The ids, where none of them is new, and the ends of edges, by column: where they are numbers."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return sum(piece.rows for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedItem:
+    """What became of one item."""
+
+    item: Item
+    lines: int
+    types: tuple[StagedType, ...]
+    violations: tuple[Violation, ...] = ()
+    """What is wrong with the first wrong rows, in input order; lines count from the beginning of the item."""
+    wrong: Counter[str] = field(default_factory=Counter)
+    """How many of these there are in all, by kind."""
+    notes: int = 0
+    """In how many files all of them are noted; 0 where that was not asked for."""
+
+
+def stage_item(item: Item, job: LoadJob) -> StagedItem:
+    """Read, shape and check the rows of an item, and write those that are fine."""
+    access, reader = job.root.tables.access, job.reader()
+    writers: dict[str, _Writer] = {}
+    reported: list[Violation] = []
+    wrong: Counter[str] = Counter()
+    notes = ViolationWriter(job, item.number)
+    lines = 0
+    for block in read_item(item, reader):
+        for shaped in block.shaped:
+            # A type whose rows are all wrong is part of the load, too.
+            new = _Writer(job, access, reader.targets[shaped.key].schema)
+            writers.setdefault(shaped.key, new).add(shaped)
+        lines += block.lines
+        wrong.update(kinds_of(block.violations))
+        reported += block.violations[: max(0, job.report_limit - len(reported))]
+        if job.keeps_all:
+            notes.add(block.violations)
+    types = tuple(writers[key].finish(job, item.number) for key in sorted(writers))
+    return StagedItem(item, lines, types, tuple(reported), wrong, notes.finish())
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Collects the rows of a type and writes them in large pieces."""
+
+    job: LoadJob
+    access: Access
+    schema: pa.Schema
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
+    lines: list[Numbers] = field(default_factory=list)
+    hashes: list[Hashes] = field(default_factory=list)
+    builders: dict[str, BitmapBuilder] = field(default_factory=dict)
+    bytes: int = 0
+    rows: int = 0
+    given: int = 0
+    key: str = ""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The columns that hold ids; a node may have properties that are called like the ends of an edge."""
+        return SYSTEM_COLUMNS[split_key(self.key)[0]]
+
+    def add(self, shaped: CheckedRows) -> None:
+        self.key = shaped.key
+        self.batches.append(shaped.rows)
+        self.lines.append(shaped.lines)
+        self.rows += shaped.count
+        self.given += int(np.count_nonzero(~shaped.generated))
+        if self.given == self.rows:
+            self.hashes.append(hash_keys(shaped.rows.column(ID)))
+        for name in self.ids:
+            if name != ID or self.given == self.rows:
+                self.builders.setdefault(name, BitmapBuilder()).add(shaped.rows.column(name))
+        self.bytes += shaped.rows.nbytes
+        if self.bytes > PIECE_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if self.bytes:
+            rows = pa.Table.from_batches(self.batches, self.schema)
+            self.pieces += write_pieces(self.access, self.job.pieces(self.key), rows, list(self.ids))
+            self.batches, self.bytes = [], 0
+
+    def finish(self, job: LoadJob, item: int) -> StagedType:
+        self.flush()
+        lines = np.concatenate(self.lines)
+        first: int | None = int(lines[0]) if len(lines) else 0
+        if first and int(lines[-1]) - first + 1 != len(lines):
+            write_scratch(job.root.objects, job.lines(item, self.key), lines.astype("<u4").tobytes())
+            first = None
+        id_hashes, name = None, f"{item}-{fnv1a64(self.key)}"
+        if self.rows and self.given == self.rows:
+            id_hashes = write_id_hashes(job, name, self.hashes)
+        else:
+            self.builders.pop(ID, None)
+        kept = {column: one.write(job, f"{name}-{column}") for column, one in self.builders.items()}
+        bitmaps = {column: one for column, one in kept.items() if one is not None}
+        return StagedType(self.key, tuple(self.pieces), self.given, first, id_hashes, bitmaps)
+
+
+def read_lines(job: LoadJob, item: int, staged: StagedType, rows: Numbers) -> Numbers:
+    """The lines, counted from the beginning of the item, of some rows by their place among the type's."""
+    if staged.first_line is not None:
+        return rows + staged.first_line
+    stored = job.root.objects.read_bytes_if_exists(job.lines(item, staged.key))
+    assert stored is not None
+    return np.frombuffer(stored, "<u4").astype(np.int64)[rows]
+
+
+def count_lines_before(items: Sequence[StagedItem]) -> Mapping[int, int]:
+    """For each item, by number, how many lines of its file come before it."""
+    before, seen = {}, Counter[int]()
+    for staged in sorted(items, key=lambda one: one.item.number):
+        before[staged.item.number] = seen[staged.item.file_number]
+        seen[staged.item.file_number] += staged.lines
+    return before

@@ -1,0 +1,100 @@
+"""The inputs of a merge: the base, both branches, and whether it is a fast-forward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from omnigraph.engine.graph.ancestry import load_ancestry
+from omnigraph.engine.graph.coordinator import LoadedBranch
+from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.manifest import MAIN, ManifestState
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.snapshot import Snapshot, make_snapshot
+from omnigraph.engine.merge.merge_base import MergeBase
+from omnigraph.engine.merge.unseen_merges import UnseenMerges, find_unseen_merges
+from omnigraph.errors import NoCommonCommit
+
+
+class MergeOutcome(StrEnum):
+    """The kind of a merge."""
+
+    ALREADY_UP_TO_DATE = "already_up_to_date"
+    """The target has all of the source; there is no commit."""
+    FAST_FORWARD = "fast_forward"
+    """Only the source had changed."""
+    MERGED = "merged"
+    """Both had changed."""
+
+    @property
+    def is_commit(self) -> bool:
+        """Whether such a merge makes a commit."""
+        return self is not MergeOutcome.ALREADY_UP_TO_DATE
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSource:
+    """The branch that is merged, as it was when the merge began; later commits are ignored."""
+
+    snapshot: Snapshot
+    state: ManifestState
+
+    @property
+    def branch(self) -> str:
+        """Its name."""
+        return self.snapshot.branch
+
+
+@dataclass(frozen=True, slots=True)
+class MergeInputs:
+    """The three states that a merge compares."""
+
+    base: MergeBase
+    source: Snapshot
+    target: Snapshot
+    outcome: MergeOutcome
+    unseen: UnseenMerges = field(default_factory=UnseenMerges)
+    """Merges without a record, where the base of some entities is unknown."""
+    merged_commits: tuple[Commit, ...] = ()
+    """The commits that the target records, so that later merges know what it includes."""
+
+
+def capture_source(graph: OpenGraph, branch: str) -> MergeSource:
+    """Read the source branch as it is now."""
+    return source_from(branch, graph.load(branch))
+
+
+def source_from(branch: str, loaded: LoadedBranch) -> MergeSource:
+    """Return the source from a branch that was read."""
+    return MergeSource(make_snapshot(branch, loaded.state, loaded.identity), loaded.state)
+
+
+def find_merge_inputs(graph: OpenGraph, source: MergeSource, target: Snapshot) -> MergeInputs:
+    """Return the base of the source and a state of the target."""
+    ours, theirs = target.commit, source.snapshot.commit
+    if ours is None or theirs is None:
+        raise NoCommonCommit(source.branch, target.branch)
+    state = graph.load(target.branch).state
+    main = state if target.branch == MAIN else graph.load(MAIN).state
+    states = {target.branch: state, MAIN: main, source.branch: source.state}
+    ancestry = load_ancestry(graph, states, [ours.id, theirs.id])
+    bases = ancestry.merge_bases([ours.id], [theirs.id])
+    if not bases:
+        raise NoCommonCommit(source.branch, target.branch)
+    base = MergeBase(graph, ancestry, bases)
+    if not base.commits:
+        raise NoCommonCommit(source.branch, target.branch)
+    return MergeInputs(
+        base,
+        source.snapshot,
+        target,
+        _outcome(bases, ours, theirs),
+        find_unseen_merges(ancestry, ours, theirs, base.lost),
+        ancestry.unrecorded(theirs.id, state, main),
+    )
+
+
+def _outcome(bases: tuple[Commit, ...], ours: Commit, theirs: Commit) -> MergeOutcome:
+    if bases[0].id == theirs.id:
+        return MergeOutcome.ALREADY_UP_TO_DATE
+    return MergeOutcome.FAST_FORWARD if bases[0].id == ours.id else MergeOutcome.MERGED

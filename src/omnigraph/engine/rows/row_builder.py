@@ -1,0 +1,221 @@
+"""Records of one type -> rows with ids, and what is wrong with the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import UNSET
+
+from omnigraph.engine.graph.columns import ID, SOURCE, TARGET
+from omnigraph.engine.graph.table_types import TableType
+from omnigraph.engine.rows.blobs import Refusal, read_blobs, reject_external
+from omnigraph.engine.rows.ids import LoadIds, compose_ids, render_keys
+from omnigraph.engine.rows.json_columns import ParsedColumn, parse_column
+from omnigraph.engine.rows.ndjson import RESERVED, format_json
+from omnigraph.engine.rows.records import RawColumns, TypeRecords, Values, to_objects
+from omnigraph.engine.rows.value_checks import find_value_faults
+from omnigraph.engine.rows.violations import Flags, Numbers, Violation, format_entity
+from omnigraph.lang.schema.catalog import Property
+from omnigraph.lang.types import Scalar
+from omnigraph.lang.values import shorten_legibly
+
+Fault = tuple[int, int, str]
+"""Row, place of the column in its table, reason: in the order in which they are reported."""
+
+FIELDS, OWN_ID = -2, -1
+"""Places of faults that are not about a property."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRows:
+    """The rows of one type in one split that have no fault of their own."""
+
+    key: str
+    rows: pa.RecordBatch
+    """In the columns of the table."""
+    generated: Flags
+    """Which ids are new ones, so that nothing stored can have them."""
+    lines: Numbers
+    file: str
+    file_number: int
+    violations: tuple[Violation, ...] = ()
+    """Everything that is wrong with the other rows, in input order."""
+
+    @property
+    def count(self) -> int:
+        """How many records it was made of that are fine."""
+        return int(self.rows.num_rows)
+
+
+def build_rows(
+    records: TypeRecords, target: TableType, ids: LoadIds, *, external: Refusal = reject_external
+) -> CheckedRows:
+    """The rows that records say, with everything checked that needs no other row."""
+    raw = records.raw
+    cells = {
+        declared.name: _cells(raw.columns[declared.name], target, declared, external)
+        for declared in target.owner.properties.values()
+    }
+    ends = {}
+    if target.kind == "edge":
+        ends = {SOURCE: _texts(raw.sources), TARGET: _texts(raw.targets)}
+    given, wrong = _given_ids(raw.ids, target)
+    origin = Origin(records.file, records.file_number, records.lines, records.offsets)
+    return build_rows_from_columns(
+        cells, ends, given, origin, target, ids, _field_faults(raw, target) + wrong
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the rows of a block stand in their file."""
+
+    file: str
+    file_number: int
+    lines: Numbers
+    """Lines, or rows where a file has no lines; counted from 1."""
+    positions: Numbers
+    """What generated ids are made from: the byte at which a line begins, or the number of the row."""
+
+
+def build_rows_from_columns(
+    cells: Mapping[str, ParsedColumn],
+    ends: Mapping[str, pa.Array],
+    given: pa.Array | None,
+    origin: Origin,
+    target: TableType,
+    ids: LoadIds,
+    faults: Sequence[Fault] = (),
+) -> CheckedRows:
+    """Rows from the cells of every property, the ends of edges and given ids; `faults` are known already."""
+    found = list(faults)
+    columns = {name: one.array for name, one in cells.items()}
+    for place, declared in enumerate(target.owner.properties.values()):
+        own = cells[declared.name]
+        found += ((row, place, reason) for row, reason in own.faults.items())
+        found += ((row, place, reason) for row, reason in _missing(own, declared))
+    places = {name: place for place, name in enumerate(target.owner.properties)}
+    found += ((it.row, places[it.column], it.reason) for it in find_value_faults(columns, target))
+    array, generated, wrong = _ids(given, origin, target, ids, columns)
+    return _clean(origin, target, {**columns, **ends, ID: array}, generated, found + wrong)
+
+
+def _clean(
+    origin: Origin, target: TableType, columns: Mapping[str, pa.Array], generated: Flags, faults: list[Fault]
+) -> CheckedRows:
+    arrays = [columns[name] for name in target.schema.names]
+    rows = pa.RecordBatch.from_arrays(arrays, schema=target.schema)
+    if not faults:
+        return CheckedRows(target.key, rows, generated, origin.lines, origin.file, origin.file_number)
+    good = np.ones(rows.num_rows, np.bool_)
+    good[[row for row, _, _ in faults]] = False
+    ids = columns[ID]
+    violations = [
+        Violation(origin.file, int(origin.lines[row]), format_entity(target.key, ids[row].as_py()), reason)
+        for row, _, reason in sorted(faults)
+    ]
+    return CheckedRows(
+        target.key,
+        rows.filter(pa.array(good)),
+        generated[good],
+        origin.lines[good],
+        origin.file,
+        origin.file_number,
+        tuple(violations),
+    )
+
+
+def _field_faults(raw: RawColumns, target: TableType) -> list[Fault]:
+    """Members that are no properties."""
+    return [
+        (
+            row,
+            FIELDS,
+            f"input field '{name}' is reserved physical state"
+            if name in RESERVED
+            else f"unknown input field '{shorten_legibly(name)}' for '{target.key}'",
+        )
+        for row, name in raw.unknown_fields
+    ]
+
+
+def _texts(values: Values) -> pa.Array:
+    return values if isinstance(values, pa.Array) else pa.array(values, pa.string())
+
+
+def _cells(values: Values, target: TableType, declared: Property, external: Refusal) -> ParsedColumn:
+    name = declared.name
+    if declared.type.scalar is Scalar.BLOB:
+        return read_blobs(to_objects(values), name, target.schema.field(name), external)
+    return parse_column(values, name, declared.type)
+
+
+def _missing(cells: ParsedColumn, declared: Property) -> list[tuple[int, str]]:
+    """Rows without a value that must have one; a value that does not fit has its own fault."""
+    if declared.type.nullable or not cells.array.null_count:
+        return []
+    if declared.type.scalar in (Scalar.VECTOR, Scalar.BLOB):
+        kind = declared.type.scalar.value.lower()
+        reason = f"non-nullable {kind} property '{declared.name}' has null values"
+    else:
+        reason = f"non-nullable property '{declared.name}' has null or invalid values"
+    rows = np.flatnonzero(cells.array.is_null().to_numpy(zero_copy_only=False)).tolist()
+    return [(row, reason) for row in rows if row not in cells.faults]
+
+
+def _ids(
+    given: pa.Array | None, origin: Origin, target: TableType, ids: LoadIds, columns: Mapping[str, pa.Array]
+) -> tuple[pa.Array, Flags, list[Fault]]:
+    """The ids of rows, which of them are new ones, and what is wrong with the given ones."""
+    if target.identity:
+        types = target.owner.properties
+        array = compose_ids([render_keys(columns[name], types[name].type) for name in target.identity])
+        return array, np.zeros(len(array), np.bool_), _mismatches(given, array, target)
+    if given is not None and not given.null_count:
+        return given, np.zeros(len(given), np.bool_), []
+    new = ids.ids(origin.file_number, origin.positions)
+    if given is None:
+        return new, np.ones(len(new), np.bool_), []
+    generated = given.is_null().to_numpy(zero_copy_only=False)
+    return pc.coalesce(given, new), generated, []
+
+
+def _given_ids(given: Values | None, target: TableType) -> tuple[pa.Array | None, list[Fault]]:
+    """The ids that records bring along; None when none does."""
+    if given is None or isinstance(given, pa.Array):
+        return given, []
+    if set(map(type, given)) <= {str}:
+        return pa.array(given, pa.string()), []
+    reason = f"input entity of type '{target.name}' field 'id' must be a string, got "
+    faults = [
+        (row, OWN_ID, reason + format_json(value))
+        for row, value in enumerate(given)
+        if value is not UNSET and not isinstance(value, str)
+    ]
+    texts = [value if isinstance(value, str) else None for value in given]
+    return None if all(text is None for text in texts) else pa.array(texts, pa.string()), faults
+
+
+def _mismatches(given: pa.Array | None, keyed: pa.Array, target: TableType) -> list[Fault]:
+    if given is None:
+        return []
+    other = pc.fill_null(pc.not_equal(given, keyed), False)
+    return [
+        (
+            row,
+            OWN_ID,
+            _mismatch(target, given[row].as_py(), keyed[row].as_py()),
+        )
+        for row in np.flatnonzero(other.to_numpy(zero_copy_only=False)).tolist()
+    ]
+
+
+def _mismatch(target: TableType, given: str, keyed: str) -> str:
+    return (
+        f"node {target.name} explicit id '{shorten_legibly(given)}' "
+        f"does not match its canonical @key id '{shorten_legibly(keyed)}'"
+    )

@@ -1,0 +1,227 @@
+"""Lines that differ only in their values -> columns, without an object for any of them.
+
+Programs write the records of a type in one way: the same members in the same order, with the same space
+between them. What stands between the values of one line is then what stands between those of the others, and
+comparing that also finds where the values are.
+
+Nothing but acceptance comes of it. A line that is written in another way, and every line whose values may be
+anything but plain texts, numbers, `true`, `false` and `null`, is left to those who decode it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.engine.graph.columns import ID, SOURCE, TARGET
+from omnigraph.engine.rows.lines import Lines
+from omnigraph.engine.rows.literals import read_literals
+from omnigraph.engine.rows.records import RawColumns
+from omnigraph.engine.rows.violations import Numbers
+from omnigraph.lang.types import ValueType
+
+_FEWEST = 16
+"""So many lines are worth being looked at together."""
+_LAYOUTS = 4
+_SHARE = 8
+"""A layout that fewer than one line in so many has is not looked for again."""
+
+_MEMBER = re.compile(rb'"([^"]*)" *: *(?:"([^"]*)"|([-+.0-9A-Za-z]+)|(\{ *))')
+_OPENING, _NEXT, _CLOSING = re.compile(rb"\{ *"), re.compile(rb" *, *"), re.compile(rb" *\}")
+_ENDS = {b"from": SOURCE, b"to": TARGET}
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """What differs from line to line."""
+
+    becomes: str
+    """A property, `id`, `src` or `dst`."""
+    is_text: bool
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a line is written: what is the same in all lines like it, and the values in between."""
+
+    constants: tuple[bytes, ...]
+    values: tuple[_Value, ...]
+    """One less than there are constants."""
+
+    @cached_property
+    def quotes(self) -> tuple[int, ...]:
+        """How many quotation marks stand before each constant, and at last how many there are."""
+        return tuple(np.cumsum([0, *(one.count(b'"') for one in self.constants)]).tolist())
+
+    def places(self, lines: Lines, numbers: Numbers, known: int) -> tuple[Numbers, list[Numbers]]:
+        """Those of the lines that are written like this, and where each constant begins in them.
+
+        So many bytes are known to be the same in all of them.
+        """
+        numbers = lines.having_quotes(self.quotes[-1], numbers)
+        begins: list[Numbers] = []
+        same = np.ones(numbers.size, np.bool_)
+        for place, constant in enumerate(self.constants):
+            at = constant.find(b'"')
+            if place == 0:
+                begin = lines.starts[numbers]
+            elif at < 0:
+                begin = lines.ends[numbers] - len(constant)
+            else:
+                begin = lines.quote_places(numbers, self.quotes[place]) - at
+            same &= lines.having(constant, begin, 0 if place else known)
+            if place:
+                # No value is shorter than it can be, so that each constant begins behind the one before.
+                same &= begin - begins[-1] >= len(self.constants[place - 1]) + self._least(place - 1)
+            begins.append(begin)
+        same &= begins[-1] + len(self.constants[-1]) == lines.ends[numbers]
+        if same.all():
+            return numbers, begins
+        return numbers[same], [begin[same] for begin in begins]
+
+    def _least(self, value: int) -> int:
+        return 0 if self.values[value].is_text else 1
+
+
+def read_uniform_lines(
+    lines: Lines, numbers: Numbers, properties: Mapping[str, ValueType], *, is_edge: bool, known: int = 0
+) -> tuple[list[RawColumns], Numbers]:
+    """What lines of ascending numbers, all of one type, say; and the numbers of those that are left.
+
+    The first bytes, so many as are `known`, are the same in all lines.
+    """
+    found: list[RawColumns] = []
+    for _ in range(_LAYOUTS):
+        if numbers.size < _FEWEST or not lines.plain:
+            break
+        layout = parse_layout(lines.line(int(numbers[numbers.size // 2])), properties, is_edge=is_edge)
+        if layout is None:
+            break
+        same, begins = layout.places(lines, numbers, known)
+        said = (
+            _read_columns(layout, lines, same, begins, properties)
+            if same.size >= numbers.size // _SHARE
+            else None
+        )
+        if said is None:
+            break
+        found.append(said)
+        numbers = (
+            numbers[:0] if same.size == numbers.size else np.setdiff1d(numbers, same, assume_unique=True)
+        )
+    return found, numbers
+
+
+def parse_layout(line: bytes, properties: Mapping[str, ValueType], *, is_edge: bool) -> Layout | None:
+    """How a plain line is written that begins with its type; None when it is no record of plain values."""
+    reading = _LayoutParser(line, properties, is_edge)
+    return reading.layout() if reading.record() else None
+
+
+class _LayoutParser:
+    """Goes through the members of one record."""
+
+    def __init__(self, line: bytes, properties: Mapping[str, ValueType], is_edge: bool) -> None:
+        self._line = line
+        self._properties = properties
+        self._is_edge = is_edge
+        self._at = 0
+        self._spans: list[tuple[int, int]] = []
+        self._values: list[_Value] = []
+        self._names: set[tuple[bool, bytes]] = set()
+
+    def layout(self) -> Layout:
+        cuts = [0, *(place for span in self._spans for place in span), len(self._line)]
+        constants = (self._line[begin:end] for begin, end in zip(cuts[::2], cuts[1::2], strict=True))
+        return Layout(tuple(constants), tuple(self._values))
+
+    def record(self) -> bool:
+        kind = b"edge" if self._is_edge else b"type"
+        wanted = {kind, *_ENDS} if self._is_edge else {kind}
+        if not self._skip(_OPENING):
+            return False
+        while self._envelope(kind):
+            if self._skip(_NEXT):
+                continue
+            named = {name for inside, name in self._names if not inside}
+            return self._skip(_CLOSING) and not self._line[self._at :].strip(b" \r") and wanted <= named
+        return False
+
+    def _envelope(self, kind: bytes) -> bool:
+        """Take a member of the record itself."""
+        found = _MEMBER.match(self._line, self._at)
+        if found is None or not self._is_new(found[1], inside=False):
+            return False
+        self._at = found.end()
+        if found[1] == kind:
+            return found[2] is not None
+        if found[1] == b"data" and found[4]:
+            return self._data()
+        if not self._is_edge or found[1] not in _ENDS or found[2] is None:
+            return False
+        return self._take(_ENDS[found[1]], found)
+
+    def _data(self) -> bool:
+        """Take the properties."""
+        if self._skip(_CLOSING):
+            return True
+        while (found := _MEMBER.match(self._line, self._at)) is not None:
+            name = found[1].decode()
+            if name not in self._properties and name != ID:
+                return False
+            self._at = found.end()
+            if found[4] or not self._is_new(found[1], inside=True) or not self._take(name, found):
+                return False
+            if not self._skip(_NEXT):
+                return self._skip(_CLOSING)
+        return False
+
+    def _take(self, becomes: str, found: re.Match[bytes]) -> bool:
+        is_text = found[2] is not None
+        self._spans.append(found.span(2 if is_text else 3))
+        self._values.append(_Value(becomes, is_text))
+        return is_text or becomes in self._properties
+
+    def _is_new(self, name: bytes, *, inside: bool) -> bool:
+        new = (inside, name) not in self._names
+        self._names.add((inside, name))
+        return new
+
+    def _skip(self, what: re.Pattern[bytes]) -> bool:
+        found = what.match(self._line, self._at)
+        if found is None:
+            return False
+        self._at = found.end()
+        return True
+
+
+# --- values --------------------------------------------------------------------------------------
+
+
+def _read_columns(
+    layout: Layout, lines: Lines, numbers: Numbers, begins: list[Numbers], properties: Mapping[str, ValueType]
+) -> RawColumns | None:
+    """What lines of one layout say; None when a value is not beyond doubt."""
+    columns: dict[str, pa.Array] = {}
+    for place, value in enumerate(layout.values):
+        begin, end = begins[place] + len(layout.constants[place]), begins[place + 1]
+        if value.is_text:
+            column = lines.texts(begin, end)
+        else:
+            column = read_literals(lines, begin, end, properties[value.becomes])
+        if column is None:
+            return None
+        columns[value.becomes] = column
+    absent = pa.nulls(numbers.size)
+    return RawColumns(
+        numbers,
+        {name: columns.get(name, absent) for name in properties},
+        columns.get(ID) if ID not in properties else None,
+        columns.get(SOURCE, ()),
+        columns.get(TARGET, ()),
+    )

@@ -1,0 +1,112 @@
+"""The indexes that a schema declares: used to build them and to find missing ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from omnigraph.engine.graph.columns import SYSTEM_COLUMNS
+from omnigraph.engine.graph.layout import split_key
+from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType
+from omnigraph.lang.types import Scalar, ValueType
+from omnigraph.storage.index_parts import BTREE, IVF_FLAT
+from omnigraph.storage.indexes import IndexCoverage, IndexSpec, text_index_spec
+from omnigraph.storage.search import PARTITION_ROWS
+
+VECTOR_ROWS = 5_000
+"""With fewer vectors than this comparing with all of them is faster than asking an index."""
+
+
+class IndexKind(StrEnum):
+    """What an index is for."""
+
+    SCALAR = "scalar"
+    """Equality and ranges."""
+    TEXT = "text"
+    """Words of a text; it never answers equality."""
+    VECTOR = "vector"
+    """Nearest neighbours."""
+
+
+_ORDERED = frozenset(Scalar) - {Scalar.STRING, Scalar.BLOB, Scalar.VECTOR}
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredIndex:
+    """An index that a type is to have."""
+
+    column: str
+    kind: IndexKind
+
+    @property
+    def name(self) -> str:
+        """The name under which it is stored; a column has one index."""
+        return f"{self.column}_idx"
+
+    def is_met_by(self, stored: IndexCoverage) -> bool:
+        """Whether a stored index is of this kind, regardless of which program built it."""
+        return stored.columns == (self.column,) and _KINDS.get(stored.kind, IndexKind.VECTOR) is self.kind
+
+    def spec(self, vectors: int = 0) -> IndexSpec:
+        """How to build it; for vectors, over so many; where there are none, nothing is in a partition.
+
+        Vectors are kept as they are, in partitions: distances stay exact, so the only rows that a search can
+        miss are those of partitions it did not look into, and nothing has to be retrained when values
+        drift. A graph over them (HNSW) or short codes (PQ) would trade that for memory that pays off only
+        far above a million vectors.
+        """
+        match self.kind:
+            case IndexKind.SCALAR:
+                return IndexSpec(self.column, BTREE, self.name)
+            case IndexKind.TEXT:
+                return text_index_spec(self.column, self.name)
+            case IndexKind.VECTOR:
+                partitions = min(vectors, max(1, vectors // PARTITION_ROWS))
+                return IndexSpec(
+                    self.column, IVF_FLAT, self.name, {"metric": "L2", "num_partitions": partitions}
+                )
+
+
+_KINDS = {"BTREE": IndexKind.SCALAR, "INVERTED": IndexKind.TEXT}
+
+
+def declared_indexes(catalog: Catalog, key: str) -> tuple[DeclaredIndex, ...]:
+    """The indexes of a type, those of its system columns first."""
+    kind, name = split_key(key)
+    owner = catalog.nodes[name] if kind == "node" else catalog.edges[name]
+    found = {column: DeclaredIndex(column, IndexKind.SCALAR) for column in SYSTEM_COLUMNS[kind]}
+    for column in _declared(owner):
+        chosen = index_kind(owner.properties[column].type)
+        if chosen is not None:
+            found.setdefault(column, DeclaredIndex(column, chosen))
+    return tuple(found.values())
+
+
+def index_kind(declared: ValueType) -> IndexKind | None:
+    """The kind of index for a property of this type; lists and blobs have none."""
+    if declared.is_list or declared.scalar is Scalar.BLOB:
+        return None
+    if declared.scalar is Scalar.VECTOR:
+        return IndexKind.VECTOR
+    if declared.enum_values or declared.scalar in _ORDERED:
+        return IndexKind.SCALAR
+    return IndexKind.TEXT
+
+
+def _declared(owner: NodeType | EdgeType) -> list[str]:
+    """Columns with an index of their own; indexes over several columns are not supported."""
+    asked = [index.columns[0] for index in owner.indexes if len(index.columns) == 1]
+    if isinstance(owner, NodeType) and len(owner.key) == 1:
+        (key,) = owner.key
+        # A key of free text is the id itself, and that is indexed.
+        if index_kind(owner.properties[key].type) is not IndexKind.TEXT:
+            asked.append(key)
+    return asked
+
+
+def find_missing_indexes(
+    asked: tuple[DeclaredIndex, ...], stored: Mapping[str, IndexCoverage]
+) -> tuple[DeclaredIndex, ...]:
+    """Return the declared indexes that no stored index satisfies."""
+    return tuple(wish for wish in asked if not any(wish.is_met_by(found) for found in stored.values()))

@@ -1,0 +1,160 @@
+"""How `optimize` brings indexes up to date: at the cost of what they lack, where that is less than all.
+
+A B-tree or a vector index gets one more segment over the rows outside. Segments that are small beside that
+one go into it, so that few remain and each is larger than all smaller ones together. A text index stays one
+segment: it takes in the new texts and copies the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from omnigraph.engine.rows.predicate_sql import quoted
+from omnigraph.engine.upkeep.declared_indexes import DeclaredIndex, IndexKind
+from omnigraph.engine.upkeep.index_lag import TEXT_ROWS
+from omnigraph.storage.fragments import Fragment, list_fragments
+from omnigraph.storage.index_parts import IVF_FLAT
+from omnigraph.storage.indexes import (
+    IndexCoverage,
+    IndexExtension,
+    IndexSpec,
+    RefusedIndex,
+    Segment,
+    read_coverage,
+)
+from omnigraph.storage.search import find_text_index, find_vector_index
+from omnigraph.storage.tables import Table
+from omnigraph.storage.vector_lengths import LONGEST, find_overlong_vector
+
+SMALL = {IndexKind.SCALAR: 1 << 20, IndexKind.VECTOR: 1 << 16, IndexKind.TEXT: TEXT_ROWS}
+"""So many rows are indexed at once in any case, rather than to have one more segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaggingIndex:
+    """A stored index that does not reach all rows, or is in too many segments."""
+
+    wish: DeclaredIndex
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUpPlan:
+    """What is to be done about the indexes of a table that lag."""
+
+    extended: tuple[IndexExtension, ...] = ()
+    texts: tuple[str, ...] = ()
+    """The names of text indexes that take in what is outside of them."""
+
+
+def find_lagging_indexes(
+    asked: Sequence[DeclaredIndex], stored: Mapping[str, IndexCoverage], pieces: Sequence[Fragment]
+) -> tuple[LaggingIndex, ...]:
+    """The declared indexes with which something is to be done."""
+    found = []
+    for index in stored.values():
+        wish = next((wish for wish in asked if wish.is_met_by(index)), None)
+        if wish is not None and _is_due(index, wish.kind, pieces):
+            found.append(LaggingIndex(wish, index.name))
+    return tuple(found)
+
+
+def _is_due(index: IndexCoverage, kind: IndexKind, pieces: Sequence[Fragment]) -> bool:
+    if not index.is_complete:
+        return True
+    return index.segments > 1 and (
+        kind is IndexKind.TEXT or len(segments_to_join(index, pieces, SMALL[kind])) > 1
+    )
+
+
+def segments_to_join(index: IndexCoverage, pieces: Sequence[Fragment], small: int) -> list[Segment]:
+    """The segments that go into the next one, which holds all rows outside, too."""
+    rows = {one.id: one.rows for one in pieces}
+    total = sum(one.rows for one in pieces if one.id not in index.covered)
+    chosen: list[Segment] = []
+    sizes = [(sum(rows[one] for one in part.fragments), part) for part in index.parts]
+    for size, part in sorted(sizes, key=lambda one: one[0]):
+        if total and size > max(2 * total, small):
+            break
+        chosen.append(part)
+        total += size
+    return chosen
+
+
+def plan_catch_up(table: Table, due: Sequence[LaggingIndex]) -> CatchUpPlan:
+    """What that takes for a table as it is stored now."""
+    stored, pieces = read_coverage(table), list_fragments(table)
+    extended, texts = [], []
+    for one in due:
+        index = stored.get(one.name)
+        if index is not None and one.wish.kind is IndexKind.TEXT and can_append_texts(table, index, pieces):
+            texts.append(one.name)
+        else:
+            extended.append(_extension(table, one, index, pieces))
+    return CatchUpPlan(tuple(extended), tuple(texts))
+
+
+def can_append_texts(table: Table, index: IndexCoverage, pieces: Sequence[Fragment]) -> bool:
+    """Whether a text index is best completed: it is one of ours, large, and little is outside."""
+    total = sum(one.rows for one in pieces)
+    outside = sum(one.rows for one in pieces if one.id not in index.covered)
+    return (
+        total > SMALL[IndexKind.TEXT]
+        and 0 < outside <= total // 3
+        and not any(part.inherited for part in index.parts)
+        and find_text_index(table, index.columns[0]) is not None
+    )
+
+
+def _extension(
+    table: Table, one: LaggingIndex, index: IndexCoverage | None, pieces: Sequence[Fragment]
+) -> IndexExtension:
+    chosen = frozenset(piece.id for piece in pieces)
+    replaced: Sequence[Segment] = () if index is None else index.parts
+    if index is not None and can_extend(table, one.wish, index):
+        replaced = segments_to_join(index, pieces, SMALL[one.wish.kind])
+        kept = frozenset[int]().union(*(part.fragments for part in index.parts if part not in replaced))
+        chosen -= kept
+    spec = one.wish.spec(count_vectors(table, one.wish, chosen))
+    named = IndexSpec(spec.column, spec.type, one.name, spec.options)
+    return IndexExtension(named, chosen, frozenset(part.uuid for part in replaced))
+
+
+def can_extend(table: Table, wish: DeclaredIndex, index: IndexCoverage) -> bool:
+    """Whether a segment of ours fits beside those that are stored."""
+    match wish.kind:
+        case IndexKind.SCALAR:
+            return True
+        case IndexKind.TEXT:
+            return False
+        case IndexKind.VECTOR:
+            trusted = find_vector_index(table, wish.column)
+            ours = trusted is not None and trusted.kind == IVF_FLAT
+            # What Lance makes of an inherited index when a fork is compacted is known of B-trees only.
+            return ours and not any(part.inherited for part in index.parts)
+
+
+def find_refusal(
+    table: Table,
+    wish: DeclaredIndex,
+    fragments: frozenset[int] | None = None,
+    *,
+    most_bytes: int | None = None,
+) -> RefusedIndex | None:
+    """Return why an index cannot be built from the values of these fragments; None when it can."""
+    if wish.kind is not IndexKind.VECTOR:
+        return None
+    longest = find_overlong_vector(table, wish.column, fragments, most_bytes=most_bytes)
+    if longest is None:
+        return None
+    reason = f"a vector has the length {longest:.3g}, and an index takes lengths up to {LONGEST:.0e}"
+    return RefusedIndex(wish.column, reason)
+
+
+def count_vectors(table: Table, wish: DeclaredIndex, fragments: frozenset[int] | None = None) -> int:
+    """How many values of a column there are to learn from; 0 where that does not matter."""
+    if wish.kind is not IndexKind.VECTOR:
+        return 0
+    chosen = None if fragments is None else sorted(fragments)
+    return table.count(f"{quoted(wish.column)} IS NOT NULL", fragments=chosen)

@@ -1,0 +1,276 @@
+"""Two schemas -> the migration plan between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from omnigraph.lang.schema.catalog import (
+    Annotation,
+    Catalog,
+    EdgeType,
+    Interface,
+    NodeType,
+    Property,
+    TypeKind,
+)
+from omnigraph.lang.schema.catalog_json import cardinality_value
+from omnigraph.lang.schema.comparison import (
+    Owner,
+    Rule,
+    constraint_text,
+    documentation,
+    embedding,
+    other_annotations,
+    rules,
+)
+from omnigraph.lang.schema.defaults import default_json
+from omnigraph.lang.schema.identity import AcceptedSchema, Resolution, first_identities, resolve
+from omnigraph.lang.schema.migration_steps import (
+    ADD_REQUIRED,
+    CHANGE_TYPE,
+    AddConstraint,
+    AddProperty,
+    AddType,
+    ChangeCardinality,
+    ChangeDefault,
+    DropMode,
+    DropProperty,
+    DropType,
+    ExtendEnum,
+    MigrationPlan,
+    MigrationStep,
+    RenameProperty,
+    RenameType,
+    RequireProperty,
+    UnsupportedChange,
+    UpdatePropertyMetadata,
+    UpdateTypeMetadata,
+    WidenProperty,
+)
+from omnigraph.lang.schema.widening import added_values, is_wider_number, keeps_ids
+
+REFUSED = "is not supported in schema migration v1"
+"""How every reason ends, except for advice."""
+
+
+def plan_migration(
+    accepted: AcceptedSchema, desired: Catalog, allow_data_loss: bool = False
+) -> MigrationPlan:
+    """The steps from the accepted schema to the desired one; raises `SchemaIdentityError` for a bad hint."""
+    return plan_resolved(accepted, desired, resolve(accepted, desired), allow_data_loss)
+
+
+def plan_files(old: Catalog, new: Catalog, allow_data_loss: bool = False) -> MigrationPlan:
+    """The steps between two schema files, as if the old one had just been accepted."""
+    return plan_migration(AcceptedSchema(old, first_identities(old)), new, allow_data_loss)
+
+
+def plan_resolved(
+    accepted: AcceptedSchema, desired: Catalog, resolution: Resolution, allow_data_loss: bool = False
+) -> MigrationPlan:
+    """The steps for a desired schema that is matched to the accepted one already."""
+    planner = _Planner(accepted, desired, resolution, "hard" if allow_data_loss else "soft")
+    planner.group("interface", accepted.catalog.interfaces, desired.interfaces)
+    planner.group("node", accepted.catalog.nodes, desired.nodes)
+    planner.group("edge", accepted.catalog.edges, desired.edges)
+    return MigrationPlan(tuple(planner.steps), resolution.ignored_hints)
+
+
+@dataclass(slots=True)
+class _Planner:
+    accepted: AcceptedSchema
+    desired: Catalog
+    resolution: Resolution
+    mode: DropMode
+    steps: list[MigrationStep] = field(default_factory=list)
+
+    def group(self, kind: TypeKind, before: Mapping[str, Owner], after: Mapping[str, Owner]) -> None:
+        kept = set()
+        for name in sorted(after):
+            old_name = self.resolution.type_origins.get((kind, name))
+            if old_name is None:
+                self.steps.append(AddType(kind, name))
+                continue
+            kept.add(old_name)
+            _Comparison(self, kind, before[old_name], after[name]).run()
+        for name in sorted(set(before) - kept):
+            if kind == "interface":
+                self.refuse(f"interface:{name}", f"removing interface '{name}' {REFUSED}")
+            else:
+                self.steps.append(DropType(kind, name, self.mode))
+
+    def refuse(self, entity: str, reason: str, code: str | None = None) -> None:
+        self.steps.append(UnsupportedChange(entity, reason, code))
+
+
+class _Comparison:
+    """One type before and after."""
+
+    def __init__(self, planner: _Planner, kind: TypeKind, old: Owner, new: Owner) -> None:
+        self.planner = planner
+        self.steps = planner.steps
+        self.kind = kind
+        self.old = old
+        self.new = new
+        self.name = new.name
+        self.origins = {
+            name: planner.resolution.property_origins.get((kind, new.name, name)) for name in new.properties
+        }
+        self.old_ids = {
+            name: planner.accepted.known_identities.properties[kind, old.name, name]
+            for name in old.properties
+        }
+        self.new_ids = {
+            name: planner.resolution.identities.properties[kind, new.name, name] for name in new.properties
+        }
+        before, self.rules = rules(old, self.old_ids), rules(new, self.new_ids)
+        self.removed, self.added = before.keys() - self.rules.keys(), self.rules.keys() - before.keys()
+
+    def run(self) -> None:
+        self.rename()
+        if isinstance(self.old, NodeType) and isinstance(self.new, NodeType):
+            self.implemented(self.old, self.new)
+        if isinstance(self.old, EdgeType) and isinstance(self.new, EdgeType):
+            self.ends(self.old, self.new)
+        if not isinstance(self.old, Interface) and not isinstance(self.new, Interface):
+            self.type_metadata(self.old.annotations, self.new.annotations)
+        for name in sorted(self.new.properties):
+            self.property(self.new.properties[name])
+        kept = set(self.origins.values())
+        for name in sorted(self.old.properties):
+            if name not in kept:
+                self.steps.append(DropProperty(self.kind, self.name, name, self.planner.mode))
+        self.constraints()
+
+    # --- the type itself -----------------------------------------------------------------------
+
+    def refuse(self, change: str) -> None:
+        self.planner.refuse(f"{self.kind}:{self.name}", f"{change} {REFUSED}")
+
+    def rename(self) -> None:
+        if self.old.name == self.name:
+            return
+        if self.kind == "interface":
+            self.refuse("renaming interfaces")
+        else:
+            self.steps.append(RenameType(self.kind, self.old.name, self.name))
+
+    def implemented(self, old: NodeType, new: NodeType) -> None:
+        if set(old.implements) != set(new.implements):
+            self.refuse(f"changing implemented interfaces on node '{self.name}'")
+
+    def ends(self, old: EdgeType, new: EdgeType) -> None:
+        before = self.planner.accepted.known_identities.types
+        after = self.planner.resolution.identities.types
+        old_ends = (before["node", old.source], before["node", old.target])
+        if old_ends != (after["node", new.source], after["node", new.target]):
+            self.refuse(f"changing edge endpoints on '{self.name}'")
+        if old.cardinality != new.cardinality:
+            bounds = cardinality_value(old.cardinality), cardinality_value(new.cardinality)
+            self.steps.append(ChangeCardinality(self.kind, self.name, *bounds))
+
+    def type_metadata(self, old: tuple[Annotation, ...], new: tuple[Annotation, ...]) -> None:
+        if documentation(old) != documentation(new):
+            self.steps.append(UpdateTypeMetadata(self.kind, self.name, documentation(new)))
+        if other_annotations(old) != other_annotations(new):
+            self.refuse(f"changing annotations beyond @description/@instruction on {self.kind} '{self.name}'")
+
+    # --- its properties ------------------------------------------------------------------------
+
+    def property(self, new: Property) -> None:
+        origin = self.origins[new.name]
+        if origin is None:
+            self.new_property(new)
+            self.marks(None, new)
+            return
+        old = self.old.properties[origin]
+        if old.name != new.name:
+            self.steps.append(RenameProperty(self.kind, self.name, old.name, new.name))
+        self.property_type(old, new)
+        if embedding(old, self.old_ids) != embedding(new, self.new_ids):
+            self.refuse_property(
+                new,
+                "changing @embed source or model for '{}'",
+                "; rebuild the graph to embed the text again",
+            )
+        self.marks(old, new)
+        if old.inherited != new.inherited:
+            self.refuse_property(new, "changing declaration provenance for '{}'")
+        if old.interfaces != new.interfaces:
+            self.refuse_property(new, "changing interface-property satisfaction links for '{}'")
+        self.property_metadata(old, new)
+
+    def refuse_property(
+        self, found: Property, change: str, advice: str = "", code: str | None = None
+    ) -> None:
+        path = f"{self.name}.{found.name}"
+        self.planner.refuse(f"{self.kind}:{path}", f"{change.format(path)} {REFUSED}{advice}", code)
+
+    def new_property(self, new: Property) -> None:
+        if new.type.nullable or new.default is not None:
+            self.steps.append(AddProperty(self.kind, self.name, new.name, new.type, default_json(new)))
+        else:
+            change = "adding required property '{}' requires a backfill and"
+            self.refuse_property(new, change, code=ADD_REQUIRED)
+
+    def property_type(self, old: Property, new: Property) -> None:
+        if old.type == new.type:
+            return
+        tightened = old.type.nullable and not new.type.nullable
+        fits_null = old.type.nullable == new.type.nullable or (tightened and new.default is not None)
+        wider = self.wider(old, new)
+        same = old.type.with_nullable() == new.type.with_nullable()
+        if not fits_null or not (same or wider):
+            self.refuse_property(new, "changing property type for '{}'", code=CHANGE_TYPE)
+            return
+        self.steps += [wider] if wider else []
+        if tightened:
+            self.steps.append(RequireProperty(self.kind, self.name, new.name, default_json(new)))
+
+    def wider(self, old: Property, new: Property) -> ExtendEnum | WidenProperty | None:
+        if added := added_values(old.type, new.type):
+            return ExtendEnum(self.kind, self.name, new.name, added)
+        in_key = isinstance(self.new, NodeType) and new.name in self.new.key
+        if not is_wider_number(old.type, new.type) or (in_key and not keeps_ids(old.type)):
+            return None
+        types = (each.type.with_nullable(new.type.nullable) for each in (old, new))
+        return WidenProperty(self.kind, self.name, new.name, *types)
+
+    def marks(self, old: Property | None, new: Property) -> None:
+        """Constraints written on the property; those dealt with here are not reported for the type again."""
+        lost = {rule for rule in self.removed if old and _is_mark(rule, old, self.old_ids)}
+        if lost:
+            self.refuse_property(new, "removing property constraints from '{}'")
+            self.removed -= lost
+        for rule in sorted(rule for rule in self.added if _is_mark(rule, new, self.new_ids)):
+            if rule.name == "key":
+                self.refuse_property(new, "adding a property-level @key constraint to '{}'")
+                self.added -= {rule}
+
+    def property_metadata(self, old: Property, new: Property) -> None:
+        required = old.type.nullable and not new.type.nullable
+        if old.default != new.default and not required:
+            self.steps.append(ChangeDefault(self.kind, self.name, new.name, default_json(new)))
+        if documentation(old.annotations) != documentation(new.annotations):
+            annotations = documentation(new.annotations)
+            self.steps.append(UpdatePropertyMetadata(self.kind, self.name, new.name, annotations))
+        before, after = (other_annotations(it.annotations, besides=("default",)) for it in (old, new))
+        if before != after:
+            self.refuse_property(new, "changing annotations beyond @description/@instruction on '{}'")
+
+    # --- its constraints -----------------------------------------------------------------------
+
+    def constraints(self) -> None:
+        if self.removed:
+            self.refuse(f"removing constraints from '{self.name}'")
+        for rule in sorted(self.added):
+            value = self.rules[rule]
+            if rule.name == "key":
+                self.refuse(f"adding constraint '{constraint_text(value)}' to '{self.name}'")
+            else:
+                self.steps.append(AddConstraint(self.kind, self.name, value))
+
+
+def _is_mark(rule: Rule, found: Property, ids: Mapping[str, int]) -> bool:
+    return rule.name in found.marks and rule.columns == (str(ids[found.name]),)

@@ -1,0 +1,133 @@
+"""Select the nodes of a picture: those that a query returns, or those that are named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.engine.graph.columns import ID
+from omnigraph.engine.graph.layout import split_key
+from omnigraph.errors import BadRequest
+from omnigraph.lang.query.compile import CompiledRead
+from omnigraph.lang.query.terms import EntityId
+from omnigraph.lang.values import shorten_legibly
+from omnigraph.notebook.snapshot_reader import SnapshotReader
+from omnigraph.query.pattern import find_tables
+from omnigraph.query.plan_runner import output_columns
+from omnigraph.query.result import Result
+
+Node = tuple[str, str]
+"""A node by its type and id."""
+NodeNames = Mapping[str, Iterable[str]] | Iterable[str]
+"""Nodes as users name them: ids by type; or ids, and `Type:id` where several types have that id."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelection:
+    """Nodes in the order in which they were met, the first of so many."""
+
+    nodes: list[Node]
+    found: int
+
+
+def find_node_columns(query: CompiledRead) -> dict[int, str]:
+    """The columns of a query that are nodes, with their types."""
+    tables = find_tables(query.plan)
+    columns = {
+        place: split_key(tables[output.term.var])[1]
+        for place, output in enumerate(output_columns(query.plan))
+        if isinstance(output.term, EntityId)
+    }
+    if not columns:
+        raise BadRequest(
+            f"query '{query.name}' returns no nodes to draw",
+            remedy="return variables of nodes, as in `return { $p, $q }`",
+        )
+    return columns
+
+
+def select_returned(result: Result, columns: Mapping[int, str], limit: int) -> NodeSelection:
+    """The nodes in these columns of a result, row by row."""
+    width = len(columns)
+    rows = np.arange(len(result)) * width
+    parts = [
+        pa.table(
+            {
+                "type": pa.repeat(pa.scalar(type_name, pa.string()), len(result)),
+                "id": result.table.column(place),
+                "at": rows + nth,
+            }
+        )
+        for nth, (place, type_name) in enumerate(columns.items())
+    ]
+    met = pa.concat_tables(parts).drop_null().group_by(["type", "id"]).aggregate([("at", "min")])
+    first = met.sort_by("at_min").slice(0, limit)
+    nodes = zip(first.column("type").to_pylist(), first.column("id").to_pylist(), strict=True)
+    return NodeSelection(list(nodes), met.num_rows)
+
+
+def select_named(moment: SnapshotReader, given: NodeNames, limit: int) -> NodeSelection:
+    """The nodes that are named, each of which must exist."""
+    if isinstance(given, Mapping):
+        wanted = list(dict.fromkeys(_group_by_type(moment, given)))
+        nodes = wanted[:limit]
+        _require(moment, nodes)
+        return NodeSelection(nodes, len(wanted))
+    names = list(dict.fromkeys(map(_text, given)))
+    places = _find_candidates(moment, names[:limit])
+    return NodeSelection(
+        list(dict.fromkeys(_require_one(name, places) for name in names[:limit])), len(names)
+    )
+
+
+def _group_by_type(moment: SnapshotReader, given: Mapping[str, Iterable[str]]) -> Iterator[Node]:
+    for type_name, ids in given.items():
+        if type_name not in moment.catalog.nodes:
+            raise BadRequest(
+                f"'{shorten_legibly(str(type_name))}' is not a node type",
+                remedy=f"it may be: {', '.join(sorted(moment.catalog.nodes))}",
+            )
+        for id_ in [ids] if isinstance(ids, str) else ids:
+            yield type_name, _text(id_)
+
+
+def _text(id_: object) -> str:
+    if isinstance(id_, str):
+        return id_
+    raise BadRequest(f"{shorten_legibly(repr(id_))} is not the id of a node", remedy="ids are texts")
+
+
+def _require(moment: SnapshotReader, nodes: list[Node]) -> None:
+    for type_name in dict.fromkeys(type_name for type_name, _ in nodes):
+        ids = [id_ for name, id_ in nodes if name == type_name]
+        known = set(moment.nodes(type_name, ids, []).column(ID).to_pylist())
+        for id_ in ids:
+            if id_ not in known:
+                raise BadRequest(f"there is no node '{shorten_legibly(id_)}' of type '{type_name}'")
+
+
+def _find_candidates(moment: SnapshotReader, names: list[str]) -> dict[str, list[Node]]:
+    """All nodes that a name can mean."""
+    places: dict[str, list[Node]] = {name: [] for name in names}
+    for type_name in moment.catalog.nodes:
+        prefix = f"{type_name}:"
+        ids = [*names, *(name.removeprefix(prefix) for name in names if name.startswith(prefix))]
+        known = set(moment.nodes(type_name, ids, []).column(ID).to_pylist())
+        for name in names:
+            id_ = name if name in known else name.removeprefix(prefix)
+            if id_ in known:
+                places[name].append((type_name, id_))
+    return places
+
+
+def _require_one(name: str, places: Mapping[str, list[Node]]) -> Node:
+    found = places[name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ways = " or ".join(f"'{type_name}:{shorten_legibly(id_)}'" for type_name, id_ in found)
+        raise BadRequest(f"there are several nodes '{shorten_legibly(name)}'", remedy=f"name {ways}")
+    raise BadRequest(f"there is no node '{shorten_legibly(name)}'", remedy="name a node by its id")

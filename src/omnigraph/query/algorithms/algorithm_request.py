@@ -1,0 +1,133 @@
+"""What is asked of an algorithm besides its own numbers: which part of the graph, when, and what then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypedDict
+
+from omnigraph.engine.graph.branch_names import parse_branch_name
+from omnigraph.engine.graph.lineage import require_actor
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import AtBranch, ReadTarget
+from omnigraph.engine.graph.targets import parse_target
+from omnigraph.engine.tasks.engines import EngineName
+from omnigraph.errors import BadRequest
+from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.types import FLOATS, INTEGERS, ValueType
+from omnigraph.lang.values import shorten_legibly
+from omnigraph.query.algorithms.selection import TypeNames
+
+
+class AlgorithmOptions(TypedDict, total=False):
+    """What every algorithm takes: types of nodes and edges, the moment, and where to write the values."""
+
+    nodes: TypeNames | None
+    edges: TypeNames | None
+    branch: str | None
+    commit: str | None
+    version: int | None
+    time: datetime | str | None
+    write_to: str | None
+    onto: str | None
+    from_: str | None
+    actor: str | None
+    engine: EngineName
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A property that is to get the values, on a branch."""
+
+    type: str
+    property: str
+    branch: str
+    from_: str | None
+    """The branch that a missing one is made from."""
+    actor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlgorithmRequest:
+    """The same, as values."""
+
+    nodes: TypeNames | None = None
+    edges: TypeNames | None = None
+    branch: str | None = None
+    commit: str | None = None
+    version: int | None = None
+    time: datetime | str | None = None
+    write_to: str | None = None
+    onto: str | None = None
+    from_: str | None = None
+    actor: str | None = None
+    engine: EngineName = "auto"
+
+    def __post_init__(self) -> None:
+        if self.actor is not None:
+            require_actor(self.actor)
+
+    @property
+    def target(self) -> ReadTarget:
+        """The moment that is looked at."""
+        return parse_target(self.commit, self.version, self.time, self.branch)
+
+    def destination(self, catalog: Catalog, found: ValueType) -> Destination | None:
+        """Where the values go, if anywhere; `found` is their type."""
+        if self.write_to is None:
+            if self.onto is not None or self.from_ is not None:
+                raise BadRequest(
+                    "a branch to write to needs a property", remedy='name it, as in `write_to="Person.rank"`'
+                )
+            return None
+        type_name, dot, name = self.write_to.partition(".")
+        if not dot or not type_name or not name:
+            raise BadRequest(
+                f"'{shorten_legibly(self.write_to)}' is not a property of a type",
+                remedy="write it as TYPE.PROPERTY, such as Person.rank",
+            )
+        _require_property(catalog, type_name, name, found)
+        return Destination(type_name, name, self._branch(), self.from_, self.actor)
+
+    def _branch(self) -> str:
+        if self.onto is not None:
+            return parse_branch_name(self.onto)
+        if not isinstance(self.target, AtBranch):
+            raise BadRequest(
+                "what a past moment tells is written to a branch of today",
+                remedy="name the branch with `onto` (--onto)",
+            )
+        return parse_branch_name(MAIN if self.branch is None else self.branch)
+
+
+def _require_property(catalog: Catalog, type_name: str, name: str, found: ValueType) -> None:
+    owner = catalog.nodes.get(type_name)
+    if owner is None:
+        raise BadRequest(
+            f"there is no node type '{shorten_legibly(type_name)}' to write to",
+            remedy=f"it may be: {', '.join(sorted(catalog.nodes))}",
+        )
+    declared = owner.properties.get(name)
+    fitting = sorted(
+        each.name
+        for each in owner.properties.values()
+        if each.name not in owner.key and _takes(each.type, found)
+    )
+    remedy = (
+        f"it may be: {', '.join(fitting)}" if fitting else f"add a property like `{name}: {found.scalar}?`"
+    )
+    if declared is None:
+        raise BadRequest(f"'{type_name}' has no property '{shorten_legibly(name)}'", remedy=remedy)
+    if name in owner.key:
+        raise BadRequest(f"'{name}' is the key of '{type_name}' and tells nodes apart", remedy=remedy)
+    if not _takes(declared.type, found):
+        raise BadRequest(
+            f"'{type_name}.{name}' is {declared.type} and cannot hold values of type {found}", remedy=remedy
+        )
+
+
+def _takes(declared: ValueType, found: ValueType) -> bool:
+    """Whether a property can hold the values: with a fraction where they have one, null where any is."""
+    if not declared.is_numeric or (found.nullable and not declared.nullable):
+        return False
+    return declared.scalar in FLOATS or found.scalar in INTEGERS

@@ -1,0 +1,120 @@
+"""A graph for algorithms in this process: one block, made of the topologies that reads keep in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from omnigraph.errors import BadRequest
+from omnigraph.lang.schema.catalog import EdgeType
+from omnigraph.progress import begin_stage
+from omnigraph.query.algorithms.edge_block import Arrangement, Block, Part, block_of, turned
+from omnigraph.query.algorithms.node_numbering import Numbering, Numbers, in_order
+from omnigraph.query.algorithms.selection import Selection
+from omnigraph.query.frame import NO_ROW
+from omnigraph.query.rows import Rows
+from omnigraph.query.sources import SnapshotSources
+
+Weights = NDArray[np.float64]
+
+BYTES_OF_EDGE, BYTES_OF_NODE = 128, 160
+"""What an edge and a node take at most while an algorithm runs here, ids of common length included."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEdges:
+    """All edges in one block."""
+
+    count: int
+    block: Block
+    corners: int = 1
+
+    def parts(self, stage: str, task: Callable[[Block], Part]) -> Iterator[Part]:
+        """What a task makes of it."""
+        begun = begin_stage(stage, tasks=1)
+        part = task(self.block)
+        begun.advance(tasks=1)
+        begun.end()
+        yield part
+
+
+class LocalGraph:
+    """The chosen part of one snapshot."""
+
+    def __init__(self, sources: SnapshotSources, selection: Selection) -> None:
+        self._sources = sources
+        self._selection = selection
+
+    @cached_property
+    def _numbered(self) -> dict[str, tuple[pa.Array, Numbers]]:
+        return {name: _by_position(self._sources.nodes(name)) for name in self._selection.nodes}
+
+    @cached_property
+    def nodes(self) -> Numbering:
+        """The nodes by number."""
+        return Numbering({name: ids for name, (ids, _) in self._numbered.items()})
+
+    def edges(self, arrangement: Arrangement) -> LocalEdges:
+        """The edges in one block."""
+        ends = [self._ends(edge, arrangement.weight) for edge in self._selection.edges]
+        none = np.empty(0, dtype=np.int64)
+        sources = np.concatenate([none, *(each[0] for each in ends)])
+        targets = np.concatenate([none, *(each[1] for each in ends)])
+        weights = np.concatenate([np.empty(0), *(each[2] for each in ends)]) if arrangement.weight else None
+        arrive, leave, weights = turned(sources, targets, weights, arrangement.way)
+        count = self.nodes.count
+        block = block_of(arrive, leave, count, weights, distinct=arrangement.distinct, stays=True)
+        return LocalEdges(count, block)
+
+    def _ends(self, edge: EdgeType, weight: str | None) -> tuple[Numbers, Numbers, Weights]:
+        linked = self._sources.linked(edge.name)
+        near = self._numbers(edge.source, linked.source_positions)[linked.topology.src]
+        far = self._numbers(edge.target, linked.target_positions)[linked.topology.dst]
+        alive = np.flatnonzero((near >= 0) & (far >= 0) & (linked.topology.src >= 0))
+        if weight is None:
+            return near[alive], far[alive], np.empty(0)
+        column = self._sources.edges(edge.name).column(weight)
+        return near[alive], far[alive], weights_of(column.take(pa.array(alive)), edge.name, weight)
+
+    def _numbers(self, type_name: str, positions: Numbers) -> Numbers:
+        """The number of each code, and one more for what has none."""
+        places = self._numbered[type_name][1]
+        by_code = np.append(places, NO_ROW)[positions]
+        by_code[by_code >= 0] += self.nodes.start(type_name)
+        return np.append(by_code, NO_ROW)
+
+
+def _by_position(rows: Rows) -> tuple[pa.Array, Numbers]:
+    """The ids in their order, and the place of each position among them."""
+    live = rows.positions()
+    ids, places = in_order(rows.ids() if rows.alive is None else rows.ids().take(pa.array(live)))
+    by_position = np.full(rows.count, NO_ROW, dtype=np.int64)
+    by_position[live] = places
+    return ids, by_position
+
+
+def weights_of(column: pa.Array, edge: str, name: str) -> Weights:
+    """Weights as numbers; one that is missing, negative or no number at all is refused."""
+    if column.null_count:
+        raise BadRequest(
+            f"an edge '{edge}' has no '{name}'",
+            remedy=f"give every edge a '{name}', or leave the weight out",
+        )
+    found = np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    wrong = found[~(found >= 0)]
+    if len(wrong):
+        raise BadRequest(
+            f"an edge '{edge}' has the '{name}' {wrong[0]}; a weight is not negative",
+            remedy="choose another property, or leave the weight out",
+        )
+    return found
+
+
+def memory_needed(nodes: int, edges: int) -> int:
+    """About how much memory an algorithm takes in this process."""
+    return nodes * BYTES_OF_NODE + edges * BYTES_OF_EDGE

@@ -1,0 +1,40 @@
+"""The public names that need Spark, from the extra `omnigraph[spark]`.
+
+    from omnigraph.spark import GraphFrames, register, session
+
+`session` opens the Spark session of this process, `register` adds the format `omnigraph` to one, and
+`graph.spark()` returns `GraphFrames`. Importing this module does not import Spark.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from omnigraph.pipeline import register
+    from omnigraph.pipeline.algorithms.frame_algorithms import FrameAlgorithms
+    from omnigraph.pipeline.graph_frames import GraphFrames
+    from omnigraph.pipeline.session import session
+
+__all__ = ["FrameAlgorithms", "GraphFrames", "register", "session"]
+
+_HOMES = {
+    "FrameAlgorithms": "omnigraph.pipeline.algorithms.frame_algorithms",
+    "GraphFrames": "omnigraph.pipeline.graph_frames",
+    "register": "omnigraph.pipeline",
+    "session": "omnigraph.pipeline.session",
+}
+
+# Hidden from type checkers, which would take it to mean that every name exists.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'omnigraph.spark' has no attribute '{name}'")
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
