@@ -8,8 +8,7 @@ import statistics
 from collections.abc import Callable
 
 from bench.measure import AGAIN, OURS, QUICK, SHORT, WHOLE, Figure, Result, interleaved
-from omnigraph.lang.query.checker import check_query
-from omnigraph.lang.query.compile import CompiledRead, QueryCache, compile_query
+from omnigraph.lang.query.compile import CompiledRead, QueryCache, check_query, compile_query
 from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.query.planner import plan_read
 from omnigraph.lang.query.resolved import ResolvedRead

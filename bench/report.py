@@ -22,7 +22,7 @@ HEAD = """\
 `make bench` measures the workloads below, each in a process of its own and in turns with other databases that
 install with pip; `make bench ARGS=--quick` takes six to ten minutes, with less of everything. It keeps all
 numbers as JSON in `bench/results/`, with tables and pictures beside it. `.venv/bin/python -m bench report`
-writes this page from the last run of all workloads. What makes reads and writes fast or slow is told in
+writes this page from the last run of all workloads. What makes reads and writes fast or slow is described in
 [performance](performance.md).
 
 * A **figure** is our median time divided by the other's: below 1 we are faster. It is rounded up, and whether

@@ -14,12 +14,12 @@ import pyarrow as pa
 from omnigraph.engine.graph import manifest
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import Records, TableVersion
-from omnigraph.engine.upkeep.fragment_tiers import MIN_FRAGMENTS
 from omnigraph.engine.upkeep.manifest_upkeep import FRAGMENT_LIMIT
+from omnigraph.engine.upkeep.table_rewrite import MIN_FRAGMENTS
 from omnigraph.storage.cas import merge_rows
 from omnigraph.storage.location import Location
-from omnigraph.storage.objects import ObjectStore
 from omnigraph.storage.staging import commit_staged, stage_append
+from omnigraph.storage.stores import open_store
 from omnigraph.storage.tables import Table, Tables
 from omnigraph.storage.upkeep import compact
 
@@ -32,7 +32,7 @@ class Engine:
 
     def __init__(self, at: Path) -> None:
         place, store = Location.parse(at), Tables()
-        self._objects = ObjectStore.at(place)
+        self._objects = open_store(place)
         self._record = place / "record.json"
         self._tables = [store.create(place / f"t{n}", COLUMNS, primary_key="id") for n in range(2)]
         self._book = store.create(place / "book", manifest.SCHEMA, primary_key=manifest.KEY)

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from omnigraph.engine.changes.page import ChangeBlock, ChangePage, CommitPage
     from omnigraph.engine.commit.recovery.drift import DriftKind
     from omnigraph.engine.copying.copier import CopyResult
-    from omnigraph.engine.embedding.make_vectors import RejectedText
+    from omnigraph.engine.embedding.embed_job import RejectedText
     from omnigraph.engine.embedding.result import EmbedOptions, EmbedResult, FilledProperty
-    from omnigraph.engine.export.exporter import (
+    from omnigraph.engine.export.export_request import (
         BinaryStream,
         ExportedType,
         ExportFormat,
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from omnigraph.engine.graph.layout import EntityKind
     from omnigraph.engine.graph.lineage import Commit
     from omnigraph.engine.load.request import EngineReport, LoadResult, StageReport
-    from omnigraph.engine.maintenance.cleanup.dropped_tables import DroppedTable
     from omnigraph.engine.maintenance.cleanup.old_versions import CleanedTable
     from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
     from omnigraph.engine.maintenance.cleanup.run_cleanup import CleanupResult
     from omnigraph.engine.maintenance.cleanup.stray_forks import StrayFork
+    from omnigraph.engine.maintenance.cleanup.unneeded_tables import DroppedTable
     from omnigraph.engine.maintenance.ensure_indexes import IndexResult
     from omnigraph.engine.maintenance.optimize import OptimizedTable, OptimizeResult, TableSize
     from omnigraph.engine.maintenance.repair import RepairAction, RepairedTable, RepairResult
@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     from omnigraph.engine.rows.blob_reader import Blob
     from omnigraph.engine.rows.violations import Violation
     from omnigraph.engine.schema_apply.apply import SchemaResult
-    from omnigraph.engine.tasks.engines import EngineName
-    from omnigraph.engine.upkeep.pending_indexes import PendingIndexes
+    from omnigraph.engine.tasks.runner import EngineName
+    from omnigraph.engine.upkeep.declared_indexes import PendingIndexes
     from omnigraph.engine.write.builder import WriteBlock
     from omnigraph.engine.write.mutate import MutationResult, WriteCounts
     from omnigraph.graph import GranularityName, Graph, LoadMode, MergeStrategy, init, open  # noqa: A004
@@ -112,10 +112,13 @@ if TYPE_CHECKING:
     from omnigraph.notebook.picture import Picture
     from omnigraph.notebook.selection import NodeNames
     from omnigraph.progress import Progress, ProgressEvent, ProgressListener, progress_to
-    from omnigraph.query.algorithms.algorithm_request import AlgorithmOptions
+    from omnigraph.query.algorithms.algorithm_request import (
+        AlgorithmOptions,
+        AlgorithmResult,
+        WrittenProperty,
+    )
     from omnigraph.query.algorithms.calls import Algorithms
     from omnigraph.query.algorithms.edge_block import WalkDirection
-    from omnigraph.query.algorithms.outcome import AlgorithmResult, WrittenProperty
     from omnigraph.query.algorithms.selection import TypeNames
     from omnigraph.query.explain import Explanation
     from omnigraph.query.request import QueryStep
@@ -329,11 +332,11 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
         "omnigraph.graph": ("LoadMode",),
         "omnigraph.engine.load.request": ("LoadResult", "EngineReport", "StageReport"),
         "omnigraph.engine.rows.violations": ("Violation",),
-        "omnigraph.engine.tasks.engines": ("EngineName",),
-        "omnigraph.engine.upkeep.pending_indexes": ("PendingIndexes",),
+        "omnigraph.engine.tasks.runner": ("EngineName",),
+        "omnigraph.engine.upkeep.declared_indexes": ("PendingIndexes",),
     },
     "Exports and Blobs": {
-        "omnigraph.engine.export.exporter": (
+        "omnigraph.engine.export.export_request": (
             "ExportResult",
             "ExportedType",
             "ExportFormat",
@@ -345,7 +348,7 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "Embeddings": {
         "omnigraph.engine.embedding.result": ("EmbedOptions", "EmbedResult", "FilledProperty"),
-        "omnigraph.engine.embedding.make_vectors": ("RejectedText",),
+        "omnigraph.engine.embedding.embed_job": ("RejectedText",),
     },
     "Changes": {
         "omnigraph.engine.changes.diff": ("Diff",),
@@ -371,8 +374,11 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "Algorithms": {
         "omnigraph.query.algorithms.calls": ("Algorithms",),
-        "omnigraph.query.algorithms.algorithm_request": ("AlgorithmOptions",),
-        "omnigraph.query.algorithms.outcome": ("AlgorithmResult", "WrittenProperty"),
+        "omnigraph.query.algorithms.algorithm_request": (
+            "AlgorithmOptions",
+            "AlgorithmResult",
+            "WrittenProperty",
+        ),
         "omnigraph.query.algorithms.edge_block": ("WalkDirection",),
         "omnigraph.query.algorithms.selection": ("TypeNames",),
     },
@@ -388,7 +394,7 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
         "omnigraph.engine.maintenance.cleanup.policy": ("CleanupPolicy",),
         "omnigraph.engine.maintenance.cleanup.run_cleanup": ("CleanupResult",),
         "omnigraph.engine.maintenance.cleanup.old_versions": ("CleanedTable",),
-        "omnigraph.engine.maintenance.cleanup.dropped_tables": ("DroppedTable",),
+        "omnigraph.engine.maintenance.cleanup.unneeded_tables": ("DroppedTable",),
         "omnigraph.engine.maintenance.cleanup.stray_forks": ("StrayFork",),
         "omnigraph.engine.maintenance.repair": ("RepairResult", "RepairedTable", "RepairAction"),
         "omnigraph.engine.commit.recovery.drift": ("DriftKind",),

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, signature
-from numbers import Real
+from numbers import Integral, Real
 from sys import modules
 from types import FunctionType, NoneType, UnionType
 from typing import (
@@ -219,3 +219,18 @@ def _quote_value(value: object) -> str:
     text = repr(value)
     short = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
     return f"{printable(short)} ({type(value).__name__})"
+
+
+def require_whole(name: str, given: object, least: int) -> int:
+    """Return a whole number of at least `least`; unlike Python, a Boolean is none."""
+    if type(given) is bool or not isinstance(given, Integral):
+        raise InvalidValue(f"{name} must be a whole number, got {given!r}")
+    if given < least:
+        raise InvalidValue(f"{name} must be at least {least}, got {given}")
+    return int(given)
+
+
+def require_number(name: str, given: object) -> None:
+    """Raise `InvalidValue` unless the argument is a number."""
+    if type(given) is bool or not isinstance(given, Real):
+        raise InvalidValue(f"{name} must be a number, got {given!r}")

@@ -15,18 +15,17 @@ from typing import Any, Literal, Self, Unpack, overload
 
 import pyarrow as pa
 
-from omnigraph.arguments import check_arguments, check_function_arguments
+from omnigraph.arguments import check_arguments, check_function_arguments, require_whole
 from omnigraph.engine.changes.change import parse_filter
+from omnigraph.engine.changes.comparison import RunnerChoice
 from omnigraph.engine.changes.diff import Diff
 from omnigraph.engine.changes.feed import BranchHistory, ChangeFeed
 from omnigraph.engine.changes.page import DEFAULT_CHANGES, ChangePage, read_feed_page
-from omnigraph.engine.changes.runner_choice import RunnerChoice
-from omnigraph.engine.changes.snapshot_names import resolve_snapshot
 from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.copying.copier import CopyResult, copy_graph
 from omnigraph.engine.embedding.fill import embed as run_embed
 from omnigraph.engine.embedding.result import EmbedOptions, EmbedResult
-from omnigraph.engine.export.exporter import ExportFormatName, ExportOutput, ExportResult
+from omnigraph.engine.export.export_request import ExportFormatName, ExportOutput, ExportResult
 from omnigraph.engine.files.source_files import read_source
 from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.format_stamp import read_stamp
@@ -36,14 +35,13 @@ from omnigraph.engine.graph.open_graph import AtBranch, AtCommit, AtTime, OpenGr
 from omnigraph.engine.graph.relocation import relocate_if_seen
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.snapshot import Snapshot as EngineSnapshot
-from omnigraph.engine.graph.targets import parse_past_target, parse_target, to_microseconds
+from omnigraph.engine.graph.targets import parse_past_target, parse_target, resolve_snapshot, to_microseconds
 from omnigraph.engine.lifecycle.create import create_graph
 from omnigraph.engine.lifecycle.open import open_graph, reopen_graph
-from omnigraph.engine.load.frames import get_frames
 from omnigraph.engine.load.loader import load as run_load
 from omnigraph.engine.load.request import LoadRequest, LoadResult
 from omnigraph.engine.load.sources.mapping import InputMapping, build_mapping, read_mapping
-from omnigraph.engine.load.spool import open_inputs
+from omnigraph.engine.load.spool import get_frames, open_inputs
 from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
 from omnigraph.engine.maintenance.cleanup.run_cleanup import CleanupResult
 from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup as run_cleanup
@@ -63,7 +61,7 @@ from omnigraph.engine.rows.violations import Violation
 from omnigraph.engine.schema_apply.apply import SchemaRequest, SchemaResult
 from omnigraph.engine.schema_apply.apply import apply_schema as run_apply_schema
 from omnigraph.engine.schema_apply.apply import plan_schema as run_plan_schema
-from omnigraph.engine.tasks.engines import EngineName, select_engine
+from omnigraph.engine.tasks.runner import EngineName, select_engine
 from omnigraph.engine.upkeep.manifest_upkeep import minimum_age
 from omnigraph.engine.write.builder import WriteBlock
 from omnigraph.engine.write.mutate import MutationResult
@@ -71,7 +69,6 @@ from omnigraph.engine.write.mutate import mutate_current_schema as run_mutation
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import BadRequest, GraphClosed, InvalidValue, ReadOnlyGraph
 from omnigraph.history import Branches, Commits
-from omnigraph.lang.arguments import require_whole
 from omnigraph.lang.schema import MigrationPlan, compile_schema
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
@@ -86,7 +83,7 @@ from omnigraph.query.read_cache import shared_cache
 from omnigraph.query.reader import Reader, save_topologies
 from omnigraph.query.request import Limits
 from omnigraph.query.result import Result
-from omnigraph.query.topology.orphan_files import delete_topologies, find_orphan_topologies
+from omnigraph.query.topology.saved_topology import delete_topologies, find_orphan_topologies
 from omnigraph.snapshot import QueryEngine, Snapshot, TableInfo, snapshot_of
 from omnigraph.storage.location import Location
 
@@ -132,7 +129,7 @@ def init(uri: str | os.PathLike[str], *, schema: str | os.PathLike[str], force: 
     """
     root = Root.at(Location.parse(uri))
     source = _schema_source(schema)
-    compile_schema(source)  # here, where mistakes are told with the name of the file
+    compile_schema(source)  # here, so that mistakes name the file
     create_graph(root, source.text, force=force)
     return Graph(open_graph(root))
 
@@ -526,7 +523,7 @@ class Graph:
     ) -> OptimizeResult:
         """Put small pieces of a branch's tables together and complete its indexes, in one commit.
 
-        No row changes, and whoever reads at the moment notices nothing. What the first walk of a new
+        No row changes, and concurrent readers notice nothing. What the first walk of a new
         process needs of large edge types is prepared as well.
         """
         author = Author(parse_branch_name(branch), actor)
@@ -586,7 +583,7 @@ class Graph:
             return copy_graph(self._reading(), Location.parse(destination), read_back=read_back)
 
     def refresh(self) -> None:
-        """Drop all that is kept in memory and open the graph anew.
+        """Drop everything cached in memory and reopen the graph.
 
         A write that somebody completed and did not live to publish becomes visible, unless the graph is
         open for reading only.
@@ -638,7 +635,7 @@ class Graph:
     def _moment(self, named: str | Snapshot | Commit | datetime) -> EngineSnapshot:
         match named:
             case Snapshot():
-                return named._pinned  # noqa: SLF001 - nobody else may know it
+                return named._pinned  # noqa: SLF001 - private to both
             case Commit():
                 return self._reading().snapshot(AtCommit(named.id))
             case datetime():
@@ -651,7 +648,7 @@ class Graph:
 
 
 def _schema_source(schema: str | os.PathLike[str]) -> Source:
-    """A schema text, or the text of a schema file with its name, so that mistakes are told with it."""
+    """A schema text, or the text of a schema file with its name, so that mistakes name it."""
     if not isinstance(schema, str):
         return read_source(Path(schema))
     if schema.endswith(".pg") and len(schema.split()) == 1:

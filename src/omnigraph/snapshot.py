@@ -12,7 +12,7 @@ from typing import Literal
 import pyarrow as pa
 
 from omnigraph.arguments import check_arguments
-from omnigraph.engine.export.exporter import (
+from omnigraph.engine.export.export_request import (
     ExportFormat,
     ExportFormatName,
     ExportOutput,
@@ -26,7 +26,7 @@ from omnigraph.engine.graph.open_graph import AtVersion, OpenGraph
 from omnigraph.engine.graph.snapshot import Snapshot as EngineSnapshot
 from omnigraph.engine.graph.snapshot_tables import read_rows
 from omnigraph.engine.rows.blob_reader import Blob, find_blob
-from omnigraph.engine.tasks.engines import EngineName, select_engine
+from omnigraph.engine.tasks.runner import EngineName, select_engine
 from omnigraph.errors import BadRequest, InvalidValue
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.notebook.overview import snapshot_page

@@ -12,9 +12,9 @@ import pytest
 from omnigraph import failpoints, graph
 from omnigraph.cli.cleanup import lines
 from omnigraph.cli.main import main
-from omnigraph.engine.maintenance.cleanup.dropped_tables import DroppedTable
 from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
 from omnigraph.engine.maintenance.cleanup.run_cleanup import CleanupResult
+from omnigraph.engine.maintenance.cleanup.unneeded_tables import DroppedTable
 
 Run = Callable[..., str]
 RunJson = Callable[..., Any]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.cli.formats import FORMATS, Format, table
+from omnigraph.cli.result_output import FORMATS, Format, table
 from omnigraph.display.grid import Layout
 from omnigraph.lang.types import BOOL, DATE, F64, I64, STRING, Scalar, ValueType, vector_type
 from omnigraph.lang.values import arrow_type

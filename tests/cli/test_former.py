@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.cli.deprecated_arguments import rewrite_deprecated
-from omnigraph.cli.main import main
+from omnigraph.cli.main import main, rewrite_deprecated
 
 Refused = Callable[..., tuple[str, str]]
 

@@ -95,7 +95,7 @@ def test_every_violation_is_told_with_its_place(
         "error[load_rejected]: 2 violations: 1 record, 1 value",
         f"  {data}:1: strict property 'age' expects Int32, got \"x\"",
         f"  {data}:2: line 2: unknown node type 'Nope'",
-        "  help: mend the records named, or leave them out with --skip-bad (`skip_bad=True`)",
+        "  help: fix the reported records, or skip them with --skip-bad (`skip_bad=True`)",
     ]
     assert main(["load", uri, "--data", data, "--mode", "append", "--skip-bad", "--quiet"]) == 0
     shown = capsys.readouterr()

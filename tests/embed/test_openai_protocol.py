@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 import stamina.instrumentation
 
-from omnigraph.embed.embedder import Embedder
+from omnigraph.embed.embedder import MAX_BATCH_BYTES, MAX_TEXT_BYTES, Embedder
 from omnigraph.embed.endpoint import ATTEMPTS
 from omnigraph.embed.providers import open_embedder
 from omnigraph.embed.settings import EmbedSettings
-from omnigraph.embed.texts import MAX_BATCH_BYTES, MAX_TEXT_BYTES
 from omnigraph.errors import (
     EmbeddingAnswerRejected,
     EmbeddingDimensionMismatch,

@@ -24,8 +24,8 @@ from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
 from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup
 from omnigraph.engine.upkeep import manifest_upkeep as upkeep
 from omnigraph.engine.upkeep.after_write import WrittenTables, run_table_upkeep
-from omnigraph.engine.upkeep.fragment_tiers import TIERS
 from omnigraph.engine.upkeep.manifest_upkeep import FRAGMENT_LIMIT, run_manifest_upkeep
+from omnigraph.engine.upkeep.table_rewrite import TIERS
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.objects import Recorder

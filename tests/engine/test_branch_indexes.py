@@ -16,7 +16,7 @@ from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.snapshot_tables import open_table
 from omnigraph.engine.maintenance.optimize import OptimizedTable, OptimizeResult, optimize
 from omnigraph.engine.merge.merge import MergeRequest, merge
-from omnigraph.engine.upkeep.fragment_tiers import MIN_FRAGMENTS
+from omnigraph.engine.upkeep.table_rewrite import MIN_FRAGMENTS
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.index_files import find_misplaced_indexes

@@ -24,8 +24,7 @@ from omnigraph.engine.maintenance.ensure_indexes import ensure_indices
 from omnigraph.engine.maintenance.optimize import optimize
 from omnigraph.engine.merge.merge import MergeRequest, merge
 from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
-from omnigraph.engine.tasks.engines import Engine
-from omnigraph.engine.tasks.runner import LocalRunner
+from omnigraph.engine.tasks.runner import Engine, LocalRunner
 from omnigraph.engine.upkeep.manifest_upkeep import FRAGMENT_LIMIT
 from omnigraph.engine.write.mutate import mutate
 from omnigraph.engine.write.transaction import Author

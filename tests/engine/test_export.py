@@ -23,8 +23,8 @@ from pyarrow import parquet
 from omnigraph import graph as graphs
 from omnigraph.cli.main import main
 from omnigraph.engine.export import export_part
-from omnigraph.engine.export.exporter import ExportedType
-from omnigraph.engine.export.ndjson_writer import write_ndjson
+from omnigraph.engine.export.export_request import ExportedType
+from omnigraph.engine.export.row_writers import write_ndjson
 from omnigraph.errors import BadRequest, InvalidValue, ResourceLimitExceeded, StorageFailure
 from omnigraph.graph import Graph
 from omnigraph.progress import Progress

@@ -23,7 +23,7 @@ from omnigraph.engine.upkeep.manifest_upkeep import (
 )
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import BadRequest
-from omnigraph.storage import incremental_cleanup as collecting
+from omnigraph.storage import upkeep as collecting
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
 from tests.engine.crash.matrix import make_scene

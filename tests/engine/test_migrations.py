@@ -21,7 +21,7 @@ from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import AtBranch, AtCommit, AtTime, AtVersion, OpenGraph, ReadTarget
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.maintenance.doctor import examine
-from omnigraph.lang.schema.legacy_ir import legacy_ir
+from omnigraph.lang.schema.ir import legacy_ir
 from omnigraph.storage.lance_errors import TableFailureKind, table_failure
 from omnigraph.storage.location import Location
 from tests.engine.graphs import bare_publish, manifest_rows, require_consistent, tree

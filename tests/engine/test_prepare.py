@@ -15,8 +15,7 @@ from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest
-from omnigraph.engine.tasks.engines import Engine
-from omnigraph.engine.tasks.runner import LocalRunner
+from omnigraph.engine.tasks.runner import Engine, LocalRunner
 from omnigraph.engine.write.transaction import Author
 from omnigraph.storage.concurrency import DEFAULT, SETTING, run_per_table
 from omnigraph.storage.location import Location

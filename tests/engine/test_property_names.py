@@ -22,11 +22,11 @@ import pytest
 
 import omnigraph as og
 from omnigraph.engine.constraints.duplicates import Mode
-from omnigraph.engine.export.exporter import ExportFormat, ExportRequest, export
+from omnigraph.engine.export.export_request import ExportFormat, ExportRequest
+from omnigraph.engine.export.exporter import export
 from omnigraph.engine.load.loader import load as run_load
 from omnigraph.engine.load.request import LoadRequest
-from omnigraph.engine.tasks.engines import Engine
-from omnigraph.engine.tasks.runner import LocalRunner
+from omnigraph.engine.tasks.runner import Engine, LocalRunner
 from omnigraph.engine.write.transaction import Author
 from omnigraph.graph import Graph
 from omnigraph.lang.schema.schema_parser import STORAGE_COLUMNS, SYSTEM_COLUMNS

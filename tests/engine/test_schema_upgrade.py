@@ -17,8 +17,7 @@ from omnigraph.engine.lifecycle.create import create_graph
 from omnigraph.engine.lifecycle.open import open_graph
 from omnigraph.errors import OmnigraphError, StorageFailure
 from omnigraph.lang.schema import AcceptedSchema
-from omnigraph.lang.schema.ir import compile_with_ir, ir_hash, render
-from omnigraph.lang.schema.legacy_ir import legacy_hash, legacy_ir
+from omnigraph.lang.schema.ir import compile_with_ir, ir_hash, legacy_hash, legacy_ir, render
 from omnigraph.storage.location import Location
 from tests.engine.graphs import run, tree
 

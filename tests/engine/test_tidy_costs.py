@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.engine.upkeep.fragment_tiers import MIN_FRAGMENTS
+from omnigraph.engine.upkeep.table_rewrite import MIN_FRAGMENTS
 from omnigraph.storage.location import Location
 from tests.engine.test_write_costs import ONE, TWO, Warm
 

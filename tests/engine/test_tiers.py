@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from omnigraph.engine.upkeep.fragment_tiers import MIN_FRAGMENTS, TIERS, find_crowded_runs, find_newest_run
+from omnigraph.engine.upkeep.table_rewrite import MIN_FRAGMENTS, TIERS, find_crowded_runs, find_newest_run
 from omnigraph.storage.upkeep import TARGET_ROWS
 
 

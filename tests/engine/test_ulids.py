@@ -5,8 +5,7 @@ import time
 
 from ulid import ULID
 
-from omnigraph.engine.graph.root import new_id
-from omnigraph.engine.graph.ulids import ulid
+from omnigraph.engine.graph.root import new_id, ulid
 
 
 def test_the_text_is_that_of_any_other_ulid() -> None:

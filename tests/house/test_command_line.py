@@ -225,8 +225,8 @@ def test_ctrl_c_once_a_command_runs_is_told_by_what_the_command_does(
     tmp_path: Path, does: str, told: str
 ) -> None:
     body = f"""
-        from omnigraph.cli.invocation import current
-        current().{does}
+        from omnigraph.cli.invocation import current_invocation
+        current_invocation().{does}
         raise KeyboardInterrupt
     """
     assert run_in(tmp_path, command_that(tmp_path, body)).stderr == told

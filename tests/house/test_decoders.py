@@ -36,8 +36,8 @@ ALLOWED = {
     # Names from tables in the code, never from a text.
     "__init__.py: import_module",
     "cli/command_groups.py: import_module",
-    "engine/tasks/engines.py: import_module",
-    "notebook/packages.py: import_module",
+    "engine/tasks/runner.py: import_module",
+    "notebook/layout.py: import_module",
     "query/result.py: import_module",
     "spark.py: import_module",
 }

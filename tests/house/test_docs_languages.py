@@ -11,8 +11,7 @@ import pytest
 from omnigraph.engine.constraints.pending_rows import PendingLimits
 from omnigraph.errors import ResourceLimitExceeded
 from omnigraph.lang.query import ast
-from omnigraph.lang.query.checker import TYPE_CODES
-from omnigraph.lang.query.compile import compile_parsed
+from omnigraph.lang.query.compile import TYPE_CODES, compile_parsed
 from omnigraph.lang.query.expressions import FUNCTIONS, MAX_OPERATORS
 from omnigraph.lang.query.lint import LINT_CODES, NO_PARAMETERS, Finding, LintReport, QueryResult
 from omnigraph.lang.query.parser import MAX_CLAUSES, parse_queries

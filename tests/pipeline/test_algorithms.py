@@ -32,9 +32,8 @@ from omnigraph.query.algorithms.algorithms import (
     ShortestPaths,
     TriangleCount,
 )
-from omnigraph.query.algorithms.edge_block import Block, Part
+from omnigraph.query.algorithms.edge_block import Block, Part, corners
 from omnigraph.query.algorithms.node_numbering import Numbering, in_order
-from omnigraph.query.algorithms.triangles import corners
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

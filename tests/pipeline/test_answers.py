@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine.load.sources.formats import Format
+from omnigraph.engine.load.sources.item import Format
 from omnigraph.engine.rows.violations import Violation
 from omnigraph.errors import InternalError
 from omnigraph.pipeline.answers import pack_answer, unpack_answer

@@ -22,7 +22,7 @@ import os, sys
 from pathlib import Path
 import pyarrow as pa
 from omnigraph.pipeline.fan_out import fan_out
-from omnigraph.pipeline.progress import watched
+from omnigraph.pipeline.progress import watch_stage
 from omnigraph.pipeline.session import session
 
 ROWS = pa.schema([("item", pa.int64()), ("attempt", pa.int64())])
@@ -38,7 +38,7 @@ def task(item):
 quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 settings = {"spark.executor.extraJavaOptions": quick, "spark.executor.memory": "512m"}
 spark = session(sys.argv[1], fast_start=True, settings=settings)
-with watched(spark, "items"):
+with watch_stage(spark, "items"):
     found = fan_out(spark, [1, 2, 3, 4], task, ROWS).toArrow().sort_by("item")
 answer = found.to_pydict()
 if len(sys.argv) > 2:

@@ -16,7 +16,7 @@ from omnigraph.embed.settings import EmbedSettings
 from omnigraph.engine.embedding import stale_rows as find
 from omnigraph.engine.embedding.fill import EmbedRequest, fill_vectors
 from omnigraph.engine.maintenance import optimize
-from omnigraph.engine.tasks.engines import Engine
+from omnigraph.engine.tasks.runner import Engine
 from omnigraph.engine.upkeep import table_rewrite as rearrange
 from omnigraph.engine.write.transaction import Author
 from omnigraph.pipeline.runner import SparkRunner

@@ -14,10 +14,9 @@ import pytest
 
 import omnigraph as og
 from omnigraph.engine.export import export_job as job
-from omnigraph.engine.export.exporter import ExportFormat, ExportOutput, ExportRequest, ExportResult
+from omnigraph.engine.export.export_request import ExportFormat, ExportOutput, ExportRequest, ExportResult
 from omnigraph.engine.export.exporter import export as exported
-from omnigraph.engine.tasks.engines import Engine
-from omnigraph.engine.tasks.runner import LocalRunner
+from omnigraph.engine.tasks.runner import Engine, LocalRunner
 from omnigraph.errors import BadRequest
 from omnigraph.graph import Graph
 from tests.pipeline.graphs import SCHEMA, people

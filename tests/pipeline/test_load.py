@@ -19,8 +19,7 @@ from omnigraph.engine.load import loader as run
 from omnigraph.engine.load.checks import check_scope as scope
 from omnigraph.engine.load.sources import plan
 from omnigraph.engine.rows.ids import LoadIds
-from omnigraph.engine.tasks.engines import Engine
-from omnigraph.engine.tasks.runner import LocalRunner
+from omnigraph.engine.tasks.runner import Engine, LocalRunner
 from omnigraph.engine.upkeep import after_write as tidy
 from omnigraph.engine.upkeep import index_lag as reach
 from omnigraph.engine.upkeep import index_upkeep
@@ -30,6 +29,7 @@ from omnigraph.pipeline.runner import SparkRunner
 from omnigraph.storage import index_parts
 from omnigraph.storage.indexes import read_coverage
 from omnigraph.storage.location import Location
+from omnigraph.storage.stores import open_store
 from tests.engine.upkeep_graph import table_of
 from tests.storage.conftest import s3_server, use_s3
 
@@ -105,7 +105,7 @@ def _chosen(spark: SparkSession | None) -> Any:
 
 def _both(spark: SparkSession) -> Iterator[Any]:
     for engine in (None, spark):
-        with split_small(), patch("omnigraph.graph.engine_for", _chosen(engine)):
+        with split_small(), patch("omnigraph.graph.select_engine", _chosen(engine)):
             yield engine
 
 
@@ -157,7 +157,7 @@ def test_tasks_build_the_indexes_over_what_a_load_adds(
     engine = lambda *_, **__: Engine(Watched(spark), "chosen by a test")  # noqa: E731
     with (
         split_small(),
-        patch("omnigraph.graph.engine_for", engine),
+        patch("omnigraph.graph.select_engine", engine),
         omnigraph.init(tmp_path / "g", schema=SCHEMA) as graph,
     ):
         done = graph.load(folder, mode="append")
@@ -216,12 +216,10 @@ def test_rows_come_from_a_bucket_and_go_to_one(
     with s3_server() as endpoint:
         root = use_s3(endpoint, monkeypatch)
         source = Location(f"s3://{root.bucket}/input")
-        from omnigraph.storage.objects import ObjectStore
-
-        store = ObjectStore.at(source)
+        store = open_store(source)
         for path in folder.iterdir():
             store.write_bytes(source / path.name, path.read_bytes())
-        with split_small(), patch("omnigraph.graph.engine_for", _chosen(spark)):
+        with split_small(), patch("omnigraph.graph.select_engine", _chosen(spark)):
             with omnigraph.init(root.uri, schema=SCHEMA) as graph:
                 done = graph.load(source.uri, mode="append")
                 in_bucket = _exported(graph)

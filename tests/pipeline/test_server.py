@@ -102,7 +102,7 @@ import pyarrow as pa
 from omnigraph.errors import BranchNotFound, OmnigraphError
 from omnigraph.pipeline.connection import server_host
 from omnigraph.pipeline.fan_out import fan_out
-from omnigraph.pipeline.progress import watched
+from omnigraph.pipeline.progress import watch_stage
 from omnigraph.pipeline.session import session
 from omnigraph.progress import progress_to
 
@@ -132,7 +132,7 @@ def waits(item):
 
 def failure(stage, task, cancel=None):
     try:
-        with watched(spark, stage, cancel=cancel):
+        with watch_stage(spark, stage, cancel=cancel):
             fan_out(spark, [1], task, ITEMS).toArrow()
     except OmnigraphError as error:
         return error
@@ -147,7 +147,7 @@ def let_go():
     with door.accept()[0]:
         heard.wait()
 threading.Thread(target=let_go, daemon=True).start()
-with progress_to(listen), watched(spark, "items"):
+with progress_to(listen), watch_stage(spark, "items"):
     found = fan_out(spark, [1, 2, 3], good, ITEMS).toArrow()
 error, wrong = failure("ours", ours), failure("bug", bug)
 

@@ -108,13 +108,13 @@ INTERRUPTED_AT_ONCE = """
 import os, signal
 from subprocess import DEVNULL
 from pyspark import java_gateway
-from omnigraph.pipeline.jvm_guard import ended_with_its_start
+from omnigraph.pipeline.jvm_guard import kill_jvm_on_failure
 
 reader, writer = os.pipe()
 os.set_blocking(reader, False)
 raised = None
 try:
-    with ended_with_its_start():
+    with kill_jvm_on_failure():
         # The signal comes while the parent waits to hear that its child has begun.
         interrupt = lambda: os.kill(os.getppid(), signal.SIGINT)
         silent = {"stdout": DEVNULL, "stderr": DEVNULL}

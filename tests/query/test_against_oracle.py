@@ -19,15 +19,14 @@ import omnigraph as og
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph
-from omnigraph.lang.query.checker import check_query
-from omnigraph.lang.query.compile import compile_query, select_query
+from omnigraph.lang.query.compile import check_query, compile_query, select_query
 from omnigraph.lang.query.parameters import decode_parameters
 from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.query.resolved import ResolvedRead
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
 from omnigraph.lang.values import arrow_type
-from omnigraph.query import match, row_slices
+from omnigraph.query import context, match
 from omnigraph.query.read_cache import shared_cache
 from tests.examples import EXAMPLES
 from tests.query import oracle
@@ -143,8 +142,8 @@ def test_the_engine_agrees_with_the_oracle(lines: list[str], asked: list[Query])
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(match, "_SMALL", 0)
             patch.setattr(match, "_VERY_FEW", 1)
-            patch.setattr(row_slices, "_FEW", 1)
-            patch.setattr(row_slices, "MOST_BYTES", 500)
+            patch.setattr(context, "_FEW", 1)
+            patch.setattr(context, "MOST_BYTES", 500)
             check_all(graph, model, asked[1::2])
 
 

@@ -13,8 +13,7 @@ import pytest
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.snapshot_tables import open_table
 from omnigraph.errors import OmnigraphError
-from omnigraph.lang.query.checker import check_query
-from omnigraph.lang.query.compile import compile_query, select_query
+from omnigraph.lang.query.compile import check_query, compile_query, select_query
 from omnigraph.lang.query.parameters import check_count, decode_parameters
 from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.query.resolved import ResolvedRead

@@ -15,7 +15,7 @@ import pytest
 import omnigraph as og
 from omnigraph import errors
 from omnigraph.graph import Graph
-from omnigraph.query import interrupt, walk_batches
+from omnigraph.query import counted_branches, interrupt
 from omnigraph.query.search import text_index
 
 SCHEMA = """
@@ -217,7 +217,7 @@ def test_a_short_time_stops_a_long_query(crowd: Graph) -> None:
 def test_another_thread_stops_a_query_in_the_middle(
     crowd: Graph, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walk_batches, "STEPS_AT_ONCE", 10_000)
+    monkeypatch.setattr(counted_branches, "STEPS_AT_ONCE", 10_000)
     monkeypatch.setattr(text_index, "_PIECE", 500)
     steps = len(crowd.explain(NUMBER).steps)
     looks = 3 * steps + 5  # more than there are steps: inside of one of them
@@ -239,7 +239,7 @@ class Interrupting(SetLater):
 def test_an_interrupt_ends_a_query_in_the_middle(
     crowd: Graph, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walk_batches, "STEPS_AT_ONCE", 10_000)
+    monkeypatch.setattr(counted_branches, "STEPS_AT_ONCE", 10_000)
     with pytest.raises(KeyboardInterrupt):
         crowd.query(text, cancel=Interrupting(12))
 

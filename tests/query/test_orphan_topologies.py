@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.query.topology import orphan_files, saved_topology
+from omnigraph.query.topology import saved_topology
 
 SCHEMA = "node Person { name: String @key }\nedge Knows: Person -> Person\n"
 MAKE = """query q() {
@@ -22,7 +22,7 @@ def kept(graph: og.Graph) -> list[str]:
 
 def worth(monkeypatch: pytest.MonkeyPatch, edges: int) -> None:
     monkeypatch.setattr(saved_topology, "WORTH_SAVING", edges)
-    monkeypatch.setattr(orphan_files, "WORTH_SAVING", edges)
+    monkeypatch.setattr(saved_topology, "WORTH_SAVING", edges)
 
 
 def test_files_of_edges_that_a_branch_shows_stay_and_others_go(

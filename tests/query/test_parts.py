@@ -12,7 +12,7 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import ResourceLimitExceeded
 from omnigraph.lang.query.resolved import EdgeDirection
-from omnigraph.query import match, rows, walk_batches
+from omnigraph.query import counted_branches, match, rows
 from omnigraph.query.frame import Positions
 from omnigraph.query.read_cache import shared_cache
 from omnigraph.query.topology.linked_topology import LinkedTopology
@@ -59,8 +59,8 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[og.Graph]:
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     shared_cache().forget()
     monkeypatch.setattr(match, "ROWS_AT_ONCE", 4)
-    monkeypatch.setattr(walk_batches, "STEPS_AT_ONCE", 4)
-    monkeypatch.setattr(walk_batches, "FEW", 2)
+    monkeypatch.setattr(counted_branches, "STEPS_AT_ONCE", 4)
+    monkeypatch.setattr(counted_branches, "FEW", 2)
     monkeypatch.setattr(rows, "SMALL", 2)
     yield
     shared_cache().forget()

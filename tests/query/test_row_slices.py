@@ -10,7 +10,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.graph import Graph
-from omnigraph.query import row_slices
+from omnigraph.query import context
 from omnigraph.query.rows import Rows
 
 SCHEMA = """
@@ -62,7 +62,7 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return found
 
     monkeypatch.setattr(Rows, "take", noted)
-    monkeypatch.setattr(row_slices, "MOST_BYTES", MOST)
+    monkeypatch.setattr(context, "MOST_BYTES", MOST)
     return taken
 
 

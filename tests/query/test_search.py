@@ -22,9 +22,8 @@ from lance.query import MatchQuery
 from omnigraph.query.read_cache import ReadCache
 from omnigraph.query.rows import Rows
 from omnigraph.query.search import text_lookup
-from omnigraph.query.search.edit_distance import within_edits
 from omnigraph.query.search.searches import Searches
-from omnigraph.query.search.text_index import TextIndex
+from omnigraph.query.search.text_index import TextIndex, within_edits
 from omnigraph.query.search.text_lookup import TextLookup
 from omnigraph.query.search.vectors import Vectors, compute_distances, find_nearest, smallest
 from omnigraph.storage.indexes import IndexSpec, stage_indexes

@@ -21,6 +21,7 @@ import pytest
 
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore
+from omnigraph.storage.stores import open_store
 
 _SERVER = Path(__file__).with_name("s3_server.py")
 _BUCKETS = itertools.count(1)
@@ -113,13 +114,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """An empty root in each kind of store."""
     if request.param == "folder":
         root = Location.parse(tmp_path / "some" / "graph")
-        return Place(root, ObjectStore.at(root))
+        return Place(root, open_store(root))
     if request.param == "memory":
         from omnigraph.storage.bucket import BucketStore
 
         return Place(Location.parse("s3://memory/some/graph"), BucketStore.in_memory("memory"))
     root = request.getfixturevalue("s3_root")
-    return Place(root, ObjectStore.at(root))
+    return Place(root, open_store(root))
 
 
 @pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.s3)])

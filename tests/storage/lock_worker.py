@@ -8,7 +8,7 @@ import sys
 from omnigraph import errors
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import BranchLocks, HeldLocks
-from omnigraph.storage.objects import ObjectStore
+from omnigraph.storage.stores import open_store
 
 
 def fork_and_hold(locks: BranchLocks, held: HeldLocks) -> str:
@@ -57,7 +57,7 @@ def fork(held: HeldLocks | None) -> str:
 
 def main() -> None:
     root = Location.parse(sys.argv[1])
-    locks = BranchLocks(ObjectStore.at(root), root, ttl=float(sys.argv[2]))
+    locks = BranchLocks(open_store(root), root, ttl=float(sys.argv[2]))
     held: HeldLocks | None = None
     print("ready", flush=True)
     for line in sys.stdin:
@@ -87,7 +87,7 @@ def main() -> None:
 
 def count(locks: BranchLocks, root: Location, rounds: int) -> str:
     """Raise a number that only the lock protects."""
-    store = ObjectStore.at(root)
+    store = open_store(root)
     for _ in range(rounds):
         with locks.hold(["main"], wait=60.0) as held:
             number = int(store.read_text(root / "number"))

@@ -11,10 +11,11 @@ from omnigraph.storage import session
 from omnigraph.storage.fork_cache import ForkCache
 from omnigraph.storage.forks import Forks
 from omnigraph.storage.location import Location
-from omnigraph.storage.objects import ObjectStore, Recorder
+from omnigraph.storage.objects import Recorder
 from omnigraph.storage.references import Incarnation
 from omnigraph.storage.session import BRANCHES
 from omnigraph.storage.staging import commit_staged, stage_append
+from omnigraph.storage.stores import open_store
 from omnigraph.storage.tables import Table, Tables
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False)])
@@ -40,8 +41,8 @@ class Shared:
     def __init__(self, root: Location) -> None:
         self.at = root / "people"
         self.calls = Recorder()
-        self.here = Tables(self.calls, objects=ObjectStore.at(root))
-        there = ObjectStore.at(root)
+        self.here = Tables(self.calls, objects=open_store(root))
+        there = open_store(root)
         self.forks = Forks(Tables(objects=there), there)
         self.main = added(self.here.create(self.at, SCHEMA, primary_key="id"), "ann")
 
@@ -110,7 +111,7 @@ def test_a_fork_that_is_made_anew_while_it_is_opened_is_kept_in_no_life(shared: 
 
 def test_a_reference_that_cannot_be_understood_keeps_nobody_from_reading(shared: Shared) -> None:
     version = shared.live("bob")
-    objects = ObjectStore.at(shared.at)
+    objects = open_store(shared.at)
     objects.write_text(Location(f"{shared.at.uri}/_refs/branches/work.json"), "[")
     opened = [shared.open(version) for _ in range(2)]
     assert [ids(one) for one in opened] == [["ann", "bob"]] * 2

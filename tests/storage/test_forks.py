@@ -16,6 +16,7 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore, Recorder
 from omnigraph.storage.references import Fork
 from omnigraph.storage.staging import commit_staged, stage_append, stage_delete
+from omnigraph.storage.stores import open_store
 from omnigraph.storage.tables import Table, Tables
 
 SCHEMA = pa.schema([pa.field("id", pa.string())])
@@ -45,7 +46,7 @@ def here(tmp_path: Path) -> Graph:
 
 
 def made(root: Location) -> Graph:
-    objects = ObjectStore.at(root)
+    objects = open_store(root)
     tables = Tables(objects=objects)
     main = tables.create(root / "people", SCHEMA, primary_key="id")
     for name in ("ann", "bob"):

@@ -18,9 +18,9 @@ from omnigraph.storage.index_parts import BTREE, IVF_FLAT
 from omnigraph.storage.indexes import IndexSpec, read_coverage, stage_indexes, text_index_spec
 from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
-from omnigraph.storage.objects import ObjectStore
 from omnigraph.storage.search import find_text_index, find_vector_index, search_text, search_vectors
 from omnigraph.storage.staging import Staged, commit_staged, stage_append, stage_delete
+from omnigraph.storage.stores import open_store
 from omnigraph.storage.tables import Table, Tables, checkout_newest, storage_options
 from omnigraph.storage.upkeep import collect_versions, compact
 from omnigraph.storage.upsert import stage_upsert
@@ -59,7 +59,7 @@ def place(shared_root: Location) -> Place:
     tables = Tables()
     main = tables.create(shared_root / "docs", SCHEMA, primary_key="id", rows=docs("a", "b", "c", "d"))
     main = commit_staged(stage_indexes(main, SPECS))
-    return Place(Forks(tables, ObjectStore.at(shared_root)), main)
+    return Place(Forks(tables, open_store(shared_root)), main)
 
 
 def removed(table: Table, *ids: str) -> Table:

@@ -14,8 +14,8 @@ import pytest
 from omnigraph import errors
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import BranchLocks, read_lock_wait
-from omnigraph.storage.objects import ObjectStore
 from omnigraph.storage.record_lock import RecordLock
+from omnigraph.storage.stores import open_store
 from tests import python_process
 from tests.python_process import PIPE
 
@@ -26,7 +26,7 @@ def root(tmp_path: Path) -> Location:
 
 
 def _locks(root: Location) -> BranchLocks:
-    return BranchLocks(ObjectStore.at(root), root)
+    return BranchLocks(open_store(root), root)
 
 
 _ASK = """
@@ -35,7 +35,7 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.locks import BranchLocks
 from omnigraph.storage.objects import ObjectStore
 root = Location.parse(sys.argv[1])
-print(BranchLocks(ObjectStore.at(root), root).try_acquire([sys.argv[2]]) is not None)
+print(BranchLocks(open_store(root), root).try_acquire([sys.argv[2]]) is not None)
 """
 
 
@@ -111,7 +111,7 @@ def test_nothing_this_process_does_beside_it_drops_the_lock(root: Location) -> N
         assert holder is not None
         assert holder.operation_id == "01ONE"
         assert locks.branch_of_operation("01ONE") == "main"
-        assert ObjectStore.at(root).exists(root / "__locks")
+        assert open_store(root).exists(root / "__locks")
         with locks.hold(["other"]):
             pass
         assert not _other_process_gets(root, "main")

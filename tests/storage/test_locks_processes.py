@@ -16,8 +16,8 @@ from omnigraph.storage.folder import LOCK_FOLDER, LOCK_SUFFIX
 from omnigraph.storage.location import Location
 from omnigraph.storage.lock_table import LockTable
 from omnigraph.storage.locks import BranchLocks
-from omnigraph.storage.objects import ObjectStore
 from omnigraph.storage.record_lock import RecordLock
+from omnigraph.storage.stores import open_store
 from tests.python_process import PIPE, Python
 
 _WORKER = Path(__file__).with_name("lock_worker.py")
@@ -95,7 +95,7 @@ def worker(shared_root: Location) -> Iterator[Start]:
 
 @pytest.fixture
 def locks(shared_root: Location) -> BranchLocks:
-    return BranchLocks(ObjectStore.at(shared_root), shared_root, ttl=_LONG)
+    return BranchLocks(open_store(shared_root), shared_root, ttl=_LONG)
 
 
 def test_a_busy_branch_names_its_writer_and_the_operation(worker: Start, locks: BranchLocks) -> None:
@@ -162,7 +162,7 @@ def test_a_process_that_waits_is_not_overtaken_by_the_one_that_had_the_lock(
     def meanwhile(_: float) -> None:
         answers.extend(owner.do(command) for command in ("release", "hold 0 main"))
 
-    with BranchLocks(ObjectStore.at(root), root, pause=meanwhile).hold(["main"], wait=_LONG):
+    with BranchLocks(open_store(root), root, pause=meanwhile).hold(["main"], wait=_LONG):
         assert answers == ["done", "done", "writer_busy"]
     assert owner.do("hold 0 main") == "done"
 
@@ -202,7 +202,7 @@ def test_a_forked_child_does_not_keep_the_lock_of_its_dead_parent(worker: Start,
 
 
 def test_no_increment_under_the_lock_is_lost(worker: Start, shared_root: Location) -> None:
-    store = ObjectStore.at(shared_root)
+    store = open_store(shared_root)
     store.write_text(shared_root / "number", "0")
     counters = [worker() for _ in range(3)]
     for counter in counters:
@@ -238,7 +238,7 @@ def test_a_lock_on_a_file_that_was_replaced_is_no_lock(
         locks.hold(["main"], wait=0).release()
         owner.kill()
 
-    waiter = BranchLocks(ObjectStore.at(shared_root), shared_root, pause=make_the_graph_anew)
+    waiter = BranchLocks(open_store(shared_root), shared_root, pause=make_the_graph_anew)
     with pytest.raises(errors.ReadSetChanged, match="lock file"):
         waiter.hold(["main"], wait=60)
 

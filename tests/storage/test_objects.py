@@ -14,6 +14,7 @@ from omnigraph import errors
 from omnigraph.storage.failures import FailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Call, ObjectStore, Recorder
+from omnigraph.storage.stores import open_store
 from tests.storage.conftest import Place
 
 
@@ -297,4 +298,4 @@ def test_a_reader_never_sees_a_part_of_a_replacement(place: Place) -> None:
 def test_the_abstract_store_makes_the_right_kind(tmp_path: Path) -> None:
     from omnigraph.storage.folder import FolderStore
 
-    assert isinstance(ObjectStore.at(Location.parse(tmp_path)), FolderStore)
+    assert isinstance(open_store(Location.parse(tmp_path)), FolderStore)

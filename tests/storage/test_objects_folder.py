@@ -14,6 +14,7 @@ from omnigraph.storage import folder
 from omnigraph.storage.failures import FailureKind, classify
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore
+from omnigraph.storage.stores import open_store
 from tests.python_process import PIPE, Python
 
 
@@ -24,7 +25,7 @@ def root(tmp_path: Path) -> Location:
 
 @pytest.fixture
 def store(root: Location) -> ObjectStore:
-    return ObjectStore.at(root)
+    return open_store(root)
 
 
 def _files(root: Location) -> list[str]:
@@ -156,7 +157,7 @@ import sys
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore
 root = Location.parse(sys.argv[1])
-store = ObjectStore.at(root)
+store = open_store(root)
 print("ready", flush=True)
 sys.stdin.readline()
 for n in range(20):
@@ -192,7 +193,7 @@ def test_exactly_one_process_creates_each_object(shared_root: Location) -> None:
         racer.stdin.write("go\n")
         racer.stdin.flush()
     wins = [racer.communicate()[0].split() for racer in racers]
-    store = ObjectStore.at(shared_root)
+    store = open_store(shared_root)
     for n in range(20):
         winners = [racer for racer in range(4) if wins[racer][n] == "1"]
         assert len(winners) == 1, wins
@@ -222,7 +223,7 @@ def test_a_store_that_does_not_answer_is_transient(
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(errors.StorageFailure) as failure:
-        ObjectStore.at(s3_root).read_text_if_exists(s3_root / "x")
+        open_store(s3_root).read_text_if_exists(s3_root / "x")
     assert failure.value.kind == FailureKind.TRANSIENT
     assert "reached" in (failure.value.remedy or "")
 
@@ -246,5 +247,5 @@ def test_a_missing_bucket_is_not_an_absent_object(
 ) -> None:
     at = Location.parse("s3://no-such-bucket/x")
     with pytest.raises(errors.StorageFailure, match="NoSuchBucket") as failure:
-        call(ObjectStore.at(at), at)
+        call(open_store(at), at)
     assert failure.value.kind == FailureKind.CONFIGURATION

@@ -14,7 +14,6 @@ import pytest
 
 from omnigraph.storage.blobs import blob_field
 from omnigraph.storage.location import Location
-from omnigraph.storage.objects import ObjectStore
 from omnigraph.storage.pieces import (
     Piece,
     Pieces,
@@ -26,6 +25,7 @@ from omnigraph.storage.pieces import (
     write_pieces,
 )
 from omnigraph.storage.staging import commit_staged
+from omnigraph.storage.stores import open_store
 from omnigraph.storage.tables import Tables
 from tests.python_process import PIPE, Python
 
@@ -39,7 +39,7 @@ _ROWS = 5000
 def test_how_ids_are_packed_shows_in_no_row_and_no_table(tmp_path: Path, width: int) -> None:
     ids = [f"{number:0{width}}" for number in range(_ROWS)]
     rows = pa.table([ids, [None, *ids[1:]]], schema=SCHEMA)
-    tables, objects = Tables(), ObjectStore.at(Location(str(tmp_path)))
+    tables, objects = Tables(), open_store(Location(str(tmp_path)))
     place = Location(f"{tmp_path}/waiting")
     (written,) = write_pieces(tables.access, place, rows, ["id", "src"])
     found = pa.Table.from_batches(read_piece(tables.access, place, written, SCHEMA.names))
@@ -69,7 +69,7 @@ def written_pieces(root: Location, count: int) -> Pieces:
 
 def stored_files(root: Location) -> list[str]:
     """Every file below a root."""
-    objects, found, folders = ObjectStore.at(root), list[str](), [root]
+    objects, found, folders = open_store(root), list[str](), [root]
     while folders:
         folder = folders.pop()
         found += [file.uri for file in objects.list_dir(folder)]
@@ -98,7 +98,7 @@ def test_reading_pieces_leaves_no_new_file(shared_root: Location) -> None:
 
 def test_rows_are_added_and_replaced_without_a_commit_among_the_pieces(shared_root: Location) -> None:
     pieces = written_pieces(shared_root, 3)
-    tables, objects = Tables(), ObjectStore.at(shared_root)
+    tables, objects = Tables(), open_store(shared_root)
     table = tables.create(shared_root / "table", WITH_BLOBS, primary_key="id")
     table = commit_staged(
         stage_pieces(objects, table, replace(pieces, pieces=pieces.pieces[:1]), replace=False)

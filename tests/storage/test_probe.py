@@ -11,14 +11,15 @@ import pytest
 
 from omnigraph import errors
 from omnigraph.storage.location import Location
-from omnigraph.storage.objects import ObjectStore, Recorder
+from omnigraph.storage.objects import Recorder
 from omnigraph.storage.probe import require_safe_writes
+from omnigraph.storage.stores import open_store
 from tests.storage.conftest import Place
 
 
 def _refusal(root: Location) -> errors.StorageFailure:
     with pytest.raises(errors.StorageFailure) as failure:
-        require_safe_writes(ObjectStore.at(root), root)
+        require_safe_writes(open_store(root), root)
     assert failure.value.kind == "Configuration"
     assert failure.value.uri is not None
     assert failure.value.uri.startswith(root.uri)
@@ -38,7 +39,7 @@ def test_a_good_store_passes_once_and_nothing_is_left(place: Place) -> None:
 def test_a_folder_is_left_exactly_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     for root in (tmp_path / "kept", tmp_path / "new" / "graph"):
-        require_safe_writes(ObjectStore.at(Location.parse(root)), Location.parse(root))
+        require_safe_writes(open_store(Location.parse(root)), Location.parse(root))
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == ["kept"]
 
 
@@ -48,7 +49,7 @@ def test_two_names_of_one_folder_are_one_root(tmp_path: Path) -> None:
     recorder = Recorder()
     for name in ("real", "link"):
         require_safe_writes(
-            ObjectStore.at(Location.parse(tmp_path / name), recorder), Location.parse(tmp_path / name)
+            open_store(Location.parse(tmp_path / name), recorder), Location.parse(tmp_path / name)
         )
     assert recorder.counts()["delete"] == 1
 
@@ -66,7 +67,7 @@ def test_a_server_that_ignores_conditions_is_refused(faulty_s3_root: Location, f
     refusal = _refusal(faulty_s3_root)
     assert found in refusal.message
     assert "conditional puts" in (refusal.remedy or "")
-    assert not ObjectStore.at(faulty_s3_root).exists(faulty_s3_root)
+    assert not open_store(faulty_s3_root).exists(faulty_s3_root)
     _refusal(faulty_s3_root)
 
 

@@ -23,12 +23,11 @@ from omnigraph.storage.forks import Forks
 from omnigraph.storage.indexes import IndexSpec, read_coverage, stage_indexes
 from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
-from omnigraph.storage.objects import ObjectStore
 from omnigraph.storage.staging import Counts, Staged, commit_staged, stage_append, stage_delete
+from omnigraph.storage.stores import open_store
 from omnigraph.storage.tables import Table, Tables
-from omnigraph.storage.two_phase_upsert import encode_row_versions
 from omnigraph.storage.upkeep import compact
-from omnigraph.storage.upsert import stage_upsert
+from omnigraph.storage.upsert import encode_row_versions, stage_upsert
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("age", pa.int64())])
 CHANGES = [["p8", "new", "p250", "p120"], ["p9", "p8", "p7"], ["new"], ["p1"], ["x", "y"]]
@@ -79,7 +78,7 @@ class Course:
     def __init__(self, root: Location, *, allow_two_versions: bool, forked: bool) -> None:
         self.begin = self.end = created(root / "people")
         if forked:
-            self.begin = self.end = Forks(Tables(), ObjectStore.at(root)).create(self.begin, "work")
+            self.begin = self.end = Forks(Tables(), open_store(root)).create(self.begin, "work")
         self.versions = [self.begin.version]
         for number in range(len(CHANGES)):
             self.end = changed(self.end, number, allow_two_versions=allow_two_versions)

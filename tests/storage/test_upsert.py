@@ -13,9 +13,9 @@ from omnigraph.storage.blobs import blob_field, to_writable
 from omnigraph.storage.delta import Delta
 from omnigraph.storage.forks import Forks
 from omnigraph.storage.location import Location
-from omnigraph.storage.objects import ObjectStore
 from omnigraph.storage.pieces import Pieces, upsert_pieces, write_pieces
 from omnigraph.storage.staging import Counts, commit_staged, stage_append, stage_delete
+from omnigraph.storage.stores import open_store
 from omnigraph.storage.tables import Table, Tables
 from omnigraph.storage.upkeep import compact
 from omnigraph.storage.upsert import find_keys, find_rows, stage_upsert
@@ -149,7 +149,7 @@ def test_pieces_replace_and_add_and_only_mixed_ones_are_written_again(
     shared_root: Location, forked: bool, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("omnigraph.storage.pieces._KEYS_AT_ONCE", together)
-    table, objects = created(shared_root / "people"), ObjectStore.at(shared_root)
+    table, objects = created(shared_root / "people"), open_store(shared_root)
     if forked:
         table = Forks(Tables(), objects).create(table, "work")
     before, was = row_ids(table), ages(table)
@@ -190,7 +190,7 @@ def test_blobs_in_pieces_come_along(shared_root: Location) -> None:
     table = Tables().create(shared_root / "people", schema, primary_key="id")
     table = commit_staged(stage_append(table, photos(ann=b"a", bob=b"b")))
     pieces = pieces_of(shared_root / "staging", photos(new=b"n", bob=b"B" * 100_000))
-    after = commit_staged(upsert_pieces(ObjectStore.at(shared_root), table, pieces))
+    after = commit_staged(upsert_pieces(open_store(shared_root), table, pieces))
     rows = after.native.scanner(blob_handling="all_binary").to_table()
     assert dict(zip(rows["id"].to_pylist(), rows["photo"].to_pylist(), strict=True)) == {
         "ann": b"a",

@@ -2,10 +2,10 @@
 
     start.py, sigint.py, main.py   a run of it, from Ctrl-C during the imports to the exit code
     commands.py, command_groups.py, deferred_pandas.py   the table of commands, each imported when it runs
-    global_flags.py, capabilities.py, invocation.py, deprecated_arguments.py   flags of all commands
-    addressing.py, config.py, config_file.py, config_scope.py   which graph a command works on
-    options.py, query_options.py, change_options.py, embed_lines.py   options that several commands have
-    output.py, result_output.py, formats.py, progress.py, pending_note.py   what is printed
+    global_flags.py, capabilities.py, invocation.py   flags of all commands
+    addressing.py, config.py, config_file.py   which graph a command works on
+    options.py, query_options.py   options that several commands have
+    output.py, result_output.py, progress.py   what is printed
     reference.py                   generates docs/cli.md from all of this
 
 Every other file is the command of its name.

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.capabilities import Kind, capability
-from omnigraph.cli.config_file import current_config
-from omnigraph.cli.config_scope import Scope, implied_scope
+from omnigraph.cli.config_file import Scope, current_config, implied_scope
 from omnigraph.cli.invocation import Invocation, current_invocation
 from omnigraph.cli.output import print_note
 from omnigraph.errors import BadRequest

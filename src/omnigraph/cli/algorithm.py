@@ -15,7 +15,7 @@ from omnigraph.cli.output import print_note
 from omnigraph.cli.query_options import Branch, Commit, Time, Version
 from omnigraph.cli.result_output import Form, Output, choose_format, write_result
 from omnigraph.errors import BadRequest
-from omnigraph.query.algorithms.outcome import WrittenProperty
+from omnigraph.query.algorithms.algorithm_request import WrittenProperty
 
 
 class Name(StrEnum):

@@ -2,16 +2,202 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
 
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Place, Uri, echo_write, require_consent, resolve_graph
+from omnigraph.cli.addressing import Place, Uri, echo_write, require_consent, resolve_actor, resolve_graph
+from omnigraph.cli.changes import stat_lines
 from omnigraph.cli.command_groups import new_app
-from omnigraph.cli.merge import merge
 from omnigraph.cli.options import AsJson
-from omnigraph.cli.output import print_result
+from omnigraph.cli.output import print_json, print_note, print_result, print_text
+from omnigraph.cli.pending_note import print_pending
+from omnigraph.display.text import escape_invisible, format_value
+from omnigraph.engine.changes.change import EntityImage
+from omnigraph.engine.merge.conflict import SEPARABLE, MergeConflict
+from omnigraph.engine.merge.result import MergePreview, MergeResult
+from omnigraph.errors import MergeConflicts
+
+CONFLICTS = 1
+SHOWN = 20
+
+Source = Annotated[str, typer.Argument(help="The branch to take in.", metavar="SOURCE")]
+Into = Annotated[str, typer.Option("--into", help="The branch that gets the changes.", metavar="BRANCH")]
+DeleteBranch = Annotated[bool, typer.Option("--delete-branch", help="Delete SOURCE once it is merged.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only report what would happen, with all conflicts.")]
+Strategy = Annotated[
+    Literal["ours", "theirs"] | None,
+    typer.Option(
+        "--strategy",
+        help="Whose version stands where both branches changed an entity: ours (that of --into) or theirs.",
+    ),
+]
+Resolutions = Annotated[
+    Path | None,
+    typer.Option("--resolutions", help="A JSON file with decisions about conflicts.", metavar="FILE"),
+]
+WriteResolutions = Annotated[
+    Path | None,
+    typer.Option(
+        "--write-resolutions",
+        help="Only preview, and write all conflicts to a file in which to decide on them.",
+        metavar="FILE",
+    ),
+]
+ByGranularity = Annotated[
+    Literal["row", "property"],
+    typer.Option(
+        "--granularity",
+        help="What contradicts: two changes of one entity (row), or only of one property of it (property).",
+    ),
+]
+
+Engine = Annotated[
+    Literal["auto", "local", "spark"],
+    typer.Option("--engine", help="Where the work is done; by the size of the change, if not said."),
+]
+
+
+def merge(
+    source: Source,
+    into: Into = "main",
+    delete_branch: DeleteBranch = False,
+    dry_run: DryRun = False,
+    strategy: Strategy = None,
+    resolutions: Resolutions = None,
+    write_resolutions: WriteResolutions = None,
+    granularity: ByGranularity = "row",
+    engine: Engine = "auto",
+    uri: Uri = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take what SOURCE changed into another branch, in one commit; on conflicts nothing, and exit code 1."""
+    previewing = dry_run or write_resolutions is not None
+    with graph.open(resolve_graph(uri=uri), read_only=previewing) as opened:
+        if previewing:
+            found = opened.merge(
+                source,
+                into,
+                dry_run=True,
+                strategy=strategy,
+                resolutions=resolutions,
+                granularity=granularity,
+                engine=engine,
+            )
+            _print_preview(found, resolutions, write_resolutions, as_json=as_json)
+            return
+        try:
+            done = opened.merge(
+                source,
+                into,
+                actor=resolve_actor(),
+                strategy=strategy,
+                resolutions=resolutions,
+                granularity=granularity,
+                delete_branch=delete_branch,
+                engine=engine,
+            )
+        except MergeConflicts as error:
+            if as_json:
+                raise
+            print_note("\n".join(_refusal(error)))
+            raise typer.Exit(CONFLICTS) from error
+        _print_merge(done, as_json=as_json)
+        echo_write("branch merge", opened.uri)
+
+
+def _print_merge(done: MergeResult, *, as_json: bool) -> None:
+    text = f"merged {done.source} into {done.target}: {done.outcome.value}"
+    print_result(done.to_json(), "\n".join([text, *_given_up(done)]), as_json=as_json)
+    print_pending(done.pending_indexes)
+    if done.branch_delete_error is not None:
+        print_note(
+            f"warning: branch '{done.source}' was not deleted: {escape_invisible(done.branch_delete_error)}"
+        )
+
+
+def _print_preview(
+    found: MergePreview, resolutions: Path | None, wanted: Path | None, *, as_json: bool
+) -> None:
+    if wanted is not None:
+        # Decisions that were read are written again, so their own file may be replaced.
+        same = resolutions is not None and wanted.exists() and wanted.samefile(resolutions)
+        found.write_resolutions(wanted, replaces=same)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        print_text("\n".join(_preview(found)))
+    if wanted is not None:
+        then = f"; fill in what should stand, then merge with --resolutions {wanted}" if found.met else ""
+        print_note(f"wrote {_counted(found.met)} to {wanted}{then}")
+    if found.conflicts:
+        raise typer.Exit(CONFLICTS)
+
+
+def _preview(found: MergePreview) -> Iterator[str]:
+    yield f"merging {found.source} into {found.target} would be: {found.outcome.value}"
+    yield from stat_lines(dict(found.changes))
+    if found.resolved:
+        yield f"{found.resolved} decided"
+        yield from _given_up(found)
+    if found.conflicts:
+        yield f"{_counted(found.conflicts)}; {_sides(found.source, found.target)}"
+        yield from _conflict_lines(found.conflicts)
+
+
+def _given_up(found: MergeResult | MergePreview) -> Iterator[str]:
+    """What was decided on with a whole entity although only one branch had changed it."""
+    for one in found.given_up[:SHOWN]:
+        lost = [(found.source, name, value) for name, value in one.source.items()]
+        lost += [(found.target, name, value) for name, value in one.target.items()]
+        dropped = ", ".join(
+            f"{escape_invisible(name)} {format_value(value)} of {branch}" for branch, name, value in lost
+        )
+        yield f"  {escape_invisible(one.name)} was taken whole and gave up {dropped}"
+    if found.given_up_count > SHOWN:
+        yield f"  and {found.given_up_count - SHOWN} more entities"
+    if found.given_up:
+        yield "  help: --granularity property keeps what only one branch changed"
+
+
+def _refusal(error: MergeConflicts) -> Iterator[str]:
+    counted = _counted(error.conflicts)
+    sides = _sides(error.source, error.target)
+    yield f"error[{error.code}]: merging '{error.source}' into '{error.target}' has {counted}; {sides}"
+    yield from _conflict_lines(error.conflicts)
+    yield f"  help: {error.remedy}"
+
+
+def _sides(source: str, target: str) -> str:
+    return f"ours is {target}, theirs is {source}"
+
+
+def _counted(conflicts: Sequence[MergeConflict]) -> str:
+    return "1 conflict" if len(conflicts) == 1 else f"{len(conflicts)} conflicts"
+
+
+def _conflict_lines(conflicts: Sequence[MergeConflict]) -> Iterator[str]:
+    for conflict in conflicts[:SHOWN]:
+        yield f"  {conflict.kind.value}: {escape_invisible(conflict.message)}"
+        for name in conflict.properties:
+            images = (conflict.base, conflict.target, conflict.source)
+            base, ours, theirs = (_value(image, name) for image in images)
+            yield f"      {escape_invisible(name)}: base {base}, ours {ours}, theirs {theirs}"
+        if conflict.is_separable:
+            yield f"      help: {SEPARABLE}"
+    if len(conflicts) > SHOWN:
+        yield f"  and {len(conflicts) - SHOWN} more"
+
+
+def _value(image: EntityImage | None, name: str) -> str:
+    """A property as one side has it; no value is another thing than no entity."""
+    if image is None:
+        return "not there"
+    return format_value({"src": image.source, "dst": image.target, **image.properties}.get(name))
+
 
 Name = Annotated[str, typer.Argument(help="The branch.", metavar="NAME")]
 

@@ -2,20 +2,145 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import fcntl
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
 from omnigraph import graph
 from omnigraph.cli.addressing import Uri, resolve_graph
-from omnigraph.cli.baseline import baseline
-from omnigraph.cli.change_options import Kinds, Ops, Types, print_changes
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson, OnBranch
-from omnigraph.cli.output import print_json, print_text
-from omnigraph.engine.changes.feed import NOW, ChangeFeed, CommitChanges, describe_cause
+from omnigraph.cli.output import print_json, print_result, print_text
+from omnigraph.display.text import escape_invisible, format_value
+from omnigraph.engine.changes.change import (
+    Change,
+    ChangeCounts,
+    ChangeFilter,
+    ChangeOperation,
+    EntityImage,
+    parse_filter,
+    require_types,
+)
+from omnigraph.engine.changes.feed import AFTER, NOW, ChangeFeed, CommitChanges, describe_cause
 from omnigraph.engine.changes.page import DEFAULT_CHANGES
+from omnigraph.engine.export.export_request import ExportRequest, ExportResult
+from omnigraph.engine.export.exporter import export
+from omnigraph.engine.files.atomic_output import new_file
+from omnigraph.engine.files.output_paths import require_output
 from omnigraph.errors import BadRequest
+from omnigraph.graph import Snapshot
+from omnigraph.snapshot import pinned_by
+
+Types = Annotated[
+    list[str] | None, typer.Option("--type", help="Only this type; may be repeated.", metavar="TYPE")
+]
+Kinds = Annotated[
+    list[str] | None, typer.Option("--kind", help="Only node or edge; may be repeated.", metavar="KIND")
+]
+Ops = Annotated[
+    list[str] | None,
+    typer.Option("--op", help="Only insert, update or delete; may be repeated.", metavar="OP"),
+]
+
+SIGNS = {ChangeOperation.INSERT: "+", ChangeOperation.UPDATE: "~", ChangeOperation.DELETE: "-"}
+
+
+def print_changes(changes: Iterable[Change], indent: str = "") -> int:
+    """Changes for people, as they are read; says how many there were."""
+    count = 0
+    for change in changes:
+        print_text("\n".join(f"{indent}{line}" for line in _lines(change)))
+        count += 1
+    return count
+
+
+def _lines(change: Change) -> Iterator[str]:
+    yield f"{SIGNS[change.op]} {change.kind} {change.type_name} {escape_invisible(change.id)}"
+    before, after = _values(change.before), _values(change.after)
+    if change.op is ChangeOperation.UPDATE:
+        for name in change.changed:
+            was, now = format_value(before.get(name)), format_value(after.get(name))
+            yield f"    {escape_invisible(name)}: {was} -> {now}"
+        return
+    for name, value in (after or before).items():
+        if value is not None:
+            yield f"    {escape_invisible(name)}: {format_value(value)}"
+
+
+def _values(image: EntityImage | None) -> dict[str, Any]:
+    if image is None:
+        return {}
+    ends = {} if image.source is None else {"src": image.source, "dst": image.target}
+    return {**ends, **image.properties}
+
+
+def stat_lines(stats: dict[str, ChangeCounts]) -> list[str]:
+    """Counts for people, a line for each type."""
+    return [
+        f"{key}: {stat.inserted} inserted, {stat.updated} updated, {stat.deleted} deleted"
+        for key, stat in stats.items()
+    ]
+
+
+def baseline(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.", metavar="FILE")],
+    branch: OnBranch = "main",
+    types: Types = None,
+    kinds: Kinds = None,
+    ops: Ops = None,
+    uri: Uri = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write all entities of a branch to a file of NDJSON, then print the cursor to poll with from there on.
+
+    The file is complete and on disk before the cursor is printed. Two such calls for one file wait for each
+    other.
+    """
+    wanted = parse_filter(kinds, types, ops)
+    require_output(out)
+    with graph.open(resolve_graph(uri=uri), read_only=True) as opened, _alone(out):
+        moment = opened.snapshot(branch)
+        since = NOW if moment.commit is None else f"{AFTER}{moment.commit.id}"
+        cursor = opened.changes(branch, since=since, types=types, kinds=kinds, ops=ops).cursor
+        with new_file(out, overwrite=True) as temporary, temporary.open("wb") as stream:
+            done = _export(moment, _types(moment, wanted), stream)
+    report = {
+        "out": str(out),
+        "rows": done.rows,
+        "bytes": done.bytes,
+        "baseline": {"snapshot_commit_id": moment.id, "resume_cursor": cursor},
+    }
+    print_result(report, f"wrote {done.rows} entities to {out}\ncursor: {cursor}", as_json=as_json)
+
+
+def _export(moment: Snapshot, types: list[str] | None, stream: BinaryIO) -> ExportResult:
+    """Write the entities; a line may be longer than a load takes, as the feed that follows has such, too."""
+    chosen = None if types is None else tuple(types)
+    return export(*pinned_by(moment), ExportRequest(stream, types=chosen, loadable=False))
+
+
+def _types(moment: Snapshot, wanted: ChangeFilter) -> list[str] | None:
+    """The types that the filter lets through; None for all."""
+    require_types(wanted, moment.tables)
+    if not wanted.kinds and not wanted.types:
+        return None
+    return [key for key in moment.tables if wanted.wants_table(key)]
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    try:
+        gate = out.with_name(f"{out.name}.lock").open("a")
+    except OSError as failure:
+        raise BadRequest(f"cannot write '{out}': {failure.strerror}", remedy="check the path") from failure
+    with gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        yield
+
 
 app = new_app(invoke_without_command=True)
 

@@ -8,7 +8,7 @@ import typer
 
 from omnigraph import graph
 from omnigraph.cli.addressing import Uri, resolve_graph
-from omnigraph.cli.change_options import Kinds, Ops, Types, print_changes, stat_lines
+from omnigraph.cli.changes import Kinds, Ops, Types, print_changes, stat_lines
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_json, print_text

@@ -14,7 +14,7 @@ from omnigraph.cli.invocation import current_invocation
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_note, print_result
 from omnigraph.cli.query_options import Branch, Commit, Time, Version
-from omnigraph.engine.export.exporter import ExportFormat, ExportResult
+from omnigraph.engine.export.export_request import ExportFormat, ExportResult
 from omnigraph.errors import BadRequest
 
 STANDARD_OUTPUT = "-"

@@ -18,9 +18,9 @@ from omnigraph.cli.output import print_note, print_result, violation_lines
 from omnigraph.cli.pending_note import print_pending
 from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.load.request import EngineReport, LoadResult
-from omnigraph.engine.load.sources.formats import Format
+from omnigraph.engine.load.sources.item import Format
 from omnigraph.engine.load.sources.pipes import Stream
-from omnigraph.engine.upkeep.pending_indexes import pending_json
+from omnigraph.engine.upkeep.declared_indexes import pending_json
 from omnigraph.errors import BadRequest
 
 app = new_app()

@@ -24,7 +24,7 @@ from omnigraph.cli.query_options import (
     QueryText,
     parse_query_arguments,
 )
-from omnigraph.engine.upkeep.pending_indexes import pending_json
+from omnigraph.engine.upkeep.declared_indexes import pending_json
 from omnigraph.engine.write.mutate import MutationResult
 from omnigraph.errors import PreconditionFailed
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.cli.output import print_note
-from omnigraph.engine.upkeep.pending_indexes import PendingIndexes, describe_pending
+from omnigraph.engine.upkeep.declared_indexes import PendingIndexes, describe_pending
 
 
 def print_pending(pending: PendingIndexes) -> None:

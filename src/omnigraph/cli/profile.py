@@ -8,8 +8,7 @@ import typer
 
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.config import Config, Profile
-from omnigraph.cli.config_file import current_config
-from omnigraph.cli.config_scope import Scope, active_profile, implied_scope, profile_scope
+from omnigraph.cli.config_file import Scope, active_profile, current_config, implied_scope, profile_scope
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
 from omnigraph.errors import BadRequest

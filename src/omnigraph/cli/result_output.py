@@ -3,19 +3,168 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from enum import StrEnum
+from io import BytesIO
+from itertools import count, islice
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 import typer
 
 from omnigraph.cli.config_file import current_config
-from omnigraph.cli.formats import FORMATS, Format, table
 from omnigraph.display.grid import Layout
+from omnigraph.display.text import NULL, escape_invisible, format_value
 from omnigraph.engine.files.output_paths import require_output
 from omnigraph.errors import BadRequest, StorageFailure
-from omnigraph.query.result import Result
+from omnigraph.lang.types import INTEGERS, Scalar, ValueType
+from omnigraph.lang.values import Json, column_to_json
+from omnigraph.query.result import Result, Row, heading, table_lines
+
+TEXT_ROWS, ARROW_ROWS = 8192, 65_536
+PLAIN = INTEGERS | {Scalar.STRING, Scalar.BOOL}
+"""Single values whose text in Arrow is their text in JSON."""
+NEEDS_QUOTES = f'[",\\r\\n]|^({NULL})?$'
+"""Also a text that would read as null or make an empty line."""
+
+
+class Format(StrEnum):
+    """What a result is printed as."""
+
+    TABLE = "table"
+    JSON = "json"
+    NDJSON = "ndjson"
+    JSONL = "jsonl"
+    CSV = "csv"
+    KV = "kv"
+    ARROW = "arrow"
+
+
+# --- for people ----------------------------------------------------------------------------------
+
+
+def table(result: Result, layout: Layout = Layout()) -> Iterator[str]:  # noqa: B008 - it is frozen
+    """Columns side by side, as wide as the operator likes."""
+    return (f"{line}\n" for line in table_lines(result, layout))
+
+
+def kv(result: Result) -> Iterator[str]:
+    """A block for each row, a line for each of its values."""
+    yield f"{heading(result)}\n"
+    names = [escape_invisible(name) for name in result.columns]
+    number = count(1)
+    for batch in result.batches():
+        for row in zip(*map(column_to_json, batch.columns, result.types), strict=True):
+            at = next(number)
+            lines = [f"{name}: {format_value(value)}\n" for name, value in zip(names, row, strict=True)]
+            yield "".join(["\n" if at > 1 else "", f"row {at}\n", *lines])
+
+
+# --- for programs --------------------------------------------------------------------------------
+
+
+def json(result: Result) -> Iterator[bytes]:
+    """The envelope of the result, indented: what `Result.envelope()` gives, without building all of it."""
+    columns = {"columns": result.columns} if result.columns else {}
+    yield _indented({**result.about(), **columns}).removesuffix(b"\n}") + b',\n  "rows": ['
+    for at, rows in enumerate(_rows(result)):
+        inner = _indented(rows).removeprefix(b"[").removesuffix(b"\n]")
+        yield (b"," if at else b"") + inner.replace(b"\n", b"\n  ")
+    yield b"\n  ]" if len(result) else b"]"
+    if result.graph_commit_id is not None:
+        yield b',\n  "graph_commit_id": ' + msgspec.json.encode(result.graph_commit_id)
+    yield b"\n}\n"
+
+
+def ndjson(result: Result) -> Iterator[bytes]:
+    """A line about the result, then one for each row."""
+    encoder = msgspec.json.Encoder()
+    yield encoder.encode_lines([{"kind": "metadata", **result.about()}])
+    for rows in _rows(result):
+        yield encoder.encode_lines(rows)
+
+
+def csv(result: Result) -> Iterator[bytes]:
+    """A line of names and one for each row; null is `null`, a list is JSON, and quotes stand where needed."""
+    if not result.columns:
+        return
+    yield _csv_lines([_quoted(pa.array([name])) for name in result.columns])
+    for batch in result.batches(TEXT_ROWS):
+        yield _csv_lines([*map(_csv_cells, batch.columns, result.types)])
+
+
+def arrow(result: Result) -> Iterator[bytes]:
+    """A stream in Arrow's own form for exchange between processes."""
+    sink = BytesIO()
+    with pa.ipc.new_stream(sink, result.to_arrow().schema) as writer:
+        for batch in result.batches(ARROW_ROWS):
+            writer.write_batch(batch)
+            yield _drained(sink)
+    yield _drained(sink)
+
+
+FORMATS: dict[Format, Callable[[Result], Iterator[str] | Iterator[bytes]]] = {
+    Format.TABLE: table,
+    Format.JSON: json,
+    Format.NDJSON: ndjson,
+    Format.JSONL: ndjson,
+    Format.CSV: csv,
+    Format.KV: kv,
+    Format.ARROW: arrow,
+}
+
+
+def _rows(result: Result) -> Iterator[list[Row]]:
+    rows = iter(result)
+    while taken := list(islice(rows, TEXT_ROWS)):
+        yield taken
+
+
+def _indented(value: Any) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2)
+
+
+def _csv_cells(column: pa.Array, type_: ValueType) -> pa.Array:
+    if type_.scalar in PLAIN and not type_.is_list:
+        texts = column.cast(pa.string())
+    else:
+        texts = pa.array(
+            [None if value is None else _csv_text(value) for value in column_to_json(column, type_)],
+            pa.string(),
+        )
+    return (_quoted(texts)).fill_null(NULL)
+
+
+def _csv_text(value: Json) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _quoted(texts: pa.Array) -> pa.Array:
+    """The texts, with quotes around those that would read as something else without."""
+    within = pc.replace_substring(texts, '"', '""')
+    return pc.if_else(
+        pc.match_substring_regex(texts, NEEDS_QUOTES),
+        pc.binary_join_element_wise('"', within, '"', ""),
+        texts,
+    )
+
+
+def _csv_lines(columns: list[pa.Array]) -> bytes:
+    lines = pc.binary_join_element_wise(*columns, ",")
+    return ("\n".join(lines.to_pylist()) + "\n").encode()
+
+
+def _drained(sink: BytesIO) -> bytes:
+    """What was written since the last time."""
+    data = sink.getvalue()
+    sink.seek(0)
+    sink.truncate()
+    return data
+
 
 Form = Annotated[
     Format | None,

@@ -8,10 +8,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from omnigraph.embed.embedder import Kind
+from omnigraph.embed.embedder import Kind, split_batches
 from omnigraph.embed.endpoint import Endpoint
 from omnigraph.embed.settings import EmbedSettings
-from omnigraph.embed.texts import split_batches
 from omnigraph.embed.vectors import Vector, decode_answer, max_answer_bytes, to_unit_vectors
 
 _MOST_TEXTS = 100

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from omnigraph.embed.embedder import Kind
-from omnigraph.embed.texts import split_batches
+from omnigraph.embed.embedder import Kind, split_batches
 from omnigraph.embed.vectors import Vector
 
 _SEED = b"omnigraph mock embedding 1\0"

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.embed.embedder import Kind
+from omnigraph.embed.embedder import Kind, split_batches
 from omnigraph.embed.settings import OFFLINE_MODEL
-from omnigraph.embed.texts import split_batches
 from omnigraph.embed.vectors import Vector, normalize_rows
 from omnigraph.errors import EmbeddingDimensionMismatch, EmbeddingNotConfigured
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from omnigraph.embed.embedder import Kind
+from omnigraph.embed.embedder import Kind, split_batches
 from omnigraph.embed.endpoint import Endpoint
 from omnigraph.embed.settings import EmbedSettings
-from omnigraph.embed.texts import split_batches
 from omnigraph.embed.vectors import (
     Vector,
     decode_answer,

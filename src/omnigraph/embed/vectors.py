@@ -22,7 +22,7 @@ _BYTES_BESIDES = 4 * 1024 * 1024
 
 
 class ModelIdentity(Protocol):
-    """Whoever made the numbers."""
+    """What made the numbers."""
 
     @property
     def provider(self) -> str: ...

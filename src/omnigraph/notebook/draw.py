@@ -13,16 +13,16 @@ from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.engine.graph.targets import parse_target
 from omnigraph.errors import BadRequest, InvalidValue
 from omnigraph.lang.values import Stored, shorten_legibly
-from omnigraph.notebook.packages import require_packages
+from omnigraph.notebook.layout import require_packages
 from omnigraph.notebook.picture import Picture, require_height
 from omnigraph.notebook.selection import (
     NodeNames,
     NodeSelection,
+    SnapshotReader,
     find_node_columns,
     select_named,
     select_returned,
 )
-from omnigraph.notebook.snapshot_reader import SnapshotReader
 from omnigraph.notebook.subgraph import build_subgraph, resolve_edge_types
 from omnigraph.query.prepared_read import PreparedRead
 from omnigraph.query.query_service import QueryService, ReadQuery

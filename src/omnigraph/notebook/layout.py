@@ -6,13 +6,30 @@ import math
 import random
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.notebook.packages import load_package
+from omnigraph.errors import MissingExtra
 from omnigraph.notebook.subgraph import Subgraph
+
+NEEDED = ("igraph", "ipysigma", "matplotlib")
+
+
+def require_packages() -> None:
+    """Fail before anything is read when a package for pictures is not installed."""
+    for name in NEEDED:
+        if find_spec(name) is None:
+            raise MissingExtra("draw", package=name, extra="notebook")
+
+
+def load_package(name: str) -> Any:
+    """A module of one of them, loaded when the first picture needs it."""
+    return import_module(name)
+
 
 Places = NDArray[np.float64]
 

@@ -9,9 +9,8 @@ from typing import Any
 from omnigraph.engine.files.output_paths import require_output
 from omnigraph.errors import BadRequest, InvalidValue
 from omnigraph.lang.values import shorten_legibly
-from omnigraph.notebook.static_image import render_image
+from omnigraph.notebook.rendering import build_widget, render_image
 from omnigraph.notebook.subgraph import Subgraph
-from omnigraph.notebook.widget import build_widget
 
 LEAST_HEIGHT = 250
 

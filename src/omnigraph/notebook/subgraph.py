@@ -9,13 +9,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from omnigraph.engine.graph.columns import ID, SOURCE, TARGET
+from omnigraph.engine.graph.table_types import ID, SOURCE, TARGET
 from omnigraph.errors import BadRequest
 from omnigraph.lang.schema.catalog import EdgeType
 from omnigraph.lang.types import Scalar
 from omnigraph.lang.values import Json, column_to_json, shorten_legibly
-from omnigraph.notebook.selection import Node, NodeSelection
-from omnigraph.notebook.snapshot_reader import SnapshotReader
+from omnigraph.notebook.selection import Node, NodeSelection, SnapshotReader
 
 EDGES_OF_NODE = 10
 """There are at most so many edges in a picture as nodes are allowed, times this."""

@@ -21,11 +21,11 @@ from omnigraph.engine.changes.diff import Diff
 from omnigraph.engine.changes.feed import BranchHistory
 from omnigraph.engine.changes.row_pairs import RowPairs, compare_sides, split_rows
 from omnigraph.engine.changes.table_side import TableSide
-from omnigraph.engine.graph.columns import table_schema
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import new_id, shared_root
 from omnigraph.engine.graph.snapshot import Snapshot
+from omnigraph.engine.graph.table_types import table_schema
 from omnigraph.errors import ChangeFeedGap, HistoricalVersionReclaimed
 from omnigraph.graph import Graph
 from omnigraph.pipeline.changes.change_rows import change_columns, change_fields

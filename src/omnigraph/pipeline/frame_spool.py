@@ -18,10 +18,9 @@ import pyarrow.compute as pc
 from pyarrow import types as kinds
 
 from omnigraph.engine.graph.root import Root, shared_root
-from omnigraph.engine.load.frames import Spool
-from omnigraph.engine.load.passed_rows import PassedRows
 from omnigraph.engine.load.sources.plan import file_of
-from omnigraph.engine.tasks.engines import Engine
+from omnigraph.engine.load.spool import PassedRows, Spool
+from omnigraph.engine.tasks.runner import Engine
 from omnigraph.pipeline.fan_out import arrow_schema, map_partitions
 from omnigraph.pipeline.progress import watch_stage
 from omnigraph.pipeline.runner import SparkRunner

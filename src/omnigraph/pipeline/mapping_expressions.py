@@ -13,13 +13,11 @@ import pyarrow as pa
 
 from omnigraph.engine.files.yaml_text import yaml_error
 from omnigraph.engine.graph.root import Root
-from omnigraph.engine.load.frames import Spool
-from omnigraph.engine.load.sources.columnar import BLOCK_ROWS, open_arrow, open_parquet
-from omnigraph.engine.load.sources.formats import Format
+from omnigraph.engine.load.sources.columnar import BLOCK_ROWS, open_arrow, open_parquet, validate_batch
 from omnigraph.engine.load.sources.input_files import InputFile, find_inputs
-from omnigraph.engine.load.sources.item import Item
+from omnigraph.engine.load.sources.item import Format, Item
 from omnigraph.engine.load.sources.mapping import InputMapping, MappingEntry
-from omnigraph.engine.load.sources.validation import validate_batch
+from omnigraph.engine.load.spool import Spool
 from omnigraph.errors import BadRequest
 from omnigraph.pipeline.failures import failure_reason
 from omnigraph.pipeline.fan_out import arrow_schema, fan_out, map_partitions

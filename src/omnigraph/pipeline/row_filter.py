@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 from omnigraph.engine.graph.layout import split_key
 from omnigraph.engine.graph.root import wall_clock
-from omnigraph.engine.rows.predicate import Bindings
-from omnigraph.engine.rows.predicate_sql import render_predicate
+from omnigraph.engine.rows.predicate import Bindings, render_predicate
 from omnigraph.errors import BadRequest
 from omnigraph.lang.query.compile import CompiledMutation, compile_query
 from omnigraph.lang.query.resolved import DeleteEdges, DeleteNodes

@@ -9,10 +9,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from omnigraph.engine.graph.root import Root
-from omnigraph.engine.load.frames import Spool
 from omnigraph.engine.load.loader import IN_MEMORY
 from omnigraph.engine.load.sources.mapping import InputMapping
-from omnigraph.engine.tasks.engines import Engine
+from omnigraph.engine.load.spool import Spool
+from omnigraph.engine.tasks.runner import Engine
 from omnigraph.pipeline import server
 
 

@@ -2,27 +2,176 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.engine.graph.columns import ID
 from omnigraph.engine.graph.layout import split_key
+from omnigraph.engine.graph.table_types import ID
 from omnigraph.engine.rows.predicate import Bindings
-from omnigraph.lang.query.terms import Predicate, Term
+from omnigraph.lang.query.terms import (
+    Distance,
+    EntityId,
+    Fusion,
+    Predicate,
+    Prop,
+    Relevance,
+    Term,
+    TextMatch,
+    walk,
+)
+from omnigraph.lang.values import Stored
 from omnigraph.query.expressions.evaluate import evaluate_predicate
 from omnigraph.query.frame import Frame, Positions, all_rows
-from omnigraph.query.plan_facts import PlanFacts
+from omnigraph.query.pattern import PlanFacts
+from omnigraph.query.read_cache import ReadCache
 from omnigraph.query.request import Request
-from omnigraph.query.row_slices import RowRange, split_rows
-from omnigraph.query.rows import Rows
-from omnigraph.query.scope import FrameScope
+from omnigraph.query.rows import SMALL, Rows
 from omnigraph.query.search.ranking import id_places
 from omnigraph.query.search.scores import Scores
 from omnigraph.query.sources import SnapshotSources
+from omnigraph.query.topology.adjacency import split_runs
+
+MOST_BYTES = 128 << 20
+"""About how many bytes the values of a range may take."""
+_FEW = 256
+"""So few rows are never split."""
+_ROW_BYTES = 128  # that a row counts for at least, whatever is looked at
+_NUMBER_BYTES = 8
+_OFFSET_BYTES = 4  # of each text in a list
+_UNKNOWN_BYTES = 1024  # of a value in a column that is not in memory
+
+RowRange = tuple[int, int]
+
+
+def split_rows(
+    rows_of: Callable[[str], Rows], memory: ReadCache, frame: Frame, terms: Iterable[Term | Predicate]
+) -> list[RowRange]:
+    """Return ranges of rows, at least one, each small enough for the values that these terms read."""
+    if frame.length <= _FEW:
+        return [(0, frame.length)]
+    looked_at = {part for term in terms for part in walk(term) if isinstance(part, Prop | EntityId)}
+    copied = [part for part in looked_at if not rows_of(part.var).are_all(frame.variables[part.var])]
+    if not copied:
+        return [(0, frame.length)]
+    weights = [_weight(rows_of(part.var), memory, frame, part) for part in copied]
+    same = _ROW_BYTES + sum(weight for weight in weights if isinstance(weight, int))
+    single = [weight for weight in weights if not isinstance(weight, int)]
+    if single:
+        return list(split_runs(sum(single, np.full(frame.length, same)), MOST_BYTES))
+    step = max(1, MOST_BYTES // same)
+    return [(start, min(start + step, frame.length)) for start in range(0, frame.length, step)]
+
+
+def _weight(rows: Rows, memory: ReadCache, frame: Frame, part: Prop | EntityId) -> NDArray[np.int64] | int:
+    """Estimate how many bytes a value takes in each row, or in any row."""
+    if isinstance(part, Prop) and part.type.is_numeric:
+        return _NUMBER_BYTES  # known without reading the column
+    name = ID if isinstance(part, EntityId) else part.name
+    if rows.count > SMALL and not rows.is_cached(name):
+        return _UNKNOWN_BYTES
+    column = rows.column(name)
+    if not _is_text(column.type) and not _is_list(column.type):
+        return _average(column)
+    widest = memory.get_or_make(
+        (*rows.identity, "widest", name), lambda: int(_lengths(column).max(initial=0)), lambda _: _ROW_BYTES
+    )
+    if widest * frame.length <= MOST_BYTES:
+        return 0
+    found: NDArray[np.int64] = np.append(_lengths(column), 0)[frame.variables[part.var]]
+    return found
+
+
+def _lengths(column: pa.Array) -> NDArray[np.int64]:
+    """How many bytes each text or list has."""
+    if _is_list(column.type):
+        items, ends, each = column.values, column.offsets.to_numpy(), 1
+        if _is_text(items.type):
+            ends = np.append(0, np.cumsum(_lengths(items) + _OFFSET_BYTES))[ends]
+        else:
+            each = _average(items)
+        found: NDArray[np.int64] = np.diff(ends).astype(np.int64) * each
+        return found
+    lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
+    return np.asarray(lengths, dtype=np.int64)
+
+
+def _average(column: pa.Array) -> int:
+    """How many bytes a value has; each of them, where they are alike."""
+    return int(-(-column.nbytes // max(1, len(column))))
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
+
+
+class FrameScope:
+    """The rows of a frame: each property is taken at the positions of its variable, once."""
+
+    def __init__(
+        self,
+        frame: Frame,
+        rows: Callable[[str], Rows],
+        request: Request,
+        scores: Scores,
+        *,
+        streaming: bool = False,
+    ) -> None:
+        self._frame = frame
+        self._streaming = streaming
+        self._rows = rows
+        self._request = request
+        self._scores = scores
+        self._taken: dict[tuple[str, str], pa.Array] = {}
+
+    @property
+    def length(self) -> int:
+        """How many rows there are."""
+        return self._frame.length
+
+    def prop(self, var: str, name: str) -> pa.Array:
+        """A property of a variable in every row."""
+        found = self._taken.get((var, name))
+        if found is None:
+            rows, positions = self._rows(var), self._frame.variables[var]
+            # All rows of a table in its own order need no taking.
+            whole = not self._streaming and rows.are_all(positions)
+            found = rows.column(name) if whole else rows.take(name, positions, streaming=self._streaming)
+            self._taken[var, name] = found
+        return found
+
+    def entity_id(self, var: str) -> pa.Array:
+        """The id of a variable in every row."""
+        return self.prop(var, ID)
+
+    def parameter(self, name: str) -> Stored:
+        """A parameter of the request."""
+        return self._request.parameters[name]
+
+    def now(self) -> int:
+        """The moment of the request."""
+        return self._request.now
+
+    def score(self, term: Distance | Relevance | Fusion | TextMatch) -> pa.Array:
+        """The value of a search in every row: the one it was ranked by, or that of its node."""
+        ranked = self._frame.scores.get(term)
+        if ranked is not None:
+            return ranked
+        assert not isinstance(term, Fusion), "a fusion is returned only where it ranks"
+        field = term.target if isinstance(term, Distance) else term.field
+        return self._scores.value(term, self._rows(field.var), self._frame.variables[field.var])
+
+    def column(self, name: str) -> pa.Array:
+        """Rows in flight have no result columns."""
+        raise KeyError(name)
 
 
 @dataclass(frozen=True, slots=True)

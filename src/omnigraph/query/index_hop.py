@@ -13,15 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.engine.graph.columns import ID, SOURCE, TARGET
-from omnigraph.engine.rows.predicate_sql import one_of
+from omnigraph.engine.graph.table_types import ID, SOURCE, TARGET
+from omnigraph.engine.rows.predicate import one_of
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.context import QueryContext
 from omnigraph.query.frame import NO_ROW, Positions
 from omnigraph.query.interrupt import run_in_worker
 from omnigraph.query.rows import Rows
+from omnigraph.query.topology.adjacency import expand_runs
 from omnigraph.query.topology.linked_topology import FEW
-from omnigraph.query.topology.runs import expand_runs
 from omnigraph.storage.indexes import read_coverage
 
 LARGE = 500_000

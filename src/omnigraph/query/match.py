@@ -13,15 +13,17 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.engine.graph.columns import ID
+from omnigraph.engine.graph.table_types import ID
 from omnigraph.lang.query import plan as p
 from omnigraph.lang.query.explain import show_predicate
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.context import QueryContext
 from omnigraph.query.counted_branches import (
+    FEW,
     REVERSED,
     CountedBranch,
     apply_weights,
+    batch_walks,
     merge_equal_rows,
     split_pattern,
 )
@@ -32,10 +34,9 @@ from omnigraph.query.key_lookup import KeyLookup, find_key_lookup
 from omnigraph.query.pattern import Pattern
 from omnigraph.query.scan import Candidates, find_candidates
 from omnigraph.query.topology import walk
+from omnigraph.query.topology.adjacency import split_runs
 from omnigraph.query.topology.linked_topology import LinkedTopology
-from omnigraph.query.topology.runs import split_runs
 from omnigraph.query.topology.topology import State
-from omnigraph.query.walk_batches import FEW, batch_walks
 
 _DEEP = 16  # hops beyond which a guess of the rows to come says nothing
 _VERY_FEW = 256

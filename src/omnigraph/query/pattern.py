@@ -113,3 +113,27 @@ def _tables(plan: p.Plan) -> Iterator[tuple[str, str]]:
     for role, below in p.inputs(plan):
         if not (role == "block" and isinstance(plan, p.AntiJoin)):
             yield from _tables(below)
+
+
+Part = TypeVar("Part", bound=p.Plan)
+Fact = TypeVar("Fact")
+
+
+class PlanFacts:
+    """A memo of facts about the parts of one plan; safe to share between threads.
+
+    A part is identified by its address, because comparing plans takes longer than deriving a fact. So the
+    memo keeps its parts alive.
+    """
+
+    def __init__(self) -> None:
+        self._facts: dict[Hashable, tuple[p.Plan, Any]] = {}
+
+    def get(self, derive: Callable[[Part], Fact], part: Part) -> Fact:
+        """Return what `derive` makes of a part; it is called once for each part."""
+        key = (derive, id(part))
+        found = self._facts.get(key)
+        if found is None:
+            found = self._facts[key] = (part, derive(part))
+        fact: Fact = found[1]
+        return fact

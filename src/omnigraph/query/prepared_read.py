@@ -12,10 +12,9 @@ from omnigraph.lang.query.compile import CompiledMutation, CompiledQuery, Compil
 from omnigraph.lang.query.parameters import Decoder
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.types import ValueType
-from omnigraph.query.pattern import find_tables
-from omnigraph.query.plan_facts import PlanFacts
+from omnigraph.query.key_lookup import PointLookup, find_point_lookup
+from omnigraph.query.pattern import PlanFacts, find_tables
 from omnigraph.query.plan_runner import output_columns, result_schema
-from omnigraph.query.point_lookup import PointLookup, find_point_lookup
 
 
 @dataclass(frozen=True, slots=True)

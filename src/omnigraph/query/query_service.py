@@ -17,7 +17,7 @@ from omnigraph.embed.settings import EmbedSettings
 from omnigraph.engine.files.source_files import read_source
 from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph, ReadTarget
 from omnigraph.engine.graph.targets import parse_target
-from omnigraph.engine.load.frames import get_frames
+from omnigraph.engine.load.spool import get_frames
 from omnigraph.errors import BadRequest, HistoricalVersionReclaimed, ParseError, WrongQueryKind
 from omnigraph.lang.query.compile import (
     CompiledMutation,

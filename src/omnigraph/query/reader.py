@@ -18,8 +18,8 @@ from omnigraph.lang.values import Stored
 from omnigraph.query.context import QueryContext
 from omnigraph.query.explain import Explanation
 from omnigraph.query.interrupt import WaitingQuery, make_interruptible
+from omnigraph.query.key_lookup import PointLookup
 from omnigraph.query.plan_runner import PlanRunner
-from omnigraph.query.point_lookup import PointLookup
 from omnigraph.query.prepared_read import PreparedRead
 from omnigraph.query.read_cache import ReadCache, shared_cache
 from omnigraph.query.request import Limits, Request

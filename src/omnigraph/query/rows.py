@@ -18,13 +18,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.engine.graph.columns import ID
-from omnigraph.engine.rows.predicate_sql import one_of
+from omnigraph.engine.graph.table_types import ID
+from omnigraph.engine.rows.predicate import one_of
 from omnigraph.query.frame import NO_ROW, Positions
-from omnigraph.query.id_positions import IdPositions, index_ids
 from omnigraph.query.interrupt import run_in_worker
 from omnigraph.query.read_cache import ReadCache
-from omnigraph.query.row_growth import GrowingColumn, Growth, RowNumbers, is_among, needs_rebuild
+from omnigraph.query.row_growth import (
+    GrowingColumn,
+    Growth,
+    IdPositions,
+    RowNumbers,
+    index_ids,
+    is_among,
+    needs_rebuild,
+)
 from omnigraph.storage.delta import CREATED_AT, Delta
 from omnigraph.storage.tables import Table
 

@@ -7,11 +7,11 @@ from collections.abc import Hashable
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.graph.columns import ID, SOURCE, TARGET
 from omnigraph.engine.graph.layout import split_key, table_key
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.engine.graph.snapshot_tables import explain_failure, open_table
+from omnigraph.engine.graph.table_types import ID, SOURCE, TARGET
 from omnigraph.errors import OmnigraphError, StorageFailure
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.types import INTEGERS, Scalar

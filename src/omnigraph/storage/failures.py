@@ -60,7 +60,7 @@ _OS_VERDICTS: dict[int, _Verdict] = {
 # A file system that knows no hard links answers with one of these, EPERM on Linux.
 _NO_HARD_LINKS = (errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
-# Told apart by class name, so that a folder never pays for importing the S3 client. A missing object is
+# Distinguished by class name, so that a folder never pays for importing the S3 client. A missing object is
 # a built-in FileNotFoundError without an errno.
 _OBSTORE_VERDICTS: dict[str, _Verdict] = {
     "AlreadyExistsError": (FailureKind.PRECONDITION, None),

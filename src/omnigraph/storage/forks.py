@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from omnigraph.errors import StorageFailure
-from omnigraph.storage import fork_files
 from omnigraph.storage.base_paths import fork_uri
 from omnigraph.storage.lance_errors import TableFailureKind, table_failure
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore
-from omnigraph.storage.reference_summary import summary_place
 from omnigraph.storage.references import (
     Fork,
     Incarnation,
@@ -20,10 +19,81 @@ from omnigraph.storage.references import (
     find_fork,
     list_fork_names,
     reference_location,
+    summary_place,
     survey,
 )
 from omnigraph.storage.session import fork_session
 from omnigraph.storage.tables import Table, Tables, relocate_if_moved, with_session
+
+PARTS = frozenset({"_versions", "data", "_transactions", "_deletions", "_indices", "_refs"})
+"""The folders of which a fork consists."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFiles:
+    """The files of one fork: whole folders, and single files."""
+
+    folders: tuple[Location, ...]
+    files: tuple[Location, ...] = ()
+
+
+def fork_folder(location: Location, name: str) -> Location:
+    """Return the folder of a fork; those of other forks may be inside."""
+    return location / f"tree/{name}"
+
+
+def list_with_ancestors(name: str) -> list[str]:
+    """Return a name and its ancestors: to create or delete a branch or its forks, all of them are locked.
+
+    The files of `a/b` are in the folder of `a`: no process may clean up there while `a/b` is being created.
+    """
+    parts = name.split("/")
+    return ["/".join(parts[: end + 1]) for end in range(len(parts))]
+
+
+def may_hold_parent_files(name: str) -> bool:
+    """Whether the folder of a fork may also hold files of one above it, as that of `a/data` does."""
+    return not PARTS.isdisjoint(name.split("/")[1:])
+
+
+def list_own_files(objects: ObjectStore, location: Location, name: str, forks: Collection[str]) -> OwnFiles:
+    """Return what only this fork can have written; `forks` are the names of all that have a reference."""
+    at = fork_folder(location, name)
+    below = [other.removeprefix(f"{name}/") for other in forks if other.startswith(f"{name}/")]
+    if not below and not may_hold_parent_files(name):
+        return OwnFiles((at,))
+    parts = [_own_in(objects, at / part, _beneath(part, below)) for part in sorted(PARTS)]
+    return OwnFiles(
+        tuple(folder for own in parts for folder in own.folders),
+        tuple(file for own in parts for file in own.files),
+    )
+
+
+def _beneath(part: str, below: Collection[str]) -> list[str] | None:
+    """What is inside a part of the forks below: their first steps from there; None when there are none."""
+    inside = [other for other in below if other == part or other.startswith(f"{part}/")]
+    return [other[len(part) + 1 :].partition("/")[0] for other in inside] if inside else None
+
+
+def _own_in(objects: ObjectStore, part: Location, others: Collection[str] | None) -> OwnFiles:
+    """What is a fork's own in one of its parts, which may lead to others: these have no files right there."""
+    if others is None:
+        return OwnFiles((part,))
+    mine = (one for one in objects.list_folders(part) if one not in PARTS and one not in others)
+    return OwnFiles(tuple(part / one for one in sorted(mine)), tuple(objects.list_dir(part)))
+
+
+def has_files(objects: ObjectStore, own: OwnFiles) -> bool:
+    """Whether anything of it is there."""
+    return bool(own.files) or any(objects.exists(folder) for folder in own.folders)
+
+
+def remove_files(objects: ObjectStore, own: OwnFiles) -> None:
+    """Remove all of it; what is gone already is fine."""
+    for file in own.files:
+        objects.delete(file)
+    for folder in own.folders:
+        objects.delete_prefix(folder)
 
 
 class Forks:
@@ -81,9 +151,7 @@ class Forks:
 
     def _is_residue(self, location: Location, name: str) -> bool:
         """Whether there are files of a fork without the fork; over older ones Lance misses the source."""
-        return self.find(location, name) is None and self._objects.exists(
-            fork_files.fork_folder(location, name)
-        )
+        return self.find(location, name) is None and self._objects.exists(fork_folder(location, name))
 
     def find(self, location: Location, name: str) -> Fork | None:
         """The fork of this name, by one read of its reference; None when the store says there is none."""
@@ -151,13 +219,11 @@ class Forks:
 
     def has_residue(self, location: Location, name: str, found: Collection[str]) -> bool:
         """Whether there are files that only a fork of this name can have left; `found` are all forks."""
-        own = fork_files.list_own_files(self._objects, location, name, found)
-        return name not in found and fork_files.has_files(self._objects, own)
+        own = list_own_files(self._objects, location, name, found)
+        return name not in found and has_files(self._objects, own)
 
     def _remove_files(self, location: Location, name: str, found: Collection[str]) -> None:
-        fork_files.remove_files(
-            self._objects, fork_files.list_own_files(self._objects, location, name, found)
-        )
+        remove_files(self._objects, list_own_files(self._objects, location, name, found))
 
 
 def sort_innermost_first(found: Survey) -> list[str]:

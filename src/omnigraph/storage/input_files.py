@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from omnigraph.errors import InvalidName
 from omnigraph.storage.failures import is_absent, wrap_os_errors
-from omnigraph.storage.location import Location
-from omnigraph.storage.s3_extra import require_s3
+from omnigraph.storage.location import Location, require_s3
 
 if TYPE_CHECKING:
     from obstore.store import S3Store

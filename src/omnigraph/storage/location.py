@@ -6,10 +6,12 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote
 
 from omnigraph import errors
+from omnigraph.errors import MissingExtra
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)")
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
@@ -168,3 +170,9 @@ def _virtual_hosted(force_path_style: str | None) -> str | None:
 
 def _truthy(text: str | None) -> bool:
     return (text or "").strip().lower() in ("1", "true", "yes", "on")
+
+
+def require_s3() -> None:
+    """Say what to install when the package of the `s3` extra is missing, before it is imported."""
+    if find_spec("obstore") is None:
+        raise MissingExtra("a bucket", package="obstore", extra="s3")

@@ -17,7 +17,6 @@ from typing import Protocol
 from omnigraph import errors
 from omnigraph.storage.failures import FailureKind, not_found
 from omnigraph.storage.location import Location
-from omnigraph.storage.s3_extra import require_s3
 
 CHUNK = 8 << 20
 """How much of a large object is in memory at a time, and fetched in one request."""
@@ -98,18 +97,6 @@ class ObjectStore(ABC):
 
     def __init__(self, observe: Observer | None = None) -> None:
         self.observe = observe
-
-    @staticmethod
-    def at(root: Location, observe: Observer | None = None) -> ObjectStore:
-        """The store that holds `root`; nothing is contacted yet."""
-        if root.is_local:
-            from omnigraph.storage.folder import FolderStore
-
-            return FolderStore(observe)
-        require_s3()
-        from omnigraph.storage.bucket import BucketStore
-
-        return BucketStore.connect(root, observe)
 
     def read_text(self, at: Location) -> str:
         """The text of an object; raises a `StorageFailure` of kind NotFound when there is none."""

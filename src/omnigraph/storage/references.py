@@ -3,17 +3,68 @@
 from __future__ import annotations
 
 import json
+import logging
+import zlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
+
+import msgspec
 
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore
-from omnigraph.storage.reference_summary import TaggedReference, read_summary, write_summary
+
+FORMAT = 1
+SUFFIX = ".forks"
+
+_log = logging.getLogger(__name__)
+
+
+class TaggedReference(NamedTuple):
+    """The content of a reference, and the ETag of that content."""
+
+    tag: str
+    body: bytes
+
+
+class _Summary(msgspec.Struct, frozen=True):
+    format: int
+    references: dict[str, TaggedReference]
+
+
+_decoder = msgspec.msgpack.Decoder(_Summary)
+
+
+def summary_place(derived: Location, table: Location) -> Location:
+    """Return where the summary of a table is, given the folder for derived files of its graph."""
+    root = derived.uri.rpartition("/")[0]
+    return derived / f"{table.uri.removeprefix(f'{root}/').replace('/', '-')}{SUFFIX}"
+
+
+def read_summary(objects: ObjectStore, at: Location) -> Mapping[str, TaggedReference]:
+    """Return the references on file by the name of the fork; nothing when the file is missing or damaged."""
+    try:
+        stored = objects.read_bytes_if_exists(at)
+        # The checksum is a part of the compressed form.
+        found = None if stored is None else _decoder.decode(zlib.decompress(stored))
+    except (StorageFailure, zlib.error, msgspec.MsgspecError) as error:
+        _log.info("every reference is read: '%s' cannot be used: %s", at.uri, error)
+        return {}
+    return found.references if found is not None and found.format == FORMAT else {}
+
+
+def write_summary(objects: ObjectStore, at: Location, references: Mapping[str, TaggedReference]) -> None:
+    """Replace the summary of a table; a store that refuses fails no operation."""
+    body = msgspec.msgpack.encode(_Summary(FORMAT, dict(references)))
+    try:
+        objects.write_bytes(at, zlib.compress(body))
+    except StorageFailure as failure:
+        _log.info("the next process reads every reference: %s", failure)
+
 
 Incarnation = tuple[tuple[int, str], ...]
 """Identifies one incarnation of a fork: a name deleted and created again gets another one. Main has `()`."""
@@ -173,3 +224,14 @@ def _fnv1a64(text: str, basis: int) -> int:
     for byte in text.encode():
         number = (number ^ byte) * _FNV_PRIME & 0xFFFFFFFFFFFFFFFF
     return number
+
+
+def fork_time(objects: ObjectStore, location: Location, name: str) -> int | None:
+    """Return when a fork was made, in seconds since 1970; None where no reference says so."""
+    text = objects.read_text_if_exists(reference_location(location, name))
+    if text is None:
+        return None
+    try:
+        return int(json.loads(text)["createAt"])
+    except (ValueError, KeyError, TypeError):
+        return None

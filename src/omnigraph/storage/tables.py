@@ -21,12 +21,11 @@ from lance.fragment import write_fragments
 from numpy.typing import NDArray
 
 from omnigraph.errors import StorageFailure
-from omnigraph.storage.base_paths import find_moved_base, fork_uri, relocate
+from omnigraph.storage.base_paths import find_moved_base, fork_uri, relocate, rewrite_fork
 from omnigraph.storage.checksums import Checksums, VersionChange
 from omnigraph.storage.column_types import logical_schema, stored_filter, stored_schema, to_logical, to_stored
 from omnigraph.storage.durability import Sync, sync_version
 from omnigraph.storage.fork_cache import ForkCache
-from omnigraph.storage.fork_relocation import rewrite_fork
 from omnigraph.storage.lance_errors import LANCE_RAISES, TableFailureKind, classify, is_missing_transaction
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore, Observer

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from lance import LanceOperation
-from lance.optimize import Compaction, CompactionOptions
+from lance.optimize import Compaction, CompactionOptions, CompactionTask, RewriteResult
 
 from omnigraph.storage.fragments import list_fragments
 from omnigraph.storage.index_files import find_misplaced_indexes
+from omnigraph.storage.lance_errors import LANCE_RAISES, TableFailureKind, classify
 from omnigraph.storage.staging import Staged, build_transaction, commit_staged
 from omnigraph.storage.tables import Table, checkout_newest
 from omnigraph.storage.truncation import require_complete_files
+from omnigraph.storage.version_files import version_files
 
 TARGET_ROWS = 1024 * 1024
 
@@ -139,8 +144,8 @@ def collect_versions(table: Table, versions: Sequence[int]) -> CollectionResult:
 
     The newest version and what a fork stands on stay. Files no version names yet stay too: they may
     belong to a change that is staged and not committed. Only after seven days they count as left behind, and
-    go with whatever else goes; to remove these alone, name the newest version. Whoever still may write on one
-    of these versions has to be kept out first, see `stage_barrier`.
+    go with whatever else goes; to remove these alone, name the newest version. Writers that may
+    still write on one of these versions have to be kept out first, see `stage_barrier`.
     """
     if not versions:
         return NOTHING
@@ -172,3 +177,111 @@ def _choices(target_rows: int, left_out: Sequence[int]) -> CompactionOptions:
     return CompactionOptions(
         target_rows_per_fragment=target_rows, excluded_fragment_ids=list(left_out) or None
     )
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRun:
+    """Consecutive versions to be removed, and their neighbours on either side."""
+
+    below: int | None
+    versions: tuple[int, ...]
+    above: int
+
+
+def split_into_runs(
+    stored: Sequence[int], old: Collection[int], first: int, most: int
+) -> Iterator[VersionRun]:
+    """Yield the old versions in runs of at most `most`, oldest first; the newest version is never in one.
+
+    `first` is the size of the first run, which may be larger.
+    """
+    doomed = set(old) - {stored[-1]} if stored else set()
+    below = None
+    for goes, group in groupby(range(len(stored)), key=lambda at: stored[at] in doomed):
+        places = list(group)
+        if not goes:
+            below = stored[places[-1]]
+            continue
+        while places:
+            chosen, places = places[:first], places[first:]
+            yield VersionRun(below, tuple(stored[at] for at in chosen), stored[chosen[-1] + 1])
+            first = most
+
+
+def collect_run(table: Table, run: VersionRun) -> CollectionResult:
+    """Remove exactly these versions and the files that only they name; the table is in a folder.
+
+    Fails with `NotFound` when another process removed some of them. Writers that may still build on one of
+    them must be kept out first, see `stage_barrier`.
+    """
+    own = Path(table.uri)
+    with table.access.call("collect", table.uri):
+        neighbours = [version for version in (run.below, run.above) if version is not None]
+        needed = {file for version in neighbours for file in _list_files(_checkout(table, version))}
+        doomed = {version: _checkout(table, version) for version in run.versions}
+        files = {file for native in doomed.values() for file in _list_files(native)} - needed
+        # Files first: as long as a version is stored, the run after an interruption finds its files by it.
+        freed = [_remove_file(own / file) for file in sorted(files)]
+        for version, native in doomed.items():
+            transaction = _transaction_files(native)
+            freed += [_remove_file(own / file) for file in (*transaction, *version_files(version))]
+    return CollectionResult(len(doomed), sum(freed), sum(map(bool, freed)) - len(doomed))
+
+
+def _checkout(table: Table, version: int) -> Any:
+    # A handle is locked while it reads, and this one is shared: use a copy.
+    return copy.copy(table.native).checkout_version(version)
+
+
+def _list_files(native: Any) -> Iterator[str]:
+    """Yield the data and deletion files that a version names as its table's own."""
+    for fragment in native.get_fragments():
+        stored = fragment.metadata
+        yield from (f"data/{file.path}" for file in stored.files if file.base_id is None)
+        deleted = stored.deletion_file
+        if deleted is not None and deleted.base_id is None:
+            yield deleted.path(stored.id)
+
+
+def _transaction_files(native: Any) -> Iterator[str]:
+    try:
+        made = native.read_transaction(native.version)
+    except LANCE_RAISES as error:
+        if classify(error) not in (TableFailureKind.NOT_FOUND, TableFailureKind.RECLAIMED):
+            raise
+        return  # it was removed before its version, which is too old to name it
+    if made is not None:
+        yield f"_transactions/{made.read_version}-{made.uuid}.txn"
+
+
+def _remove_file(file: Path) -> int:
+    """Remove a file and return how many bytes that freed; 0 where there was none."""
+    try:
+        size = os.stat(file).st_size  # noqa: PTH116
+        os.unlink(file)  # noqa: PTH108
+    except FileNotFoundError:
+        return 0
+    return size
+
+
+# Declared in the documentation of Lance only.
+_task: Callable[[str], Any] = CompactionTask.from_json  # type: ignore[attr-defined]
+_result: Callable[[str], Any] = RewriteResult.from_json  # type: ignore[attr-defined]
+
+
+def pack_tasks(plan: CompactionPlan) -> list[str]:
+    """Return the tasks of a plan as JSON, each for a process that has the same version of the table open."""
+    return [task.json() for task in plan.tasks]
+
+
+def rewrite_part(table: Table, packed: str) -> str:
+    """Write the new files of one part; the table does not move."""
+    with table.access.call("rewrite", table.uri):
+        result = _task(packed).execute(table.native)
+        require_complete_files("rewrite", table.location, table.uri, result)
+    return str(result.json())
+
+
+def unpack_results(plan: CompactionPlan, packed: Iterable[str]) -> RewrittenFragments:
+    """What all parts wrote, to be put in place at once."""
+    return RewrittenFragments(plan.table, tuple(_result(one) for one in packed))

@@ -8,6 +8,7 @@ saves the key lookup, which is most of the cost of a small change of a large tab
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceOperation as Op
-from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
+from lance.fragment import FragmentMetadata, RowDatasetVersionMeta, RowIdSequence, write_fragments
 
 from omnigraph.storage.delta import CREATED_AT
 from omnigraph.storage.staging import (
@@ -30,7 +31,82 @@ from omnigraph.storage.staging import (
 )
 from omnigraph.storage.tables import Rows, Table, to_stored_types
 from omnigraph.storage.truncation import require_complete_files
-from omnigraph.storage.two_phase_upsert import stage_second_phase
+
+Numbers = npt.NDArray[np.uint64]
+
+_LENGTH, _NUMBER = 2, 0
+"""How a field of a protobuf message is written: as bytes with their length, or as a number."""
+
+
+def stage_second_phase(
+    landed: Table, before: Table, row_ids: Numbers, created: Numbers, losing: Op.Update
+) -> Staged:
+    """Stage the second version: the first rows that were added since `before` get these row ids.
+
+    `created` are the versions in which the rows with these ids were created, `losing` the fragments that
+    lose them.
+    """
+    with landed.access.call("stage_takeover", landed.uri):
+        known = {one.fragment_id for one in before.native.get_fragments()}
+        added = [one.metadata for one in landed.native.get_fragments() if one.fragment_id not in known]
+        added.sort(key=lambda fragment: fragment.id)
+        successors = _assign_row_ids(added, row_ids, created, landed.version)
+        operation = replace(losing, updated_fragments=[*losing.updated_fragments, *successors])
+        return Staged(landed, build_fenced_update(landed, operation))
+
+
+def _assign_row_ids(
+    added: Sequence[FragmentMetadata], row_ids: Numbers, created: Numbers, version: int
+) -> list[FragmentMetadata]:
+    """Return the fragments whose first rows replace others, with the row ids and versions of those."""
+    found = []
+    for fragment in added:
+        rows = fragment.physical_rows
+        ids, row_ids = row_ids[:rows], row_ids[rows:]
+        made, created = created[:rows], created[rows:]
+        if len(ids):
+            assert fragment.row_id_meta is not None
+            own = np.asarray(RowIdSequence.from_inline_metadata(fragment.row_id_meta).to_pyarrow())
+            ids = np.concatenate([ids, own[len(ids) :]])
+            made = np.concatenate([made, np.full(rows - len(made), version, np.uint64)])
+            fragment.row_id_meta = RowIdSequence(pa.array(ids, pa.uint64())).to_inline_metadata()
+            fragment.created_at_version_meta = encode_row_versions(made)
+            fragment.last_updated_at_version_meta = encode_row_versions(np.full(rows, version + 1, np.uint64))
+            found.append(fragment)
+    return found
+
+
+def encode_row_versions(versions: Numbers) -> RowDatasetVersionMeta:
+    """A version for each row of a fragment, as Lance stores them: in runs, each with its first and last row.
+
+    Lance's Python package has no other way to make them than from what it stores.
+    """
+    cuts = np.flatnonzero(np.diff(versions)) + 1
+    starts, ends = [0, *cuts.tolist()], [*cuts.tolist(), len(versions)]
+    runs = (_run(start, end, int(versions[start])) for start, end in zip(starts, ends, strict=True))
+    return RowDatasetVersionMeta.from_json(json.dumps({"inline": list(b"".join(runs))}))
+
+
+def _run(start: int, end: int, version: int) -> bytes:
+    rows = _message(1, _message(1, _number(1, start) + _number(2, end)))
+    return _message(1, rows + _number(2, version))
+
+
+def _message(field: int, body: bytes) -> bytes:
+    return _varint(field << 3 | _LENGTH) + _varint(len(body)) + body
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3 | _NUMBER) + _varint(value) if value else b""
+
+
+def _varint(value: int) -> bytes:
+    digits = []
+    while value > 0x7F:
+        digits.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*digits, value])
+
 
 _FEW_KEYS, _SOME_KEYS = 100, 5_000
 """Few keys are looked up by name, which an index answers, and some keys are where there are many more rows.
@@ -44,8 +120,6 @@ _LARGE = 200_000
 """From so many rows on, Lance's search for where replaced rows come from costs more than a second commit."""
 
 ROW, ADDRESS = "_rowid", "_rowaddr"
-
-Numbers = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnigraph
-from omnigraph.engine.changes.comparison import TableComparison
+from omnigraph.engine.changes.comparison import TableComparison, compare_by_tasks
 from omnigraph.engine.changes.row_pairs import compare_sides
-from omnigraph.engine.changes.sorted_runs import compare_by_tasks
 from omnigraph.engine.changes.table_side import TableSide
 from omnigraph.engine.tasks.runner import LocalRunner
 from omnigraph.graph import Graph

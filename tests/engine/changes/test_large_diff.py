@@ -15,12 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnigraph
-from omnigraph.engine.changes import comparison, runner_choice
-from omnigraph.engine.changes.comparison import TableComparison
+from omnigraph.engine.changes import comparison
+from omnigraph.engine.changes.comparison import (
+    RunnerChoice,
+    SortedRuns,
+    TableComparison,
+    _read_run,
+    compare_by_tasks,
+    merge_runs,
+)
 from omnigraph.engine.changes.diff import Diff
 from omnigraph.engine.changes.row_pairs import PAIRS_SCHEMA
-from omnigraph.engine.changes.runner_choice import RunnerChoice
-from omnigraph.engine.changes.sorted_runs import SortedRuns, _read_run, compare_by_tasks, merge_runs
 from omnigraph.engine.changes.table_side import TableSide
 from omnigraph.engine.tasks.runner import LocalRunner
 from omnigraph.errors import BadRequest, HistoricalVersionReclaimed
@@ -106,7 +111,7 @@ def test_what_was_only_compacted_does_not_make_a_diff_large(
     before = changed.snapshot()
     load(changed, {("Thing", "t00"): thing("t00", i=99)})
     changed.optimize()
-    monkeypatch.setattr(runner_choice, "LARGE_CHANGE", 3)
+    monkeypatch.setattr(comparison, "LARGE_CHANGE", 3)
     found = sides(changed.diff(before, "main"))
     assert (found.estimate_rows() > 3, found.count_written_rows()) == (True, 1)
     assert RunnerChoice("local").choose_runner(found) is None

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pytest
 
-from omnigraph.engine.changes import comparison, runner_choice, sorted_runs
+from omnigraph.engine.changes import comparison
 from omnigraph.engine.changes.change import Change, ChangeOperation
 from omnigraph.graph import Graph
 
@@ -92,8 +92,8 @@ def few_rows_at_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(comparison, "ROWS_PER_PART", 2)
         patch.setattr(comparison, "ROWS_PER_BUCKET", 2)
-        patch.setattr(sorted_runs, "ROWS_READ", 4)
-        patch.setattr(runner_choice, "LARGE_CHANGE", -1)
+        patch.setattr(comparison, "ROWS_READ", 4)
+        patch.setattr(comparison, "LARGE_CHANGE", -1)
         yield
 
 

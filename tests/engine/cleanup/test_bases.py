@@ -12,7 +12,7 @@ import pytest
 from omnigraph.engine.graph.lineage import Commit, ancestors, find_head
 from omnigraph.engine.graph.lineage import merge_bases as bases_between
 from omnigraph.engine.graph.manifest import EMPTY_STATE, ManifestState
-from omnigraph.engine.maintenance.cleanup.merge_bases import find_merge_bases
+from omnigraph.engine.maintenance.cleanup.needed_versions import find_merge_bases
 
 
 def state(commits: Mapping[str, Commit]) -> ManifestState:

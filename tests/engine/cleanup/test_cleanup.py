@@ -21,13 +21,13 @@ from omnigraph.engine.graph.open_graph import AtBranch, AtCommit, AtTime, AtVers
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.engine.graph.snapshot_tables import open_table, read_rows
-from omnigraph.engine.maintenance.cleanup.orphan_tables import find_removable_orphans, remove_orphan_tables
 from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
 from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup
+from omnigraph.engine.maintenance.cleanup.unneeded_tables import find_removable_orphans, remove_orphan_tables
 from omnigraph.engine.maintenance.optimize import optimize
 from omnigraph.engine.merge.merge import MergeRequest, merge
 from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
-from omnigraph.engine.upkeep.fragment_tiers import MIN_FRAGMENTS
+from omnigraph.engine.upkeep.table_rewrite import MIN_FRAGMENTS
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import (
     Conflict,

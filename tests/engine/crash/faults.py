@@ -14,10 +14,10 @@ from functools import partial
 
 from omnigraph.engine.graph.root import Root
 from omnigraph.errors import StorageFailure
+from omnigraph.storage.base_paths import rewrite_fork
 from omnigraph.storage.bucket import BucketStore
 from omnigraph.storage.failures import FailureKind
 from omnigraph.storage.folder import FolderStore
-from omnigraph.storage.fork_relocation import rewrite_fork
 from omnigraph.storage.forks import Forks
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore, VersionedBytes

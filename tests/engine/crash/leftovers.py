@@ -15,7 +15,7 @@ from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
 from omnigraph.engine.upkeep import after_write as tidy
 from omnigraph.engine.upkeep import index_lag as reach
 from omnigraph.engine.upkeep import index_upkeep
-from omnigraph.engine.upkeep.fragment_tiers import MIN_FRAGMENTS
+from omnigraph.engine.upkeep.table_rewrite import MIN_FRAGMENTS
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import InternalError
 from omnigraph.lang.source import Source

@@ -6,8 +6,8 @@ from unittest.mock import patch
 
 from omnigraph import failpoints
 from omnigraph.engine.branches.manage import create_branch
-from omnigraph.engine.changes import runner_choice
-from omnigraph.engine.changes.runner_choice import RunnerChoice
+from omnigraph.engine.changes import comparison
+from omnigraph.engine.changes.comparison import RunnerChoice
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.merge.merge import MergeRequest, merge
 from omnigraph.engine.write.transaction import Author
@@ -25,7 +25,7 @@ def _merges_in_buckets(source: str = BRANCH, into: str = "main") -> Step:
     """As a merge of very many rows, which wait in files of their own."""
 
     def step(graph: OpenGraph) -> object:
-        with patch.object(runner_choice, "LARGE_CHANGE", -1):
+        with patch.object(comparison, "LARGE_CHANGE", -1):
             return merge(
                 graph, MergeRequest(source, runner_choice=RunnerChoice("local")), Author(into, ACTOR)
             )

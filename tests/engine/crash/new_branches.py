@@ -10,7 +10,7 @@ from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.errors import InternalError
 from omnigraph.query.algorithms.algorithm_request import Destination
-from omnigraph.query.algorithms.write_values import write_values
+from omnigraph.query.algorithms.solver import write_values
 from tests.engine.crash.steps import BRANCH, Step, Write, rows_to_load
 from tests.engine.crash.world import ACTOR, load_rows
 

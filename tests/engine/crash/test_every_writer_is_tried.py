@@ -34,7 +34,7 @@ SOURCE = Path(omnigraph.__file__).parent
 DOORS: dict[str, frozenset[str]] = {
     "omnigraph.engine.commit.protocol": frozenset({"commit"}),
     "omnigraph.engine.write.transaction": frozenset({"write"}),
-    "omnigraph.engine.maintenance.partial_upkeep": frozenset({"write_skipping_drift"}),
+    "omnigraph.engine.maintenance.ensure_indexes": frozenset({"write_skipping_drift"}),
     "omnigraph.engine.write.new_branch": frozenset({"create_branch_for_write"}),
     "omnigraph.engine.graph.publish": frozenset({"publish", "repin"}),
     "omnigraph.engine.branches.manage": frozenset({"create_branch", "delete_branch"}),

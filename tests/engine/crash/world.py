@@ -23,7 +23,7 @@ from omnigraph.engine.graph.table_types import table_types_of
 from omnigraph.engine.lifecycle.create import create_graph
 from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest, LoadResult
-from omnigraph.engine.tasks.engines import ChooseEngine
+from omnigraph.engine.tasks.runner import ChooseEngine
 from omnigraph.engine.write.mutate import MutationResult, mutate_current_schema
 from omnigraph.engine.write.transaction import Author
 from omnigraph.lang.query.compile import CompiledMutation, compile_query

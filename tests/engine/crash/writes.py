@@ -18,8 +18,8 @@ from omnigraph.engine.maintenance.ensure_indexes import ensure_indices
 from omnigraph.engine.maintenance.optimize import optimize
 from omnigraph.engine.maintenance.repair import repair
 from omnigraph.engine.upkeep import manifest_upkeep as upkeep
-from omnigraph.engine.upkeep.fragment_tiers import MIN_FRAGMENTS
 from omnigraph.engine.upkeep.manifest_upkeep import FRAGMENT_LIMIT
+from omnigraph.engine.upkeep.table_rewrite import MIN_FRAGMENTS
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage.indexes import IndexSpec, stage_indexes

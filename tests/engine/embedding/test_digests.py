@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.embedding.digests import text_digests, vector_digests
+from omnigraph.engine.embedding.provenance import text_digests, vector_digests
 from tests.examples import EXAMPLES
 
 TEXTS = st.lists(st.text(max_size=40), max_size=20)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import omnigraph as og
-from omnigraph.embed.texts import MAX_TEXT_BYTES
+from omnigraph.embed.embedder import MAX_TEXT_BYTES
 from omnigraph.engine.embedding import fill as run
 from omnigraph.engine.embedding.stale_rows import StaleRows
 from omnigraph.errors import (

@@ -13,8 +13,7 @@ from omnigraph.embed.settings import EmbedSettings
 from omnigraph.engine.embedding import fill as filling
 from omnigraph.engine.embedding import provenance
 from omnigraph.engine.embedding.fill import EmbedRequest, fill_vectors
-from omnigraph.engine.tasks.engines import Engine
-from omnigraph.engine.tasks.runner import Answer, Item, LocalRunner
+from omnigraph.engine.tasks.runner import Answer, Engine, Item, LocalRunner
 from omnigraph.engine.upkeep.manifest_upkeep import SETTING
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import EmbeddingFailed

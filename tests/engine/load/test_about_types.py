@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import omnigraph as og
-from omnigraph.engine.tasks.engines import Engine
-from omnigraph.engine.tasks.runner import LocalRunner
+from omnigraph.engine.tasks.runner import Engine, LocalRunner
 from omnigraph.errors import BadRequest, LoadRejected
 
 SCHEMA = """

@@ -19,16 +19,15 @@ from hypothesis import strategies as st
 import omnigraph
 from omnigraph import failpoints
 from omnigraph.engine.constraints.duplicates import Mode
-from omnigraph.engine.load import loader, replaced_rows, small_load, staging, violation_files
+from omnigraph.engine.load import loader, replaced_rows, small_load, staging
 from omnigraph.engine.load.checks import quick_checks
 from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest, LoadResult
 from omnigraph.engine.load.sources import plan
 from omnigraph.engine.rows.ids import LoadIds
-from omnigraph.engine.rows.rejects import VIOLATIONS_TOLD
+from omnigraph.engine.rows.violations import VIOLATIONS_TOLD
 from omnigraph.engine.tasks.buckets import Hashes, hash_keys
-from omnigraph.engine.tasks.engines import Engine
-from omnigraph.engine.tasks.runner import LocalRunner
+from omnigraph.engine.tasks.runner import Engine, LocalRunner
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import KeyConflict, LoadRejected
 from tests.examples import EXAMPLES
@@ -174,7 +173,7 @@ def test_a_load_through_files_is_a_load_in_memory(
         patch.object(loader, "LoadIds", lambda _: LoadIds(1_700_000_000_000, 5)),
         patch.object(loader, "VIOLATIONS_TOLD", told),
         patch.object(small_load, "VIOLATIONS_TOLD", told),
-        patch.object(violation_files, "AT_ONCE", 2),
+        patch.object(staging, "AT_ONCE", 2),
         patch.object(plan, "SMALLEST", split),
         patch.object(plan, "LARGEST", split),
         # Keys are told apart into as many parts as there are cores.

@@ -13,14 +13,22 @@ import pytest
 
 import omnigraph
 from omnigraph.engine.constraints.duplicates import Mode
-from omnigraph.engine.load.id_hashes import RANGES, IdHashes, are_distinct, write_id_hashes
+from omnigraph.engine.load.id_files import (
+    RANGES,
+    BitmapBuilder,
+    Bits,
+    IdHashes,
+    are_distinct,
+    count_bits,
+    is_marked_subset,
+    read_union,
+    write_id_hashes,
+)
 from omnigraph.engine.load.load_job import LoadJob
 from omnigraph.engine.load.loader import load
-from omnigraph.engine.load.number_bitmaps import BitmapBuilder, Bits, count_bits, is_subset, read_union
 from omnigraph.engine.load.request import LoadRequest
 from omnigraph.engine.tasks.buckets import hash_keys
-from omnigraph.engine.tasks.engines import Engine
-from omnigraph.engine.tasks.runner import LocalRunner
+from omnigraph.engine.tasks.runner import Engine, LocalRunner
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import KeyConflict, LoadRejected
 from tests.engine.write.support import IDS, accepted
@@ -208,7 +216,7 @@ def test_marks_are_sets_of_numbers(tmp_path: Path, some: list[set[int]], others:
 
     one, two = bits("some", some), bits("others", others)
     assert count_bits(one) == len(set().union(*some))
-    assert is_subset(one, two) == (set().union(*some) <= set().union(*others))
+    assert is_marked_subset(one, two) == (set().union(*some) <= set().union(*others))
 
 
 def test_equal_hashes_are_found_wherever_they_are(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
-from omnigraph.engine.load.passed_rows import PassedRows
+from omnigraph.engine.load.spool import PassedRows
 from omnigraph.errors import BadRequest, KeyConflict, LoadRejected
 
 SCHEMA = """

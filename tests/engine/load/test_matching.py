@@ -19,8 +19,7 @@ from omnigraph.engine.load import replaced_rows
 from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest
 from omnigraph.engine.load.sources import plan
-from omnigraph.engine.tasks.engines import Engine
-from omnigraph.engine.tasks.runner import LocalRunner
+from omnigraph.engine.tasks.runner import Engine, LocalRunner
 from omnigraph.engine.write.transaction import Author
 from omnigraph.graph import Graph
 from omnigraph.storage import pieces

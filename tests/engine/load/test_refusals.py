@@ -11,9 +11,8 @@ from unittest.mock import patch
 import pytest
 
 import omnigraph as og
-from omnigraph.engine.rows.rejects import VIOLATIONS_TOLD
-from omnigraph.engine.tasks.engines import Engine
-from omnigraph.engine.tasks.runner import LocalRunner
+from omnigraph.engine.rows.violations import VIOLATIONS_TOLD
+from omnigraph.engine.tasks.runner import Engine, LocalRunner
 from omnigraph.errors import KeyConflict, LoadRejected
 
 SCHEMA = """

@@ -21,7 +21,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.engine.branches.manage import create_branch, delete_branch
-from omnigraph.engine.changes.runner_choice import RunnerChoice
+from omnigraph.engine.changes.comparison import RunnerChoice
 from omnigraph.engine.commit.plan import DeleteRows, Effect, UpsertRows
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from omnigraph import failpoints
 from omnigraph.engine.branches.manage import create_branch, delete_branch
-from omnigraph.engine.changes.runner_choice import RunnerChoice
+from omnigraph.engine.changes.comparison import RunnerChoice
 from omnigraph.engine.commit.plan import DeleteRows
 from omnigraph.engine.commit.recovery import sidecar
 from omnigraph.engine.commit.recovery.sweep import sweep

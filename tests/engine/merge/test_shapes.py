@@ -13,8 +13,7 @@ from omnigraph.engine.graph.manifest import EMPTY_STATE, TableEntry
 from omnigraph.engine.graph.open_graph import AtBranch
 from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.engine.graph.snapshot_tables import open_table
-from omnigraph.engine.merge.merge_inputs import MergeSource, find_merge_inputs
-from omnigraph.engine.merge.table_strategy import TableStrategy, choose_strategy
+from omnigraph.engine.merge.merge_inputs import MergeSource, TableStrategy, choose_strategy, find_merge_inputs
 from omnigraph.errors import BadRequest, BranchNotFound, MergeConflicts, NoCommonCommit
 from omnigraph.graph import Graph
 from tests.engine.merge.family import (

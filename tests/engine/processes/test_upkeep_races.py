@@ -7,7 +7,7 @@ import pytest
 from omnigraph import failpoints
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
-from omnigraph.engine.upkeep.fragment_tiers import MIN_FRAGMENTS, TIERS
+from omnigraph.engine.upkeep.table_rewrite import MIN_FRAGMENTS, TIERS
 from omnigraph.storage.location import Location
 from tests.engine.processes.conftest import Start
 from tests.engine.processes.people import PERSON, TORTURE, commits, people, require_sound

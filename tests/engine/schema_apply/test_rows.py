@@ -12,11 +12,10 @@ import pytest
 import omnigraph as og
 from omnigraph.engine.graph.open_graph import AtBranch
 from omnigraph.engine.graph.snapshot_tables import open_table
-from omnigraph.engine.schema_apply import rewrite_rows as carried
-from omnigraph.engine.schema_apply.migration import Column
-from omnigraph.engine.schema_apply.rewrite_rows import read_batches
+from omnigraph.engine.schema_apply import migration as carried
+from omnigraph.engine.schema_apply.migration import Column, read_batches
 from omnigraph.graph import Graph
-from omnigraph.storage.blob_bytes import read_blob_bytes
+from omnigraph.storage.blobs import read_blob_bytes
 from omnigraph.storage.tables import Table
 
 MANY = 20_000

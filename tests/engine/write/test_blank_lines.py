@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.rows.lines import Lines
+from omnigraph.engine.rows.lines import Lines, Split
 from omnigraph.engine.rows.ndjson import LineReader, parse_split
-from omnigraph.engine.rows.splits import Split
 from tests.engine.write.support import accepted
 
 CATALOG = accepted("node P { k: String @key }").catalog

@@ -13,12 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.rows.decoders import TypeDecoder
-from omnigraph.engine.rows.lines import Lines
+from omnigraph.engine.rows.lines import Lines, Split, TypeDecoder
 from omnigraph.engine.rows.ndjson import LineReader
 from omnigraph.engine.rows.row_builder import build_rows
 from omnigraph.engine.rows.split_reader import LoadReader
-from omnigraph.engine.rows.splits import Split
 from tests.engine.write.support import IDS, accepted
 
 SCHEMA = """

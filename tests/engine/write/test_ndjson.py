@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omnigraph.engine.rows.lines import Limits, Split
 from omnigraph.engine.rows.ndjson import parse_split
-from omnigraph.engine.rows.splits import Limits, Split
 from omnigraph.errors import ResourceLimitExceeded
 from tests.engine.write.support import SCHEMA, accepted, cut, lines, read, told
 

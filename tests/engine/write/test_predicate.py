@@ -22,8 +22,8 @@ from omnigraph.engine.rows.predicate import (
     Presence,
     bind_predicate,
     filter_rows,
+    render_predicate,
 )
-from omnigraph.engine.rows.predicate_sql import render_predicate
 from omnigraph.errors import InvalidValue, ParameterError
 from omnigraph.lang.query.terms import (
     ROW,

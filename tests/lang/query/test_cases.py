@@ -11,8 +11,7 @@ import pytest
 
 from omnigraph.errors import CompileError, OmnigraphError
 from omnigraph.lang.query import plan
-from omnigraph.lang.query.checker import TYPE_CODES
-from omnigraph.lang.query.compile import CompiledMutation, CompiledQuery, compile_query
+from omnigraph.lang.query.compile import TYPE_CODES, CompiledMutation, CompiledQuery, compile_query
 from omnigraph.lang.query.explain import explain, show_predicate, show_term
 from omnigraph.lang.query.expressions import FUNCTIONS
 from omnigraph.lang.query.lint import LINT_CODES, lint

@@ -9,9 +9,9 @@ import pytest
 
 from omnigraph.lang.schema import CHANGE_CODES, STEP_KINDS, compile_schema, describe_plan, plan_files
 from omnigraph.lang.schema.annotations import ANNOTATIONS
+from omnigraph.lang.schema.migration_planner import WIDER
 from omnigraph.lang.schema.migration_steps import ChangeCode
 from omnigraph.lang.schema.schema_parser import CONSTRAINTS, STORAGE_COLUMNS
-from omnigraph.lang.schema.widening import WIDER
 from omnigraph.lang.types import Scalar
 
 DOCS = Path(__file__).parents[3] / "docs"

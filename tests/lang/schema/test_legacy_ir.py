@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from omnigraph.lang.schema import AcceptedSchema, compile_schema, first_identities, resolve
-from omnigraph.lang.schema.identity import follow
-from omnigraph.lang.schema.identity_file import parse_identities, render_identities
-from omnigraph.lang.schema.legacy_ir import is_legacy, legacy_hash, legacy_ir, read_legacy
+from omnigraph.lang.schema.identity import follow, parse_identities, render_identities
+from omnigraph.lang.schema.ir import is_legacy, legacy_hash, legacy_ir, read_legacy
 from tests.lang.schema.test_ir import TEXT
 
 

@@ -31,8 +31,15 @@ from omnigraph.lang.schema import (
     schema_ast,
 )
 from omnigraph.lang.schema.identity import follow
-from omnigraph.lang.schema.ir import compile_with_ir, has_same_meaning, ir_hash, render
-from omnigraph.lang.schema.legacy_ir import legacy_hash, legacy_ir, read_legacy
+from omnigraph.lang.schema.ir import (
+    compile_with_ir,
+    has_same_meaning,
+    ir_hash,
+    legacy_hash,
+    legacy_ir,
+    read_legacy,
+    render,
+)
 from omnigraph.lang.source import Source
 from tests.examples import EXAMPLES
 from tests.lang.casefile import cases_in

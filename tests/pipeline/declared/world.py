@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import omnigraph as og
-from omnigraph.engine.load.passed_rows import PassedRows
+from omnigraph.engine.load.spool import PassedRows
 from omnigraph.graph import Graph
 from omnigraph.pipeline.declared.batch import Batch, Bounds
 from omnigraph.pipeline.declared.declaration import Destination, Pipeline

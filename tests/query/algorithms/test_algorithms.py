@@ -28,10 +28,9 @@ from omnigraph.query.algorithms.algorithms import (
     TriangleCount,
     names_of,
 )
-from omnigraph.query.algorithms.edge_block import Block, Edges, Part, block_of, turned
+from omnigraph.query.algorithms.edge_block import Block, Edges, Part, block_of, corners, corners_of, turned
 from omnigraph.query.algorithms.local_graph import LocalEdges, weights_of
 from omnigraph.query.algorithms.node_numbering import Numbering, in_order, whole_ids
-from omnigraph.query.algorithms.triangles import corners, corners_of
 from tests.examples import EXAMPLES
 
 FEWER = EXAMPLES * 2 // 5

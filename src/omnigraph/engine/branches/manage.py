@@ -40,7 +40,7 @@ from omnigraph.errors import (
     StorageFailure,
     WriterBusy,
 )
-from omnigraph.storage.fork_files import list_with_ancestors
+from omnigraph.storage.forks import list_with_ancestors
 from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.references import Fork, Incarnation, Survey, damaged_reference_error

@@ -20,12 +20,12 @@ import pyarrow as pa
 
 from omnigraph.engine.changes.row_pairs import RIGHT, compare_sides, row_ids, split_rows
 from omnigraph.engine.changes.table_side import PLACES, ROW_ID, TableSide
-from omnigraph.engine.graph.columns import ID
 from omnigraph.engine.graph.layout import fnv1a64
 from omnigraph.engine.graph.lineage import Commit, walk_first_parents
 from omnigraph.engine.graph.manifest import MAIN, ManifestState, TableEntry
 from omnigraph.engine.graph.open_graph import AtVersion, OpenGraph
 from omnigraph.engine.graph.snapshot import Snapshot
+from omnigraph.engine.graph.table_types import ID
 from omnigraph.errors import CorruptGraph, HistoricalVersionReclaimed
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.storage.blobs import to_writable

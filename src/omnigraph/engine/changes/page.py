@@ -10,8 +10,14 @@ import msgspec
 
 from omnigraph.engine.changes.change import Change
 from omnigraph.engine.changes.diff import ChangePlace, Diff
-from omnigraph.engine.changes.feed import BranchHistory, describe_cause
-from omnigraph.engine.changes.tokens import Position, decode_page_token, encode_cursor, encode_page_token
+from omnigraph.engine.changes.feed import (
+    BranchHistory,
+    Position,
+    decode_page_token,
+    describe_cause,
+    encode_cursor,
+    encode_page_token,
+)
 from omnigraph.engine.graph.layout import table_key
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.errors import BadRequest, ChangeCursorRejected, ResourceLimitExceeded

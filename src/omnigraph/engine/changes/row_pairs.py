@@ -15,11 +15,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.changes.ancestry import Divergence, OwnedVersion, Segment, find_divergence
 from omnigraph.engine.changes.change import ChangeCounts
 from omnigraph.engine.changes.equality import Mask, values_differ
-from omnigraph.engine.changes.table_side import FEW_ROWS, PLACES, ROW_ID, TableSide
-from omnigraph.engine.graph.columns import ID
+from omnigraph.engine.changes.table_side import (
+    FEW_ROWS,
+    PLACES,
+    ROW_ID,
+    Divergence,
+    OwnedVersion,
+    Segment,
+    TableSide,
+    find_divergence,
+)
+from omnigraph.engine.graph.table_types import ID
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.delta import CREATED_AT, Delta
 from omnigraph.storage.lance_errors import TableFailureKind

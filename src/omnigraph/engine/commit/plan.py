@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from omnigraph.engine.commit.recovery.removal_records import TableRemoval
+from omnigraph.engine.commit.recovery.removals import TableRemoval
 from omnigraph.engine.commit.recovery.sidecar import WriterKind
 from omnigraph.engine.graph.coordinator import LoadedBranch
 from omnigraph.engine.graph.lineage import Commit

@@ -21,14 +21,19 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from omnigraph import ctrl_c, failpoints
-from omnigraph.engine.commit.effects import moving_tables, stage_step, steps_of, sum_counts
+from omnigraph.engine.commit.effects import (
+    create_table,
+    moving_tables,
+    stage_over_leftover,
+    stage_step,
+    steps_of,
+    sum_counts,
+)
 from omnigraph.engine.commit.gates import BaseMoved, check_gates
-from omnigraph.engine.commit.new_tables import create_table, stage_over_leftover
 from omnigraph.engine.commit.plan import BuildIndexes, CommitPlan, CreateTable, Effect, ReplaceRows
-from omnigraph.engine.commit.plan_record import build_record, complete_record
-from omnigraph.engine.commit.prepare import PreparedStep, prepare
+from omnigraph.engine.commit.plan_record import PreparedStep, build_record, complete_record, prepare
 from omnigraph.engine.commit.recovery import sidecar
-from omnigraph.engine.commit.recovery.removal_records import DataRemoval, store_removal
+from omnigraph.engine.commit.recovery.removals import DataRemoval, store_removal
 from omnigraph.engine.commit.recovery.sidecar import Pin, Sidecar
 from omnigraph.engine.commit.schema_staging import StagedSchema, promote_schema, stage_schema
 from omnigraph.engine.graph.coordinator import LoadedBranch

@@ -3,7 +3,6 @@
 table_change.py, pending_rows.py   what an operation does to one table
 stored_rows.py                 what the rules ask about rows that are stored already
 change_rules.py                all rules, in their order; each in a file of its own:
-                               duplicates.py, unique.py, endpoints.py, cardinality.py
+                               duplicates.py (ids and `@unique`), endpoints.py, cardinality.py
 faults.py                      the rows that break a rule, as errors or as violations
-minimum_edges.py               nodes with fewer edges than `@card` asks for
 """

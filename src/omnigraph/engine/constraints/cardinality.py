@@ -6,6 +6,7 @@ Only sources that gain or lose an edge are looked at, and only those that still 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -15,11 +16,15 @@ import pyarrow.compute as pc
 from omnigraph.engine.constraints.faults import NO_ROW, Faults, join_texts
 from omnigraph.engine.constraints.stored_rows import StoredRows
 from omnigraph.engine.constraints.table_change import Changes, TableChange, is_among, unique_texts
-from omnigraph.engine.graph.columns import SOURCE
 from omnigraph.engine.graph.layout import table_key
-from omnigraph.engine.graph.table_types import TableType
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.snapshot import Snapshot
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.graph.table_types import ID, SOURCE, TableType
 from omnigraph.engine.rows.violations import Numbers
-from omnigraph.lang.schema.catalog import Cardinality, EdgeType
+from omnigraph.engine.tasks.buckets import hash_keys
+from omnigraph.lang.schema.catalog import Cardinality, Catalog, EdgeType
+from omnigraph.storage.tables import Table
 
 _REMEDY = (
     "give each source, stored edges included, as many edges as @card says, or change @card in the schema"
@@ -112,3 +117,77 @@ def _without_row(target: TableType, sources: pa.Array, counts: Numbers, bound: s
 def _reasons(target: TableType, sources: pa.Array, totals: pa.Array, bound: str) -> pa.Array:
     where = f"@card violation on edge {target.name}: source '"
     return join_texts(where, sources, "' has ", totals, f" edges ({bound})")
+
+
+EXAMPLES = 10
+ROWS_PER_BUCKET = 8_000_000
+_COUNT = "count_all"
+
+
+@dataclass(frozen=True, slots=True)
+class FewEdges:
+    """A node and how many edges of the type it has."""
+
+    id: str
+    edges: int
+
+
+@dataclass(frozen=True, slots=True)
+class BelowMinimum:
+    """The nodes of a type that have fewer edges of another than its `@card` asks for."""
+
+    branch: str
+    edge: str
+    node: str
+    minimum: int
+    count: int
+    """How many such nodes there are."""
+    nodes: int
+    """How many nodes the type has."""
+    examples: tuple[FewEdges, ...]
+    """The first of them by id."""
+
+
+def list_edges_with_minimum(catalog: Catalog) -> list[EdgeType]:
+    """The edge types of a schema whose `@card` has a minimum."""
+    return [edge for edge in catalog.edges.values() if edge.cardinality.minimum > 0]
+
+
+def find_nodes_below_minimum(graph: OpenGraph, snapshot: Snapshot, edge: EdgeType) -> BelowMinimum:
+    """The nodes of a snapshot that have fewer edges of a type than its minimum."""
+    nodes = open_table(graph, snapshot, table_key("node", edge.source))
+    edges = open_table(graph, snapshot, table_key("edge", edge.name))
+    minimum, total = edge.cardinality.minimum, nodes.count()
+    buckets = 1 + max(total, edges.count()) // ROWS_PER_BUCKET
+    count, examples = 0, _NO_EXAMPLES
+    for bucket in range(buckets):
+        few = _find_few_edges(
+            _column(nodes, ID, bucket, buckets), _column(edges, SOURCE, bucket, buckets), minimum
+        )
+        count += few.num_rows
+        examples = pa.concat_tables([examples, few]).sort_by(ID).slice(0, EXAMPLES)
+    reported = tuple(FewEdges(row[ID], row[_COUNT]) for row in examples.to_pylist())
+    return BelowMinimum(snapshot.branch, edge.name, edge.source, minimum, count, total, reported)
+
+
+_NO_EXAMPLES = pa.table({ID: pa.array([], pa.string()), _COUNT: pa.array([], pa.int64())})
+
+
+def _find_few_edges(ids: pa.ChunkedArray, sources: pa.ChunkedArray, minimum: int) -> pa.Table:
+    counted = pa.table({ID: sources}).group_by(ID).aggregate([([], "count_all")])
+    place = pc.index_in(ids, value_set=counted.column(ID).combine_chunks())
+    numbers = pc.fill_null(counted.column(_COUNT).combine_chunks().take(place.combine_chunks()), 0)
+    found = pa.table({ID: ids.combine_chunks(), _COUNT: numbers})
+    return found.filter(pc.less(numbers, minimum)).cast(_NO_EXAMPLES.schema)
+
+
+def _column(table: Table, name: str, bucket: int, buckets: int) -> pa.ChunkedArray:
+    """The values of a column that belong to one bucket."""
+    chunks = (batch.column(name) for batch in table.batches([name]))
+    if buckets > 1:
+        chunks = (chunk.filter(_is_in(chunk, bucket, buckets)) for chunk in chunks)
+    return pa.chunked_array(list(chunks), pa.string())
+
+
+def _is_in(values: pa.Array, bucket: int, buckets: int) -> pa.Array:
+    return pa.array(hash_keys(values) % np.uint64(buckets) == np.uint64(bucket))

@@ -17,13 +17,13 @@ from omnigraph.engine.constraints.duplicates import (
     Mode,
     find_conflicting_ids,
     find_repeated_keys,
+    find_unique_faults,
     keep_last_per_id,
 )
 from omnigraph.engine.constraints.endpoints import find_dangling_edges, find_missing_ends
 from omnigraph.engine.constraints.faults import NO_ROW, Faults, to_error
 from omnigraph.engine.constraints.stored_rows import StoredRows
 from omnigraph.engine.constraints.table_change import Changes, TableChange, replace_all_rows
-from omnigraph.engine.constraints.unique import find_unique_faults
 from omnigraph.engine.graph.table_types import TableType
 from omnigraph.engine.rows.split_reader import LoadRows
 from omnigraph.engine.rows.value_checks import require_values
@@ -95,12 +95,12 @@ def check_load(
         changes, found = _first_faults(state, mode, targets, stored)
         if not found:
             return LoadCheckResult(changes, dropped=tuple(dropped))
-        told = tuple(faults.renumbered(_numbers(state, faults)) for faults in found)
+        reported = tuple(faults.renumbered(_numbers(state, faults)) for faults in found)
         if not skip_bad or any(faults.final for faults in found):
-            return LoadCheckResult({}, told, tuple(dropped))
+            return LoadCheckResult({}, reported, tuple(dropped))
         # Without these rows stored ones may count again that others relied on to go: start over.
-        dropped += told
-        for faults in told:
+        dropped += reported
+        for faults in reported:
             key = faults.target.key
             state[key] = state[key].without(faults.rows)
 

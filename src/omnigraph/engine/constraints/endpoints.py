@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 from omnigraph.engine.constraints.faults import NO_ROW, Faults, join_texts
 from omnigraph.engine.constraints.stored_rows import End, StoredRows
 from omnigraph.engine.constraints.table_change import Changes, TableChange, exclude, is_among, unique_texts
-from omnigraph.engine.graph.columns import ID, SOURCE, TARGET
 from omnigraph.engine.graph.layout import table_key
-from omnigraph.engine.graph.table_types import TableType
+from omnigraph.engine.graph.table_types import ID, SOURCE, TARGET, TableType
 from omnigraph.engine.rows.lookup import is_subset
 from omnigraph.lang.schema.catalog import EdgeType
 

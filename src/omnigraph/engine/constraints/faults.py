@@ -22,8 +22,8 @@ Placed = Callable[[Iterable[Violation]], Iterator[Violation]]
 """Tells the places of violations as their files have them."""
 
 _LONGEST = 60
-_LEAVE_OUT = "leave them out with --skip-bad (`skip_bad=True`)"
-MEND = f"mend the records named, or {_LEAVE_OUT}"
+_SKIP = "skip them with --skip-bad (`skip_bad=True`)"
+FIX_RECORDS = f"fix the reported records, or {_SKIP}"
 NO_ROW = -1
 """Stands for a row that is stored and no part of the change."""
 
@@ -131,8 +131,8 @@ def build_rejection(
 def choose_remedy(remedy: str | None, *, final: bool) -> str:
     """What helps a load that was refused; leaving records out does as well, unless the refusal is final."""
     if remedy is None:
-        return MEND
-    return remedy if final else f"{remedy}; or {_LEAVE_OUT}"
+        return FIX_RECORDS
+    return remedy if final else f"{remedy}; or {_SKIP}"
 
 
 def count_by_kind(found: Iterable[tuple[str, int]]) -> Counter[str]:

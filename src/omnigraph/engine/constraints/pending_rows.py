@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from omnigraph.engine.constraints.stored_rows import StoredRows
 from omnigraph.engine.constraints.table_change import NO_IDS, TableChange, exclude, is_among, last_rows
-from omnigraph.engine.graph.columns import ID
-from omnigraph.engine.graph.table_types import TableType
+from omnigraph.engine.graph.table_types import ID, TableType
 from omnigraph.engine.rows.blobs import require_blob_bytes, to_writable
 from omnigraph.errors import BadRequest, InternalError, ResourceLimitExceeded
 

@@ -9,9 +9,8 @@ from typing import Literal, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.graph.columns import ID, SOURCE, TARGET
-from omnigraph.engine.graph.table_types import TableType
-from omnigraph.engine.rows.predicate_sql import one_of
+from omnigraph.engine.graph.table_types import ID, SOURCE, TARGET, TableType
+from omnigraph.engine.rows.predicate import one_of
 from omnigraph.lang.types import STRING, ValueType
 
 End = Literal["src", "dst"]

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.constraints.stored_rows import StoredRows
-from omnigraph.engine.graph.columns import ID
-from omnigraph.engine.graph.table_types import TableType
+from omnigraph.engine.graph.table_types import ID, TableType
 from omnigraph.engine.rows.violations import Flags, Numbers
 
 NO_IDS = pa.chunked_array([], pa.string())

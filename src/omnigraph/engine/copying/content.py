@@ -14,13 +14,16 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 
 from omnigraph.engine.branches.saved_bases import list_saved_commits, saved_versions
-from omnigraph.engine.commit.recovery.removal_records import SUFFIX as REMOVAL
+from omnigraph.engine.commit.recovery.removals import SUFFIX as REMOVAL
 from omnigraph.engine.copying.cut import Cut
 from omnigraph.engine.graph.layout import ENTITY_FOLDERS
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
-from omnigraph.engine.maintenance.cleanup.merge_bases import find_merge_bases
-from omnigraph.engine.maintenance.cleanup.needed_versions import OwnedTable, find_needed_versions
+from omnigraph.engine.maintenance.cleanup.needed_versions import (
+    OwnedTable,
+    find_merge_bases,
+    find_needed_versions,
+)
 from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
 from omnigraph.storage.failures import not_found
 from omnigraph.storage.location import Location

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from omnigraph.engine.copying.content import (
     ContentMemo,
@@ -23,8 +25,6 @@ from omnigraph.engine.copying.content import (
     read_pipelines,
 )
 from omnigraph.engine.copying.cut import Cut, take_consistent_cut
-from omnigraph.engine.copying.transfer import Digest, compute_digest, copy_file, run_parallel
-from omnigraph.engine.copying.verify import verify_content, verify_digests, verify_sizes
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.relocation import record_place
@@ -44,9 +44,89 @@ from omnigraph.storage.failures import not_found
 from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLocks
-from omnigraph.storage.objects import Observer
+from omnigraph.storage.objects import ObjectStore, Observer
 from omnigraph.storage.probe import require_safe_writes
 from omnigraph.storage.references import is_reference
+
+AT_ONCE = 8
+
+_Item = TypeVar("_Item")
+_Answer = TypeVar("_Answer")
+
+Digest = bytes
+"""The SHA-256 of a file."""
+
+
+def copy_file(source: ObjectStore, at: Location, target: ObjectStore, to: Location) -> Digest:
+    """Copy a file of any size; gives the checksum of what was read."""
+    digest = hashlib.sha256()
+
+    def chunks() -> Iterator[bytes]:
+        for chunk in source.read_chunks(at):
+            digest.update(chunk)
+            yield chunk
+
+    target.write_chunks(to, chunks())
+    return digest.digest()
+
+
+def compute_digest(store: ObjectStore, at: Location) -> Digest:
+    """Compute the checksum of a stored file."""
+    digest = hashlib.sha256()
+    for chunk in store.read_chunks(at):
+        digest.update(chunk)
+    return digest.digest()
+
+
+def run_parallel(do: Callable[[_Item], _Answer], items: Iterable[_Item]) -> list[_Answer]:
+    """Run a function for each item in parallel; the first failure cancels those not started."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        futures = [pool.submit(do, item) for item in items]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def verify_sizes(target: Root, sizes: Mapping[str, int]) -> None:
+    """Every file is there, with as many bytes as were to be stored."""
+    stored = target.objects.list_all(target.layout.root)
+    for name, size in sizes.items():
+        if stored.get(name) != size:
+            raise _not_verified(target, name, f"it has {stored.get(name)} bytes and should have {size}")
+
+
+def verify_digests(target: Root, digests: Mapping[str, Digest], sizes: Mapping[str, int]) -> None:
+    """Every file is read back, and holds what was read from the original."""
+    with stage("verify", tasks=len(digests), size=sum(sizes.values())) as verifying:
+
+        def verify(name: str) -> None:
+            if compute_digest(target.objects, target.layout.root / name) != digests[name]:
+                raise _not_verified(target, name, "its checksum is not that of the original")
+            verifying.advance(tasks=1, size=sizes[name])
+
+        run_parallel(verify, digests)
+
+
+def verify_content(target: Root, cut: Cut) -> None:
+    """Every branch of the copy can be read, and has the commits, the tables and the rows of the original."""
+    copy = OpenGraph(target, read_only=True)
+    for branch, loaded in cut.branches.items():
+        found = copy.load(branch)
+        here, there = loaded.state, found.state
+        if (here.head, here.commits, here.entries()) != (there.head, there.commits, there.entries()):
+            raise _not_verified(target, f"branch '{branch}'", "it is not at the commit of the original")
+        for entry in there.entries().values():
+            table = target.tables.open(target.layout.table(entry.path), entry.version, branch=entry.owner)
+            if entry.row_count is not None and table.count() != entry.row_count:
+                reason = f"it has {table.count()} rows and should have {entry.row_count}"
+                raise _not_verified(target, f"{entry.key} of branch '{branch}'", reason)
+
+
+def _not_verified(target: Root, what: str, reason: str) -> CopyNotVerified:
+    return CopyNotVerified(target.uri, what, reason)
+
 
 _FORMAT = 1
 _ROUNDS = 16

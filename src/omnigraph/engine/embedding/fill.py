@@ -12,12 +12,18 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.embed.settings import PROVIDER_SETTING, PROVIDERS, EmbedSettings
 from omnigraph.engine.commit.plan import UpsertRows
-from omnigraph.engine.embedding.embed_job import EmbedJob
-from omnigraph.engine.embedding.make_vectors import NewVectors, make_vectors
+from omnigraph.engine.embedding.embed_job import (
+    EmbedJob,
+    NewVectors,
+    combine_chunks,
+    make_vectors,
+    read_state,
+)
 from omnigraph.engine.embedding.provenance import VectorNotes, merge_files, store_notes
 from omnigraph.engine.embedding.result import (
     REFUSED_TOLD,
@@ -27,13 +33,12 @@ from omnigraph.engine.embedding.result import (
     FilledProperty,
 )
 from omnigraph.engine.embedding.stale_rows import StaleRows, find_stale_rows, group_fragments
-from omnigraph.engine.embedding.vector_update import build_update
 from omnigraph.engine.graph.layout import table_key
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.open_graph import OpenGraph
-from omnigraph.engine.tasks.engines import ChooseEngine, Engine, select_engine
-from omnigraph.engine.tasks.runner import LocalRunner, Runner
-from omnigraph.engine.upkeep.pending_indexes import PendingIndexes
+from omnigraph.engine.graph.table_types import ID
+from omnigraph.engine.tasks.runner import ChooseEngine, Engine, LocalRunner, Runner, select_engine
+from omnigraph.engine.upkeep.declared_indexes import PendingIndexes
 from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction, begin, write
 from omnigraph.errors import (
     BadRequest,
@@ -45,7 +50,39 @@ from omnigraph.errors import (
 )
 from omnigraph.lang.schema.catalog import Catalog, Property
 from omnigraph.progress import Stage, progress_to, stage
+from omnigraph.storage.blobs import read_blob_bytes, to_writable
 from omnigraph.storage.fragments import list_fragments
+from omnigraph.storage.tables import Table
+
+
+def build_update(transaction: Transaction, job: EmbedJob, made: NewVectors) -> pa.Table:
+    """The stored rows with their new vectors.
+
+    Rows whose text or vector changed meanwhile, or that are gone, are skipped: the later write wins.
+    """
+    table = transaction.table(job.target.key)
+    plain = [name for name in job.target.schema.names if name not in job.blobs]
+    rows = table.take(pa.array(made.row_ids), plain)
+    look = read_state(job, rows)
+    # Row ids alone prove nothing: an overwritten table may use them again.
+    places = pc.index_in(combine_chunks(rows.column(ID)), value_set=made.ids)
+    found = places.is_valid().to_numpy(zero_copy_only=False)
+    at = pc.fill_null(places, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    same = found & (look.texts == made.texts[at]) & (look.owners == made.before[at])
+    kept, at = rows.filter(pa.array(same)), at[same]
+    position = kept.schema.get_field_index(job.vector)
+    vectors = made.vectors.take(pa.array(at))
+    kept = kept.set_column(position, job.target.schema.field(job.vector), vectors)
+    kept = _with_blobs(table, job, kept, pa.array(made.row_ids[at]))
+    return to_writable(kept.select(job.target.schema.names), job.target.schema)
+
+
+def _with_blobs(table: Table, job: EmbedJob, rows: pa.Table, row_ids: pa.Array) -> pa.Table:
+    for name in job.blobs:
+        data = read_blob_bytes(table, name, row_ids) if len(row_ids) else pa.array([], pa.large_binary())
+        rows = rows.append_column(name, pa.chunked_array([data]))
+    return rows
+
 
 BYTES_PER_COMMIT = 96 * 2**20
 """What the rows of a commit may take in memory; larger ones make smaller commits. An upsert has 300 MB."""

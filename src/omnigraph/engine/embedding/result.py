@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypedDict
 
-from omnigraph.engine.embedding.make_vectors import RejectedText
+from omnigraph.engine.embedding.embed_job import RejectedText
 from omnigraph.engine.graph.lineage import Commit
-from omnigraph.engine.tasks.engines import EngineName
-from omnigraph.engine.upkeep.pending_indexes import PendingIndexes
+from omnigraph.engine.tasks.runner import EngineName
+from omnigraph.engine.upkeep.declared_indexes import PendingIndexes
 from omnigraph.progress import ProgressListener
 
 REFUSED_TOLD = 20

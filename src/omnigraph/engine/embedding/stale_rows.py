@@ -10,10 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.engine.embedding.digests import Digests
 from omnigraph.engine.embedding.embed_job import EmbedJob, TextState, read_state
-from omnigraph.engine.embedding.provenance import GIVEN, Provenance, VectorNotes, load_provenance, store_notes
-from omnigraph.storage.blob_bytes import blob_sizes
+from omnigraph.engine.embedding.provenance import (
+    GIVEN,
+    Digests,
+    Provenance,
+    VectorNotes,
+    load_provenance,
+    store_notes,
+)
+from omnigraph.storage.blobs import blob_sizes
 from omnigraph.storage.fragments import Fragment
 from omnigraph.storage.fragments import list_fragments as all_fragments
 from omnigraph.storage.tables import Table
@@ -52,7 +58,7 @@ def group_fragments(fragments: Sequence[Fragment]) -> list[tuple[int, ...]]:
 def find_stale_rows(job: EmbedJob, fragments: Sequence[int]) -> StaleRows:
     """The rows of some fragments that have to be filled.
 
-    A vector nobody knows was given by somebody, and counts as that of the text it is found with: this is
+    A vector of unknown origin counts as that of the text it is found with: this is
     noted, so that a change of the text is noticed from now on.
     """
     known = load_provenance(job.root, job.notes)

@@ -18,8 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from omnigraph.engine.export.export_part import ExportPart, Span, list_parts
-from omnigraph.engine.export.exporter import (
-    ENCODINGS,
+from omnigraph.engine.export.export_request import (
     ExportedType,
     ExportFormat,
     ExportRequest,
@@ -28,6 +27,7 @@ from omnigraph.engine.export.exporter import (
     resolve_output,
     writes_one_file,
 )
+from omnigraph.engine.export.row_writers import ENCODINGS
 from omnigraph.engine.files.atomic_output import FOLDERS, LANCE, PART, new_file, new_folder
 from omnigraph.engine.graph.open_graph import AtVersion, OpenGraph
 from omnigraph.engine.graph.root import shared_root

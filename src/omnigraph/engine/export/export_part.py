@@ -18,17 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.engine.graph.columns import ID, outer_names, table_schema
 from omnigraph.engine.graph.layout import EntityKind, split_key, table_key
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.engine.graph.snapshot_tables import explain_failure, open_table
+from omnigraph.engine.graph.table_types import ID, outer_names, table_schema
 from omnigraph.engine.rows.blobs import is_blob
-from omnigraph.engine.rows.predicate_sql import quoted, render_literal
+from omnigraph.engine.rows.predicate import quoted, render_literal
 from omnigraph.errors import BadRequest, CorruptGraph, StorageFailure
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.types import Scalar, ValueType
-from omnigraph.storage.blob_bytes import blob_sizes, read_blob_bytes
+from omnigraph.storage.blobs import blob_sizes, read_blob_bytes
 from omnigraph.storage.tables import Table
 
 _ROW_ID = "_rowid"

@@ -31,10 +31,10 @@ from omnigraph.engine.graph.snapshot import Snapshot, make_snapshot
 from omnigraph.engine.graph.state_cache import MIN_FRAGMENTS, read_cached_state, write_cached_state
 from omnigraph.errors import BranchNotFound, GraphNotFound, ReadSetChanged, StorageFailure
 from omnigraph.storage.fragments import list_data_file_names
-from omnigraph.storage.incremental_cleanup import VersionRun
 from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.references import Incarnation
 from omnigraph.storage.tables import Table
+from omnigraph.storage.upkeep import VersionRun
 
 _MAX_INCARNATIONS = 3
 """How often a branch may be re-created during one read of it."""

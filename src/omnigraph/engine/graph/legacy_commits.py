@@ -19,8 +19,7 @@ from omnigraph.engine.graph.root import Root
 from omnigraph.errors import CorruptGraph, StorageFailure
 from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
-from omnigraph.storage.reference_times import fork_time
-from omnigraph.storage.references import Fork
+from omnigraph.storage.references import Fork, fork_time
 from omnigraph.storage.tables import Table
 
 COMMITS = "_graph_commits.lance"

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from omnigraph.engine.graph import lineage
-from omnigraph.engine.graph.columns import table_schema
 from omnigraph.engine.graph.coordinator import (
     Coordinator,
     LoadedBranch,
@@ -32,6 +31,7 @@ from omnigraph.engine.graph.schema_files import (
     refuse_unfinished_copy,
 )
 from omnigraph.engine.graph.snapshot import Snapshot, make_snapshot
+from omnigraph.engine.graph.table_types import table_schema
 from omnigraph.errors import (
     BranchNotFound,
     CommitNotFound,

@@ -23,7 +23,7 @@ from omnigraph.engine.graph.legacy_commits import COMMITS
 from omnigraph.engine.graph.root import Root
 from omnigraph.errors import LockLost, StorageFailure
 from omnigraph.progress import stage
-from omnigraph.storage.fork_relocation import rewrite_fork
+from omnigraph.storage.base_paths import rewrite_fork
 from omnigraph.storage.location import Location
 from omnigraph.storage.references import list_fork_names
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from omnigraph.engine.graph.layout import Layout
-from omnigraph.engine.graph.ulids import ulid
 from omnigraph.storage.checksums import Checksums
 from omnigraph.storage.durability import Sync, configured_sync
 from omnigraph.storage.forks import Forks
@@ -17,7 +16,18 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.lock_table import LockStatus
 from omnigraph.storage.locks import BranchLocks
 from omnigraph.storage.objects import ObjectStore, Observer
+from omnigraph.storage.stores import open_store
 from omnigraph.storage.tables import Tables
+
+_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAIRS = tuple(high + low for high in _DIGITS for low in _DIGITS)
+_SHIFTS = range(120, -1, -10)
+
+
+def ulid(milliseconds: int, entropy: bytes) -> str:
+    """The ULID of a moment since 1970, with ten random bytes."""
+    bits = milliseconds << 80 | int.from_bytes(entropy)
+    return "".join([_PAIRS[bits >> shift & 1023] for shift in _SHIFTS])
 
 
 def new_id() -> str:
@@ -45,7 +55,7 @@ class Root:
     @classmethod
     def at(cls, location: Location, observe: Observer | None = None, sync: Sync | None = None) -> Root:
         """Return the graph root at a location, without any I/O. Without `sync` the environment decides."""
-        objects = ObjectStore.at(location, observe)
+        objects = open_store(location, observe)
         tables = Tables(
             observe,
             sync=sync or configured_sync(location),

@@ -21,10 +21,16 @@ from omnigraph.engine.graph.table_types import TableType, table_types_of
 from omnigraph.errors import CompileError, GraphNotFound, SchemaContractBroken
 from omnigraph.lang.schema import AcceptedSchema, first_identities, resolve
 from omnigraph.lang.schema.catalog import Catalog
-from omnigraph.lang.schema.identity import Identities, follow
-from omnigraph.lang.schema.identity_file import parse_identities, render_identities
-from omnigraph.lang.schema.ir import compile_with_ir, has_same_meaning, ir_hash, render
-from omnigraph.lang.schema.legacy_ir import is_legacy, legacy_hash, read_legacy
+from omnigraph.lang.schema.identity import Identities, follow, parse_identities, render_identities
+from omnigraph.lang.schema.ir import (
+    compile_with_ir,
+    has_same_meaning,
+    ir_hash,
+    is_legacy,
+    legacy_hash,
+    read_legacy,
+    render,
+)
 from omnigraph.storage.location import Location
 
 _STATE_FORMAT = 1

@@ -31,8 +31,7 @@ from omnigraph.errors import (
     Unavailable,
     WriterBusy,
 )
-from omnigraph.storage.fork_files import fork_folder, list_with_ancestors
-from omnigraph.storage.forks import sort_innermost_first
+from omnigraph.storage.forks import fork_folder, list_with_ancestors, sort_innermost_first
 from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLocks

@@ -12,7 +12,6 @@ from contextlib import suppress
 
 from omnigraph import failpoints
 from omnigraph.engine.graph import manifest
-from omnigraph.engine.graph.columns import ID, table_schema
 from omnigraph.engine.graph.coordinator import read_all_records
 from omnigraph.engine.graph.format_stamp import CURRENT
 from omnigraph.engine.graph.layout import (
@@ -29,6 +28,7 @@ from omnigraph.engine.graph.manifest import MAIN, Records, TableVersion
 from omnigraph.engine.graph.relocation import record_place
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.schema_files import LiveSchema, initial_schema, record_past_schema, render_files
+from omnigraph.engine.graph.table_types import ID, table_schema
 from omnigraph.errors import (
     AlreadyInitialized,
     InitializationClaimed,

@@ -10,7 +10,7 @@ from omnigraph.engine.commit.recovery.sweep import (
     sweep,
 )
 from omnigraph.engine.commit.schema_lock import recover_stale_lock_if_free
-from omnigraph.engine.commit.schema_upgrade import upgrade_if_free
+from omnigraph.engine.commit.schema_staging import upgrade_if_free
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.relocation import relocate_if_moved
 from omnigraph.engine.graph.root import Root

@@ -2,11 +2,11 @@
 
 To read in this order:
 
-    loader.py                      the entry: choose the strategy, and commit once at the end
+    loader.py                      the entry: choose the strategy, commit once at the end, list rejects
     sources/                       files found, cut into items, and read item by item
     small_load.py                  rows that fit into memory
-    large_load.py                  any number of rows: staging.py reads them, checks/ has the rules
+    large_load.py                  any number of rows: staging.py reads them, checks/ has the rules,
+                                   id_files.py has the ids that tasks saw
     replaced_rows.py               which stored rows are replaced, found by tasks
-    violation_files.py, rejected_records.py   violations in files, and the records they are about
-    spool.py, frames.py            rows of Arrow, pandas, polars or Spark as files that a load reads
+    spool.py                       rows of Arrow, pandas, polars or Spark as files that a load reads
 """

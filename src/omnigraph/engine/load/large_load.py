@@ -21,31 +21,109 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.commit.plan import AppendRows, Effect, ReplaceRows, UpsertRows
 from omnigraph.engine.constraints.duplicates import Mode
-from omnigraph.engine.constraints.faults import choose_remedy, count_by_kind
+from omnigraph.engine.constraints.faults import NO_ROW, choose_remedy, count_by_kind, rank_ids
 from omnigraph.engine.graph.layout import split_key
-from omnigraph.engine.load.breach_locations import BreachLocator
-from omnigraph.engine.load.checks.bitmap_checks import ProvenTypes
-from omnigraph.engine.load.checks.breaches import Breaches, merge_breaches
-from omnigraph.engine.load.checks.check_scope import CheckScope, CheckTask
+from omnigraph.engine.load.checks.check_scope import Breaches, CheckScope, CheckTask, merge_breaches
 from omnigraph.engine.load.checks.endpoint_checks import check_endpoints
 from omnigraph.engine.load.checks.id_checks import check_ids
-from omnigraph.engine.load.checks.quick_checks import run_quick_checks
+from omnigraph.engine.load.checks.quick_checks import ProvenTypes, run_quick_checks
 from omnigraph.engine.load.checks.unique_checks import check_uniques
 from omnigraph.engine.load.load_job import LoadJob
 from omnigraph.engine.load.replaced_rows import match_pieces
 from omnigraph.engine.load.request import StageReport
-from omnigraph.engine.load.row_views import Dropped
+from omnigraph.engine.load.row_views import Dropped, split_positions
 from omnigraph.engine.load.sources.item import Item
-from omnigraph.engine.load.staging import StagedItem, StagedType, count_lines_before, stage_item
-from omnigraph.engine.load.violation_files import read_violations
-from omnigraph.engine.rows.violations import Violation
+from omnigraph.engine.load.staging import (
+    StagedItem,
+    StagedType,
+    count_lines_before,
+    read_lines,
+    read_violations,
+    stage_item,
+)
+from omnigraph.engine.rows.violations import Numbers, Violation, format_entity
 from omnigraph.engine.tasks.runner import LocalRunner, Runner
-from omnigraph.engine.upkeep.index_tasks import build_parts_with
+from omnigraph.engine.upkeep.index_catch_up import build_parts_with
 from omnigraph.engine.write.transaction import PreparedWrite, Transaction
 from omnigraph.errors import KeyConflict, LoadRejected, OmnigraphError
 from omnigraph.progress import Stage, stage
 from omnigraph.storage.index_parts import BuildParts
 from omnigraph.storage.pieces import Piece, Pieces, read_piece_rows, write_pieces
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedBreach:
+    """One breach and its violation."""
+
+    breaches: Breaches
+    entity: str
+    violation: Violation
+
+
+@dataclass(frozen=True, slots=True)
+class BreachLocator:
+    """Where the rows of a load came from."""
+
+    job: LoadJob
+    items: Sequence[StagedItem]
+    before: Mapping[int, int]
+    """For each item, by number, how many lines of its file come before it."""
+
+    def in_order(self, breaches: Sequence[Breaches]) -> Iterator[LocatedBreach]:
+        """Those that have words; breaches about stored rows come last."""
+        if not breaches:
+            return
+        lines = [self._lines(one) for one in breaches]
+        group = np.repeat(np.arange(len(breaches)), [len(one.positions) for one in breaches])
+        within = np.concatenate([np.arange(len(one.positions)) for one in breaches])
+        for at in self._order(breaches, lines, group).tolist():
+            one, place = breaches[group[at]], int(within[at])
+            yield self._placed(one, place, int(lines[group[at]][place]))
+
+    def _order(self, breaches: Sequence[Breaches], lines: Sequence[Numbers], group: Numbers) -> Numbers:
+        """By file and line, then by type and rule; those about stored rows by type, rule and id."""
+        files, far, ids = [], [], []
+        for one, line in zip(breaches, lines, strict=True):
+            known = one.positions != NO_ROW
+            items = split_positions(one.positions)[0]
+            files.append(np.where(known, self._file_numbers[items], 0))
+            far.append(np.where(known, self._lines_before[items] + line, 0))
+            ids.append(np.where(known, 0, rank_ids(one.ids)))
+        kinds = sorted({(one.key, one.place) for one in breaches})
+        rank = np.array([kinds.index((one.key, one.place)) for one in breaches])
+        stored = np.concatenate([one.positions == NO_ROW for one in breaches])
+        return np.lexsort(
+            (np.concatenate(ids), rank[group], np.concatenate(far), np.concatenate(files), stored)
+        )
+
+    @property
+    def _file_numbers(self) -> Numbers:
+        return np.array([one.item.file_number for one in self.items], np.int64)
+
+    @property
+    def _lines_before(self) -> Numbers:
+        return np.array([self.before[one.item.number] for one in self.items], np.int64)
+
+    def _lines(self, one: Breaches) -> Numbers:
+        """The lines of rows, counted from the beginning of their items."""
+        known = one.positions != NO_ROW
+        items, rows = split_positions(one.positions)
+        lines = np.zeros(len(rows), np.int64)
+        for number in np.unique(items[known]).tolist():
+            chosen = np.flatnonzero(known & (items == number))
+            staged = next(found for found in self.items[number].types if found.key == one.key)
+            lines[chosen] = read_lines(self.job, number, staged, rows[chosen])
+        return lines
+
+    def _placed(self, one: Breaches, place: int, line: int) -> LocatedBreach:
+        entity, reason = one.ids[place].as_py(), one.reasons[place].as_py()
+        name, position = format_entity(one.about or one.key, entity), int(one.positions[place])
+        if position == NO_ROW:
+            return LocatedBreach(one, entity, Violation(None, None, name, reason))
+        item = self.items[position >> 32].item
+        group, at = item.place(line, self.before[item.number])
+        return LocatedBreach(one, entity, Violation(item.file, at, name, reason, group))
+
 
 _log = logging.getLogger(__name__)
 

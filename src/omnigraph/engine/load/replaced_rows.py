@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from omnigraph.engine.graph.columns import ID
 from omnigraph.engine.graph.manifest import TableEntry
 from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.table_types import ID
 from omnigraph.engine.tasks.buckets import MAX_BUCKETS
 from omnigraph.engine.tasks.runner import KeyedRows, Runner
 from omnigraph.storage.fragments import group_by_rows, list_fragments

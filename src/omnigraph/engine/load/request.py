@@ -11,7 +11,7 @@ from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.load.sources.mapping import InputMapping
 from omnigraph.engine.rows.violations import Violation
-from omnigraph.engine.upkeep.pending_indexes import PendingIndexes
+from omnigraph.engine.upkeep.declared_indexes import PendingIndexes
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,8 @@ from omnigraph.engine.graph.manifest import TableEntry
 from omnigraph.engine.load.request import StageReport, kinds_of
 from omnigraph.engine.load.sources.item import Item
 from omnigraph.engine.load.sources.item_reader import read_item
-from omnigraph.engine.rows.rejects import VIOLATIONS_TOLD
 from omnigraph.engine.rows.split_reader import LoadReader, SplitRows, collect_rows
-from omnigraph.engine.rows.violations import Origins, Violation
+from omnigraph.engine.rows.violations import VIOLATIONS_TOLD, Origins, Violation
 from omnigraph.engine.write.transaction import PreparedWrite, Transaction
 from omnigraph.progress import begin_stage
 

@@ -3,27 +3,111 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from omnigraph.arguments import require_path
 from omnigraph.engine.files.yaml_text import yaml_error
-from omnigraph.engine.graph.columns import END_NAMES
 from omnigraph.engine.graph.root import Root
-from omnigraph.engine.load.frames import Spool, get_frames, is_frame
-from omnigraph.engine.load.passed_rows import PassedRows
+from omnigraph.engine.graph.table_types import END_NAMES
 from omnigraph.engine.load.sources.mapping import InputMapping
 from omnigraph.engine.load.sources.memory_tables import as_arrow, is_table
 from omnigraph.engine.load.sources.pipes import receive_pipes
 from omnigraph.engine.load.sources.plan import file_of
-from omnigraph.errors import BadRequest
+from omnigraph.engine.rows.violations import Violation, passed_rows_name
+from omnigraph.engine.tasks.runner import SPARK, Engine, engine_module
+from omnigraph.errors import BadRequest, KeyConflict, LoadRejected
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.values import shorten_legibly
 from omnigraph.storage.temporary_folders import TemporaryFolder, wrap_temporary_errors, write_rows
+
+
+@dataclass(frozen=True, slots=True)
+class PassedRows(os.PathLike[str]):
+    """A file of some of the rows of a type; a load takes it like any other path."""
+
+    at: str
+    type: str
+    before: int = 0
+    """How many of the rows come before this file."""
+
+    def __fspath__(self) -> str:
+        return self.at
+
+    def locate(self, violation: Violation) -> Violation:
+        """A violation in this file by its row number among all passed rows."""
+        line = None if violation.line is None else violation.line + self.before
+        return replace(violation, file=passed_rows_name(self.type), line=line)
+
+
+class InputNames:
+    """How the inputs of a load are called where people read of them."""
+
+    def __init__(self, inputs: Iterable[str | os.PathLike[str]]) -> None:
+        self._given = {one.at: one for one in inputs if isinstance(one, PassedRows)}
+
+    def locate(self, violation: Violation) -> Violation:
+        """A violation as the user can find its place."""
+        given = None if violation.file is None else self._given.get(violation.file)
+        return violation if given is None else given.locate(violation)
+
+    def locate_all(self, refused: LoadRejected | KeyConflict) -> LoadRejected | KeyConflict:
+        """The same of all that an error names."""
+        if not self._given:
+            return refused
+        located = [self.locate(one) for one in refused.violations]
+        if isinstance(refused, LoadRejected):
+            return LoadRejected(located, total=refused.total, counts=refused.counts, remedy=refused.remedy)
+        refused.violations = tuple(located)
+        return refused
+
+
+@dataclass(frozen=True, slots=True)
+class Spool:
+    """Rows as files that a load reads like any other."""
+
+    files: tuple[str | os.PathLike[str], ...]
+    engine: Engine | None = None
+    """What made the files and is at hand to load them, too."""
+    mapping: InputMapping | None = None
+    """How their columns become properties."""
+
+
+class Frames(Protocol):
+    """DataFrames of one engine."""
+
+    def open_graph(self, graph: Any, questions: Any, session: Any) -> Any:
+        """A graph as DataFrames, with what compiles its queries; without a session one is found or made."""
+        ...
+
+    def query_runner(self) -> Callable[..., Any]:
+        """What answers reads that are pinned, with a session that is found or made."""
+        ...
+
+    def spool_frame(self, frame: Any, root: Root, key: str) -> AbstractContextManager[Spool]:
+        """The rows of a DataFrame as files, written by those who have them; there while the block lasts."""
+        ...
+
+    def spool_computed(
+        self, files: tuple[str | os.PathLike[str], ...], mapping: InputMapping, root: Root
+    ) -> AbstractContextManager[Spool]:
+        """Files with the values that a mapping has expressions for; there while the block lasts."""
+        ...
+
+
+def is_frame(data: object) -> bool:
+    """Whether rows are a DataFrame of Spark; asking must not import it."""
+    return type(data).__module__.startswith("pyspark.sql.")
+
+
+def get_frames() -> Frames:
+    """Return the DataFrames of Spark."""
+    spark: Frames = engine_module(SPARK).FRAMES
+    return spark
 
 
 @contextmanager

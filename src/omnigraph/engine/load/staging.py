@@ -3,27 +3,69 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.graph.columns import ID, SYSTEM_COLUMNS
 from omnigraph.engine.graph.layout import fnv1a64, split_key
-from omnigraph.engine.load.id_hashes import IdHashes, write_id_hashes
+from omnigraph.engine.graph.table_types import ID, SYSTEM_COLUMNS
+from omnigraph.engine.load.id_files import BitmapBuilder, IdHashes, NumberBitmap, write_id_hashes
 from omnigraph.engine.load.load_job import LoadJob
-from omnigraph.engine.load.number_bitmaps import BitmapBuilder, NumberBitmap
 from omnigraph.engine.load.request import kinds_of
 from omnigraph.engine.load.sources.item import Item
 from omnigraph.engine.load.sources.item_reader import read_item
-from omnigraph.engine.load.violation_files import ViolationWriter
 from omnigraph.engine.rows.row_builder import CheckedRows
 from omnigraph.engine.rows.violations import Numbers, Violation
 from omnigraph.engine.tasks.buckets import Hashes, hash_keys
 from omnigraph.storage.pieces import Piece, write_pieces
-from omnigraph.storage.scratch_files import write_scratch
 from omnigraph.storage.session import Access
+from omnigraph.storage.temporary_folders import write_scratch
+
+AT_ONCE = 10_000
+"""So many are in one file, and in memory."""
+
+_READER = msgspec.msgpack.Decoder(list[Violation])
+
+
+@dataclass(slots=True)
+class ViolationWriter:
+    """What is wrong with the rows of one item; a task that runs twice writes the same files twice."""
+
+    job: LoadJob
+    item: int
+    files: int = 0
+    held: list[Violation] = field(default_factory=list)
+
+    def add(self, found: Sequence[Violation]) -> None:
+        """Note some more."""
+        self.held += found
+        while len(self.held) >= AT_ONCE:
+            self._write(self.held[:AT_ONCE])
+            self.held = self.held[AT_ONCE:]
+
+    def finish(self) -> int:
+        """How many files there are in the end."""
+        if self.held:
+            self._write(self.held)
+            self.held = []
+        return self.files
+
+    def _write(self, some: list[Violation]) -> None:
+        body = msgspec.msgpack.encode(some)
+        write_scratch(self.job.root.objects, self.job.violations(self.item, self.files), body)
+        self.files += 1
+
+
+def read_violations(job: LoadJob, item: int, files: int) -> Iterator[Violation]:
+    """All that was noted about the rows of an item, in their order."""
+    for number in range(files):
+        body = job.root.objects.read_bytes_if_exists(job.violations(item, number))
+        assert body is not None
+        yield from _READER.decode(body)
+
 
 PIECE_BYTES = 256 * 2**20
 """Rows of one type are written once they take so much memory."""

@@ -1,7 +1,6 @@
 """What operators run: all of it can also happen later, or never.
 
 optimize.py, ensure_indexes.py   fragments and indexes of all tables at once
-partial_upkeep.py                upkeep of many tables that skips one modified outside omnigraph
 cleanup/                         removes old versions, forks, tables and files
 repair.py                        tables that were modified outside omnigraph
 doctor.py, health.py             what is wrong with a graph, and the report as values

@@ -19,17 +19,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.engine.graph.columns import ID
 from omnigraph.engine.graph.coordinator import open_manifest
 from omnigraph.engine.graph.manifest import TableEntry
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.schema_files import read_identified_schema
+from omnigraph.engine.graph.table_types import ID
 from omnigraph.errors import BranchNotFound, CompileError, InternalError, OmnigraphError, StorageFailure
 from omnigraph.lang.schema import compile_schema
 from omnigraph.progress import Stage, stage
-from omnigraph.storage.blob_bytes import blob_sizes
-from omnigraph.storage.blobs import is_blob
+from omnigraph.storage.blobs import blob_sizes, is_blob
 from omnigraph.storage.checksums import Checksum, Checksums, compute_checksum
 from omnigraph.storage.index_files import find_unreadable_index_files
 from omnigraph.storage.tables import Table

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from omnigraph.engine.commit.recovery.forecast import RecoveryForecast, forecast_recovery
-from omnigraph.engine.commit.recovery.removal_records import pending_removals, read_removal
+from omnigraph.engine.commit.recovery.removals import pending_removals, read_removal
 from omnigraph.engine.commit.recovery.sidecar import list_names
-from omnigraph.engine.constraints.minimum_edges import (
+from omnigraph.engine.constraints.cardinality import (
     BelowMinimum,
     find_nodes_below_minimum,
     list_edges_with_minimum,
@@ -20,17 +20,24 @@ from omnigraph.engine.graph.coordinator import LoadedBranch
 from omnigraph.engine.graph.layout import table_key, table_keys
 from omnigraph.engine.graph.manifest import MAIN, TableEntry
 from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
-from omnigraph.engine.maintenance.cleanup.dropped_tables import DroppedTable, find_dropped_tables
-from omnigraph.engine.maintenance.cleanup.merge_bases import find_merge_bases
-from omnigraph.engine.maintenance.cleanup.needed_versions import NeededVersions, find_needed_versions
+from omnigraph.engine.maintenance.cleanup.needed_versions import (
+    NeededVersions,
+    find_merge_bases,
+    find_needed_versions,
+)
 from omnigraph.engine.maintenance.cleanup.old_versions import find_old_versions, is_branch_gone
-from omnigraph.engine.maintenance.cleanup.orphan_tables import find_orphan_tables, is_old_enough
 from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
 from omnigraph.engine.maintenance.cleanup.stray_forks import (
     StrayFork,
     find_partial_branches,
     find_stored_tables,
     find_strays_of_table,
+)
+from omnigraph.engine.maintenance.cleanup.unneeded_tables import (
+    DroppedTable,
+    find_dropped_tables,
+    find_orphan_tables,
+    is_old_enough,
 )
 from omnigraph.engine.maintenance.drift_check import MAX_LOOKS, OwnTable, find_drift, open_own_tables
 from omnigraph.engine.maintenance.health import (
@@ -58,7 +65,7 @@ from omnigraph.errors import (
     StorageFailure,
 )
 from omnigraph.lang.schema.catalog import EdgeType
-from omnigraph.storage.fork_files import list_with_ancestors
+from omnigraph.storage.forks import list_with_ancestors
 from omnigraph.storage.fragments import list_fragments
 from omnigraph.storage.indexes import RefusedIndex, read_coverage
 from omnigraph.storage.tables import Table

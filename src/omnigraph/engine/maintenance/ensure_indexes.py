@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from omnigraph.engine.commit.plan import BuildIndexes
+from omnigraph.engine.commit.protocol import Receipt
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.open_graph import OpenGraph
-from omnigraph.engine.maintenance.partial_upkeep import write_skipping_drift
 from omnigraph.engine.upkeep.declared_indexes import (
     VECTOR_ROWS,
     IndexKind,
@@ -16,11 +16,31 @@ from omnigraph.engine.upkeep.declared_indexes import (
     find_missing_indexes,
 )
 from omnigraph.engine.upkeep.index_catch_up import count_vectors, find_refusal
-from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction
+from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction, write
 from omnigraph.errors import TableDrift
 from omnigraph.storage.index_files import MisplacedIndexes, find_misplaced_indexes
 from omnigraph.storage.indexes import IndexCoverage, IndexSpec, RefusedIndex, read_coverage
 from omnigraph.storage.tables import Table
+
+PrepareWithout = Callable[[Transaction, Collection[str]], PreparedWrite]
+"""Prepares a write without some tables."""
+
+
+def write_skipping_drift(
+    graph: OpenGraph, author: Author, prepare: PrepareWithout
+) -> tuple[Receipt | None, Mapping[str, TableDrift]]:
+    """Prepare and commit a write without tables that were modified outside omnigraph; return those too.
+
+    Only the commit protocol can detect them: without its lock, another writer may just be changing the table.
+    """
+    skipped: dict[str, TableDrift] = {}
+    while True:
+        try:
+            return write(graph, author, lambda transaction: prepare(transaction, skipped)), skipped
+        except TableDrift as drift:
+            if drift.table_key in skipped:
+                raise
+            skipped[drift.table_key] = drift
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from omnigraph.engine.commit.recovery.forecast import RecoveryForecast
-from omnigraph.engine.constraints.minimum_edges import (
+from omnigraph.engine.constraints.cardinality import (
     BelowMinimum,
 )
-from omnigraph.engine.maintenance.cleanup.dropped_tables import DroppedTable
 from omnigraph.engine.maintenance.cleanup.stray_forks import (
     StrayFork,
 )
+from omnigraph.engine.maintenance.cleanup.unneeded_tables import DroppedTable
 from omnigraph.storage.indexes import IndexCoverage, RefusedIndex
 
 ON_RECORD = "a write on record"

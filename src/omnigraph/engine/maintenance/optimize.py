@@ -17,25 +17,39 @@ from omnigraph.engine.commit.plan import Effect
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN, TableEntry
 from omnigraph.engine.graph.open_graph import OpenGraph
-from omnigraph.engine.maintenance.ensure_indexes import find_missing_on_table, usable_indexes
-from omnigraph.engine.maintenance.partial_upkeep import write_skipping_drift
-from omnigraph.engine.tasks.engines import select_engine
-from omnigraph.engine.tasks.runner import Runner
+from omnigraph.engine.maintenance.ensure_indexes import (
+    find_missing_on_table,
+    usable_indexes,
+    write_skipping_drift,
+)
+from omnigraph.engine.tasks.runner import Runner, select_engine
 from omnigraph.engine.upkeep.declared_indexes import declared_indexes
-from omnigraph.engine.upkeep.index_catch_up import LaggingIndex, find_lagging_indexes, find_refusal
-from omnigraph.engine.upkeep.index_tasks import TablePlace, build_parts_with
+from omnigraph.engine.upkeep.index_catch_up import (
+    LaggingIndex,
+    TablePlace,
+    build_parts_with,
+    find_lagging_indexes,
+    find_refusal,
+)
 from omnigraph.engine.upkeep.manifest_upkeep import compact_manifest
 from omnigraph.engine.upkeep.table_rewrite import RewriteTable
 from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction
 from omnigraph.errors import BadRequest, OmnigraphError, TableDrift
 from omnigraph.progress import stage
-from omnigraph.storage.compaction_tasks import pack_tasks, rewrite_part, unpack_results
 from omnigraph.storage.fragments import list_fragments
 from omnigraph.storage.index_files import find_misplaced_indexes
 from omnigraph.storage.index_parts import BuildParts
 from omnigraph.storage.indexes import IndexCoverage, RefusedIndex
 from omnigraph.storage.tables import Table
-from omnigraph.storage.upkeep import CompactionPlan, RewrittenFragments, plan_compaction, rewrite_fragments
+from omnigraph.storage.upkeep import (
+    CompactionPlan,
+    RewrittenFragments,
+    pack_tasks,
+    plan_compaction,
+    rewrite_fragments,
+    rewrite_part,
+    unpack_results,
+)
 
 SETTING = "OMNIGRAPH_MAINTENANCE_CONCURRENCY"
 

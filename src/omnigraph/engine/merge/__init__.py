@@ -5,16 +5,16 @@ differently is *contested*; a rule that only the merged rows break, such as `@un
 people decided about either is a *choice*. Read in this order:
 
     merge.py                              the entry: plan on one state of the target, then commit or preview
-    merge_inputs.py, table_strategy.py    the base of both branches, and how each table is merged
-    merge_base.py                         what the base holds: one commit, or several merged with each other
-    patched_side.py, unseen_merges.py     a base that no stored version holds, or that is partly unknown
+    merge_inputs.py                       the base of both branches, and how each table is merged
+    merge_base.py                         what the base holds: one commit, or several merged with each other;
+                                          merges that are not on record
+    patched_side.py                       a base that no stored version holds
     plan.py                               all tables together: decide, check the rules, decide again
     table_merge.py, bucketed_merge.py     one table: in memory, or in buckets of ids by tasks
     row_rule.py, cell_decisions.py        which branch changed what; then contested entities, cell by cell
     target_change.py                      the rows that the table of the target gets and loses
-    violations.py, rule_checks.py, orphan_edges.py   rules that the merged rows break
-    choices.py, resolutions.py, given_values.py      choices, the file they are written in, and its values
-    stale_choices.py                      choices that are out of date are refused
+    rule_checks.py                        rules that the merged rows break, orphan edges among them
+    choices.py, resolutions.py            choices, and the file they are written in
     conflict.py, conflict_images.py, conflict_builder.py   conflicts as values, with the entity on every side
-    scratch.py, result.py                 the folder for rows on disk; what a merge returns
+    result.py                             what a merge returns
 """

@@ -19,13 +19,17 @@ from omnigraph.engine.changes.equality import Mask
 from omnigraph.engine.changes.row_pairs import PAIRS_SCHEMA, RowPairs
 from omnigraph.engine.commit.plan import Effect
 from omnigraph.engine.constraints.table_change import is_among
-from omnigraph.engine.graph.columns import ID, SYSTEM_COLUMNS
 from omnigraph.engine.graph.layout import fnv1a64
 from omnigraph.engine.graph.root import Root
-from omnigraph.engine.graph.table_types import TableType
+from omnigraph.engine.graph.table_types import ID, SYSTEM_COLUMNS, TableType
 from omnigraph.engine.load.replaced_rows import match_pieces
 from omnigraph.engine.merge.choices import EntityChoice, MergeChoices
-from omnigraph.engine.merge.conflict import GivenUpSummary, MergeConflict
+from omnigraph.engine.merge.conflict import (
+    GivenUpSummary,
+    MergeConflict,
+    RuleViolation,
+    find_value_violations,
+)
 from omnigraph.engine.merge.patched_side import compare_patched, patched_ids
 from omnigraph.engine.merge.row_rule import MergeSides
 from omnigraph.engine.merge.table_merge import InMemoryMerge, MergeTask
@@ -36,7 +40,6 @@ from omnigraph.engine.merge.target_change import (
     iter_changed_rows,
     override_entities,
 )
-from omnigraph.engine.merge.violations import RuleViolation, find_value_violations
 from omnigraph.engine.tasks.runner import Runner
 from omnigraph.storage.location import Location
 from omnigraph.storage.pieces import Piece, Pieces, write_pieces

@@ -13,17 +13,16 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.changes.equality import Mask
 from omnigraph.engine.changes.row_pairs import changed_columns, split_rows
-from omnigraph.engine.graph.columns import ID
-from omnigraph.engine.graph.table_types import TableType
+from omnigraph.engine.graph.table_types import ID, TableType
 from omnigraph.engine.merge.choices import (
     ChosenValue,
     EntityChoice,
     MergeChoices,
     MergeGranularity,
     MergeSide,
+    build_value_column,
 )
 from omnigraph.engine.merge.conflict_images import read_aligned_rows
-from omnigraph.engine.merge.given_values import build_value_column
 from omnigraph.engine.merge.row_rule import (
     BASE,
     DELETED,

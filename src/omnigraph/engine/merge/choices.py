@@ -11,8 +11,14 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from omnigraph.engine.merge.conflict import ConflictKind
-from omnigraph.errors import BadRequest
+import pyarrow as pa
+
+from omnigraph.engine.graph.table_types import SYSTEM_COLUMNS, TableType
+from omnigraph.engine.merge.conflict import ConflictKind, MergeConflict, RuleViolation
+from omnigraph.engine.rows.blobs import read_blobs, reject_external
+from omnigraph.engine.rows.json_columns import ParsedColumn, parse_column
+from omnigraph.errors import BadRequest, InvalidValue, StaleResolutions
+from omnigraph.lang.types import STRING, Scalar
 
 
 class MergeSide(StrEnum):
@@ -150,3 +156,74 @@ def parse_granularity(text: str) -> MergeGranularity:
 
 def _list_choices(words: Iterable[str]) -> str:
     return f"choose one of: {', '.join(words)}"
+
+
+def build_value_column(
+    target: TableType, name: str, given: Mapping[int, Any], size: int, kind: pa.DataType
+) -> pa.Array:
+    """Return a column with these values at these positions, and null elsewhere; Blobs as bytes."""
+    if not given:
+        return pa.nulls(size, kind)
+    declared = target.owner.properties.get(name)
+    if declared is None or not declared.type.nullable:
+        _refuse_null(target, name, given)
+    values = [given.get(at) for at in range(size)]
+    cells = _parse_values(target, name, values)
+    for reason in cells.faults.values():
+        raise InvalidValue(f"in a decision on {target.kind} type '{target.name}': {reason}")
+    if declared is not None and declared.type.scalar is Scalar.BLOB:
+        return cells.array.storage.field("data")
+    return cells.array.cast(kind)
+
+
+def _parse_values(target: TableType, name: str, values: list[Any]) -> ParsedColumn:
+    if name in SYSTEM_COLUMNS[target.kind]:
+        return parse_column(values, name, STRING)
+    type_ = target.owner.properties[name].type
+    if type_.scalar is Scalar.BLOB:
+        return read_blobs(values, name, target.schema.field(name), reject_external)
+    return parse_column(values, name, type_)
+
+
+def _refuse_null(target: TableType, name: str, given: Mapping[int, Any]) -> None:
+    if any(value is None for value in given.values()):
+        raise InvalidValue(
+            f"'{name}' of {target.kind} type '{target.name}' cannot be null",
+            remedy="decide on a value for it",
+        )
+
+
+class PendingChoices:
+    """The choices about single entities whose conflict was not found yet."""
+
+    def __init__(self, choices: MergeChoices) -> None:
+        self._pending: dict[tuple[str, str | None], list[EntityChoice]] = {}
+        self._changed = False
+        for one in choices.entities:
+            if one.decides:
+                self._pending.setdefault((one.table_key, one.entity_id), []).append(one)
+
+    def waits_for(self, violation: RuleViolation) -> bool:
+        """Whether a choice waits for this conflict."""
+        return bool(self._pending.get((violation.table_key, violation.entity_id)))
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether any choice waits for its conflict."""
+        return any(self._pending.values())
+
+    def match(self, conflicts: Iterable[MergeConflict]) -> None:
+        """Match choices with existing conflicts."""
+        for conflict in conflicts:
+            waiting = self._pending.get((conflict.table_key, conflict.entity_id), [])
+            for choice in [one for one in waiting if one.is_about(conflict.kind)]:
+                if choice.digest in (None, conflict.digest):
+                    waiting.remove(choice)
+                else:
+                    self._changed = True
+
+    def require_all_matched(self) -> None:
+        """Fail when a choice is about an entity that is not in conflict, or in another conflict."""
+        if self.has_pending:
+            names = [one.name for waiting in self._pending.values() for one in waiting]
+            raise StaleResolutions(names, changed=self._changed)

@@ -12,12 +12,17 @@ from numpy.typing import NDArray
 from omnigraph.engine.changes.change import EntityImage
 from omnigraph.engine.changes.row_pairs import split_rows
 from omnigraph.engine.changes.table_side import TableSide
-from omnigraph.engine.graph.columns import ID
+from omnigraph.engine.graph.table_types import ID
 from omnigraph.engine.merge.cell_decisions import CellDecisions
-from omnigraph.engine.merge.conflict import ConflictKind, DroppedValues, MergeConflict, image_value
+from omnigraph.engine.merge.conflict import (
+    ConflictKind,
+    DroppedValues,
+    MergeConflict,
+    RuleViolation,
+    image_value,
+)
 from omnigraph.engine.merge.conflict_images import build_images, read_rows_by_id
 from omnigraph.engine.merge.row_rule import BASE, KINDS, SOURCE, TARGET, MergeSides
-from omnigraph.engine.merge.violations import RuleViolation
 
 _CONFLICTS_AT_ONCE = 4096
 

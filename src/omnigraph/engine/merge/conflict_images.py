@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from omnigraph.engine.changes.change import EntityImage
 from omnigraph.engine.changes.table_side import ROW_ID, TableSide
 from omnigraph.engine.constraints.stored_rows import KEYS_PER_SCAN
-from omnigraph.engine.graph.columns import ID, SOURCE, TARGET
+from omnigraph.engine.graph.table_types import ID, SOURCE, TARGET
 from omnigraph.engine.merge.patched_side import PatchedSide, find_places
-from omnigraph.engine.rows.predicate_sql import one_of
+from omnigraph.engine.rows.predicate import one_of
 from omnigraph.lang.types import Scalar, ValueType
 from omnigraph.lang.values import Json, column_to_json
 

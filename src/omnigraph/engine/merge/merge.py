@@ -8,7 +8,7 @@ from typing import Literal, TypedDict
 from omnigraph import failpoints
 from omnigraph.engine.branches.manage import delete_branch
 from omnigraph.engine.branches.saved_bases import record_taken_commit
-from omnigraph.engine.changes.runner_choice import RunnerChoice
+from omnigraph.engine.changes.comparison import RunnerChoice
 from omnigraph.engine.commit.recovery.sweep import finish_completed_writes
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.merge_pins import pin_head
@@ -16,11 +16,10 @@ from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.engine.merge.choices import MergeChoices, MergeGranularity, MergeSide
 from omnigraph.engine.merge.merge_inputs import MergeSource, capture_source, find_merge_inputs, source_from
-from omnigraph.engine.merge.plan import MergePlan, MergePlanner
+from omnigraph.engine.merge.plan import MergePlan, MergePlanner, Scratch
 from omnigraph.engine.merge.resolutions import ResolutionsInput, read_resolutions, with_strategy
 from omnigraph.engine.merge.result import MergePreview, MergeResult
-from omnigraph.engine.merge.scratch import Scratch
-from omnigraph.engine.tasks.engines import EngineName
+from omnigraph.engine.tasks.runner import EngineName
 from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction, begin, write
 from omnigraph.errors import BadRequest, MergeConflicts, OmnigraphError
 

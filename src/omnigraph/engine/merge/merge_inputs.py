@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
 
 from omnigraph.engine.graph.ancestry import load_ancestry
 from omnigraph.engine.graph.coordinator import LoadedBranch
 from omnigraph.engine.graph.lineage import Commit
-from omnigraph.engine.graph.manifest import MAIN, ManifestState
+from omnigraph.engine.graph.manifest import MAIN, ManifestState, TableEntry
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.snapshot import Snapshot, make_snapshot
-from omnigraph.engine.merge.merge_base import MergeBase
-from omnigraph.engine.merge.unseen_merges import UnseenMerges, find_unseen_merges
+from omnigraph.engine.merge.merge_base import MergeBase, UnseenMerges, find_unseen_merges
 from omnigraph.errors import NoCommonCommit
 
 
@@ -98,3 +97,41 @@ def _outcome(bases: tuple[Commit, ...], ours: Commit, theirs: Commit) -> MergeOu
     if bases[0].id == theirs.id:
         return MergeOutcome.ALREADY_UP_TO_DATE
     return MergeOutcome.FAST_FORWARD if bases[0].id == ours.id else MergeOutcome.MERGED
+
+
+class TableStrategy(Enum):
+    """What a merge does with a table."""
+
+    NOTHING = "nothing"
+    ADOPT = "adopt"
+    """The target may point at the source's version, which main holds."""
+    REPLAY = "replay"
+    """The source's changes are carried over to the target's own table."""
+
+
+def choose_strategy(
+    base: TableEntry | None, source: TableEntry, target: TableEntry, owner: str | None
+) -> TableStrategy:
+    """How to merge a table, given its versions at the base, where it is a stored one, and on both branches.
+
+    `owner` is the target branch as tables name it. A pointer is only ever set to main's table: main is never
+    deleted, while a branch must stay deletable after a merge. The version only goes up, because of several
+    published versions the highest counts, and version numbers of different owners cannot be compared.
+    """
+    if _place(source) == _place(target):
+        return TableStrategy.NOTHING
+    if base is None:
+        return TableStrategy.REPLAY
+    if _place(source) == _place(base):
+        return TableStrategy.NOTHING
+    is_free = source.owner is None and target.owner != owner and _place(base) == _place(target)
+    return TableStrategy.ADOPT if is_free and source.version > target.version else TableStrategy.REPLAY
+
+
+def is_untouched(base: TableEntry, target: TableEntry) -> bool:
+    """Whether the target still has the base's version."""
+    return _place(base) == _place(target)
+
+
+def _place(entry: TableEntry) -> tuple[str | None, int]:
+    return entry.owner, entry.version

@@ -20,8 +20,8 @@ from omnigraph.engine.changes.row_pairs import PAIRS_SCHEMA, RowPairs, join_plac
 from omnigraph.engine.changes.table_side import PLACES, ROW_ID, TableSide
 from omnigraph.engine.constraints.stored_rows import KEYS_PER_SCAN
 from omnigraph.engine.constraints.table_change import is_among
-from omnigraph.engine.graph.columns import ID
-from omnigraph.engine.rows.predicate_sql import one_of
+from omnigraph.engine.graph.table_types import ID
+from omnigraph.engine.rows.predicate import one_of
 
 _BITS = 48
 """The lower bits of a number are a row, those above it say in which table."""

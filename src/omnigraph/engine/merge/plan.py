@@ -2,37 +2,69 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 
 from omnigraph.engine.changes.change import ChangeCounts
-from omnigraph.engine.changes.comparison import TableComparison
+from omnigraph.engine.changes.comparison import RunnerChoice, TableComparison
 from omnigraph.engine.changes.diff import table_order
-from omnigraph.engine.changes.runner_choice import RunnerChoice
 from omnigraph.engine.changes.table_side import TableSide
 from omnigraph.engine.commit.plan import AdoptVersion, Effect
 from omnigraph.engine.constraints.stored_rows import StoredTables
 from omnigraph.engine.graph.coordinator import lance_branch
 from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.engine.merge.bucketed_merge import BucketedMerge, BucketJob
-from omnigraph.engine.merge.choices import EntityChoice, MergeChoices, MergeGranularity
-from omnigraph.engine.merge.conflict import ConflictKey, ConflictKind, GivenUpSummary, MergeConflict
+from omnigraph.engine.merge.choices import EntityChoice, MergeChoices, MergeGranularity, PendingChoices
+from omnigraph.engine.merge.conflict import (
+    ConflictKey,
+    ConflictKind,
+    GivenUpSummary,
+    MergeConflict,
+    RuleViolation,
+)
 from omnigraph.engine.merge.conflict_builder import BranchNames, build_rule_conflicts
-from omnigraph.engine.merge.merge_inputs import MergeInputs, MergeOutcome
-from omnigraph.engine.merge.orphan_edges import choices_for_nodes
+from omnigraph.engine.merge.merge_inputs import (
+    MergeInputs,
+    MergeOutcome,
+    TableStrategy,
+    choose_strategy,
+    is_untouched,
+)
 from omnigraph.engine.merge.patched_side import compare_merge_sides, plain_side, with_disputed
 from omnigraph.engine.merge.row_rule import MergeSides
-from omnigraph.engine.merge.rule_checks import find_violations
-from omnigraph.engine.merge.scratch import Scratch
-from omnigraph.engine.merge.stale_choices import PendingChoices
+from omnigraph.engine.merge.rule_checks import choices_for_nodes, find_violations
 from omnigraph.engine.merge.table_merge import InMemoryMerge, MergeTask, TableMerge
-from omnigraph.engine.merge.table_strategy import TableStrategy, choose_strategy, is_untouched
 from omnigraph.engine.merge.target_change import TargetChange, override_entities
-from omnigraph.engine.merge.violations import RuleViolation
 from omnigraph.engine.write.transaction import Transaction
-from omnigraph.errors import Conflict
+from omnigraph.errors import Conflict, OmnigraphError
+
+_log = logging.getLogger(__name__)
+
+
+class Scratch:
+    """The folder; it gets its name at the first use."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+
+    @cached_property
+    def name(self) -> str:
+        """The name below the staging folder; all files in it belong to this merge."""
+        return self._root.new_id()
+
+    def clear(self) -> None:
+        """Remove every file that did not become part of a table, after the merge."""
+        if "name" not in self.__dict__:
+            return
+        place = self._root.layout.staging / self.name
+        try:
+            self._root.objects.delete_prefix(place)
+        except OmnigraphError as failure:
+            _log.warning("could not remove the files of a merge in '%s'; cleanup will: %s", place, failure)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,13 @@ from typing import Any
 
 from omnigraph.display.markup import FIRST_ROWS, Heading, render_html_table
 from omnigraph.display.text import format_count
-from omnigraph.engine.changes.change import ChangeCounts
-from omnigraph.engine.changes.html_tables import render_counts
+from omnigraph.engine.changes.change import ChangeCounts, render_counts
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.merge.choices import MergeChoices, MergeGranularity
 from omnigraph.engine.merge.conflict import DroppedValues, MergeConflict
 from omnigraph.engine.merge.merge_inputs import MergeOutcome
 from omnigraph.engine.merge.resolutions import build_resolutions, write_resolutions
-from omnigraph.engine.upkeep.pending_indexes import PendingIndexes, pending_json
+from omnigraph.engine.upkeep.declared_indexes import PendingIndexes, pending_json
 
 _CONFLICTS = [Heading("type"), Heading("id"), Heading("conflict"), Heading("what")]
 

@@ -17,7 +17,7 @@ from omnigraph.engine.changes.equality import Mask
 from omnigraph.engine.changes.row_pairs import RIGHT, RowPairs, changed_columns, split_rows
 from omnigraph.engine.changes.table_side import TableSide
 from omnigraph.engine.constraints.table_change import is_among
-from omnigraph.engine.graph.columns import ID
+from omnigraph.engine.graph.table_types import ID
 from omnigraph.engine.merge.conflict import ConflictKind
 from omnigraph.engine.merge.conflict_images import read_aligned_rows
 from omnigraph.engine.merge.patched_side import disputed_ids, plain_side

@@ -12,8 +12,7 @@ import pyarrow as pa
 from omnigraph.engine.changes.equality import Mask
 from omnigraph.engine.changes.row_pairs import RowPairs
 from omnigraph.engine.commit.plan import Effect
-from omnigraph.engine.graph.columns import ID
-from omnigraph.engine.graph.table_types import TableType
+from omnigraph.engine.graph.table_types import ID, TableType
 from omnigraph.engine.merge.cell_decisions import (
     CellDecisions,
     apply_choices,

@@ -14,19 +14,17 @@ from omnigraph.engine.changes.equality import Mask
 from omnigraph.engine.changes.row_pairs import changed_columns, row_ids, split_rows
 from omnigraph.engine.commit.plan import AppendRows, DeleteRows, Effect, RowSteps, UpsertRows
 from omnigraph.engine.constraints.table_change import NO_IDS, TableChange, exclude, is_among
-from omnigraph.engine.graph.columns import ID
-from omnigraph.engine.graph.table_types import TableType
+from omnigraph.engine.graph.table_types import ID, TableType
 from omnigraph.engine.merge.cell_decisions import (
     CellDecisions,
     compose_decided_rows,
     find_decided_deletions,
     refuse_key_change,
 )
-from omnigraph.engine.merge.choices import ChosenValue, EntityChoice, MergeSide
+from omnigraph.engine.merge.choices import ChosenValue, EntityChoice, MergeSide, build_value_column
+from omnigraph.engine.merge.conflict import RuleViolation, find_value_violations
 from omnigraph.engine.merge.conflict_images import read_rows_by_id
-from omnigraph.engine.merge.given_values import build_value_column
 from omnigraph.engine.merge.row_rule import BASE, ROWS_AT_ONCE, SOURCE, MergeSides, SourceDelta
-from omnigraph.engine.merge.violations import RuleViolation, find_value_violations
 from omnigraph.engine.rows.blobs import to_writable
 from omnigraph.errors import BadRequest, InternalError
 from omnigraph.storage.pieces import Pieces

@@ -2,13 +2,13 @@
 
 Nothing here knows where it runs: the tasks of a load call the same functions in other processes.
 
-    splits.py, lines.py            text in parts and lines
-    ndjson.py, decoders.py, uniform_lines.py, literals.py   lines -> records, singly or many of one layout
+    lines.py                       text in splits and lines; lines that begin alike
+    ndjson.py, uniform_lines.py   lines -> records, singly or many of one layout
     records.py, row_builder.py, json_columns.py, ids.py   records -> rows with ids, a property at a time
     blobs.py, blob_reader.py       values of Blob properties, in and out
     value_checks.py                rules about single values
-    violations.py, rejects.py      violations, and the file that keeps all of them
+    violations.py                  violations, and the file that keeps all of them
     split_reader.py                a split from its bytes to checked rows
-    predicate.py, predicate_sql.py   which rows an update or delete is about: asked of Arrow, and of Lance
-    lookup.py, text_buffers.py     many texts looked up among many others, and the bytes of a column
+    predicate.py                   which rows an update or delete is about: asked of Arrow, and of Lance
+    lookup.py                      many texts looked up among many others, and the bytes of a column
 """

@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from omnigraph.engine.graph.columns import ID
 from omnigraph.engine.graph.layout import EntityKind, split_key, table_key
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.engine.graph.snapshot_tables import explain_failure, open_table
-from omnigraph.engine.rows.predicate_sql import one_of
+from omnigraph.engine.graph.table_types import ID
+from omnigraph.engine.rows.predicate import one_of
 from omnigraph.errors import BadRequest, InvalidValue, NotFound, StorageFailure, UnsatisfiableRange
 from omnigraph.lang.values import shorten_legibly
-from omnigraph.storage.blob_bytes import StoredBlob, open_blob
-from omnigraph.storage.blobs import is_blob
+from omnigraph.storage.blobs import StoredBlob, is_blob, open_blob
 from omnigraph.storage.tables import Table
 
 PART_BYTES = 4 * 2**20

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.engine.graph.ulids import ulid
+from omnigraph.engine.graph.root import ulid
 from omnigraph.engine.rows.violations import Numbers
 from omnigraph.errors import InvalidValue
 from omnigraph.lang.schema.keys import render_scalar

@@ -20,11 +20,9 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from omnigraph.engine.graph.columns import SOURCE, TARGET
-from omnigraph.engine.rows.decoders import UNDECODABLE, make_decoder
-from omnigraph.engine.rows.lines import Lines
+from omnigraph.engine.graph.table_types import SOURCE, TARGET
+from omnigraph.engine.rows.lines import UNDECODABLE, Limits, Lines, Split, make_decoder, oversized_line_remedy
 from omnigraph.engine.rows.records import RawColumns, TypeRecords, columns_from_records, concat_in_line_order
-from omnigraph.engine.rows.splits import Limits, Split, oversized_line_remedy
 from omnigraph.engine.rows.uniform_lines import read_uniform_lines
 from omnigraph.engine.rows.violations import Numbers, Violation
 from omnigraph.errors import ResourceLimitExceeded

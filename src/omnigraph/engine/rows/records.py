@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import UNSET
 
-from omnigraph.engine.graph.columns import ID
+from omnigraph.engine.graph.table_types import ID
 from omnigraph.engine.rows.violations import Flags, Numbers
 
 Values: TypeAlias = Sequence[Any] | pa.Array

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET
 
-from omnigraph.engine.graph.columns import ID, SOURCE, TARGET
-from omnigraph.engine.graph.table_types import TableType
+from omnigraph.engine.graph.table_types import ID, SOURCE, TARGET, TableType
 from omnigraph.engine.rows.blobs import Refusal, read_blobs, reject_external
 from omnigraph.engine.rows.ids import LoadIds, compose_ids, render_keys
 from omnigraph.engine.rows.json_columns import ParsedColumn, parse_column

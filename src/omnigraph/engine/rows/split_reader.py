@@ -13,9 +13,9 @@ import pyarrow as pa
 from omnigraph.engine.graph.table_types import TableType, table_types_of
 from omnigraph.engine.rows.blobs import Refusal, reject_external
 from omnigraph.engine.rows.ids import LoadIds
+from omnigraph.engine.rows.lines import Limits, Split
 from omnigraph.engine.rows.ndjson import parse_split
 from omnigraph.engine.rows.row_builder import CheckedRows, build_rows
-from omnigraph.engine.rows.splits import Limits, Split
 from omnigraph.engine.rows.violations import Flags, Origins, Violation
 from omnigraph.lang.schema.identity import AcceptedSchema
 

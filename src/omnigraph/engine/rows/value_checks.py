@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.graph.columns import ID
-from omnigraph.engine.graph.table_types import TableType
+from omnigraph.engine.graph.table_types import ID, TableType
 from omnigraph.errors import ConstraintViolation
 from omnigraph.lang.schema.catalog import CheckRule, NodeType, Property, RangeRule
 from omnigraph.lang.schema.keys import positional

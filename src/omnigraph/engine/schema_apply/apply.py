@@ -16,11 +16,10 @@ from typing import Any
 from omnigraph.engine.commit.gates import BaseMoved
 from omnigraph.engine.commit.plan import CreateTable, DropTable, Effect, NewSchema, ReplaceRows, new_plan
 from omnigraph.engine.commit.protocol import Receipt, commit
-from omnigraph.engine.commit.recovery.removal_records import remove_all_versions
-from omnigraph.engine.commit.recovery.removals import finish_removals
+from omnigraph.engine.commit.recovery.removals import finish_removals, remove_all_versions
 from omnigraph.engine.commit.recovery.sweep import finish_completed_writes
 from omnigraph.engine.commit.schema_lock import hold_schema_lock
-from omnigraph.engine.commit.schema_upgrade import upgrade_schema_files
+from omnigraph.engine.commit.schema_staging import upgrade_schema_files
 from omnigraph.engine.embedding.provenance import copy_notes, notes_path
 from omnigraph.engine.graph.layout import LOCK_BRANCH, table_key
 from omnigraph.engine.graph.lineage import Commit
@@ -28,10 +27,9 @@ from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.schema_files import read_identified_schema, record_accepted_schema, render_files
 from omnigraph.engine.schema_apply.check_stored_rows import require_fitting_data
-from omnigraph.engine.schema_apply.migration import Migration, TableMigration, plan_migration
-from omnigraph.engine.schema_apply.rewrite_rows import rewrite_rows
+from omnigraph.engine.schema_apply.migration import Migration, TableMigration, plan_migration, rewrite_rows
+from omnigraph.engine.upkeep.declared_indexes import PendingIndexes, pending_json
 from omnigraph.engine.upkeep.index_upkeep import build_deferred_indexes
-from omnigraph.engine.upkeep.pending_indexes import PendingIndexes, pending_json
 from omnigraph.engine.write.transaction import Author, Transaction, begin
 from omnigraph.errors import PublishContention, ReadOnlyGraph, SchemaApplyBlocked
 from omnigraph.lang.schema import MigrationPlan, compile_schema

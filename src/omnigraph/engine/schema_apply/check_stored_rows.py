@@ -11,15 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.constraints.cardinality import find_count_faults
+from omnigraph.engine.constraints.duplicates import find_unique_faults
 from omnigraph.engine.constraints.faults import Faults
 from omnigraph.engine.constraints.stored_rows import StoredTables
 from omnigraph.engine.constraints.table_change import TableChange
-from omnigraph.engine.constraints.unique import find_unique_faults
-from omnigraph.engine.graph.columns import ID, SOURCE
-from omnigraph.engine.graph.table_types import TableType
+from omnigraph.engine.graph.table_types import ID, SOURCE, TableType
 from omnigraph.engine.rows.value_checks import breaks_check, breaks_range, find_value_faults
-from omnigraph.engine.schema_apply.migration import Migration, TableMigration
-from omnigraph.engine.schema_apply.rewrite_rows import read_batches
+from omnigraph.engine.schema_apply.migration import Migration, TableMigration, read_batches
 from omnigraph.errors import SchemaDataViolation
 from omnigraph.lang.schema.catalog import CheckRule, EdgeType, NodeType, RangeRule
 from omnigraph.lang.schema.catalog_json import constraint_value

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.engine.rows.text_buffers import text_buffers
+from omnigraph.engine.rows.lookup import text_buffers
 from omnigraph.errors import InternalError
 
 MAX_BUCKETS = 65_535

@@ -15,7 +15,6 @@ from omnigraph.engine.graph.coordinator import Coordinator
 from omnigraph.engine.graph.manifest import TableVersion
 from omnigraph.engine.graph.publish import repin
 from omnigraph.engine.upkeep.declared_indexes import DeclaredIndex, declared_indexes
-from omnigraph.engine.upkeep.fragment_tiers import MIN_FRAGMENTS, find_crowded_runs
 from omnigraph.engine.upkeep.index_lag import DueIndex
 from omnigraph.engine.upkeep.index_upkeep import (
     MIN_ROWS_TO_CHECK,
@@ -26,7 +25,12 @@ from omnigraph.engine.upkeep.index_upkeep import (
     plan_round,
     rows_in_write,
 )
-from omnigraph.engine.upkeep.table_rewrite import commit_rewrite, drop_broken_indexes
+from omnigraph.engine.upkeep.table_rewrite import (
+    MIN_FRAGMENTS,
+    commit_rewrite,
+    drop_broken_indexes,
+    find_crowded_runs,
+)
 from omnigraph.errors import BadRequest, OmnigraphError
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.storage.concurrency import run_per_table

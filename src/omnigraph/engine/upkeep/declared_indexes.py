@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeAlias
 
-from omnigraph.engine.graph.columns import SYSTEM_COLUMNS
 from omnigraph.engine.graph.layout import split_key
+from omnigraph.engine.graph.table_types import SYSTEM_COLUMNS
 from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.lang.types import Scalar, ValueType
 from omnigraph.storage.index_parts import BTREE, IVF_FLAT
@@ -110,3 +111,17 @@ def find_missing_indexes(
 ) -> tuple[DeclaredIndex, ...]:
     """Return the declared indexes that no stored index satisfies."""
     return tuple(wish for wish in asked if not any(wish.is_met_by(found) for found in stored.values()))
+
+
+PendingIndexes: TypeAlias = Mapping[str, tuple[str, ...]]
+"""The columns, by table key."""
+
+
+def pending_json(pending: PendingIndexes) -> dict[str, list[str]]:
+    """What is pending, as plain values."""
+    return {key: list(columns) for key, columns in sorted(pending.items())}
+
+
+def describe_pending(pending: PendingIndexes) -> list[str]:
+    """What is pending, a line for each table."""
+    return [f"pending indexes on {key}: {', '.join(columns)}" for key, columns in sorted(pending.items())]

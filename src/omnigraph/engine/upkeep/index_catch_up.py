@@ -7,25 +7,38 @@ segment: it takes in the new texts and copies the rest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from omnigraph.engine.rows.predicate_sql import quoted
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.rows.predicate import quoted
+from omnigraph.engine.tasks.runner import Runner
 from omnigraph.engine.upkeep.declared_indexes import DeclaredIndex, IndexKind
 from omnigraph.engine.upkeep.index_lag import TEXT_ROWS
 from omnigraph.storage.fragments import Fragment, list_fragments
-from omnigraph.storage.index_parts import IVF_FLAT
+from omnigraph.storage.index_parts import (
+    IVF_FLAT,
+    BuiltPart,
+    IndexPart,
+    PackedPart,
+    build_part,
+    pack_part,
+    unpack_part,
+)
 from omnigraph.storage.indexes import (
+    LONGEST,
     IndexCoverage,
     IndexExtension,
     IndexSpec,
     RefusedIndex,
     Segment,
+    find_overlong_vector,
     read_coverage,
 )
+from omnigraph.storage.location import Location
 from omnigraph.storage.search import find_text_index, find_vector_index
 from omnigraph.storage.tables import Table
-from omnigraph.storage.vector_lengths import LONGEST, find_overlong_vector
 
 SMALL = {IndexKind.SCALAR: 1 << 20, IndexKind.VECTOR: 1 << 16, IndexKind.TEXT: TEXT_ROWS}
 """So many rows are indexed at once in any case, rather than to have one more segment."""
@@ -158,3 +171,31 @@ def count_vectors(table: Table, wish: DeclaredIndex, fragments: frozenset[int] |
         return 0
     chosen = None if fragments is None else sorted(fragments)
     return table.count(f"{quoted(wish.column)} IS NOT NULL", fragments=chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlace:
+    """A version of a table, as a task finds it."""
+
+    uri: str
+    branch: str | None
+    version: int
+
+    @classmethod
+    def of(cls, table: Table) -> TablePlace:
+        """Where a table stands."""
+        return cls(table.location.uri, table.branch, table.version)
+
+    def table(self) -> Table:
+        """Open the table."""
+        location = Location(self.uri)
+        return Root.at(location).tables.open(location, self.version, branch=self.branch)
+
+
+def build_parts_with(runner: Runner, table: Table, parts: Sequence[IndexPart]) -> Iterable[BuiltPart]:
+    """Build parts of indexes, each by a task."""
+    return map(unpack_part, runner.each("index", parts, partial(_build_part, TablePlace.of(table))))
+
+
+def _build_part(place: TablePlace, part: IndexPart) -> PackedPart:
+    return pack_part(build_part(place.table(), part))

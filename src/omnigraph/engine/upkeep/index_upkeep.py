@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from omnigraph.engine.graph.manifest import MAIN, TableVersion
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.publish import repin
-from omnigraph.engine.upkeep.declared_indexes import VECTOR_ROWS, DeclaredIndex, IndexKind
+from omnigraph.engine.upkeep.declared_indexes import VECTOR_ROWS, DeclaredIndex, IndexKind, PendingIndexes
 from omnigraph.engine.upkeep.index_catch_up import can_append_texts, can_extend, count_vectors
 from omnigraph.engine.upkeep.index_lag import MOST_ROWS, DueIndex, NextSegment, find_due_indexes, next_segment
-from omnigraph.engine.upkeep.pending_indexes import PendingIndexes
 from omnigraph.errors import BadRequest, OmnigraphError, StorageFailure
 from omnigraph.progress import stage
 from omnigraph.storage.fragments import list_fragments

@@ -15,19 +15,20 @@ from contextlib import contextmanager
 
 from omnigraph.engine.graph.coordinator import Coordinator, LoadedBranch
 from omnigraph.engine.graph.publish import Publication
-from omnigraph.engine.upkeep.fragment_tiers import find_newest_run
+from omnigraph.engine.upkeep.table_rewrite import find_newest_run
 from omnigraph.errors import BadRequest, OmnigraphError, StorageFailure
 from omnigraph.storage.fragments import list_fragments
-from omnigraph.storage.incremental_cleanup import collect_run, split_into_runs
 from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.staging import commit_staged
 from omnigraph.storage.tables import Table
 from omnigraph.storage.upkeep import (
     NOTHING,
     CollectionResult,
+    collect_run,
     collect_versions,
     compact,
     preview_collection,
+    split_into_runs,
     stage_barrier,
 )
 

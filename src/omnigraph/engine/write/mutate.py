@@ -14,22 +14,20 @@ from omnigraph.engine.commit.schema_lock import find_lock, recover_stale_lock_if
 from omnigraph.engine.constraints.change_rules import check_mutation
 from omnigraph.engine.constraints.pending_rows import PendingLimits, PendingRows
 from omnigraph.engine.constraints.table_change import TableChange
-from omnigraph.engine.graph.columns import ID
 from omnigraph.engine.graph.layout import table_key
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.open_graph import OpenGraph
-from omnigraph.engine.graph.table_types import TableType
+from omnigraph.engine.graph.table_types import ID, TableType
 from omnigraph.engine.rows.ids import generate_ids
-from omnigraph.engine.rows.predicate import Bindings, bind_predicate, evaluate_rows
-from omnigraph.engine.rows.predicate_sql import render_predicate
-from omnigraph.engine.upkeep.pending_indexes import PendingIndexes
-from omnigraph.engine.write.matched_rows import read_matched_rows
+from omnigraph.engine.rows.predicate import Bindings, bind_predicate, evaluate_rows, render_predicate
+from omnigraph.engine.upkeep.declared_indexes import PendingIndexes
 from omnigraph.engine.write.statement_rows import (
     Values,
     assign_values,
     build_edges,
     build_nodes,
     missing_value_error,
+    read_matched_rows,
 )
 from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction, write
 from omnigraph.errors import CompileError, InvalidValue, ReadSetChanged

@@ -7,7 +7,9 @@ again. One that read what it replaces fails, unless its author asked for retries
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from omnigraph import failpoints
@@ -18,25 +20,81 @@ from omnigraph.engine.commit.recovery.sidecar import WriterKind
 from omnigraph.engine.commit.recovery.sweep import finish_completed_writes, recover_branch
 from omnigraph.engine.commit.schema_lock import find_lock
 from omnigraph.engine.constraints.stored_rows import StoredTables
+from omnigraph.engine.graph.coordinator import lance_branch
 from omnigraph.engine.graph.lineage import Commit, require_actor
 from omnigraph.engine.graph.manifest import TableEntry
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.schema_files import LiveSchema, read_schema_hash
+from omnigraph.engine.graph.table_forks import ForkPlace, has_fork_files, reclaim_fork
 from omnigraph.engine.graph.table_types import TableType
 from omnigraph.engine.upkeep.index_upkeep import IndexUpkeep, build_deferred_indexes
-from omnigraph.engine.write.branch_incarnation import require_incarnation
 from omnigraph.errors import (
     BadRequest,
+    BranchNotFound,
     OmnigraphError,
     PreconditionFailed,
     PublishContention,
     ReadSetChanged,
     RecoveryRequired,
+    StorageFailure,
 )
 from omnigraph.storage.index_parts import BuildParts
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.references import Incarnation
 from omnigraph.storage.tables import Table
+
+_log = logging.getLogger(__name__)
+
+
+def require_incarnation(
+    graph: OpenGraph,
+    branch: str,
+    base: PlanBase,
+    held: HeldLocks | None = None,
+    failure: OmnigraphError | None = None,
+) -> None:
+    """Raise `BranchNotFound` when the branch of a base is gone, `BaseMoved` when there is another one now.
+
+    `failure` is what the write ran into: where the branch cannot be asked either, that is what counts.
+    """
+    if lance_branch(branch) is None:
+        return
+    try:
+        incarnation = graph.root.forks.identity(graph.root.layout.manifest, branch)
+    except StorageFailure:
+        if failure is None:
+            raise
+        return
+    if incarnation is None:
+        graph.forget(branch)
+        _remove_staged_files(graph, branch, base, held)
+        raise BranchNotFound(branch) from failure
+    if incarnation != base.identity:
+        changed = ReadSetChanged(f"branch:{branch}", expected="the one that was read", actual="recreated")
+        raise BaseMoved(changed) from failure
+
+
+def _remove_staged_files(graph: OpenGraph, branch: str, base: PlanBase, held: HeldLocks | None) -> None:
+    """Remove the files that were staged beside tables of a branch after these had gone."""
+    root = graph.root
+    places = [
+        ForkPlace(entry.key, root.layout.table(entry.path), branch)
+        for entry in base.entries.values()
+        if entry.owner == branch
+    ]
+    try:
+        left = [place for place in places if has_fork_files(root, place.table, branch)]
+        if not left:
+            return
+        holding: AbstractContextManager[HeldLocks] = (
+            root.locks.hold([branch]) if held is None else nullcontext(held)
+        )
+        with holding as own:
+            for place in left:
+                reclaim_fork(root, own, place, live=graph.branch_names())
+    except OmnigraphError as error:
+        _log.warning("files of branch '%s', which is gone, are left to cleanup: %s", branch, error)
+
 
 ATTEMPTS = 32
 UNLOCKED_ATTEMPTS = 1
@@ -228,7 +286,7 @@ def _schema_is_changing(graph: OpenGraph, transaction: Transaction | None, error
     """Whether a write may have had the schema of one moment and the tables of another.
 
     A new schema is visible a little before its files are in place, and nothing keeps both together for
-    whoever looks without the lock.
+    a reader without the lock.
     """
     if isinstance(error, ReadSetChanged) and error.member == "schema":
         return True

@@ -2,9 +2,9 @@
 
 Read in this order:
 
-    compile.py                     text -> plan, with a cache of the results
+    compile.py                     text -> plan: parse, check, plan; with a cache of the results
     parser.py, expressions.py      text -> the tree of ast.py; printer.py: back
-    checker.py                     tree -> resolved.py and terms.py; check_*.py: each part of the language
+    check_*.py, scope.py           tree -> resolved.py and terms.py: each part of the language
     planner.py                     resolved read -> plan.py; explain.py: plans as text
     block_names.py                 a name of its own for every variable of a plan
     parameters.py, statements.py   values from JSON, and mutations made in Python

@@ -14,9 +14,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from omnigraph.lang.schema import schema_ast as ast
-from omnigraph.lang.schema.catalog import Catalog, TypeKind
-from omnigraph.lang.schema.catalog_json import Value, type_value
+from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType, TypeKind
+from omnigraph.lang.schema.catalog_json import (
+    Value,
+    compact,
+    edge_value,
+    interface_value,
+    meaning_fingerprint,
+    node_value,
+    type_value,
+)
 from omnigraph.lang.schema.check import ExpandedType, check_schema
+from omnigraph.lang.schema.identity import AcceptedSchema, Identities, PropertyRef, TypeRef
 from omnigraph.lang.schema.interfaces import MARKS, Members
 from omnigraph.lang.schema.schema_parser import parse_schema
 from omnigraph.lang.source import Source
@@ -207,3 +216,82 @@ def _ordered(value: Any) -> Any:
     if isinstance(value, list):
         return sorted({render(_ordered(member)) for member in value})
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+_KINDS_AND_GROUPS: tuple[tuple[TypeKind, str], ...] = (
+    ("interface", "interfaces"),
+    ("node", "nodes"),
+    ("edge", "edges"),
+)
+
+
+def is_legacy(value: Value) -> bool:
+    """Whether a compiled schema has the old shape."""
+    return "next_type_id" in value
+
+
+def legacy_ir(accepted: AcceptedSchema) -> Value:
+    """Return the old shape of a schema."""
+    identities = accepted.known_identities
+    groups: dict[str, list[Value]] = {group: [] for _, group in _KINDS_AND_GROUPS}
+    for kind, owner in accepted.catalog.owners():
+        if isinstance(owner, NodeType):
+            value = node_value(owner)
+        elif isinstance(owner, EdgeType):
+            value = edge_value(owner)
+        else:
+            value = interface_value(owner)
+        groups[dict(_KINDS_AND_GROUPS)[kind]].append(_with_numbers(kind, value, identities))
+    return {
+        "ir_version": 1,
+        **groups,
+        "next_type_id": identities.next_type,
+        "next_prop_id": identities.next_property,
+    }
+
+
+def _with_numbers(kind: TypeKind, value: Value, identities: Identities) -> Value:
+    owner = value["name"]
+    properties = [
+        {**each, "prop_id": identities.properties[kind, owner, each["name"]]} for each in value["properties"]
+    ]
+    return {**value, "type_id": identities.types[kind, owner], "properties": properties}
+
+
+def legacy_hash(value: Value) -> str:
+    """Return what the old shape is recognised by."""
+    return f"sha256:{hashlib.sha256(compact(value).encode()).hexdigest()}"
+
+
+def read_legacy(value: Value) -> tuple[str, Identities]:
+    """Return the fingerprint and the identities of an old shape; `ValueError` when it is damaged."""
+    try:
+        return _read(value)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"it is damaged at {error}") from error
+
+
+def _read(value: Value) -> tuple[str, Identities]:
+    types: dict[TypeRef, int] = {}
+    properties: dict[PropertyRef, int] = {}
+    bare: dict[str, list[Value]] = {}
+    for kind, group in _KINDS_AND_GROUPS:
+        bare[group] = []
+        for each in value[group]:
+            types[kind, each["name"]] = _number(each["type_id"])
+            for member in each["properties"]:
+                properties[kind, each["name"], member["name"]] = _number(member["prop_id"])
+            members = [_without(member, "prop_id") for member in each["properties"]]
+            bare[group].append({**_without(each, "type_id"), "properties": members})
+    following = _number(value["next_type_id"]), _number(value["next_prop_id"])
+    return meaning_fingerprint(bare), Identities(types, properties, *following)
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(repr(value))
+    return value
+
+
+def _without(value: Value, key: str) -> Value:
+    return {name: member for name, member in value.items() if name != key}

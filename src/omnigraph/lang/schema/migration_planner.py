@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from omnigraph.lang.schema.annotations import default_json
 from omnigraph.lang.schema.catalog import (
     Annotation,
     Catalog,
@@ -24,7 +25,6 @@ from omnigraph.lang.schema.comparison import (
     other_annotations,
     rules,
 )
-from omnigraph.lang.schema.defaults import default_json
 from omnigraph.lang.schema.identity import AcceptedSchema, Resolution, first_identities, resolve
 from omnigraph.lang.schema.migration_steps import (
     ADD_REQUIRED,
@@ -48,7 +48,35 @@ from omnigraph.lang.schema.migration_steps import (
     UpdateTypeMetadata,
     WidenProperty,
 )
-from omnigraph.lang.schema.widening import added_values, is_wider_number, keeps_ids
+from omnigraph.lang.types import Scalar, ValueType
+
+WIDER: dict[Scalar, tuple[Scalar, ...]] = {
+    Scalar.I32: (Scalar.I64, Scalar.F64),
+    Scalar.U32: (Scalar.U64, Scalar.I64, Scalar.F64),
+    Scalar.F32: (Scalar.F64,),
+}
+"""The number types that have every number of another one."""
+
+
+def is_wider_number(old: ValueType, new: ValueType) -> bool:
+    """Whether a type, nullable or not, is another one, or a list of it, with wider numbers."""
+    alike = replace(old, scalar=new.scalar, nullable=new.nullable) == new
+    return alike and new.scalar in WIDER.get(old.scalar, ())
+
+
+def added_values(old: ValueType, new: ValueType) -> tuple[str, ...]:
+    """The values that an enum has beyond those of another one, all of which it must have."""
+    before, after = set(old.enum_values), set(new.enum_values)
+    return tuple(sorted(after - before)) if before and before < after else ()
+
+
+def keeps_ids(old: ValueType) -> bool:
+    """Whether a key property of this type makes the same ids once its numbers are wider.
+
+    The shortest digits of a 32-bit float are not those of the same number with 64 bits.
+    """
+    return old.scalar is not Scalar.F32
+
 
 REFUSED = "is not supported in schema migration v1"
 """How every reason ends, except for advice."""

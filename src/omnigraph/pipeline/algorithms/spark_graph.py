@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.graph.columns import ID
 from omnigraph.engine.graph.layout import table_key
+from omnigraph.engine.graph.table_types import ID
 from omnigraph.errors import BadRequest
 from omnigraph.graph import Snapshot
 from omnigraph.pipeline.algorithms.edge_blocks import (
@@ -30,10 +30,9 @@ from omnigraph.pipeline.map_reduce import BLOBS, reduce_buckets
 from omnigraph.pipeline.progress import watch_stage
 from omnigraph.pipeline.runner import SparkRunner
 from omnigraph.pipeline.table_scan import plan_scan
-from omnigraph.query.algorithms.edge_block import Arrangement, Block, Part
+from omnigraph.query.algorithms.edge_block import Arrangement, Block, Part, corners
 from omnigraph.query.algorithms.node_numbering import Numbering, in_order, whole_ids
 from omnigraph.query.algorithms.selection import Selection
-from omnigraph.query.algorithms.triangles import corners
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

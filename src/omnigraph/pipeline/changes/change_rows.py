@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from omnigraph.engine.changes.change import ChangeOperation
 from omnigraph.engine.changes.row_pairs import LEFT, RIGHT, RowPairs, changed_columns, row_ids
 from omnigraph.engine.changes.table_side import TableSide
-from omnigraph.engine.graph.columns import ID
+from omnigraph.engine.graph.table_types import ID
 
 Mask = NDArray[np.bool_]
 

@@ -12,11 +12,10 @@ import pyarrow as pa
 
 from omnigraph.engine.changes.change import Change, ChangeFilter, EntityImage
 from omnigraph.engine.changes.comparison import SidePart, TableComparison, count_buckets
-from omnigraph.engine.changes.diff import Diff
-from omnigraph.engine.changes.images import build_changes, wanted_portions
+from omnigraph.engine.changes.diff import Diff, build_changes, wanted_portions
 from omnigraph.engine.changes.row_pairs import LEFT, RIGHT, RowPairs
 from omnigraph.engine.changes.table_side import TableSide
-from omnigraph.engine.graph.columns import ID
+from omnigraph.engine.graph.table_types import ID
 from omnigraph.pipeline.changes.change_rows import change_columns, change_fields
 from omnigraph.pipeline.map_reduce import emit, map_reduce
 from omnigraph.pipeline.runner import SparkRunner

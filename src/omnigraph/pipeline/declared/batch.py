@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from omnigraph.engine.graph.layout import split_key
-from omnigraph.engine.load.passed_rows import PassedRows
+from omnigraph.engine.load.spool import PassedRows
 from omnigraph.graph import Graph
 from omnigraph.pipeline.declared.declaration import Destination
 from omnigraph.pipeline.declared.records import SourceRecord

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph import graph
 from omnigraph.engine.graph.root import new_id
-from omnigraph.engine.load.passed_rows import PassedRows
 from omnigraph.engine.load.sources.binding import bind_columns
 from omnigraph.engine.load.sources.mapping import NO_ENTRY
+from omnigraph.engine.load.spool import PassedRows
 from omnigraph.errors import (
     OmnigraphError,
     PipelineColumnUnresolved,

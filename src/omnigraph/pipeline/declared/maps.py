@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from omnigraph.engine.graph.columns import SYSTEM_COLUMNS
 from omnigraph.engine.graph.layout import EntityKind
+from omnigraph.engine.graph.table_types import SYSTEM_COLUMNS
 from omnigraph.errors import PipelineEndpointType
 from omnigraph.pipeline.declared.declaration import EDGE, NODE, EntityMap
 from omnigraph.pipeline.declared.members import Node, Problems

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from omnigraph.engine.graph.columns import ID
+from omnigraph.engine.graph.table_types import ID
 from omnigraph.lang.query.terms import Distance, Fusion, Relevance
 from omnigraph.pipeline.query.task_frame import TaskFrame
 

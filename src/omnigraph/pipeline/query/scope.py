@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
-from omnigraph.engine.graph.columns import ID
+from omnigraph.engine.graph.table_types import ID
 from omnigraph.lang.query.terms import Distance, Fusion, Predicate, Relevance, TextMatch
 from omnigraph.lang.values import Stored
 from omnigraph.pipeline.query.binding_frame import Slots

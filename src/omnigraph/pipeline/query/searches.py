@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.embed.query import EmbeddedProperty, embed_query
-from omnigraph.engine.graph.columns import ID
+from omnigraph.engine.graph.table_types import ID
 from omnigraph.lang.query.terms import Distance, Fusion, Predicate, Relevance, TextMatch
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.pipeline.query.scope import Lookup, Search

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from omnigraph.engine.graph.columns import ID, SOURCE, TARGET
 from omnigraph.engine.graph.layout import table_key
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.graph.table_types import ID, SOURCE, TARGET
 from omnigraph.engine.rows.predicate import Bindings
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.lang.query.terms import Predicate

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.graph.columns import SOURCE, TARGET
+from omnigraph.engine.graph.table_types import SOURCE, TARGET
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.lang.query.terms import Predicate, Term
 from omnigraph.pipeline.query.binding_frame import Slot, Slots

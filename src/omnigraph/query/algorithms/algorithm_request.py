@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from omnigraph.engine.graph.branch_names import parse_branch_name
-from omnigraph.engine.graph.lineage import require_actor
+from omnigraph.engine.graph.lineage import Commit, require_actor
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import AtBranch, ReadTarget
 from omnigraph.engine.graph.targets import parse_target
-from omnigraph.engine.tasks.engines import EngineName
+from omnigraph.engine.tasks.runner import EngineName
 from omnigraph.errors import BadRequest
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.types import FLOATS, INTEGERS, ValueType
 from omnigraph.lang.values import shorten_legibly
 from omnigraph.query.algorithms.selection import TypeNames
+from omnigraph.query.result import Result
 
 
 class AlgorithmOptions(TypedDict, total=False):
@@ -131,3 +132,42 @@ def _takes(declared: ValueType, found: ValueType) -> bool:
     if not declared.is_numeric or (found.nullable and not declared.nullable):
         return False
     return declared.scalar in FLOATS or found.scalar in INTEGERS
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenProperty:
+    """Values that were written to a property."""
+
+    type: str
+    property: str
+    branch: str
+    rows: int
+    """How many nodes got another value than they had."""
+    commit: Commit | None
+    """None when all of them had their values already."""
+    branch_created: bool = False
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class AlgorithmResult(Result):
+    """A value for each node, ordered by type and id: the columns `id`, `type` and `value`."""
+
+    rounds: int = 0
+    """How often all edges were looked at."""
+    converged: bool = True
+    """Whether another round would have changed nothing, or less than what counts."""
+    engine: str = "local"
+    why: str = ""
+    """Why that engine."""
+    written: WrittenProperty | None = None
+    """The write that was asked for with `write_to`."""
+
+    def about(self) -> dict[str, Any]:
+        """What was asked, of what, and how it went."""
+        # Not `super()`: a class with slots is made twice, and that would mean the first.
+        return {
+            **Result.about(self),
+            "rounds": self.rounds,
+            "converged": self.converged,
+            "engine": self.engine,
+        }

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from omnigraph.arguments import require_number, require_whole
 from omnigraph.errors import InvalidValue
-from omnigraph.lang.arguments import require_number, require_whole
 from omnigraph.lang.types import F64, I64, ValueType
 from omnigraph.query.algorithms.edge_block import (
     Arrangement,
@@ -24,12 +24,12 @@ from omnigraph.query.algorithms.edge_block import (
     Least,
     Part,
     Sums,
+    Triangles,
     WalkDirection,
     arrivals,
     departures,
 )
 from omnigraph.query.algorithms.node_numbering import Numbering, Numbers
-from omnigraph.query.algorithms.triangles import Triangles
 
 WAYS: tuple[WalkDirection, ...] = ("out", "in", "both")
 

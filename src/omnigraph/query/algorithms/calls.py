@@ -9,7 +9,7 @@ from omnigraph.arguments import check_arguments
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.errors import BadRequest, MissingExtra
-from omnigraph.query.algorithms.algorithm_request import AlgorithmOptions, AlgorithmRequest
+from omnigraph.query.algorithms.algorithm_request import AlgorithmOptions, AlgorithmRequest, AlgorithmResult
 from omnigraph.query.algorithms.algorithms import (
     Algorithm,
     ConnectedComponents,
@@ -22,7 +22,6 @@ from omnigraph.query.algorithms.algorithms import (
 )
 from omnigraph.query.algorithms.edge_block import WalkDirection
 from omnigraph.query.algorithms.local_graph import memory_needed
-from omnigraph.query.algorithms.outcome import AlgorithmResult
 from omnigraph.query.algorithms.solver import ChooseSolver, LocalSolver, Opened, Solver, run
 from omnigraph.query.read_cache import shared_cache
 

@@ -2,25 +2,144 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.branches.manage import create_branch
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.graph.branch_names import parse_branch_name
+from omnigraph.engine.graph.layout import table_key
 from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
 from omnigraph.engine.graph.snapshot import Snapshot
-from omnigraph.errors import HistoricalVersionReclaimed, StorageFailure
+from omnigraph.engine.graph.snapshot_tables import open_table
+from omnigraph.engine.graph.table_types import ID
+from omnigraph.engine.load.loader import load
+from omnigraph.engine.load.request import LoadRequest
+from omnigraph.engine.load.spool import PassedRows
+from omnigraph.engine.tasks.runner import select_engine
+from omnigraph.engine.write.transaction import Author, ReadTables
+from omnigraph.errors import BadRequest, HistoricalVersionReclaimed, ReadSetChanged, StorageFailure
 from omnigraph.lang.types import STRING
 from omnigraph.progress import stage
-from omnigraph.query.algorithms.algorithm_request import AlgorithmRequest
+from omnigraph.query.algorithms.algorithm_request import (
+    AlgorithmRequest,
+    AlgorithmResult,
+    Destination,
+    WrittenProperty,
+)
 from omnigraph.query.algorithms.algorithms import Algorithm, Values
 from omnigraph.query.algorithms.local_graph import LocalGraph
 from omnigraph.query.algorithms.node_numbering import Numbering
-from omnigraph.query.algorithms.outcome import AlgorithmResult
 from omnigraph.query.algorithms.selection import Selection, require_weight, selection_of
-from omnigraph.query.algorithms.write_values import base_of, write_values
 from omnigraph.query.read_cache import shared_cache
 from omnigraph.query.sources import SnapshotSources
 from omnigraph.query.topology.file_blocks import DamagedFile
+from omnigraph.storage.temporary_folders import TemporaryFolder, write_rows
+
+_ATTEMPTS = 5
+_BATCH_ROWS = 16_384
+
+
+def write_values(graph: OpenGraph, values: pa.Table, to: Destination, engine: str) -> WrittenProperty:
+    """Give the nodes of a branch their values; nodes that are not among these stay as they are.
+
+    A load replaces rows whole, so it takes effect only while their table is the one they were read from;
+    when another writer changed it, they are read again.
+    """
+    wanted = values.filter(pc.equal(values.column("type"), to.type)).combine_chunks()
+    for attempt in range(_ATTEMPTS):
+        try:
+            return _attempt(graph, wanted, to, engine)
+        except ReadSetChanged:
+            if attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _attempt(graph: OpenGraph, values: pa.Table, to: Destination, engine: str) -> WrittenProperty:
+    snapshot = base_of(graph, to)
+    missing = snapshot.branch != to.branch
+    with TemporaryFolder("values") as folder:
+        file = folder / f"{to.type}.arrow"
+        rows = _spooled(file, _changed(graph, snapshot, values, to))
+        if rows == 0:
+            if missing:
+                create_branch(graph, to.branch, from_branch=snapshot.branch)
+            return WrittenProperty(to.type, to.property, to.branch, 0, None, missing)
+        key = table_key("node", to.type)
+        read = ReadTables(None if missing else snapshot.incarnation, {key: snapshot.entries[key]})
+        done = load(
+            graph,
+            LoadRequest((PassedRows(str(file), to.type),), Mode.MERGE),
+            Author(to.branch, to.actor, if_tables=read),
+            from_=to.from_,
+            engine=partial(select_engine, engine),
+        )
+    return WrittenProperty(to.type, to.property, to.branch, rows, done.commit, done.branch_created)
+
+
+def base_of(graph: OpenGraph, to: Destination) -> Snapshot:
+    """The branch as it is now, or the one that it is to be made from."""
+    missing = to.from_ is not None and to.branch not in graph.branch_names()
+    return graph.snapshot(AtBranch(parse_branch_name(str(to.from_)) if missing else to.branch))
+
+
+def _spooled(file: Path, batches: Iterator[pa.RecordBatch]) -> int:
+    first = next(batches)
+    return write_rows(file, first.schema, chain((first,), batches))
+
+
+def _changed(
+    graph: OpenGraph, snapshot: Snapshot, values: pa.Table, to: Destination
+) -> Iterator[pa.RecordBatch]:
+    """The nodes that get another value, whole; first an empty batch with the schema."""
+    table = open_table(graph, snapshot, table_key("node", to.type))
+    if to.property not in table.schema.names:
+        raise BadRequest(
+            f"'{to.type}' has no property '{to.property}' on branch '{to.branch}'",
+            remedy="take over the schema of main there first",
+        )
+    kind = table.schema.field(to.property).type
+    cast = _as_stored(values.column("value"), kind, to)
+    ids = values.column(ID).combine_chunks()
+    begun = False
+    for batch in table.batches(table.schema.names, batch_size=_BATCH_ROWS, blob_bytes=True):
+        if not begun:
+            begun = True
+            yield batch.slice(0, 0)
+        yield _with_values(batch, ids, cast, to.property)
+    if not begun:
+        yield pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def _as_stored(values: pa.ChunkedArray, kind: pa.DataType, to: Destination) -> pa.Array:
+    try:
+        return values.combine_chunks().cast(kind)
+    except pa.ArrowInvalid as failure:
+        raise BadRequest(
+            f"a value does not fit '{to.type}.{to.property}', which is {kind}",
+            remedy="choose a property with a wider type",
+        ) from failure
+
+
+def _with_values(batch: pa.RecordBatch, ids: pa.Array, values: pa.Array, name: str) -> pa.RecordBatch:
+    places = pc.index_in(batch.column(ID), value_set=ids.cast(batch.column(ID).type))
+    known = places.is_valid()
+    new = values.take(places)
+    old = batch.column(name)
+    same = pc.or_(pc.equal(new, old).fill_null(False), pc.and_(new.is_null(), old.is_null()))
+    at = batch.schema.get_field_index(name)
+    chosen = np.flatnonzero(pc.and_not(known, same).to_numpy(zero_copy_only=False))
+    return batch.set_column(at, batch.schema.field(name), new).take(pa.array(chosen))
+
 
 Solved = tuple[Numbering, Values]
 

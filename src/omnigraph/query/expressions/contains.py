@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.query.expressions.arithmetic import Flags
-from omnigraph.query.expressions.compare import compare_columns, is_present, true_rows
+from omnigraph.query.expressions.operators import Flags, compare_columns, is_present, true_rows
 
 Places = NDArray[np.int64]
 

@@ -55,14 +55,21 @@ from omnigraph.lang.query.terms import (
 )
 from omnigraph.lang.types import Scalar, ValueType
 from omnigraph.lang.values import Stored, arrow_type, convert
-from omnigraph.query.expressions.arithmetic import Flags, calculate, negate
-from omnigraph.query.expressions.compare import FLIPPED, compare_columns, is_present, true_rows
 from omnigraph.query.expressions.contains import (
     any_within,
     flatten_lists,
     list_contains,
     one_text_contains,
     text_contains,
+)
+from omnigraph.query.expressions.operators import (
+    FLIPPED,
+    Flags,
+    calculate,
+    compare_columns,
+    is_present,
+    negate,
+    true_rows,
 )
 
 

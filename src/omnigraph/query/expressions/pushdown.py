@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from omnigraph.engine.graph.columns import ID
-from omnigraph.engine.rows.predicate import Bindings, MatchesNothing, bind_predicate
-from omnigraph.engine.rows.predicate_sql import render_test
+from omnigraph.engine.graph.table_types import ID
+from omnigraph.engine.rows.predicate import Bindings, MatchesNothing, bind_predicate, render_test
 from omnigraph.lang.query.terms import (
     Compare,
     Const,

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.engine.graph.columns import ID
+from omnigraph.engine.graph.table_types import ID
 from omnigraph.query.frame import Positions
 from omnigraph.query.read_cache import ReadCache
 from omnigraph.query.rows import Rows

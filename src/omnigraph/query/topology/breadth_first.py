@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.frame import NO_ROW, Positions
-from omnigraph.query.topology.adjacency import Counts, Mask, offsets
+from omnigraph.query.topology.adjacency import Counts, Mask, expand_runs, offsets, run_places, split_runs
 from omnigraph.query.topology.linked_topology import FewSteps, LinkedTopology, Steps
-from omnigraph.query.topology.runs import expand_runs, run_places, split_runs
 
 CHUNK = 1 << 20
 """So many steps are held at once while walking; results come on top."""

@@ -15,8 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.query.topology.adjacency import Adjacency, Counts, Ints
-from omnigraph.query.topology.runs import run_places
+from omnigraph.query.topology.adjacency import Adjacency, Counts, Ints, run_places
 
 BLOCK = 1 << 14
 """Bytes of a block; the last one of an array has fewer."""

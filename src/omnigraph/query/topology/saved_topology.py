@@ -15,9 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from omnigraph.engine.graph.layout import fnv1a64
+from omnigraph.engine.graph.layout import fnv1a64, split_key
+from omnigraph.engine.graph.manifest import TableEntry
 from omnigraph.engine.graph.open_graph import OpenGraph
-from omnigraph.errors import StorageFailure
+from omnigraph.errors import BranchNotFound, StorageFailure
 from omnigraph.query.rows import Rows
 from omnigraph.query.topology.file_blocks import Bytes, File
 from omnigraph.query.topology.topology import Topology
@@ -128,3 +129,39 @@ def _file(graph: OpenGraph, edges: Rows) -> File | None:
     except (OSError, StorageFailure):
         return None  # what cannot be read is built from the table, which says so if it cannot either
     return None if found is None else BytesFile(memoryview(found))
+
+
+SUFFIX = ".topology"
+
+
+def find_orphan_topologies(graph: OpenGraph) -> dict[Location, int]:
+    """Return the topology files, with their sizes, of edge tables that no branch has or that became small."""
+    kept = {file_name(path, owner) for path, owner in _large_edges(graph)}
+    sizes = graph.root.objects.list_sizes(graph.root.layout.derived)
+    return {at: size for at, size in sizes.items() if at.name.endswith(SUFFIX) and at.name not in kept}
+
+
+def delete_topologies(graph: OpenGraph, places: dict[Location, int]) -> None:
+    """Delete topology files; a read that needs one rebuilds it."""
+    for at in places:
+        graph.root.objects.delete(at)
+
+
+def file_name(path: str, owner: str | None) -> str:
+    """Return the file name for one owner's versions of an edge table."""
+    return f"{fnv1a64(repr((path, owner)))}{SUFFIX}"
+
+
+def _large_edges(graph: OpenGraph) -> set[tuple[str, str | None]]:
+    found: set[tuple[str, str | None]] = set()
+    for branch in graph.branch_names():
+        # It may be deleted while the others are read, and needs no files then.
+        with suppress(BranchNotFound):
+            entries = graph.load(branch).state.entries().values()
+            found |= {(entry.path, entry.owner) for entry in entries if _is_large_edge(entry)}
+    return found
+
+
+def _is_large_edge(entry: TableEntry) -> bool:
+    is_large = entry.row_count is None or entry.row_count >= WORTH_SAVING
+    return is_large and split_key(entry.key)[0] == "edge"

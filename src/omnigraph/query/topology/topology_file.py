@@ -32,8 +32,7 @@ from omnigraph.query.topology.file_blocks import (
     Sums,
     checksums,
 )
-from omnigraph.query.topology.topology import Topology
-from omnigraph.query.topology.topology_parts import Kind, Shape, Stored
+from omnigraph.query.topology.topology import Kind, Shape, Stored, Topology
 
 FORMAT = 3
 

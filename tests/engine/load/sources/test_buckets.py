@@ -13,7 +13,7 @@ from omnigraph.engine.load.sources.mapping import build_mapping
 from omnigraph.errors import BadRequest, InvalidName, StorageFailure
 from omnigraph.storage import input_files as inputs
 from omnigraph.storage.location import Location
-from omnigraph.storage.objects import ObjectStore
+from omnigraph.storage.stores import open_store
 from tests.engine.load.sources.support import (
     KNOWS,
     csv_text,
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.s3
 @pytest.fixture
 def bucket(s3_root: Location) -> str:
     """A prefix in a bucket that holds files of several formats."""
-    store = ObjectStore.at(s3_root)
+    store = open_store(s3_root)
     parquet = pa.BufferOutputStream()
     pq.write_table(person_table(), parquet, row_group_size=2)
     arrow = pa.BufferOutputStream()
@@ -111,7 +111,7 @@ def test_what_is_not_there_is_told(name: str, match: str, bucket: str) -> None:
 
 def test_an_object_that_went_away_is_a_typed_failure(bucket: str, s3_root: Location) -> None:
     items = plan(f"{bucket}/in/all.ndjson")
-    ObjectStore.at(s3_root).delete(s3_root / "in/all.ndjson")
+    open_store(s3_root).delete(s3_root / "in/all.ndjson")
     with pytest.raises(StorageFailure, match="does not exist"):
         read_all(items)
 

@@ -13,13 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.load.sources.csv_blocks import csv_blocks
-from omnigraph.engine.load.sources.csv_records import record_blocks, scan_records
-from omnigraph.engine.load.sources.formats import Format
-from omnigraph.engine.load.sources.item import Columns, Dialect, Item
+from omnigraph.engine.load.sources.csv_records import csv_blocks, record_blocks, scan_records
+from omnigraph.engine.load.sources.item import Columns, Dialect, Format, Item
 from omnigraph.engine.load.sources.mapping import build_mapping
 from omnigraph.engine.load.sources.text_columns import parse_texts
-from omnigraph.engine.rows.splits import Limits
+from omnigraph.engine.rows.lines import Limits
 from omnigraph.errors import BadRequest, LoadRejected, ResourceLimitExceeded
 from omnigraph.lang.types import Scalar, ValueType, vector_type
 from tests.engine.load.sources.support import csv_text, plan, read, read_all

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from omnigraph.engine.load.sources.columnar import validate_batch
 from omnigraph.engine.load.sources.item_reader import read_item
 from omnigraph.engine.load.sources.plan import plan_items
-from omnigraph.engine.load.sources.validation import validate_batch
 from omnigraph.engine.rows.split_reader import LoadReader
 from omnigraph.errors import BadRequest, OmnigraphError
 from tests.engine.load.sources.support import SCHEMA, person_table

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
-from omnigraph.engine.load.sources.formats import Format, format_of, strip_extension
 from omnigraph.engine.load.sources.input_files import pattern
-from omnigraph.engine.load.sources.item import Item
+from omnigraph.engine.load.sources.item import Format, Item, format_of, strip_extension
 from omnigraph.engine.load.sources.mapping import build_mapping
 from omnigraph.errors import BadRequest, StorageFailure
 from tests.engine.load.sources.support import knows_table, person_table, plan, read, read_all

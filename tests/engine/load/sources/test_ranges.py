@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.engine.load.sources import line_ranges
-from omnigraph.engine.load.sources.formats import Format
-from omnigraph.engine.load.sources.item import Item
+from omnigraph.engine.load.sources.item import Format, Item
 from omnigraph.engine.load.sources.line_ranges import line_blocks
-from omnigraph.engine.rows.splits import Limits
+from omnigraph.engine.rows.lines import Limits
 from omnigraph.errors import BadRequest, ResourceLimitExceeded
 from tests.engine.load.sources.support import plan, read, read_all
 from tests.examples import EXAMPLES

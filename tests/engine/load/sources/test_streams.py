@@ -16,10 +16,9 @@ import pytest
 
 import omnigraph as og
 from omnigraph import failpoints
-from omnigraph.engine.load.sources.formats import Format
+from omnigraph.engine.load.sources.item import Format
 from omnigraph.engine.load.sources.pipes import Stream
-from omnigraph.engine.tasks.engines import Engine
-from omnigraph.engine.tasks.runner import LocalRunner
+from omnigraph.engine.tasks.runner import Engine, LocalRunner
 from omnigraph.errors import BadRequest, LoadRejected
 from omnigraph.progress import Progress
 

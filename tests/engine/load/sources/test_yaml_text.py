@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.cli.config_file import read_config
-from omnigraph.engine.embedding.recipe import read_manifest
+from omnigraph.engine.embedding.embed_file import read_manifest
 from omnigraph.engine.files.yaml_text import MAX_CHARACTERS, MAX_DEPTH, MAX_NODES, read_yaml
 from omnigraph.engine.load.sources.mapping import read_mapping
 from omnigraph.errors import BadRequest, PipelineInvalid, YamlInvalid

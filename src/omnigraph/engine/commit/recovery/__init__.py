@@ -10,6 +10,6 @@ To read in this order:
     actions.py                     roll forward, or roll back
     audit.py                       the table of recoveries
     forecast.py                    what a recovery would do; abandon.py: give up a record by hand
-    removal_records.py, removals.py   data that a schema change removes after its commit
+    removals.py                    data that a schema change removes after its commit
     drift.py                       table versions that no record explains
 """

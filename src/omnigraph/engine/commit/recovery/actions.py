@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from omnigraph import failpoints
-from omnigraph.engine.commit.new_tables import remove_orphan_table
+from omnigraph.engine.commit.effects import remove_orphan_table
 from omnigraph.engine.commit.recovery.audit import AuditRow, RecoveryKind, TableOutcome, record_recovery
-from omnigraph.engine.commit.recovery.removal_records import delete_removal
+from omnigraph.engine.commit.recovery.removals import delete_removal
 from omnigraph.engine.commit.recovery.sidecar import Pin, Registration, Sidecar, remove
 from omnigraph.engine.commit.recovery.table_progress import (
     OPERATION,

@@ -6,19 +6,103 @@ Only versions from before the change are removed, so a late removal takes nothin
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from omnigraph import failpoints
 from omnigraph.engine.commit.recovery import sidecar
-from omnigraph.engine.commit.recovery.removal_records import TableRemoval, delete_removal, read_removal
 from omnigraph.engine.graph.layout import LOCK_BRANCH
 from omnigraph.engine.graph.manifest import MAIN, TableEntry
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
-from omnigraph.engine.upkeep.protected_versions import fork_points, versions_since_last_change
-from omnigraph.errors import OmnigraphError, StorageFailure
+from omnigraph.errors import CorruptGraph, OmnigraphError, StorageFailure
+from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.referenced_files import collect_with_files
+from omnigraph.storage.tables import Table
+from omnigraph.storage.transactions import read_transaction
+
+SUFFIX = ".removal"
+
+
+class TableRemoval(msgspec.Struct, frozen=True, kw_only=True):
+    """A table whose versions go, up to the one that the change found."""
+
+    table_key: str
+    table_path: str
+    """Relative to the root."""
+    last_version: int
+
+
+class DataRemoval(msgspec.Struct, frozen=True, kw_only=True):
+    """The removals to do once the commit of a schema change is visible."""
+
+    operation_id: str
+    graph_commit_id: str
+    tables: tuple[TableRemoval, ...]
+
+
+def remove_all_versions(entry: TableEntry) -> TableRemoval:
+    """Return the removal of all versions of a table so far."""
+    return TableRemoval(table_key=entry.key, table_path=entry.path, last_version=entry.version)
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def store_removal(root: Root, removal: DataRemoval) -> None:
+    """Store the intent, before the change is published."""
+    text = msgspec.json.format(msgspec.json.encode(removal), indent=2).decode()
+    root.objects.write_text(_place(root, removal.operation_id), text)
+
+
+def delete_removal(root: Root, operation_id: str) -> None:
+    """Delete the intent of a change that was undone, or whose removal is complete; absent is fine."""
+    root.objects.delete(_place(root, operation_id))
+
+
+def read_removal(root: Root, operation_id: str) -> DataRemoval | None:
+    """The intent of a change; None when it is gone."""
+    at = _place(root, operation_id)
+    text = root.objects.read_text_if_exists(at)
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=DataRemoval)
+    except msgspec.DecodeError as error:
+        raise CorruptGraph(f"the record of a removal cannot be read: {error}", object_id=at.name) from error
+
+
+def pending_removals(names: Iterable[str]) -> list[str]:
+    """The schema changes with a removal to finish, among the names of files in `__recovery/`."""
+    return sorted(name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
+
+
+def _place(root: Root, operation_id: str) -> Location:
+    return root.layout.recovery / f"{operation_id}{SUFFIX}"
+
+
+def fork_points(root: Root, at: Location, owner: str | None) -> set[int]:
+    """The versions at which forks begin: on the side they were made from, and on their own."""
+    forks = root.forks.list(at)
+    found = {fork.parent_version for fork in forks.values() if fork.parent == owner}
+    if owner in forks:
+        found.add(forks[owner].parent_version)
+    return found
+
+
+def versions_since_last_change(table: Table, stored: set[int]) -> set[int]:
+    """The versions from the newest change of rows on.
+
+    In a bucket a writer may sleep through the loss of its lease. Lance refuses what it writes then as long as
+    a change that it runs into is stored; compactions and new indexes let it pass.
+    """
+    version = table.version
+    while read_transaction(table, version).is_maintenance and version - 1 in stored:
+        version -= 1
+    return {one for one in stored if one >= version}
+
 
 _log = logging.getLogger(__name__)
 

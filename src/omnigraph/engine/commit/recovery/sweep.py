@@ -18,8 +18,7 @@ from omnigraph import failpoints
 from omnigraph.engine.commit.recovery import audit, sidecar
 from omnigraph.engine.commit.recovery.actions import close_record, recover
 from omnigraph.engine.commit.recovery.damage import is_damage, reason_of
-from omnigraph.engine.commit.recovery.removal_records import pending_removals
-from omnigraph.engine.commit.recovery.removals import finish_removals
+from omnigraph.engine.commit.recovery.removals import finish_removals, pending_removals
 from omnigraph.engine.commit.recovery.sidecar import Sidecar, Unreadable
 from omnigraph.engine.commit.recovery.table_progress import Decision
 from omnigraph.engine.commit.recovery.verdict import RecoveryContext, outcome_id

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import cast
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.constraints.faults import NO_ROW, Faults, Rule
+from omnigraph.engine.constraints.stored_rows import COUNTED, EDGE, End
+from omnigraph.engine.constraints.table_change import is_among
 from omnigraph.engine.graph.manifest import TableEntry
-from omnigraph.engine.graph.table_types import TableType
+from omnigraph.engine.graph.table_types import ID, SOURCE, TableType
 from omnigraph.engine.load.load_job import LoadJob
 from omnigraph.engine.load.row_views import NewRows, StoredPart, View, list_new_rows, list_stored_parts
 from omnigraph.engine.load.staging import StagedItem
+from omnigraph.engine.rows.violations import Numbers
 from omnigraph.engine.tasks.buckets import MAX_BUCKETS
 from omnigraph.engine.tasks.runner import LocalRunner, Runner
 from omnigraph.lang.schema.catalog import Cardinality, EdgeType
@@ -109,3 +114,134 @@ class CheckScope:
 def count_rows(views: Sequence[View]) -> int:
     """How many rows are looked at."""
     return sum(view.rows for view in views)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketRows:
+    """Stored rows by table; a table that is not there has none."""
+
+    tables: Mapping[str, pa.Table]
+
+    def ids(self, key: str) -> pa.ChunkedArray:
+        """Every id of a table."""
+        return self._table(key, [ID]).column(ID)
+
+    def existing(self, key: str, ids: pa.Array) -> pa.ChunkedArray:
+        """Those of the ids that a table has."""
+        return self._having(key, [ID], ID, ids).column(ID)
+
+    def holders(self, key: str, columns: Sequence[str], rows: pa.Table) -> pa.Table:
+        """`id` and the columns of rows that may equal one of the rows: all that met."""
+        wanted = list(dict.fromkeys([ID, *columns]))
+        return self._table(key, wanted, [rows.schema.field(name) for name in columns])
+
+    def edges(self, key: str, ids: pa.Array) -> pa.Table:
+        """`id` and `src` of the edges with these ids."""
+        return self._having(key, [ID, SOURCE], ID, ids)
+
+    def edges_at(self, key: str, end: End, nodes: pa.Array) -> pa.Table:
+        """`id`, `src` and `dst` of the edges that start, or end, at one of these nodes."""
+        return self._having(key, EDGE, end, nodes)
+
+    def edge_counts(self, key: str, sources: pa.Array | None) -> pa.Table:
+        """`src` and `count` of the nodes where edges start."""
+        found = self._table(key, [SOURCE])
+        if sources is not None:
+            found = found.filter(pa.array(is_among(found.column(SOURCE), sources)))
+        counted = found.group_by(SOURCE).aggregate([([], "count_all")])
+        return pa.table([counted.column(SOURCE), counted.column("count_all")], schema=COUNTED)
+
+    def _having(self, key: str, columns: list[str], column: str, values: pa.Array) -> pa.Table:
+        found = self._table(key, list(dict.fromkeys([*columns, column])))
+        return found.filter(pa.array(is_among(found.column(column), values))).select(columns)
+
+    def _table(self, key: str, columns: list[str], fields: Sequence[pa.Field] = ()) -> pa.Table:
+        found = self.tables.get(key)
+        if found is not None:
+            return found.select(columns)
+        known = {field.name: field for field in fields}
+        return pa.schema([known.get(name, pa.field(name, pa.string())) for name in columns]).empty_table()
+
+
+_NONE = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Breaches:
+    """Rows of one type that break one rule, or stored rows that would."""
+
+    rule: Rule
+    key: str
+    positions: Numbers
+    """Of those that are reported, in order; `NO_ROW` for a stored row."""
+    ids: pa.Array
+    reasons: pa.Array
+    others: Numbers
+    """The positions of further rows, where all must be known."""
+    total: int
+    """How many there are in all."""
+    final: bool = False
+    """Leaving out the rows would not help."""
+    place: int = 0
+    """Of several breaches of one row, those with lower numbers are reported first."""
+    remedy: str | None = None
+    """What helps."""
+    about: str | None = None
+    """The table of the ids, where it is another one."""
+
+    @property
+    def rows(self) -> Numbers:
+        """The positions of all rows of the load that are known to break the rule."""
+        every: Numbers = np.concatenate([self.positions, self.others])
+        known: Numbers = every[every != NO_ROW]
+        return known
+
+
+def to_breaches(faults: Faults, positions: Numbers, job: LoadJob, place: int = 0) -> Breaches:
+    """Faults of rows that are at these positions of the load."""
+    known = faults.rows != NO_ROW
+    at = np.full(len(faults), NO_ROW, np.int64)
+    at[known] = positions[faults.rows[known]]
+    order = np.lexsort((faults.ranks, at))
+    reported = order if job.keeps_all else order[: job.report_limit]
+    others = at[order[len(reported) :]] if job.skips_bad else _NONE
+    chosen = pa.array(reported)
+    return Breaches(
+        faults.rule,
+        faults.target.key,
+        at[reported],
+        faults.ids.take(chosen),
+        faults.reasons.take(chosen),
+        others,
+        len(faults),
+        faults.final,
+        place,
+        faults.remedy,
+        faults.about,
+    )
+
+
+def merge_breaches(parts: Iterable[Breaches]) -> list[Breaches]:
+    """What all tasks found, one value for each type, rule and remedy."""
+    groups: dict[tuple[str, Rule, bool, int, str], list[Breaches]] = {}
+    for part in parts:
+        alike = (part.key, part.rule, part.final, part.place, part.remedy or "")
+        groups.setdefault(alike, []).append(part)
+    return [_merge(groups[group]) for group in sorted(groups)]
+
+
+def _merge(parts: list[Breaches]) -> Breaches:
+    first = parts[0]
+    return Breaches(
+        first.rule,
+        first.key,
+        np.concatenate([part.positions for part in parts]),
+        pa.concat_arrays([part.ids for part in parts]),
+        pa.concat_arrays([part.reasons for part in parts]),
+        np.concatenate([part.others for part in parts]),
+        sum(part.total for part in parts),
+        first.final,
+        first.place,
+        first.remedy,
+        first.about,
+    )

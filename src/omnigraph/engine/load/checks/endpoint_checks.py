@@ -26,11 +26,16 @@ from omnigraph.engine.constraints.endpoints import (
 from omnigraph.engine.constraints.faults import NO_ROW, Faults
 from omnigraph.engine.constraints.stored_rows import End
 from omnigraph.engine.constraints.table_change import TableChange, exclude, is_among
-from omnigraph.engine.graph.columns import ID, SOURCE
 from omnigraph.engine.graph.layout import table_key
-from omnigraph.engine.load.checks.breaches import Breaches, to_breaches
-from omnigraph.engine.load.checks.bucket_rows import BucketRows
-from omnigraph.engine.load.checks.check_scope import CheckScope, CheckTask, count_rows
+from omnigraph.engine.graph.table_types import ID, SOURCE
+from omnigraph.engine.load.checks.check_scope import (
+    Breaches,
+    BucketRows,
+    CheckScope,
+    CheckTask,
+    count_rows,
+    to_breaches,
+)
 from omnigraph.engine.load.row_views import POSITION, Dropped, NewRows, StoredPart
 from omnigraph.engine.tasks.runner import KeyedRows
 

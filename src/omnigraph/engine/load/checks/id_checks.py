@@ -17,10 +17,15 @@ from omnigraph.engine.constraints.duplicates import (
     keep_last_per_id,
 )
 from omnigraph.engine.constraints.table_change import is_among
-from omnigraph.engine.graph.columns import ID, SOURCE
-from omnigraph.engine.load.checks.breaches import Breaches, to_breaches
-from omnigraph.engine.load.checks.bucket_rows import BucketRows
-from omnigraph.engine.load.checks.check_scope import CheckScope, CheckTask, count_rows
+from omnigraph.engine.graph.table_types import ID, SOURCE
+from omnigraph.engine.load.checks.check_scope import (
+    Breaches,
+    BucketRows,
+    CheckScope,
+    CheckTask,
+    count_rows,
+    to_breaches,
+)
 from omnigraph.engine.load.row_views import POSITION, Dropped, NewRows, View
 from omnigraph.engine.tasks.runner import KeyedRows
 

@@ -10,13 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.constraints.duplicates import Mode, find_shared_values, find_stored_holders, tuple_texts
 from omnigraph.engine.constraints.table_change import TableChange, is_among
-from omnigraph.engine.constraints.unique import find_shared_values, find_stored_holders, tuple_texts
-from omnigraph.engine.graph.columns import ID
-from omnigraph.engine.load.checks.breaches import Breaches, to_breaches
-from omnigraph.engine.load.checks.bucket_rows import BucketRows
-from omnigraph.engine.load.checks.check_scope import CheckScope, CheckTask, count_rows
+from omnigraph.engine.graph.table_types import ID
+from omnigraph.engine.load.checks.check_scope import (
+    Breaches,
+    BucketRows,
+    CheckScope,
+    CheckTask,
+    count_rows,
+    to_breaches,
+)
 from omnigraph.engine.load.row_views import POSITION, Dropped, NewRows, View
 from omnigraph.engine.tasks.runner import KeyedRows
 

@@ -2,11 +2,11 @@
 
 To read in this order:
 
-    input_files.py, formats.py     which files, and their formats; pipes.py: pipes as files
-    plan.py, item.py               files cut into items, one for each task
+    input_files.py                 which files, and their formats; pipes.py: pipes as files
+    plan.py, item.py               files cut into items, one for each task; the formats
     item_reader.py                 an item from its bytes to checked rows
     line_ranges.py                 NDJSON: the lines of a part of a file
-    csv_records.py, csv_blocks.py  CSV: records, and columns of bytes
+    csv_records.py                 CSV: records, and columns of bytes
     columnar.py                    Parquet, Arrow and Lance: columns
     binding.py, mapping.py         which column is which property
     blocks.py, arrow_columns.py, text_columns.py   columns -> checked rows

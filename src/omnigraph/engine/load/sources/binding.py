@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from omnigraph.engine.graph.columns import END_NAMES, ID, SOURCE, TARGET
+from omnigraph.engine.graph.table_types import END_NAMES, ID, SOURCE, TARGET
 from omnigraph.engine.load.sources.arrow_columns import is_convertible, plain_type
 from omnigraph.engine.load.sources.item import Columns, Dialect
 from omnigraph.engine.load.sources.mapping import EVERYTHING, MappingEntry

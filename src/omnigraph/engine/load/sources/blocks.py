@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.graph.columns import END_NAMES, ID
-from omnigraph.engine.graph.table_types import TableType
+from omnigraph.engine.graph.table_types import END_NAMES, ID, TableType
 from omnigraph.engine.load.sources.arrow_columns import convert_column, plain, plain_type
 from omnigraph.engine.load.sources.item import Columns, Item
 from omnigraph.engine.load.sources.text_columns import NOT_UTF8, parse_texts, valid_texts

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnigraph.engine.load.sources.formats import ENDINGS, Format, format_of, lines_format
+from omnigraph.engine.load.sources.item import ENDINGS, Format, format_of, lines_format
 from omnigraph.engine.load.sources.pipes import ReceivedPipe
 from omnigraph.errors import BadRequest
 from omnigraph.storage.input_files import StoredFile, find_bucket_file, is_in_bucket, list_bucket_files
@@ -146,7 +146,7 @@ def _file(path: Path, root: Path, known: Format) -> InputFile:
         raise BadRequest(f"'{path}' is a file; a Lance table is a folder", remedy="check the path")
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
-        # Nobody knows its size, and it may never end.
+        # Its size is unknown, and it may never end.
         raise BadRequest(f"'{path}' is no file", remedy="name a pipe on its own, and leave out anything else")
     return InputFile(str(path), str(path.absolute()), found.st_size, known, str(root))
 

@@ -9,12 +9,11 @@ import pyarrow as pa
 
 from omnigraph.engine.load.sources.blocks import Block, build_block_rows
 from omnigraph.engine.load.sources.columnar import arrow_blocks, lance_blocks, parquet_blocks
-from omnigraph.engine.load.sources.csv_blocks import csv_blocks
-from omnigraph.engine.load.sources.formats import Format
-from omnigraph.engine.load.sources.item import Item
+from omnigraph.engine.load.sources.csv_records import csv_blocks
+from omnigraph.engine.load.sources.item import Format, Item
 from omnigraph.engine.load.sources.line_ranges import line_blocks
+from omnigraph.engine.rows.lines import Limits, Split
 from omnigraph.engine.rows.split_reader import LoadReader, SplitRows
-from omnigraph.engine.rows.splits import Limits, Split
 from omnigraph.errors import InternalError
 
 

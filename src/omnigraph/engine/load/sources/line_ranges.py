@@ -10,7 +10,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from omnigraph.engine.load.sources.item import Item
-from omnigraph.engine.rows.splits import Limits, Readable, oversized_line_remedy
+from omnigraph.engine.rows.lines import Limits, Readable, oversized_line_remedy
 from omnigraph.errors import BadRequest, ResourceLimitExceeded
 from omnigraph.storage.input_files import open_input
 

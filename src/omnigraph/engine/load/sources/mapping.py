@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from omnigraph.engine.files.yaml_text import YamlValue, read_yaml, read_yaml_text, to_yaml_value, yaml_error
-from omnigraph.engine.graph.columns import ID
-from omnigraph.engine.load.sources.formats import Format, format_of
+from omnigraph.engine.graph.table_types import ID
 from omnigraph.engine.load.sources.input_files import pattern
+from omnigraph.engine.load.sources.item import Format, format_of
 from omnigraph.engine.rows.json_columns import parse_column
 from omnigraph.errors import BadRequest
 from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType

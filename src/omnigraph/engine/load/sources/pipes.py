@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from omnigraph.engine.load.sources.formats import Format
+from omnigraph.engine.load.sources.item import Format
 from omnigraph.errors import BadRequest
 from omnigraph.progress import stage
 from omnigraph.storage.input_files import is_in_bucket

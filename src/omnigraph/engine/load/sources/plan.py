@@ -14,12 +14,11 @@ import pyarrow as pa
 from omnigraph.engine.load.sources.binding import BoundColumns, bind_columns, find_table
 from omnigraph.engine.load.sources.columnar import open_arrow, open_parquet
 from omnigraph.engine.load.sources.csv_records import read_header
-from omnigraph.engine.load.sources.formats import Format, format_of, strip_extension
 from omnigraph.engine.load.sources.input_files import InputFile, find_inputs
-from omnigraph.engine.load.sources.item import Columns, Dialect, Item
+from omnigraph.engine.load.sources.item import Columns, Dialect, Format, Item, format_of, strip_extension
 from omnigraph.engine.load.sources.line_ranges import open_text
 from omnigraph.engine.load.sources.mapping import NO_ENTRY, InputMapping, MappingEntry
-from omnigraph.engine.rows.splits import Limits
+from omnigraph.engine.rows.lines import Limits
 from omnigraph.engine.rows.violations import Violation
 from omnigraph.errors import BadRequest, LoadRejected
 from omnigraph.lang.schema.catalog import Catalog

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from omnigraph import failpoints
+from omnigraph.engine.graph.ancestry import Ancestry
 from omnigraph.engine.graph.coordinator import LoadedBranch
 from omnigraph.engine.graph.layout import LOCK_BRANCH
-from omnigraph.engine.graph.manifest import CREATED_AT, MAIN, TOMBSTONE, VERSION
+from omnigraph.engine.graph.manifest import CREATED_AT, MAIN, TOMBSTONE, VERSION, ManifestState
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
 from omnigraph.errors import BranchNotFound, OmnigraphError, Unavailable
@@ -223,3 +224,30 @@ def _scan_manifest(loaded: LoadedBranch, kind: str) -> dict[str, list[_ManifestR
     for key, *row in zip(keys, came, versions, owners, strict=True):
         found[key].append((row[0], row[1], row[2]))
     return found
+
+
+def find_merge_bases(states: Mapping[str, ManifestState], tips: Iterable[str] = ()) -> frozenset[str]:
+    """Return the ids of commits that a merge of any two of these branches would read.
+
+    `tips` are further commits from which a branch may soon descend.
+    """
+    ancestry = Ancestry(states)
+    heads = {state.head.id for state in states.values() if state.head is not None}
+    found = heads | {tip for tip in tips if tip in ancestry.commits}
+    return frozenset(ancestry.bases_of_bases(*([head] for head in sorted(found))))
+
+
+def tips_between(earlier: Mapping[str, LoadedBranch], now: Mapping[str, LoadedBranch]) -> Iterator[str]:
+    """Yield the commits of an earlier read from which branches descend now.
+
+    Branches are read one after another while merges go on. A merge is invisible in a single read when its
+    target was read before it, and its source after the source had new commits.
+    """
+    for branch, loaded in now.items():
+        before = earlier.get(branch)
+        if before is None or before.identity != loaded.identity:
+            continue
+        if before.state.head is not None:
+            yield before.state.head.id
+        new = loaded.state.commits.keys() - before.state.commits.keys()
+        yield from (parent for one in new if (parent := loaded.state.commits[one].merged_parent))

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from itertools import islice
 
 from omnigraph import failpoints
+from omnigraph.engine.commit.recovery.removals import fork_points, versions_since_last_change
 from omnigraph.engine.commit.recovery.sweep import recover_branch
 from omnigraph.engine.graph.coordinator import LoadedBranch
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.maintenance.cleanup.needed_versions import NeededVersions, OwnedTable
-from omnigraph.engine.upkeep.protected_versions import fork_points, versions_since_last_change
 from omnigraph.errors import Conflict, OmnigraphError, StorageFailure
 from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.locks import HeldLocks

@@ -29,16 +29,12 @@ from omnigraph.engine.graph.coordinator import LoadedBranch
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.merge_pins import list_pinned_commits, remove_expired_pins
 from omnigraph.engine.graph.open_graph import OpenGraph
-from omnigraph.engine.maintenance.cleanup.dropped_tables import (
-    DroppedTable,
-    find_dropped_tables,
-    remove_dropped_tables,
-)
-from omnigraph.engine.maintenance.cleanup.merge_bases import find_merge_bases, tips_between
 from omnigraph.engine.maintenance.cleanup.needed_versions import (
     NeededVersions,
+    find_merge_bases,
     find_needed_versions,
     read_branches,
+    tips_between,
 )
 from omnigraph.engine.maintenance.cleanup.old_versions import (
     CleanedTable,
@@ -48,7 +44,6 @@ from omnigraph.engine.maintenance.cleanup.old_versions import (
     preview_removal,
     remove_old_versions,
 )
-from omnigraph.engine.maintenance.cleanup.orphan_tables import find_removable_orphans, remove_orphan_tables
 from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
 from omnigraph.engine.maintenance.cleanup.stray_forks import (
     MANIFEST,
@@ -56,6 +51,13 @@ from omnigraph.engine.maintenance.cleanup.stray_forks import (
     StrayForkRemoval,
     find_stray_forks,
     remove_stray_forks,
+)
+from omnigraph.engine.maintenance.cleanup.unneeded_tables import (
+    DroppedTable,
+    find_dropped_tables,
+    find_removable_orphans,
+    remove_dropped_tables,
+    remove_orphan_tables,
 )
 from omnigraph.engine.maintenance.optimize import read_concurrency
 from omnigraph.engine.upkeep.manifest_upkeep import collect_manifest

@@ -14,8 +14,7 @@ from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.table_forks import ForkPlace, ForkStatus, reclaim_fork
 from omnigraph.errors import InvalidName, OmnigraphError
-from omnigraph.storage.fork_files import PARTS, list_with_ancestors, may_hold_parent_files
-from omnigraph.storage.forks import sort_innermost_first
+from omnigraph.storage.forks import PARTS, list_with_ancestors, may_hold_parent_files, sort_innermost_first
 from omnigraph.storage.location import Location
 
 MANIFEST = "manifest"

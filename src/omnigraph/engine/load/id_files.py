@@ -1,9 +1,4 @@
-"""Ids of a load that are numbers, on file with a bit for each number there can be.
-
-Whether some are among others, and whether all differ, is then a matter of a few operations on bytes, however
-many rows there are. It is for ids that are numbers without exception and not spread too far; for others there
-are no marks.
-"""
+"""Ids of a load by their hashes, on file: two with one hash may be equal, all others are not."""
 
 from __future__ import annotations
 
@@ -18,7 +13,61 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.load.load_job import LoadJob
 from omnigraph.engine.rows.lookup import parse_whole_numbers
-from omnigraph.storage.scratch_files import read_scratch, write_scratch
+from omnigraph.engine.tasks.buckets import Hashes
+from omnigraph.storage.temporary_folders import read_scratch, write_scratch
+
+RANGES = 256
+"""Hashes lie on file by their first byte, so that a file can be read in so many parts."""
+_REST = np.uint64(64 - 8)
+_SIZE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class IdHashes:
+    """A file of hashes; it travels between processes."""
+
+    name: str
+    cuts: NDArray[np.int64]
+    """Where the hashes with each first byte begin in the file, and where the last ones end."""
+
+    @property
+    def count(self) -> int:
+        """How many hashes there are."""
+        return int(self.cuts[-1])
+
+
+def write_id_hashes(job: LoadJob, name: str, hashes: Sequence[Hashes]) -> IdHashes:
+    """Put hashes on file."""
+    together = np.concatenate(hashes)
+    first = (together >> _REST).astype(np.uint8)
+    order = np.argsort(first, kind="stable")
+    cuts = np.concatenate([[0], np.cumsum(np.bincount(first, minlength=RANGES))])
+    write_scratch(job.root.objects, job.id_hashes(name), together[order].astype("<u8", copy=False).data)
+    return IdHashes(name, cuts)
+
+
+def are_distinct(job: LoadJob, files: Sequence[IdHashes], first: int, last: int) -> bool:
+    """Whether no hash is there twice of those whose first byte is at least `first` and below `last`."""
+    parts = [_part(job, file, first, last) for file in files]
+    for byte in range(first, last):
+        # Few at a time, which are in order much sooner than all together.
+        found = np.concatenate(
+            [
+                part[file.cuts[byte] - file.cuts[first] : file.cuts[byte + 1] - file.cuts[first]]
+                for part, file in zip(parts, files, strict=True)
+            ]
+        )
+        found.sort()
+        if (found[1:] == found[:-1]).any():
+            return False
+    return True
+
+
+def _part(job: LoadJob, file: IdHashes, first: int, last: int) -> Hashes:
+    begin, end = int(file.cuts[first]), int(file.cuts[last])
+    body = read_scratch(job.id_hashes(file.name), begin * _SIZE, (end - begin) * _SIZE)
+    return np.frombuffer(body, "<u8").astype(np.uint64, copy=False)
+
 
 Bits: TypeAlias = NDArray[np.uint8]
 
@@ -96,7 +145,7 @@ def _read(job: LoadJob, files: Sequence[NumberBitmap]) -> Iterator[Bits]:
             yield from threads.map(one, files[begin : begin + _READ_AT_ONCE])
 
 
-def is_subset(some: Bits, others: Bits) -> bool:
+def is_marked_subset(some: Bits, others: Bits) -> bool:
     """Whether all that is marked here is marked there, too."""
     both = min(some.size, others.size)
     return not some[both:].any() and not (some[:both] & ~others[:both]).any()

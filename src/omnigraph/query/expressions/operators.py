@@ -1,4 +1,7 @@
-"""Comparison of two Arrow columns by value, exact across all widths of numbers."""
+"""Arithmetic on Arrow columns that never fails: what has no value in the result's type is null.
+
+Both columns have the same number of rows, or one of them has a single row that stands for all.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,74 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from omnigraph.lang.query.ast import ArithmeticOp
 from omnigraph.lang.query.terms import RelationOp
-from omnigraph.query.expressions.arithmetic import Flags, Numbers, to_numpy_numbers
+from omnigraph.lang.types import Scalar, ValueType
+
+Numbers = NDArray[Any]
+Flags = NDArray[np.bool_]
+
+_ARITHMETIC: dict[ArithmeticOp, Any] = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}
+
+
+def calculate(op: ArithmeticOp, left: pa.Array, right: pa.Array, type_: ValueType) -> pa.Array:
+    """`left op right` as I64 or F64."""
+    combine = _whole if type_.scalar is Scalar.I64 else _floating
+    result, wrong = combine(op, to_numpy_numbers(left), to_numpy_numbers(right))
+    return _column(result, wrong | _missing(left) | _missing(right))
+
+
+def negate(argument: pa.Array, type_: ValueType) -> pa.Array:
+    """`-argument` as I64 or F64."""
+    found = to_numpy_numbers(argument)
+    if type_.scalar is Scalar.I64:
+        result, wrong = _whole("-", np.zeros(1, np.int64), found)
+    else:
+        result = -found.astype(np.float64)
+        wrong = ~np.isfinite(result)
+    return _column(result, wrong | _missing(argument))
+
+
+def to_numpy_numbers(column: pa.Array) -> Numbers:
+    """The numbers of a column in their own width; nulls are some number."""
+    filled = pc.fill_null(column, 0) if column.null_count else column
+    found: Numbers = filled.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _missing(column: pa.Array) -> Flags:
+    if not column.null_count:
+        return np.zeros(1, np.bool_)
+    found: Flags = column.is_null().to_numpy(zero_copy_only=False)
+    return found
+
+
+def _column(result: Numbers, missing: Flags) -> pa.Array:
+    return pa.array(result, mask=missing) if missing.any() else pa.array(result)
+
+
+def _whole(op: ArithmeticOp, left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
+    """64-bit results and where they are wrong.
+
+    Arithmetic that wraps around is right whenever the true result fits, also for operands above
+    the signed range. A result in floats is close enough to the true one to decide whether it does:
+    only near the ends of the range the two could be mistaken, and there a result that has wrapped
+    around has the other sign.
+    """
+    result = _ARITHMETIC[op](left.astype(np.int64), right.astype(np.int64))
+    close = _ARITHMETIC[op](left.astype(np.float64), right.astype(np.float64))
+    size = np.abs(close)
+    if not size.size or size.max() < 2.0**62:
+        return result, np.zeros(result.shape, np.bool_)
+    other_sign = (result < 0) != (close < 0)
+    return result, (size > 1.5 * 2.0**63) | ((size > 2.0**62) & other_sign)
+
+
+def _floating(op: ArithmeticOp, left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
+    with np.errstate(all="ignore"):
+        result = _ARITHMETIC[op](left.astype(np.float64), right.astype(np.float64))
+    return result, ~np.isfinite(result)
+
 
 FLIPPED: dict[RelationOp, RelationOp] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -23,7 +92,7 @@ _KERNELS: dict[RelationOp, Callable[[Any, Any], Any]] = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-_UFUNCS: dict[RelationOp, Any] = {
+_RELATIONS: dict[RelationOp, Any] = {
     "=": np.equal,
     "!=": np.not_equal,
     "<": np.less,
@@ -82,7 +151,7 @@ def _numerically(op: RelationOp, left: Numbers, right: Numbers) -> Flags:
     if _may_round(right) and left.dtype.kind == "f":
         return _against_floats(FLIPPED[op], right, left.astype(np.float64))
     # NumPy compares all other pairs by value, signed with unsigned ones too.
-    flags: Flags = _UFUNCS[op](left, right)
+    flags: Flags = _RELATIONS[op](left, right)
     return flags
 
 
@@ -93,7 +162,7 @@ def _may_round(found: Numbers) -> bool:
 def _against_floats(op: RelationOp, whole: Numbers, floats: NDArray[np.float64]) -> Flags:
     """Rounding a whole number to a float can make the two equal, but never swaps their order."""
     rounded = whole.astype(np.float64)
-    relation = _UFUNCS[op]
+    relation = _RELATIONS[op]
     flags: Flags = relation(rounded, floats)
     ties = np.flatnonzero((rounded == floats) & (np.abs(floats) >= _EXACT_IN_FLOATS))
     if ties.size:
