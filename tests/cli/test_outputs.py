@@ -141,7 +141,7 @@ def test_another_graph_is_as_safe_as_ones_own(tmp_path: Path) -> None:
 
 
 WRITERS = {
-    "cli/baseline.py": "checks, and takes a lock beside the file",
+    "cli/changes.py": "checks, and takes a lock beside the file",
     "cli/blob.py": "new_file",
     "cli/result_output.py": "checks",
     "cli/output.py": "nowhere",
@@ -149,10 +149,11 @@ WRITERS = {
     "engine/embedding/embed_file.py": "checks",
     "engine/export/export_job.py": "below what new_file and new_folder gave",
     "engine/files/atomic_output.py": "checks",
+    "engine/export/export_request.py": "checks",
     "engine/export/exporter.py": "what new_file and new_folder gave",
     "engine/load/sources/pipes.py": "a temporary file",
     "engine/merge/resolutions.py": "checks",
-    "engine/rows/rejects.py": "checks",
+    "engine/rows/violations.py": "checks",
     "notebook/picture.py": "checks",
     "pipeline/server_supervisor.py": "files of a server",
     "pipeline/processes.py": "files of a server",

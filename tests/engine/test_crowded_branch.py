@@ -20,10 +20,11 @@ from omnigraph.engine.lifecycle.create import create_graph
 from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest
 from omnigraph.engine.write.mutate import mutate
-from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction, write
+from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction
 from omnigraph.lang.query.compile import CompiledMutation, compile_query
 from omnigraph.progress import Progress, ProgressEvent, ProgressListener, progress_to
 from omnigraph.storage.location import Location
+from tests.engine.writing import write
 
 THREADS, EACH = 16, 3
 

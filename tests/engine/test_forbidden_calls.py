@@ -65,7 +65,7 @@ ALLOWED: dict[str, dict[str, str]] = {
 AMBIGUOUS = {"compact": "omnigraph.storage.upkeep", "rearrange": "omnigraph.engine.upkeep.table_rewrite"}
 FOREIGN = ("lance", "pylance", "obstore")
 # Where it is a format of files, and no package.
-ENDINGS = ("engine/load/sources/formats.py", "engine/export/exporter.py")
+ENDINGS = ("engine/load/sources/item.py", "engine/export/export_request.py")
 
 
 def modules() -> Iterator[tuple[str, str]]:

@@ -12,13 +12,14 @@ from omnigraph.engine.commit.plan import AppendRows
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN, TableEntry
 from omnigraph.engine.graph.open_graph import OpenGraph
-from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction, write
+from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction
 from omnigraph.storage.indexes import IndexCoverage, read_coverage
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Observer
 from omnigraph.storage.tables import Table
 from tests.engine.crash.world import change
 from tests.engine.graphs import new_graph
+from tests.engine.writing import write
 
 SCHEMA = """
 node Doc {

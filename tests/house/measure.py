@@ -112,7 +112,7 @@ def operations() -> Iterator[tuple[str, int]]:
         ask = "query q() { match { $p: Person } return { $p.name } }"
 
         def load(name: str, branch: str = "main") -> None:
-            graph.load([{"type": "Person", "data": {"name": name}}], mode="append", branch=branch)
+            graph.load([{"name": name}], type="Person", mode="append", branch=branch)
 
         def mutate(name: str) -> None:
             graph.mutate(f'query q() {{ insert Person {{ name: "{name}" }} }}')

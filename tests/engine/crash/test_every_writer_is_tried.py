@@ -33,7 +33,7 @@ SOURCE = Path(omnigraph.__file__).parent
 
 DOORS: dict[str, frozenset[str]] = {
     "omnigraph.engine.commit.protocol": frozenset({"commit"}),
-    "omnigraph.engine.write.transaction": frozenset({"write"}),
+    "omnigraph.engine.write.transaction": frozenset({"commit_write"}),
     "omnigraph.engine.maintenance.ensure_indexes": frozenset({"write_skipping_drift"}),
     "omnigraph.engine.write.new_branch": frozenset({"create_branch_for_write"}),
     "omnigraph.engine.graph.publish": frozenset({"publish", "repin"}),
@@ -75,7 +75,7 @@ WRITERS: dict[str, tuple[str, ...] | str] = {
         "schema-apply-new-types",
     ),
     "engine/commit/protocol.py _CommitRun._publish: publish": _MUTATIONS,
-    "engine/embedding/fill.py _FillRun._land: write": ("embed", "embed-first-touch"),
+    "engine/embedding/fill.py _FillRun._land: commit_write": ("embed", "embed-first-touch"),
     "engine/upkeep/index_upkeep.py IndexRound.commit_segments: catch_up_text_indexes": ("completing-texts",),
     "engine/upkeep/index_upkeep.py IndexRound.commit_segments: commit_staged": (
         "extending-indexes",
@@ -85,20 +85,23 @@ WRITERS: dict[str, tuple[str, ...] | str] = {
         "extending-indexes-later",
         "schema-apply-indexed-later",
     ),
-    "engine/maintenance/ensure_indexes.py ensure_indices: write_skipping_drift": (
+    "engine/lifecycle/create.py _create_manifest: commit_staged": ("init", "init-force"),
+    "engine/maintenance/ensure_indexes.py write_skipping_drift: commit_write": (
         "ensure-indices",
         "vectors-build",
     ),
-    "engine/lifecycle/create.py _create_manifest: commit_staged": ("init", "init-force"),
-    "engine/maintenance/partial_upkeep.py write_skipping_drift: write": _PASSES_ON,
     "engine/load/loader.py _Load.run: create_branch_for_write": (
         "onto-new-append",
         "onto-new-merge",
         "onto-new-overwrite",
     ),
-    "engine/load/loader.py _Load.run: write": _LOADS,
+    "engine/load/loader.py _Load.run: commit_write": _LOADS,
     "engine/merge/merge.py _delete_source: delete_branch": ("merge-delete-branch",),
-    "engine/merge/merge.py _merge: write": ("merge-fast-forward", "merge-three-way", "in-two-merge"),
+    "engine/merge/merge.py _Merge.run: commit_write": (
+        "merge-fast-forward",
+        "merge-three-way",
+        "in-two-merge",
+    ),
     "engine/graph/migrations.py _commit_until_done: commit_staged": ("migrate-1", "migrate-2", "migrate-3"),
     "engine/graph/migrations.py _copy_lineage: merge_rows": ("migrate-1", "migrate-branch"),
     "engine/graph/open_graph.py OpenGraph.open: migrate_main": ("migrate-1", "migrate-2", "migrate-3"),
@@ -137,7 +140,7 @@ WRITERS: dict[str, tuple[str, ...] | str] = {
     "engine/upkeep/manifest_upkeep.py _collect: commit_staged": ("collecting", "collecting-branch"),
     "engine/upkeep/manifest_upkeep.py _collect: compact": ("collecting", "collecting-branch"),
     "engine/upkeep/manifest_upkeep.py compact_manifest: compact": ("optimize", "collecting"),
-    "engine/write/mutate.py run_statements: write": _MUTATIONS,
+    "engine/write/mutate.py run_statements: commit_write": _MUTATIONS,
     "engine/write/new_branch.py _delete_if_untouched: delete_branch": ("onto-new-taken-back",),
     "engine/write/new_branch.py create_branch_for_write: create_branch": (
         "onto-new-append",
@@ -147,7 +150,7 @@ WRITERS: dict[str, tuple[str, ...] | str] = {
     "graph.py init: create_graph": _FRONT,
     "history.py Branches.create: create_branch": _FRONT,
     "history.py Branches.delete: delete_branch": _FRONT,
-    "query/algorithms/write_values.py _attempt: create_branch": ("onto-new-values",),
+    "query/algorithms/solver.py _attempt: create_branch": ("onto-new-values",),
 }
 """Who calls a door, with the kinds of the crash matrix in which that happens, or why it is in none."""
 

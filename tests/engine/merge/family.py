@@ -13,8 +13,9 @@ from omnigraph.engine.commit.plan import DeleteRows, Effect, UpsertRows
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import AtBranch
 from omnigraph.engine.graph.snapshot_tables import open_table
-from omnigraph.engine.write.transaction import Author, PreparedWrite, write
+from omnigraph.engine.write.transaction import Author, PreparedWrite
 from omnigraph.graph import Graph
+from tests.engine.writing import write
 
 SCHEMA = """
 node Person {

@@ -33,11 +33,12 @@ from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup
 from omnigraph.engine.maintenance.optimize import optimize
 from omnigraph.engine.merge.choices import MergeGranularity, MergeSide
 from omnigraph.engine.merge.merge import MergeRequest, merge, preview
-from omnigraph.engine.write.transaction import Author, PreparedWrite, write
+from omnigraph.engine.write.transaction import Author, PreparedWrite
 from omnigraph.errors import MergeConflicts
 from omnigraph.history import Commits
 from omnigraph.storage.location import Location
 from tests.engine.changes.world import few_rows_at_once
+from tests.engine.writing import write
 from tests.examples import EXAMPLES
 
 SCHEMA = "node P { k: String @key  a: I32?  b: I32? }"

@@ -37,7 +37,7 @@ from omnigraph.engine.maintenance.optimize import optimize
 from omnigraph.engine.merge.merge import MergeRequest, merge
 from omnigraph.engine.merge.merge_inputs import capture_source, find_merge_inputs
 from omnigraph.engine.merge.result import MergeResult
-from omnigraph.engine.write.transaction import Author, PreparedWrite, write
+from omnigraph.engine.write.transaction import Author, PreparedWrite
 from omnigraph.errors import MergeConflicts
 from omnigraph.history import Commits
 from omnigraph.storage.location import Location
@@ -45,6 +45,7 @@ from tests.engine.changes.world import few_rows_at_once
 from tests.engine.crash.world import change
 from tests.engine.graphs import require_owners
 from tests.engine.test_model import crashed
+from tests.engine.writing import write
 from tests.examples import EXAMPLES
 
 SCHEMA = """

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from omnigraph import failpoints
 from omnigraph.engine.commit.recovery.removals import TableRemoval
 from omnigraph.engine.commit.recovery.sidecar import WriterKind
 from omnigraph.engine.graph.coordinator import LoadedBranch
@@ -125,6 +126,18 @@ class PlanBase:
 
 
 @dataclass(frozen=True, slots=True)
+class PhaseFailpoints:
+    """The failpoints that a writer has between the phases of its commit, by name."""
+
+    before_effects: str | None = None
+    before_confirm: str | None = None
+    before_publish: str = failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER
+
+
+USUAL_PHASES = PhaseFailpoints()
+
+
+@dataclass(frozen=True, slots=True)
 class CommitPlan:
     """A prepared write: nothing of it is visible or committed yet."""
 
@@ -149,6 +162,7 @@ class CommitPlan:
     """The tables that the write or its checks read; None when it depends on everything on the branch."""
     newly_indexed: tuple[str, ...] = ()
     """Tables for which the new schema declares more indexes."""
+    phases: PhaseFailpoints = USUAL_PHASES
 
     @property
     def is_confirmed(self) -> bool:
@@ -180,6 +194,7 @@ def new_plan(
     schema: NewSchema | None = None,
     reads: frozenset[str] | None = None,
     newly_indexed: tuple[str, ...] = (),
+    phases: PhaseFailpoints = USUAL_PHASES,
 ) -> CommitPlan:
     """Return a plan with the ids of all its possible outcomes."""
     return CommitPlan(
@@ -198,4 +213,5 @@ def new_plan(
         schema=schema,
         reads=reads,
         newly_indexed=newly_indexed,
+        phases=phases,
     )

@@ -234,7 +234,7 @@ class _CommitRun:
     def _effects(self, record: Sidecar, ready: Mapping[str, PreparedStep]) -> Sidecar:
         """Write every table and confirm the record; raises `_NoEffect` while nothing has happened yet."""
         try:
-            self._reach_the_effects()
+            _reach(self.plan.phases.before_effects)
             self._create_tables()
             first = self._stage_first(record, ready)
             for pin in record.tables:
@@ -245,7 +245,7 @@ class _CommitRun:
             if self.has_effects or not _changed_nothing(error):
                 raise
             raise _NoEffect(error) from error
-        self._reach_the_confirmation()
+        _reach(self.plan.phases.before_confirm)
         return self._confirm(complete_record(record, self.plan, self.tables))
 
     def _create_tables(self) -> None:
@@ -348,7 +348,7 @@ class _CommitRun:
     def _publish(self, record: Sidecar) -> Publication:
         """Publish the write; a new schema is accepted with it."""
         plan, entries = self.plan, self.plan.base.entries
-        self._reach_the_publish()
+        _reach(self.plan.phases.before_publish)
         self.held.require()
         published = publish(
             self.graph.coordinator(plan.branch),
@@ -381,29 +381,10 @@ class _CommitRun:
         except OmnigraphError as error:
             _log.warning("the record of operation %s was not removed: %s", operation_id, error)
 
-    # --- points where tests step in --------------------------------------------------------------
 
-    def _reach_the_effects(self) -> None:
-        if self.plan.kind == "SchemaApply":
-            failpoints.reach(failpoints.SCHEMA_APPLY_POST_SIDECAR_PRE_EFFECT)
-
-    def _reach_the_confirmation(self) -> None:
-        match self.plan.kind:
-            case "EnsureIndices":
-                failpoints.reach(failpoints.ENSURE_INDICES_POST_EFFECTS_PRE_CONFIRM)
-            case "BranchMerge":
-                failpoints.reach(failpoints.BRANCH_MERGE_POST_EFFECTS_PRE_CONFIRM)
-
-    def _reach_the_publish(self) -> None:
-        match self.plan.kind:
-            case "EnsureIndices":
-                failpoints.reach(failpoints.ENSURE_INDICES_POST_PHASE_B_PRE_MANIFEST_COMMIT)
-            case "Optimize":
-                failpoints.reach(failpoints.OPTIMIZE_POST_PHASE_B_PRE_MANIFEST_COMMIT)
-            case "BranchMerge":
-                failpoints.reach(failpoints.BRANCH_MERGE_POST_PHASE_B_PRE_MANIFEST_COMMIT)
-            case _:
-                failpoints.reach(failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER)
+def _reach(point: str | None) -> None:
+    if point is not None:
+        failpoints.reach(point)
 
 
 class _NoEffect(Exception):

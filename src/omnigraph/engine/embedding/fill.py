@@ -39,14 +39,20 @@ from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.table_types import ID
 from omnigraph.engine.tasks.runner import ChooseEngine, Engine, LocalRunner, Runner, select_engine
 from omnigraph.engine.upkeep.declared_indexes import PendingIndexes
-from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction, begin, write
+from omnigraph.engine.write.transaction import (
+    Author,
+    PreparedWrite,
+    Transaction,
+    begin,
+    commit_write,
+    require_schema,
+)
 from omnigraph.errors import (
     BadRequest,
     EmbeddingModelMismatch,
     EmbeddingNotConfigured,
     InvalidValue,
     OmnigraphError,
-    ReadSetChanged,
 )
 from omnigraph.lang.schema.catalog import Catalog, Property
 from omnigraph.progress import Stage, progress_to, stage
@@ -194,7 +200,7 @@ class _FillRun:
 
     def _job(self, type_name: str, declared: Property) -> EmbedJob:
         transaction = begin(self._graph, self._author)
-        self._require_schema(transaction)
+        require_schema(transaction, self._schema)
         key = table_key("node", type_name)
         assert declared.embed is not None
         return EmbedJob(
@@ -251,20 +257,12 @@ class _FillRun:
         has_vector = made.after != 0
         models = np.full(int(has_vector.sum()), job.model)
         store_notes(job.root, job.notes, VectorNotes(made.after[has_vector], made.texts[has_vector], models))
-        landed: list[pa.Table] = []
-
-        def prepare(transaction: Transaction) -> PreparedWrite:
-            self._require_schema(transaction)
-            landed.append(build_update(transaction, job, made))
-            effects = {job.target.key: UpsertRows(landed[-1])} if landed[-1].num_rows else {}
-            # Re-read whenever it is prepared, so it may be prepared again.
-            return PreparedWrite("Mutation", effects, strict=False, reads=transaction.reads)
-
-        receipt = write(self._graph, self._author, prepare)
+        update = _VectorUpdate(job, made, self._schema)
+        receipt = commit_write(self._graph, self._author, update)
         if receipt is not None:
             self.commits.append(receipt.commit)
             self.pending_indexes = receipt.indexes.pending
-        rows = landed[-1]
+        rows = update.rows
         cleared = rows.column(job.vector).null_count
         return replace(
             done,
@@ -273,10 +271,22 @@ class _FillRun:
             changed_meanwhile=done.changed_meanwhile + len(made) - rows.num_rows,
         )
 
-    def _require_schema(self, transaction: Transaction) -> None:
-        found = transaction.schema.catalog.fingerprint
-        if found != self._schema:
-            raise ReadSetChanged("schema", expected=self._schema, actual=found)
+
+class _VectorUpdate:
+    """New vectors, for the rows that still have the texts they were made from."""
+
+    def __init__(self, job: EmbedJob, made: NewVectors, schema: str) -> None:
+        self._job = job
+        self._made = made
+        self._schema = schema
+        self.rows = pa.table({})
+
+    def prepare(self, transaction: Transaction) -> PreparedWrite:
+        require_schema(transaction, self._schema)
+        self.rows = build_update(transaction, self._job, self._made)
+        effects = {self._job.target.key: UpsertRows(self.rows)} if self.rows.num_rows else {}
+        # Re-read whenever it is prepared, so it may be prepared again.
+        return PreparedWrite("Mutation", effects, strict=False, reads=transaction.reads)
 
 
 def _handled(made: NewVectors) -> int:

@@ -37,7 +37,7 @@ from omnigraph.engine.rows.split_reader import LoadReader
 from omnigraph.engine.rows.violations import VIOLATIONS_TOLD, RejectsFile, Violation, open_rejects_file
 from omnigraph.engine.tasks.runner import ChooseEngine, Engine, LocalRunner
 from omnigraph.engine.write.new_branch import create_branch_for_write
-from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction, begin, write
+from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction, begin, commit_write
 from omnigraph.errors import KeyConflict, LoadRejected
 
 Record = msgspec.Raw | str
@@ -200,6 +200,29 @@ def load(
     return done
 
 
+class _Attempts:
+    """A load, read once for each schema and checked once for each state of the branch."""
+
+    def __init__(self, load: _Load, schema: LiveSchema) -> None:
+        self._load = load
+        self._schema = schema
+        self.strategy = load.read(schema)
+        self._checked_on: tuple[LiveSchema, str | None, Mapping[str, TableEntry]] | None = None
+        self._prepared: PreparedWrite | None = None
+
+    def prepare(self, transaction: Transaction) -> PreparedWrite:
+        # Versions alone are not enough: a recreated branch starts counting them again.
+        state = transaction.schema, transaction.base.head, transaction.base.entries
+        if self._prepared is not None and state == self._checked_on:
+            # A new branch has the very tables of its source, and the load was checked on these.
+            return self._prepared
+        if self._schema != transaction.schema:
+            self._schema, self.strategy = transaction.schema, self._load.read(transaction.schema)
+        self._prepared, self._checked_on = self.strategy.prepare(transaction), state
+        self._load.keep_rejects()
+        return self._prepared
+
+
 class _Load:
     """One load from its inputs to its commit."""
 
@@ -231,32 +254,19 @@ class _Load:
             source = parse_branch_name(from_)
         first = begin(graph, author if source is None else replace(author, branch=source))
         # Files are read once, and before the branch's lock may be needed: others can write meanwhile.
-        seen = [(first.schema, self._read(first.schema))]
-        ready: list[tuple[LiveSchema, str | None, Mapping[str, TableEntry], PreparedWrite]] = []
-
-        def prepare(transaction: Transaction) -> PreparedWrite:
-            # Versions alone are not enough: a recreated branch starts counting them again.
-            on = transaction.schema, transaction.base.head, transaction.base.entries
-            if ready and ready[-1][:3] == on:
-                # A new branch has the very tables of its source, and the load was checked on these.
-                return ready[-1][3]
-            if seen[-1][0] != transaction.schema:
-                seen.append((transaction.schema, self._read(transaction.schema)))
-            ready.append((*on, seen[-1][1].prepare(transaction)))
-            self.keep_rejects()
-            return ready[-1][3]
-
+        attempts = _Attempts(self, first.schema)
         if source is None:
             making: AbstractContextManager[bool] = nullcontext(False)
         else:
             # Checked on what the branch begins with: one that is refused makes no branch.
-            prepare(first)
+            attempts.prepare(first)
             making = create_branch_for_write(graph, author.branch, source)
         with making as created:
-            receipt = write(graph, author, prepare)
-        return replace(self._result(seen[-1][1], receipt), branch_created=created)
+            receipt = commit_write(graph, author, attempts)
+        return replace(self._result(attempts.strategy, receipt), branch_created=created)
 
-    def _read(self, schema: LiveSchema) -> LoadStrategy:
+    def read(self, schema: LiveSchema) -> LoadStrategy:
+        """Read the inputs by a schema."""
         request, self.loading = self.request, None
         # Whole files first: how many bytes there are decides who reads them, and in which parts.
         whole = plan_items(request.inputs, schema.catalog, request.mapping, cores=1, split=_WHOLE)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from omnigraph.engine.commit.plan import BuildIndexes
+from omnigraph import failpoints
+from omnigraph.engine.commit.plan import BuildIndexes, PhaseFailpoints
 from omnigraph.engine.commit.protocol import Receipt
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.open_graph import OpenGraph
@@ -16,31 +18,41 @@ from omnigraph.engine.upkeep.declared_indexes import (
     find_missing_indexes,
 )
 from omnigraph.engine.upkeep.index_catch_up import count_vectors, find_refusal
-from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction, write
+from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction, Write, commit_write
 from omnigraph.errors import TableDrift
 from omnigraph.storage.index_files import MisplacedIndexes, find_misplaced_indexes
 from omnigraph.storage.indexes import IndexCoverage, IndexSpec, RefusedIndex, read_coverage
 from omnigraph.storage.tables import Table
 
-PrepareWithout = Callable[[Transaction, Collection[str]], PreparedWrite]
+_PHASES = PhaseFailpoints(
+    before_confirm=failpoints.ENSURE_INDICES_POST_EFFECTS_PRE_CONFIRM,
+    before_publish=failpoints.ENSURE_INDICES_POST_PHASE_B_PRE_MANIFEST_COMMIT,
+)
+
+
+class Upkeep(Write, Protocol):
+    """A write over many tables that goes on without those in `skipped`."""
+
+    skipped: dict[str, TableDrift]
+
+
 """Prepares a write without some tables."""
 
 
 def write_skipping_drift(
-    graph: OpenGraph, author: Author, prepare: PrepareWithout
+    graph: OpenGraph, author: Author, upkeep: Upkeep
 ) -> tuple[Receipt | None, Mapping[str, TableDrift]]:
     """Prepare and commit a write without tables that were modified outside omnigraph; return those too.
 
     Only the commit protocol can detect them: without its lock, another writer may just be changing the table.
     """
-    skipped: dict[str, TableDrift] = {}
     while True:
         try:
-            return write(graph, author, lambda transaction: prepare(transaction, skipped)), skipped
+            return commit_write(graph, author, upkeep), upkeep.skipped
         except TableDrift as drift:
-            if drift.table_key in skipped:
+            if drift.table_key in upkeep.skipped:
                 raise
-            skipped[drift.table_key] = drift
+            upkeep.skipped[drift.table_key] = drift
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +86,9 @@ def ensure_indices(graph: OpenGraph, author: Author) -> IndexResult:
     One whose files are gone is missing, too. A branch gets its own copy of a table that it only inherits,
     if that one lacks an index.
     """
-    found: dict[str, MissingIndexes] = {}
-
-    def prepare(transaction: Transaction, left_out: Collection[str]) -> PreparedWrite:
-        found.clear()
-        found.update(_find_missing(transaction, left_out))
-        effects = {key: BuildIndexes(work.build) for key, work in found.items() if work.build}
-        return PreparedWrite("EnsureIndices", effects, strict=False)
-
-    receipt, skipped = write_skipping_drift(graph, author, prepare)
+    upkeep = _BuildMissing()
+    receipt, skipped = write_skipping_drift(graph, author, upkeep)
+    found = upkeep.found
     return IndexResult(
         receipt.commit if receipt else None,
         {key: tuple(spec.column for spec in work.build) for key, work in found.items() if work.build},
@@ -90,6 +96,19 @@ def ensure_indices(graph: OpenGraph, author: Author) -> IndexResult:
         {key: work.refused for key, work in found.items() if work.refused},
         dict(skipped),
     )
+
+
+class _BuildMissing:
+    """The declared indexes that tables of a branch lack, as of the last attempt."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, MissingIndexes] = {}
+        self.skipped: dict[str, TableDrift] = {}
+
+    def prepare(self, transaction: Transaction) -> PreparedWrite:
+        self.found = _find_missing(transaction, self.skipped)
+        effects = {key: BuildIndexes(work.build) for key, work in self.found.items() if work.build}
+        return PreparedWrite("EnsureIndices", effects, strict=False, phases=_PHASES)
 
 
 def _find_missing(transaction: Transaction, left_out: Collection[str]) -> dict[str, MissingIndexes]:

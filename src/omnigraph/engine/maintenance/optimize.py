@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
-from omnigraph.engine.commit.plan import Effect
+from omnigraph import failpoints
+from omnigraph.engine.commit.plan import Effect, PhaseFailpoints
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN, TableEntry
 from omnigraph.engine.graph.open_graph import OpenGraph
@@ -52,6 +53,7 @@ from omnigraph.storage.upkeep import (
 )
 
 SETTING = "OMNIGRAPH_MAINTENANCE_CONCURRENCY"
+_PHASES = PhaseFailpoints(before_publish=failpoints.OPTIMIZE_POST_PHASE_B_PRE_MANIFEST_COMMIT)
 
 _log = logging.getLogger(__name__)
 
@@ -131,26 +133,36 @@ def optimize(graph: OpenGraph, author: Author, engine: str = "local") -> Optimiz
     Tables that a branch inherits are optimized on their own branch. With another `engine`, its tasks write
     the new files and build the indexes, one table after another.
     """
-    found: dict[str, _TableWork] = {}
     workers, executors = read_concurrency(), _Executors()
     if elsewhere := select_engine(engine, 0):
         workers, runner = 1, elsewhere.runner
         executors = _Executors(partial(_rewrite_by, runner), partial(build_parts_with, runner))
 
-    def prepare(transaction: Transaction, left_out: Collection[str]) -> PreparedWrite:
-        found.clear()
-        owned = [key for key in _owned_tables(transaction, author.branch) if key not in left_out]
-        found.update(_plan_tables(transaction, owned, workers, executors))
-        effects: dict[str, Effect] = {key: work.effect for key, work in found.items() if work.effect}
-        return PreparedWrite("Optimize", effects, strict=False)
-
-    receipt, skipped = write_skipping_drift(graph, author, prepare)
+    upkeep = _Optimize(author.branch, workers, executors)
+    receipt, skipped = write_skipping_drift(graph, author, upkeep)
     _compact_manifest(graph, author.branch)
     entries = graph.load(author.branch).state.entries()
-    reports = {key: _report(graph, entries[key], work) for key, work in found.items()}
+    reports = {key: _report(graph, entries[key], work) for key, work in upkeep.found.items()}
     reports |= {key: _report_skipped(graph, entries[key], drift) for key, drift in skipped.items()}
     tables = tuple(reports[key] for key in sorted(reports))
     return OptimizeResult(author.branch, receipt.commit if receipt else None, tables)
+
+
+class _Optimize:
+    """What is to be done for each table of a branch, as of the last attempt."""
+
+    def __init__(self, branch: str, workers: int, executors: _Executors) -> None:
+        self._branch = branch
+        self._workers = workers
+        self._executors = executors
+        self.found: dict[str, _TableWork] = {}
+        self.skipped: dict[str, TableDrift] = {}
+
+    def prepare(self, transaction: Transaction) -> PreparedWrite:
+        owned = [key for key in _owned_tables(transaction, self._branch) if key not in self.skipped]
+        self.found = dict(_plan_tables(transaction, owned, self._workers, self._executors))
+        effects: dict[str, Effect] = {key: work.effect for key, work in self.found.items() if work.effect}
+        return PreparedWrite("Optimize", effects, strict=False, phases=_PHASES)
 
 
 def _compact_manifest(graph: OpenGraph, branch: str) -> None:

@@ -9,6 +9,8 @@ from omnigraph import failpoints
 from omnigraph.engine.branches.manage import delete_branch
 from omnigraph.engine.branches.saved_bases import record_taken_commit
 from omnigraph.engine.changes.comparison import RunnerChoice
+from omnigraph.engine.commit.plan import PhaseFailpoints
+from omnigraph.engine.commit.protocol import Receipt
 from omnigraph.engine.commit.recovery.sweep import finish_completed_writes
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.merge_pins import pin_head
@@ -20,8 +22,13 @@ from omnigraph.engine.merge.plan import MergePlan, MergePlanner, Scratch
 from omnigraph.engine.merge.resolutions import ResolutionsInput, read_resolutions, with_strategy
 from omnigraph.engine.merge.result import MergePreview, MergeResult
 from omnigraph.engine.tasks.runner import EngineName
-from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction, begin, write
+from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction, begin, commit_write
 from omnigraph.errors import BadRequest, MergeConflicts, OmnigraphError
+
+_PHASES = PhaseFailpoints(
+    before_confirm=failpoints.BRANCH_MERGE_POST_EFFECTS_PRE_CONFIRM,
+    before_publish=failpoints.BRANCH_MERGE_POST_PHASE_B_PRE_MANIFEST_COMMIT,
+)
 
 
 class MergeOptions(TypedDict, total=False):
@@ -57,43 +64,55 @@ def merge(graph: OpenGraph, request: MergeRequest, author: Author) -> MergeResul
     refuse_self_merge(request.source, author.branch)
     finish_completed_writes(graph)
     with pin_head(graph, request.source) as loaded:
-        result = _merge(graph, request, author, source_from(request.source, loaded))
+        result = _Merge(graph, request, author, source_from(request.source, loaded)).run()
     return _delete_source(graph, result) if request.delete_branch else result
 
 
-def _merge(graph: OpenGraph, request: MergeRequest, author: Author, source: MergeSource) -> MergeResult:
-    failpoints.reach(failpoints.BRANCH_MERGE_POST_AUTHORITY_CAPTURE)
-    plans: list[MergePlan] = []
-    scratches: list[Scratch] = []
+class _Merge:
+    """A merge, planned on the state of the target that each attempt finds."""
 
-    def prepare(transaction: Transaction) -> PreparedWrite:
-        scratches.append(Scratch(graph.root))
-        plan = _planner(transaction, source, request, author.branch).plan(scratches[-1])
+    def __init__(self, graph: OpenGraph, request: MergeRequest, author: Author, source: MergeSource) -> None:
+        self._graph = graph
+        self._request = request
+        self._author = author
+        self._source = source
+        self._plan: MergePlan | None = None
+        self._scratches: list[Scratch] = []
+
+    def run(self) -> MergeResult:
+        failpoints.reach(failpoints.BRANCH_MERGE_POST_AUTHORITY_CAPTURE)
+        try:
+            receipt = commit_write(self._graph, self._author, self)
+        finally:
+            for one in self._scratches:
+                one.clear()
+        return self._result(receipt)
+
+    def prepare(self, transaction: Transaction) -> PreparedWrite:
+        source, target = self._request.source, self._author.branch
+        self._scratches.append(Scratch(self._graph.root))
+        plan = _planner(transaction, self._source, self._request, target).plan(self._scratches[-1])
         if plan.conflicts:
-            raise MergeConflicts(request.source, author.branch, plan.conflicts)
-        plans.append(plan)
+            raise MergeConflicts(source, target, plan.conflicts)
+        self._plan = plan
         failpoints.reach(failpoints.BRANCH_MERGE_POST_CANDIDATE_VALIDATION)
-        _record_taken(transaction, plan, source)
-        return _prepare_commit(plan, source)
+        _record_taken(transaction, plan, self._source)
+        return _prepare_commit(plan, self._source)
 
-    try:
-        receipt = write(graph, author, prepare)
-    finally:
-        for one in scratches:
-            one.clear()
-    last = plans[-1]
-    commit = receipt.commit if receipt else None
-    return MergeResult(
-        request.source,
-        author.branch,
-        last.outcome,
-        commit,
-        last.stats,
-        last.resolved_count,
-        given_up=last.given_up.first,
-        given_up_count=last.given_up.count,
-        pending_indexes=receipt.indexes.pending if receipt else {},
-    )
+    def _result(self, receipt: Receipt | None) -> MergeResult:
+        plan = self._plan
+        assert plan is not None, "a write is prepared before it ends"
+        return MergeResult(
+            self._request.source,
+            self._author.branch,
+            plan.outcome,
+            receipt.commit if receipt else None,
+            plan.stats,
+            plan.resolved_count,
+            given_up=plan.given_up.first,
+            given_up_count=plan.given_up.count,
+            pending_indexes=receipt.indexes.pending if receipt else {},
+        )
 
 
 def preview(graph: OpenGraph, request: MergeRequest, target: str) -> MergePreview:
@@ -166,6 +185,7 @@ def _prepare_commit(plan: MergePlan, source: MergeSource) -> PreparedWrite:
             strict=False,
             merged_parent=commit.id,
             merged_commits=plan.merged_commits,
+            phases=_PHASES,
         )
     return PreparedWrite("BranchMerge", {}, strict=False)
 

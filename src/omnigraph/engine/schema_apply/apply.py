@@ -13,8 +13,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from omnigraph import failpoints
 from omnigraph.engine.commit.gates import BaseMoved
-from omnigraph.engine.commit.plan import CreateTable, DropTable, Effect, NewSchema, ReplaceRows, new_plan
+from omnigraph.engine.commit.plan import (
+    CreateTable,
+    DropTable,
+    Effect,
+    NewSchema,
+    PhaseFailpoints,
+    ReplaceRows,
+    new_plan,
+)
 from omnigraph.engine.commit.protocol import Receipt, commit
 from omnigraph.engine.commit.recovery.removals import finish_removals, remove_all_versions
 from omnigraph.engine.commit.recovery.sweep import finish_completed_writes
@@ -144,6 +153,7 @@ def _attempt(
         operation_id=operation_id,
         schema=NewSchema(wanted.schema.hash, render_files(wanted.schema), removals),
         newly_indexed=_newly_indexed(wanted),
+        phases=PhaseFailpoints(before_effects=failpoints.SCHEMA_APPLY_POST_SIDECAR_PRE_EFFECT),
     )
     receipt = commit(graph, plan, held)
     if removals:

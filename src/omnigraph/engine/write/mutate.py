@@ -29,7 +29,13 @@ from omnigraph.engine.write.statement_rows import (
     missing_value_error,
     read_matched_rows,
 )
-from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction, write
+from omnigraph.engine.write.transaction import (
+    Author,
+    PreparedWrite,
+    Transaction,
+    commit_write,
+    require_schema,
+)
 from omnigraph.errors import CompileError, InvalidValue, ReadSetChanged
 from omnigraph.lang.query.compile import CompiledMutation
 from omnigraph.lang.query.resolved import (
@@ -132,33 +138,47 @@ def run_statements(
     # Drawn once: a write that is prepared again stores the same ids and the same moment.
     new_ids = generate_ids(len(statements), milliseconds) if ids is None else pa.array(ids, pa.string())
     bindings = Bindings(parameters, milliseconds)
-    done: list[_Execution] = []
+    mutation = _Mutation(statements, new_ids, bindings, limits, schema)
+    return mutation.result(commit_write(graph, author, mutation))
 
-    def prepare(transaction: Transaction) -> PreparedWrite:
-        _require_schema(transaction, schema)
-        execution = _Execution(transaction, bindings, limits)
-        execution.run(statements, new_ids)
-        done.append(execution)
-        return execution.prepare()
 
-    receipt: Receipt | None = write(graph, author, prepare)
-    last = done[-1]
-    if receipt is None:
-        return MutationResult(last.nodes, last.edges, None)
-    tables = {key: _count_written(counts) for key, counts in receipt.counts.items()}
-    return MutationResult(
-        last.nodes, last.edges, receipt.commit, tables=tables, pending_indexes=receipt.indexes.pending
-    )
+class _Mutation:
+    """Statements, carried out on the state of the branch that each attempt finds."""
+
+    def __init__(
+        self,
+        statements: Sequence[Statement],
+        new_ids: pa.Array,
+        bindings: Bindings,
+        limits: PendingLimits | None,
+        schema: str | None,
+    ) -> None:
+        self._statements = statements
+        self._new_ids = new_ids
+        self._bindings = bindings
+        self._limits = limits
+        self._schema = schema
+        self._last: _Execution | None = None
+
+    def prepare(self, transaction: Transaction) -> PreparedWrite:
+        require_schema(transaction, self._schema)
+        self._last = _Execution(transaction, self._bindings, self._limits)
+        self._last.run(self._statements, self._new_ids)
+        return self._last.prepare()
+
+    def result(self, receipt: Receipt | None) -> MutationResult:
+        last = self._last
+        assert last is not None, "a write is prepared before it ends"
+        if receipt is None:
+            return MutationResult(last.nodes, last.edges, None)
+        tables = {key: _count_written(counts) for key, counts in receipt.counts.items()}
+        return MutationResult(
+            last.nodes, last.edges, receipt.commit, tables=tables, pending_indexes=receipt.indexes.pending
+        )
 
 
 def _count_written(counts: Counts) -> WriteCounts:
     return WriteCounts(counts.inserted or 0, counts.updated or 0, counts.deleted or 0)
-
-
-def _require_schema(transaction: Transaction, expected: str | None) -> None:
-    found = transaction.schema.catalog.fingerprint
-    if expected is not None and found != expected:
-        raise ReadSetChanged(SCHEMA, expected=expected, actual=found)
 
 
 class _Execution:

@@ -8,13 +8,23 @@ again. One that read what it replaces fails, unless its author asked for retries
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from omnigraph import failpoints
 from omnigraph.engine.commit.gates import BaseMoved
-from omnigraph.engine.commit.plan import CommitPlan, Effect, NewSchema, PlanBase, make_base, new_plan
+from omnigraph.engine.commit.plan import (
+    USUAL_PHASES,
+    CommitPlan,
+    Effect,
+    NewSchema,
+    PhaseFailpoints,
+    PlanBase,
+    make_base,
+    new_plan,
+)
 from omnigraph.engine.commit.protocol import Receipt, commit
 from omnigraph.engine.commit.recovery.sidecar import WriterKind
 from omnigraph.engine.commit.recovery.sweep import finish_completed_writes, recover_branch
@@ -182,7 +192,8 @@ class PreparedWrite:
     schema: NewSchema | None = None
     """The schema to be accepted with it; then, too, there is a commit in any case."""
     build: BuildParts | None = field(default=None, repr=False)
-    """Who builds the indexes that the write leaves behind, if not this process."""
+    """What builds the indexes that the write leaves behind, if not this process."""
+    phases: PhaseFailpoints = USUAL_PHASES
 
     @property
     def is_nothing(self) -> bool:
@@ -190,9 +201,21 @@ class PreparedWrite:
         return not self.effects and self.merged_parent is None and self.schema is None
 
 
-def write(
-    graph: OpenGraph, author: Author, prepare: Callable[[Transaction], PreparedWrite]
-) -> Receipt | None:
+def require_schema(transaction: Transaction, expected: str | None) -> None:
+    """Refuse a write that was checked against another schema; None when it was checked against none."""
+    found = transaction.schema.catalog.fingerprint
+    if expected is not None and found != expected:
+        raise ReadSetChanged("schema", expected=expected, actual=found)
+
+
+class Write(Protocol):
+    """A write under way; it keeps what its result needs of the attempt that was committed."""
+
+    def prepare(self, transaction: Transaction, /) -> PreparedWrite:
+        """Return the effects on one state of the branch; called again when that state has moved."""
+
+
+def commit_write(graph: OpenGraph, author: Author, write: Write) -> Receipt | None:
     """Prepare and commit a write, again where that is allowed; None when there was nothing to do."""
     retries = author.retry
     for attempt in range(ATTEMPTS + author.retry):
@@ -200,13 +223,13 @@ def write(
         try:
             if attempt < UNLOCKED_ATTEMPTS and not graph.root.locks.is_used_here(author.branch):
                 finish_completed_writes(graph, author.branch)
-                receipt = _attempt(graph, author, prepare, operation_id)
+                receipt = _attempt(graph, author, write, operation_id)
             else:
                 # Another writer is faster, or is about to be, so unlocked preparation would be wasted:
                 # queue for the branch's lock, and prepare while holding it.
                 with graph.root.locks.hold([author.branch], operation_id=operation_id) as held:
                     recover_branch(graph, author.branch, held)
-                    receipt = _attempt(graph, author, prepare, operation_id, held)
+                    receipt = _attempt(graph, author, write, operation_id, held)
         except BaseMoved:
             continue
         except _StrictConflict as lost:
@@ -237,14 +260,14 @@ def _build_pending_indexes(graph: OpenGraph, author: Author, receipt: Receipt) -
 def _attempt(
     graph: OpenGraph,
     author: Author,
-    prepare: Callable[[Transaction], PreparedWrite],
+    write: Write,
     operation_id: str,
     held: HeldLocks | None = None,
 ) -> Receipt | None:
     transaction = None
     try:
         transaction = begin(graph, author)
-        return _commit_prepared(transaction, author, prepare(transaction), operation_id, held)
+        return _commit_prepared(transaction, author, write.prepare(transaction), operation_id, held)
     except RecoveryRequired:
         raise
     except OmnigraphError as error:
@@ -337,6 +360,7 @@ def _plan(transaction: Transaction, author: Author, prepared: PreparedWrite, ope
         merged_commits=prepared.merged_commits,
         schema=prepared.schema,
         reads=_reads(prepared, author),
+        phases=prepared.phases,
     )
 
 
