@@ -25,7 +25,7 @@ from omnigraph.engine.load.rejected_records import RecordFinder
 from omnigraph.engine.load.request import EngineReport, LoadRequest, LoadResult, StageReport
 from omnigraph.engine.load.small_load import SmallLoad
 from omnigraph.engine.load.sources.item import Item
-from omnigraph.engine.load.sources.plan import plan_items
+from omnigraph.engine.load.sources.plan import pack_files, plan_items
 from omnigraph.engine.rows.ids import LoadIds
 from omnigraph.engine.rows.rejects import VIOLATIONS_TOLD, RejectsFile, open_rejects_file
 from omnigraph.engine.rows.split_reader import LoadReader
@@ -173,7 +173,8 @@ class _Load:
             )
         engine = engine or Engine(LocalRunner(), f"{size} bytes of input, and no other engine")
         self.report = EngineReport(engine.runner.name, engine.why)
-        items = plan_items(request.inputs, schema.catalog, request.mapping, cores=engine.runner.cores)
+        cores = engine.runner.cores
+        items = pack_files(plan_items(request.inputs, schema.catalog, request.mapping, cores=cores), cores)
         scratch = f"{self.graph.root.layout.staging.name}/{self.graph.root.new_id()}"
         job = LoadJob(
             self.graph.root.uri,
