@@ -541,6 +541,7 @@ class Graph:
         keep: int | None = None,
         older_than: timedelta | str | None = None,
         *,
+        staged_older_than: timedelta | str | None = None,
         dry_run: bool = False,
         progress: ProgressListener | None = None,
     ) -> CleanupResult:
@@ -548,10 +549,12 @@ class Graph:
 
         The newest `keep` commits of every branch stay readable, and with `older_than`, such as `7d`, all that
         was current in that time. With both, what is past both goes. Others stay in the history, but reading
-        the graph as they left it fails with `HistoricalVersionReclaimed`. `dry_run` only tells what would go.
+        the graph as they left it fails with `HistoricalVersionReclaimed`. `dry_run` only shows what would go.
+        Staged files of interrupted loads go after a week, or after `staged_older_than`: pass less only if no
+        load has been running for that long. Given alone, all commits stay readable.
         """
         opened = self._reading() if dry_run else self._writing()
-        policy = CleanupPolicy.of(keep, older_than, minimum_age())
+        policy = CleanupPolicy.of(keep, older_than, minimum_age(), staged_older_than)
         with progress_to(progress):
             done = run_cleanup(opened, policy, dry_run=dry_run)
         files = find_orphan_topologies(opened)

@@ -93,7 +93,12 @@ def test_scripts_get_numbers(uri: str, run_json: RunJson) -> None:
     knows, person = done["tables"]
     assert (knows["table_key"], knows["versions_removed"]) == ("edge:Knows", 0)
     assert (person["versions_before"], person["versions_after"]) == (3, 1)
-    assert done["policy"] == {"keep": 1, "older_than_seconds": None, "minimum_age_seconds": 0.0}
+    assert done["policy"] == {
+        "keep": 1,
+        "older_than_seconds": None,
+        "minimum_age_seconds": 0.0,
+        "staged_older_than_seconds": 7 * 86_400.0,
+    }
     assert done["manifests"][0]["versions_removed"] > 0
     removed = sum(one["versions_removed"] for one in (*done["tables"], *done["manifests"]))
     assert done["versions_removed"] == removed
@@ -131,7 +136,7 @@ def test_sorted_edges_of_tables_that_are_gone_go(uri: str, run: Run, run_json: R
     ("found", "line"),
     [
         ({"dropped": (DroppedTable("node:Gone", 0),)}, "node:Gone: of a type that was dropped, 0 bytes"),
-        ({"loads": ("01JZ5E8W6Q5T0Y7K3S9D2V4B1N",)}, "__staging: the files of 1 loads that were cut off"),
+        ({"loads": ("01JZ5E8W6Q5T0Y7K3S9D2V4B1N",)}, "__staging: files of 1 interrupted loads, 0 bytes"),
     ],
 )
 def test_what_takes_no_room_is_something_to_remove(found: dict[str, Any], line: str) -> None:

@@ -49,7 +49,8 @@ def spark(cache: Path) -> Iterator[SparkSession]:
             "spark.sql.shuffle.partitions": "2",
             "spark.python.daemon.module": "tests.pipeline.preloaded",
         }
-        found = session("local[2]", fast_start=True, settings=settings)
+        # Tests of failures need not see each of them four times.
+        found = session("local[2,1]", fast_start=True, settings=settings)
     yield found
     found.stop()
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import json
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -72,12 +74,17 @@ def test_a_server_is_started_found_used_and_stopped(monkeypatch: pytest.MonkeyPa
             "cancelled": "stage 'wait' was cancelled",
             "last_progress": ["items", 3, 3],
         }
+        place = f"{tmp_path / 'loaded/spy.yaml'}:1"
         assert run(LOADED, str(tmp_path / "loaded")) == {
             "cores": 2,
             "engine": ["spark", "a warm Spark is at hand"],
             "loaded": [{"P": 50}, {"E": 50}],
             "merged": [{"P": 3}, {"value": 1}, ["bad"]],
             "run": ["succeeded", "succeeded", {"P": 1}],
+            "refused": {
+                "code": "pipeline_expression_refused",
+                "message": f"{place}: view 'clean': function 'reflect' is not permitted",
+            },
             "people": 52,
         }
         assert run(INTERRUPTED, str(tmp_path)) == {
@@ -87,6 +94,11 @@ def test_a_server_is_started_found_used_and_stopped(monkeypatch: pytest.MonkeyPa
             "left": [],
             "handler": True,
         }
+        assert run(DYING, str(tmp_path / "died")) == {
+            "items": [1, 2],
+            "other_address": "spark_session_active",
+        }
+        clients_take_turns_and_work_of_a_killed_one_ends()
         assert run(STRANGER, started["url"])["code"] == SparkUnavailable.code
     finally:
         stopped = omnigraph("spark", "stop")
@@ -95,6 +107,100 @@ def test_a_server_is_started_found_used_and_stopped(monkeypatch: pytest.MonkeyPa
     assert omnigraph("spark", "stop") == {"stopped": False, "exit": 0}
     assert Path(started["log"]).read_text() == ""
 
+
+def clients_take_turns_and_work_of_a_killed_one_ends() -> None:
+    """Two clients of two slots; each task connects to this process and waits for a byte."""
+    with ExitStack() as lines, socket.create_server(("127.0.0.1", 0), backlog=8) as door:
+        door.settimeout(120)
+        port = str(door.getsockname()[1])
+
+        def arrive() -> tuple[socket.socket, bytes]:
+            line = lines.enter_context(door.accept()[0])
+            line.settimeout(120)
+            return line, line.recv(1)
+
+        with client(WAITING, port, "few", "1") as few, client(WAITING, port, "many", str(MANY)) as many:
+            ready = dict(name_first(arrive()) for _ in range(2))
+            ready[b"m"].sendall(b"go")
+            held = [arrive() for _ in range(2)]
+            assert [name for _, name in held] == [b"m", b"m"]
+            ready[b"f"].sendall(b"go")
+            # Jobs that are in line behind each other would let no task of the other client begin.
+            done, newest = 0, held.pop()
+            while newest[1] == b"m":
+                assert (done := done + 1) < MANY - 2
+                newest[0].sendall(b".")
+                newest = arrive()
+            newest[0].sendall(b".")
+            assert few.wait(timeout=120) == 0
+            many.kill()
+            assert held[0][0].recv(1) == b""  # the process of its task is gone
+
+
+def name_first(arrived: tuple[socket.socket, bytes]) -> tuple[bytes, socket.socket]:
+    return arrived[1], arrived[0]
+
+
+@contextmanager
+def client(program: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", program, *arguments]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+MANY = 100
+WAITING = """
+import socket, sys
+import pyarrow as pa
+from omnigraph.pipeline.fan_out import fan_out
+from omnigraph.pipeline.session import session
+
+ITEMS = pa.schema([("item", pa.int64())])
+port, name = int(sys.argv[1]), sys.argv[2][:1].encode()
+
+def waits(item):
+    with socket.create_connection(("127.0.0.1", port)) as line:
+        line.sendall(name)
+        line.recv(1)
+    yield pa.record_batch([[item]], schema=ITEMS)
+
+spark = session()
+with socket.create_connection(("127.0.0.1", port)) as line:
+    line.sendall(name)
+    line.recv(2)
+fan_out(spark, list(range(int(sys.argv[3]))), waits, ITEMS).toArrow()
+spark.stop()
+"""
+
+DYING = """
+import os, signal, sys
+from pathlib import Path
+import pyarrow as pa
+from omnigraph.errors import OmnigraphError
+from omnigraph.pipeline.fan_out import fan_out
+from omnigraph.pipeline.session import session
+
+ITEMS = pa.schema([("item", pa.int64())])
+mark = sys.argv[1]
+
+def dies_once(item):
+    if item == 2 and not Path(mark).exists():
+        Path(mark).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    yield pa.record_batch([[item]], schema=ITEMS)
+
+spark = session()
+found = fan_out(spark, [1, 2], dies_once, ITEMS).toArrow()
+try:
+    session("sc://localhost:1")
+    code = None
+except OmnigraphError as error:
+    code = error.code
+answer = {"items": sorted(found["item"].to_pylist()), "other_address": code}
+spark.stop()
+"""
 
 CLIENT = """
 import os, socket, threading
@@ -210,6 +316,11 @@ target = {"graph": "team", "map": {"nodes": nodes}}
 declared = {"pipelines": {"crm": {"source": {"format": "json", "path": "in.json"}, "into": [target]}}}
 pipeline = read_pipeline(written("crm.yaml", declared))
 record = run(pipeline, SparkExtract(pipeline, spark))
+query = "select upper(k) as k, reflect('java.lang.System', 'getenv', 'PATH') as v from source"
+clean = {"view": "clean", "query": query}
+declared["pipelines"]["crm"]["transforms"] = [clean]
+spying = read_pipeline(written("spy.yaml", declared))
+refused = run(spying, SparkExtract(spying, spark)).targets["graph.team"].error
 left = [json.loads(line)["record"]["data"]["k"] for line in (folder / "left").read_text().splitlines()]
 answer = {
     "cores": SparkRunner(spark).cores,
@@ -217,6 +328,7 @@ answer = {
     "loaded": [dict(first.nodes), dict(first.edges)],
     "merged": [dict(second.nodes), dict(second.skipped_counts), left],
     "run": [record.status, record.targets["graph.team"].status, dict(record.targets["graph.team"].nodes)],
+    "refused": refused,
     "people": graph.snapshot().rows("P").num_rows,
 }
 spark.stop()

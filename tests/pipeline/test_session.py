@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import pytest
 
 from omnigraph.errors import JavaNotFound, MissingExtra, SparkSessionActive
 from omnigraph.pipeline.session import session
+from omnigraph.pipeline.spark_settings import with_retries
 from tests.pipeline.fresh_process import run
 
 if TYPE_CHECKING:
@@ -39,14 +41,34 @@ def test_the_session_runs_on_the_bundled_java(spark: SparkSession) -> None:
 
 def test_asking_again_gives_the_same_session(spark: SparkSession) -> None:
     assert session() is spark
-    assert session("local[2]") is spark
+    assert session("local[2,1]") is spark
 
 
 def test_another_master_is_refused_while_a_session_is_open(spark: SparkSession) -> None:
-    with pytest.raises(SparkSessionActive, match=r"on 'local\[2\]', so it cannot open one on 'local\[1\]'"):
+    with pytest.raises(
+        SparkSessionActive, match=r"on 'local\[2,1\]', so it cannot open one on 'local\[1,4\]'"
+    ):
         session("local[1]")
-    with pytest.raises(SparkSessionActive, match="on 'sc://far'"):
+    with pytest.raises(SparkSessionActive, match="on 'sc://far:1'"):
         session("sc://far:1/;token=secret")
+
+
+def test_another_master_is_refused_in_another_thread_as_well(spark: SparkSession) -> None:
+    with ThreadPoolExecutor() as pool, pytest.raises(SparkSessionActive):
+        pool.submit(session, "local[1]").result()
+
+
+@pytest.mark.parametrize(
+    ("master", "meant"),
+    [
+        ("local", "local[1,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[3]", "local[3,4]"),
+        ("local[3,1]", "local[3,1]"),
+    ],
+)
+def test_tasks_on_one_machine_are_repeated_as_on_a_cluster(master: str, meant: str) -> None:
+    assert with_retries(master) == meant
 
 
 def test_starting_leaves_the_environment_as_it_was(spark: SparkSession) -> None:

@@ -32,6 +32,14 @@ def cleanup(
             "--older-than", help="Keep what was current in this time: 90s, 30m, 12h, 7d, 2w.", metavar="DUR"
         ),
     ] = None,
+    staged_older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--staged-older-than",
+            help="Remove staged files of loads that began longer ago (default 7d). Only if none runs.",
+            metavar="DUR",
+        ),
+    ] = None,
     confirm: Annotated[bool, typer.Option("--confirm", help="Really do it.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -44,7 +52,7 @@ def cleanup(
     if confirm:
         require_consent("removing old versions", uri, as_json=as_json)
     with graph.open(uri, read_only=not confirm) as opened:
-        done = opened.cleanup(keep, older_than, dry_run=not confirm)
+        done = opened.cleanup(keep, older_than, staged_older_than=staged_older_than, dry_run=not confirm)
         where = opened.uri
     if not confirm:
         print_note(_policy(done.policy))
@@ -74,6 +82,7 @@ def _json(uri: str, done: CleanupResult) -> dict[str, Any]:
             "keep": done.policy.keep,
             "older_than_seconds": done.policy.older_than,
             "minimum_age_seconds": done.policy.minimum_age,
+            "staged_older_than_seconds": done.policy.staged_older_than,
         },
         "versions_removed": done.versions_removed,
         "bytes_removed": done.bytes_removed,
@@ -84,6 +93,7 @@ def _json(uri: str, done: CleanupResult) -> dict[str, Any]:
         "dropped": [_keyed(asdict(one)) for one in done.dropped],
         "derived": {"files": done.derived_files, "bytes": done.derived_bytes},
         "loads": list(done.loads),
+        "staged_bytes": done.staged_bytes,
         "in_vain": list(done.in_vain),
         "bases": list(done.bases),
     }
@@ -118,7 +128,7 @@ def lines(done: CleanupResult) -> Iterator[str]:
     for table in done.dropped:
         yield f"{table.key}: of a type that was dropped, {table.failure or f'{table.bytes:,} bytes'}"
     if done.loads:
-        yield f"__staging: the files of {len(done.loads)} loads that were cut off"
+        yield f"__staging: files of {len(done.loads)} interrupted loads, {done.staged_bytes:,} bytes"
     for path in done.in_vain:
         yield f"{path}: an orphan table of a schema change"
     if done.bases:

@@ -20,6 +20,7 @@ from omnigraph.engine.constraints.cardinality import BelowMinimum
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.lifecycle.open import open_without_recovery
+from omnigraph.engine.maintenance.cleanup.staged_files import StagedLoad
 from omnigraph.engine.maintenance.cleanup.stray_forks import MANIFEST, StrayFork
 from omnigraph.engine.maintenance.deep_check import DeepReport, check_deeply, check_unopened, record_checksums
 from omnigraph.engine.maintenance.doctor import examine
@@ -135,6 +136,7 @@ def _json(uri: str, found: Health) -> dict[str, Any]:
         ],
         "below_minimum": [asdict(one) for one in found.below_minimum],
         "moved": [asdict(one) for one in found.moved],
+        "staged": [asdict(one) | {"removable": one.removable} for one in found.staged],
     }
 
 
@@ -182,13 +184,22 @@ def _lines(found: Health) -> Iterator[str]:
         kept = f"{table.key} with {table.bytes:,} bytes is kept for the past"
         yield f"dropped: {kept}; see `omnigraph cleanup`"
     yield from map(_orphan_line, found.in_vain)
+    yield from map(_staged_line, found.staged)
     yield from map(_minimum_line, found.below_minimum)
     if found.moved:
         recorded = f"{len(found.moved):,} forks record another place, such as {found.moved[0].recorded}"
         yield f"moved: {recorded}; `omnigraph optimize` rewrites them for this place"
     if found.derived.files:
         yield f"derived: {found.derived.files:,} files of {found.derived.bytes:,} bytes in __derived"
-    yield "all in order" if found.ok else f"something is out of order: {_remedies(found)}"
+    yield _verdict(found)
+
+
+def _verdict(found: Health) -> str:
+    if not found.ok:
+        return f"something is out of order: {_remedies(found)}"
+    if found.staged:
+        return f"in order, unless the loads of staged files ({len(found.staged)}) were interrupted"
+    return "all in order"
 
 
 def _fork_line(fork: StrayFork) -> str:
@@ -223,6 +234,14 @@ def _orphan_line(one: OrphanTable) -> str:
     return f"orphan table, or one in creation: {one.path}: `omnigraph cleanup` removes it after a week"
 
 
+def _staged_line(one: StagedLoad) -> str:
+    held = f"{one.files:,} files of {one.bytes:,} bytes"
+    if one.removable:
+        return f"staged: {held} of interrupted load {one.load}; see `omnigraph cleanup`"
+    advice = "if none is running, `omnigraph cleanup --staged-older-than 0s`"
+    return f"staged: {held} of load {one.load}, running or interrupted; {advice}"
+
+
 def _minimum_line(one: BelowMinimum) -> str:
     where = "" if one.branch == MAIN else f" of branch {one.branch}"
     named = ", ".join(f"{format_value(few.id)} ({few.edges})" for few in one.examples)
@@ -237,7 +256,7 @@ def _remedies(found: Health) -> str:
         "see `omnigraph recover --dry-run`" if found.interrupted else "",
         _RESTORE if found.unread else "",
         *(_ADVICE.get(one.cause, _OF_ANY_OTHER_CAUSE) for one in found.drift),
-        "see `omnigraph cleanup`" if found.forks else "",
+        "see `omnigraph cleanup`" if found.forks or found.abandoned else "",
         "run `omnigraph recover` to remove dropped data" if found.removals else "",
     ]
     return "; ".join(dict.fromkeys(filter(None, ways)))

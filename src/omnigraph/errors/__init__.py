@@ -17,7 +17,7 @@
     │       ├── SourceSecretInline, SourceSecretMissing, PipelineFileMissing, PipelineTargetMissing
     │       ├── PipelineTypeUnknown, PipelinePropertyUnknown, PipelinePropertyType, PipelineKeyUnmapped
     │       ├── PipelineRequiredUnmapped, PipelineEndpointType, PipelineViewUnknown
-    │       └── PipelineSqlInvalid, PipelineColumnUnresolved
+    │       └── PipelineSqlInvalid, PipelineColumnUnresolved, PipelineExpressionRefused
     ├── Unauthorized, PolicyDenied, TooManyRequests, QueryCancelled, PipelineCancelled
     ├── NotFound
     │   ├── GraphNotFound, BranchNotFound, CommitNotFound, VersionNotFound
@@ -107,6 +107,7 @@ from omnigraph.errors.pipelines import (
     PipelineColumnUnresolved,
     PipelineDefinitionMoved,
     PipelineEndpointType,
+    PipelineExpressionRefused,
     PipelineFileMissing,
     PipelineInvalid,
     PipelineKeyUnmapped,
@@ -228,6 +229,7 @@ __all__ = [
     "PipelineColumnUnresolved",
     "PipelineDefinitionMoved",
     "PipelineEndpointType",
+    "PipelineExpressionRefused",
     "PipelineFailed",
     "PipelineFileMissing",
     "PipelineInvalid",

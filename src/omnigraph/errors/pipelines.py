@@ -126,6 +126,18 @@ class PipelineSqlInvalid(PipelineInvalid):
     code = "pipeline_sql_invalid"
 
 
+class PipelineExpressionRefused(PipelineInvalid):
+    """A statement or expression calls or reads what is neither a row nor a relation of the pipeline."""
+
+    code = "pipeline_expression_refused"
+
+    def __init__(
+        self, message: str, *, file: str | None = None, line: int | None = None, remedy: str | None = None
+    ) -> None:
+        hint = "use functions of rows, and read only sources and earlier views; see docs/pipelines.md"
+        super().__init__(message, file=file, line=line, remedy=remedy or hint)
+
+
 class PipelineColumnUnresolved(PipelineInvalid):
     """An expression uses a column or function that is not there."""
 

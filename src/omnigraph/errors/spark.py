@@ -71,6 +71,7 @@ class PipelineWorkerLost(PipelineFailed):
     """A worker of the data pipeline died, most often because the machine ran out of memory."""
 
     code = "pipeline_worker_lost"
+    retryable = True
 
     def __init__(self, stage: str) -> None:
         super().__init__(

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 import weakref
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from omnigraph.pipeline.failures import translate_failures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+CONNECT_PORT = 15002
+"""Of a Connect server whose address has none."""
 
 _PARTS = re.compile(r"splits=(?:Some\()?(\d+)")
 _UNKNOWN_PARALLELISM = 4
@@ -35,6 +39,21 @@ def server_host(spark: SparkSession) -> str | None:
     """The machine of the Connect server; none for a Spark of this process."""
     client: Any = spark.client if is_connect(spark) else None
     return None if client is None else str(client.host)
+
+
+def server_address(spark: SparkSession) -> str | None:
+    """The address of the Connect server as in `sc://host:port`; none for a Spark of this process."""
+    if not is_connect(spark):
+        return None
+    # The public `host` of a client leaves out the port.
+    client: Any = spark.client
+    return f"sc://{client._builder.endpoint}"  # noqa: SLF001
+
+
+def parse_address(url: str) -> str:
+    """Return `sc://host:port` of the address of a Connect server, without its parameters."""
+    parts = urlsplit(url)
+    return f"sc://{parts.hostname}:{parts.port or CONNECT_PORT}"
 
 
 def tasks_at_once(spark: SparkSession) -> int:

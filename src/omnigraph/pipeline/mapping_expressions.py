@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -18,11 +19,12 @@ from omnigraph.engine.load.sources.input_files import InputFile, find_inputs
 from omnigraph.engine.load.sources.item import Format, Item
 from omnigraph.engine.load.sources.mapping import InputMapping, MappingEntry
 from omnigraph.engine.load.spool import Spool
-from omnigraph.errors import BadRequest
+from omnigraph.errors import BadRequest, PipelineExpressionRefused
 from omnigraph.pipeline.failures import failure_reason
 from omnigraph.pipeline.fan_out import arrow_schema, fan_out, map_partitions
 from omnigraph.pipeline.frame_spool import PARTS, Stage
 from omnigraph.pipeline.progress import watch_stage
+from omnigraph.pipeline.sql_guard import NotPermitted, SqlGuard, sql_guard
 from omnigraph.pipeline.table_scan import to_spark_types
 from omnigraph.storage.input_files import is_in_bucket
 from omnigraph.storage.input_tables import describe_table, read_batches
@@ -43,7 +45,7 @@ def spool_computed(
             if not entry.expressions:
                 inputs += [named.get(file.file, file.file) for file in group]
                 continue
-            frame = _evaluate(_read(spark, entry, group), entry, mapping.name)
+            frame = _evaluate(_read(spark, entry, group), entry, mapping.name, sql_guard(spark))
             # No type has a kind like this, so columns keep their names: the entry maps them.
             stage = Stage(root.uri, root.new_id(), f"rows:{entry.type or entry.edge}")
             stages.callback(stage.clear)
@@ -125,19 +127,24 @@ def _csv(spark: SparkSession, entry: MappingEntry, files: Sequence[InputFile]) -
     )
 
 
-def _evaluate(frame: DataFrame, entry: MappingEntry, name: str) -> DataFrame:
+def _evaluate(frame: DataFrame, entry: MappingEntry, name: str, guard: SqlGuard) -> DataFrame:
     """Add the columns of the expressions, which replace columns of the same name."""
     from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql import functions as sql
 
     made = dict(entry.expressions)
     kept = [column for column in frame.columns if column not in made and column not in entry.drop]
+    # No expression can name what no text can know.
+    base = f"rows_{secrets.token_hex(16)}"
     try:
-        chosen = frame.select(
+        chosen = frame.alias(base).select(
             *[sql.col(f"`{column}`") for column in kept],
-            *[sql.expr(text).alias(column) for column, text in made.items()],
+            *[sql.expr(guard.expression(text, ())).alias(column) for column, text in made.items()],
         )
         chosen.schema  # noqa: B018 - a server analyses lazily
+        guard.frame(chosen, (), base)
+    except NotPermitted as refused:
+        raise PipelineExpressionRefused(f"`expressions`: {refused}", file=name, line=entry.place) from None
     except (AnalysisException, ParseException) as wrong:
         raise yaml_error(name, entry.place, f"`expressions`: {failure_reason(str(wrong))}") from None
     return chosen

@@ -16,14 +16,21 @@ from types import FrameType
 from typing import IO
 
 from omnigraph.pipeline import start_cache
-from omnigraph.pipeline.cache_files import cache_folder
+from omnigraph.pipeline.cache_files import cache_folder, write_atomically
 from omnigraph.pipeline.java import find_java, launcher_home
 from omnigraph.pipeline.server import HOST, Server, ServerFolder, ServerSpec
-from omnigraph.pipeline.spark_settings import java_options, spark_settings
+from omnigraph.pipeline.spark_settings import java_options, spark_settings, with_retries
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 GRACE_SECONDS = 20.0
 LONGEST_POLL_SECONDS = 15.0
+ORPHAN_SECONDS = 10
+"""How long a client may be silent, and its job be without a client, before the job ends."""
+
+_POOLS = """\
+<?xml version="1.0"?>
+<allocations><pool name="default"><schedulingMode>FAIR</schedulingMode></pool></allocations>
+"""
 
 
 class StopRequested(Exception):
@@ -98,6 +105,7 @@ def _launch(folder: ServerFolder, spec: ServerSpec) -> subprocess.Popen[bytes]:
     )
     settings = {
         **spark_settings(cache_files, master=spec.master, memory=spec.memory),
+        **_sharing(folder),
         "spark.connect.grpc.binding.address": HOST,
         "spark.connect.grpc.binding.port": str(spec.port),
         "spark.driver.extraJavaOptions": options,
@@ -106,7 +114,8 @@ def _launch(folder: ServerFolder, spec: ServerSpec) -> subprocess.Popen[bytes]:
     if spark is None or spark.origin is None:
         raise ModuleNotFoundError("pyspark")
     submit = Path(spark.origin).parent / "bin" / "spark-submit"
-    command = [str(submit), "--class", SERVER_CLASS, "--name", "omnigraph", "--master", spec.master]
+    command = [str(submit), "--class", SERVER_CLASS, "--name", "omnigraph"]
+    command += ["--master", with_retries(spec.master)]
     for name, value in settings.items():
         command += ["--conf", f"{name}={value}"]
     environment = {
@@ -122,6 +131,20 @@ def _launch(folder: ServerFolder, spec: ServerSpec) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [*command, "spark-internal"], cwd=folder.path, env=environment, stdin=subprocess.DEVNULL
     )
+
+
+def _sharing(folder: ServerFolder) -> dict[str, str]:
+    """Settings for several clients: their jobs take turns, and the work of a client that died ends."""
+    pools = folder.path / "pools.xml"
+    write_atomically(pools, _POOLS)
+    return {
+        "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.allocation.file": pools.as_uri(),
+        # A stream of results ends so often; a client that lives attaches to its job again at once.
+        "spark.connect.execute.reattachable.senderMaxStreamDuration": f"{ORPHAN_SECONDS}s",
+        "spark.connect.execute.manager.detachedTimeout": f"{ORPHAN_SECONDS}s",
+        "spark.connect.execute.manager.maintenanceInterval": "2s",
+    }
 
 
 def _end(jvm: subprocess.Popen[bytes]) -> None:

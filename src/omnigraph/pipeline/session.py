@@ -18,11 +18,17 @@ from urllib.parse import urlsplit
 from omnigraph.errors import MissingExtra, SparkSessionActive, SparkUnavailable
 from omnigraph.pipeline import server, start_cache
 from omnigraph.pipeline.cache_files import cache_folder
-from omnigraph.pipeline.connection import close_before_exit, server_host
+from omnigraph.pipeline.connection import CONNECT_PORT, close_before_exit, parse_address, server_address
 from omnigraph.pipeline.failures import failure_reason
 from omnigraph.pipeline.java import Java, find_java, launcher_home
 from omnigraph.pipeline.jvm_guard import kill_jvm_on_failure
-from omnigraph.pipeline.spark_settings import DEFAULT_MEMORY, MEMORY_SETTING, java_options, spark_settings
+from omnigraph.pipeline.spark_settings import (
+    DEFAULT_MEMORY,
+    MEMORY_SETTING,
+    java_options,
+    spark_settings,
+    with_retries,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,6 +113,7 @@ def _start_session(
     master: str, memory: str | None, fast_start: bool, settings: Mapping[str, str]
 ) -> SparkSession:
     _require_master(master)
+    master = with_retries(master)
     folder, java = cache_folder(), find_java()
     cache = start_cache.start_cache(java, folder) if start_cache.is_enabled() else None
     spark = launch_session(
@@ -127,16 +134,18 @@ def _start_session(
 
 def _active_session(asked: str) -> SparkSession | None:
     """Return the session that this process has; fail if another master is requested."""
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    found = SparkSession.getActiveSession()
-    if found is None:
+    try:
+        # Also that of another thread, which a new session of this thread would be.
+        found = SparkSession.active()
+    except PySparkRuntimeError:
         return None
-    host = server_host(found)
-    place = str(found.sparkContext.master) if host is None else f"sc://{host}"
-    wanted = f"sc://{urlsplit(asked).hostname}" if asked.startswith("sc://") else asked
-    if wanted and wanted != place:
-        raise SparkSessionActive(active=place, wanted=wanted)
+    active = server_address(found) or str(found.sparkContext.master)
+    wanted = parse_address(asked) if asked.startswith("sc://") else with_retries(asked)
+    if asked and wanted != active:
+        raise SparkSessionActive(active=active, wanted=wanted)
     return found
 
 
@@ -147,7 +156,7 @@ def _connect(url: str) -> SparkSession:
 
     shown = url.split("/;", maxsplit=1)[0]
     address = urlsplit(url)
-    _require_answer(address.hostname or "", address.port or 15002, shown)
+    _require_answer(address.hostname or "", address.port or CONNECT_PORT, shown)
     _quiet_python()
     try:
         spark = SparkSession.builder.remote(url).getOrCreate()

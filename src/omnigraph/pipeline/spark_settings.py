@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,6 +31,16 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %p %c{1}: %m%n%ex{0}
 """
+
+TASK_FAILURES = 4
+"""How often a task may fail before its job does, as on a cluster; Spark on one machine allows one failure."""
+_LOCAL = re.compile(r"local(?:\[(?P<slots>\d+|\*)\])?")
+
+
+def with_retries(master: str) -> str:
+    """Return a master whose tasks are repeated, also on one machine: a worker may die for lack of memory."""
+    found = _LOCAL.fullmatch(master)
+    return master if found is None else f"local[{found['slots'] or 1},{TASK_FAILURES}]"
 
 
 def java_options(folder: Path, *, fast_start: bool, more: Sequence[str] = ()) -> str:

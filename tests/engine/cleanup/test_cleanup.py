@@ -6,6 +6,7 @@ import os
 import time
 from base64 import b64encode
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import lance
@@ -24,6 +25,7 @@ from omnigraph.engine.graph.snapshot_tables import open_table, read_rows
 from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
 from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup
 from omnigraph.engine.maintenance.cleanup.unneeded_tables import find_removable_orphans, remove_orphan_tables
+from omnigraph.engine.maintenance.doctor import examine
 from omnigraph.engine.maintenance.optimize import optimize
 from omnigraph.engine.merge.merge import MergeRequest, merge
 from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
@@ -521,6 +523,23 @@ def test_the_files_of_a_load_that_was_cut_off_go_after_a_week(tmp_path: Path) ->
     assert graph.root.objects.list_folders(graph.root.layout.staging)
     assert cleanup(graph, CleanupPolicy(1, None, 0)).loads == (old,)
     assert sorted(graph.root.objects.list_folders(graph.root.layout.staging)) == sorted([fresh, "notes"])
+
+
+def test_staged_files_are_reported_with_their_size_and_removed_now_if_asked_for(tmp_path: Path) -> None:
+    graph = new_graph(Location.parse(tmp_path / "g"))
+    load = str(ULID.from_timestamp(graph.root.clock() / 1_000_000 - 60))
+    graph.root.objects.write_text(graph.root.layout.staging / f"{load}/rows/x/data/piece.lance", "rows")
+    found = examine(graph)
+    assert [(one.load, one.files, one.bytes, one.removable) for one in found.staged] == [(load, 1, 4, False)]
+    assert found.ok  # it may be running
+    week = 7 * 86_400 * 1_000_000
+    later = OpenGraph.open(replace(graph.root, clock=lambda: graph.root.clock() + week), read_only=True)
+    assert not examine(later).ok
+    commits = cleanup(graph, CleanupPolicy.of(None, None, 0, "2m"), dry_run=True)
+    assert (commits.loads, commits.versions_removed) == ((), 0)
+    done = cleanup(graph, CleanupPolicy.of(None, None, 0, "0s"))
+    assert (done.loads, done.staged_bytes, done.bytes_removed) == ((load,), 4, 4)
+    assert graph.root.objects.list_folders(graph.root.layout.staging) == []
 
 
 @pytest.mark.s3

@@ -14,7 +14,7 @@ from omnigraph.engine.graph.merge_pins import PINS, list_pinned_commits
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root, wall_clock
 from omnigraph.engine.lifecycle.open import open_graph
-from omnigraph.engine.maintenance.cleanup.run_cleanup import find_abandoned_loads
+from omnigraph.engine.maintenance.cleanup.staged_files import LONGEST_LOAD, find_staged_loads
 from omnigraph.errors import OmnigraphError, RecoveryRequired
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Call, Recorder
@@ -185,7 +185,8 @@ def _require_removable(at: Location) -> None:
     waiting = sorted(root.objects.list_folders(root.layout.staging))
     if waiting:
         later = OpenGraph.open(replace(root, clock=lambda: wall_clock() + _LONG), read_only=True)
-        assert find_abandoned_loads(later) == [name for name in waiting if name != PINS]
+        abandoned = [one.load for one in find_staged_loads(later, LONGEST_LOAD)]
+        assert abandoned == [name for name in waiting if name != PINS]
         assert list_pinned_commits(later) == frozenset()
 
 

@@ -21,9 +21,10 @@ from omnigraph import failpoints
 from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.load import loader, replaced_rows, small_load, staging
 from omnigraph.engine.load.checks import quick_checks
+from omnigraph.engine.load.large_load import LargeLoad
 from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest, LoadResult
-from omnigraph.engine.load.sources import plan
+from omnigraph.engine.load.sources import plan, small_files
 from omnigraph.engine.rows.ids import LoadIds
 from omnigraph.engine.rows.violations import VIOLATIONS_TOLD
 from omnigraph.engine.tasks.buckets import Hashes, hash_keys
@@ -143,7 +144,7 @@ def _outcome(stored: Path, uri: Path, request: LoadRequest, engine: Engine | Non
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # a smaller example is found by hand as fast
 )
 @given(
-    parts=st.lists(st.lists(records(), max_size=12), min_size=1, max_size=2),
+    parts=st.lists(st.lists(records(), max_size=12), min_size=1, max_size=4),
     mode=st.sampled_from(list(Mode)),
     skip_bad=st.booleans(),
     split=st.sampled_from([1, 100, 1 << 20]),
@@ -152,6 +153,7 @@ def _outcome(stored: Path, uri: Path, request: LoadRequest, engine: Engine | Non
     doubtful=st.booleans(),
     told=st.sampled_from([2, 100]),
     kept=st.booleans(),
+    together=st.booleans(),
 )
 def test_a_load_through_files_is_a_load_in_memory(
     stored: Path,
@@ -165,6 +167,7 @@ def test_a_load_through_files_is_a_load_in_memory(
     doubtful: bool,
     told: int,
     kept: bool,
+    together: bool,
 ) -> None:
     folder = tmp_path_factory.mktemp("both")
     files = tuple(_written(folder, f"more-{at}.jsonl", rows) for at, rows in enumerate(parts))
@@ -185,7 +188,9 @@ def test_a_load_through_files_is_a_load_in_memory(
         patch.object(quick_checks, "hash_keys", _one_hash if doubtful else hash_keys),
         patch.object(quick_checks, "_NODES_HELD", 0 if doubtful else 1 << 20),
     ):
-        small = _outcome(stored, folder / "small", request, None)
+        # Files are read one by one, or several small ones as one text.
+        with nullcontext() if together else patch.object(small_files, "SMALL", 0):
+            small = _outcome(stored, folder / "small", request, None)
         large = _outcome(stored, folder / "large", request, Engine(LocalRunner(), "asked for"))
     assert large == small
 
@@ -280,3 +285,64 @@ def test_the_rows_of_a_bucket_wait_in_files_when_they_are_many(tmp_path: Path) -
             return sorted(pair for part in found for pair in part)
 
     assert run_with(1000) == run_with(1 << 30) == sorted((f"k{at}", 20) for at in range(50))
+
+
+def test_many_small_files_are_few_tasks_and_few_staged_files(tmp_path: Path) -> None:
+    folder, count = tmp_path / "many", 300
+    folder.mkdir()
+    for at in range(count):
+        _written(folder, f"{at:04}.jsonl", [{"type": "City", "data": {"name": f"n{at}"}}])
+    staged: list[int] = []
+
+    def count_staged(*_: Any) -> None:
+        staged.append(sum(1 for at in (tmp_path / "graph/__staging").rglob("*") if at.is_file()))
+
+    with omnigraph.init(tmp_path / "graph", schema=SCHEMA) as graph:
+        with patch.object(LargeLoad, "_effects", _after(count_staged, LargeLoad._effects)):
+            done = load(
+                graph._writing(), LoadRequest((folder,), Mode.APPEND), Author("main"), engine=lambda _: _HERE
+            )
+        assert graph.snapshot().rows("City").num_rows == count
+        names = graph.snapshot().rows("City").sort_by("id").column("name").to_pylist()
+    assert names == [f"n{at}" for at in range(count)], "generated ids sort by file"
+    assert done.engine is not None
+    assert done.engine.stages[0].tasks <= 4
+    assert staged[0] < 30
+
+
+def _after(first: Any, then: Any) -> Any:
+    def both(*given: Any) -> Any:
+        first()
+        return then(*given)
+
+    return both
+
+
+@pytest.mark.parametrize("engine", [None, _HERE])
+@pytest.mark.parametrize("skip_bad", [False, True])
+def test_problems_in_small_files_read_together_name_the_file_and_its_line(
+    tmp_path: Path, engine: Engine | None, skip_bad: bool
+) -> None:
+    texts = {
+        "a.jsonl": '{"type": "Person", "data": {"slug": "p0"}}',  # no line end
+        "b.jsonl": "",
+        "c.jsonl": '\n{"type": "Person", "data": {"slug": "p1"}}\n{"type": "Persn"}\n',
+        "d.jsonl": '{"type": "Person", "data": {"slug": "p2", "age": "old"}}\n\n\n',
+        "e.jsonl": '{"type": "Person", "data": {"slug": "p3"}}\n{"type": "Person", "data": {"slug": "p0"}}\n',
+        "f.jsonl": '{"edge": "Knows", "from": "p0", "to": "p9"}\n',
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    request = LoadRequest((tmp_path / "*.jsonl",), Mode.APPEND, skip_bad)
+    with omnigraph.init(tmp_path / "graph", schema=SCHEMA) as graph:
+        if not skip_bad:
+            with pytest.raises(LoadRejected) as refused:
+                load(graph._writing(), request, Author("main"), engine=lambda _: engine)
+            found = refused.value.violations
+        else:
+            found = load(graph._writing(), request, Author("main"), engine=lambda _: engine).skipped
+            assert graph.snapshot().rows("Person").column("slug").to_pylist() == ["p0", "p1", "p3"]
+    places = [(Path(one.file or "").name, one.line) for one in found]
+    alone = [("c.jsonl", 3), ("d.jsonl", 1)]
+    assert places == ([*alone, ("e.jsonl", 2), ("f.jsonl", 1)] if skip_bad else alone)
+    assert found[0].reason == "line 3: unknown node type 'Persn'"

@@ -14,6 +14,7 @@ from pyarrow import orc
 import omnigraph as og
 from omnigraph.errors import (
     PipelineColumnUnresolved,
+    PipelineExpressionRefused,
     PipelineInvalid,
     PipelinePropertyType,
     PipelineSqlInvalid,
@@ -203,9 +204,9 @@ def test_the_same_rows_are_appended_once_however_they_are_spread(spark: SparkSes
 
 WRONG = [
     ("select * from people", "agee", PipelineColumnUnresolved, "agee"),
-    ("select * from people", "nosuch(age)", PipelineColumnUnresolved, "nosuch"),
+    ("select * from people", "nosuch(age)", PipelineExpressionRefused, "nosuch"),
     ("select * from peple", "age", PipelineViewUnknown, "peple"),
-    ("select * from csv.`people.csv`", "age", PipelineViewUnknown, "csv"),
+    ("select * from csv.`people.csv`", "age", PipelineExpressionRefused, "csv"),
     ("select * frm people", "age", PipelineSqlInvalid, "people"),
     ("select * from people", "age +", PipelineSqlInvalid, "end of input"),
     ("select * from people", "age", PipelinePropertyType, "strict property 'age' expects Int32"),

@@ -120,8 +120,9 @@ class BreachLocator:
         name, position = format_entity(one.about or one.key, entity), int(one.positions[place])
         if position == NO_ROW:
             return LocatedBreach(one, entity, Violation(None, None, name, reason))
-        item = self.items[position >> 32].item
-        group, at = item.place(line, self.before[item.number])
+        staged = self.items[position >> 32]
+        item, line = staged.locate(line)
+        group, at = item.place(line, self.before[staged.item.number])
         return LocatedBreach(one, entity, Violation(item.file, at, name, reason, group))
 
 

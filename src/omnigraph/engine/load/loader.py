@@ -29,7 +29,7 @@ from omnigraph.engine.load.small_load import SmallLoad
 from omnigraph.engine.load.sources.item import Item
 from omnigraph.engine.load.sources.item_reader import column_blocks
 from omnigraph.engine.load.sources.line_ranges import line_blocks
-from omnigraph.engine.load.sources.plan import plan_items
+from omnigraph.engine.load.sources.plan import pack_files, plan_items
 from omnigraph.engine.load.spool import InputNames
 from omnigraph.engine.rows.ids import LoadIds
 from omnigraph.engine.rows.lines import Limits
@@ -296,7 +296,8 @@ class _Load:
             )
         engine = engine or Engine(LocalRunner(), f"{size} bytes of input, and no other engine")
         self.report = EngineReport(engine.runner.name, engine.why)
-        items = plan_items(request.inputs, schema.catalog, request.mapping, cores=engine.runner.cores)
+        cores = engine.runner.cores
+        items = pack_files(plan_items(request.inputs, schema.catalog, request.mapping, cores=cores), cores)
         scratch = f"{self.graph.root.layout.staging.name}/{self.graph.root.new_id()}"
         job = LoadJob(
             self.graph.root.uri,

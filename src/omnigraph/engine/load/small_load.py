@@ -16,7 +16,7 @@ from omnigraph.engine.constraints.table_change import Changes
 from omnigraph.engine.graph.manifest import TableEntry
 from omnigraph.engine.load.request import StageReport, kinds_of
 from omnigraph.engine.load.sources.item import Item
-from omnigraph.engine.load.sources.item_reader import read_item
+from omnigraph.engine.load.sources.small_files import read_files
 from omnigraph.engine.rows.split_reader import LoadReader, SplitRows, collect_rows
 from omnigraph.engine.rows.violations import VIOLATIONS_TOLD, Origins, Violation
 from omnigraph.engine.write.transaction import PreparedWrite, Transaction
@@ -55,12 +55,13 @@ class SmallLoad:
 
     def _parts(self, reader: LoadReader, items: Sequence[Item]) -> Iterator[SplitRows]:
         reading = begin_stage("read", tasks=len(items), size=sum(item.size for item in items))
-        for item in items:
-            for part in read_item(item, reader):
-                self._add(part.violations)
-                reading.advance(rows=part.lines)
-                yield part.without_violations()
-            reading.advance(tasks=1, size=item.size)
+        seen = -1
+        for found in read_files(items, reader):
+            part, begun = found.rows, [item for item in found.items if item.file_number > seen]
+            seen = found.items[-1].file_number
+            self._add(part.violations)
+            reading.advance(rows=part.lines, tasks=len(begun), size=sum(item.size for item in begun))
+            yield part.without_violations()
         reading.end()
 
     def _add(self, found: Sequence[Violation]) -> None:

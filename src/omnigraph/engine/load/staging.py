@@ -16,7 +16,7 @@ from omnigraph.engine.load.id_files import BitmapBuilder, IdHashes, NumberBitmap
 from omnigraph.engine.load.load_job import LoadJob
 from omnigraph.engine.load.request import kinds_of
 from omnigraph.engine.load.sources.item import Item
-from omnigraph.engine.load.sources.item_reader import read_item
+from omnigraph.engine.load.sources.small_files import FileRows, read_files
 from omnigraph.engine.rows.row_builder import CheckedRows
 from omnigraph.engine.rows.violations import Numbers, Violation
 from omnigraph.engine.tasks.buckets import Hashes, hash_keys
@@ -97,7 +97,8 @@ class StagedItem:
     """What became of one item."""
 
     item: Item
-    lines: int
+    lines: tuple[int, ...]
+    """How many lines each of its files has."""
     types: tuple[StagedType, ...]
     violations: tuple[Violation, ...] = ()
     """What is wrong with the first wrong rows, in input order; lines count from the beginning of the item."""
@@ -105,6 +106,14 @@ class StagedItem:
     """How many of these there are in all, by kind."""
     notes: int = 0
     """In how many files all of them are noted; 0 where that was not asked for."""
+
+    def locate(self, line: int) -> tuple[Item, int]:
+        """The file of a line that is counted from the beginning of the item, and its line there."""
+        if not self.item.following:
+            return self.item, line
+        ends = np.cumsum(self.lines)
+        place = int(np.searchsorted(ends, line))
+        return self.item.files[place], line - int(ends[place] - self.lines[place])
 
 
 def stage_item(item: Item, job: LoadJob) -> StagedItem:
@@ -114,19 +123,38 @@ def stage_item(item: Item, job: LoadJob) -> StagedItem:
     reported: list[Violation] = []
     wrong: Counter[str] = Counter()
     notes = ViolationWriter(job, item.number)
-    lines = 0
-    for block in read_item(item, reader):
+    lines = _FileLines(item.files)
+    for found in read_files(item.files, reader):
+        block = found.rows
+        lines.add(found)
         for shaped in block.shaped:
             # A type whose rows are all wrong is part of the load, too.
             new = _Writer(job, access, reader.targets[shaped.key].schema)
-            writers.setdefault(shaped.key, new).add(shaped)
-        lines += block.lines
+            writers.setdefault(shaped.key, new).add(shaped, lines.in_item(shaped))
         wrong.update(kinds_of(block.violations))
         reported += block.violations[: max(0, job.report_limit - len(reported))]
         if job.keeps_all:
             notes.add(block.violations)
     types = tuple(writers[key].finish(job, item.number) for key in sorted(writers))
-    return StagedItem(item, lines, types, tuple(reported), wrong, notes.finish())
+    return StagedItem(item, tuple(lines.counts.tolist()), types, tuple(reported), wrong, notes.finish())
+
+
+class _FileLines:
+    """How many lines the files of an item have, as far as they were read."""
+
+    def __init__(self, files: Sequence[Item]) -> None:
+        self._numbers = np.array([file.file_number for file in files], np.int64)
+        self.counts = np.zeros(len(files), np.int64)
+
+    def add(self, found: FileRows) -> None:
+        first = int(np.searchsorted(self._numbers, found.items[0].file_number))
+        self.counts[first : first + len(found.lines)] += found.lines
+
+    def in_item(self, shaped: CheckedRows) -> Numbers:
+        """The lines of rows, counted from the beginning of the item; all files before are read by now."""
+        place = np.searchsorted(self._numbers, shaped.file_number)
+        found: Numbers = shaped.lines + (np.cumsum(self.counts) - self.counts)[place]
+        return found
 
 
 @dataclass(slots=True)
@@ -151,10 +179,10 @@ class _Writer:
         """The columns that hold ids; a node may have properties that are called like the ends of an edge."""
         return SYSTEM_COLUMNS[split_key(self.key)[0]]
 
-    def add(self, shaped: CheckedRows) -> None:
+    def add(self, shaped: CheckedRows, lines: Numbers) -> None:
         self.key = shaped.key
         self.batches.append(shaped.rows)
-        self.lines.append(shaped.lines)
+        self.lines.append(lines)
         self.rows += shaped.count
         self.given += int(np.count_nonzero(~shaped.generated))
         if self.given == self.rows:
@@ -203,5 +231,5 @@ def count_lines_before(items: Sequence[StagedItem]) -> Mapping[int, int]:
     before, seen = {}, Counter[int]()
     for staged in sorted(items, key=lambda one: one.item.number):
         before[staged.item.number] = seen[staged.item.file_number]
-        seen[staged.item.file_number] += staged.lines
+        seen[staged.item.file_number] += sum(staged.lines)
     return before

@@ -27,6 +27,7 @@ from omnigraph.engine.maintenance.cleanup.needed_versions import (
 )
 from omnigraph.engine.maintenance.cleanup.old_versions import find_old_versions, is_branch_gone
 from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
+from omnigraph.engine.maintenance.cleanup.staged_files import find_staged_loads
 from omnigraph.engine.maintenance.cleanup.stray_forks import (
     StrayFork,
     find_partial_branches,
@@ -118,6 +119,7 @@ def _examine_branches(
         tuple(_find_owed_removals(graph)),
         tuple(below),
         tuple(_find_moved_forks(graph)),
+        tuple(find_staged_loads(graph)),
     )
 
 

@@ -8,6 +8,7 @@ from omnigraph.engine.commit.recovery.forecast import RecoveryForecast
 from omnigraph.engine.constraints.cardinality import (
     BelowMinimum,
 )
+from omnigraph.engine.maintenance.cleanup.staged_files import StagedLoad
 from omnigraph.engine.maintenance.cleanup.stray_forks import (
     StrayFork,
 )
@@ -137,11 +138,19 @@ class Health:
     """Nodes with fewer edges than `@card` asks for; of a branch only where it differs from main."""
     moved: tuple[MovedFork, ...]
     """Reads work; only Lance itself and earlier releases use the recorded location."""
+    staged: tuple[StagedLoad, ...] = ()
+    """Staged files of loads that are in progress, or were interrupted."""
 
     @property
     def ok(self) -> bool:
         """Whether there is nothing to fix; a lagging index is not a problem, nor a write in progress."""
-        return not (self.interrupted or self.unread or self.drift or self.forks or self.removals)
+        found = self.interrupted or self.unread or self.drift or self.forks or self.removals
+        return not (found or self.abandoned)
+
+    @property
+    def abandoned(self) -> tuple[StagedLoad, ...]:
+        """The staged files of loads that cannot be in progress any more."""
+        return tuple(one for one in self.staged if one.removable)
 
     @property
     def interrupted(self) -> tuple[RecoveryForecast, ...]:

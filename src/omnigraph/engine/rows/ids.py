@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -87,6 +87,12 @@ def _escape(texts: pa.Array) -> pa.Array:
 # --- generated ids -------------------------------------------------------------------------------
 
 
+class IdSource(Protocol):
+    """Generates the ids of records by where they stand in their files."""
+
+    def ids(self, file_number: int | Numbers, positions: Numbers) -> pa.Array: ...
+
+
 @dataclass(frozen=True, slots=True)
 class LoadIds:
     """What the generated ids of one load have in common; fixed once, so that retried tasks agree."""
@@ -96,13 +102,13 @@ class LoadIds:
     salt: int = field(default_factory=lambda: int.from_bytes(os.urandom(3)))
     """24 random bits."""
 
-    def ids(self, file_number: int, positions: Numbers) -> pa.Array:
-        """The ids of records by where they stand in their file.
+    def ids(self, file_number: int | Numbers, positions: Numbers) -> pa.Array:
+        """The ids of records by where they stand in their file; one number for all, or one for each.
 
         Files are numbered in groups of 65,536, and each group has random bits of its own.
         """
         group, number = divmod(file_number, FILES_IN_GROUP)
-        if not 0 <= group < GROUPS:
+        if not 0 <= np.min(group, initial=0) <= np.max(group, initial=0) < GROUPS:
             raise InvalidValue(f"file number {file_number} is beyond {FILES_IN_GROUP * GROUPS - 1}")
         if positions.size and not 0 <= int(positions.min()) <= int(positions.max()) <= MAX_POSITION:
             raise InvalidValue(f"position {int(positions.max())} in a file is beyond {MAX_POSITION}")
@@ -124,7 +130,7 @@ def generate_ids(count: int, milliseconds: int, entropy: bytes | None = None) ->
 
 def _ulids(
     time: NDArray[np.uint64] | int,
-    middle: NDArray[np.uint64] | int,
+    middle: NDArray[Any] | int,
     low: Numbers | NDArray[np.uint64],
 ) -> pa.Array:
     """48 bits of time and twice 40 bits, as 10, 8 and 8 characters."""

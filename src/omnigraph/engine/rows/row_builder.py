@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from omnigraph.engine.graph.table_types import ID, SOURCE, TARGET, TableType
 from omnigraph.engine.rows.blobs import Refusal, read_blobs, reject_external
-from omnigraph.engine.rows.ids import LoadIds, compose_ids, render_keys
+from omnigraph.engine.rows.ids import IdSource, compose_ids, render_keys
 from omnigraph.engine.rows.json_columns import ParsedColumn, parse_column
 from omnigraph.engine.rows.ndjson import RESERVED, format_json
 from omnigraph.engine.rows.records import RawColumns, TypeRecords, Values, to_objects
@@ -40,7 +40,8 @@ class CheckedRows:
     """Which ids are new ones, so that nothing stored can have them."""
     lines: Numbers
     file: str
-    file_number: int
+    file_number: int | Numbers
+    """One for all rows, or one for each where small files were read together."""
     violations: tuple[Violation, ...] = ()
     """Everything that is wrong with the other rows, in input order."""
 
@@ -51,7 +52,7 @@ class CheckedRows:
 
 
 def build_rows(
-    records: TypeRecords, target: TableType, ids: LoadIds, *, external: Refusal = reject_external
+    records: TypeRecords, target: TableType, ids: IdSource, *, external: Refusal = reject_external
 ) -> CheckedRows:
     """The rows that records say, with everything checked that needs no other row."""
     raw = records.raw
@@ -87,7 +88,7 @@ def build_rows_from_columns(
     given: pa.Array | None,
     origin: Origin,
     target: TableType,
-    ids: LoadIds,
+    ids: IdSource,
     faults: Sequence[Fault] = (),
 ) -> CheckedRows:
     """Rows from the cells of every property, the ends of edges and given ids; `faults` are known already."""
@@ -167,7 +168,7 @@ def _missing(cells: ParsedColumn, declared: Property) -> list[tuple[int, str]]:
 
 
 def _ids(
-    given: pa.Array | None, origin: Origin, target: TableType, ids: LoadIds, columns: Mapping[str, pa.Array]
+    given: pa.Array | None, origin: Origin, target: TableType, ids: IdSource, columns: Mapping[str, pa.Array]
 ) -> tuple[pa.Array, Flags, list[Fault]]:
     """The ids of rows, which of them are new ones, and what is wrong with the given ones."""
     if target.identity:

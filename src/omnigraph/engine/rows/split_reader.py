@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from omnigraph.engine.graph.table_types import TableType, table_types_of
 from omnigraph.engine.rows.blobs import Refusal, reject_external
-from omnigraph.engine.rows.ids import LoadIds
+from omnigraph.engine.rows.ids import IdSource
 from omnigraph.engine.rows.lines import Limits, Split
 from omnigraph.engine.rows.ndjson import parse_split
 from omnigraph.engine.rows.row_builder import CheckedRows, build_rows
@@ -25,7 +25,7 @@ class LoadReader:
     """Reads splits of one load; it travels to other processes."""
 
     accepted: AcceptedSchema
-    ids: LoadIds
+    ids: IdSource
     limits: Limits = field(default_factory=Limits)
     external: Refusal = reject_external
     targets: Mapping[str, TableType] = field(default_factory=dict)
@@ -101,7 +101,7 @@ def collect_rows(
 
 
 def _concat(target: TableType, parts: list[CheckedRows], files: tuple[str, ...]) -> LoadRows:
-    numbers = [np.full(part.count, part.file_number, np.int64) for part in parts]
+    numbers = [np.broadcast_to(np.int64(part.file_number), part.count) for part in parts]
     return LoadRows(
         target,
         pa.Table.from_batches([part.rows for part in parts], schema=target.schema),

@@ -16,6 +16,7 @@ from omnigraph.engine.load.spool import PassedRows
 from omnigraph.errors import (
     OmnigraphError,
     PipelineColumnUnresolved,
+    PipelineExpressionRefused,
     PipelineFailed,
     PipelineInvalid,
     PipelinePropertyType,
@@ -45,6 +46,7 @@ from omnigraph.pipeline.failures import failure_reason
 from omnigraph.pipeline.fan_out import arrow_schema, map_partitions
 from omnigraph.pipeline.frame_spool import PARTS, Stage, loadable
 from omnigraph.pipeline.progress import watch_stage
+from omnigraph.pipeline.sql_guard import NotPermitted, sql_guard
 from omnigraph.pipeline.table_scan import resolve_table
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ class SparkExtract:
     ) -> None:
         self._pipeline = pipeline
         self._spark = _own_session(spark, pipeline)
+        self._guard = sql_guard(self._spark)
         self._params = {**dict(pipeline.params), **(params or {})}
         self._secrets = secrets or Secrets()
 
@@ -157,10 +160,14 @@ class SparkExtract:
             with self._report_mistakes(source.place, f"source '{source.name}'"):
                 frame = self._within(self._read(source), source, bound)
                 frame.createOrReplaceTempView(source.name)
-        for transform in self._pipeline.transforms:
+        views, transforms = self._pipeline.views(), self._pipeline.transforms
+        for number, transform in enumerate(transforms, len(views) - len(transforms)):
+            earlier = views[:number]
             with self._report_mistakes(transform.place, f"view '{transform.view}'"):
-                made = self._spark.sql(transform.sql, args=self._params or None)
+                text = self._guard.query(transform.sql, earlier)
+                made = self._spark.sql(text, args=self._params or None)
                 made.schema  # noqa: B018 - a server analyses lazily
+                self._guard.frame(made, earlier)
                 made.createOrReplaceTempView(transform.view)
 
     def _make_graph_views(self, source: GraphSource, bound: SourceRecord) -> None:
@@ -205,10 +212,15 @@ class SparkExtract:
         from pyspark.sql import functions as sql
 
         with self._report_mistakes(entry.place, f"{entry.kind} type '{entry.type}'"):
+            known = self._pipeline.views()
             view = self._spark.table(entry.view)
             if entry.where is not None:
-                view = view.where(sql.expr(entry.where))
-            columns = [sql.expr(text).alias(name) for name, text in entry.columns().items()]
+                view = view.where(sql.expr(self._guard.expression(entry.where, known)))
+            columns = [
+                sql.expr(self._guard.expression(text, known)).alias(name)
+                for name, text in entry.columns().items()
+            ]
+            self._guard.frame(view.select(*columns), known)
             newest = self._watermark_of(view) if mode is LoadMode.MERGE else None
             ids = _identity(entry, catalog)
             if newest is None or not ids:
@@ -266,6 +278,8 @@ class SparkExtract:
 
         try:
             yield
+        except NotPermitted as refused:
+            raise PipelineExpressionRefused(f"{what}: {refused}", file=place.file, line=place.line) from None
         except (AnalysisException, ParseException) as wrong:
             condition = str(wrong.getCondition() or "").partition(".")[0]
             kind = _KINDS.get(condition, PipelineSqlInvalid)
@@ -292,13 +306,13 @@ def _own_session(spark: SparkSession, pipeline: Pipeline) -> SparkSession:
     """Return a session that shares Spark with another one, but neither views nor settings."""
     made = close_before_exit(spark.newSession())
     made.conf.set("spark.sql.session.timeZone", "UTC")
+    for name, value in pipeline.spark.conf:
+        if made.conf.isModifiable(name):
+            made.conf.set(name, value)
     # A statement reads only the sources of its pipeline, and no other files.
     made.conf.set("spark.sql.runSQLOnFiles", "false")
     # `${NAME}` in a statement is a mistake, and not a way to the environment.
     made.conf.set("spark.sql.variable.substitute", "false")
-    for name, value in pipeline.spark.conf:
-        if made.conf.isModifiable(name):
-            made.conf.set(name, value)
     return made
 
 

@@ -10,7 +10,7 @@ _TOKEN = re.compile(
     r"""
     (?P<space>\s+ | --[^\n]* )
   | (?P<comment>/\*)
-  | (?P<quoted>[rR]?'(?:[^'\\]|\\.|'')*' | [rR]?"(?:[^"\\]|\\.|"")*" | `(?:[^`]|``)*`)
+  | (?P<quoted>[rR]'[^']*' | [rR]"[^"]*" | '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*" | `(?:[^`]|``)*`)
   | (?P<cast>::)
   | (?P<parameter>:[A-Za-z_][A-Za-z0-9_]*)
   | (?P<word>[^\W\d]\w*)
@@ -69,6 +69,16 @@ def plain_cast(expression: str) -> str | None:
 
 def tokens(sql: str) -> Iterator[Token]:
     """The tokens of a statement without spaces and comments."""
+    return (token for token in _scan(sql) if token.kind != "space")
+
+
+def strip_comments(sql: str) -> str:
+    """Return a statement with a space in the place of every comment."""
+    return "".join(" " if token.kind == "space" else token.text for token in _scan(sql))
+
+
+def _scan(sql: str) -> Iterator[Token]:
+    """Every token of a statement; spaces and comments are tokens of the kind `space`."""
     at = 0
     while at < len(sql):
         found = _TOKEN.match(sql, at)
@@ -77,8 +87,8 @@ def tokens(sql: str) -> Iterator[Token]:
         kind = found.lastgroup or "other"
         if kind == "comment":
             at = _comment_end(sql, at)
-        elif kind != "space":
-            yield Token(kind, found.group())
+            kind = "space"
+        yield Token(kind, found.group())
 
 
 def _comment_end(sql: str, at: int) -> int:

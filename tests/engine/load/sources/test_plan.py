@@ -13,6 +13,7 @@ from pyarrow import parquet as pq
 from omnigraph.engine.load.sources.input_files import pattern
 from omnigraph.engine.load.sources.item import Format, Item, format_of, strip_extension
 from omnigraph.engine.load.sources.mapping import build_mapping
+from omnigraph.engine.load.sources.plan import pack_files
 from omnigraph.errors import BadRequest, StorageFailure
 from tests.engine.load.sources.support import knows_table, person_table, plan, read, read_all
 
@@ -241,3 +242,27 @@ def test_formats_are_told_by_endings(name: str, known: Format | None, stem: str)
 )
 def test_patterns_of_paths(text: str, path: str, matches: bool) -> None:
     assert (pattern(text).fullmatch(path) is not None) is matches
+
+
+def test_small_files_are_packed_into_as_many_items_as_there_is_work_for(tmp_path: Path) -> None:
+    for at in range(1000):
+        (tmp_path / f"{at:04}.ndjson").write_bytes(NOTE)
+    one_by_one = plan(tmp_path)
+    packed = pack_files(one_by_one, 2)
+    assert len(packed) == 8, "opening a file counts, so that all cores share many small files"
+    assert [item.number for item in packed] == list(range(8))
+    assert [file.file for item in packed for file in item.files] == [item.file for item in one_by_one]
+    assert [file.size for item in packed for file in item.files] == [len(NOTE)] * 1000
+    assert sum(item.size for item in packed) == 1000 * len(NOTE)
+    assert 32 <= len(pack_files(one_by_one, 32)) <= 34
+
+
+def test_parts_of_a_large_file_are_packed_with_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, lines in (("a", 1), ("b", 1), ("c", 400), ("d", 1), ("e", 1)):
+        (tmp_path / f"{name}.ndjson").write_bytes(NOTE * lines)
+    items = plan(tmp_path, split=200 * len(NOTE))
+    packed = pack_files(items, 2)
+    names = ["".join(Path(file.file).stem for file in item.files) for item in packed]
+    assert names == ["ab", "c", "c", "de"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import PurePath
 from typing import Any, Literal
@@ -107,7 +107,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A part of one file."""
+    """A part of one file, or several small files."""
 
     file: str
     """As the user named it: a path or an `s3://` URI."""
@@ -134,6 +134,16 @@ class Item:
     """The numbers of the fragments of a Lance table."""
     version: int | None = None
     """The version of a Lance table."""
+    following: tuple[Item, ...] = ()
+    """Small files that the same task reads after this one."""
+
+    @property
+    def files(self) -> tuple[Item, ...]:
+        """The parts of the item, each of one file."""
+        if not self.following:
+            return (self,)
+        own = self.size - sum(item.size for item in self.following)
+        return (replace(self, size=own, following=()), *self.following)
 
     def place(self, line: int, before: int = 0) -> tuple[int | None, int]:
         """Row group and row in it, or None and the line, of a line counted from the beginning of the item.

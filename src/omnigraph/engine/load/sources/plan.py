@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -30,6 +31,8 @@ _LEAST = 4 * 2**20
 ITEMS_PER_CORE = 4
 _LEAST_ROW = 64
 """What a row of columns weighs at least: files hold numbers in a byte or two that become ids as texts."""
+_OPEN_COST = 256 * 2**10
+"""What opening a file weighs: a task with many small files has as much to do as one with a large one."""
 _TOLD = 100
 _AT_ONCE = 16
 """So many files are looked into at the same time: those of buckets take a while to answer."""
@@ -78,6 +81,32 @@ def split_size(total: int, cores: int) -> int:
     return even if even >= _LEAST else size
 
 
+def pack_files(items: Sequence[Item], cores: int) -> list[Item]:
+    """Combine small files that follow each other, so that a task has about as much to do as any other."""
+    weights = [max(item.size, sum(item.rows) * _LEAST_ROW) + _OPEN_COST for item in items]
+    limit = split_size(sum(weights), cores)
+    parts = Counter(item.file_number for item in items)
+    packs: list[list[Item]] = []
+    held = 0
+    for item, weight in zip(items, weights, strict=True):
+        whole = parts[item.file_number] == 1
+        if packs and whole and held + weight <= limit:
+            packs[-1].append(item)
+            held += weight
+        else:
+            packs.append([item])
+            held = weight if whole else limit
+    return [
+        replace(
+            first,
+            number=number,
+            size=first.size + sum(item.size for item in more),
+            following=tuple(more),
+        )
+        for number, (first, *more) in enumerate(packs)
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class _Planned:
     items: tuple[Item, ...]
@@ -91,6 +120,8 @@ class _Planner:
     split: int
 
     def all(self, files: Sequence[InputFile]) -> list[_Planned]:
+        if all(file.format.is_records for file in files):
+            return list(map(self.one, files, range(len(files))))  # these are not opened
         with ThreadPoolExecutor(min(_AT_ONCE, len(files))) as threads:
             return list(threads.map(self.one, files, range(len(files))))
 

@@ -1,4 +1,4 @@
-"""How much history a cleanup keeps: a number of commits of each branch, an age, or both."""
+"""How much a cleanup keeps: a number of commits of each branch, an age, or both, and staged files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.maintenance.cleanup.staged_files import LONGEST_LOAD
 from omnigraph.errors import BadRequest, InvalidValue
 
 _DURATION = re.compile("([0-9]{1,9})([smhdw])")
@@ -24,18 +25,31 @@ class CleanupPolicy:
     """For how many seconds every state is kept."""
     minimum_age: float
     """What was current within so many seconds is kept: a reader may still use it."""
+    staged_older_than: float = LONGEST_LOAD
+    """Staged files of loads that began more seconds ago than this are removed."""
 
     @classmethod
-    def of(cls, keep: int | None, older_than: timedelta | str | None, minimum_age: float) -> CleanupPolicy:
+    def of(
+        cls,
+        keep: int | None,
+        older_than: timedelta | str | None,
+        minimum_age: float,
+        staged_older_than: timedelta | str | None = None,
+    ) -> CleanupPolicy:
         """Return the policy that a user asked for; fails without any limit."""
-        if keep is None and older_than is None:
+        if keep is None and older_than is None and staged_older_than is None:
             raise BadRequest(
                 "a cleanup needs to know how much of the past to keep",
                 remedy="name a number of commits (keep), an age (older_than) or both",
             )
         if keep is not None and keep < 1:
             raise InvalidValue(f"keep must be at least 1, got {keep}")
-        return cls(keep, None if older_than is None else parse_duration(older_than), minimum_age)
+        return cls(
+            keep,
+            None if older_than is None else parse_duration(older_than),
+            minimum_age,
+            LONGEST_LOAD if staged_older_than is None else parse_duration(staged_older_than),
+        )
 
     def kept(self, chain: Sequence[Commit], now: int) -> list[bool]:
         """Return for each commit of a branch, oldest first, whether it is kept; `now` in microseconds.
@@ -43,6 +57,8 @@ class CleanupPolicy:
         The age of a commit is that of its successor. So every state within the age can be read, not only the
         commits made in that time.
         """
+        if self.keep is None and self.older_than is None:
+            return [True] * len(chain)
         cutoff = now - int(max(self.older_than or 0.0, self.minimum_age) * 1_000_000)
         newest = len(chain) - (1 if self.keep is None else self.keep)
         replaced = [commit.created_at for commit in chain[1:]]
@@ -50,6 +66,8 @@ class CleanupPolicy:
         return [at >= newest or recent[at] for at in range(len(chain))]
 
     def __str__(self) -> str:
+        if self.keep is None and self.older_than is None:
+            return "every commit"
         commits = (
             f"the newest {_pluralize(self.keep, 'commit')} of each branch" if self.keep is not None else ""
         )

@@ -7,13 +7,10 @@ that fails does not stop the others.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-
-from ulid import ULID
 
 from omnigraph.engine.branches.saved_bases import (
     find_unneeded_bases,
@@ -45,6 +42,7 @@ from omnigraph.engine.maintenance.cleanup.old_versions import (
     remove_old_versions,
 )
 from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
+from omnigraph.engine.maintenance.cleanup.staged_files import find_staged_loads, remove_staged_loads
 from omnigraph.engine.maintenance.cleanup.stray_forks import (
     MANIFEST,
     StrayFork,
@@ -69,10 +67,6 @@ _PARTIAL_AGE = 86_400.0
 """A temporary file lives for seconds; after a day its writer is gone."""
 
 
-_LOAD_AGE = 7 * 86_400.0
-"""Longer than any load takes; until its commit, its files are all there is of it."""
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class CleanupResult:
     """What was removed, or in a dry run would be."""
@@ -94,6 +88,8 @@ class CleanupResult:
     derived_bytes: int = 0
     loads: tuple[str, ...] = ()
     """Loads that were interrupted long ago, whose staged files were left."""
+    staged_bytes: int = 0
+    """How many bytes those files took."""
     in_vain: tuple[str, ...] = ()
     """Orphan tables: made by a schema change long ago, and never published by a branch; their paths."""
     bases: tuple[str, ...] = ()
@@ -112,7 +108,7 @@ class CleanupResult:
     def bytes_removed(self) -> int:
         """How many bytes they took; without forks, whose files are not counted."""
         gone = sum(one.bytes for one in self.dropped if one.failure is None)
-        return gone + self.derived_bytes + sum(one.bytes_removed for one in self._each())
+        return gone + self.derived_bytes + self.staged_bytes + sum(one.bytes_removed for one in self._each())
 
     @property
     def ok(self) -> bool:
@@ -141,15 +137,14 @@ def cleanup(graph: OpenGraph, policy: CleanupPolicy, *, dry_run: bool = False) -
     if not dry_run:
         dropped = remove_dropped_tables(graph, dropped)
         _discard_partial(graph)
-    loads = find_abandoned_loads(graph)
+    loads = find_staged_loads(graph, policy.staged_older_than)
     orphans = find_removable_orphans(graph, branches.values())
     unneeded = find_unneeded_bases(graph, bases)
     if not dry_run:
         remove_bases(graph, unneeded, [loaded.identity for loaded in branches.values()])
         orphans = remove_orphan_tables(graph, orphans)
         remove_expired_pins(graph)
-        for load in loads:
-            graph.root.objects.delete_prefix(graph.root.layout.staging / load)
+        remove_staged_loads(graph, loads)
         # Handles of removed versions would only fail later.
         graph.root.tables.forget()
         if graph.root.tables.access.checksums is not None:
@@ -162,7 +157,8 @@ def cleanup(graph: OpenGraph, policy: CleanupPolicy, *, dry_run: bool = False) -
         found.removed,
         found.left,
         tuple(dropped),
-        loads=tuple(loads),
+        loads=tuple(one.load for one in loads),
+        staged_bytes=sum(one.bytes for one in loads),
         in_vain=tuple(orphans),
         bases=unneeded,
     )
@@ -270,21 +266,6 @@ def _clean_manifest(graph: OpenGraph, branch: str, *, dry_run: bool) -> CleanedT
     except OmnigraphError as error:
         return CleanedTable(MANIFEST, branch, stored, failure=error.message)
     return CleanedTable(MANIFEST, branch, stored, done.versions, done.bytes, done.files)
-
-
-def find_abandoned_loads(graph: OpenGraph) -> list[str]:
-    """Return the staging folders of loads that began so long ago that they cannot be running."""
-    limit = graph.root.clock() / 1_000_000 - _LOAD_AGE
-    names = graph.root.objects.list_folders(graph.root.layout.staging)
-    return sorted(name for name in names if _start_time(name) < limit)
-
-
-def _start_time(load: str) -> float:
-    """Return when a load began, in seconds since 1970; infinity for a folder that is not ours."""
-    try:
-        return ULID.from_str(load).timestamp
-    except ValueError:
-        return math.inf
 
 
 def _discard_partial(graph: OpenGraph) -> None:
