@@ -40,7 +40,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     **dict.fromkeys(("init", "copy"), Capability(Kind.DIRECT)),
     # Its file names the graphs.
     "pipeline": Capability(Kind.LOCAL, frozenset({"--as"})),
-    **dict.fromkeys(("alias", "completion", "profile", "spark", "version"), LOCAL),
+    **dict.fromkeys(("alias", "completion", "policy", "profile", "spark", "version"), LOCAL),
 }
 
 NAMES_ITS_AUTHOR = frozenset(

@@ -62,6 +62,7 @@ COMMANDS: Mapping[str, Command] = {
     "pipeline": Command(
         "omnigraph.cli.pipeline:app", "Check, plan and run pipelines that a file declares.", Plane.PIPELINE
     ),
+    "policy": Command("omnigraph.cli.policy:app", "Check a policy bundle, and what it decides.", Plane.LOCAL),
     "profile": Command("omnigraph.cli.profile:app", "Look at the profiles of the config file.", Plane.LOCAL),
     "query": Command("omnigraph.cli.query:app", "Read by a query, now or in the past."),
     "recover": Command(

@@ -10,7 +10,7 @@
     │   ├── ParameterError, InvalidValue, InvalidName, ConstraintViolation, LoadRejected
     │   ├── UnsupportedSchemaChange, SchemaDataViolation, WrongQueryKind, WrongUsage, QueryError, MissingExtra
     │   ├── GraphClosed, ReadOnlyGraph, ChangeCursorRejected, YamlInvalid
-    │   ├── EmbeddingNotConfigured, EmbeddingModelMismatch, EmbeddingTextRejected
+    │   ├── EmbeddingNotConfigured, EmbeddingModelMismatch, EmbeddingTextRejected, PolicyInvalid
     │   ├── JavaNotFound, SparkSessionActive
     │   └── PipelineInvalid           a pipeline file is wrong; carries positions
     │       ├── FuturePhaseField, PipelineSourceAmbiguous, PipelineSourceKindUnsupported
@@ -39,7 +39,7 @@
     ├── EmbeddingFailed               an embedding provider refused or answered nonsense
     │   └── EmbeddingKeyRejected, EmbeddingAnswerRejected, EmbeddingDimensionMismatch
     └── InternalError                 the store or an invariant failed
-        ├── StorageFailure
+        ├── StorageFailure, PolicyFailed
         ├── UnsupportedFormat, CorruptGraph, CopyNotVerified
         ├── PipelineFailed            a task of the data pipeline failed
         │   └── PipelineWorkerLost
@@ -124,6 +124,10 @@ from omnigraph.errors.pipelines import (
     PipelineViewUnknown,
     SourceSecretInline,
     SourceSecretMissing,
+)
+from omnigraph.errors.policy import (
+    PolicyFailed,
+    PolicyInvalid,
 )
 from omnigraph.errors.request import (
     BadRequest,
@@ -247,6 +251,8 @@ __all__ = [
     "PipelineWorkerLost",
     "PlaceNotEmpty",
     "PolicyDenied",
+    "PolicyFailed",
+    "PolicyInvalid",
     "PreconditionFailed",
     "PublishContention",
     "QueryCancelled",

@@ -227,10 +227,20 @@ class PolicyDenied(OmnigraphError):
     code = "forbidden"
     status = 403
 
-    def __init__(self, message: str, *, actor: str | None = None, action: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        actor: str | None = None,
+        action: str | None = None,
+        branch: str | None = None,
+        target_branch: str | None = None,
+    ) -> None:
         super().__init__(message, remedy="ask an administrator for a rule that allows it")
         self.actor = actor
         self.action = action
+        self.branch = branch
+        self.target_branch = target_branch
 
 
 class TooManyRequests(OmnigraphError):

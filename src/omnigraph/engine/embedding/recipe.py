@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnigraph.engine.files.yaml_text import YamlValue, read_yaml, read_yaml_text, yaml_error
 from omnigraph.errors import BadRequest
 from omnigraph.lang.values import shorten_legibly
+from omnigraph.yaml_text import YamlValue, read_yaml, read_yaml_text, yaml_error
 
 EMBEDDED = Path("build", "seed.embedded.jsonl")
 """Where the lines go when a manifest does not say it."""

@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.arguments import require_path
-from omnigraph.engine.files.yaml_text import yaml_error
 from omnigraph.engine.graph.columns import END_NAMES
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.load.frames import Spool, get_frames, is_frame
@@ -24,6 +23,7 @@ from omnigraph.errors import BadRequest
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.values import shorten_legibly
 from omnigraph.storage.temporary_folders import TemporaryFolder, wrap_temporary_errors, write_rows
+from omnigraph.yaml_text import yaml_error
 
 
 @contextmanager

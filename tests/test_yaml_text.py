@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from omnigraph.cli.config_file import read_config
 from omnigraph.engine.embedding.recipe import read_manifest
-from omnigraph.engine.files.yaml_text import MAX_CHARACTERS, MAX_DEPTH, MAX_NODES, read_yaml
 from omnigraph.engine.load.sources.mapping import read_mapping
 from omnigraph.errors import BadRequest, PipelineInvalid, YamlInvalid
 from omnigraph.pipeline.declared.parse import read_pipeline
+from omnigraph.yaml_text import MAX_CHARACTERS, MAX_DEPTH, MAX_NODES, read_yaml
 
 LEVELS = 9
 BOMB = "a0: &a0 [x, x]\n" + "".join(
