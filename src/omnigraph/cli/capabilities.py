@@ -36,6 +36,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     **dict.fromkeys(("mutate", "load", "branch", "snapshot", "export", "schema", "embed"), WRITES),
     "algorithm": WRITES,
     **dict.fromkeys(("optimize", "repair", "cleanup", "lint", "doctor", "recover"), UPKEEP),
+    "serve": Capability(Kind.DIRECT, frozenset({"--store", "--profile"})),
     "schema plan": Capability(Kind.DIRECT, frozenset({"--store", "--profile"})),
     **dict.fromkeys(("init", "copy"), Capability(Kind.DIRECT)),
     # Its file names the graphs.

@@ -9,7 +9,7 @@
     ├── BadRequest                    the request cannot be carried out as asked
     │   ├── ParameterError, InvalidValue, InvalidName, ConstraintViolation, LoadRejected
     │   ├── UnsupportedSchemaChange, SchemaDataViolation, WrongQueryKind, WrongUsage, QueryError, MissingExtra
-    │   ├── GraphClosed, ReadOnlyGraph, ChangeCursorRejected, YamlInvalid
+    │   ├── GraphClosed, ReadOnlyGraph, ChangeCursorRejected, YamlInvalid, UnsupportedMediaType
     │   ├── EmbeddingNotConfigured, EmbeddingModelMismatch, EmbeddingTextRejected, PolicyInvalid
     │   ├── JavaNotFound, SparkSessionActive
     │   └── PipelineInvalid           a pipeline file is wrong; carries positions
@@ -19,6 +19,7 @@
     │       ├── PipelineRequiredUnmapped, PipelineEndpointType, PipelineViewUnknown
     │       └── PipelineSqlInvalid, PipelineColumnUnresolved
     ├── Unauthorized, PolicyDenied, TooManyRequests, QueryCancelled, PipelineCancelled
+    ├── MethodNotAllowed, RequestTimeout
     ├── NotFound
     │   ├── GraphNotFound, BranchNotFound, CommitNotFound, VersionNotFound
     │   └── QueryNotFound, EntityNotFound, PipelineRunNotFound
@@ -141,6 +142,7 @@ from omnigraph.errors.request import (
     InvalidName,
     InvalidValue,
     LoadRejected,
+    MethodNotAllowed,
     MissingExtra,
     NotFound,
     ParameterError,
@@ -149,9 +151,11 @@ from omnigraph.errors.request import (
     QueryError,
     QueryNotFound,
     ReadOnlyGraph,
+    RequestTimeout,
     SchemaDataViolation,
     TooManyRequests,
     Unauthorized,
+    UnsupportedMediaType,
     UnsupportedSchemaChange,
     VersionNotFound,
     WrongQueryKind,
@@ -221,6 +225,7 @@ __all__ = [
     "LoadRejected",
     "LockLost",
     "MergeConflicts",
+    "MethodNotAllowed",
     "MissingExtra",
     "NoCommonCommit",
     "NotFound",
@@ -261,6 +266,7 @@ __all__ = [
     "ReadOnlyGraph",
     "ReadSetChanged",
     "RecoveryRequired",
+    "RequestTimeout",
     "ResourceLimitExceeded",
     "SchemaApplyBlocked",
     "SchemaContractBroken",
@@ -280,6 +286,7 @@ __all__ = [
     "Unavailable",
     "UnsatisfiableRange",
     "UnsupportedFormat",
+    "UnsupportedMediaType",
     "UnsupportedSchemaChange",
     "VersionNotFound",
     "WriterBusy",
