@@ -11,6 +11,8 @@ from omnigraph.server.route import Route
 
 GRAPHS = "graphs"
 GRAPH_ID = "graph_id"
+ABSENT = frozenset({("POST", "graphs")})
+"""Graphs are created by their owners, never over HTTP: there is no such route, whatever else its path has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class RouteTree:
                 return Match(pattern.route, names)
             offered.append(pattern.route.method)
         shown = "/" + "/".join(segments)
-        if offered:
+        if offered and (method, "/".join(segments)) not in ABSENT:
             raise MethodNotAllowed(method, shown, offered)
         raise NotFound(f"there is no route {shown}", remedy="see /openapi.json for the routes")
 
