@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from omnigraph.errors import PolicyDenied
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.errors import BranchExists, InvalidName, PolicyDenied
 from omnigraph.policy.actions import Action
 from omnigraph.server.admission import BRANCH_BYTES
+from omnigraph.server.errors import Restated
 from omnigraph.server.requests import Call, branch_or_main
 from omnigraph.server.wire.branches import (
     BranchCreateOutput,
@@ -31,8 +33,14 @@ async def create_branch(call: Call) -> Response:
     name, start = branch_or_main(asked.name), branch_or_main(asked.from_)
     call.authorize(Action.BRANCH_CREATE, branch=start, target=name)
     graph = call.graph
+    if name == MAIN:
+        raise BranchExists(name)
     with call.admit(BRANCH_BYTES):
-        await call.write(lambda: graph.branches.create(name, from_=start))
+        try:
+            await call.write(lambda: graph.branches.create(name, from_=start))
+        except InvalidName as error:
+            # The name itself was checked: a branch above or below it is in the way.
+            raise Restated(error, 409) from error
     return call.reply(BranchCreateOutput(uri=graph.uri, from_=start, name=name, actor_id=call.actor))
 
 
@@ -41,6 +49,7 @@ async def delete_branch(call: Call) -> Response:
     name = branch_or_main(call.path["branch"])
     call.authorize(Action.BRANCH_DELETE, target=name)
     graph = call.graph
+    call.service.slots.require_no_export(call.target.graph_id)
     with call.admit(BRANCH_BYTES):
         await call.write(lambda: graph.branches.delete(name))
     return call.reply(BranchDeleteOutput(uri=graph.uri, name=name, actor_id=call.actor))

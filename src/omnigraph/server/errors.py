@@ -45,8 +45,26 @@ class ClientGone(Exception):
     """The client closed the connection before its answer was ready."""
 
 
+class OpaqueFailure(Exception):
+    """A failure of the store that a contract describes in one sentence, and nothing else."""
+
+
+class Restated(Exception):
+    """A typed error that the wire answers with another status than its class has."""
+
+    def __init__(self, error: errors.OmnigraphError, status: int) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.status = status
+
+
 def error_response(error: Exception, request_id: str) -> Response:
     """Return the answer to a failure; one that the caller is not to blame for is logged and not described."""
+    if isinstance(error, OpaqueFailure):
+        _log.error("request %s failed: %s", request_id, error, exc_info=error)
+        return _respond(wire.ErrorOutput(error=str(error), code="internal"), 500, {})
+    if isinstance(error, Restated):
+        return _respond(error_body(error.error, error.status), error.status, _headers(error.error))
     if not isinstance(error, errors.OmnigraphError):
         _log.error("request %s failed", request_id, exc_info=error)
         return _respond(_internal(request_id, "internal"), 500, {})
@@ -54,7 +72,7 @@ def error_response(error: Exception, request_id: str) -> Response:
     if status == 500:
         _log.error("request %s failed: %s", request_id, error, exc_info=error)
         return _respond(_internal(request_id, error.code), 500, {})
-    return _respond(error_body(error), status, _headers(error))
+    return _respond(error_body(error, status), status, _headers(error))
 
 
 def status_of(error: errors.OmnigraphError) -> int:
@@ -62,11 +80,11 @@ def status_of(error: errors.OmnigraphError) -> int:
     return _STATUSES.get(type(error), error.status)
 
 
-def error_body(error: errors.OmnigraphError) -> wire.ErrorOutput:
+def error_body(error: errors.OmnigraphError, status: int) -> wire.ErrorOutput:
     """Return the body of a typed error: its facts under the names of the wire, and those of the library."""
     return wire.ErrorOutput(
         error=error.message,
-        code=_CODES.get(status_of(error)),
+        code=_CODES.get(status),
         error_code=error.code,
         remedy=error.remedy,
         retryable=error.retryable,
