@@ -650,6 +650,11 @@ class Graph:
         return snapshot_of(self._reading().snapshot(target), self._queries)
 
 
+def queries_of(graph: Graph) -> QueryService:
+    """The queries of a graph; for other engines and fronts, users have no need of it."""
+    return graph._queries  # noqa: SLF001 - the one door for them
+
+
 def _schema_source(schema: str | os.PathLike[str]) -> Source:
     """A schema text, or the text of a schema file with its name, so that mistakes are told with it."""
     if not isinstance(schema, str):

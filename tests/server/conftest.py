@@ -14,6 +14,7 @@ from tests.server.running import (
     POLICY,
     SCHEMA,
     SERVER_POLICY,
+    STORED_QUERIES,
     RunningServer,
     start_server,
     with_tokens,
@@ -44,12 +45,20 @@ def copied(example_graph: Path, tmp_path_factory: pytest.TempPathFactory) -> Cal
 
 @pytest.fixture(scope="module")
 def open_server(
-    copied: Callable[[], Path], tmp_path_factory: pytest.TempPathFactory
+    copied: Callable[[], Path], stored_queries: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningServer]:
     """A server that needs no token."""
     log = tmp_path_factory.mktemp("open") / "server.log"
-    with start_server(copied(), log, "--unauthenticated") as server:
+    with start_server(copied(), log, "--unauthenticated", *stored_queries) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def stored_queries(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Options that name the stored queries."""
+    folder = tmp_path_factory.mktemp("queries")
+    (folder / "people.gq").write_text(STORED_QUERIES)
+    return ["--queries", str(folder)]
 
 
 @pytest.fixture(scope="session")
@@ -63,9 +72,12 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.fixture(scope="module")
 def policy_server(
-    copied: Callable[[], Path], policies: list[str], tmp_path_factory: pytest.TempPathFactory
+    copied: Callable[[], Path],
+    policies: list[str],
+    stored_queries: list[str],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[RunningServer]:
     """A server with tokens and policies."""
     log = tmp_path_factory.mktemp("policy") / "server.log"
-    with start_server(copied(), log, *policies, env=with_tokens()) as server:
+    with start_server(copied(), log, *policies, *stored_queries, env=with_tokens()) as server:
         yield server

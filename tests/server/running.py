@@ -22,17 +22,36 @@ node Person {
     score: F64?
     seen: DateTime?
     tags: [String]?
+    photo: Blob?
 }
 edge Knows: Person -> Person {
     since: I32?
 }
 """
 PEOPLE = [
-    {"name": "Ada", "age": 36, "born": "1815-12-10", "score": 1.5, "tags": ["x", "y"]},
+    {
+        "name": "Ada",
+        "age": 36,
+        "born": "1815-12-10",
+        "score": 1.5,
+        "tags": ["x", "y"],
+        "photo": "base64:MDEyMzQ1Njc4OQ==",
+    },
     {"name": "Bob", "age": 20},
     {"name": "Cy", "age": 30, "seen": "2030-01-31T12:00:00Z"},
     {"name": "Di"},
 ]
+
+PHOTO = b"0123456789"
+"""The bytes of Ada's photo."""
+STORED_QUERIES = """\
+query older_than($age: I32) @description("People above an age") {
+    match { $p: Person  $p.age > $age }
+    return { $p.name, $p.age }
+    order { $p.name }
+}
+query add_person($name: String, $age: I64?) { insert Person { name: $name } }
+"""
 
 TOKENS = {"root": "token-root", "reader": "token-reader", "stranger": "token-stranger"}
 """By actor: one that may do everything, one that may read, one that no rule knows."""

@@ -316,9 +316,9 @@ class BranchNotFound(NotFound):
 
     code = "branch_not_found"
 
-    def __init__(self, branch: str) -> None:
+    def __init__(self, branch: str, *, hint: str = "") -> None:
         super().__init__(
-            f"branch '{branch}' not found", remedy="list the branches with `omnigraph branch list`"
+            f"branch '{branch}' not found{hint}", remedy="list the branches with `omnigraph branch list`"
         )
         self.branch = branch
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from omnigraph.server import branches, commits, health, reads, schemas, writes
 from omnigraph.server.app import Handler
+from omnigraph.server.data_handlers import DATA_HANDLERS
 
 HANDLERS: Mapping[str, Handler] = {
     "health": health.health,
@@ -27,4 +28,5 @@ HANDLERS: Mapping[str, Handler] = {
     "mergeBranches": branches.merge_branches,
     "listCommits": commits.list_commits,
     "getCommit": commits.get_commit,
+    **DATA_HANDLERS,
 }

@@ -8,6 +8,7 @@ from typing import Any
 
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.errors import BadRequest, CommitNotFound
+from omnigraph.graph import Graph, Snapshot
 from omnigraph.policy.actions import Action
 from omnigraph.server.requests import Call, branch_or_main
 
@@ -53,6 +54,23 @@ def parse_moment(
     if unnamed is None:
         return Moment(commit=snapshot)
     return Moment(branch_or_main(unnamed[1]), version=int(unnamed[2]))
+
+
+def parse_version(call: Call) -> int | None:
+    """Return the version that the query of a request names."""
+    text = call.query("version")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise BadRequest(f"version must be a whole number, got '{text}'")
+    return int(text)
+
+
+def pin(graph: Graph, moment: Moment) -> Snapshot:
+    """Return the snapshot of a moment."""
+    if moment.is_now:
+        return graph.snapshot(MAIN if moment.branch is None else moment.branch)
+    return graph.at(**moment.arguments())
 
 
 async def authorize_moment(call: Call, moment: Moment, action: Action = Action.READ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -51,7 +51,9 @@ def render_openapi(*, authenticated: bool) -> bytes:
 def build_openapi(*, authenticated: bool = True) -> dict[str, Any]:
     """Return the document."""
     listed = [route for route in ROUTES if route.listed]
-    types = {kind for route in listed for kind in (route.request, route.response) if kind is not None}
+    types = {
+        kind for route in listed for body in (route.request, route.response) for kind in _alternatives(body)
+    }
     ordered = sorted({*types, ErrorOutput}, key=lambda kind: kind.__name__)
     _, schemas = msgspec.json.schema_components(ordered, ref_template=REFERENCE)
     paths: dict[str, dict[str, Any]] = {}
@@ -142,5 +144,13 @@ def _responses(route: Route) -> dict[str, Any]:
     return {**success, **failures}
 
 
-def _reference(kind: Any) -> dict[str, str]:
-    return {"$ref": REFERENCE.format(name=kind.__name__)}
+def _alternatives(body: Any) -> tuple[Any, ...]:
+    """Return the types that a body may have: one, or those of a union."""
+    if body is None:
+        return ()
+    return get_args(body) or (body,)
+
+
+def _reference(body: Any) -> dict[str, Any]:
+    found = [{"$ref": REFERENCE.format(name=kind.__name__)} for kind in _alternatives(body)]
+    return found[0] if len(found) == 1 else {"anyOf": found}

@@ -10,7 +10,8 @@ from starlette.responses import Response
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.errors import BadRequest, WrongQueryKind
 from omnigraph.query.result import Result
-from omnigraph.server.moments import Moment, authorize_moment, parse_moment
+from omnigraph.server.arrow_results import contains_mutations, stream_arrow, wants_arrow
+from omnigraph.server.moments import Moment, authorize_moment, parse_moment, parse_version, pin
 from omnigraph.server.requests import Call
 from omnigraph.server.wire.reads import QueryRequest, ReadRequest, read_output, snapshot_output
 
@@ -21,6 +22,8 @@ async def query(call: Call) -> Response:
     moment = parse_moment(asked.branch, asked.snapshot, asked.commit, asked.version, asked.time)
     await authorize_moment(call, moment)
     seconds = query_seconds(call, asked.timeout)
+    if wants_arrow(call):
+        return await stream_arrow(call, moment, asked, seconds)
 
     def work() -> bytes:
         try:
@@ -50,24 +53,14 @@ async def read(call: Call) -> Response:
 
 async def snapshot(call: Call) -> Response:
     """Return the version and size of every type."""
-    version = call.query("version")
-    if version is not None and not (version.isascii() and version.isdigit() and len(version) < 19):
-        raise BadRequest(f"version must be a whole number, got '{version}'")
     moment = parse_moment(
-        call.query("branch"),
-        None,
-        call.query("commit"),
-        None if version is None else int(version),
-        call.query("time"),
+        call.query("branch"), None, call.query("commit"), parse_version(call), call.query("time")
     )
     await authorize_moment(call, moment)
     graph = call.graph
 
     def work() -> bytes:
-        if moment.is_now:
-            found = graph.snapshot(MAIN if moment.branch is None else moment.branch)
-        else:
-            found = graph.at(**moment.arguments())
+        found = pin(graph, moment)
         return call.encode(snapshot_output(found, graph.format_version))
 
     return call.reply(await call.read(work))
@@ -104,12 +97,3 @@ def query_seconds(call: Call, wanted: float | None) -> float:
     if not wanted > 0:
         raise BadRequest(f"timeout must be a number of seconds above 0, got {wanted:g}")
     return min(wanted, most)
-
-
-def contains_mutations(name: str) -> WrongQueryKind:
-    """Return the error for a mutation that was sent to be read."""
-    return WrongQueryKind(
-        f"query '{name}' contains mutations (insert/update/delete); use POST /mutate for write queries",
-        query=name,
-        remedy="use `mutate` instead",
-    )

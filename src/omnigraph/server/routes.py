@@ -6,6 +6,7 @@ operation.
 
 from __future__ import annotations
 
+from omnigraph.server.data_routes import DATA_ROUTES
 from omnigraph.server.route import TEXT, Body, Param, Route
 from omnigraph.server.wire import branches, commits, health, reads, schemas, writes
 
@@ -211,4 +212,5 @@ ROUTES: tuple[Route, ...] = (
         policy="read()",
         response=commits.CommitOutput,
     ),
+    *DATA_ROUTES,
 )

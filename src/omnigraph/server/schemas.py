@@ -6,8 +6,11 @@ from starlette.responses import Response
 
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.errors import SchemaApplyBlocked
+from omnigraph.lang.schema import compile_schema
+from omnigraph.lang.source import Source
 from omnigraph.policy.actions import Action
 from omnigraph.server.requests import Call
+from omnigraph.server.stored_queries import check_stored_queries
 from omnigraph.server.wire.schemas import SchemaApplyRequest, SchemaOutput, schema_apply_output
 
 
@@ -30,6 +33,8 @@ async def apply_schema(call: Call) -> Response:
     graph = call.graph
 
     def work() -> bytes:
+        if call.target.queries:
+            check_stored_queries(call.target.queries, compile_schema(Source(asked.schema_source)))
         done = graph.apply_schema(
             asked.schema_source, allow_data_loss=asked.allow_data_loss, actor=call.actor
         )

@@ -10,6 +10,7 @@ from omnigraph.server.authorize import RuntimeState
 from omnigraph.server.boot import Booted, ServedGraph, check_graph_id
 from omnigraph.server.metrics import Gauge, Metrics
 from omnigraph.server.settings import Limits
+from omnigraph.server.slots import StreamSlots
 from omnigraph.server.workers import Workers
 
 
@@ -21,6 +22,7 @@ class Service:
         self.tokens = tokens
         self.limits = limits
         self.admission = Admission(limits)
+        self.slots = StreamSlots()
         self.workers = Workers()
         self.metrics = Metrics()
         self.in_flight = 0

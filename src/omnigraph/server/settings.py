@@ -19,10 +19,13 @@ REQUIRE_ALL = "OMNIGRAPH_REQUIRE_ALL_GRAPHS"
 CORS = "OMNIGRAPH_CORS_ORIGINS"
 QUERY_TIMEOUT = "OMNIGRAPH_QUERY_TIMEOUT"
 """The setting for how many seconds a query of a server may take."""
+ARROW_BYTES = "OMNIGRAPH_ARROW_LOAD_BYTES_MAX"
+"""The setting for how many bytes of Arrow one load may send."""
 
 DEFAULT_INFLIGHT = 16
 DEFAULT_BYTES = 4 << 30
 DEFAULT_QUERY_SECONDS = 300
+DEFAULT_ARROW_BYTES = 4 << 30
 DEFAULT_BIND = "127.0.0.1:8080"
 
 _log = logging.getLogger(__name__)
@@ -56,6 +59,7 @@ class Limits:
     inflight: int = DEFAULT_INFLIGHT
     bytes: int = DEFAULT_BYTES
     query_seconds: float = DEFAULT_QUERY_SECONDS
+    arrow_bytes: int = DEFAULT_ARROW_BYTES
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Limits:
@@ -64,6 +68,7 @@ class Limits:
             _number(environment, INFLIGHT, DEFAULT_INFLIGHT),
             _number(environment, BYTES, DEFAULT_BYTES),
             _number(environment, QUERY_TIMEOUT, DEFAULT_QUERY_SECONDS),
+            _number(environment, ARROW_BYTES, DEFAULT_ARROW_BYTES),
         )
 
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from omnigraph.errors import BadRequest
-from omnigraph.graph import Graph
 from omnigraph.policy.actions import Kind
 from omnigraph.policy.policy import Policy
 from omnigraph.server.app import build_app
@@ -20,6 +16,7 @@ from omnigraph.server.logs import set_up_logs
 from omnigraph.server.routes import ROUTES
 from omnigraph.server.service import Service
 from omnigraph.server.settings import ServeOptions
+from omnigraph.server.stored_queries import load_stored_queries
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +26,7 @@ def serve(options: ServeOptions) -> None:
     set_up_logs()
     tokens = load_tokens()
     source = StoreSource(options)
-    booted = boot(source, tokens, options, Loaders(load_policy, load_queries))
+    booted = boot(source, tokens, options, Loaders(load_policy, load_stored_queries))
     service = Service(booted, tokens, options.limits)
     facts = {
         "tokens": tokens.source,
@@ -51,8 +48,3 @@ def load_policy(path: Path, graph_id: str | None) -> Policy:
     if graph_id is None:
         return Policy.read(path, kind=Kind.SERVER)
     return Policy.read(path, kind=Kind.GRAPH, graph=graph_id)
-
-
-def load_queries(paths: Sequence[Path], graph: Graph) -> Mapping[str, Any]:
-    """Read the stored queries of a graph, and check them against its schema."""
-    raise BadRequest(f"stored queries of '{graph.uri}' cannot be read from {paths[0]}")

@@ -62,7 +62,7 @@ def spool_rows(data: Any, type_name: str | None, catalog: Catalog, root: Root) -
         raise BadRequest(
             "rows in memory do not tell which type they have", remedy='name it, as in `type="Person"`'
         )
-    key = _table(catalog, type_name)
+    key = find_type(catalog, type_name)
     if is_frame(data):
         with get_frames().spool_frame(data, root, key) as spool:
             yield spool
@@ -127,8 +127,8 @@ def _no_rows(catalog: Catalog, key: str) -> pa.Table:
     return pa.table({column: pa.nulls(0) for column in (*ends, *owner.properties)})
 
 
-def _table(catalog: Catalog, type_name: str) -> str:
-    """The table of a type by its name, or by `node:Name` and `edge:Name` where both kinds have one."""
+def find_type(catalog: Catalog, type_name: str) -> str:
+    """Return the table of a type by its name, or by `node:Name` and `edge:Name` where both kinds have one."""
     tables = [f"node:{name}" for name in catalog.nodes] + [f"edge:{name}" for name in catalog.edges]
     found = [key for key in tables if type_name in (key, key.partition(":")[2])]
     if len(found) > 1:

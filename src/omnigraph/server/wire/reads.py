@@ -71,7 +71,7 @@ class _Rows(Wire, frozen=True, kw_only=True):
 def read_output(result: Result, *, with_commit: bool = True) -> _Rows:
     """Return the body of a result; `rows` is there even when it is empty."""
     commit = result.graph_commit_id if with_commit else None
-    rows: list[dict[str, Any]] = result.rows()  # type: ignore[assignment]
+    rows: list[dict[str, Any]] = result.rows()
     return _Rows(
         query_name=result.query_name,
         target=ReadTargetOutput(branch=result.branch, snapshot=result.snapshot),
