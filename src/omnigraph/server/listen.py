@@ -45,8 +45,9 @@ class BoundServer(Server):
 
     def _init_shared_socket(self) -> None:
         # A copy: granian closes what it is given.
-        self._shd = SocketHolder(os.dup(self._listener.fileno()), False, BACKLOG)
-        self._ssp = None
+        hold: Any = SocketHolder
+        self._shd: Any = hold(os.dup(self._listener.fileno()), False, BACKLOG)
+        self._ssp: Any = None
 
 
 def listen(app: ASGIApp, options: ServeOptions) -> None:

@@ -109,7 +109,7 @@ class Metrics:
 
     def render(self) -> str:
         """Return all counters as text."""
-        counters = (
+        counters: tuple[Counter | Histogram | Gauge, ...] = (
             self.requests,
             self.seconds,
             self.phases,
