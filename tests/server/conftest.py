@@ -8,15 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import omnigraph as og
 from tests.server.running import (
-    PEOPLE,
-    POLICY,
-    SCHEMA,
-    SERVER_POLICY,
-    STORED_QUERIES,
     RunningServer,
+    make_example,
+    policy_options,
     start_server,
+    stored_query_options,
     with_tokens,
 )
 
@@ -24,11 +21,7 @@ from tests.server.running import (
 @pytest.fixture(scope="session")
 def example_graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small graph; copy it before writing to it."""
-    place = tmp_path_factory.mktemp("example") / "people.omni"
-    with og.init(place, schema=SCHEMA) as graph:
-        graph.load(PEOPLE, type="Person", mode="append")
-        graph.mutate('query q() { insert Knows { from: "Ada", to: "Bob", since: 1833 } }', actor="root")
-    return place
+    return make_example(tmp_path_factory.mktemp("example"))
 
 
 @pytest.fixture(scope="session")
@@ -56,18 +49,13 @@ def open_server(
 @pytest.fixture(scope="session")
 def stored_queries(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Options that name the stored queries."""
-    folder = tmp_path_factory.mktemp("queries")
-    (folder / "people.gq").write_text(STORED_QUERIES)
-    return ["--queries", str(folder)]
+    return stored_query_options(tmp_path_factory.mktemp("queries"))
 
 
 @pytest.fixture(scope="session")
 def policies(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Options that name the policies of the graph and of the server."""
-    folder = tmp_path_factory.mktemp("policies")
-    (folder / "graph.yaml").write_text(POLICY)
-    (folder / "server.yaml").write_text(SERVER_POLICY)
-    return ["--policy", str(folder / "graph.yaml"), "--server-policy", str(folder / "server.yaml")]
+    return policy_options(tmp_path_factory.mktemp("policies"))
 
 
 @pytest.fixture(scope="module")

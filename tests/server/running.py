@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 
+import omnigraph as og
 from tests.python_process import PIPE, Python
 
 SCHEMA = """\
@@ -163,3 +164,25 @@ def run_server(
     )  # fmt: skip
     output, errors = process.communicate()
     return process.wait(), output, errors
+
+
+def make_example(folder: Path) -> Path:
+    """Make the small graph that servers of tests serve."""
+    place = folder / "people.omni"
+    with og.init(place, schema=SCHEMA) as graph:
+        graph.load(PEOPLE, type="Person", mode="append")
+        graph.mutate('query q() { insert Knows { from: "Ada", to: "Bob", since: 1833 } }', actor="root")
+    return place
+
+
+def policy_options(folder: Path) -> list[str]:
+    """Write the policies of the graph and of the server, and return the options that name them."""
+    (folder / "graph.yaml").write_text(POLICY)
+    (folder / "server.yaml").write_text(SERVER_POLICY)
+    return ["--policy", str(folder / "graph.yaml"), "--server-policy", str(folder / "server.yaml")]
+
+
+def stored_query_options(folder: Path) -> list[str]:
+    """Write the stored queries, and return the options that name them."""
+    (folder / "people.gq").write_text(STORED_QUERIES)
+    return ["--queries", str(folder / "people.gq")]

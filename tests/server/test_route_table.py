@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, get_args
 
 import httpx
@@ -9,8 +10,10 @@ import msgspec
 import pytest
 
 from omnigraph.server.handlers import HANDLERS
+from omnigraph.server.pages import recorded_examples
 from omnigraph.server.route import JSON, Route
 from omnigraph.server.routes import ROUTES
+from tests.server.record_examples import record
 from tests.server.route_cases import CASES, Case
 from tests.server.running import RunningServer
 
@@ -83,6 +86,21 @@ def test_route_answers_what_its_type_says(policy_server: RunningServer, route: R
     if route.media == JSON and route.response is not None and route.method != "HEAD":
         # Of a union, the first: msgspec decodes unions of tagged types only.
         msgspec.json.decode(answer.content, type=(get_args(route.response) or (route.response,))[0])
+
+
+def test_examples_of_the_docs_are_what_the_server_answers(policy_server: RunningServer) -> None:
+    now, recorded = record(policy_server), recorded_examples()
+    assert set(now) == set(recorded) >= {route.operation for route in ROUTES if route.listed}
+    for operation, example in now.items():
+        assert shape_of(example["request"]) == shape_of(recorded[operation].request)
+        assert shape_of(example["answer"]) == shape_of(recorded[operation].answer)
+
+
+def shape_of(message: str) -> tuple[list[str], list[str]]:
+    """Return the head of a message without ids and numbers, and the members of its body."""
+    head, _, body = message.partition("\n\n")
+    members = re.findall(r'^ {0,2}"(\w+)":', body, re.MULTILINE) if body.startswith("{\n") else []
+    return [re.sub(r"01[0-9A-Z]{24}|[0-9a-f]{16,}", "ID", line) for line in head.splitlines()], members
 
 
 def test_deprecated_routes_name_their_successor(policy_server: RunningServer) -> None:
