@@ -132,11 +132,19 @@ class _Exchange:
     def _add_headers(self, response: Response) -> None:
         headers = response.headers
         headers["X-Request-Id"] = self._id
+        if self._leaves_body():
+            # What was not read of a body would be taken for the next request.
+            headers["Connection"] = "close"
         if self.call is not None and not self.call.route.is_public:
             headers["Server-Timing"] = self._timing(self.call)
         if self.route is not None and self.route.successor is not None:
             headers["Deprecation"] = "true"
             headers["Link"] = f'<{self.route.successor}>; rel="successor-version"'
+
+    def _leaves_body(self) -> bool:
+        sent = self.request.headers
+        has_body = "transfer-encoding" in sent or sent.get("content-length", "0") != "0"
+        return has_body and (self.call is None or not self.call.has_read_body)
 
     def _timing(self, call: Call) -> str:
         phases = {**call.phases, "total": time.perf_counter() - self._begun}

@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from starlette.responses import Response
 
 from omnigraph.engine.load.passed_rows import PassedRows
@@ -126,11 +127,23 @@ def _load_lines(call: Call, target: LoadTarget, data: bytes) -> LoadResult:
 
 def _load_rows(call: Call, target: LoadTarget, file: Path, type_name: str) -> LoadResult:
     key = find_type(call.graph.schema, type_name)
+    _require_arrow(file)
     named = file.parent / file_of(key)
     with wrap_temporary_errors():
         named.parent.mkdir()
         file.rename(named)
     return _load(call, target, PassedRows(str(named), key.partition(":")[2]))
+
+
+def _require_arrow(file: Path) -> None:
+    """Raise `BadRequest` unless a file is a stream of batches; the load would report it by its name."""
+    try:
+        with pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as batches:
+            for _ in batches:
+                pass
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise BadRequest(f"the body is not a stream of Arrow batches: {reason}") from error
 
 
 def _load(call: Call, target: LoadTarget, data: Any) -> LoadResult:

@@ -67,6 +67,7 @@ class Call:
         self.facts: dict[str, Any] = {}
         """What the log line of the request says beside: commit, rows and the like."""
         self.was_authorized = False
+        self.has_read_body = False
         self._body: Any = None
         self._raw = b""
 
@@ -220,6 +221,7 @@ class Call:
                 raise ResourceLimitExceeded(resource, limit=limit, actual=size)
             if chunk:
                 yield chunk
+        self.has_read_body = True
 
     async def _next_message(self) -> Mapping[str, Any]:
         try:

@@ -93,8 +93,9 @@ def check_stored_queries(queries: StoredQueries, catalog: Catalog) -> None:
         try:
             query.check(catalog)
         except CompileError as error:
+            where = f"stored query '{query.name}' of '{query.source.name}'"
             raise BadRequest(
-                f"stored query '{query.name}' of '{query.source.name}' does not fit the schema: {error.message}",
+                f"{where} does not fit the schema: {error.message}",
                 remedy="change the query, or take it out of --queries",
             ) from error
 
