@@ -47,7 +47,7 @@ def _parse_tags(headers: Sequence[str]) -> list[str] | None:
 
 
 def parse_range(ranges: Sequence[str], if_range: Sequence[str], etag: str, size: int) -> ByteRange | None:
-    """Return the range that is asked for; None for all bytes, which is also what a range nobody knows means.
+    """Return the range that is asked for; None for all bytes, which is also what an unknown range means.
 
     Raises `UnsatisfiableRange` for one that begins behind the last byte.
     """

@@ -75,7 +75,7 @@ def run_query(
     max_rows: int | None,
     seconds: float,
 ) -> Result:
-    """Run a read query in the thread of the caller, until it is done, out of time, or nobody waits for it."""
+    """Run a read query in the thread of the caller, until it is done, out of time or cancelled."""
     found = call.graph.query(
         source,
         params,

@@ -126,7 +126,7 @@ class Call:
         return await self.run(Pool.READ, work)
 
     async def write(self, work: Callable[[], Made]) -> Made:
-        """Run a write in a thread; one that has begun is finished, whoever still waits for it."""
+        """Run a write in a thread; one that has begun is finished even when its client goes away."""
         return await self.run(Pool.WRITE, work)
 
     async def look_up(self, work: Callable[[], Made]) -> Made:
