@@ -114,6 +114,11 @@ def test_an_unknown_action_is_refused_with_the_known_ones() -> None:
     assert refused.value.remedy == "did you mean `change`?"
 
 
+def test_a_kind_is_graph_or_server() -> None:
+    with pytest.raises(InvalidValue, match="'cluster' is not a kind of policy"):
+        Policy.parse(bundle(), kind="cluster")
+
+
 def test_what_cedar_cannot_decide_is_a_failure_and_not_a_denial() -> None:
     # A lone surrogate is no Unicode; files cannot have one.
     made = Bundle("f", Kind.GRAPH, {"g": ("x", "\ud800")}, frozenset(), (Rule("r", "g", (Action.READ,)),))

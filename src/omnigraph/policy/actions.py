@@ -53,8 +53,17 @@ TARGET_ACTIONS = frozenset(
 SERVER_ACTIONS = frozenset({Action.GRAPH_LIST})
 
 
+def parse_kind(text: str | None) -> Kind | None:
+    """Return the kind of a name."""
+    if text is not None and text not in list(Kind):
+        raise InvalidValue(f"'{shorten_legibly(text)}' is not a kind of policy", remedy="graph or server")
+    return None if text is None else Kind(text)
+
+
 def parse_action(text: str) -> Action:
     """Return the action of a name, written `schema_apply` or `schema-apply`."""
+    if isinstance(text, Action):
+        return text
     name = text.strip().replace("-", "_")
     if name not in list(Action):
         raise InvalidValue(f"'{shorten_legibly(text)}' is not an action", remedy=suggest_name(name, Action))

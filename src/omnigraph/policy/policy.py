@@ -11,7 +11,7 @@ from typing import Any
 
 from omnigraph.errors import MissingExtra, PolicyFailed
 from omnigraph.lang.values import escape_unprintable
-from omnigraph.policy.actions import Action, Kind, parse_action
+from omnigraph.policy.actions import Action, parse_action, parse_kind
 from omnigraph.policy.bundle import Bundle
 from omnigraph.policy.cedar import entities_json, policy_text, resource, schema_text, uid
 from omnigraph.policy.read_bundle import parse_bundle, read_bundle
@@ -24,11 +24,11 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PolicyDecision:
     """Whether an actor may do something, and by which rule."""
 
     allowed: bool
-    action: Action
+    action: str
     branch: str | None
     target: str | None
     actor: str | None
@@ -42,7 +42,7 @@ class Decision:
         return {
             "decision": "allow" if self.allowed else "deny",
             "actor": self.actor,
-            "action": str(self.action),
+            "action": self.action,
             "branch": self.branch,
             "target_branch": self.target,
             "matched_rule": self.matched_rule_id,
@@ -89,34 +89,37 @@ class Policy:
 
     @classmethod
     def read(
-        cls, path: str | os.PathLike[str], *, kind: Kind | None = None, graph: str = DEFAULT_GRAPH
+        cls, path: str | os.PathLike[str], *, kind: str | None = None, graph: str = DEFAULT_GRAPH
     ) -> Policy:
-        """Read a bundle file; `kind` is what it is used for, where that is known."""
-        return cls(read_bundle(path, kind), graph=graph)
+        """Read a bundle file. `kind` is what it is used for, `graph` or `server`, where that is known."""
+        return cls(read_bundle(path, parse_kind(kind)), graph=graph)
 
     @classmethod
     def parse(
-        cls, text: str, *, name: str = "<text>", kind: Kind | None = None, graph: str = DEFAULT_GRAPH
+        cls, text: str, *, name: str = "<text>", kind: str | None = None, graph: str = DEFAULT_GRAPH
     ) -> Policy:
         """Take the text of a bundle; `name` is what mistakes in it are reported with."""
-        return cls(parse_bundle(text, name, kind), graph=graph)
+        return cls(parse_bundle(text, name, parse_kind(kind)), graph=graph)
 
     def allow(
         self,
-        action: Action | str,
+        action: str,
         branch: str | None = None,
         target: str | None = None,
         actor: str | None = None,
-    ) -> Decision:
-        """Decide; what no rule allows is denied, and so is an unknown actor, or none."""
-        known = action if isinstance(action, Action) else parse_action(action)
+    ) -> PolicyDecision:
+        """Decide about an action such as `change` or `branch_merge`.
+
+        What no rule allows is denied, and so is everything to an unknown actor, or to none.
+        """
+        known = parse_action(action)
         branch, target = _trimmed(branch), _trimmed(target)
         rule = None
         if actor is not None and actor in self._members:
             places = (self._is_protected(branch), self._is_protected(target))
             rule = self._matched_rule(_Question(actor, known, *places))
         message = self._message(rule, known, branch, target, actor)
-        decision = Decision(rule is not None, known, branch, target, actor, rule, message)
+        decision = PolicyDecision(rule is not None, known.value, branch, target, actor, rule, message)
         _log_decision(decision)
         return decision
 
@@ -186,11 +189,11 @@ def _trimmed(branch: str | None) -> str | None:
     return None if branch is None else branch.strip()
 
 
-def _log_decision(decision: Decision) -> None:
+def _log_decision(decision: PolicyDecision) -> None:
     if _log.isEnabledFor(logging.INFO):
         facts = {
             "actor": decision.actor,
-            "action": str(decision.action),
+            "action": decision.action,
             "branch": decision.branch,
             "target": decision.target,
             "allowed": decision.allowed,

@@ -92,7 +92,9 @@ def run(
     graph = opened.reading()
     destination = request.destination(graph.schema().catalog, algorithm.type)
     if destination is not None:
-        base_of(opened.writing(), destination)  # report a missing branch before the work
+        # Report a denial and a missing branch before the work.
+        opened.writing().access.require("change", branch=destination.branch, actor=destination.actor)
+        base_of(opened.writing(), destination)
     try:
         found = _found(graph, algorithm, request, choose)
     except HistoricalVersionReclaimed:

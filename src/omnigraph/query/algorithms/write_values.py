@@ -57,7 +57,7 @@ def _attempt(graph: OpenGraph, values: pa.Table, to: Destination, engine: str) -
         rows = _spooled(file, _changed(graph, snapshot, values, to))
         if rows == 0:
             if missing:
-                create_branch(graph, to.branch, from_branch=snapshot.branch)
+                create_branch(graph, to.branch, from_branch=snapshot.branch, actor=to.actor)
             return WrittenProperty(to.type, to.property, to.branch, 0, None, missing)
         key = table_key("node", to.type)
         read = ReadTables(None if missing else snapshot.incarnation, {key: snapshot.entries[key]})
