@@ -111,6 +111,7 @@ if TYPE_CHECKING:
     from omnigraph.notebook.draw import DrawInput, DrawOptions
     from omnigraph.notebook.picture import Picture
     from omnigraph.notebook.selection import NodeNames
+    from omnigraph.policy.policy import Policy, PolicyDecision
     from omnigraph.progress import Progress, ProgressEvent, ProgressListener, progress_to
     from omnigraph.query.algorithms.algorithm_request import (
         AlgorithmOptions,
@@ -214,6 +215,8 @@ __all__ = [
     "OptimizedTable",
     "PendingIndexes",
     "Picture",
+    "Policy",
+    "PolicyDecision",
     "Progress",
     "ProgressEvent",
     "ProgressListener",
@@ -399,6 +402,9 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
         "omnigraph.engine.maintenance.repair": ("RepairResult", "RepairedTable", "RepairAction"),
         "omnigraph.engine.commit.recovery.drift": ("DriftKind",),
         "omnigraph.engine.copying.copier": ("CopyResult",),
+    },
+    "Policy": {
+        "omnigraph.policy.policy": ("Policy", "PolicyDecision"),
     },
     "Progress": {
         "omnigraph.progress": ("progress_to", "Progress", "ProgressEvent", "ProgressListener"),

@@ -27,9 +27,10 @@ from omnigraph.engine.embedding.fill import embed as run_embed
 from omnigraph.engine.embedding.result import EmbedOptions, EmbedResult
 from omnigraph.engine.export.export_request import ExportFormatName, ExportOutput, ExportResult
 from omnigraph.engine.files.source_files import read_source
+from omnigraph.engine.graph.access import Access
 from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.format_stamp import read_stamp
-from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.lineage import Commit, require_actor
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import AtBranch, AtCommit, AtTime, OpenGraph, ReadTarget
 from omnigraph.engine.graph.relocation import relocate_if_seen
@@ -75,6 +76,7 @@ from omnigraph.lang.source import Source
 from omnigraph.notebook.draw import DrawInput, DrawOptions, DrawRequest, draw
 from omnigraph.notebook.overview import graph_page
 from omnigraph.notebook.picture import Picture
+from omnigraph.policy.policy import Policy
 from omnigraph.progress import ProgressListener, progress_to
 from omnigraph.query.algorithms.calls import Algorithms
 from omnigraph.query.explain import Explanation
@@ -135,12 +137,24 @@ def init(uri: str | os.PathLike[str], *, schema: str | os.PathLike[str], force: 
 
 
 @check_function_arguments
-def open(uri: str | os.PathLike[str], *, read_only: bool = False) -> Graph:  # noqa: A001
+def open(  # noqa: A001
+    uri: str | os.PathLike[str],
+    *,
+    read_only: bool = False,
+    policy: Policy | None = None,
+    actor: str | None = None,
+) -> Graph:
     """Open the graph at a folder or at `s3://bucket/prefix`.
 
-    With `read_only` nothing is ever written, so credentials that only read are enough.
+    With `read_only` nothing is ever written, so credentials that only read are enough. `actor` is the author
+    of writes that name none. With a `policy` every write is checked first: what the policy does not allow its
+    actor fails with `PolicyDenied`.
     """
-    return Graph(open_graph(Root.at(Location.parse(uri)), read_only=read_only))
+    if actor is not None:
+        require_actor(actor)
+    opened = open_graph(Root.at(Location.parse(uri)), read_only=read_only)
+    opened.access = Access(policy, actor)
+    return Graph(opened)
 
 
 @check_arguments
@@ -543,6 +557,7 @@ class Graph:
         *,
         staged_older_than: timedelta | str | None = None,
         dry_run: bool = False,
+        actor: str | None = None,
         progress: ProgressListener | None = None,
     ) -> CleanupResult:
         """Remove old versions of tables and what failed writes and deleted branches left; never a commit.
@@ -556,18 +571,19 @@ class Graph:
         opened = self._reading() if dry_run else self._writing()
         policy = CleanupPolicy.of(keep, older_than, minimum_age(), staged_older_than)
         with progress_to(progress):
-            done = run_cleanup(opened, policy, dry_run=dry_run)
+            done = run_cleanup(opened, policy, dry_run=dry_run, actor=actor)
         files = find_orphan_topologies(opened)
         if not dry_run:
             delete_topologies(opened, files)
         return replace(done, derived_files=len(files), derived_bytes=sum(files.values()))
 
-    def repair(self, *, confirm: bool = False, force: bool = False) -> RepairResult:
+    def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> RepairResult:
         """Look for tables that were changed past omnigraph; with `confirm` publish what changed no row.
 
         With `force` every change is published as it is, unchecked. Rows are never moved.
         """
-        return run_repair(self._writing() if confirm else self._reading(), confirm=confirm, force=force)
+        opened = self._writing() if confirm else self._reading()
+        return run_repair(opened, confirm=confirm, force=force, actor=actor)
 
     def copy_to(
         self,
@@ -648,6 +664,11 @@ class Graph:
 
     def _pin(self, target: ReadTarget) -> Snapshot:
         return snapshot_of(self._reading().snapshot(target), self._queries)
+
+
+def queries_of(graph: Graph) -> QueryService:
+    """The queries of a graph; for other engines and fronts, users have no need of it."""
+    return graph._queries  # noqa: SLF001 - the one door for them
 
 
 def _schema_source(schema: str | os.PathLike[str]) -> Source:

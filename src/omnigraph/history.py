@@ -30,17 +30,20 @@ class Branches:
         self._reading = reading
         self._writing = writing
 
-    def create(self, name: str, *, from_: str = MAIN) -> str:
-        """Make a branch that starts as `from_` is now, and say its name; no data is copied."""
-        return control.create_branch(self._writing(), name, from_branch=from_).name
+    def create(self, name: str, *, from_: str = MAIN, actor: str | None = None) -> str:
+        """Make a branch that starts as `from_` is now, and say its name; no data is copied.
+
+        `actor` is who asks, where the graph has a policy; nothing records it, because this is no commit.
+        """
+        return control.create_branch(self._writing(), name, from_branch=from_, actor=actor).name
 
     def list(self) -> builtins.list[str]:
         """The names: main first, then the others in order."""
         return [found.name for found in control.list_branches(self._reading())]
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, *, actor: str | None = None) -> None:
         """Remove a branch and what only it has; refused for main and while another branch needs it."""
-        control.delete_branch(self._writing(), name)
+        control.delete_branch(self._writing(), name, actor=actor)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.list())

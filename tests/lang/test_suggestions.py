@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.lang.query.scope import suggest_name
+from omnigraph.lang.suggestions import suggest_name
 
 KNOWS = ["Person", "Team", "MemberOf"]
 

@@ -36,11 +36,12 @@ CAPABILITIES: Mapping[str, Capability] = {
     **dict.fromkeys(("mutate", "load", "branch", "snapshot", "export", "schema", "embed"), WRITES),
     "algorithm": WRITES,
     **dict.fromkeys(("optimize", "repair", "cleanup", "lint", "doctor", "recover"), UPKEEP),
+    "serve": Capability(Kind.DIRECT, frozenset({"--store", "--profile"})),
     "schema plan": Capability(Kind.DIRECT, frozenset({"--store", "--profile"})),
     **dict.fromkeys(("init", "copy"), Capability(Kind.DIRECT)),
     # Its file names the graphs.
     "pipeline": Capability(Kind.LOCAL, frozenset({"--as"})),
-    **dict.fromkeys(("alias", "completion", "profile", "spark", "version"), LOCAL),
+    **dict.fromkeys(("alias", "completion", "policy", "profile", "spark", "version"), LOCAL),
 }
 
 NAMES_ITS_AUTHOR = frozenset(

@@ -62,6 +62,7 @@ COMMANDS: Mapping[str, Command] = {
     "pipeline": Command(
         "omnigraph.cli.pipeline:app", "Check, plan and run pipelines that a file declares.", Plane.PIPELINE
     ),
+    "policy": Command("omnigraph.cli.policy:app", "Check a policy bundle, and what it decides.", Plane.LOCAL),
     "profile": Command("omnigraph.cli.profile:app", "Look at the profiles of the config file.", Plane.LOCAL),
     "query": Command("omnigraph.cli.query:app", "Read by a query, now or in the past."),
     "recover": Command(
@@ -71,6 +72,7 @@ COMMANDS: Mapping[str, Command] = {
         "omnigraph.cli.repair:app", "Publish tables that were modified outside omnigraph.", Plane.STORAGE
     ),
     "schema": Command("omnigraph.cli.schema:app", "Show and change the schema of a graph."),
+    "serve": Command("omnigraph.cli.serve:app", "Serve a graph over HTTP.", Plane.STORAGE),
     "snapshot": Command(
         "omnigraph.cli.snapshot:app", "Show the version and size of every type, now or in the past."
     ),

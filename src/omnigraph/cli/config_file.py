@@ -14,7 +14,7 @@ from omnigraph.cli.output import print_note
 from omnigraph.errors import BadRequest
 
 if TYPE_CHECKING:
-    from omnigraph.engine.files.yaml_text import YamlValue
+    from omnigraph.yaml_text import YamlValue
 
 HOME_SETTING = "OMNIGRAPH_HOME"
 
@@ -41,13 +41,13 @@ def read_config(path: Path | None) -> Config:
     text = None if path is None else _text_of(path)
     if path is None or text is None:
         return Config(path)
-    from omnigraph.engine.files.yaml_text import read_yaml
+    from omnigraph.yaml_text import read_yaml
 
     return _Reader(path).read(read_yaml(text, str(path)))
 
 
 def _text_of(path: Path) -> str | None:
-    from omnigraph.engine.files.yaml_text import read_yaml_text
+    from omnigraph.yaml_text import read_yaml_text
 
     try:
         return read_yaml_text(path)

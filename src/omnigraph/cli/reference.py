@@ -13,6 +13,7 @@ from typer.main import get_command
 import omnigraph
 from omnigraph import errors, spark
 from omnigraph.cli.main import app
+from omnigraph.server.pages import render_http
 
 # Fixed, so that the page does not depend on the terminal of the author.
 WIDTH = 100
@@ -138,7 +139,12 @@ def _entry(path: str) -> str:
     return f"\n::: {path}\n" + block + "".join(f"        {option}\n" for option in options)
 
 
-PAGES = {"cli.md": render_commands, "errors.md": render_errors, "reference.md": render_python}
+PAGES = {
+    "cli.md": render_commands,
+    "errors.md": render_errors,
+    "http.md": render_http,
+    "reference.md": render_python,
+}
 
 
 def main() -> int:

@@ -9,8 +9,8 @@
     ├── BadRequest                    the request cannot be carried out as asked
     │   ├── ParameterError, InvalidValue, InvalidName, ConstraintViolation, LoadRejected
     │   ├── UnsupportedSchemaChange, SchemaDataViolation, WrongQueryKind, WrongUsage, QueryError, MissingExtra
-    │   ├── GraphClosed, ReadOnlyGraph, ChangeCursorRejected, YamlInvalid
-    │   ├── EmbeddingNotConfigured, EmbeddingModelMismatch, EmbeddingTextRejected
+    │   ├── GraphClosed, ReadOnlyGraph, ChangeCursorRejected, YamlInvalid, UnsupportedMediaType
+    │   ├── EmbeddingNotConfigured, EmbeddingModelMismatch, EmbeddingTextRejected, PolicyInvalid
     │   ├── JavaNotFound, SparkSessionActive
     │   └── PipelineInvalid           a pipeline file is wrong; carries positions
     │       ├── FuturePhaseField, PipelineSourceAmbiguous, PipelineSourceKindUnsupported
@@ -19,6 +19,7 @@
     │       ├── PipelineRequiredUnmapped, PipelineEndpointType, PipelineViewUnknown
     │       └── PipelineSqlInvalid, PipelineColumnUnresolved, PipelineExpressionRefused
     ├── Unauthorized, PolicyDenied, TooManyRequests, QueryCancelled, PipelineCancelled
+    ├── MethodNotAllowed, RequestTimeout
     ├── NotFound
     │   ├── GraphNotFound, BranchNotFound, CommitNotFound, VersionNotFound
     │   └── QueryNotFound, EntityNotFound, PipelineRunNotFound
@@ -39,7 +40,7 @@
     ├── EmbeddingFailed               an embedding provider refused or answered nonsense
     │   └── EmbeddingKeyRejected, EmbeddingAnswerRejected, EmbeddingDimensionMismatch
     └── InternalError                 the store or an invariant failed
-        ├── StorageFailure
+        ├── StorageFailure, PolicyFailed
         ├── UnsupportedFormat, CorruptGraph, CopyNotVerified
         ├── PipelineFailed            a task of the data pipeline failed
         │   └── PipelineWorkerLost
@@ -126,6 +127,10 @@ from omnigraph.errors.pipelines import (
     SourceSecretInline,
     SourceSecretMissing,
 )
+from omnigraph.errors.policy import (
+    PolicyFailed,
+    PolicyInvalid,
+)
 from omnigraph.errors.request import (
     BadRequest,
     BranchNotFound,
@@ -138,6 +143,7 @@ from omnigraph.errors.request import (
     InvalidName,
     InvalidValue,
     LoadRejected,
+    MethodNotAllowed,
     MissingExtra,
     NotFound,
     ParameterError,
@@ -146,9 +152,11 @@ from omnigraph.errors.request import (
     QueryError,
     QueryNotFound,
     ReadOnlyGraph,
+    RequestTimeout,
     SchemaDataViolation,
     TooManyRequests,
     Unauthorized,
+    UnsupportedMediaType,
     UnsupportedSchemaChange,
     VersionNotFound,
     WrongQueryKind,
@@ -218,6 +226,7 @@ __all__ = [
     "LoadRejected",
     "LockLost",
     "MergeConflicts",
+    "MethodNotAllowed",
     "MissingExtra",
     "NoCommonCommit",
     "NotFound",
@@ -249,6 +258,8 @@ __all__ = [
     "PipelineWorkerLost",
     "PlaceNotEmpty",
     "PolicyDenied",
+    "PolicyFailed",
+    "PolicyInvalid",
     "PreconditionFailed",
     "PublishContention",
     "QueryCancelled",
@@ -257,6 +268,7 @@ __all__ = [
     "ReadOnlyGraph",
     "ReadSetChanged",
     "RecoveryRequired",
+    "RequestTimeout",
     "ResourceLimitExceeded",
     "SchemaApplyBlocked",
     "SchemaContractBroken",
@@ -276,6 +288,7 @@ __all__ = [
     "Unavailable",
     "UnsatisfiableRange",
     "UnsupportedFormat",
+    "UnsupportedMediaType",
     "UnsupportedSchemaChange",
     "VersionNotFound",
     "WriterBusy",

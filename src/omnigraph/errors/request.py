@@ -201,6 +201,41 @@ class QueryCancelled(OmnigraphError):
     status = 408
 
 
+class MethodNotAllowed(OmnigraphError):
+    """A path of a server does not offer this method; `allowed` has those it offers."""
+
+    code = "method_not_allowed"
+    status = 405
+
+    def __init__(self, method: str, path: str, allowed: Sequence[str]) -> None:
+        super().__init__(f"{method} is not offered at {path}", remedy=f"use {' or '.join(allowed)}")
+        self.allowed = tuple(allowed)
+
+
+class UnsupportedMediaType(BadRequest):
+    """A request body has another content type than its route takes."""
+
+    code = "unsupported_media_type"
+    status = 415
+
+    def __init__(self, found: str | None, expected: str) -> None:
+        what = f"'{found}'" if found else "missing"
+        super().__init__(
+            f"the content type is {what}; this route takes {expected}",
+            remedy=f"send the header 'Content-Type: {expected}'",
+        )
+        self.found = found
+        self.expected = expected
+
+
+class RequestTimeout(OmnigraphError):
+    """A request body did not arrive in time."""
+
+    code = "request_timeout"
+    status = 408
+    retryable = True
+
+
 class ChangeCursorRejected(BadRequest):
     """A change cursor is malformed or belongs to another graph, branch or filter."""
 
@@ -227,10 +262,20 @@ class PolicyDenied(OmnigraphError):
     code = "forbidden"
     status = 403
 
-    def __init__(self, message: str, *, actor: str | None = None, action: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        actor: str | None = None,
+        action: str | None = None,
+        branch: str | None = None,
+        target_branch: str | None = None,
+    ) -> None:
         super().__init__(message, remedy="ask an administrator for a rule that allows it")
         self.actor = actor
         self.action = action
+        self.branch = branch
+        self.target_branch = target_branch
 
 
 class TooManyRequests(OmnigraphError):
@@ -271,9 +316,9 @@ class BranchNotFound(NotFound):
 
     code = "branch_not_found"
 
-    def __init__(self, branch: str) -> None:
+    def __init__(self, branch: str, *, hint: str = "") -> None:
         super().__init__(
-            f"branch '{branch}' not found", remedy="list the branches with `omnigraph branch list`"
+            f"branch '{branch}' not found{hint}", remedy="list the branches with `omnigraph branch list`"
         )
         self.branch = branch
 

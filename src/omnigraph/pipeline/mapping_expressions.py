@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from omnigraph.engine.files.yaml_text import yaml_error
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.load.sources.columnar import BLOCK_ROWS, open_arrow, open_parquet, validate_batch
 from omnigraph.engine.load.sources.input_files import InputFile, find_inputs
@@ -28,6 +27,7 @@ from omnigraph.pipeline.sql_guard import NotPermitted, SqlGuard, sql_guard
 from omnigraph.pipeline.table_scan import to_spark_types
 from omnigraph.storage.input_files import is_in_bucket
 from omnigraph.storage.input_tables import describe_table, read_batches
+from omnigraph.yaml_text import yaml_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -37,7 +37,7 @@ DOORS: dict[str, frozenset[str]] = {
     "omnigraph.engine.maintenance.ensure_indexes": frozenset({"write_skipping_drift"}),
     "omnigraph.engine.write.new_branch": frozenset({"create_branch_for_write"}),
     "omnigraph.engine.graph.publish": frozenset({"publish", "repin"}),
-    "omnigraph.engine.branches.manage": frozenset({"create_branch", "delete_branch"}),
+    "omnigraph.engine.branches.manage": frozenset({"create_branch", "delete_branch", "undo_create"}),
     "omnigraph.engine.lifecycle.create": frozenset({"create_graph"}),
     "omnigraph.engine.graph.migrations": frozenset(
         {"migrate_main", "migrate_branch", "open_current_manifest"}
@@ -141,7 +141,7 @@ WRITERS: dict[str, tuple[str, ...] | str] = {
     "engine/upkeep/manifest_upkeep.py _collect: compact": ("collecting", "collecting-branch"),
     "engine/upkeep/manifest_upkeep.py compact_manifest: compact": ("optimize", "collecting"),
     "engine/write/mutate.py run_statements: commit_write": _MUTATIONS,
-    "engine/write/new_branch.py _delete_if_untouched: delete_branch": ("onto-new-taken-back",),
+    "engine/write/new_branch.py _delete_if_untouched: undo_create": ("onto-new-taken-back",),
     "engine/write/new_branch.py create_branch_for_write: create_branch": (
         "onto-new-append",
         "onto-new-values",

@@ -95,9 +95,12 @@ def _info(fork: Fork) -> BranchInfo:
 # --- creating ------------------------------------------------------------------------------------
 
 
-def create_branch(graph: OpenGraph, name: str, *, from_branch: str = MAIN) -> BranchInfo:
+def create_branch(
+    graph: OpenGraph, name: str, *, from_branch: str = MAIN, actor: str | None = None
+) -> BranchInfo:
     """Create a branch at the current head of another one."""
     root, new, source = graph.root, _new_branch_name(name), parse_branch_name(from_branch)
+    graph.access.require("branch_create", branch=source, target=new, actor=actor)
     _refuse_read_only(graph)
     finish_completed_writes(graph)
     with _lock(root, "branch create", [source, *list_with_ancestors(new)], creating=[new]) as held:
@@ -183,9 +186,20 @@ def _confirm_created(
 
 
 def delete_branch(
-    graph: OpenGraph, name: str, *, active: str | None = None, wanted: Callable[[], bool] = lambda: True
+    graph: OpenGraph, name: str, *, active: str | None = None, actor: str | None = None
 ) -> None:
-    """Delete a branch that nothing else depends on; `active` is the one the caller works on.
+    """Delete a branch that nothing else depends on; `active` is the one the caller works on."""
+    graph.access.require("branch_delete", target=parse_branch_name(name), actor=actor)
+    _delete(graph, name, active, lambda: True)
+
+
+def undo_create(graph: OpenGraph, name: str, wanted: Callable[[], bool]) -> None:
+    """Delete a branch that was made for a write which failed; to make it was allowed, so to undo it is."""
+    _delete(graph, name, None, wanted)
+
+
+def _delete(graph: OpenGraph, name: str, active: str | None, wanted: Callable[[], bool]) -> None:
+    """Delete a branch.
 
     `wanted` is called under the lock and may cancel the delete. Once its reference is removed the branch is
     deleted. Its table forks are then removed as far as possible; cleanup removes those that remain.

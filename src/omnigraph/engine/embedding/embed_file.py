@@ -21,10 +21,10 @@ from omnigraph.embed.vectors import Vector
 from omnigraph.engine.embedding.result import REFUSED_TOLD
 from omnigraph.engine.files.atomic_output import new_file
 from omnigraph.engine.files.output_paths import require_output
-from omnigraph.engine.files.yaml_text import YamlValue, read_yaml, read_yaml_text, yaml_error
 from omnigraph.errors import BadRequest
 from omnigraph.lang.values import shorten_legibly
 from omnigraph.progress import Stage, stage
+from omnigraph.yaml_text import YamlValue, read_yaml, read_yaml_text, yaml_error
 
 EMBEDDED = Path("build", "seed.embedded.jsonl")
 """Where the lines go when a manifest does not say it."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from omnigraph.engine.graph import lineage
+from omnigraph.engine.graph.access import Access
 from omnigraph.engine.graph.coordinator import (
     Coordinator,
     LoadedBranch,
@@ -92,6 +93,8 @@ class OpenGraph:
     def __init__(self, root: Root, *, read_only: bool) -> None:
         self.root = root
         self.read_only = read_only
+        self.access = Access()
+        """Asked at the head of every writer."""
         self.has_current_schema_files = True
         """Whether the schema files had the shape this release writes when the graph was opened."""
         self._coordinators: dict[str, Coordinator] = {}

@@ -184,6 +184,7 @@ def load(
 
     A branch that is missing is made from `from_`, once the load is known to be right there.
     """
+    graph.access.require("change", branch=author.branch, actor=author.actor)
     paths = [os.fspath(name) for name in request.inputs]
     local = [Path(name) for name in paths if not name.startswith("s3://")]
     with open_rejects_file(request.rejects, local) as rejects, ExitStack() as open_loads:
@@ -260,7 +261,7 @@ class _Load:
         else:
             # Checked on what the branch begins with: one that is refused makes no branch.
             attempts.prepare(first)
-            making = create_branch_for_write(graph, author.branch, source)
+            making = create_branch_for_write(graph, author.branch, source, author.actor)
         with making as created:
             receipt = commit_write(graph, author, attempts)
         return replace(self._result(attempts.strategy, receipt), branch_created=created)

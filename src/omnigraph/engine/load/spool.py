@@ -11,7 +11,6 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from omnigraph.arguments import require_path
-from omnigraph.engine.files.yaml_text import yaml_error
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.table_types import END_NAMES
 from omnigraph.engine.load.sources.mapping import InputMapping
@@ -24,6 +23,7 @@ from omnigraph.errors import BadRequest, KeyConflict, LoadRejected
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.values import shorten_legibly
 from omnigraph.storage.temporary_folders import TemporaryFolder, wrap_temporary_errors, write_rows
+from omnigraph.yaml_text import yaml_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def spool_rows(data: Any, type_name: str | None, catalog: Catalog, root: Root) -
         raise BadRequest(
             "rows in memory do not tell which type they have", remedy='name it, as in `type="Person"`'
         )
-    key = _table(catalog, type_name)
+    key = find_type(catalog, type_name)
     if is_frame(data):
         with get_frames().spool_frame(data, root, key) as spool:
             yield spool
@@ -211,8 +211,8 @@ def _no_rows(catalog: Catalog, key: str) -> pa.Table:
     return pa.table({column: pa.nulls(0) for column in (*ends, *owner.properties)})
 
 
-def _table(catalog: Catalog, type_name: str) -> str:
-    """The table of a type by its name, or by `node:Name` and `edge:Name` where both kinds have one."""
+def find_type(catalog: Catalog, type_name: str) -> str:
+    """Return the table of a type by its name, or by `node:Name` and `edge:Name` where both kinds have one."""
     tables = [f"node:{name}" for name in catalog.nodes] + [f"edge:{name}" for name in catalog.edges]
     found = [key for key in tables if type_name in (key, key.partition(":")[2])]
     if len(found) > 1:

@@ -81,7 +81,9 @@ class _Drift:
         return f"{self.judged.cause}{wrong}"
 
 
-def repair(graph: OpenGraph, *, confirm: bool = False, force: bool = False) -> RepairResult:
+def repair(
+    graph: OpenGraph, *, confirm: bool = False, force: bool = False, actor: str | None = None
+) -> RepairResult:
     """Check every table of every branch, and with `confirm` publish what is known to be harmless.
 
     With `force` any newest version is published if it has the columns of the schema. Its rows were never
@@ -89,6 +91,8 @@ def repair(graph: OpenGraph, *, confirm: bool = False, force: bool = False) -> R
     """
     if force and not confirm:
         raise BadRequest("force without confirm does nothing", remedy="set both")
+    if confirm:
+        graph.access.require_admin(actor)
     tables: list[RepairedTable] = []
     commits: list[Commit] = []
     for branch in graph.branch_names():

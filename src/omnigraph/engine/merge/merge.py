@@ -61,11 +61,14 @@ def merge(graph: OpenGraph, request: MergeRequest, author: Author) -> MergeResul
     The source counts as it is now. The target counts as it is at the commit: when another writer commits
     meanwhile, the merge is planned again.
     """
+    graph.access.require("branch_merge", branch=request.source, target=author.branch, actor=author.actor)
+    if request.delete_branch:
+        graph.access.require("branch_delete", target=request.source, actor=author.actor)
     refuse_self_merge(request.source, author.branch)
     finish_completed_writes(graph)
     with pin_head(graph, request.source) as loaded:
         result = _Merge(graph, request, author, source_from(request.source, loaded)).run()
-    return _delete_source(graph, result) if request.delete_branch else result
+    return _delete_source(graph, result, author) if request.delete_branch else result
 
 
 class _Merge:
@@ -190,10 +193,10 @@ def _prepare_commit(plan: MergePlan, source: MergeSource) -> PreparedWrite:
     return PreparedWrite("BranchMerge", {}, strict=False)
 
 
-def _delete_source(graph: OpenGraph, result: MergeResult) -> MergeResult:
+def _delete_source(graph: OpenGraph, result: MergeResult, author: Author) -> MergeResult:
     """Delete the source; the merge is valid even if that fails."""
     try:
-        delete_branch(graph, result.source)
+        delete_branch(graph, result.source, actor=author.actor)
     except OmnigraphError as error:
         return replace(result, branch_deleted=False, branch_delete_error=error.message)
     return replace(result, branch_deleted=True)

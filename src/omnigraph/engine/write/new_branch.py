@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from omnigraph.engine.branches.manage import create_branch, delete_branch
+from omnigraph.engine.branches.manage import create_branch, undo_create
 from omnigraph.engine.commit.recovery import sidecar
 from omnigraph.engine.commit.recovery.sidecar import Sidecar, Unreadable
 from omnigraph.engine.graph.open_graph import OpenGraph
@@ -17,13 +17,15 @@ _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def create_branch_for_write(graph: OpenGraph, name: str, source: str) -> Iterator[bool]:
+def create_branch_for_write(
+    graph: OpenGraph, name: str, source: str, actor: str | None = None
+) -> Iterator[bool]:
     """Make a branch for what happens inside, and remove it when that fails; False when it was there.
 
     A write whose end is open keeps the branch: recovery may still finish it there.
     """
     try:
-        create_branch(graph, name, from_branch=source)
+        create_branch(graph, name, from_branch=source, actor=actor)
     except BranchExists:
         # Another writer has just created it.
         yield False
@@ -65,6 +67,6 @@ def _delete_if_untouched(graph: OpenGraph, name: str, begun: tuple[Incarnation, 
     try:
         # Checked before the lock too: a touched branch needs no wait for the lock.
         if is_untouched():
-            delete_branch(graph, name, wanted=is_untouched)
+            undo_create(graph, name, is_untouched)
     except OmnigraphError as error:
         _log.warning("branch '%s' is left behind: %s", name, error)

@@ -351,7 +351,7 @@ def _plan(transaction: Transaction, author: Author, prepared: PreparedWrite, ope
         transaction.graph.root,
         kind=prepared.kind,
         branch=author.branch,
-        actor=author.actor,
+        actor=transaction.graph.access.actor_of(author.actor),
         base=transaction.base,
         effects=prepared.effects,
         strict=prepared.strict,

@@ -9,10 +9,11 @@ from omnigraph.lang.query import ast
 from omnigraph.lang.query.check_filters import check_predicate
 from omnigraph.lang.query.check_values import check_match_value
 from omnigraph.lang.query.resolved import Bind, EdgeDirection, Maybe, NotBlock, Step, Traverse, Where
-from omnigraph.lang.query.scope import ANONYMOUS, Bound, Poisoned, Scope, TypeFault, fault, suggest_name
+from omnigraph.lang.query.scope import ANONYMOUS, Bound, Poisoned, Scope, TypeFault, fault
 from omnigraph.lang.query.terms import Compare, Has, Predicate, Prop
 from omnigraph.lang.schema.catalog import EdgeType
 from omnigraph.lang.source import Problems
+from omnigraph.lang.suggestions import suggest_name
 from omnigraph.lang.types import Scalar
 
 _FILTER_WORDS = frozenset({"contains", "starts_with", "in", "is"})

@@ -22,7 +22,7 @@ from omnigraph.lang.query.resolved import (
     Statement,
     UpdateNodes,
 )
-from omnigraph.lang.query.scope import Scope, TypeFault, fault, suggest_name
+from omnigraph.lang.query.scope import Scope, TypeFault, fault
 from omnigraph.lang.query.terms import (
     ROW,
     Compare,
@@ -37,6 +37,7 @@ from omnigraph.lang.query.terms import (
 )
 from omnigraph.lang.schema.catalog import EdgeType, NodeType, Property
 from omnigraph.lang.source import Problems, Span
+from omnigraph.lang.suggestions import suggest_name
 from omnigraph.lang.types import STRING, Scalar, ValueType
 
 _ENDPOINTS = {"from": "src", "to": "dst"}

@@ -104,10 +104,11 @@ def _column(output: Output, read: ResolvedRead) -> ResultColumn:
         nullable = output.term.field.type.nullable
     if isinstance(output.term, Const) and output.term.value is None:
         nullable = True
-    return _typed(output.label, type_, nullable)
+    return describe_value(output.label, type_, nullable)
 
 
-def _typed(name: str, type_: ValueType, nullable: bool) -> ResultColumn:
+def describe_value(name: str, type_: ValueType, nullable: bool) -> ResultColumn:
+    """Return a column or parameter in the words of the descriptor."""
     kind = _KINDS[type_.scalar]
     if type_.is_list:
         return ResultColumn(name, "list", nullable, item_kind=kind)

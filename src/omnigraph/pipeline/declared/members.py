@@ -10,10 +10,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from omnigraph.engine.files.yaml_text import YamlValue, read_yaml
 from omnigraph.errors import BadRequest, PipelineFileMissing, PipelineInvalid
 from omnigraph.lang.values import shorten_legibly
 from omnigraph.pipeline.declared.declaration import Place
+from omnigraph.yaml_text import YamlValue, read_yaml
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 """A name that is an identifier of SQL as it stands."""

@@ -72,7 +72,7 @@ def _attempt(graph: OpenGraph, values: pa.Table, to: Destination, engine: str) -
         rows = _spooled(file, _changed(graph, snapshot, values, to))
         if rows == 0:
             if missing:
-                create_branch(graph, to.branch, from_branch=snapshot.branch)
+                create_branch(graph, to.branch, from_branch=snapshot.branch, actor=to.actor)
             return WrittenProperty(to.type, to.property, to.branch, 0, None, missing)
         key = table_key("node", to.type)
         read = ReadTables(None if missing else snapshot.incarnation, {key: snapshot.entries[key]})
@@ -211,7 +211,9 @@ def run(
     graph = opened.reading()
     destination = request.destination(graph.schema().catalog, algorithm.type)
     if destination is not None:
-        base_of(opened.writing(), destination)  # report a missing branch before the work
+        # Report a denial and a missing branch before the work.
+        opened.writing().access.require("change", branch=destination.branch, actor=destination.actor)
+        base_of(opened.writing(), destination)
     try:
         found = _found(graph, algorithm, request, choose)
     except HistoricalVersionReclaimed:

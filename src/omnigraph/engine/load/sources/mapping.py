@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from omnigraph.engine.files.yaml_text import YamlValue, read_yaml, read_yaml_text, to_yaml_value, yaml_error
 from omnigraph.engine.graph.table_types import ID
 from omnigraph.engine.load.sources.input_files import pattern
 from omnigraph.engine.load.sources.item import Format, format_of
@@ -18,6 +17,7 @@ from omnigraph.errors import BadRequest
 from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.lang.types import Scalar
 from omnigraph.lang.values import shorten_legibly
+from omnigraph.yaml_text import YamlValue, read_yaml, read_yaml_text, to_yaml_value, yaml_error
 
 EVERYTHING = ("*",)
 """In `drop`: every column that is not named otherwise and no property."""

@@ -120,9 +120,12 @@ class CleanupResult:
         return (*self.tables, *self.manifests)
 
 
-def cleanup(graph: OpenGraph, policy: CleanupPolicy, *, dry_run: bool = False) -> CleanupResult:
+def cleanup(
+    graph: OpenGraph, policy: CleanupPolicy, *, dry_run: bool = False, actor: str | None = None
+) -> CleanupResult:
     """Remove old versions of tables, forks of deleted branches, and what failed writes left."""
     if not dry_run:
+        graph.access.require_admin(actor)
         _refuse_during_schema_apply(graph)
         _recover_despite_strays(graph)
     found = _remove_strays(graph, dry_run=dry_run)

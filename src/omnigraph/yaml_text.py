@@ -20,11 +20,14 @@ _PLAIN = (None, "!", f"{_TAG}map", f"{_TAG}seq")
 
 @dataclass(frozen=True, slots=True)
 class YamlValue:
-    """A value and the line it stands on; members and items are `YamlValue`s as well."""
+    """A value and the place it stands at; members and items are `YamlValue`s as well."""
 
     value: Any
     """A text, number, Boolean, None, a dict by text, or a list."""
     line: int | None = None
+    column: int | None = None
+    name_place: tuple[int, int] | None = None
+    """Line and column of the name of a member."""
 
     def plain(self) -> Any:
         """The value without lines."""
@@ -101,10 +104,10 @@ class _Reader:
             raise self._wrong(after, "more than one document")
         return found
 
-    def _value(self, event: Any, depth: int) -> YamlValue:
+    def _value(self, event: Any, depth: int, name_place: tuple[int, int] | None = None) -> YamlValue:
         from ruamel.yaml import events
 
-        line = event.start_mark.line + 1
+        places = (*_place(event), name_place)
         self._nodes += 1
         if self._nodes > MAX_NODES:
             raise self._wrong(event, f"more than {MAX_NODES} values")
@@ -113,12 +116,12 @@ class _Reader:
         if isinstance(event, events.CollectionStartEvent) and event.tag not in _PLAIN:
             raise self._wrong(event, f"'{shorten_legibly(str(event.tag))}' is not known here")
         if isinstance(event, events.MappingStartEvent):
-            return YamlValue(dict(self._members(depth)), line)
+            return YamlValue(dict(self._members(depth)), *places)
         if isinstance(event, events.SequenceStartEvent):
-            return YamlValue(list(self._items(depth)), line)
+            return YamlValue(list(self._items(depth)), *places)
         if isinstance(event, events.AliasEvent):
             raise self._alias(event)
-        return YamlValue(self._scalar(event), line)
+        return YamlValue(self._scalar(event), *places)
 
     def _members(self, depth: int) -> Iterator[tuple[str, YamlValue]]:
         from ruamel.yaml import events
@@ -132,7 +135,7 @@ class _Reader:
             if key.value in seen:
                 raise self._wrong(key, f"'{shorten_legibly(key.value)}' appears twice")
             seen.add(key.value)
-            yield key.value, self._value(next(self._events), depth + 1)
+            yield key.value, self._value(next(self._events), depth + 1, _place(key))
 
     def _items(self, depth: int) -> Iterator[YamlValue]:
         from ruamel.yaml import events
@@ -174,5 +177,9 @@ class _Reader:
         return self._wrong(event, reason, remedy="write the value itself")
 
     def _wrong(self, event: Any, reason: str, remedy: str | None = None) -> YamlInvalid:
-        mark = event.start_mark
-        return YamlInvalid(reason, file=self._name, line=mark.line + 1, column=mark.column + 1, remedy=remedy)
+        line, column = _place(event)
+        return YamlInvalid(reason, file=self._name, line=line, column=column, remedy=remedy)
+
+
+def _place(event: Any) -> tuple[int, int]:
+    return event.start_mark.line + 1, event.start_mark.column + 1

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from omnigraph.cli.config_file import read_config
 from omnigraph.engine.embedding.embed_file import read_manifest
-from omnigraph.engine.files.yaml_text import MAX_CHARACTERS, MAX_DEPTH, MAX_NODES, read_yaml
 from omnigraph.engine.load.sources.mapping import read_mapping
 from omnigraph.errors import BadRequest, PipelineInvalid, YamlInvalid
 from omnigraph.pipeline.declared.parse import read_pipeline
+from omnigraph.policy.read_bundle import read_bundle
+from omnigraph.yaml_text import MAX_CHARACTERS, MAX_DEPTH, MAX_NODES, read_yaml
 
 LEVELS = 9
 BOMB = "a0: &a0 [x, x]\n" + "".join(
@@ -84,6 +85,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "pipeline": read_pipeline,
     "config": read_config,
     "embedding": read_manifest,
+    "policy": read_bundle,
 }
 
 

@@ -1,0 +1,32 @@
+"""Which handler belongs to which operation of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from omnigraph.server import branches, commits, health, reads, schemas, writes
+from omnigraph.server.app import Handler
+from omnigraph.server.data_handlers import DATA_HANDLERS
+
+HANDLERS: Mapping[str, Handler] = {
+    "health": health.health,
+    "graphHealth": health.health,
+    "openapi": health.openapi,
+    "metrics": health.metrics,
+    "listGraphs": health.list_graphs,
+    "getSnapshot": reads.snapshot,
+    "query": reads.query,
+    "read": reads.read,
+    "mutate": writes.mutate,
+    "mutate_if_graph_commit": writes.mutate_if_commit,
+    "change": writes.mutate,
+    "getSchema": schemas.get_schema,
+    "applySchema": schemas.apply_schema,
+    "listBranches": branches.list_branches,
+    "createBranch": branches.create_branch,
+    "deleteBranch": branches.delete_branch,
+    "mergeBranches": branches.merge_branches,
+    "listCommits": commits.list_commits,
+    "getCommit": commits.get_commit,
+    **DATA_HANDLERS,
+}

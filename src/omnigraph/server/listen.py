@@ -1,0 +1,101 @@
+"""Bind, announce the address, and serve until a signal; the only module that knows the ASGI server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+from granian._granian import SocketHolder
+from granian.constants import Interfaces
+from granian.http import HTTP1Settings
+from granian.server.embed import Server
+from starlette.types import ASGIApp
+
+from omnigraph.errors import BadRequest
+from omnigraph.server.settings import Bind, ServeOptions
+
+BACKLOG = 1024
+HEADER_MILLISECONDS = 15_000
+"""How long a client may take to send the head of a request."""
+HEAD_BYTES = 64 << 10
+
+_log = logging.getLogger(__name__)
+
+
+class BoundServer(Server):
+    """granian on a socket that is bound already: it does not report a port that the system chose."""
+
+    def __init__(self, app: ASGIApp, listener: socket.socket, **settings: Any) -> None:
+        self._listener = listener
+        super().__init__(
+            app,
+            interface=Interfaces.ASGINL,
+            log_enabled=False,
+            backlog=BACKLOG,
+            http1_settings=HTTP1Settings(
+                header_read_timeout=HEADER_MILLISECONDS, max_buffer_size=HEAD_BYTES, pipeline_flush=True
+            ),
+            **settings,
+        )
+
+    def _init_shared_socket(self) -> None:
+        # A copy: granian closes what it is given.
+        hold: Any = SocketHolder
+        self._shd: Any = hold(os.dup(self._listener.fileno()), False, BACKLOG)
+        self._ssp: Any = None
+
+
+def listen(app: ASGIApp, options: ServeOptions) -> None:
+    """Serve until SIGINT or SIGTERM; requests under way are finished first."""
+    _warn_about(options)
+    with _bind(options.bind) as bound:
+        asyncio.run(_serve(app, bound, options))
+
+
+async def _serve(app: ASGIApp, bound: socket.socket, options: ServeOptions) -> None:
+    server = BoundServer(app, bound, ssl_cert=options.tls_cert, ssl_key=options.tls_key)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, server.stop)
+    serving = asyncio.ensure_future(server.serve())
+    announce(bound)
+    await serving
+
+
+def announce(bound: socket.socket) -> None:
+    """Write the one line by which others learn the port."""
+    host, port = bound.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    sys.stdout.write(f"OMNIGRAPH_LISTEN_ADDR={shown}:{port}\n")
+    sys.stdout.flush()
+
+
+def _bind(bind: Bind) -> socket.socket:
+    family = socket.AF_INET6 if ":" in bind.host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((bind.host, bind.port))
+    except OSError as error:
+        bound.close()
+        reason = error.strerror or str(error)
+        raise BadRequest(
+            f"cannot listen on {bind.host}:{bind.port}: {reason}", remedy="choose another --bind"
+        ) from error
+    bound.listen(BACKLOG)
+    bound.setblocking(False)
+    return bound
+
+
+def _warn_about(options: ServeOptions) -> None:
+    if options.bind.is_loopback:
+        return
+    if options.tls_cert is None:
+        _log.warning("other machines can connect, and tokens and data travel unencrypted: use --tls-cert")
+    if options.unauthenticated:
+        _log.warning("other machines can connect, and with --unauthenticated they need no token")

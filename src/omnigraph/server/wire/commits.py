@@ -1,0 +1,48 @@
+"""Commits."""
+
+from __future__ import annotations
+
+from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.server.wire.base import Wire
+
+
+class CommitOutput(Wire, frozen=True, kw_only=True):
+    """A commit; the branch is null on main, and `created_at` is in microseconds since 1970."""
+
+    graph_commit_id: str
+    graph_branch: str | None
+    manifest_branch: str | None
+    graph_manifest_version: int
+    manifest_version: int
+    parent_commit_id: str | None
+    merged_parent_commit_id: str | None
+    actor_id: str | None
+    created_at: int
+
+    @classmethod
+    def of(cls, commit: Commit) -> CommitOutput:
+        """Return the body of a commit."""
+        branch = None if commit.branch == MAIN else commit.branch
+        return cls(
+            graph_commit_id=commit.id,
+            graph_branch=branch,
+            manifest_branch=branch,
+            graph_manifest_version=commit.version,
+            manifest_version=commit.version,
+            parent_commit_id=commit.parent,
+            merged_parent_commit_id=commit.merged_parent,
+            actor_id=commit.actor,
+            created_at=commit.created_at,
+        )
+
+    @classmethod
+    def of_optional(cls, commit: Commit | None) -> CommitOutput | None:
+        """Return the body of a commit, if there is one."""
+        return None if commit is None else cls.of(commit)
+
+
+class CommitListOutput(Wire, frozen=True, kw_only=True):
+    """The history of a branch, newest first."""
+
+    commits: list[CommitOutput]

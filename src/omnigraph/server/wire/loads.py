@@ -1,0 +1,93 @@
+"""Loads."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from omnigraph.engine.load.request import LoadResult
+from omnigraph.server.wire.base import Sparse, Wire
+from omnigraph.server.wire.commits import CommitOutput
+
+LoadModeName = Literal["overwrite", "append", "merge"]
+DEFAULT_MODE: LoadModeName = "merge"
+
+
+class IngestRequest(Wire, frozen=True, kw_only=True):
+    """Lines of NDJSON, and where they go; a missing branch is created from `from`."""
+
+    data: str
+    branch: str | None = None
+    from_: str | None = msgspec.field(default=None, name="from")
+    mode: LoadModeName = DEFAULT_MODE
+
+
+class LoadedType(Wire, frozen=True, kw_only=True):
+    """How many records of a type were loaded."""
+
+    name: str
+    entities_loaded: int
+
+
+class LoadedTable(Wire, frozen=True, kw_only=True):
+    """The same by table key, under its former names."""
+
+    table_key: str
+    rows_loaded: int
+
+
+class GraphBatchLoadOutput(Sparse, frozen=True, kw_only=True):
+    """What a load did; `ignored_members` are names that the schema does not have."""
+
+    branch: str
+    base_branch: str | None
+    branch_created: bool
+    mode: str
+    nodes: list[LoadedType]
+    edges: list[LoadedType]
+    tables: list[LoadedTable]
+    total_entities: int
+    actor_id: str | None
+    commit: CommitOutput | None
+    ignored_members: list[str] = msgspec.field(default_factory=list)
+
+
+class IngestOutput(GraphBatchLoadOutput, frozen=True, kw_only=True):
+    """What a load did, and on which graph."""
+
+    uri: str
+
+
+class LoadTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the rows of a load go."""
+
+    branch: str
+    from_: str | None
+    mode: LoadModeName
+
+
+def load_output(
+    done: LoadResult, target: LoadTarget, actor: str | None, ignored: list[str]
+) -> GraphBatchLoadOutput:
+    """Return the body of a load's result, without the graph."""
+    counts = {"node": done.nodes, "edge": done.edges}
+    tables = {f"{kind}:{name}": rows for kind, found in counts.items() for name, rows in found.items()}
+    return GraphBatchLoadOutput(
+        branch=target.branch,
+        base_branch=target.from_,
+        branch_created=done.branch_created,
+        mode=target.mode,
+        nodes=[LoadedType(name=name, entities_loaded=done.nodes[name]) for name in sorted(done.nodes)],
+        edges=[LoadedType(name=name, entities_loaded=done.edges[name]) for name in sorted(done.edges)],
+        tables=[LoadedTable(table_key=key, rows_loaded=tables[key]) for key in sorted(tables)],
+        total_entities=done.total,
+        actor_id=actor,
+        commit=CommitOutput.of_optional(done.commit),
+        ignored_members=ignored,
+    )
+
+
+def ingest_output(body: GraphBatchLoadOutput, uri: str) -> IngestOutput:
+    """Return the same with the graph."""
+    return IngestOutput(uri=uri, **{name: getattr(body, name) for name in body.__struct_fields__})

@@ -1,0 +1,105 @@
+"""A request for each route that succeeds, for the table of tests over all routes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.server.route import ARROW
+from tests.server.running import SCHEMA
+
+READ = "query q() { match { $p: Person } return { $p.name } order { $p.name } }"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A request, and what must be there before and gone after it."""
+
+    path: str
+    json: Any = None
+    content: bytes | None = None
+    params: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    before: tuple[tuple[str, str, Any], ...] = ()
+    after: tuple[tuple[str, str, Any], ...] = ()
+    denied: int = 403
+    """What an actor gets that policy does not know."""
+
+
+def insert(name: str) -> dict[str, str]:
+    return {"query": f'query q() {{ insert Person {{ name: "{name}" }} }}'}
+
+
+def arrow_rows() -> bytes:
+    sink = io.BytesIO()
+    rows = pa.table({"name": ["Ed"], "age": pa.array([7], pa.int32())})
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return sink.getvalue()
+
+
+LINE = '{"type": "Person", "data": {"name": "Ed"}}\n'
+PHOTO = {"entity": "node", "type": "Person", "id": "Ada", "property": "photo"}
+
+CASES: dict[str, Case] = {
+    "getSnapshot": Case("snapshot"),
+    "query": Case("query", {"query": READ}),
+    "read": Case("read", {"query_source": READ}),
+    "mutate": Case("mutate", insert("mutated")),
+    "mutate_if_graph_commit": Case(
+        "mutate/if-graph-commit", insert("conditional"), headers={"Omnigraph-If-Graph-Commit": "HEAD"}
+    ),
+    "change": Case("change", {"query_source": insert("changed")["query"]}),
+    "getSchema": Case("schema"),
+    "applySchema": Case("schema/apply", {"schema_source": SCHEMA}),
+    "listBranches": Case("branches"),
+    "createBranch": Case("branches", {"name": "made"}, after=(("DELETE", "branches/made", None),)),
+    "deleteBranch": Case("branches/gone", before=(("POST", "branches", {"name": "gone"}),)),
+    "mergeBranches": Case(
+        "branches/merge",
+        {"source": "feature", "delete_branch": True},
+        before=(
+            ("POST", "branches", {"name": "feature"}),
+            ("POST", "mutate", {**insert("merged"), "branch": "feature"}),
+        ),
+    ),
+    "listCommits": Case("commits"),
+    "getCommit": Case("commits/HEAD"),
+    "list_queries": Case("queries"),
+    "invoke_query": Case("queries/older_than", {"params": {"age": 25}}, denied=404),
+    "invoke_query_if_graph_commit": Case(
+        "queries/add_person/if-graph-commit",
+        {"params": {"name": "stored"}},
+        headers={"Omnigraph-If-Graph-Commit": "HEAD"},
+        denied=404,
+    ),
+    "load": Case("load", {"data": LINE}),
+    "loadNdjson": Case(
+        "load/ndjson", content=LINE.encode(), headers={"Content-Type": "application/x-ndjson"}
+    ),
+    "loadArrow": Case(
+        "load/arrow", content=arrow_rows(), params={"type": "Person"}, headers={"Content-Type": ARROW}
+    ),
+    "ingest": Case("ingest", {"data": LINE}),
+    "export": Case("export", {}),
+    "captureChangeBaseline": Case("changes/baseline", {}),
+    "getCommitChanges": Case(
+        "commits/HEAD/changes", denied=404, before=(("POST", "mutate", insert("seen")),)
+    ),
+    "pollChanges": Case("changes", params={"start": "after:HEAD"}),
+    "getBlob": Case("blob", params=PHOTO),
+    "headBlob": Case("blob", params=PHOTO),
+    "diff": Case("diff", {"from": "main", "to": "main"}),
+    "explain": Case("explain", {"query": READ}),
+    "previewMerge": Case(
+        "branches/merge/preview",
+        {"source": "draft"},
+        before=(("POST", "branches", {"name": "draft"}),),
+        after=(("DELETE", "branches/draft", None),),
+    ),
+}
+"""By operation; HEAD stands for the newest commit of main."""
