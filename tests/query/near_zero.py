@@ -20,23 +20,21 @@ Number = int | float
 
 SIZES: dict[str, dict[str, Number]] = {
     "aggregate": {"_EXACT_FLOAT": 1},
-    "algorithms.edge_block": {"_FEW": 1},
+    "algorithms.edge_block": {"_FEW": 1, "_AT_ONCE": 2},
     "algorithms.node_numbering": {"_PIECE": 2, "_MOST_BYTES": 1},
-    "algorithms.triangles": {"_AT_ONCE": 2},
-    "algorithms.write_values": {"_BATCH_ROWS": 2},
+    "algorithms.solver": {"_BATCH_ROWS": 2},
     "joins": {"_PAIRS_AT_ONCE": 2},
     "grouping": {"_SPACE": 4, "_DENSE": 0},
     "index_hop": {"LARGE": 1, "_SORT": 1000.0},
     "exact_counts": {"_SURELY_FITS": 1.0},
     "exact_sums": {"_HUGE": 1.0, "_WEIGHT_BITS": 1},
-    "expressions.compare": {"_EXACT_IN_FLOATS": 1.0},
+    "expressions.operators": {"_EXACT_IN_FLOATS": 1.0},
     "expressions.contains": {"_PLACES_AT_ONCE": 4, "_BYTES_ALL_AT_ONCE": 1},
     "expressions.evaluate": {"_FEW": 1},
-    "row_growth": {"_FEW": 1},
+    "row_growth": {"_FEW": 1, "_SMALL": 1, "_AT_ONCE": 2},
     "interrupt": {"LONG_WORK_ROWS": 1},
     "match": {"_DEEP": 1, "_VERY_FEW": 1, "_SMALL": 0, "ROWS_AT_ONCE": 2},
     "order": {"_WORTH_SELECTING": 0},
-    "id_positions": {"_SMALL": 1, "_AT_ONCE": 2},
     "rows": {
         "SMALL": 0,
         "COLD_SHARE": 1,
@@ -56,7 +54,7 @@ SIZES: dict[str, dict[str, Number]] = {
     "search.text_lookup": {"_MOST_UNINDEXED": 2, "_WARM": 1, "_SPARE": 1},
     "search.vectors": {"_CHUNK_BYTES": 16, "_FEW": 1, "_BLOCK": 2},
     "sources": {"_NEAR": 2, "_IDS_READ": 2},
-    "row_slices": {"MOST_BYTES": 300, "_FEW": 1},
+    "context": {"MOST_BYTES": 300, "_FEW": 1},
     "topology.adjacency": {"_BLOCK": 2},
     "topology.file_blocks": {"_OFTEN": 1},
     "topology.endpoint_codes": {"_SPREAD": 1, "_SPARSE": 1},
@@ -64,14 +62,19 @@ SIZES: dict[str, dict[str, Number]] = {
     "topology.breadth_first": {"_CELLS": 4, "_ENOUGH": 2, "_FEW": 1, "_SCANNED": 1, "_DEEP": 1},
     "topology.saved_topology": {"WORTH_SAVING": 1},
     "topology.topology": {"_MUCH": 0},
-    "walk_batches": {"STEPS_AT_ONCE": 2, "FEW": 1, "_DEEP": 1},
-    "counted_branches": {"_WORTH_MERGING": 0, "_KEY_SPACE": 8},
+    "counted_branches": {
+        "_WORTH_MERGING": 0,
+        "_KEY_SPACE": 8,
+        "STEPS_AT_ONCE": 2,
+        "FEW": 1,
+        "_DEEP": 1,
+    },
 }
 """By module and name."""
 
 OTHERS: dict[str, set[str]] = {
     "algorithms.edge_block": {"_LARGEST"},
-    "algorithms.write_values": {"_ATTEMPTS"},
+    "algorithms.solver": {"_ATTEMPTS"},
     "grouping": {"_CODE_BYTES"},
     "index_hop": {
         "_FEW_NODES",  # with more sources no index is asked
@@ -87,10 +90,9 @@ OTHERS: dict[str, set[str]] = {
     "exact_counts": {"_HALF", "_LARGEST", "_LOWER"},
     "exact_sums": {"_FAINT", "_KEPT", "_LARGEST", "_MANTISSA", "_SHRINK"},
     "frame": {"NO_ROW"},
-    "row_growth": {"_SHARE"},
+    "row_growth": {"_BYTES", "_GONE_BYTES", "_SHARE"},
     "interrupt": {"MAX_ABANDONED", "_POLL_SECONDS"},
     "order": {"_RANK_BYTES"},
-    "id_positions": {"_BYTES", "_GONE_BYTES"},
     "rank_rows": {"_UNRANKED"},
     "request": {"MAX_ROWS_IN_FLIGHT", "_BYTES", "_SHARE"},  # limits: what is more is refused
     "rows": {"_FORK_BYTES", "_ROWS_BYTES", "_ROW_BYTES"},
@@ -106,7 +108,7 @@ OTHERS: dict[str, set[str]] = {
     },
     "search.vectors": {"_ROUNDING", "_SMALLEST"},
     "sources": {"_BYTES_TO_SORT", "_SMALL_ENTRY"},
-    "row_slices": {"_NUMBER_BYTES", "_OFFSET_BYTES", "_ROW_BYTES", "_UNKNOWN_BYTES"},
+    "context": {"_NUMBER_BYTES", "_OFFSET_BYTES", "_ROW_BYTES", "_UNKNOWN_BYTES"},
     "topology.adjacency": {"_KEY_BITS"},
     "topology.file_blocks": {"BLOCK", "WORD", "_MANY", "_WORDS"},  # what a file is made of
     "topology.endpoint_codes": {"_MOST_DIGITS"},

@@ -33,7 +33,7 @@ _ASK = """
 import sys
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import BranchLocks
-from omnigraph.storage.objects import ObjectStore
+from omnigraph.storage.stores import open_store
 root = Location.parse(sys.argv[1])
 print(BranchLocks(open_store(root), root).try_acquire([sys.argv[2]]) is not None)
 """

@@ -155,7 +155,7 @@ def test_a_link_below_a_prefix_is_removed_but_not_followed(
 _RACER = """
 import sys
 from omnigraph.storage.location import Location
-from omnigraph.storage.objects import ObjectStore
+from omnigraph.storage.stores import open_store
 root = Location.parse(sys.argv[1])
 store = open_store(root)
 print("ready", flush=True)

@@ -1,32 +1,33 @@
-"""`omnigraph algorithm`: find something out about every node of a graph."""
+"""`omnigraph algorithm`: compute a value for every node of a graph."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from omnigraph import graph
 from omnigraph.cli.addressing import Place, echo_write, resolve_actor, resolve_graph
-from omnigraph.cli.command_groups import new_app
+from omnigraph.cli.command_groups import Group, new_app
 from omnigraph.cli.options import AsJson, EngineBySize
 from omnigraph.cli.output import print_note
 from omnigraph.cli.query_options import Branch, Commit, Time, Version
 from omnigraph.cli.result_output import Form, Output, choose_format, write_result
-from omnigraph.errors import BadRequest
-from omnigraph.query.algorithms.algorithm_request import WrittenProperty
+from omnigraph.query.algorithms.algorithm_request import (
+    AlgorithmOptions,
+    AlgorithmResult,
+    WrittenProperty,
+)
+from omnigraph.query.algorithms.calls import Algorithms
 
+Compute = Callable[..., AlgorithmResult]
+"""Calls one algorithm, with the options that all of them take and with its own."""
 
-class Name(StrEnum):
-    """The algorithms, as the command line spells them."""
-
-    PAGERANK = "pagerank"
-    COMPONENTS = "connected-components"
-    LABELS = "label-propagation"
-    PATHS = "shortest-paths"
-    TRIANGLES = "triangle-count"
-    DEGREE = "degree"
+_FLAGS = frozenset({"--distinct", "--json", "--yes", "--quiet", "--debug", "-h", "--help"})
+"""Options without a value."""
 
 
 class Direction(StrEnum):
@@ -37,22 +38,28 @@ class Direction(StrEnum):
     BOTH = "both"
 
 
-OPTIONS: dict[Name, tuple[str, ...]] = {
-    Name.PAGERANK: ("damping", "tolerance", "max_iterations"),
-    Name.COMPONENTS: (),
-    Name.LABELS: ("max_iterations",),
-    Name.PATHS: ("sources", "direction", "weight"),
-    Name.TRIANGLES: (),
-    Name.DEGREE: ("direction", "distinct"),
-}
-"""What each takes of the options that not all of them take."""
+class AlgorithmGroup(Group):
+    """Takes options before the name of the algorithm as well as after it."""
 
-app = new_app()
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        before = ["", *args]
+        for at, word in enumerate(args):
+            takes_value = before[at].startswith("-") and "=" not in before[at] and before[at] not in _FLAGS
+            if word in self.commands and not takes_value:
+                return super().parse_args(ctx, [word, *args[:at], *args[at + 1 :]])
+        return super().parse_args(ctx, args)
 
 
-@app.command()
-def algorithm(
-    name: Annotated[Name, typer.Argument(help="What to find out.", metavar="NAME")],
+app = new_app(cls=AlgorithmGroup)
+
+
+@app.callback()
+def algorithm() -> None:
+    """Compute a value for every node, such as its rank, and print it or write it to a property."""
+
+
+def _run(
+    compute: Callable[[Algorithms, AlgorithmOptions], AlgorithmResult],
     place: Place = None,
     node: Annotated[
         list[str] | None,
@@ -66,36 +73,9 @@ def algorithm(
     commit: Commit = None,
     version: Version = None,
     time: Time = None,
-    source: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--source", help="A node that shortest paths begin at, by its id; may be repeated.", metavar="ID"
-        ),
-    ] = None,
-    direction: Annotated[
-        Direction | None,
-        typer.Option("--direction", help="Which way edges are walked (paths) or counted (degree)."),
-    ] = None,
-    weight: Annotated[
-        str | None,
-        typer.Option("--weight", help="The property that shortest paths add up.", metavar="PROPERTY"),
-    ] = None,
-    distinct: Annotated[
-        bool, typer.Option("--distinct", help="Let degree count neighbours instead of edges.")
-    ] = False,
-    damping: Annotated[
-        float | None, typer.Option("--damping", help="How likely a walk goes on (pagerank); 0.85.")
-    ] = None,
-    tolerance: Annotated[
-        float | None, typer.Option("--tolerance", help="The change at which pagerank ends; 1e-9.")
-    ] = None,
-    max_iterations: Annotated[
-        int | None,
-        typer.Option("--max-iterations", help="Rounds at most: 100 of pagerank, 10 of labels.", metavar="N"),
-    ] = None,
     write: Annotated[
         str | None,
-        typer.Option("--write", help="Give the values to this property, too.", metavar="TYPE.PROPERTY"),
+        typer.Option("--write", help="Write the values to this property, too.", metavar="TYPE.PROPERTY"),
     ] = None,
     onto: Annotated[
         str | None,
@@ -103,73 +83,134 @@ def algorithm(
     ] = None,
     from_: Annotated[
         str | None,
-        typer.Option("--from", help="Make that branch from this one, if missing.", metavar="BRANCH"),
+        typer.Option("--from", help="Create that branch from this one, if missing.", metavar="BRANCH"),
     ] = None,
     engine: EngineBySize = "auto",
     form: Form = None,
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find something out about every node, such as its rank, and print it or write it to a property.
-
-    The algorithms are pagerank, connected-components, label-propagation, shortest-paths, triangle-count and
-    degree.
-    """
+    """Compute, print and write the values; its parameters are the options that all algorithms share."""
     uri = resolve_graph(place=place)
     chosen = choose_format(form, output, as_json=as_json)
-    own = {
-        "sources": source,
-        "direction": None if direction is None else direction.value,
-        "weight": weight,
-        "distinct": distinct or None,
-        "damping": damping,
-        "tolerance": tolerance,
-        "max_iterations": max_iterations,
+    shared: AlgorithmOptions = {
+        "nodes": node or None,
+        "edges": edge or None,
+        "branch": branch,
+        "commit": commit,
+        "version": version,
+        "time": time,
+        "write_to": write,
+        "onto": onto,
+        "from_": from_,
+        "actor": resolve_actor(),
+        "engine": engine,
     }
     with graph.open(uri, read_only=write is None) as opened:
-        asked = getattr(opened.algorithms, name.value.replace("-", "_"))
-        found = asked(
-            **_taken(name, own),
-            nodes=node or None,
-            edges=edge or None,
-            branch=branch,
-            commit=commit,
-            version=version,
-            time=time,
-            write_to=write,
-            onto=onto,
-            from_=from_,
-            actor=resolve_actor(),
-            engine=engine,
-        )
+        result = compute(opened.algorithms, shared)
         uri = opened.uri
-    write_result(found, chosen, output)
-    if found.written is not None:
-        print_note(_text(found.written))
+    write_result(result, chosen, output)
+    if result.written is not None:
+        print_note(_describe_written(result.written))
         echo_write("algorithm", uri)
 
 
-def _taken(name: Name, given: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given, all of which must be options of the algorithm."""
-    taken = {option: value for option, value in given.items() if value is not None}
-    for option in taken:
-        if option not in OPTIONS[name]:
-            takes = ", ".join(map(_spelled, OPTIONS[name]))
-            raise BadRequest(
-                f"{_spelled(option)} is not an option of {name}",
-                remedy=f"it takes: {takes}" if takes else "leave it out",
-            )
-    if name is Name.PATHS:
-        taken.setdefault("sources", ())
-    return taken
-
-
-def _spelled(option: str) -> str:
-    return f"--{option.removesuffix('s') if option == 'sources' else option.replace('_', '-')}"
-
-
-def _text(written: WrittenProperty) -> str:
+def _describe_written(written: WrittenProperty) -> str:
     goal = f"{written.type}.{written.property} on branch {written.branch}"
     if written.commit is None:
         return f"nothing to write: {goal} has these values already"
     return f"wrote {written.rows} values to {goal} in commit {written.commit.id}"
+
+
+def _parameters(function: Callable[..., object], skip: int) -> list[inspect.Parameter]:
+    """The parameters of a function after the first ones, with their annotations as values."""
+    hints = get_type_hints(function, include_extras=True)
+    found = list(inspect.signature(function).parameters.values())[skip:]
+    return [one.replace(annotation=hints[one.name]) for one in found]
+
+
+def _command(compute: Compute) -> Compute:
+    """Make a command of an algorithm: its own options, then those that all algorithms share."""
+    own, shared = _parameters(compute, 2), _parameters(_run, 1)
+
+    def command(**options: Any) -> None:
+        chosen = {one.name: options.pop(one.name) for one in own}
+        _run(lambda algorithms, how: compute(algorithms, how, **chosen), **options)
+
+    # Typer reads the options of a command from its signature; the graph is the first argument.
+    parameters = [shared[0], *own, *shared[1:]]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    command.__doc__ = compute.__doc__
+    app.command(name=compute.__name__.replace("_", "-"))(command)
+    return compute
+
+
+@_command
+def pagerank(
+    algorithms: Algorithms,
+    how: AlgorithmOptions,
+    damping: Annotated[float, typer.Option("--damping", help="How likely a walk goes on.")] = 0.85,
+    tolerance: Annotated[float, typer.Option("--tolerance", help="Stop at a change below this.")] = 1e-9,
+    max_iterations: Annotated[
+        int, typer.Option("--max-iterations", help="Rounds at most.", metavar="N")
+    ] = 100,
+) -> AlgorithmResult:
+    """Rank every node by the edges that lead to it."""
+    return algorithms.pagerank(damping=damping, tolerance=tolerance, max_iterations=max_iterations, **how)
+
+
+@_command
+def connected_components(algorithms: Algorithms, how: AlgorithmOptions) -> AlgorithmResult:
+    """Number the components: nodes that edges connect, whichever way they lead."""
+    return algorithms.connected_components(**how)
+
+
+@_command
+def label_propagation(
+    algorithms: Algorithms,
+    how: AlgorithmOptions,
+    max_iterations: Annotated[
+        int, typer.Option("--max-iterations", help="Rounds at most.", metavar="N")
+    ] = 10,
+) -> AlgorithmResult:
+    """Number the communities: nodes that are close to each other."""
+    return algorithms.label_propagation(max_iterations=max_iterations, **how)
+
+
+@_command
+def shortest_paths(
+    algorithms: Algorithms,
+    how: AlgorithmOptions,
+    source: Annotated[
+        list[str] | None,
+        typer.Option("--source", help="A node to begin at, by its id; may be repeated.", metavar="ID"),
+    ] = None,
+    direction: Annotated[
+        Direction, typer.Option("--direction", help="Which way edges are walked.")
+    ] = Direction.OUT,
+    weight: Annotated[
+        str | None, typer.Option("--weight", help="The property to add up.", metavar="PROPERTY")
+    ] = None,
+) -> AlgorithmResult:
+    """Compute the distance of every node from the nearest source."""
+    return algorithms.shortest_paths(source or (), direction=direction.value, weight=weight, **how)
+
+
+@_command
+def triangle_count(algorithms: Algorithms, how: AlgorithmOptions) -> AlgorithmResult:
+    """Count the triangles that every node is in."""
+    return algorithms.triangle_count(**how)
+
+
+@_command
+def degree(
+    algorithms: Algorithms,
+    how: AlgorithmOptions,
+    direction: Annotated[
+        Direction, typer.Option("--direction", help="Which edges are counted.")
+    ] = Direction.BOTH,
+    distinct: Annotated[bool, typer.Option("--distinct", help="Count neighbours instead of edges.")] = False,
+) -> AlgorithmResult:
+    """Count the edges of every node."""
+    return algorithms.degree(direction=direction.value, distinct=distinct, **how)

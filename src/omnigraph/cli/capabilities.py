@@ -73,10 +73,11 @@ def capability(command: str) -> Capability:
 
 def shown_flags(command: str) -> frozenset[str]:
     """Return the global flags that the help of a command mentions: those that affect it."""
+    names = {command, command.partition(" ")[0]}
     acts = {
-        "--as": command in NAMES_ITS_AUTHOR,
-        "--quiet": command in ECHOES_ITS_WRITE or command == "export",
-        "--yes": command in ASKS_FIRST,
+        "--as": names & NAMES_ITS_AUTHOR,
+        "--quiet": names & ECHOES_ITS_WRITE or command == "export",
+        "--yes": names & ASKS_FIRST,
     }
     scope = capability(command).flags & {"--store", "--profile"}
     return scope | {flag for flag, acting in acts.items() if acting}

@@ -19,6 +19,6 @@ No code above this package knows Lance or an object store. Read in this order:
     durability.py, truncation.py, checksums.py   syncing, partly written files, damaged files
     probe.py                       refuses stores that lack what safe writing needs
     lance_errors.py, failures.py   typed errors for failures of Lance and of the store
-    temporary_folders.py           files of one operation
+    temporary_folders.py, scratch_files.py   files of one operation
     input_files.py, input_tables.py              files and Lance tables of users, read only
 """

@@ -22,7 +22,7 @@ edge K: P -> P
 edge Few: P -> P @card(0..1)
 edge Two: P -> P @card(2..)
 """
-LEAVE_OUT = "; or leave them out with --skip-bad (`skip_bad=True`)"
+SKIP = "; or skip them with --skip-bad (`skip_bad=True`)"
 
 
 @pytest.fixture(params=["memory", "files"])
@@ -56,16 +56,16 @@ def refused(graph: og.Graph, folder: Path, *records: dict[str, Any], mode: Any =
 def test_each_rule_has_a_remedy(graph: og.Graph, tmp_path: Path) -> None:
     loaded(graph, tmp_path, node("a"), node("b"), edge("K", "a", "b", id="k1"))
     same = refused(graph, tmp_path, node("c", s="x"), node("d", s="x"))
-    assert same.remedy == "change the value of one of the two, or remove that one" + LEAVE_OUT
+    assert same.remedy == "change the value of one of the two, or remove that one" + SKIP
     twice = refused(graph, tmp_path, node("c"), node("c"))
-    assert twice.remedy == "give each record a key of its own" + LEAVE_OUT
+    assert twice.remedy == "give each record a key of its own" + SKIP
     loose = refused(graph, tmp_path, edge("K", "a", "nobody"))
-    assert loose.remedy == "add the missing nodes before the edges or together with them" + LEAVE_OUT
+    assert loose.remedy == "add the missing nodes before the edges or together with them" + SKIP
     card = (
         "give each source, stored edges included, as many edges as @card says, or change @card in the schema"
     )
     many = refused(graph, tmp_path, edge("Few", "a", "a"), edge("Few", "a", "b"))
-    assert many.remedy == card + LEAVE_OUT
+    assert many.remedy == card + SKIP
     # Leaving records out does not help any more from here on, so it is not said.
     few = refused(graph, tmp_path, edge("Two", "a", "b"))
     assert few.remedy == card

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from omnigraph.engine.load.load_job import LoadJob
 from omnigraph.engine.rows.lookup import parse_whole_numbers
 from omnigraph.engine.tasks.buckets import Hashes
-from omnigraph.storage.temporary_folders import read_scratch, write_scratch
+from omnigraph.storage.scratch_files import read_scratch, write_scratch
 
 RANGES = 256
 """Hashes lie on file by their first byte, so that a file can be read in so many parts."""

@@ -21,8 +21,8 @@ from omnigraph.engine.rows.row_builder import CheckedRows
 from omnigraph.engine.rows.violations import Numbers, Violation
 from omnigraph.engine.tasks.buckets import Hashes, hash_keys
 from omnigraph.storage.pieces import Piece, write_pieces
+from omnigraph.storage.scratch_files import write_scratch
 from omnigraph.storage.session import Access
-from omnigraph.storage.temporary_folders import write_scratch
 
 AT_ONCE = 10_000
 """So many are in one file, and in memory."""
