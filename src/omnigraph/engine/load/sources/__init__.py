@@ -4,7 +4,7 @@ To read in this order:
 
     input_files.py, formats.py     which files, and their formats; pipes.py: pipes as files
     plan.py, item.py               files cut into items, one for each task
-    item_reader.py                 an item from its bytes to checked rows
+    item_reader.py, small_files.py   an item from its bytes to checked rows; small files are read together
     line_ranges.py                 NDJSON: the lines of a part of a file
     csv_records.py, csv_blocks.py  CSV: records, and columns of bytes
     columnar.py                    Parquet, Arrow and Lance: columns
