@@ -383,7 +383,8 @@ class Graph:
 
         `data` are paths, folders, patterns such as `data/*.parquet` and `s3://` URIs of NDJSON, Parquet,
         CSV, Arrow and Lance, one or several; or rows of one `type`: a list of dictionaries, an Arrow table or
-        stream, a DataFrame of pandas, polars or Spark. `mapping` says how columns become properties where
+        stream, a DataFrame of pandas, polars or Spark; or such rows of several types, as in
+        `{"Person": people, "Knows": knows}`. `mapping` says how columns become properties where
         their names do not. A branch that is missing is made from `from_`, if the load is right.
 
         `skip_bad` leaves wrong records out instead of refusing the load; either way all of them go to the

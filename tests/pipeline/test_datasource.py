@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql.types import StructType
+from pyspark.sql.types import IntegerType, StringType, StructType
 
-from omnigraph.errors import BadRequest, OmnigraphError
+from omnigraph.engine.load import small_load, staging
+from omnigraph.errors import BadRequest, LoadRejected, OmnigraphError
 from omnigraph.graph import Graph
-from omnigraph.pipeline import register
+from omnigraph.pipeline import register, staged_rows
 from omnigraph.pipeline.datasource import OmnigraphSource
+from omnigraph.pipeline.writer import BranchWriter
 from tests.pipeline.graphs import people
 
 if TYPE_CHECKING:
@@ -116,3 +119,77 @@ def test_rows_are_written_onto_a_branch_in_one_commit(reading: SparkSession, gra
         wrong.write.format("omnigraph").mode("append").options(**options).save()
     assert graph.snapshot("draft").commit == newest
     assert [path for path in (Path(graph.uri) / "__staging").rglob("*") if path.is_file()] == []
+
+
+def test_columns_that_do_not_fit_are_refused_before_a_task_runs(graph: Graph) -> None:
+    options = {"uri": graph.uri, "type": "Person"}
+    for columns, message in (
+        (StructType().add("name", StringType()).add("agee", IntegerType()), "unknown input field 'agee'"),
+        (StructType().add("age", IntegerType()), "name"),
+        (StructType().add("name", StringType()).add("age", StringType()), "age"),
+    ):
+        with pytest.raises(LoadRejected) as caught:
+            OmnigraphSource(options).writer(columns, overwrite=False)
+        assert message in str(caught.value)
+        assert caught.value.violations[0].file == "<rows of Person>"
+
+
+def test_tasks_check_and_stage_rows_and_the_commit_reads_none(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = StructType().add("name", StringType()).add("age", IntegerType())
+    options = {"uri": graph.uri, "type": "Person", "mode": "merge"}
+
+    def write(*tasks: list[str]) -> tuple[BranchWriter, list[Any]]:
+        writer = OmnigraphSource(options).writer(columns, overwrite=False)
+        assert isinstance(writer, BranchWriter)
+        found: list[Any] = []
+        for number, names in enumerate(tasks):
+            monkeypatch.setattr(staged_rows, "frame_partition", lambda at=number: at)
+            batch = pa.record_batch({"name": names, "age": pa.array(list(range(len(names))), pa.int32())})
+            found.append(writer.write(iter([batch])))
+        return writer, pickle.loads(pickle.dumps(found))
+
+    writer, messages = write(["cy", "bo"], [], ["dee"])
+    again = writer.write(iter([]))  # a second attempt of a task, whose answer does not count
+    assert [sum(one.rows for one in message.part.item.types) for message in messages] == [2, 0, 1]
+    with monkeypatch.context() as patch:
+        for place in (staging, small_load):
+            patch.setattr(place, "read_files", _reads_nothing)
+        writer.commit(messages)
+    assert again is not None
+    found = graph.snapshot().rows("Person", columns=["name", "age"]).to_pylist()
+    assert sorted((row["name"], row["age"]) for row in found) == [
+        ("ada", 36),
+        ("bo", 1),
+        ("cy", 0),
+        ("dee", 0),
+    ]
+    writer, messages = write(["eve"], ["eve"])
+    with pytest.raises(LoadRejected, match="<rows of Person>: row 2: "):
+        writer.commit(messages)
+    writer, messages = write(["eve"])
+    writer.abort([*messages, None])
+    assert [path for path in (Path(graph.uri) / "__staging").rglob("*") if path.is_file()] == []
+
+
+def _reads_nothing(*_: object) -> NoReturn:
+    raise AssertionError("the committing process read rows")
+
+
+def test_a_frame_without_partitions_empties_what_it_overwrites(graph: Graph) -> None:
+    columns = StructType().add("from", StringType()).add("to", StringType())
+    writer = OmnigraphSource({"uri": graph.uri, "type": "Knows"}).writer(columns, overwrite=True)
+    writer.commit([])
+    assert graph.snapshot().rows("Knows").num_rows == 0
+    assert graph.snapshot().rows("Person").num_rows == 2
+
+
+def test_a_wrong_option_arrives_as_a_message_without_a_traceback(reading: SparkSession, graph: Graph) -> None:
+    with pytest.raises(PySparkException) as caught:
+        read(reading, graph, type="Person", brnch="draft")
+    told = str(caught.value)
+    assert "there is no option 'brnch' here" in told
+    assert "code: bad_request" in told
+    assert "help: choose one of: " in told
+    assert "Traceback" not in told

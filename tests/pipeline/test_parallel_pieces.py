@@ -16,11 +16,13 @@ from pathlib import Path
 import omnigraph as og
 from omnigraph.engine.load import replaced_rows as matching
 from omnigraph.engine.load.checks import check_scope as scope
+from omnigraph.engine.load.sources import plan
 from omnigraph.pipeline.session import session
 
 SCHEMA = "node Person { slug: String @key  email: String? @unique  age: I32?  photo: Blob? }"
 FILES = 12
 matching.WORTH, scope.FEW = 1, 0
+plan._OPEN_COST = plan.LARGEST  # each file is a task of its own
 spark = session("local[4]", fast_start=True, settings={"spark.sql.shuffle.partitions": "32"})
 data, places = Path(sys.argv[1]), sys.argv[2:]
 
@@ -46,7 +48,7 @@ for number, uri in enumerate(places):
         graph.load(folder(f"main{number}", lambda n: [person(f"main{n}")]), mode="append", engine="spark")
         landed = graph.merge("work", engine="spark")
         answer[str(number)] = {
-            "engines": [loaded.engine.name, merged.engine.name],
+            "engines": [(done.engine.name, done.engine.stages[0].tasks) for done in (loaded, merged)],
             "loaded": loaded.nodes, "skipped": loaded.skipped_total,
             "merged": merged.nodes, "landed": landed.outcome.value,
             "people": sorted((row["slug"], row["age"]) for row in
@@ -70,7 +72,7 @@ def test_skipping_bad_rows_and_large_merges_read_pieces_side_by_side(
         found = run(PROGRAM, str(tmp_path / "data"), str(tmp_path / "graph"), bucket.uri)
     for place in ("0", "1"):
         assert found[place] == {
-            "engines": ["spark", "spark"],
+            "engines": [["spark", 12], ["spark", 12]],
             "loaded": {"Person": 12},
             "skipped": 12,
             "merged": {"Person": 24},

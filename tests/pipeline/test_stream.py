@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import StructType
 
-from omnigraph.errors import ChangeCursorRejected, ChangeDiffRefused
+from omnigraph.errors import BadRequest, ChangeCursorRejected, ChangeDiffRefused
 from omnigraph.graph import Graph
 from omnigraph.pipeline import change_stream, register
-from omnigraph.pipeline.change_stream import ChangeScan, change_scan
+from omnigraph.pipeline.change_stream import Admission, ChangeScan, change_scan
+from omnigraph.pipeline.datasource import OmnigraphSource
 from tests.pipeline.graphs import SCHEMA, people
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @pytest.fixture
@@ -135,3 +137,58 @@ def test_a_stream_tells_each_change_once_over_restarts(
     with graph.write() as tx:
         tx.delete("Person", ("name", "=", "ada"))
     assert caught_up() == [*first, ("update", "bo"), ("delete", "ada")]
+
+
+def test_a_backlog_is_admitted_commit_by_commit(graph: Graph) -> None:
+    after = graph.snapshot().id
+    for start in range(0, 12, 4):
+        names = pa.table({"name": [f"p{at}" for at in range(start, start + 4)]})
+        graph.load(names, type="Person", mode="append")
+    with graph.write() as tx:
+        tx.insert("Team", title="x")  # no change of the type
+    scan = change_scan(graph, "main", "node:Person", f"after:{after}")
+    commits = [one.id for one in reversed(graph.commits.list()[:4])]
+
+    def batches(admission: Admission) -> list[int]:
+        """How many commits each batch has."""
+        at, found = after, []
+        while at != commits[-1]:
+            end = admission.admit(scan, at, commits[-1])
+            assert end is not None
+            found.append(len(scan.history().between(at, end)))
+            at = end
+        return found
+
+    assert batches(Admission(commits=1)) == [1, 1, 1, 1]
+    assert batches(Admission(commits=3)) == [3, 1]
+    assert batches(Admission(changes=8)) == [2, 2]
+    assert batches(Admission(changes=8, commits=1)) == [1, 1, 1, 1]
+    assert batches(Admission(changes=1)) == [1, 1, 1, 1], "a commit is never divided"
+    assert Admission(commits=5).admit(scan, commits[-1], commits[-1]) == commits[-1]
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "many"])
+def test_a_limit_of_a_batch_is_a_positive_number(graph: Graph, value: str) -> None:
+    options = {"uri": graph.uri, "type": "Person", "since": "beginning", "maxChangesPerTrigger": value}
+    with pytest.raises(BadRequest, match="maxChangesPerTrigger is a number from 1"):
+        OmnigraphSource(options).streamReader(StructType())
+
+
+def test_a_limited_stream_reads_a_backlog_in_many_batches(
+    spark: SparkSession, graph: Graph, tmp_path: Path
+) -> None:
+    register(spark)
+    for name in ("cy", "dee", "eve"):
+        with graph.write() as tx:
+            tx.insert("Person", name=name)
+    options = {"uri": graph.uri, "type": "Person", "since": "beginning", "maxCommitsPerTrigger": "2"}
+    batches: list[list[str]] = []
+
+    def take(frame: DataFrame, _: int) -> None:
+        batches.append(sorted(row.id for row in frame.collect()))
+
+    frame = spark.readStream.format("omnigraph").options(**options).load()
+    query = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "cp"))
+    query.trigger(availableNow=True).start().awaitTermination()
+    assert [name for batch in batches for name in batch] == ["ada", "bo", "cy", "dee", "eve"]
+    assert len(batches) == 3

@@ -29,7 +29,7 @@
     │   ├── TableVersionConflict, TableDrift, ReadSetChanged, PublishContention, Decided
     │   ├── MergeConflicts, NoCommonCommit, StaleResolutions
     │   ├── KeyConflict, ChangeDiffRefused
-    │   └── PipelineRunInProgress, PipelineRunLost, PipelineDefinitionMoved
+    │   └── PipelineRunInProgress, PipelineRunLost, PipelineDefinitionMoved, StreamSinkTaken
     ├── ChangeFeedGap
     ├── HistoricalVersionReclaimed    the snapshot is known, its data was cleaned up
     ├── PreconditionFailed, ResourceLimitExceeded, UnsatisfiableRange, ExternalBlobUnavailable
@@ -171,6 +171,7 @@ from omnigraph.errors.spark import (
     SparkSessionActive,
     SparkUnavailable,
 )
+from omnigraph.errors.streaming import StreamSinkTaken
 from omnigraph.errors.unavailable import (
     ChangeFeedGap,
     ExternalBlobUnavailable,
@@ -280,6 +281,7 @@ __all__ = [
     "SparkUnavailable",
     "StaleResolutions",
     "StorageFailure",
+    "StreamSinkTaken",
     "TableDrift",
     "TableVersionConflict",
     "TooManyRequests",

@@ -11,7 +11,8 @@ To read in this order:
     runner.py, spark_engine.py     runs the tasks of a load; what `engine.tasks.engines` imports
     table_scan.py, row_filter.py   scans of one type; graph_frames.py: what `graph.spark()` returns
     frame_spool.py, mapping_expressions.py   DataFrames and expressions as input of a load
-    datasource.py, change_stream.py, writer.py   the Spark format `omnigraph`
+    datasource.py, change_stream.py, source_errors.py   the Spark format `omnigraph`
+    writer.py, staged_rows.py, sink_records.py   its writers, also of streams: tasks stage rows, one commits
     query/, changes/, algorithms/  logical plans, diffs and algorithms as DataFrames
     declared/                      pipelines that are declared in a file
 """

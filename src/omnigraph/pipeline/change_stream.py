@@ -13,7 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
 from omnigraph.engine.changes.change import ChangeFilter
@@ -93,6 +98,13 @@ class ChangeScan:
                 yield from self._changes(commit, history.changes(commit, self.since))
             except HistoricalVersionReclaimed as error:
                 raise ChangeFeedGap(self.since, commit.id) from error
+
+    def count(self, history: BranchHistory, commit: Commit) -> int:
+        """How many changes a commit has; the rows are compared, but not read as a whole."""
+        diff = history.changes(commit, self.since)
+        if _table_version(diff.before, self.key) == _table_version(diff.after, self.key):
+            return 0
+        return sum(sum(counted.to_json().values()) for counted in diff.stats().values())
 
     def _changes(self, commit: Commit, diff: Diff) -> Iterator[pa.RecordBatch]:
         if _table_version(diff.before, self.key) == _table_version(diff.after, self.key):
@@ -175,18 +187,71 @@ class PastChanges(_ChangeReader, DataSourceReader):
         return self._scan.steps(self._scan.start(), self._scan.until) or [Step(())]
 
 
-class ChangeStream(_ChangeReader, DataSourceStreamReader):
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """How much a batch of a stream takes; None for no limit. A commit is never divided."""
+
+    changes: int | None = None
+    commits: int | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether a backlog is more than one batch."""
+        return self.changes is not None or self.commits is not None
+
+    def admit(self, scan: ChangeScan, after: str | None, until: str | None) -> str | None:
+        """Return the last commit of the next batch."""
+        history = scan.history()
+        waiting = history.between(after, until)[: self.commits]
+        if self.changes is None or not waiting:
+            return waiting[-1].id if waiting else until
+        taken = 0
+        for number, commit in enumerate(waiting):
+            taken += scan.count(history, commit)
+            if taken > self.changes:
+                return waiting[max(0, number - 1)].id
+        return waiting[-1].id
+
+
+class ChangeStream(_ChangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The changes of one commit after another."""
+
+    def __init__(
+        self,
+        scan: ChangeScan,
+        schema: StructType,
+        settings: Mapping[str, str],
+        admission: Admission = Admission(),  # noqa: B008 - a frozen value
+    ) -> None:
+        super().__init__(scan, schema, settings)
+        self._admission = admission
+        self._target: str | None = None
+        """The newest commit when a query began that ends there."""
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Where a stream without a checkpoint begins."""
         apply_settings(self._settings)
         return {"commit": self._scan.start() or ""}
 
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Tell Spark that batches are limited; how, our own options say."""
+        limited = self._admission.is_limited
+        return ReadMaxRows(self._admission.changes or 1) if limited else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Note where a query ends that reads what there is now."""
+        self._target = self._head()
+
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """The newest commit of the branch."""
+        """The newest commit of the branch, or the last one that the next batch takes."""
+        end = self._target or self._head()
+        if self._admission.is_limited and not isinstance(limit, ReadAllAvailable):
+            end = self._admission.admit(self._scan, start["commit"] or None, end or None) or ""
+        return {"commit": end}
+
+    def _head(self) -> str:
         head = self._scan.history().head
-        return {"commit": head.id if head else ""}
+        return head.id if head else ""
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """The commits after one, up to another."""

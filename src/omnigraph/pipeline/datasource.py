@@ -7,6 +7,7 @@ the schema, and is pickled with the source: a DataFrame shows one snapshot, howe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,28 +17,39 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
 )
 from pyspark.sql.types import StructType
 
 from omnigraph import graph
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.load.sources.mapping import read_mapping
 from omnigraph.errors import BadRequest
 from omnigraph.graph import Snapshot
-from omnigraph.pipeline.change_stream import ChangeScan, ChangeStream, PastChanges, change_scan
+from omnigraph.pipeline.change_stream import Admission, ChangeScan, ChangeStream, PastChanges, change_scan
 from omnigraph.pipeline.fan_out import arrow_schema, conform, spark_schema
+from omnigraph.pipeline.sink_records import require_sink_name
+from omnigraph.pipeline.source_errors import show_plainly
+from omnigraph.pipeline.staged_rows import RowStage, open_row_stage
 from omnigraph.pipeline.table_scan import Fragments, Scan, plan_scan, resolve_table, snapshot_at
 from omnigraph.pipeline.task_environment import apply_settings, task_settings
-from omnigraph.pipeline.writer import BranchWriter, LoadOrder, stage_rows
+from omnigraph.pipeline.writer import BranchWriter, LoadOrder, StreamWriter
+from omnigraph.storage.location import Location
 
 NAME = "omnigraph"
 
 _READING = frozenset({"uri", "path", "type", "columns", "where", "branch", "commit", "version", "at"})
-_CHANGES = frozenset({"uri", "path", "type", "branch", "since"})
-_LOADING = {"branch": "branch", "from_": "from", "actor": "actor", "mapping": "mapping"}
-"""What a load takes, and the options that give it."""
-_WRITING = frozenset({"uri", "path", "type", "mode", *_LOADING.values()})
+_CHANGES = frozenset(
+    {"uri", "path", "type", "branch", "since", "maxChangesPerTrigger", "maxCommitsPerTrigger"}
+)
+_WRITING = frozenset({"uri", "path", "type", "mode", "branch", "from", "actor", "mapping"})
+_STREAMING = _WRITING | {"sink", "checkpointLocation"}
 
 
 def register(spark: SparkSession) -> None:
@@ -64,44 +76,92 @@ class OmnigraphSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of the type at the requested snapshot, or those of its changes."""
-        apply_settings(self.settings)
+        with self._prepared():
+            return self._schema()
+
+    def _schema(self) -> StructType:
         shape = self._pin_changes().schema if self._reads_changes else self._pin_scan().schema
         found: StructType = spark_schema(shape)
         return found
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of all rows of one snapshot, or of all changes up to now."""
-        apply_settings(self.settings)
-        if self._reads_changes:
-            return PastChanges(self._pin_changes(), schema, self.settings)
-        return Reader(self._pin_scan(), schema, self.settings)
+        with self._prepared():
+            if self._reads_changes:
+                return PastChanges(self._pin_changes(), schema, self.settings)
+            return Reader(self._pin_scan(), schema, self.settings)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return a stream of the changes of one commit after another."""
-        apply_settings(self.settings)
-        if not self._reads_changes:
-            # Spark asks for the schema without saying what for, so the option has to.
-            raise BadRequest(
-                "a stream of changes has to say where it begins",
-                remedy='add `.option("since", "beginning")`, or "now", or "after:" and the id of a commit',
-            )
-        return ChangeStream(self._pin_changes(), schema, self.settings)
+        with self._prepared():
+            if not self._reads_changes:
+                # Spark asks for the schema without saying what for, so the option has to.
+                raise BadRequest(
+                    "a stream of changes has to say where it begins",
+                    remedy='add `.option("since", "beginning")`, or "now", or "after:" and a commit id',
+                )
+            limits = Admission(self._limit("maxChangesPerTrigger"), self._limit("maxCommitsPerTrigger"))
+            return ChangeStream(self._pin_changes(), schema, self.settings, limits)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return a writer that loads rows into a branch, in one commit."""
-        apply_settings(self.settings)
-        self._reject_unknown_options(_WRITING)
+        with self._prepared():
+            self._reject_unknown_options(_WRITING)
+            order = self._order("overwrite" if overwrite else None)
+            return BranchWriter(self._row_stage(schema), order, self.settings)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 - Spark's name
+        """Return a writer that loads each batch of a stream into a branch, in one commit."""
+        with self._prepared():
+            self._reject_unknown_options(_STREAMING)
+            if overwrite:
+                raise BadRequest(
+                    "a stream cannot replace a type with every batch", remedy='use `.outputMode("append")`'
+                )
+            order = self._order(None)
+            if order.mode is Mode.OVERWRITE:
+                raise BadRequest(
+                    "a stream appends or merges, and overwrites nothing",
+                    remedy='use `.option("mode", "merge")`, or omit the option to append',
+                )
+            sink = require_sink_name(self._required("sink"))
+            return StreamWriter(sink, self._row_stage(schema), order, self.settings)
+
+    def _order(self, spark_mode: str | None) -> LoadOrder:
+        """How rows are loaded; Spark's own mode decides if it overwrites."""
         mode = self._option("mode")
-        if overwrite and mode not in (None, "overwrite"):
+        if spark_mode is not None and mode not in (None, spark_mode):
             raise BadRequest(
-                f"the option mode is '{mode}', but Spark is to overwrite", remedy='use `.mode("append")`'
+                f"the option mode is '{mode}', but Spark is to {spark_mode}", remedy='use `.mode("append")`'
             )
-        how = {name: self._option(option) for name, option in _LOADING.items()}
-        given = {name: value for name, value in how.items() if value is not None}
-        order = LoadOrder("overwrite" if overwrite else mode or "append", given)
-        return BranchWriter(
-            stage_rows(self._graph_uri(), self._required("type")), order, schema, self.settings
+        chosen = spark_mode or mode or Mode.APPEND.value
+        if chosen not in (names := [one.value for one in Mode]):
+            raise BadRequest(f"there is no mode '{chosen}'", remedy=f"choose one of: {', '.join(names)}")
+        branch = parse_branch_name(self._option("branch") or MAIN)
+        return LoadOrder(Mode(chosen), branch, self._option("from"), self._option("actor"))
+
+    def _row_stage(self, schema: StructType) -> RowStage:
+        """Return the stage of the rows, after checking that they can be rows of the type."""
+        mapping = self._option("mapping")
+        with graph.open(self._graph_uri(), read_only=True) as opened:
+            key, uri = resolve_table(opened.snapshot(MAIN), self._required("type")), opened.uri
+        root = Root.at(Location(uri))
+        stage = open_row_stage(
+            root,
+            OpenGraph.open(root, read_only=True),
+            key,
+            arrow_schema(schema),
+            None if mapping is None else read_mapping(mapping),
         )
+        stage.check_columns()
+        return stage
+
+    @contextmanager
+    def _prepared(self) -> Iterator[None]:
+        """Apply the caller's settings, and show errors as they are designed."""
+        apply_settings(self.settings)
+        with show_plainly():
+            yield
 
     @property
     def _reads_changes(self) -> bool:
@@ -153,14 +213,21 @@ class OmnigraphSource(DataSource):
             raise BadRequest(f"the option {name} is missing", remedy=f'add `.option("{name}", ...)`')
         return found
 
+    def _limit(self, name: str) -> int | None:
+        found = self._option(name)
+        if found is not None and (not found.isdecimal() or int(found) < 1):
+            raise BadRequest(f"the option {name} is a number from 1, not '{found}'")
+        return None if found is None else int(found)
+
     def _option(self, name: str) -> str | None:
         found: Any = self.options.get(name)
         return None if found is None else str(found)
 
     def _reject_unknown_options(self, known: frozenset[str]) -> None:
         """Reject unknown options: with a typo in `branch`, main would be read."""
+        spelled = {name.lower() for name in known}
         for name in self.options:
-            if name.lower() not in known:
+            if name.lower() not in spelled:
                 raise BadRequest(
                     f"there is no option '{name}' here", remedy=f"choose one of: {', '.join(sorted(known))}"
                 )

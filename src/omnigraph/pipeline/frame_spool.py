@@ -63,8 +63,8 @@ class Stage:
     key: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        partition = _partition()
-        for number, rows in enumerate(_portions(batches)):
+        partition = frame_partition()
+        for number, rows in enumerate(frame_portions(batches)):
             file = self._write(rows, f"{partition:05}-{number:05}-{uuid.uuid4().hex}")
             yield pa.record_batch([[partition], [number], [file], [rows.num_rows]], schema=PARTS)
 
@@ -100,7 +100,7 @@ class Stage:
         return at.uri
 
 
-def _partition() -> int:
+def frame_partition() -> int:
     """Return the number of the partition that this task has."""
     from pyspark import TaskContext
 
@@ -108,7 +108,7 @@ def _partition() -> int:
     return 0 if found is None else int(found.partitionId())
 
 
-def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def frame_portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Combine batches to about the size of a file."""
     held: list[pa.RecordBatch] = []
     size = 0

@@ -107,8 +107,10 @@ class GraphFrames:
         steps = [step.commits for step in scan.steps(scan.start(), scan.until)]
         return fan_out(self.session, steps, scan.read, scan.schema)
 
-    def write(self, frame: DataFrame, *, type: str, **how: Any) -> LoadResult:
-        """Load the rows of a DataFrame; `how` is what `Graph.load` takes."""
+    def write(
+        self, frame: DataFrame | Mapping[str, DataFrame], *, type: str | None = None, **how: Any
+    ) -> LoadResult:
+        """Load the rows of a DataFrame, or those of several by type; `how` is what `Graph.load` takes."""
         return self._graph.load(frame, type=type, **how)
 
     @property

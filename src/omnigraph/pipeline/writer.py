@@ -1,79 +1,157 @@
-"""`df.write.format("omnigraph")`: tasks write files, and a process of Spark commits them by a load."""
+"""`df.write` and `df.writeStream` with the format `omnigraph`: tasks stage rows, a process of Spark commits.
+
+A batch of a stream is one commit, exactly once: `sink_records.py` says how.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
-from pyspark.sql.types import StructType
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from omnigraph import graph
-from omnigraph.engine.graph.manifest import MAIN
-from omnigraph.engine.graph.root import new_id
-from omnigraph.pipeline.fan_out import arrow_schema
-from omnigraph.pipeline.frame_spool import PARTS, Stage
-from omnigraph.pipeline.table_scan import resolve_table
+from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.graph.branch_names import parse_branch_name
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.load.loader import load
+from omnigraph.engine.load.request import LoadRequest, LoadResult
+from omnigraph.engine.write.transaction import Author
+from omnigraph.errors import InternalError
+from omnigraph.pipeline.sink_records import claim_batch
+from omnigraph.pipeline.source_errors import show_plainly
+from omnigraph.pipeline.staged_rows import RowStage, StagedPart
 from omnigraph.pipeline.task_environment import apply_settings
 
 _log = logging.getLogger(__name__)
+
+_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+"""What Spark calls them among the properties of a task."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadOrder:
     """How the rows are loaded."""
 
-    mode: Any
-    how: Mapping[str, Any]
-    """Further arguments of the load."""
+    mode: Mode
+    branch: str
+    from_: str | None = None
+    actor: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenFiles(WriterCommitMessage):
-    """The files of one task."""
+class StagedMessage(WriterCommitMessage):
+    """What one task staged."""
 
-    parts: pa.Table
+    part: StagedPart
 
 
-def stage_rows(uri: str, type_name: str) -> Stage:
-    """Return a stage for the rows of a type, after checking that the type exists."""
-    with graph.open(uri, read_only=True) as opened:
-        return Stage(opened.uri, new_id(), resolve_table(opened.snapshot(MAIN), type_name))
+@dataclass(frozen=True, slots=True)
+class BatchMessage(WriterCommitMessage):
+    """What one task staged for a batch of a stream."""
+
+    query: str
+    stage: RowStage
+    part: StagedPart
 
 
 class BranchWriter(DataSourceArrowWriter):
     """Loads rows into a branch, in one commit or not at all."""
 
-    def __init__(
-        self, stage: Stage, order: LoadOrder, schema: StructType, settings: Mapping[str, str]
-    ) -> None:
+    def __init__(self, stage: RowStage, order: LoadOrder, settings: Mapping[str, str]) -> None:
         self._stage = stage
         self._order = order
-        self._schema = schema
         self._settings = settings
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
-        """Write the rows of one task to files."""
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
+        """Check and stage the rows of one task."""
         apply_settings(self._settings)
-        return WrittenFiles(pa.Table.from_batches(self._stage(iterator), PARTS))
+        return StagedMessage(self._stage.stage(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Load the files of all tasks."""
+        """Load the rows that all tasks staged."""
         apply_settings(self._settings)
-        parts = [PARTS.empty_table(), *(one.parts for one in messages if isinstance(one, WrittenFiles))]
-        try:
-            files = self._stage.files(pa.concat_tables(parts), arrow_schema(self._schema))
-            with graph.open(self._stage.uri) as opened:
-                # This process belongs to Spark: a session here would start a second Spark.
-                done = opened.load(files, mode=self._order.mode, engine="local", **self._order.how)
-            _log.info("loaded %d entities of '%s' in commit %s", done.total, self._stage.key, done.commit)
-        finally:
-            self._stage.clear()
+        with show_plainly():
+            parts = [one.part for one in messages if isinstance(one, StagedMessage)]
+            _load_staged(self._stage, parts, self._order)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Leave nothing behind."""
         apply_settings(self._settings)
         self._stage.clear()
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Loads each batch of a stream into a branch, in one commit, exactly once."""
+
+    def __init__(self, sink: str, stage: RowStage, order: LoadOrder, settings: Mapping[str, str]) -> None:
+        self._sink = sink
+        self._stage = stage
+        self._order = order
+        self._settings = settings
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> BatchMessage:
+        """Check and stage the rows of one task."""
+        apply_settings(self._settings)
+        stage = self._stage.for_batch(int(_property(_BATCH)))
+        return BatchMessage(_property(_QUERY), stage, stage.stage(iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Load the rows of a batch, unless the branch has them."""
+        apply_settings(self._settings)
+        staged = [one for one in messages if isinstance(one, BatchMessage)]
+        if not staged:
+            return
+        with show_plainly():
+            self._commit(staged, batchId)
+
+    def _commit(self, staged: Sequence[BatchMessage], batch: int) -> None:
+        stage, order = staged[0].stage, self._order
+        root = stage.job.root
+        try:
+            commit_id = claim_batch(root, self._sink, staged[0].query, order.branch, batch)
+            if commit_id is None:
+                _log.info("sink '%s' has batch %d already", self._sink, batch)
+                return
+            _load_staged(stage, [one.part for one in staged], order, commit_id)
+        finally:
+            stage.clear()
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Leave nothing behind."""
+        apply_settings(self._settings)
+        for one in messages:
+            if isinstance(one, BatchMessage):
+                one.stage.clear()
+
+
+def _load_staged(
+    stage: RowStage, parts: Sequence[StagedPart], order: LoadOrder, commit_id: str | None = None
+) -> LoadResult:
+    """Commit the rows that tasks staged; nothing is left of them otherwise."""
+    try:
+        staged, names = stage.gather(parts)
+        author = Author(parse_branch_name(order.branch), order.actor, commit_id=commit_id)
+        done = load(
+            OpenGraph.open(stage.job.root),
+            LoadRequest(names, order.mode),
+            author,
+            from_=order.from_,
+            staged=staged,
+        )
+    finally:
+        stage.clear()
+    commit = done.commit.id if done.commit else "none"
+    _log.info("loaded %d entities of '%s' in commit %s", done.total, stage.key, commit)
+    return done
+
+
+def _property(name: str) -> str:
+    """What Spark says about the batch that a task belongs to."""
+    context = TaskContext.get()
+    found = None if context is None else context.getLocalProperty(name)
+    if found is None:
+        raise InternalError(f"Spark does not say '{name}' in a task of a stream")
+    return found

@@ -130,3 +130,22 @@ def test_what_is_no_name_of_a_file_is_told_with_what_to_give(graph: og.Graph) ->
         assert "type=" in (refused.value.remedy or "")
     with pytest.raises(BadRequest, match="files tell their types themselves"):
         graph.load(["people.jsonl"], type="Person", mode="append")
+
+
+def test_rows_of_several_types_are_one_commit(tmp_path: Path) -> None:
+    schema = "node Person { name: String @key }  edge Knows: Person -> Person"
+    with og.init(tmp_path / "graph", schema=schema) as graph:
+        before = graph.snapshot().id
+        people, knows = pa.table({"name": ["ada", "bo"]}), [{"from": "ada", "to": "bo"}]
+        done = graph.load({"Knows": knows, "Person": people}, mode="append")
+        assert (done.nodes, done.edges) == ({"Person": 2}, {"Knows": 1})
+        assert done.commit is not None
+        assert done.commit.parent == before
+        with pytest.raises(LoadRejected, match="<rows of Knows>: row 1"):
+            graph.load({"Person": [{"name": "cy"}], "Knows": [{"from": "cy", "to": "dee"}]}, mode="append")
+        assert graph.load({"Knows": []}, mode="overwrite").edges == {"Knows": 0}
+        assert graph.snapshot().rows("Person").num_rows == 2
+        with pytest.raises(BadRequest, match="unknown type 'Persn'"):
+            graph.load({"Persn": people}, mode="append")
+        with pytest.raises(BadRequest, match="takes names of files, and no 'dict'"):
+            graph.load({"name": "ada"}, mode="append")

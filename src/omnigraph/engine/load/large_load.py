@@ -143,7 +143,13 @@ class LargeLoad:
     """The rows of a load in files, read by one schema, to be checked against any state of the branch."""
 
     def __init__(
-        self, job: LoadJob, runner: Runner, items: Sequence[Item], mode: Mode, *, skip_bad: bool
+        self,
+        job: LoadJob,
+        runner: Runner,
+        items: Sequence[Item] | Sequence[StagedItem],
+        mode: Mode,
+        *,
+        skip_bad: bool,
     ) -> None:
         self.job = job
         self.runner = runner
@@ -162,7 +168,11 @@ class LargeLoad:
             raise
         self._places = BreachLocator(job, self._items, count_lines_before(self._items))
 
-    def _staged(self, items: Sequence[Item]) -> list[StagedItem]:
+    def _staged(self, given: Sequence[Item] | Sequence[StagedItem]) -> list[StagedItem]:
+        """The items after the tasks have read them, unless others have done so before."""
+        if staged := [one for one in given if isinstance(one, StagedItem)]:
+            return staged
+        items = [one for one in given if isinstance(one, Item)]
         size = sum(item.size for item in items)
         with self._timed("read", len(items)) as counted, stage("read", size=size) as reading:
             self.job.begin()

@@ -28,6 +28,8 @@ class LoadJob:
     """Whether all rows that break a rule must be known, because the load goes on without them."""
     keeps_all: bool = False
     """Whether every violation is written to a file."""
+    attempt: str = ""
+    """Distinguishes files of tasks that may run twice on different rows; they answer with the names."""
 
     @property
     def root(self) -> Root:

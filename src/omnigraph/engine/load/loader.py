@@ -31,14 +31,22 @@ from omnigraph.engine.load.sources.item_reader import column_blocks
 from omnigraph.engine.load.sources.line_ranges import line_blocks
 from omnigraph.engine.load.sources.plan import pack_files, plan_items
 from omnigraph.engine.load.spool import InputNames
+from omnigraph.engine.load.staging import StagedLoad
 from omnigraph.engine.rows.ids import LoadIds
 from omnigraph.engine.rows.lines import Limits
 from omnigraph.engine.rows.split_reader import LoadReader
 from omnigraph.engine.rows.violations import VIOLATIONS_TOLD, RejectsFile, Violation, open_rejects_file
 from omnigraph.engine.tasks.runner import ChooseEngine, Engine, LocalRunner
 from omnigraph.engine.write.new_branch import create_branch_for_write
-from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction, begin, commit_write
-from omnigraph.errors import KeyConflict, LoadRejected
+from omnigraph.engine.write.transaction import (
+    Author,
+    CommitPresent,
+    PreparedWrite,
+    Transaction,
+    begin,
+    commit_write,
+)
+from omnigraph.errors import KeyConflict, LoadRejected, ReadSetChanged
 
 Record = msgspec.Raw | str
 """JSON as it stands in the file or as a row is written there; a text where a line is no JSON."""
@@ -179,18 +187,23 @@ def load(
     *,
     from_: str | None = None,
     engine: ChooseEngine | None = None,
+    staged: StagedLoad | None = None,
 ) -> LoadResult:
     """Load files on a branch; in this process unless another engine is chosen.
 
-    A branch that is missing is made from `from_`, once the load is known to be right there.
+    A branch that is missing is made from `from_`, once the load is known to be right there. `staged` are rows
+    that were read before, instead of files. If the branch has the commit that the author names, the load does
+    nothing and returns that commit.
     """
     graph.access.require("change", branch=author.branch, actor=author.actor)
     paths = [os.fspath(name) for name in request.inputs]
     local = [Path(name) for name in paths if not name.startswith("s3://")]
     with open_rejects_file(request.rejects, local) as rejects, ExitStack() as open_loads:
-        work = _Load(graph, request, author, engine, rejects, open_loads)
+        work = _Load(graph, request, author, engine, rejects, open_loads, staged)
         try:
             done = work.run(from_)
+        except CommitPresent as present:
+            return LoadResult({}, {}, present.commit)
         except (LoadRejected, KeyConflict) as refused:
             if rejects is not None:
                 work.keep_rejects(otherwise=refused.violations)
@@ -235,6 +248,7 @@ class _Load:
         engine: ChooseEngine | None,
         rejects: RejectsFile | None,
         open_loads: ExitStack,
+        staged: StagedLoad | None,
     ) -> None:
         self.graph = graph
         self.request = request
@@ -242,6 +256,7 @@ class _Load:
         self.choose = engine
         self.rejects = rejects
         self.open_loads = open_loads
+        self.staged = staged
         self.names = InputNames(request.inputs)
         self.ids = LoadIds(graph.root.clock() // 1000)
         self.report = EngineReport("local", "")
@@ -269,10 +284,14 @@ class _Load:
     def read(self, schema: LiveSchema) -> LoadStrategy:
         """Read the inputs by a schema."""
         request, self.loading = self.request, None
-        # Whole files first: how many bytes there are decides who reads them, and in which parts.
-        whole = plan_items(request.inputs, schema.catalog, request.mapping, cores=1, split=_WHOLE)
-        self.items = whole
-        self.loading = loading = self._loading(schema, whole)
+        if self.staged is not None:
+            loading = self._staged(schema, self.staged)
+        else:
+            # Whole files first: how many bytes there are decides who reads them, and in which parts.
+            whole = plan_items(request.inputs, schema.catalog, request.mapping, cores=1, split=_WHOLE)
+            self.items = whole
+            loading = self._loading(schema, whole)
+        self.loading = loading
         self.open_loads.enter_context(closing(loading))
         if loading.row_violation_counts and not request.skip_bad:
             rejected, counts = (
@@ -281,6 +300,13 @@ class _Load:
             )
             raise LoadRejected(rejected, total=counts.total(), counts=counts, remedy=FIX_RECORDS)
         return loading
+
+    def _staged(self, schema: LiveSchema, staged: StagedLoad) -> LoadStrategy:
+        if staged.schema_hash != schema.hash:
+            raise ReadSetChanged("schema", expected=staged.schema_hash, actual=schema.hash)
+        self.report = EngineReport("spark", "the rows were staged by tasks")
+        request = self.request
+        return LargeLoad(staged.job, LocalRunner(), staged.items, request.mode, skip_bad=request.skip_bad)
 
     def _loading(self, schema: LiveSchema, whole: Sequence[Item]) -> LoadStrategy:
         request = self.request

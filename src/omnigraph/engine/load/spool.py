@@ -123,6 +123,12 @@ def open_inputs(
     with ExitStack() as spools:
         if is_table(data) or (type_name is not None and _is_nothing(data)):
             spool = spools.enter_context(spool_rows(data, type_name, catalog, root))
+        elif type_name is None and _is_by_type(data):
+            each = [
+                spools.enter_context(spool_rows(rows, name, catalog, root)) for name, rows in data.items()
+            ]
+            at_hand = next((one.engine for one in each if one.engine is not None), None)
+            spool = Spool(tuple(file for one in each for file in one.files), at_hand)
         else:
             spool = Spool(spools.enter_context(receive_pipes(_paths(data, type_name))))
         if mapping is None or not mapping.computing:
@@ -196,6 +202,17 @@ def _unreadable(what: object, type_name: str | None, where: str = "") -> BadRequ
     return BadRequest(
         f"a load takes names of files, and no {found}",
         remedy=f'give paths; or rows, which are {rows}, and their type, as in `type="Person"`',
+    )
+
+
+def _is_by_type(data: object) -> bool:
+    """Whether an input is rows of several types, by their names."""
+    return (
+        isinstance(data, Mapping)
+        and bool(data)
+        and all(
+            isinstance(name, str) and (is_table(rows) or _is_nothing(rows)) for name, rows in data.items()
+        )
     )
 
 

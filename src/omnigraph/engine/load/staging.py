@@ -116,6 +116,17 @@ class StagedItem:
         return self.item.files[place], line - int(ends[place] - self.lines[place])
 
 
+@dataclass(frozen=True, slots=True)
+class StagedLoad:
+    """Rows that tasks elsewhere have read, checked and staged before the load began."""
+
+    job: LoadJob
+    schema_hash: str
+    """The schema by which they were read."""
+    items: tuple[StagedItem, ...]
+    """By number."""
+
+
 def stage_item(item: Item, job: LoadJob) -> StagedItem:
     """Read, shape and check the rows of an item, and write those that are fine."""
     access, reader = job.root.tables.access, job.reader()
@@ -207,7 +218,7 @@ class _Writer:
         if first and int(lines[-1]) - first + 1 != len(lines):
             write_scratch(job.root.objects, job.lines(item, self.key), lines.astype("<u4").tobytes())
             first = None
-        id_hashes, name = None, f"{item}-{fnv1a64(self.key)}"
+        id_hashes, name = None, f"{item}{job.attempt}-{fnv1a64(self.key)}"
         if self.rows and self.given == self.rows:
             id_hashes = write_id_hashes(job, name, self.hashes)
         else:

@@ -131,6 +131,8 @@ class Author:
     retry: int = 0
     """How often a write that read what it replaces is prepared again when a table it depends on moved."""
     if_tables: ReadTables | None = None
+    commit_id: str | None = None
+    """The id of the commit, recorded before the write: it takes effect once, however often it is repeated."""
 
     def __post_init__(self) -> None:
         if self.actor is not None:
@@ -241,6 +243,14 @@ def commit_write(graph: OpenGraph, author: Author, write: Write) -> Receipt | No
     raise PublishContention(author.branch, ATTEMPTS + author.retry)
 
 
+class CommitPresent(Exception):
+    """The branch has the commit of this write already; an earlier attempt took effect."""
+
+    def __init__(self, commit: Commit) -> None:
+        super().__init__(commit.id)
+        self.commit = commit
+
+
 class _StrictConflict(Exception):
     """A table that a strict write depends on has moved; nothing was written."""
 
@@ -319,9 +329,12 @@ def _schema_is_changing(graph: OpenGraph, transaction: Transaction | None, error
 
 
 def begin(graph: OpenGraph, author: Author) -> Transaction:
-    """The branch as it is now."""
+    """The branch as it is now; raises `CommitPresent` if it has the commit of the write."""
     schema = graph.schema()
-    base = make_base(graph.load(author.branch), schema.hash)
+    loaded = graph.load(author.branch)
+    if author.commit_id is not None and author.commit_id in loaded.state.commits:
+        raise CommitPresent(loaded.state.commits[author.commit_id])
+    base = make_base(loaded, schema.hash)
     _check_condition(base, author)
     if missing := schema.targets.keys() - base.entries.keys():
         # A schema is visible a little before its files are in place.
@@ -356,6 +369,7 @@ def _plan(transaction: Transaction, author: Author, prepared: PreparedWrite, ope
         effects=prepared.effects,
         strict=prepared.strict,
         operation_id=operation_id,
+        commit_id=author.commit_id,
         merged_parent=prepared.merged_parent,
         merged_commits=prepared.merged_commits,
         schema=prepared.schema,

@@ -5,6 +5,7 @@ To read in this order:
     input_files.py                 which files, and their formats; pipes.py: pipes as files
     plan.py, item.py               files cut into items, one for each task; the formats
     item_reader.py                 an item from its bytes to checked rows
+    small_files.py                 small files, read together
     line_ranges.py                 NDJSON: the lines of a part of a file
     csv_records.py                 CSV: records, and columns of bytes
     columnar.py                    Parquet, Arrow and Lance: columns
