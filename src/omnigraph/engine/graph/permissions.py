@@ -12,7 +12,7 @@ from typing import Protocol
 from omnigraph.errors import PolicyDenied, Unauthorized
 
 
-class AccessDecision(Protocol):
+class Decision(Protocol):
     """The answer of a policy."""
 
     @property
@@ -24,18 +24,18 @@ class AccessDecision(Protocol):
         """The decision in one sentence."""
 
 
-class AccessPolicy(Protocol):
+class Policy(Protocol):
     """Decides what an actor may do."""
 
-    def allow(self, action: str, branch: str | None, target: str | None, actor: str | None) -> AccessDecision:
+    def allow(self, action: str, branch: str | None, target: str | None, actor: str | None) -> Decision:
         """Return the decision; raises when there can be none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class Permissions:
     """The policy of an open graph, and the actor of writes that name none."""
 
-    policy: AccessPolicy | None = None
+    policy: Policy | None = None
     """None allows everything."""
     actor: str | None = None
 

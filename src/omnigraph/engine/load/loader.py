@@ -71,7 +71,7 @@ def load(
 
     A branch that is missing is made from `from_`, once the load is known to be right there.
     """
-    graph.access.require("change", branch=author.branch, actor=author.actor)
+    graph.permissions.require("change", branch=author.branch, actor=author.actor)
     paths = [os.fspath(name) for name in request.inputs]
     local = [Path(name) for name in paths if not name.startswith("s3://")]
     with open_rejects_file(request.rejects, local) as rejects, ExitStack() as open_loads:

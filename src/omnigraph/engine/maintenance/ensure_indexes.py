@@ -54,7 +54,7 @@ def ensure_indices(graph: OpenGraph, author: Author) -> IndexResult:
     One whose files are gone is missing, too. A branch gets its own copy of a table that it only inherits,
     if that one lacks an index.
     """
-    graph.access.require_admin(author.actor)
+    graph.permissions.require_admin(author.actor)
     found: dict[str, MissingIndexes] = {}
 
     def prepare(transaction: Transaction, left_out: Collection[str]) -> PreparedWrite:

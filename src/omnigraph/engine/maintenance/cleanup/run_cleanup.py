@@ -127,7 +127,7 @@ def cleanup(
 ) -> CleanupResult:
     """Remove old versions of tables, forks of deleted branches, and what failed writes left."""
     if not dry_run:
-        graph.access.require_admin(actor)
+        graph.permissions.require_admin(actor)
         _refuse_during_schema_apply(graph)
         _recover_despite_strays(graph)
     found = _remove_strays(graph, dry_run=dry_run)
