@@ -667,8 +667,8 @@ class Graph:
 
 
 def queries_of(graph: Graph) -> QueryService:
-    """The queries of a graph; for other engines and fronts, users have no need of it."""
-    return graph._queries  # noqa: SLF001 - the one door for them
+    """Return the query service of a graph; for other engines and the server, not for users."""
+    return graph._queries  # noqa: SLF001 - this function is how they reach it
 
 
 def _schema_source(schema: str | os.PathLike[str]) -> Source:

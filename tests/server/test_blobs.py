@@ -164,7 +164,7 @@ def test_external_blob_is_a_redirect_that_is_never_fetched() -> None:
 
 
 def test_large_blob_arrives_whole(tmp_path: Path) -> None:
-    data = bytes(range(256)) * 40_000
+    data = bytes(range(256)) * 20_500
     with og.init(tmp_path / "g.omni", schema=SCHEMA) as graph:
         graph.load([{"name": "Ada", "photo": data}], type="Person", mode="append")
     with (
