@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from omnigraph.engine.graph.lineage import require_actor
 from omnigraph.errors import PolicyDenied, Unauthorized
 
 
@@ -47,6 +48,8 @@ class Permissions:
         self, action: str, *, branch: str | None = None, target: str | None = None, actor: str | None = None
     ) -> None:
         """Raise `PolicyDenied` unless the policy allows it, and `Unauthorized` without an actor."""
+        if actor is not None:
+            require_actor(actor)
         if self.policy is None:
             return
         known = self.actor_of(actor)
@@ -61,7 +64,9 @@ class Permissions:
                 decision.message, actor=known, action=action, branch=branch, target_branch=target
             )
 
-    def require_admin(self, actor: str | None) -> None:
+    def require_admin(self, actor: str | None, *, dry_run: bool = False) -> None:
         """Raise `PolicyDenied` unless maintenance is allowed; without an actor it is the operator's."""
-        if self.actor_of(actor) is not None:
+        if actor is not None:
+            require_actor(actor)
+        if not dry_run and self.actor_of(actor) is not None:
             self.require("admin", actor=actor)
