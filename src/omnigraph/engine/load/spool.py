@@ -40,7 +40,7 @@ def open_inputs(
         if is_table(data) or (type_name is not None and _is_nothing(data)):
             spool = spools.enter_context(spool_rows(data, type_name, catalog, root))
         else:
-            spool = Spool(spools.enter_context(receive_pipes(_paths(data, type_name))))
+            spool = Spool(spools.enter_context(receive_pipes(require_paths(data, type_name))))
         if mapping is None or not mapping.computing:
             yield replace(spool, mapping=mapping)
             return
@@ -76,7 +76,7 @@ def spool_rows(data: Any, type_name: str | None, catalog: Catalog, root: Root) -
         yield Spool((PassedRows(str(file), key.partition(":")[2]),))
 
 
-def _paths(data: Any, type_name: str | None) -> tuple[str | os.PathLike[str], ...]:
+def require_paths(data: Any, type_name: str | None) -> tuple[str | os.PathLike[str], ...]:
     """The names of files, one or several; anything else is an error."""
     if isinstance(data, str | os.PathLike):
         given: tuple[Any, ...] = (data,)
