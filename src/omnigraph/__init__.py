@@ -19,6 +19,11 @@ if sys.platform == "win32":
 TYPE_CHECKING = False  # `typing` has it, but takes longer to import than everything here
 if TYPE_CHECKING:
     from omnigraph import errors, spark
+    from omnigraph.client.changes import DiffMoment
+    from omnigraph.client.compare import RemoteChangeFeed, RemoteCommitChanges, RemoteCommitDiff, RemoteDiff
+    from omnigraph.client.graph import RemoteGraph, connect
+    from omnigraph.client.history import RemoteBranches, RemoteCommits
+    from omnigraph.client.snapshot import RemoteSnapshot
     from omnigraph.diagnostics import Diagnostic
     from omnigraph.engine.changes.change import Change, ChangeCounts, ChangeOperation, EntityImage
     from omnigraph.engine.changes.diff import Diff
@@ -165,6 +170,7 @@ __all__ = [
     "CopyResult",
     "Diagnostic",
     "Diff",
+    "DiffMoment",
     "DrawInput",
     "DrawOptions",
     "DriftKind",
@@ -228,6 +234,14 @@ __all__ = [
     "RangeRule",
     "RefusedIndex",
     "RejectedText",
+    "RemoteBranches",
+    "RemoteChangeFeed",
+    "RemoteCommitChanges",
+    "RemoteCommitDiff",
+    "RemoteCommits",
+    "RemoteDiff",
+    "RemoteGraph",
+    "RemoteSnapshot",
     "RenameProperty",
     "RenameType",
     "RepairAction",
@@ -260,6 +274,7 @@ __all__ = [
     "WriteCounts",
     "WrittenProperty",
     "__version__",
+    "connect",
     "errors",
     "init",
     "open",
@@ -275,6 +290,18 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
         "omnigraph.history": ("Branches", "Commits"),
         "omnigraph.engine.graph.lineage": ("Commit",),
         "omnigraph.snapshot": ("Snapshot", "TableInfo"),
+    },
+    "Graphs behind a server": {
+        "omnigraph.client.graph": ("connect", "RemoteGraph"),
+        "omnigraph.client.history": ("RemoteBranches", "RemoteCommits"),
+        "omnigraph.client.snapshot": ("RemoteSnapshot",),
+        "omnigraph.client.compare": (
+            "RemoteDiff",
+            "RemoteCommitDiff",
+            "RemoteChangeFeed",
+            "RemoteCommitChanges",
+        ),
+        "omnigraph.client.changes": ("DiffMoment",),
     },
     "Schemas": {
         "omnigraph.lang.schema.catalog": (

@@ -27,12 +27,12 @@ from omnigraph.engine.embedding.fill import embed as run_embed
 from omnigraph.engine.embedding.result import EmbedOptions, EmbedResult
 from omnigraph.engine.export.export_request import ExportFormatName, ExportOutput, ExportResult
 from omnigraph.engine.files.source_files import read_source
-from omnigraph.engine.graph.access import Access
 from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.format_stamp import read_stamp
 from omnigraph.engine.graph.lineage import Commit, require_actor
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import AtBranch, AtCommit, AtTime, OpenGraph, ReadTarget
+from omnigraph.engine.graph.permissions import Permissions
 from omnigraph.engine.graph.relocation import relocate_if_seen
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.snapshot import Snapshot as EngineSnapshot
@@ -153,7 +153,7 @@ def open(  # noqa: A001
     if actor is not None:
         require_actor(actor)
     opened = open_graph(Root.at(Location.parse(uri)), read_only=read_only)
-    opened.access = Access(policy, actor)
+    opened.permissions = Permissions(policy, actor)
     return Graph(opened)
 
 
@@ -668,8 +668,8 @@ class Graph:
 
 
 def queries_of(graph: Graph) -> QueryService:
-    """The queries of a graph; for other engines and fronts, users have no need of it."""
-    return graph._queries  # noqa: SLF001 - the one door for them
+    """Return the query service of a graph; for other engines and the server, not for users."""
+    return graph._queries  # noqa: SLF001 - this function is how they reach it
 
 
 def _schema_source(schema: str | os.PathLike[str]) -> Source:

@@ -61,6 +61,7 @@ with og.init("team.omni", schema="node Person { handle: String @key  bio: String
         lambda: graph.load("s3://bucket/people.jsonl", mode="merge"),
         lambda: og.open("s3://bucket/graph"),
         lambda: graph.draw(["ada"]),
+        lambda: og.Policy.parse("version: 1"),
     ):
         try:
             needs()
@@ -144,6 +145,7 @@ def test_the_core_works_alone_and_says_what_the_rest_needs(tmp_path: Path) -> No
         "install it: pip install 'omnigraph[s3]'",
         "install it: pip install 'omnigraph[s3]'",
         "install it: pip install 'omnigraph[notebook]'",
+        "install it: pip install 'omnigraph[policy]'",
     ]
 
 

@@ -16,7 +16,7 @@ import omnigraph as og
 from omnigraph.server.slots import STREAM_BYTES, TRANSPORT_BYTES, StreamSlots
 from tests.server.running import PHOTO, SCHEMA, RunningServer, start_server
 
-MANY = 60_000
+MANY = 30_000
 """People whose export is larger than what sockets and server buffer."""
 
 
@@ -30,7 +30,7 @@ def client(open_server: RunningServer) -> Iterator[httpx.Client]:
 def large_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     folder = tmp_path_factory.mktemp("large")
     with og.init(folder / "large.omni", schema=SCHEMA) as graph:
-        people = [{"name": f"person-{n:06}", "tags": ["x" * 300]} for n in range(MANY)]
+        people = [{"name": f"person-{n:06}", "tags": ["x" * 600]} for n in range(MANY)]
         graph.load(people, type="Person", mode="append")
         graph.branches.create("side")
     with start_server(folder / "large.omni", folder / "log", "--unauthenticated") as server:

@@ -34,7 +34,7 @@
     ├── HistoricalVersionReclaimed    the snapshot is known, its data was cleaned up
     ├── PreconditionFailed, ResourceLimitExceeded, UnsatisfiableRange, ExternalBlobUnavailable
     ├── Unavailable                   try again, or heal first
-    │   ├── RecoveryRequired
+    │   ├── RecoveryRequired, ServerUnreachable
     │   ├── WriterBusy, LockLost
     │   └── EmbeddingUnavailable, SparkUnavailable
     ├── EmbeddingFailed               an embedding provider refused or answered nonsense
@@ -180,6 +180,7 @@ from omnigraph.errors.unavailable import (
     PreconditionFailed,
     RecoveryRequired,
     ResourceLimitExceeded,
+    ServerUnreachable,
     Unavailable,
     UnsatisfiableRange,
     WriterBusy,
@@ -275,6 +276,7 @@ __all__ = [
     "SchemaContractBroken",
     "SchemaDataViolation",
     "SchemaIdentityError",
+    "ServerUnreachable",
     "SourceSecretInline",
     "SourceSecretMissing",
     "SparkSessionActive",

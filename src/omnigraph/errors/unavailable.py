@@ -108,6 +108,22 @@ class Unavailable(OmnigraphError):
     retryable = True
 
 
+class ServerUnreachable(Unavailable):
+    """A server did not answer; whether a write took effect is not known."""
+
+    code = "server_unreachable"
+
+    def __init__(self, url: str, reason: str, *, is_write: bool = False) -> None:
+        super().__init__(
+            f"no answer from '{url}': {reason}",
+            remedy="look at the commits before repeating the write: it may have taken effect"
+            if is_write
+            else "check the address, and whether the server runs",
+        )
+        self.url = url
+        self.reason = reason
+
+
 class RecoveryRequired(Unavailable):
     """An interrupted write blocks this operation until it is rolled forward or back."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from enum import StrEnum
 
 from omnigraph.errors import InvalidValue
-from omnigraph.lang.suggestions import suggest_name
 from omnigraph.lang.values import shorten_legibly
 
 
@@ -66,5 +65,7 @@ def parse_action(text: str) -> Action:
         return text
     name = text.strip().replace("-", "_")
     if name not in list(Action):
-        raise InvalidValue(f"'{shorten_legibly(text)}' is not an action", remedy=suggest_name(name, Action))
+        raise InvalidValue(
+            f"'{shorten_legibly(text)}' is not an action", remedy=f"it may be: {', '.join(Action)}"
+        )
     return Action(name)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 from omnigraph.errors import PolicyInvalid
-from omnigraph.lang.suggestions import suggest_name
 from omnigraph.lang.values import shorten_legibly
 from omnigraph.yaml_text import YamlValue, read_yaml, read_yaml_text
+
+_SHOWN = 20
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -52,7 +54,7 @@ class Node:
             return {}
         for name, member in found.items():
             if name not in allowed:
-                member.report_name(f"`{member.path}` is not known here", suggest_name(name, allowed))
+                member.report_name(f"`{member.path}` is not known here", list_choices(allowed))
         for name in required:
             if name not in found:
                 self.report(f"{self._shown} needs `{name}`")
@@ -111,6 +113,13 @@ class Node:
     def _add(self, reason: str, remedy: str | None, line: int | None, column: int | None) -> None:
         found = PolicyInvalid(reason, file=self.mistakes.file, line=line, column=column, remedy=remedy)
         self.mistakes.found.append(found)
+
+
+def list_choices(names: Iterable[str]) -> str:
+    """Return the hint after an unknown name: what it may be."""
+    shown = list(islice(names, _SHOWN + 1))
+    more = ", ..." if len(shown) > _SHOWN else ""
+    return f"it may be: {', '.join(map(shorten_legibly, shown[:_SHOWN]))}{more}"
 
 
 def read_file(path: Path) -> str:

@@ -6,11 +6,10 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from omnigraph.lang.suggestions import suggest_name
 from omnigraph.lang.values import shorten_legibly
 from omnigraph.policy.actions import BRANCH_ACTIONS, TARGET_ACTIONS, Action, Kind, Scope
 from omnigraph.policy.bundle import Bundle, Rule
-from omnigraph.policy.members import Node, parse_document, read_file
+from omnigraph.policy.members import Node, list_choices, parse_document, read_file
 
 _ALLOW = ("actors", "actions", "branch_scope", "target_branch_scope")
 
@@ -125,7 +124,7 @@ class _BundleReader:
         named = node.members(("group",), required=("group",)).get("group")
         group = "" if named is None else named.text()
         if named is not None and group and group not in self._groups:
-            named.report(f"group '{shorten_legibly(group)}' is not known", suggest_name(group, self._groups))
+            named.report(f"group '{shorten_legibly(group)}' is not known", list_choices(self._groups))
         return group
 
     def _read_actions(self, node: Node) -> list[PlacedAction]:

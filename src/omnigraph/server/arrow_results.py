@@ -24,8 +24,8 @@ from omnigraph.server.route import ARROW
 from omnigraph.server.streams import Pieces, start_stream
 from omnigraph.server.wire.reads import QueryRequest
 
-BATCH_ROWS = 65_536
-BATCH_BYTES = 16 << 20
+BATCH_ROWS = 16_384
+BATCH_BYTES = 8 << 20
 """About the most bytes that a batch may have."""
 COMMIT, QUERY, BRANCH, SNAPSHOT, TYPES = (
     f"omnigraph.{name}" for name in ("graph_commit_id", "query_name", "branch", "snapshot", "types")
@@ -112,6 +112,8 @@ def _encode_batches(call: Call, result: ArrowResult) -> Pieces:
         for batch in result.batches:
             writer.write_batch(batch.replace_schema_metadata(result.schema.metadata))
             rows += batch.num_rows
+            # A client that reads slowly holds what is on its way, and not the batch as well.
+            del batch
             yield _drain(sink)
     call.facts.update(rows=rows, commit_read=result.schema.metadata.get(COMMIT.encode(), b"").decode())
     yield _drain(sink)

@@ -3,29 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Protocol
 
 from omnigraph.errors import PolicyDenied, Unauthorized
 from omnigraph.policy.actions import Action
-
-
-class Decision(Protocol):
-    """What a policy says to one question."""
-
-    @property
-    def allowed(self) -> bool:
-        """Whether the actor may."""
-
-    @property
-    def message(self) -> str:
-        """Why not, in one sentence."""
-
-
-class Policy(Protocol):
-    """Decides; parsed once, at boot."""
-
-    def allow(self, action: Action, branch: str | None, target: str | None, actor: str | None) -> Decision:
-        """Return whether the actor may do this there; raises when it cannot be decided."""
+from omnigraph.policy.policy import Policy
 
 
 class RuntimeState(StrEnum):

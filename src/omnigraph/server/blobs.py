@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from omnigraph.engine.rows.blob_reader import Blob
 from omnigraph.errors import BadRequest, OmnigraphError
@@ -43,7 +44,7 @@ async def get_blob(call: Call) -> Response:
     """Return the bytes of a Blob, or the range of them that is asked for."""
     found = await _find(call)
     if found.blob.size is None:
-        return _redirect(found)
+        return redirect(found)
     early = _evaluate_conditions(call, found)
     if early is not None:
         return early
@@ -68,7 +69,7 @@ async def head_blob(call: Call) -> Response:
     """Return what `get_blob` would, without bytes; ranges are ignored and nothing is read."""
     found = await _find(call)
     if found.blob.size is None:
-        return _redirect(found)
+        return redirect(found)
     early = _evaluate_conditions(call, found)
     if early is not None:
         return early
@@ -126,15 +127,14 @@ def _evaluate_conditions(call: Call, found: FoundBlob) -> Response | None:
     return None
 
 
-def _redirect(found: FoundBlob) -> Response:
+def redirect(found: FoundBlob) -> Response:
     """Return where the bytes are that the graph does not have; the server never fetches them."""
     headers = {
         "Location": found.blob.uri or "",
         "Cache-Control": "no-store",
         SNAPSHOT_ID: found.snapshot_id,
-        "Content-Length": "0",
     }
-    return _Bodiless(302, headers)
+    return Response(b"", 302, headers)
 
 
 def _pieces(blob: Blob, wanted: ByteRange) -> Pieces:
@@ -156,3 +156,9 @@ class _Bodiless(Response):
         self.background = None
         self.body = b""
         self.init_headers(headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the head, and an end that comes later: the length of a body in one piece is corrected."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for more in (True, False):
+            await send({"type": "http.response.body", "body": b"", "more_body": more})

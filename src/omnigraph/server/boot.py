@@ -16,8 +16,9 @@ from typing import Any, Protocol
 from omnigraph.errors import BadRequest, OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.graph import open as open_graph
+from omnigraph.policy.policy import Policy
 from omnigraph.server.auth import Tokens
-from omnigraph.server.authorize import Policy, RuntimeState
+from omnigraph.server.authorize import RuntimeState
 from omnigraph.server.settings import ServeOptions
 
 DEFAULT_GRAPH = "default"
@@ -181,7 +182,7 @@ def _try_open(source: GraphSource, plan: ServingPlan, loaders: Loaders) -> Serve
 def _open(source: GraphSource, plan: ServingPlan, loaders: Loaders) -> ServedGraph:
     graph_id = check_graph_id(source.graph_id)
     policy = None if source.policy is None else loaders.policy(source.policy, graph_id)
-    graph = open_graph(source.uri)
+    graph = open_graph(source.uri, policy=policy)  # the engine asks it again at the head of every write
     try:
         queries = loaders.queries(source.queries, graph) if source.queries else {}
     except OmnigraphError:

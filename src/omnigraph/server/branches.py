@@ -37,7 +37,7 @@ async def create_branch(call: Call) -> Response:
         raise BranchExists(name)
     with call.admit(BRANCH_BYTES):
         try:
-            await call.write(lambda: graph.branches.create(name, from_=start))
+            await call.write(lambda: graph.branches.create(name, from_=start, actor=call.actor))
         except InvalidName as error:
             # The name itself was checked: a branch above or below it is in the way.
             raise Restated(error, 409) from error
@@ -51,7 +51,7 @@ async def delete_branch(call: Call) -> Response:
     graph = call.graph
     call.service.slots.require_no_export(call.target.graph_id)
     with call.admit(BRANCH_BYTES):
-        await call.write(lambda: graph.branches.delete(name))
+        await call.write(lambda: graph.branches.delete(name, actor=call.actor))
     return call.reply(BranchDeleteOutput(uri=graph.uri, name=name, actor_id=call.actor))
 
 

@@ -100,7 +100,7 @@ def create_branch(
 ) -> BranchInfo:
     """Create a branch at the current head of another one."""
     root, new, source = graph.root, _new_branch_name(name), parse_branch_name(from_branch)
-    graph.access.require("branch_create", branch=source, target=new, actor=actor)
+    graph.permissions.require("branch_create", branch=source, target=new, actor=actor)
     _refuse_read_only(graph)
     finish_completed_writes(graph)
     with _lock(root, "branch create", [source, *list_with_ancestors(new)], creating=[new]) as held:
@@ -189,7 +189,7 @@ def delete_branch(
     graph: OpenGraph, name: str, *, active: str | None = None, actor: str | None = None
 ) -> None:
     """Delete a branch that nothing else depends on; `active` is the one the caller works on."""
-    graph.access.require("branch_delete", target=parse_branch_name(name), actor=actor)
+    graph.permissions.require("branch_delete", target=parse_branch_name(name), actor=actor)
     _delete(graph, name, active, lambda: True)
 
 

@@ -163,6 +163,7 @@ def describe_cause(commit: Commit) -> dict[str, Any]:
         **{name: value for name, value in optional.items() if value is not None},
         "authored_branch": commit.branch,
         "authored_at": commit.created_at,
+        "graph_manifest_version": commit.version,
     }
 
 

@@ -134,7 +134,7 @@ def fill_vectors(
 ) -> EmbedResult:
     """Fill the vectors of a branch, by a provider; without one, only report what is missing."""
     if not request.dry_run:
-        graph.access.require("change", branch=author.branch, actor=author.actor)
+        graph.permissions.require("change", branch=author.branch, actor=author.actor)
     begun = time.monotonic()
     if settings is None and not request.dry_run:
         raise EmbeddingNotConfigured(

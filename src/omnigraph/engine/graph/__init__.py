@@ -5,7 +5,7 @@ manifest.py, lineage.py        what a branch is: versions of tables, and commits
 coordinator.py                 the current state of a branch, in memory; state_cache.py: main's, on disk
 snapshot.py, snapshot_tables.py   a graph at one point in time, and its tables
 open_graph.py                  an open graph: branches, schema, snapshots
-access.py                      what its policy lets an actor write; every writer asks it first
+permissions.py                 what its policy lets an actor write; every writer asks it first
 targets.py, branch_names.py    parse what a user wants to read (branch, commit, version, time)
 publish.py                     the compare-and-swap of the manifest
 table_forks.py                 a branch's own copy of a table, created by its first write

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from omnigraph.engine.graph import lineage
-from omnigraph.engine.graph.access import Access
 from omnigraph.engine.graph.coordinator import (
     Coordinator,
     LoadedBranch,
@@ -23,6 +22,7 @@ from omnigraph.engine.graph.layout import table_keys
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import EMPTY_STATE, MAIN, ManifestState, TableEntry
 from omnigraph.engine.graph.migrations import migrate_main
+from omnigraph.engine.graph.permissions import Permissions
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.schema_files import (
     LiveSchema,
@@ -93,7 +93,7 @@ class OpenGraph:
     def __init__(self, root: Root, *, read_only: bool) -> None:
         self.root = root
         self.read_only = read_only
-        self.access = Access()
+        self.permissions = Permissions()
         """Asked at the head of every writer."""
         self.has_current_schema_files = True
         """Whether the schema files had the shape this release writes when the graph was opened."""

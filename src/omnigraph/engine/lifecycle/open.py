@@ -60,7 +60,7 @@ def reopen_graph(opened: OpenGraph) -> OpenGraph:
     """Re-open a graph, publishing interrupted writes that were complete."""
     opened.root.tables.forget()
     fresh = OpenGraph.open(opened.root, read_only=opened.read_only)
-    fresh.access = opened.access
+    fresh.permissions = opened.permissions
     if not fresh.read_only:
         finish_completed_writes(fresh)
     return fresh

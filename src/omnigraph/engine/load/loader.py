@@ -195,7 +195,7 @@ def load(
     that were read before, instead of files. If the branch has the commit that the author names, the load does
     nothing and returns that commit.
     """
-    graph.access.require("change", branch=author.branch, actor=author.actor)
+    graph.permissions.require("change", branch=author.branch, actor=author.actor)
     paths = [os.fspath(name) for name in request.inputs]
     local = [Path(name) for name in paths if not name.startswith("s3://")]
     with open_rejects_file(request.rejects, local) as rejects, ExitStack() as open_loads:

@@ -130,7 +130,7 @@ def open_inputs(
             at_hand = next((one.engine for one in each if one.engine is not None), None)
             spool = Spool(tuple(file for one in each for file in one.files), at_hand)
         else:
-            spool = Spool(spools.enter_context(receive_pipes(_paths(data, type_name))))
+            spool = Spool(spools.enter_context(receive_pipes(require_paths(data, type_name))))
         if mapping is None or not mapping.computing:
             yield replace(spool, mapping=mapping)
             return
@@ -166,7 +166,7 @@ def spool_rows(data: Any, type_name: str | None, catalog: Catalog, root: Root) -
         yield Spool((PassedRows(str(file), key.partition(":")[2]),))
 
 
-def _paths(data: Any, type_name: str | None) -> tuple[str | os.PathLike[str], ...]:
+def require_paths(data: Any, type_name: str | None) -> tuple[str | os.PathLike[str], ...]:
     """The names of files, one or several; anything else is an error."""
     if isinstance(data, str | os.PathLike):
         given: tuple[Any, ...] = (data,)

@@ -86,7 +86,7 @@ def ensure_indices(graph: OpenGraph, author: Author) -> IndexResult:
     One whose files are gone is missing, too. A branch gets its own copy of a table that it only inherits,
     if that one lacks an index.
     """
-    graph.access.require_admin(author.actor)
+    graph.permissions.require_admin(author.actor)
     upkeep = _BuildMissing()
     receipt, skipped = write_skipping_drift(graph, author, upkeep)
     found = upkeep.found

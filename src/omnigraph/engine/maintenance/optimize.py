@@ -133,7 +133,7 @@ def optimize(graph: OpenGraph, author: Author, engine: str = "local") -> Optimiz
     Tables that a branch inherits are optimized on their own branch. With another `engine`, its tasks write
     the new files and build the indexes, one table after another.
     """
-    graph.access.require_admin(author.actor)
+    graph.permissions.require_admin(author.actor)
     workers, executors = read_concurrency(), _Executors()
     if elsewhere := select_engine(engine, 0):
         workers, runner = 1, elsewhere.runner

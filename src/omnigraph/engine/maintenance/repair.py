@@ -91,8 +91,7 @@ def repair(
     """
     if force and not confirm:
         raise BadRequest("force without confirm does nothing", remedy="set both")
-    if confirm:
-        graph.access.require_admin(actor)
+    graph.permissions.require_admin(actor, dry_run=not confirm)
     tables: list[RepairedTable] = []
     commits: list[Commit] = []
     for branch in graph.branch_names():

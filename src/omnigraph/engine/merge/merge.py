@@ -61,9 +61,9 @@ def merge(graph: OpenGraph, request: MergeRequest, author: Author) -> MergeResul
     The source counts as it is now. The target counts as it is at the commit: when another writer commits
     meanwhile, the merge is planned again.
     """
-    graph.access.require("branch_merge", branch=request.source, target=author.branch, actor=author.actor)
+    graph.permissions.require("branch_merge", branch=request.source, target=author.branch, actor=author.actor)
     if request.delete_branch:
-        graph.access.require("branch_delete", target=request.source, actor=author.actor)
+        graph.permissions.require("branch_delete", target=request.source, actor=author.actor)
     refuse_self_merge(request.source, author.branch)
     finish_completed_writes(graph)
     with pin_head(graph, request.source) as loaded:

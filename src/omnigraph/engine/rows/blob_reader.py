@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from omnigraph.engine.graph.layout import EntityKind, split_key, table_key
 from omnigraph.engine.graph.open_graph import OpenGraph
@@ -15,13 +15,21 @@ from omnigraph.engine.graph.table_types import ID
 from omnigraph.engine.rows.predicate import one_of
 from omnigraph.errors import BadRequest, InvalidValue, NotFound, StorageFailure, UnsatisfiableRange
 from omnigraph.lang.values import shorten_legibly
-from omnigraph.storage.blobs import StoredBlob, is_blob, open_blob
+from omnigraph.storage.blobs import is_blob, open_blob
 from omnigraph.storage.tables import Table
 
 PART_BYTES = 4 * 2**20
 LARGEST = 2**63 - 1
 
 _ROW, _WRITTEN = "_rowid", "_row_last_updated_at_version"
+
+
+class BlobBytes(Protocol):
+    """Where the bytes of a Blob are read from: a table, or a server."""
+
+    def parts(self, begin: int, end: int, part: int) -> Iterator[bytes]:
+        """The bytes of a range, at most so many at a time."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +48,7 @@ class Blob:
     """The same as long as the entity is not written again; None of an external one."""
     uri: str | None
     """Where the bytes of an external one are."""
-    _stored: StoredBlob = field(repr=False, compare=False)
+    _stored: BlobBytes = field(repr=False, compare=False)
 
     def read(self, offset: int | None = None, length: int | None = None) -> bytes:
         """The bytes, or a range of them; one that ends behind the last byte ends there."""

@@ -95,7 +95,7 @@ def apply_schema(graph: OpenGraph, request: SchemaRequest) -> SchemaResult:
     """Make a schema the accepted one; stored rows are carried over, checked and filled."""
     if graph.read_only:
         raise ReadOnlyGraph(graph.root.uri)
-    graph.access.require("schema_apply", target=MAIN, actor=request.actor)
+    graph.permissions.require("schema_apply", target=MAIN, actor=request.actor)
     author = Author(MAIN, request.actor)
     compile_schema(request.source)
     finish_completed_writes(graph)
@@ -147,7 +147,7 @@ def _attempt(
         graph.root,
         kind="SchemaApply",
         branch=author.branch,
-        actor=graph.access.actor_of(author.actor),
+        actor=graph.permissions.actor_of(author.actor),
         base=transaction.base,
         effects=_effects(wanted, transaction),
         strict=True,

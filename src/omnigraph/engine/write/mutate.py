@@ -134,7 +134,7 @@ def run_statements(
     `schema` is the fingerprint of the one that they were checked against: under another one they may mean
     something else. `ids` has an id for each statement, if they were drawn before.
     """
-    graph.access.require("change", branch=author.branch, actor=author.actor)
+    graph.permissions.require("change", branch=author.branch, actor=author.actor)
     milliseconds = graph.root.clock() // 1000
     # Drawn once: a write that is prepared again stores the same ids and the same moment.
     new_ids = generate_ids(len(statements), milliseconds) if ids is None else pa.array(ids, pa.string())

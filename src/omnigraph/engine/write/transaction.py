@@ -364,7 +364,7 @@ def _plan(transaction: Transaction, author: Author, prepared: PreparedWrite, ope
         transaction.graph.root,
         kind=prepared.kind,
         branch=author.branch,
-        actor=transaction.graph.access.actor_of(author.actor),
+        actor=transaction.graph.permissions.actor_of(author.actor),
         base=transaction.base,
         effects=prepared.effects,
         strict=prepared.strict,

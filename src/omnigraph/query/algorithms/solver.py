@@ -212,7 +212,7 @@ def run(
     destination = request.destination(graph.schema().catalog, algorithm.type)
     if destination is not None:
         # Report a denial and a missing branch before the work.
-        opened.writing().access.require("change", branch=destination.branch, actor=destination.actor)
+        opened.writing().permissions.require("change", branch=destination.branch, actor=destination.actor)
         base_of(opened.writing(), destination)
     try:
         found = _found(graph, algorithm, request, choose)

@@ -8,6 +8,7 @@ import msgspec
 
 from omnigraph.engine.merge.result import MergeResult
 from omnigraph.server.wire.base import Sparse, Wire
+from omnigraph.server.wire.commits import CommitOutput
 
 
 class BranchListOutput(Wire, frozen=True, kw_only=True):
@@ -72,6 +73,7 @@ class BranchMergeOutput(Sparse, frozen=True, kw_only=True):
     graph_commit_id: str | None
     resolved: int
     changes: dict[str, ChangeCountsOutput]
+    commit: CommitOutput | None
     branch_deleted: bool | None = None
     branch_delete_error: str | None = None
     given_up: list[dict[str, Any]] = msgspec.field(default_factory=list)
@@ -93,6 +95,7 @@ def merge_output(
             key: ChangeCountsOutput(inserted=stat.inserted, updated=stat.updated, deleted=stat.deleted)
             for key, stat in done.changes.items()
         },
+        commit=CommitOutput.of_optional(done.commit),
         branch_deleted=deleted,
         branch_delete_error=problem,
         given_up=[one.to_json() for one in done.given_up],

@@ -15,6 +15,7 @@ class ChangeCause(Sparse, frozen=True, kw_only=True):
     graph_commit_id: str
     authored_branch: str
     authored_at: int
+    graph_manifest_version: int
     parent_commit_id: str | None = None
     merged_parent_commit_id: str | None = None
     actor_id: str | None = None

@@ -8,6 +8,7 @@ import msgspec
 
 from omnigraph.query.result import Result
 from omnigraph.server.wire.base import Sparse, Wire
+from omnigraph.server.wire.commits import CommitOutput
 from omnigraph.snapshot import Snapshot, TableInfo
 
 
@@ -112,6 +113,7 @@ class SnapshotOutput(Wire, frozen=True, kw_only=True):
     manifest_version: int
     graph_commit_id: str | None
     internal_schema_version: int
+    commit: CommitOutput | None
     datasets: list[SnapshotDataset]
     tables: list[SnapshotTable]
 
@@ -126,6 +128,7 @@ def snapshot_output(found: Snapshot, format_version: int) -> SnapshotOutput:
         manifest_version=found.version,
         graph_commit_id=found.commit.id if found.commit else None,
         internal_schema_version=format_version,
+        commit=CommitOutput.of_optional(found.commit),
         datasets=[_dataset(key, table) for key, table in tables],
         tables=[_table(key, table) for key, table in tables],
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 from omnigraph.engine.schema_apply.apply import SchemaResult
 from omnigraph.server.wire.base import Wire
+from omnigraph.server.wire.commits import CommitOutput
 
 
 class SchemaOutput(Wire, frozen=True, kw_only=True):
@@ -32,6 +33,7 @@ class SchemaApplyOutput(Wire, frozen=True, kw_only=True):
     graph_manifest_version: int
     manifest_version: int
     steps: list[dict[str, Any]]
+    commit: CommitOutput | None
 
 
 def schema_apply_output(done: SchemaResult, uri: str) -> SchemaApplyOutput:
@@ -45,4 +47,5 @@ def schema_apply_output(done: SchemaResult, uri: str) -> SchemaApplyOutput:
         graph_manifest_version=done.manifest_version,
         manifest_version=done.manifest_version,
         steps=[step.to_json() for step in done.steps],
+        commit=CommitOutput.of_optional(done.commit),
     )

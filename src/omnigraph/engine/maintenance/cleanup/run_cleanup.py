@@ -124,8 +124,8 @@ def cleanup(
     graph: OpenGraph, policy: CleanupPolicy, *, dry_run: bool = False, actor: str | None = None
 ) -> CleanupResult:
     """Remove old versions of tables, forks of deleted branches, and what failed writes left."""
+    graph.permissions.require_admin(actor, dry_run=dry_run)
     if not dry_run:
-        graph.access.require_admin(actor)
         _refuse_during_schema_apply(graph)
         _recover_despite_strays(graph)
     found = _remove_strays(graph, dry_run=dry_run)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from omnigraph.engine.graph.lineage import require_actor
 from omnigraph.errors import PolicyDenied, Unauthorized
 
 
-class AccessDecision(Protocol):
+class Decision(Protocol):
     """The answer of a policy."""
 
     @property
@@ -24,18 +25,18 @@ class AccessDecision(Protocol):
         """The decision in one sentence."""
 
 
-class AccessPolicy(Protocol):
+class Policy(Protocol):
     """Decides what an actor may do."""
 
-    def allow(self, action: str, branch: str | None, target: str | None, actor: str | None) -> AccessDecision:
+    def allow(self, action: str, branch: str | None, target: str | None, actor: str | None) -> Decision:
         """Return the decision; raises when there can be none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class Permissions:
     """The policy of an open graph, and the actor of writes that name none."""
 
-    policy: AccessPolicy | None = None
+    policy: Policy | None = None
     """None allows everything."""
     actor: str | None = None
 
@@ -47,6 +48,8 @@ class Access:
         self, action: str, *, branch: str | None = None, target: str | None = None, actor: str | None = None
     ) -> None:
         """Raise `PolicyDenied` unless the policy allows it, and `Unauthorized` without an actor."""
+        if actor is not None:
+            require_actor(actor)
         if self.policy is None:
             return
         known = self.actor_of(actor)
@@ -61,7 +64,9 @@ class Access:
                 decision.message, actor=known, action=action, branch=branch, target_branch=target
             )
 
-    def require_admin(self, actor: str | None) -> None:
+    def require_admin(self, actor: str | None, *, dry_run: bool = False) -> None:
         """Raise `PolicyDenied` unless maintenance is allowed; without an actor it is the operator's."""
-        if self.actor_of(actor) is not None:
+        if actor is not None:
+            require_actor(actor)
+        if not dry_run and self.actor_of(actor) is not None:
             self.require("admin", actor=actor)

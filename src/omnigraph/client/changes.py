@@ -1,0 +1,121 @@
+"""Calls for changes: pages of a feed, pages of a commit, and differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+from omnigraph.client import decode
+from omnigraph.client.calls import Call, decode_json, json_body, json_call, path_of, query_of
+from omnigraph.engine.changes.change import Change, ChangeCounts, parse_filter
+from omnigraph.engine.changes.feed import AFTER, BEGINNING, NOW
+from omnigraph.engine.changes.page import DEFAULT_CHANGES, ChangePage, CommitPage, require_limit
+from omnigraph.engine.graph.branch_names import parse_branch_name
+
+Words = str | Iterable[str] | None
+
+
+class FilterOptions(TypedDict, total=False):
+    """Which changes are wanted: those of `Graph.diff`."""
+
+    types: Words
+    kinds: Words
+    ops: Words
+
+
+class PageOptions(FilterOptions, total=False):
+    """A page of changes, and which."""
+
+    page_token: str | None
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiffMoment:
+    """A moment that was compared."""
+
+    branch: str
+    version: int
+    commit_id: str | None
+
+    @property
+    def id(self) -> str:
+        """The id of its commit, or a name made of branch and version."""
+        return f"manifest:{self.branch}:v{self.version}" if self.commit_id is None else self.commit_id
+
+    @property
+    def name(self) -> str:
+        """The moment as a diff takes it."""
+        return f"{self.branch}@v{self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class DiffSummary:
+    """Which moments were compared, and how much differs."""
+
+    before: DiffMoment
+    after: DiffMoment
+    stats: Mapping[str, ChangeCounts]
+
+
+def read_feed_page(branch: str, since: str | None, options: PageOptions) -> Call[ChangePage]:
+    """Return the next changes of a branch."""
+    token = options.get("page_token")
+    query = [
+        *query_of(
+            branch=parse_branch_name(branch), **({} if token is not None and since is None else _start(since))
+        ),
+        *_page_query(options),
+    ]
+    return Call("GET", "changes", decode_json(decode.change_page), query)
+
+
+def read_commit_page(commit_id: str, options: PageOptions) -> Call[CommitPage]:
+    """Return the next changes of a commit."""
+    path = path_of("commits", commit_id, "changes")
+    return Call("GET", path, decode_json(decode.commit_page), _page_query(options))
+
+
+def compare(a: str, b: str, options: FilterOptions) -> Call[DiffSummary]:
+    """Return what differs between two moments, counted."""
+    return json_call("diff", _summary, _diff_body(a, b, options, stat=True), is_safe=True)
+
+
+def list_changes(before: DiffMoment, after: DiffMoment, options: FilterOptions) -> Call[list[Change]]:
+    """Return all changes between two moments."""
+    body = _diff_body(before.name, after.name, options, stat=False)
+    return json_call(
+        "diff", lambda found: [decode.change(one) for one in found["changes"]], body, is_safe=True
+    )
+
+
+def _start(since: str | None) -> dict[str, str]:
+    named = BEGINNING if since is None else since
+    is_place = named in (BEGINNING, NOW) or named.startswith(AFTER)
+    return {"start" if is_place else "cursor": named}
+
+
+def _page_query(options: PageOptions) -> list[tuple[str, str]]:
+    limit = options.get("limit", DEFAULT_CHANGES)
+    require_limit(limit)
+    wanted = parse_filter(options.get("kinds"), options.get("types"), options.get("ops"))
+    filters = [
+        *(("kind", kind) for kind in sorted(wanted.kinds)),
+        *(("type", name) for name in sorted(wanted.types)),
+        *(("op", op.value) for op in sorted(wanted.ops)),
+    ]
+    return [*query_of(page_token=options.get("page_token"), limit=limit), *filters]
+
+
+def _diff_body(a: str, b: str, options: FilterOptions, *, stat: bool) -> bytes:
+    wanted = parse_filter(options.get("kinds"), options.get("types"), options.get("ops"))
+    return json_body(from_=a, to=b, stat=stat, **wanted.to_json())
+
+
+def _summary(found: Mapping[str, Any]) -> DiffSummary:
+    return DiffSummary(_moment(found["from"]), _moment(found["to"]), decode.change_counts(found["stats"]))
+
+
+def _moment(found: Mapping[str, Any]) -> DiffMoment:
+    return DiffMoment(found["graph_branch"], found["graph_manifest_version"], found["graph_commit_id"])

@@ -1,0 +1,128 @@
+"""The branches and commits of a graph behind a server."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable, Iterator
+
+from omnigraph.arguments import check_all_arguments, check_arguments
+from omnigraph.client import changes, reads, writes
+from omnigraph.client.compare import RemoteCommitDiff
+from omnigraph.client.served_options import refuse_actor
+from omnigraph.client.transport import Transport
+from omnigraph.engine.changes.page import DEFAULT_CHANGES, CommitPage
+from omnigraph.engine.graph import lineage
+from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.errors import InvalidValue
+
+
+@check_arguments
+class RemoteBranches:
+    """The branches of a graph; iterating gives their names, main first."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def create(self, name: str, *, from_: str = MAIN, actor: str | None = None) -> str:
+        """Make a branch that starts as `from_` is now, and return its name."""
+        refuse_actor(actor)
+        return self._transport.send(writes.create_branch(name, from_))
+
+    def list(self) -> builtins.list[str]:
+        """The names: main first, then the others in order."""
+        return self._transport.send(reads.list_branches())
+
+    def delete(self, name: str, *, actor: str | None = None) -> None:
+        """Remove a branch; refused for main and while another branch needs it."""
+        refuse_actor(actor)
+        self._transport.send(writes.delete_branch(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.list())
+
+    def __len__(self) -> int:
+        return len(self.list())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.list()
+
+    def __repr__(self) -> str:
+        return f"<RemoteBranches of '{self._transport.address.url}'>"
+
+
+@check_all_arguments
+class RemoteCommits:
+    """The commits of a graph; iterating gives those of main, newest first."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(
+        self, branch: str = MAIN, *, actor: str | None = None, limit: int | None = None
+    ) -> builtins.list[Commit]:
+        """The history of a branch, what it inherited included, newest first."""
+        return select_commits(self._transport.send(reads.list_commits(branch)), actor, require_limit(limit))
+
+    def get(self, commit_id: str) -> Commit:
+        """One commit, on whatever branch it is."""
+        return self._transport.send(reads.get_commit(commit_id))
+
+    def changes(
+        self,
+        commit_id: str,
+        *,
+        types: str | Iterable[str] | None = None,
+        kinds: str | Iterable[str] | None = None,
+        ops: str | Iterable[str] | None = None,
+    ) -> RemoteCommitDiff:
+        """What a commit changed against its first parent; the filters are those of `Graph.diff`."""
+        return RemoteCommitDiff(self._transport, commit_id, {"types": types, "kinds": kinds, "ops": ops})
+
+    def change_page(
+        self,
+        commit_id: str,
+        *,
+        page_token: str | None = None,
+        limit: int = DEFAULT_CHANGES,
+        types: str | Iterable[str] | None = None,
+        kinds: str | Iterable[str] | None = None,
+        ops: str | Iterable[str] | None = None,
+    ) -> CommitPage:
+        """Like `changes`, in pages: at most `limit` changes in one, and a token for the next."""
+        options: changes.PageOptions = {
+            "page_token": page_token,
+            "limit": limit,
+            "types": types,
+            "kinds": kinds,
+            "ops": ops,
+        }
+        return self._transport.send(changes.read_commit_page(commit_id, options))
+
+    def merge_base(self, ours: str, theirs: str) -> Commit | None:
+        """The commit that a merge of two commits starts at; None when they have none in common."""
+        return next(iter(self.merge_bases(ours, theirs)), None)
+
+    def merge_bases(self, ours: str, theirs: str) -> builtins.list[Commit]:
+        """The common ancestors of two commits that no other common ancestor descends from, newest first."""
+        branches = {self.get(commit_id).branch for commit_id in (ours, theirs)}
+        known = {one.id: one for branch in sorted(branches) for one in self.list(branch)}
+        return [*lineage.merge_bases(known, [ours], [theirs])]
+
+    def __iter__(self) -> Iterator[Commit]:
+        return iter(self.list())
+
+    def __repr__(self) -> str:
+        return f"<RemoteCommits of '{self._transport.address.url}'>"
+
+
+def require_limit(limit: int | None) -> int | None:
+    """Fail when a number of commits is negative."""
+    if limit is not None and limit < 0:
+        raise InvalidValue(f"limit must not be negative, got {limit}")
+    return limit
+
+
+def select_commits(found: list[Commit], actor: str | None, limit: int | None) -> list[Commit]:
+    """Return the first commits, of one actor if it is named."""
+    return [one for one in found if actor is None or one.actor == actor][:limit]

@@ -1,0 +1,191 @@
+"""Rows and files as bodies of loads: rows of one type as Arrow, files of records as NDJSON."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict
+
+import pyarrow as pa
+
+from omnigraph.client import decode
+from omnigraph.client.calls import ARROW, NDJSON, Call, decode_json, query_of
+from omnigraph.engine.graph.branch_names import parse_branch_name
+from omnigraph.engine.load.request import LoadResult
+from omnigraph.engine.load.sources.input_files import InputFile, find_inputs
+from omnigraph.engine.load.sources.memory_tables import as_arrow, is_table
+from omnigraph.engine.load.sources.pipes import receive_pipes
+from omnigraph.engine.load.spool import is_frame, require_paths
+from omnigraph.engine.rows.violations import Violation
+from omnigraph.errors import BadRequest, KeyConflict, LoadRejected, ResourceLimitExceeded
+from omnigraph.storage.input_files import open_input
+
+LINE_BYTES = 32 * 2**20
+"""The most bytes of NDJSON that a server takes."""
+WHOLE_BYTES = 4 * 2**20
+"""Rows up to this size are sent as one message, larger ones batch by batch."""
+BATCH_ROWS = 65_536
+BODY = "request body"
+"""What a server calls the lines that it was sent."""
+
+
+class LoadTarget(TypedDict):
+    """Where the rows of a load go."""
+
+    mode: str
+    branch: str
+    from_: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LineRange:
+    """The lines of one file among all that were sent."""
+
+    file: str
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedLoad:
+    """A load that can be sent, and the files its lines are from."""
+
+    call: Call[LoadResult]
+    ranges: tuple[LineRange, ...] = ()
+
+    def locate(self, refused: LoadRejected | KeyConflict) -> LoadRejected | KeyConflict:
+        """Return an error that names files and their lines, as a local load does."""
+        located = [self._locate(one) for one in refused.violations]
+        if isinstance(refused, LoadRejected):
+            return LoadRejected(located, total=refused.total, counts=refused.counts, remedy=refused.remedy)
+        refused.violations = tuple(located)
+        return refused
+
+    def _locate(self, found: Violation) -> Violation:
+        for one in self.ranges:
+            if found.file == BODY and found.line is not None and 0 <= found.line - one.first < one.count:
+                return replace(found.moved(1 - one.first), file=one.file)
+        return found
+
+
+def prepare_load(data: Any, type_name: str | None, target: LoadTarget) -> PreparedLoad:
+    """Return the load of rows or files; they are read here, and sent when the call is."""
+    if is_frame(data):
+        raise BadRequest(
+            "a DataFrame of Spark cannot be sent to a server",
+            remedy="open the storage of the graph to load it",
+        )
+    if is_table(data):
+        return PreparedLoad(_arrow_call(data, type_name, target))
+    if type_name is not None and isinstance(data, list | tuple) and not data:
+        return PreparedLoad(_lines_call(b"", target))
+    return _files_call(data, type_name, target)
+
+
+def _arrow_call(data: Any, type_name: str | None, target: LoadTarget) -> Call[LoadResult]:
+    if type_name is None:
+        raise BadRequest(
+            "rows in memory do not tell which type they have", remedy='name it, as in `type="Person"`'
+        )
+    query = [*query_of(type=type_name), *_target_query(target)]
+    rows = as_arrow(data)
+    body: bytes | Iterator[bytes] = _encode_batches(rows)
+    if isinstance(rows, pa.Table) and rows.nbytes <= WHOLE_BYTES:
+        body = b"".join(body)  # one message with a length, which also survives a lost connection
+    return Call(
+        "POST",
+        "load/arrow",
+        decode_json(decode.load),
+        query,
+        {"Content-Type": ARROW},
+        body,
+        is_safe=False,
+    )
+
+
+def _encode_batches(rows: pa.Table | pa.RecordBatchReader) -> Iterator[bytes]:
+    """Yield the stream format of Arrow, a batch at a time."""
+    sink = io.BytesIO()
+    batches = rows.to_batches(max_chunksize=BATCH_ROWS) if isinstance(rows, pa.Table) else rows
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            yield _drain(sink)
+    yield _drain(sink)
+
+
+def _drain(sink: io.BytesIO) -> bytes:
+    written = sink.getvalue()
+    sink.seek(0)
+    sink.truncate()
+    return written
+
+
+def _files_call(data: Any, type_name: str | None, target: LoadTarget) -> PreparedLoad:
+    with receive_pipes(require_paths(data, type_name)) as inputs:
+        files = find_inputs(inputs)
+        _require_records(files)
+        texts = _read_all(files)
+    ranges, first = [], 1
+    for file, text in zip(files, texts, strict=True):
+        ranges.append(LineRange(file.file, first, text.count(b"\n")))
+        first += text.count(b"\n")
+    return PreparedLoad(_lines_call(b"".join(texts), target), tuple(ranges))
+
+
+def _require_records(files: list[InputFile]) -> None:
+    for file in files:
+        if not file.format.is_records:
+            raise BadRequest(
+                f"'{file.file}' is {file.format}, and a server takes files of NDJSON",
+                remedy='read it as an Arrow table, and load that with its type, as in `type="Person"`',
+            )
+
+
+def _read_all(files: list[InputFile]) -> list[bytes]:
+    """Return the lines of each file; a last line that does not end gets an end."""
+    texts: list[bytes] = []
+    room = LINE_BYTES
+    for file in files:
+        text = _read(file, room)
+        room -= len(text)
+        texts.append(text if text.endswith(b"\n") or not text else text + b"\n")
+    return texts
+
+
+def _read(file: InputFile, room: int) -> bytes:
+    packing = file.format.packing
+    with open_input(file.at) as raw:
+        stream = pa.input_stream(raw, compression=packing)
+        text: bytes = stream.read(room + 1)
+    if len(text) > room:
+        raise ResourceLimitExceeded(
+            "graph_batch_request_bytes",
+            limit=LINE_BYTES,
+            actual=LINE_BYTES - room + len(text),
+            remedy="load rows of one type as Arrow, or the storage of the graph itself",
+        )
+    return text
+
+
+def _lines_call(body: bytes, target: LoadTarget) -> Call[LoadResult]:
+    headers = {"Content-Type": NDJSON}
+    return Call(
+        "POST",
+        "load/ndjson",
+        decode_json(decode.load),
+        _target_query(target),
+        headers,
+        body,
+        is_safe=False,
+    )
+
+
+def _target_query(target: LoadTarget) -> list[tuple[str, str]]:
+    from_ = target["from_"]
+    return query_of(
+        mode=target["mode"],
+        branch=parse_branch_name(target["branch"]),
+        from_=None if from_ is None else parse_branch_name(from_),
+    )

@@ -1,0 +1,226 @@
+"""Calls that read: queries, snapshots, branches, commits, the schema, Blobs and exports."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, TypedDict, TypeVar
+
+from omnigraph.client import decode
+from omnigraph.client.calls import (
+    ARROW,
+    JSON,
+    Call,
+    Reply,
+    decode_json,
+    json_body,
+    json_call,
+    path_of,
+    query_of,
+    read_text,
+)
+from omnigraph.client.results import decode_arrow, result_from_json
+from omnigraph.engine.graph.branch_names import parse_branch_name
+from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.errors import BadRequest
+from omnigraph.lang.query.statements import plain_value
+from omnigraph.query.explain import Explanation
+from omnigraph.query.result import Result
+
+Answer = TypeVar("Answer")
+QueryText = str | os.PathLike[str]
+Params = Mapping[str, object] | None
+
+
+class MomentOptions(TypedDict, total=False):
+    """Which moment of a graph is read: those of `Graph.at`."""
+
+    branch: str | None
+    commit: str | None
+    version: int | None
+    time: datetime | str | None
+
+
+class QueryOptions(MomentOptions, total=False):
+    """The options of a query that a server runs."""
+
+    name: str | None
+    max_rows: int | None
+    timeout: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFacts:
+    """A snapshot as the server describes it."""
+
+    branch: str
+    version: int
+    commit: Commit | None
+    tables: Mapping[str, Any]
+    format_version: int
+
+    @property
+    def id(self) -> str:
+        """The id of its commit, or a name made of branch and version."""
+        return f"manifest:{self.branch}:v{self.version}" if self.commit is None else self.commit.id
+
+
+def run_query(query: QueryText, params: Params, options: QueryOptions) -> Call[Result]:
+    """Return a query whose result is in memory."""
+    return _query_call("query", query, params, options, decode_arrow, accept=ARROW)
+
+
+def stream_query(query: QueryText, params: Params, options: QueryOptions) -> Call[None]:
+    """Return a query whose batches are read as they arrive."""
+    return _query_call("query", query, params, options, lambda _: None, accept=ARROW)
+
+
+def explain_query(query: QueryText, params: Params, options: QueryOptions) -> Call[Explanation]:
+    """Return a query that is explained."""
+    return _query_call("explain", query, params, options, decode_json(decode.explanation), accept=JSON)
+
+
+def _query_call(
+    path: str,
+    query: QueryText,
+    params: Params,
+    options: QueryOptions,
+    decode_reply: Callable[[Reply], Answer],
+    *,
+    accept: str,
+) -> Call[Answer]:
+    text, source_name = read_text(query)
+    body = json_body(
+        query=text,
+        params=plain_params(params),
+        name=options.get("name"),
+        max_rows=options.get("max_rows"),
+        timeout=options.get("timeout"),
+        **moment_members(options),
+    )
+    headers = {"Content-Type": JSON, "Accept": accept}
+    return Call("POST", path, decode_reply, headers=headers, body=body, source_name=source_name)
+
+
+def plain_params(params: Params) -> dict[str, object] | None:
+    """Return parameters as JSON has them."""
+    return None if params is None else {name: plain_value(value) for name, value in params.items()}
+
+
+def moment_members(moment: MomentOptions) -> dict[str, Any]:
+    """Return the members of a request that name a moment."""
+    branch, time = moment.get("branch"), moment.get("time")
+    return {
+        "branch": None if branch is None else parse_branch_name(branch),
+        "commit": moment.get("commit"),
+        "version": moment.get("version"),
+        "time": plain_value(time) if time is not None else None,
+    }
+
+
+def invoke_read(name: str, params: Params, branch: str | None, snapshot: str | None) -> Call[Result]:
+    """Return a stored query that reads."""
+    body = json_body(params=plain_params(params), branch=branch, snapshot=snapshot, expect_mutation=False)
+    return json_call(path_of("queries", name), result_from_json, body, is_safe=True)
+
+
+def list_stored_queries() -> Call[list[dict[str, Any]]]:
+    """Return the stored queries."""
+    return Call("GET", "queries", decode_json(lambda found: list(found["queries"])))
+
+
+def take_snapshot(moment: MomentOptions) -> Call[SnapshotFacts]:
+    """Return the snapshot of a moment."""
+    return Call("GET", "snapshot", decode_json(_snapshot), query_of(**moment_members(moment)))
+
+
+def _snapshot(found: Mapping[str, Any]) -> SnapshotFacts:
+    return SnapshotFacts(
+        branch=found["graph_branch"],
+        version=found["graph_manifest_version"],
+        commit=decode.optional_commit(found["commit"]),
+        tables=decode.table_infos(found),
+        format_version=found["internal_schema_version"],
+    )
+
+
+def list_graphs() -> Call[list[dict[str, Any]]]:
+    """Return the graphs of a server; the address is that of the server."""
+    return Call("GET", "graphs", decode_json(lambda found: list(found["graphs"])))
+
+
+def list_branches() -> Call[list[str]]:
+    """Return the branches, main first."""
+    return Call("GET", "branches", decode_json(lambda found: _main_first(found["branches"])))
+
+
+def _main_first(names: Sequence[str]) -> list[str]:
+    return sorted(names, key=lambda name: (name != MAIN, name))
+
+
+def list_commits(branch: str) -> Call[list[Commit]]:
+    """Return the history of a branch."""
+    return Call("GET", "commits", decode_json(decode.commits), query_of(branch=parse_branch_name(branch)))
+
+
+def get_commit(commit_id: str) -> Call[Commit]:
+    """Return one commit."""
+    return Call("GET", path_of("commits", commit_id), decode_json(decode.commit))
+
+
+def get_schema() -> Call[str]:
+    """Return the text of the schema."""
+    return Call("GET", "schema", decode_json(lambda found: str(found["schema_source"])))
+
+
+def export_lines(types: Sequence[str] | None, moment: MomentOptions) -> Call[None]:
+    """Return an export, whose lines are read as they arrive."""
+    body = json_body(type_names=None if types is None else list(types), **moment_members(moment))
+    return Call("POST", "export", lambda _: None, headers={"Content-Type": JSON}, body=body)
+
+
+# --- Blobs ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BlobSelector:
+    """The entity and property of a Blob, at a version of a branch."""
+
+    entity: Literal["node", "edge"]
+    type_name: str
+    id: str
+    property_name: str
+    branch: str
+    version: int
+
+    @property
+    def query(self) -> list[tuple[str, str]]:
+        """The parameters of a request."""
+        return query_of(
+            entity=self.entity,
+            type=self.type_name,
+            id=self.id,
+            property=self.property_name,
+            branch=self.branch,
+            version=self.version,
+        )
+
+
+def describe_blob(selector: BlobSelector) -> Call[Mapping[str, str]]:
+    """Return the headers of a Blob."""
+    return Call("HEAD", "blob", lambda reply: reply.headers, selector.query)
+
+
+def explain_blob(selector: BlobSelector) -> Call[Mapping[str, str]]:
+    """Return the same as a request whose failure has a body: one byte of the Blob."""
+    return Call("GET", "blob", lambda reply: reply.headers, selector.query, {"Range": "bytes=0-0"})
+
+
+def read_blob(selector: BlobSelector, begin: int, end: int) -> Call[None]:
+    """Return a range of the bytes of a Blob, which are read as they arrive."""
+    if end <= begin:
+        raise BadRequest(f"a range of bytes does not end at {end} when it begins at {begin}")
+    return Call("GET", "blob", lambda _: None, selector.query, {"Range": f"bytes={begin}-{end - 1}"})

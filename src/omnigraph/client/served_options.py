@@ -1,0 +1,31 @@
+"""Options of a local graph that a server decides about, so a call that sets them is refused."""
+
+from __future__ import annotations
+
+from omnigraph.errors import BadRequest
+
+
+def refuse_actor(actor: str | None) -> None:
+    """Refuse an actor: a server knows the caller by its token, and nobody may write as another."""
+    if actor is not None:
+        raise BadRequest(
+            f"'{actor}' cannot be named as the actor: a server knows it by the token", remedy="leave it out"
+        )
+
+
+def refuse_engine(engine: str) -> None:
+    """Refuse Spark: the server does the work in its own process."""
+    if engine not in ("auto", "local"):
+        raise BadRequest(
+            f"a server does not take the engine '{engine}'", remedy="open the storage of the graph to use it"
+        )
+
+
+def refuse_given(**given: object) -> None:
+    """Refuse options that work on files of this machine or on the storage."""
+    for name, value in given.items():
+        if value:
+            raise BadRequest(
+                f"`{name}` does not apply to a graph behind a server",
+                remedy="open the storage of the graph to use it",
+            )

@@ -1,0 +1,133 @@
+"""Calls that write: mutations, branches, merges and the schema."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, TypedDict
+
+import msgspec
+
+from omnigraph.client import decode
+from omnigraph.client.calls import Call, decode_json, json_body, json_call, path_of, read_text
+from omnigraph.client.reads import Params, QueryText, plain_params
+from omnigraph.engine.graph.branch_names import parse_branch_name
+from omnigraph.engine.merge.resolutions import ResolutionsInput
+from omnigraph.engine.merge.result import MergePreview, MergeResult
+from omnigraph.engine.schema_apply.apply import SchemaResult
+from omnigraph.engine.write.mutate import MutationResult
+from omnigraph.errors import BadRequest
+
+IF_COMMIT = "Omnigraph-If-Graph-Commit"
+
+
+class MutateOptions(TypedDict, total=False):
+    """The options of a mutation that a server carries out."""
+
+    branch: str
+    name: str | None
+    if_commit: str | None
+    retry: int
+
+
+class MergeChoicesInput(TypedDict, total=False):
+    """How a merge decides."""
+
+    strategy: str | None
+    resolutions: ResolutionsInput | None
+    granularity: str
+
+
+def run_mutation(query: QueryText, params: Params, options: MutateOptions) -> Call[MutationResult]:
+    """Return a mutation, conditional if it names a commit."""
+    text, source_name = read_text(query)
+    if_commit = options.get("if_commit")
+    body = json_body(
+        query=text,
+        params=plain_params(params),
+        name=options.get("name"),
+        branch=parse_branch_name(options.get("branch", "main")),
+        retry=options.get("retry", 0),
+    )
+    return json_call(
+        "mutate" if if_commit is None else "mutate/if-graph-commit",
+        decode.mutation,
+        body,
+        is_safe=False,
+        headers=_condition(if_commit),
+        source_name=source_name,
+    )
+
+
+def invoke_mutation(name: str, params: Params, branch: str, if_commit: str | None) -> Call[MutationResult]:
+    """Return a stored query that writes."""
+    segments = ("queries", name) if if_commit is None else ("queries", name, "if-graph-commit")
+    body = json_body(params=plain_params(params), branch=parse_branch_name(branch), expect_mutation=True)
+    return json_call(path_of(*segments), decode.mutation, body, is_safe=False, headers=_condition(if_commit))
+
+
+def _condition(if_commit: str | None) -> dict[str, str]:
+    if if_commit is None:
+        return {}
+    if not (if_commit.isascii() and if_commit.isalnum()):
+        raise BadRequest(
+            f"'{if_commit}' cannot be the id of a commit", remedy="list them with `commits.list()`"
+        )
+    return {IF_COMMIT: if_commit}
+
+
+def create_branch(name: str, from_: str) -> Call[str]:
+    """Return the creation of a branch."""
+    body = json_body(name=parse_branch_name(name), from_=parse_branch_name(from_))
+    return json_call("branches", lambda found: str(found["name"]), body, is_safe=False)
+
+
+def delete_branch(name: str) -> Call[None]:
+    """Return the deletion of a branch."""
+    path = path_of("branches", parse_branch_name(name))
+    return Call("DELETE", path, decode_json(lambda _: None), is_safe=False)
+
+
+def merge_branches(
+    source: str, into: str, choices: MergeChoicesInput, *, delete_branch: bool
+) -> Call[MergeResult]:
+    """Return a merge."""
+    body = _merge_body(source, into, choices, delete_branch=delete_branch)
+    return json_call("branches/merge", decode.merge_result, body, is_safe=False)
+
+
+def preview_merge(source: str, into: str, choices: MergeChoicesInput) -> Call[MergePreview]:
+    """Return a merge that is only looked at."""
+    return json_call(
+        "branches/merge/preview", decode.merge_preview, _merge_body(source, into, choices), is_safe=True
+    )
+
+
+def _merge_body(source: str, into: str, choices: MergeChoicesInput, **more: Any) -> bytes:
+    return json_body(
+        source=parse_branch_name(source),
+        target=parse_branch_name(into),
+        strategy=choices.get("strategy"),
+        resolutions=_resolutions(choices.get("resolutions")),
+        granularity=choices.get("granularity"),
+        **more,
+    )
+
+
+def _resolutions(given: ResolutionsInput | None) -> Any:
+    if not isinstance(given, str | os.PathLike):
+        return given
+    path = Path(given)
+    try:
+        return msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise BadRequest(f"the resolutions '{path}' cannot be read: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"the resolutions '{path}' are not JSON: {error}") from None
+
+
+def apply_schema(schema: QueryText, *, allow_data_loss: bool) -> Call[SchemaResult]:
+    """Return a change of the schema."""
+    text, source_name = read_text(schema)
+    body = json_body(schema_source=text, allow_data_loss=allow_data_loss)
+    return json_call("schema/apply", decode.schema_result, body, is_safe=False, source_name=source_name)

@@ -1,0 +1,342 @@
+"""The same calls on a graph in a folder and on one behind a server, with the same results and errors."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import omnigraph as og
+from omnigraph import errors
+from tests.client.conftest import AnyGraph
+from tests.server.running import PHOTO, SCHEMA
+
+PEOPLE = "query people() { match { $p: Person } return { $p.name, $p.age } order { $p.name } }"
+ADD = "query add($name: String, $age: I32?) { insert Person { name: $name, age: $age } }"
+SET = "query set($name: String, $age: I32?) { update Person set { age: $age } where name = $name }"
+ALL = """query all() {
+    match { $p: Person }
+    return { $p.name, $p.age, $p.born, $p.score, $p.seen, $p.tags }
+    order { $p.name }
+}"""
+
+
+def names(graph: AnyGraph, branch: str) -> list[object]:
+    return [row["p.name"] for row in graph.query(PEOPLE, branch=branch)]
+
+
+def test_a_query_returns_rows_types_and_the_commit(graph: AnyGraph) -> None:
+    found = graph.query(ALL)
+    assert found.rows()[0] == {
+        "p.name": "Ada",
+        "p.age": 36,
+        "p.born": "1815-12-10",
+        "p.score": 1.5,
+        "p.seen": None,
+        "p.tags": ["x", "y"],
+    }
+    assert [str(one) for one in found.types] == ["String", "I32?", "Date?", "F64?", "DateTime?", "[String]?"]
+    assert found.table.column("p.born")[0].as_py() == date(1815, 12, 10)
+    assert (found.query_name, found.branch, found.snapshot) == ("all", "main", None)
+    assert found.graph_commit_id == graph.commits.list()[0].id
+    assert len(found.to_pandas()) == 4
+
+
+def test_a_result_is_streamed_in_batches(graph: AnyGraph) -> None:
+    with graph.stream(PEOPLE) as batches:
+        rows = [row for batch in batches for row in batch.to_pylist()]
+    assert [row["p.name"] for row in rows[:2]] == ["Ada", "Bob"]
+
+
+def test_parameters_may_be_python_values(graph: AnyGraph) -> None:
+    query = "query born($day: Date) { match { $p: Person  $p.born = $day } return { $p.name } }"
+    assert graph.query(query, {"day": date(1815, 12, 10)}).scalar() == "Ada"
+
+
+def test_a_query_in_a_file_is_named_in_its_error(graph: AnyGraph, tmp_path: Path) -> None:
+    (tmp_path / "wrong.gq").write_text("query q() {\n  match { $p: Nobody }\n  return { $p.name }\n}\n")
+    with pytest.raises(errors.TypeCheckError) as caught:
+        graph.query(tmp_path / "wrong.gq")
+    (found,) = caught.value.diagnostics
+    assert (found.line, found.source_name) == (2, str(tmp_path / "wrong.gq"))
+    assert "Nobody" in str(caught.value)
+    assert caught.value.render().count("^") >= len("Nobody")
+
+
+def test_limits_and_kinds_of_queries_fail_alike(graph: AnyGraph) -> None:
+    with pytest.raises(errors.ResourceLimitExceeded) as limited:
+        graph.query(PEOPLE, max_rows=1)
+    assert limited.value.limit == 1
+    with pytest.raises(errors.WrongQueryKind) as kind:
+        graph.query(ADD, {"name": "x"})
+    assert kind.value.query == "add"
+    with pytest.raises(errors.ParameterError) as wrong:
+        graph.query("query q($n: I32) { match { $p: Person  $p.age = $n } return { $p.name } }", {"n": "x"})
+    assert wrong.value.name == "n"
+    with pytest.raises(errors.BranchNotFound) as missing:
+        graph.query(PEOPLE, branch="nowhere")
+    assert (missing.value.branch, missing.value.retryable) == ("nowhere", False)
+    assert missing.value.remedy is not None
+
+
+def test_explain_returns_the_steps(graph: AnyGraph) -> None:
+    found = graph.explain(PEOPLE)
+    assert found.query_name == "people"
+    assert next(step.name for step in found.steps) == "Scan"
+    assert found.rows == len(graph.query(PEOPLE))
+
+
+def test_branches_are_created_listed_and_deleted(graph: AnyGraph) -> None:
+    assert graph.branches.create("team/one") == "team/one"
+    assert "team/one" in graph.branches
+    assert graph.branches.list()[0] == "main"
+    with pytest.raises(errors.BranchExists):
+        graph.branches.create("team/one")
+    graph.branches.delete("team/one")
+    with pytest.raises(errors.BranchNotFound):
+        graph.branches.delete("team/one")
+    with pytest.raises(errors.InvalidName):
+        graph.branches.create("a b")
+
+
+def test_a_mutation_reports_what_it_did(graph: AnyGraph) -> None:
+    graph.branches.create("mutated")
+    before = graph.commits.list("mutated")[0]
+    done = graph.mutate(ADD, {"name": "Eve", "age": 7}, branch="mutated", if_commit=before.id)
+    assert (done.affected_nodes, done.affected_edges, done.query) == (1, 0, "add")
+    assert done.tables == {"node:Person": og.WriteCounts(inserted=1)}
+    assert done.commit == graph.commits.list("mutated")[0]
+    assert done.commit is not None
+    assert done.commit.parent == before.id
+    with pytest.raises(errors.PreconditionFailed) as lost:
+        graph.mutate(SET, {"name": "Eve", "age": 8}, branch="mutated", if_commit=before.id)
+    assert (lost.value.expected, lost.value.actual) == (before.id, done.commit.id)
+    nothing = graph.mutate(SET, {"name": "Nobody", "age": 8}, branch="mutated")
+    assert nothing.commit is None
+
+
+def test_rows_of_a_type_are_loaded(graph: AnyGraph) -> None:
+    rows = [{"name": "Flo", "age": 4}, {"name": "Gus", "age": None}]
+    done = graph.load(rows, type="Person", mode="append", branch="loaded", from_="main")
+    assert (done.nodes, done.edges, done.total, done.branch_created) == ({"Person": 2}, {}, 2, True)
+    assert done.commit == graph.commits.list("loaded")[0]
+    table = pa.table({"name": ["Flo"], "age": pa.array([5], pa.int32())})
+    assert graph.load(table, type="Person", mode="merge", branch="loaded").total == 1
+    with pytest.raises(errors.KeyConflict) as conflict:
+        graph.load(rows, type="Person", mode="append", branch="loaded")
+    assert (conflict.value.type_name, conflict.value.entity_id) == ("Person", "Flo")
+    assert names(graph, "loaded")[4:] == ["Flo", "Gus"]
+
+
+def test_files_are_loaded_and_their_lines_reported(graph: AnyGraph, tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.ndjson", tmp_path / "bad.ndjson"
+    good.write_text('{"type": "Person", "data": {"name": "Hal"}}')
+    bad.write_text('\n{"type": "Person", "data": {"name": "Ida", "age": "x"}}\n')
+    with pytest.raises(errors.LoadRejected) as refused:
+        graph.load([good, bad], mode="append", branch="files", from_="main")
+    (violation,) = refused.value.violations
+    assert (violation.file, violation.line) == (str(bad), 2)
+    assert "files" not in graph.branches
+    done = graph.load(good, mode="append", branch="files", from_="main")
+    assert done.nodes == {"Person": 1}
+
+
+def test_wrong_inputs_of_a_load_are_refused(graph: AnyGraph, tmp_path: Path) -> None:
+    with pytest.raises(errors.BadRequest, match="do not tell which type"):
+        graph.load([{"name": "x"}], mode="append")
+    with pytest.raises(errors.BadRequest, match="cannot read"):
+        graph.load(tmp_path / "nothing.ndjson", mode="append")
+    with pytest.raises(errors.BadRequest, match="unknown type 'Nobody'"):
+        graph.load([{"name": "x"}], type="Nobody", mode="append")
+    with pytest.raises(errors.BadRequest, match="not a mode"):
+        graph.load([{"name": "x"}], type="Person", mode="replace")  # type: ignore[arg-type]
+
+
+def test_a_snapshot_stays_as_it_is(graph: AnyGraph) -> None:
+    graph.branches.create("pinned")
+    pinned = graph.snapshot("pinned")
+    graph.mutate(ADD, {"name": "Jo"}, branch="pinned")
+    assert len(pinned.query(PEOPLE)) + 1 == len(graph.query(PEOPLE, branch="pinned"))
+    assert pinned.commit is not None
+    assert pinned.id == pinned.commit.id
+    assert pinned.tables["node:Person"].rows == len(pinned.query(PEOPLE))
+    assert graph.at(commit=pinned.id).tables == pinned.tables
+    assert graph.at(version=pinned.version, branch="pinned").id == pinned.id
+    assert graph.at(time=datetime.now(UTC), branch="pinned").version > pinned.version
+    with pytest.raises(errors.BadRequest, match="exactly one of commit, version and time"):
+        graph.at()
+    with pytest.raises(errors.CommitNotFound):
+        graph.at(commit="01ARZ3NDEKTSV4RRFFQ69G5FAV")
+    assert graph.query(PEOPLE, commit=pinned.id).snapshot == pinned.id
+
+
+def test_a_blob_is_read_whole_and_in_ranges(graph: AnyGraph) -> None:
+    found = graph.snapshot().blob("Person", "Ada", "photo")
+    assert (found.kind, found.size, found.uri) == ("managed", len(PHOTO), None)
+    assert found.etag is not None
+    assert found.etag.startswith('"')
+    assert (found.read(), found.read(2, 3), found.read(8, 100)) == (PHOTO, PHOTO[2:5], PHOTO[8:])
+    with pytest.raises(errors.UnsatisfiableRange):
+        found.read(10)
+    with pytest.raises(errors.NotFound, match="it is null"):
+        graph.snapshot().blob("Person", "Bob", "photo")
+    with pytest.raises(errors.BadRequest, match="it is not a Blob"):
+        graph.snapshot().blob("Person", "Ada", "age")
+
+
+def test_a_merge_is_previewed_refused_decided_and_done(graph: AnyGraph) -> None:
+    graph.branches.create("base")
+    graph.branches.create("side", from_="base")
+    graph.mutate(SET, {"name": "Bob", "age": 1}, branch="side")
+    graph.mutate(ADD, {"name": "Kim"}, branch="side")
+    graph.mutate(SET, {"name": "Bob", "age": 2}, branch="base")
+    preview = graph.merge("side", "base", dry_run=True)
+    assert preview.outcome is og.MergeOutcome.MERGED
+    (conflict,) = preview.conflicts
+    assert (conflict.kind, conflict.entity_id) == (og.ConflictKind.DIVERGENT_UPDATE, "Bob")
+    assert conflict.source is not None
+    assert conflict.source.properties["age"] == 1
+    with pytest.raises(errors.MergeConflicts) as refused:
+        graph.merge("side", "base")
+    assert refused.value.conflicts == (conflict,)
+    decisions = preview.resolution_file()
+    decisions["conflicts"][0]["take"] = "theirs"
+    done = graph.merge("side", "base", resolutions=decisions, delete_branch=True)
+    assert (done.outcome, done.resolved, done.branch_deleted) == (og.MergeOutcome.MERGED, 1, True)
+    assert done.changes == {"node:Person": og.ChangeCounts(inserted=1, updated=1)}
+    assert done.commit == graph.commits.list("base")[0]
+    assert "side" not in graph.branches
+    again = graph.merge("base", "base2" if graph.branches.create("base2", from_="base") else "main")
+    assert (again.outcome, again.commit) == (og.MergeOutcome.ALREADY_UP_TO_DATE, None)
+
+
+def test_decisions_of_a_preview_survive(graph: AnyGraph) -> None:
+    graph.branches.create("left")
+    graph.branches.create("right", from_="left")
+    graph.mutate(SET, {"name": "Cy", "age": 1}, branch="left")
+    graph.mutate(SET, {"name": "Cy", "age": 2}, branch="right")
+    decisions = graph.merge("right", "left", dry_run=True).resolution_file()
+    decisions["conflicts"][0]["take"] = "ours"
+    decided = graph.merge("right", "left", dry_run=True, resolutions=decisions)
+    assert (decided.conflicts, len(decided.met), decided.resolved) == ((), 1, 1)
+    assert decided.resolution_file() == decisions
+
+
+def test_a_diff_counts_and_lists_changes(graph: AnyGraph) -> None:
+    graph.branches.create("later")
+    before = graph.snapshot("later")
+    graph.mutate(ADD, {"name": "Lea", "age": 1}, branch="later")
+    graph.mutate(SET, {"name": "Di", "age": 9}, branch="later")
+    found = graph.diff(before, "later")
+    assert found.stats() == {"node:Person": og.ChangeCounts(inserted=1, updated=1)}
+    update, insert = found
+    assert (update.id, update.op, update.changed) == ("Di", og.ChangeOperation.UPDATE, ("age",))
+    assert insert.before is None
+    assert insert.after is not None
+    assert insert.after.properties["age"] == 1
+    assert [one.id for one in graph.diff(before, "later", ops="insert")] == ["Lea"]
+    assert not graph.diff("later", graph.commits.list("later")[0])
+    with pytest.raises(errors.BadRequest, match="there is no type 'Nobody'"):
+        graph.diff("main", "later", types="Nobody")
+
+
+def test_a_feed_goes_on_where_a_reader_stopped(graph: AnyGraph) -> None:
+    graph.branches.create("fed")
+    start = graph.changes("fed", since="now").cursor
+    done = [graph.mutate(ADD, {"name": f"M{at}"}, branch="fed") for at in range(3)]
+    feed = graph.changes("fed", since=start, limit=2)
+    first, second = feed
+    assert [first.commit, second.commit] == [one.commit for one in done[:2]]
+    assert [one.id for one in first.changes] == ["M0"]
+    assert not feed.caught_up
+    rest = graph.changes("fed", since=second.cursor)
+    assert [block.commit for block in rest] == [done[2].commit]
+    assert rest.caught_up
+    assert list(graph.changes("fed", since=rest.cursor)) == []
+    with pytest.raises(errors.ChangeCursorRejected):
+        graph.changes("fed", since="c1.broken")
+
+
+def test_pages_of_changes_are_limited(graph: AnyGraph) -> None:
+    graph.load(
+        [{"name": f"N{at}"} for at in range(3)], type="Person", mode="append", branch="paged", from_="main"
+    )
+    commit = graph.commits.list("paged")[0]
+    page = graph.commits.change_page(commit.id, limit=2)
+    assert page.commit == commit
+    assert [one.id for one in page.changes] == ["N0", "N1"]
+    rest = graph.commits.change_page(commit.id, limit=2, page_token=page.next_page_token)
+    assert ([one.id for one in rest.changes], rest.next_page_token) == (["N2"], None)
+    assert [one.id for one in graph.commits.changes(commit.id)] == ["N0", "N1", "N2"]
+    feed = graph.change_page("paged", since=f"after:{commit.parent}", limit=2)
+    assert feed.next_page_token is not None
+    assert not feed.caught_up
+    assert graph.change_page("paged", page_token=feed.next_page_token).caught_up
+
+
+def test_a_commit_larger_than_a_page_stays_one_commit(graph: AnyGraph) -> None:
+    rows = [{"name": f"P{at:04}"} for at in range(1500)]
+    done = graph.load(rows, type="Person", mode="append", branch="large", from_="main")
+    graph.mutate(ADD, {"name": "Q"}, branch="large")
+    assert done.commit is not None
+    found = [(block.commit.id, sum(1 for _ in block.changes)) for block in graph.changes("large")]
+    assert found[-2:] == [(done.commit.id, 1500), (graph.commits.list("large")[0].id, 1)]
+
+
+def test_commits_are_found(graph: AnyGraph) -> None:
+    newest, older = graph.commits.list(limit=2)
+    assert graph.commits.get(older.id) == older
+    assert newest.parent == older.id
+    assert [one.actor for one in graph.commits.list(actor="root")] == ["root"]
+    with pytest.raises(errors.CommitNotFound) as missing:
+        graph.commits.get("01ARZ3NDEKTSV4RRFFQ69G5FAV")
+    assert missing.value.commit_id == "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+    graph.branches.create("parted", from_="main")
+    theirs = graph.mutate(ADD, {"name": "R"}, branch="parted").commit
+    assert theirs is not None
+    assert graph.commits.merge_base(newest.id, theirs.id) == newest
+
+
+def test_an_export_is_a_file_or_a_stream_that_a_load_takes(graph: AnyGraph, tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    done = graph.export(stream, types=["Person"])
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["data"]["name"] for line in lines] == names(graph, "main")
+    (kind,) = done.types
+    assert (kind.kind, kind.name, kind.rows, kind.bytes) == ("node", "Person", 4, len(stream.getvalue()))
+    written = graph.export(tmp_path / "out.ndjson")
+    assert written.rows == 5
+    assert written.snapshot == graph.snapshot().id
+    with pytest.raises(errors.BadRequest):
+        graph.export(tmp_path / "out.ndjson")
+    with og.init(tmp_path / "copy.omni", schema=SCHEMA) as copy:
+        assert copy.load(tmp_path / "out.ndjson", mode="append").total == 5
+    with pytest.raises(errors.BadRequest, match="Nobody"):
+        graph.export(io.BytesIO(), types=["Nobody"])
+
+
+def test_the_schema_is_read(graph: AnyGraph) -> None:
+    assert graph.schema_source == SCHEMA
+    assert list(graph.schema.nodes) == ["Person"]
+    assert graph.format_version > 0
+
+
+def test_a_schema_that_branches_forbid_is_refused(graph: AnyGraph) -> None:
+    if "blocking" not in graph.branches:
+        graph.branches.create("blocking")
+    with pytest.raises(errors.SchemaApplyBlocked) as blocked:
+        graph.apply_schema(SCHEMA + "node Pet { name: String @key }\n")
+    assert "blocking" in blocked.value.branches
+    with pytest.raises(errors.ParseError):
+        graph.apply_schema("node {")
+
+
+def test_wrong_arguments_are_named(graph: AnyGraph) -> None:
+    with pytest.raises(errors.InvalidValue, match="`max_rows`"):
+        graph.query(PEOPLE, max_rows="many")  # type: ignore[arg-type]
+    with pytest.raises(errors.BadRequest):
+        graph.query("people.gq")
