@@ -31,7 +31,6 @@ from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.load.sources.mapping import read_mapping
 from omnigraph.errors import BadRequest
-from omnigraph.graph import Snapshot
 from omnigraph.pipeline.change_stream import Admission, ChangeScan, ChangeStream, PastChanges, change_scan
 from omnigraph.pipeline.fan_out import arrow_schema, conform, spark_schema
 from omnigraph.pipeline.sink_records import require_sink_name
@@ -40,6 +39,7 @@ from omnigraph.pipeline.staged_rows import RowStage, open_row_stage
 from omnigraph.pipeline.table_scan import Fragments, Scan, plan_scan, resolve_table, snapshot_at
 from omnigraph.pipeline.task_environment import apply_settings, task_settings
 from omnigraph.pipeline.writer import BranchWriter, LoadOrder, StreamWriter
+from omnigraph.snapshot import Snapshot
 from omnigraph.storage.location import Location
 
 NAME = "omnigraph"

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from starlette.responses import Response
 
+from omnigraph.engine.changes import DEFAULT_CHANGES
 from omnigraph.engine.changes.feed import AFTER, BEGINNING, NOW
-from omnigraph.engine.changes.page import DEFAULT_CHANGES
 from omnigraph.errors import BadRequest, ChangeCursorRejected, CommitNotFound, OmnigraphError, PolicyDenied
 from omnigraph.policy.actions import Action
 from omnigraph.server.errors import ClientGone, OpaqueFailure
