@@ -8,9 +8,10 @@ from typing import Any
 
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.errors import BadRequest, CommitNotFound
-from omnigraph.graph import Graph, Snapshot
+from omnigraph.graph import Graph
 from omnigraph.policy.actions import Action
 from omnigraph.server.requests import Call, branch_or_main
+from omnigraph.snapshot import Snapshot
 
 _UNNAMED = re.compile("manifest:(.+):v([0-9]{1,18})")
 """How a snapshot without a commit is called."""
