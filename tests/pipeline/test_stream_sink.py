@@ -14,8 +14,16 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 import omnigraph as og
+from omnigraph import failpoints
 from omnigraph.engine.graph.root import Root
-from omnigraph.errors import BadRequest, KeyConflict, LoadRejected, ReadSetChanged, StreamSinkTaken
+from omnigraph.errors import (
+    BadRequest,
+    KeyConflict,
+    LoadRejected,
+    ReadSetChanged,
+    RecoveryRequired,
+    StreamSinkTaken,
+)
 from omnigraph.graph import Graph
 from omnigraph.pipeline import register, writer
 from omnigraph.pipeline.datasource import OmnigraphSource
@@ -259,3 +267,22 @@ def test_for_each_batch_loads_with_the_graph(spark: SparkSession, graph: Graph, 
         availableNow=True
     ).start().awaitTermination()
     assert (done, ages(graph)) == ([0, 1], {"ada": 2, "bo": 3})
+
+
+@pytest.mark.parametrize(
+    "place", [failpoints.MUTATION_POST_TABLE_COMMIT, failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER]
+)
+def test_a_batch_interrupted_within_its_commit_lands_once(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    query = Query(graph, monkeypatch)
+    query.run(0, [("ada", 1)])
+    with failpoints.arm(place, failpoints.error(place)), pytest.raises(RecoveryRequired):
+        query.run(1, [("bo", 2)])
+    # Recovery takes it back or finishes it under the same id; the replay does what is left.
+    query.run(1, [("bo", 2)])
+    commits = graph.commits.list()
+    query.run(1, [("bo", 2)])
+    assert graph.commits.list() == commits
+    assert len({one.id for one in commits}) == len(commits)
+    assert ages(graph) == {"ada": 1, "bo": 2}

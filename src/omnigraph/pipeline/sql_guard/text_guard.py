@@ -103,7 +103,7 @@ def _name(token: Token) -> str | None:
     return None
 
 
-def _parse(sql: str) -> exp.Expression:
+def _parse(sql: str) -> exp.Expr:
     try:
         from sqlglot import ErrorLevel, parse
         from sqlglot.errors import SqlglotError
@@ -118,7 +118,7 @@ def _parse(sql: str) -> exp.Expression:
     return tree
 
 
-def _check_tree(tree: exp.Expression, views: set[str]) -> None:
+def _check_tree(tree: exp.Expr, views: set[str]) -> None:
     from sqlglot import exp
 
     if not isinstance(tree, exp.Query):
@@ -131,7 +131,7 @@ def _check_tree(tree: exp.Expression, views: set[str]) -> None:
             raise refused_relation(name)
 
 
-def _relations(tree: exp.Expression) -> Iterator[str]:
+def _relations(tree: exp.Expr) -> Iterator[str]:
     from sqlglot import exp
 
     for table in tree.find_all(exp.Table):
