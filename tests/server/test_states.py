@@ -17,7 +17,7 @@ from omnigraph.server.boot import check_graph_id, decide_state
 from omnigraph.server.listen import check_certificate
 from omnigraph.server.settings import Bind, Limits, ServeOptions, is_set
 from tests.server.route_cases import READ, insert
-from tests.server.running import RunningServer, run_server, start_server, with_tokens
+from tests.server.running import SCHEMA, RunningServer, run_server, start_server, with_tokens
 
 SOME = Tokens("env-or-file", (("a", b"x" * 32),))
 
@@ -110,7 +110,7 @@ def test_padded_branch_does_not_evade_a_rule(policy_server: RunningServer) -> No
 
 
 def test_denial_comes_before_a_conflict_and_after_the_token(policy_server: RunningServer) -> None:
-    body = {"schema_source": "node Person { name: String @key }"}
+    body = {"schema_source": f"{SCHEMA}node Extra {{ name: String @key }}"}
     with policy_server.client("root") as root:
         root.post("/branches", json={"name": "blocker"})
         assert root.post("/schema/apply", json=body).status_code == 409
