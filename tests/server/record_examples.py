@@ -34,18 +34,18 @@ MOST_LINES = 40
 _PLACE = re.compile(r'"[^"]*people\.omni')
 
 
-def record(server: RunningServer) -> dict[str, dict[str, str]]:
-    """Return the examples of all routes that have a case."""
+def record(server: RunningServer, most_lines: int) -> dict[str, dict[str, str]]:
+    """Return the examples of all routes that have a case; longer bodies are cut."""
     with server.client("root") as client:
         cases = {**SERVER_CASES, **CASES}
         return {
-            route.operation: _record(client, route, cases[route.operation])
+            route.operation: _record(client, route, cases[route.operation], most_lines)
             for route in ROUTES
             if route.operation in cases
         }
 
 
-def _record(client: httpx.Client, route: Route, case: Case) -> dict[str, str]:
+def _record(client: httpx.Client, route: Route, case: Case, most: int) -> dict[str, str]:
     for method, path, body in case.before:
         client.request(method, f"/{path}", json=body)
     head = client.get("/commits").json()["commits"][0]["graph_commit_id"]
@@ -63,24 +63,24 @@ def _record(client: httpx.Client, route: Route, case: Case) -> dict[str, str]:
     assert answer.status_code == 200, (route.operation, answer.text)
     for method, path, body in case.after:
         client.request(method, f"/{path}", json=body)
-    return {"request": _request_text(route, request), "answer": _answer_text(route, answer)}
+    return {"request": _request_text(route, request, most), "answer": _answer_text(answer, most)}
 
 
-def _request_text(route: Route, request: httpx.Request) -> str:
+def _request_text(route: Route, request: httpx.Request, most: int) -> str:
     names = [*(["content-type"] if request.content else []), "omnigraph-if-graph-commit"]
     lines = [f"{route.method} {request.url.raw_path.decode()} HTTP/1.1"]
     lines += ["Authorization: Bearer TOKEN"] if not route.is_public else []
     lines += [f"{name.title()}: {request.headers[name]}" for name in names if name in request.headers]
-    return "\n".join([*lines, *_body(request.content, request.headers.get("content-type", ""))])
+    return "\n".join([*lines, *_body(request.content, request.headers.get("content-type", ""), most)])
 
 
-def _answer_text(route: Route, answer: httpx.Response) -> str:
+def _answer_text(answer: httpx.Response, most: int) -> str:
     lines = [f"HTTP/1.1 {answer.status_code} {answer.reason_phrase}"]
     lines += [f"{name.title()}: {answer.headers[name]}" for name in KEPT if name in answer.headers]
-    return "\n".join([*lines, *_body(answer.content, answer.headers["content-type"])])
+    return "\n".join([*lines, *_body(answer.content, answer.headers["content-type"], most)])
 
 
-def _body(content: bytes, media: str) -> list[str]:
+def _body(content: bytes, media: str, most: int) -> list[str]:
     if not content:
         return []
     if media.startswith("application/json"):
@@ -89,7 +89,7 @@ def _body(content: bytes, media: str) -> list[str]:
         shown = content.decode().splitlines()
     else:
         shown = [f"({len(content)} bytes)"]
-    cut = shown[:MOST_LINES] + (["..."] if len(shown) > MOST_LINES else [])
+    cut = shown[:most] + (["..."] if len(shown) > most else [])
     return ["", *cut]
 
 
@@ -103,7 +103,7 @@ def main() -> None:
     try:
         options = [*policy_options(folder), *stored_query_options(folder)]
         with start_server(make_example(folder), folder / "log", *options, env=with_tokens()) as server:
-            FILE.write_text(json.dumps(record(server), indent=1, ensure_ascii=False) + "\n")
+            FILE.write_text(json.dumps(record(server, MOST_LINES), indent=1, ensure_ascii=False) + "\n")
     finally:
         shutil.rmtree(folder)
 

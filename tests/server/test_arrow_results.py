@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pyarrow as pa
@@ -24,7 +25,7 @@ def client(open_server: RunningServer) -> Iterator[httpx.Client]:
         yield opened
 
 
-def ask(client: httpx.Client, accept: str = ARROW, **body: object) -> httpx.Response:
+def ask(client: httpx.Client, accept: str = ARROW, **body: Any) -> httpx.Response:
     return client.post("/query", json={"query": ALL, **body}, headers={"Accept": accept})
 
 
@@ -77,7 +78,7 @@ def test_result_without_rows_has_its_columns(client: httpx.Client) -> None:
     ],
 )
 def test_failures_before_the_first_batch_are_json(
-    client: httpx.Client, body: dict[str, object], status: int
+    client: httpx.Client, body: dict[str, Any], status: int
 ) -> None:
     answer = ask(client, **body)
     assert answer.status_code == status

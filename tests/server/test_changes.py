@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import msgspec
@@ -147,7 +148,7 @@ def test_wrong_parameters_are_refused(
 ) -> None:
     if ("type", "Nothing") in params:
         params = [*params, ("start", "beginning")]
-    answer = client.get("/changes", params=httpx.QueryParams(params))
+    answer = client.get("/changes", params=httpx.QueryParams(urlencode(params)))
     assert answer.status_code == status, answer.text
     if status == 413:
         assert answer.json()["resource_limit"]["resource"] == "commit_changes_page_changes"

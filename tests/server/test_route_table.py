@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any, get_args
 
 import httpx
@@ -89,11 +90,13 @@ def test_route_answers_what_its_type_says(policy_server: RunningServer, route: R
 
 
 def test_examples_of_the_docs_are_what_the_server_answers(policy_server: RunningServer) -> None:
-    now, recorded = record(policy_server), recorded_examples()
+    now, recorded = record(policy_server, sys.maxsize), recorded_examples()
     assert set(now) == set(recorded) >= {route.operation for route in ROUTES if route.listed}
     for operation, example in now.items():
         assert shape_of(example["request"]) == shape_of(recorded[operation].request)
-        assert shape_of(example["answer"]) == shape_of(recorded[operation].answer)
+        (head, members), text = shape_of(example["answer"]), recorded[operation].answer
+        assert head == shape_of(text)[0]
+        assert shape_of(text)[1] == (members[: len(shape_of(text)[1])] if text.endswith("...") else members)
 
 
 def shape_of(message: str) -> tuple[list[str], list[str]]:

@@ -14,9 +14,10 @@ from omnigraph.errors import BadRequest
 from omnigraph.server.auth import Tokens
 from omnigraph.server.authorize import RuntimeState
 from omnigraph.server.boot import check_graph_id, decide_state
-from omnigraph.server.settings import Bind, Limits, is_set
+from omnigraph.server.listen import check_certificate
+from omnigraph.server.settings import Bind, Limits, ServeOptions, is_set
 from tests.server.route_cases import READ, insert
-from tests.server.running import RunningServer, run_server, start_server, with_tokens
+from tests.server.running import SCHEMA, RunningServer, run_server, start_server, with_tokens
 
 SOME = Tokens("env-or-file", (("a", b"x" * 32),))
 
@@ -109,7 +110,7 @@ def test_padded_branch_does_not_evade_a_rule(policy_server: RunningServer) -> No
 
 
 def test_denial_comes_before_a_conflict_and_after_the_token(policy_server: RunningServer) -> None:
-    body = {"schema_source": "node Person { name: String @key }"}
+    body = {"schema_source": f"{SCHEMA}node Extra {{ name: String @key }}"}
     with policy_server.client("root") as root:
         root.post("/branches", json={"name": "blocker"})
         assert root.post("/schema/apply", json=body).status_code == 409
@@ -144,6 +145,14 @@ def test_address_has_a_host_and_a_port(text: str, host: str, port: int, is_loopb
 def test_address_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(BadRequest):
         Bind.parse(text)
+
+
+def test_certificate_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "bad.pem").write_text("garbage")
+    for name in ("bad.pem", "missing.pem"):
+        options = ServeOptions("x", Bind("127.0.0.1", 0), tls_cert=tmp_path / name, tls_key=tmp_path / name)
+        with pytest.raises(BadRequest, match=name):
+            check_certificate(options)
 
 
 def test_wrong_limits_are_ignored(caplog: pytest.LogCaptureFixture) -> None:

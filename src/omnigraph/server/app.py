@@ -61,10 +61,8 @@ class Application:
         """Answer one request."""
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
-        elif scope["type"] == "http":
-            await _Exchange(self, Request(scope, receive)).answer(scope, receive, send)
         else:
-            await send({"type": "websocket.close", "code": 1000})
+            await _Exchange(self, Request(scope, receive)).answer(scope, receive, send)
 
     async def dispatch(self, exchange: _Exchange) -> Response:
         """Return the answer of the handler; the order of the checks is the contract."""

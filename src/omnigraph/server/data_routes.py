@@ -191,6 +191,7 @@ DATA_ROUTES: tuple[Route, ...] = (
             Param("If-Range", "The range counts only if the Blob has this ETag."),
         ),
         media=BYTES,
+        successes=(206, 302, 304),
         statuses=(410, 412, 416, 424),
     ),
     Route(
@@ -202,6 +203,7 @@ DATA_ROUTES: tuple[Route, ...] = (
         params=_BLOB_PARAMS,
         headers=_CONDITIONS,
         media=BYTES,
+        successes=(302, 304),
         statuses=(410, 412, 424),
     ),
     Route(

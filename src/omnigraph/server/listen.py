@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import sys
 from typing import Any
 
@@ -36,6 +37,7 @@ class BoundServer(Server):
             app,
             interface=Interfaces.ASGINL,
             log_enabled=False,
+            websockets=False,
             backlog=BACKLOG,
             http1_settings=HTTP1Settings(
                 header_read_timeout=HEADER_MILLISECONDS, max_buffer_size=HEAD_BYTES, pipeline_flush=True
@@ -48,6 +50,20 @@ class BoundServer(Server):
         hold: Any = SocketHolder
         self._shd: Any = hold(os.dup(self._listener.fileno()), False, BACKLOG)
         self._ssp: Any = None
+
+
+def check_certificate(options: ServeOptions) -> None:
+    """Raise `BadRequest` for a certificate or key that cannot be used, before anything is opened."""
+    if options.tls_cert is None or options.tls_key is None:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(options.tls_cert, options.tls_key)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise BadRequest(
+            f"the certificate '{options.tls_cert}' with the key '{options.tls_key}' cannot be used: {reason}",
+            remedy="name two PEM files that belong together",
+        ) from error
 
 
 def listen(app: ASGIApp, options: ServeOptions) -> None:

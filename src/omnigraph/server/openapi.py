@@ -22,6 +22,9 @@ REFERENCE = "#/components/schemas/{name}"
 _NAME = re.compile(r"{(\w+)}")
 _EVERYWHERE = (400, 404, 500, 503)
 _MEANINGS = {
+    206: "A part of the bytes.",
+    302: "The bytes are elsewhere.",
+    304: "The client has them already.",
     400: "The request is wrong.",
     401: "The token is missing or invalid.",
     403: "Policy does not allow it.",
@@ -139,9 +142,10 @@ def _responses(route: Route) -> dict[str, Any]:
     media = route.media.partition(";")[0]
     schema = {} if route.response is None else {"schema": _reference(route.response)}
     success = {"200": {"description": "The answer.", "content": {media: schema}}}
+    others = {str(status): {"description": _MEANINGS[status]} for status in route.successes}
     body = {"content": {JSON: {"schema": _reference(ErrorOutput)}}}
     failures = {str(status): {"description": _MEANINGS[status], **body} for status in statuses_of(route)}
-    return {**success, **failures}
+    return {**success, **others, **failures}
 
 
 def _alternatives(body: Any) -> tuple[Any, ...]:

@@ -69,6 +69,8 @@ class Route:
     headers: tuple[Param, ...] = ()
     statuses: tuple[int, ...] = ()
     """Statuses beside 200 and those every route can answer with."""
+    successes: tuple[int, ...] = ()
+    """Statuses of answers that are neither 200 nor failures."""
     admission: bool = False
     successor: str | None = None
     """The operation that replaces a deprecated one."""

@@ -11,7 +11,7 @@ from omnigraph.server.app import build_app
 from omnigraph.server.auth import load_tokens
 from omnigraph.server.boot import Loaders, StoreSource, boot
 from omnigraph.server.handlers import HANDLERS
-from omnigraph.server.listen import listen
+from omnigraph.server.listen import check_certificate, listen
 from omnigraph.server.logs import set_up_logs
 from omnigraph.server.routes import ROUTES
 from omnigraph.server.service import Service
@@ -23,6 +23,7 @@ _log = logging.getLogger(__name__)
 
 def serve(options: ServeOptions) -> None:
     """Serve one store until a signal."""
+    check_certificate(options)
     set_up_logs()
     tokens = load_tokens()
     source = StoreSource(options)
