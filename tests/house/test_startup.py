@@ -69,17 +69,36 @@ def cpu_seconds_of_help() -> float:
 
 USES_PANDAS_LATER = """
 import sys
-from omnigraph.cli.deferred_pandas import defer_pandas_import
-defer_pandas_import()
-import lance
+import omnigraph
+omnigraph.open
 import pyarrow as pa
+assert "lance" in sys.modules
 assert "pandas" not in sys.modules
 table = pa.table({"x": [1.5, None]})
+"""
+CONVERTS = """
 frame = table.to_pandas()
 assert pa.Table.from_pandas(frame)["x"].equals(table["x"])
 assert pa.array(frame["x"]).null_count == 1
 """
+LOOKS_FOR_PANDAS_AND_IMPORTS_IT = """
+from importlib.util import find_spec
+assert find_spec("pandas").name == "pandas"
+assert "pandas" not in sys.modules
+import pandas as pd
+frame = pd.DataFrame({"x": [1.5, None]})
+assert pa.table(frame)["x"].null_count == 1
+assert pa.array(frame["x"]).equals(table["x"].combine_chunks())
+"""
 
 
-def test_a_command_imports_pandas_only_when_something_needs_it() -> None:
-    subprocess.run([sys.executable, "-c", USES_PANDAS_LATER], check=True)
+@pytest.mark.parametrize(
+    "script",
+    [
+        USES_PANDAS_LATER + CONVERTS,
+        USES_PANDAS_LATER + LOOKS_FOR_PANDAS_AND_IMPORTS_IT,
+    ],
+    ids=["arrow converts", "the program imports it"],
+)
+def test_pandas_is_imported_only_when_something_needs_it(script: str) -> None:
+    subprocess.run([sys.executable, "-c", script], check=True)

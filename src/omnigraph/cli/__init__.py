@@ -1,7 +1,7 @@
 """The `omnigraph` command.
 
     start.py, sigint.py, main.py   a run of it, from Ctrl-C during the imports to the exit code
-    commands.py, command_groups.py, deferred_pandas.py   the table of commands, each imported when it runs
+    commands.py, command_groups.py   the table of commands, each imported when it runs
     global_flags.py, capabilities.py, invocation.py   flags of all commands
     addressing.py, config.py, config_file.py   which graph a command works on
     options.py, query_options.py   options that several commands have

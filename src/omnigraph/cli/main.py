@@ -15,7 +15,6 @@ from typer.main import get_command
 
 from omnigraph.cli.capabilities import CLAUSES
 from omnigraph.cli.command_groups import LazyGroup, new_app
-from omnigraph.cli.deferred_pandas import defer_pandas_import
 from omnigraph.cli.global_flags import (
     As,
     Cluster,
@@ -230,7 +229,6 @@ def _output_arrived() -> bool:
 
 def command() -> int:
     """The `omnigraph` command: a process of our own."""
-    defer_pandas_import()
     status = main()
     if status == INTERRUPTED and _is_query_running():
         os._exit(status)  # the end of the process would wait for it

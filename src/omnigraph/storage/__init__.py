@@ -22,3 +22,10 @@ No code above this package knows Lance or an object store. Read in this order:
     temporary_folders.py, scratch_files.py   files of one operation
     input_files.py, input_tables.py              files and Lance tables of users, read only
 """
+
+from __future__ import annotations
+
+from omnigraph.deferred_pandas import defer_pandas_import
+
+# Before any module of this folder imports Lance, and with it Arrow's datasets.
+defer_pandas_import()
