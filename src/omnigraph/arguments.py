@@ -28,6 +28,7 @@ from typing import (
     is_typeddict,
 )
 
+import omnigraph
 from omnigraph.diagnostics import printable
 from omnigraph.errors import InvalidValue
 
@@ -160,12 +161,15 @@ def _options(annotation: Any) -> dict[str, _Argument | None]:
 
 
 class _Names(dict[str, Any]):
-    """The names of a module; those that are imported for type checkers only stand for any value."""
+    """The names of a module, and the public ones, which a module often imports for type checkers only.
+
+    Other names that are imported for type checkers only stand for any value.
+    """
 
     def __missing__(self, name: str) -> Any:
         if hasattr(builtins, name):
             raise KeyError(name)
-        return Any
+        return getattr(omnigraph, name, Any)
 
 
 def _parts(annotation: Any) -> list[Any]:

@@ -11,106 +11,64 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 import pyarrow as pa
 
 from omnigraph.arguments import check_arguments, check_function_arguments, require_whole
-from omnigraph.engine.changes.change import parse_filter
-from omnigraph.engine.changes.comparison import RunnerChoice
-from omnigraph.engine.changes.diff import Diff
-from omnigraph.engine.changes.feed import BranchHistory, ChangeFeed
-from omnigraph.engine.changes.page import DEFAULT_CHANGES, ChangePage, read_feed_page
-from omnigraph.engine.constraints.duplicates import Mode
-from omnigraph.engine.copying.copier import CopyResult, copy_graph
-from omnigraph.engine.embedding.fill import embed as run_embed
-from omnigraph.engine.embedding.result import EmbedOptions, EmbedResult
-from omnigraph.engine.export.export_request import ExportFormatName, ExportOutput, ExportResult
+from omnigraph.engine.changes import DEFAULT_CHANGES
 from omnigraph.engine.files.source_files import read_source
 from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.format_stamp import read_stamp
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import AtBranch, AtCommit, AtTime, OpenGraph, ReadTarget
-from omnigraph.engine.graph.relocation import relocate_if_seen
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.snapshot import Snapshot as EngineSnapshot
 from omnigraph.engine.graph.targets import parse_past_target, parse_target, resolve_snapshot, to_microseconds
-from omnigraph.engine.lifecycle.create import create_graph
 from omnigraph.engine.lifecycle.open import open_graph, reopen_graph
-from omnigraph.engine.load.loader import load as run_load
-from omnigraph.engine.load.request import LoadRequest, LoadResult
-from omnigraph.engine.load.sources.mapping import InputMapping, build_mapping, read_mapping
-from omnigraph.engine.load.spool import get_frames, open_inputs
-from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
-from omnigraph.engine.maintenance.cleanup.run_cleanup import CleanupResult
-from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup as run_cleanup
-from omnigraph.engine.maintenance.ensure_indexes import IndexResult
-from omnigraph.engine.maintenance.ensure_indexes import ensure_indices as run_ensure_indices
-from omnigraph.engine.maintenance.optimize import OptimizeResult
-from omnigraph.engine.maintenance.optimize import optimize as run_optimize
-from omnigraph.engine.maintenance.repair import RepairResult
-from omnigraph.engine.maintenance.repair import repair as run_repair
-from omnigraph.engine.merge.choices import parse_granularity, parse_strategy
-from omnigraph.engine.merge.merge import MergeOptions, MergeRequest
-from omnigraph.engine.merge.merge import merge as run_merge
-from omnigraph.engine.merge.merge import preview as preview_merge
-from omnigraph.engine.merge.resolutions import ResolutionsInput
-from omnigraph.engine.merge.result import MergePreview, MergeResult
-from omnigraph.engine.rows.violations import Violation
-from omnigraph.engine.schema_apply.apply import SchemaRequest, SchemaResult
-from omnigraph.engine.schema_apply.apply import apply_schema as run_apply_schema
-from omnigraph.engine.schema_apply.apply import plan_schema as run_plan_schema
 from omnigraph.engine.tasks.runner import EngineName, select_engine
-from omnigraph.engine.upkeep.manifest_upkeep import minimum_age
-from omnigraph.engine.write.builder import WriteBlock
-from omnigraph.engine.write.mutate import MutationResult
-from omnigraph.engine.write.mutate import mutate_current_schema as run_mutation
-from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import BadRequest, GraphClosed, InvalidValue, ReadOnlyGraph
-from omnigraph.history import Branches, Commits
 from omnigraph.lang.schema import MigrationPlan, compile_schema
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
-from omnigraph.notebook.draw import DrawInput, DrawOptions, DrawRequest, draw
-from omnigraph.notebook.overview import graph_page
-from omnigraph.notebook.picture import Picture
 from omnigraph.progress import ProgressListener, progress_to
-from omnigraph.query.algorithms.calls import Algorithms
-from omnigraph.query.explain import Explanation
 from omnigraph.query.query_service import QueryService, ReadQuery, choose_engine
 from omnigraph.query.read_cache import shared_cache
 from omnigraph.query.reader import Reader, save_topologies
 from omnigraph.query.request import Limits
 from omnigraph.query.result import Result
-from omnigraph.query.topology.saved_topology import delete_topologies, find_orphan_topologies
-from omnigraph.snapshot import QueryEngine, Snapshot, TableInfo, snapshot_of
 from omnigraph.storage.location import Location
 
-__all__ = [
-    "Branches",
-    "CleanupResult",
-    "Commit",
-    "Commits",
-    "CopyResult",
-    "EmbedResult",
-    "ExportResult",
-    "Graph",
-    "IndexResult",
-    "LoadResult",
-    "MergePreview",
-    "MergeResult",
-    "MutationResult",
-    "OptimizeResult",
-    "Picture",
-    "SchemaResult",
-    "Snapshot",
-    "TableInfo",
-    "Violation",
-    "WriteBlock",
-    "init",
-    "open",
-]
+if TYPE_CHECKING:
+    from omnigraph.engine.changes.diff import Diff
+    from omnigraph.engine.changes.feed import BranchHistory, ChangeFeed
+    from omnigraph.engine.changes.page import ChangePage
+    from omnigraph.engine.constraints.duplicates import Mode
+    from omnigraph.engine.copying.copier import CopyResult
+    from omnigraph.engine.embedding.result import EmbedOptions, EmbedResult
+    from omnigraph.engine.export.export_request import ExportFormatName, ExportOutput, ExportResult
+    from omnigraph.engine.load.request import LoadResult
+    from omnigraph.engine.load.sources.mapping import InputMapping
+    from omnigraph.engine.maintenance.cleanup.run_cleanup import CleanupResult
+    from omnigraph.engine.maintenance.ensure_indexes import IndexResult
+    from omnigraph.engine.maintenance.optimize import OptimizeResult
+    from omnigraph.engine.maintenance.repair import RepairResult
+    from omnigraph.engine.merge.merge import MergeOptions
+    from omnigraph.engine.merge.resolutions import ResolutionsInput
+    from omnigraph.engine.merge.result import MergePreview, MergeResult
+    from omnigraph.engine.schema_apply.apply import SchemaResult
+    from omnigraph.engine.write.builder import WriteBlock
+    from omnigraph.engine.write.mutate import MutationResult
+    from omnigraph.history import Branches, Commits
+    from omnigraph.notebook.draw import DrawInput, DrawOptions
+    from omnigraph.notebook.picture import Picture
+    from omnigraph.query.algorithms.calls import Algorithms
+    from omnigraph.query.explain import Explanation
+    from omnigraph.snapshot import QueryEngine, Snapshot
+
+
+__all__ = ["Graph", "init", "open"]
 
 LoadMode = Literal["append", "merge", "overwrite"]
 """What a load does with rows that are stored already: refuse them, update them, or replace all rows."""
@@ -127,6 +85,8 @@ def init(uri: str | os.PathLike[str], *, schema: str | os.PathLike[str], force: 
     `uri` is a folder or `s3://bucket/prefix`; `schema` is the text of a schema, or a `Path` to read it
     from. `force` replaces what an initialisation that died left behind; it never touches a graph.
     """
+    from omnigraph.engine.lifecycle.create import create_graph
+
     root = Root.at(Location.parse(uri))
     source = _schema_source(schema)
     compile_schema(source)  # here, so that mistakes name the file
@@ -190,6 +150,9 @@ class Graph:
 
         Whether the stored rows fit it, `apply_schema` finds out.
         """
+        from omnigraph.engine.schema_apply.apply import SchemaRequest
+        from omnigraph.engine.schema_apply.apply import plan_schema as run_plan_schema
+
         return run_plan_schema(self._reading(), SchemaRequest(_schema_source(schema), allow_data_loss))
 
     def apply_schema(
@@ -200,17 +163,24 @@ class Graph:
         It needs a graph without other branches than main. What is dropped stays readable in older commits,
         unless `allow_data_loss` removes it there as well.
         """
+        from omnigraph.engine.schema_apply.apply import SchemaRequest
+        from omnigraph.engine.schema_apply.apply import apply_schema as run_apply_schema
+
         request = SchemaRequest(_schema_source(schema), allow_data_loss, actor)
         return run_apply_schema(self._writing(), request)
 
     @property
     def branches(self) -> Branches:
         """The branches: create, list, delete, iterate, test with `in`."""
+        from omnigraph.history import Branches
+
         return Branches(self.uri, self._reading, self._writing)
 
     @property
     def commits(self) -> Commits:
         """The commits: list, look up, find where two histories parted."""
+        from omnigraph.history import Commits
+
         return Commits(self.uri, self._reading)
 
     def snapshot(self, branch: str = MAIN) -> Snapshot:
@@ -331,6 +301,9 @@ class Graph:
         With `if_commit` it takes effect only while that commit is the newest of the branch. `retry` says how
         often an update or delete is prepared again when another writer changed a table that it depends on.
         """
+        from omnigraph.engine.write.mutate import mutate_current_schema as run_mutation
+        from omnigraph.engine.write.transaction import Author
+
         author = Author(parse_branch_name(branch), actor, if_commit, retry)
         compiled = partial(self._queries.mutation, query, params, name)
         return run_mutation(self._writing(), compiled, author)
@@ -347,6 +320,9 @@ class Graph:
 
         `if_commit` and `retry` are those of `mutate`.
         """
+        from omnigraph.engine.write.builder import WriteBlock
+        from omnigraph.engine.write.transaction import Author
+
         self._writing()
         return WriteBlock(self._writing, Author(parse_branch_name(branch), actor, if_commit, retry))
 
@@ -376,6 +352,11 @@ class Graph:
         file `rejects`, if one is named. `engine` is `local`, `spark`, or chosen by the size of the input.
         `progress` hears how far it is.
         """
+        from omnigraph.engine.load.loader import load as run_load
+        from omnigraph.engine.load.request import LoadRequest
+        from omnigraph.engine.load.spool import open_inputs
+        from omnigraph.engine.write.transaction import Author
+
         opened, chosen = self._writing(), _mode(mode)
         how = (_mapping(mapping), engine, self.schema, opened.root)
         with progress_to(progress), open_inputs(data, type, *how) as spool:
@@ -422,6 +403,13 @@ class Graph:
         properties. `dry_run` only tells what would happen. `delete_branch` deletes the source afterwards.
         `engine` is `local`, `spark`, or chosen by the size of the change.
         """
+        from omnigraph.engine.changes.comparison import RunnerChoice
+        from omnigraph.engine.merge.choices import parse_granularity, parse_strategy
+        from omnigraph.engine.merge.merge import MergeRequest
+        from omnigraph.engine.merge.merge import merge as run_merge
+        from omnigraph.engine.merge.merge import preview as preview_merge
+        from omnigraph.engine.write.transaction import Author
+
         request = MergeRequest(
             parse_branch_name(source),
             parse_strategy(strategy),
@@ -452,6 +440,10 @@ class Graph:
         `insert`, `update` or `delete`; each keeps only the changes it names, or all when it is not given.
         `engine` is `local`, `spark`, or chosen by the size of the change.
         """
+        from omnigraph.engine.changes.change import parse_filter
+        from omnigraph.engine.changes.comparison import RunnerChoice
+        from omnigraph.engine.changes.diff import Diff
+
         wanted, hands = parse_filter(kinds, types, ops), RunnerChoice(engine)
         return Diff(self._reading(), self._moment(a), self._moment(b), wanted, runner_choice=hands)
 
@@ -470,6 +462,8 @@ class Graph:
         `since` is the `cursor` of an earlier feed with the same filter, `beginning` (also if not given),
         `now`, or `after:` and the id of a commit. `limit` is a number of commits.
         """
+        from omnigraph.engine.changes.feed import ChangeFeed
+
         if limit is not None and limit < 1:
             raise InvalidValue(f"limit must be at least 1, got {limit}")
         return ChangeFeed(self._history(branch, types, kinds, ops), since, limit)
@@ -486,11 +480,15 @@ class Graph:
         ops: str | Iterable[str] | None = None,
     ) -> ChangePage:
         """Like `changes`, in pages: at most `limit` changes in one, and a token for the next."""
+        from omnigraph.engine.changes.page import read_feed_page
+
         history = self._history(branch, types, kinds, ops)
         return read_feed_page(history, since=since, token=page_token, limit=limit)
 
     def spark(self, session: Any = None) -> Any:
         """The graph as DataFrames of Spark, as in `graph.spark().nodes("Person")`; see its `GraphFrames`."""
+        from omnigraph.engine.load.spool import get_frames
+
         self._reading()
         return get_frames().open_graph(self, self._queries, session)
 
@@ -503,6 +501,8 @@ class Graph:
         many edges away, `edges` names the types that count, `label` a property to write at nodes. At most
         `limit` nodes are shown (500), and the picture says when there are more.
         """
+        from omnigraph.notebook.draw import DrawRequest, draw
+
         return draw(self._queries, what, params, DrawRequest(**how))
 
     def embed(self, branch: str = MAIN, **how: Unpack[EmbedOptions]) -> EmbedResult:
@@ -510,12 +510,16 @@ class Graph:
 
         They land in commits of up to 50,000 entities; a run that was stopped is simply run again.
         """
+        from omnigraph.engine.embedding.fill import embed as run_embed
+
         opened = self._reading() if how.get("dry_run") else self._writing()
         return run_embed(opened, parse_branch_name(branch), how)
 
     @property
     def algorithms(self) -> Algorithms:
         """Algorithms over a whole graph, as in `graph.algorithms.pagerank()`; see `Algorithms`."""
+        from omnigraph.query.algorithms.calls import Algorithms
+
         return Algorithms(self._reading, self._writing, self.spark)
 
     def optimize(
@@ -526,6 +530,10 @@ class Graph:
         No row changes, and concurrent readers notice nothing. What the first walk of a new
         process needs of large edge types is prepared as well.
         """
+        from omnigraph.engine.graph.relocation import relocate_if_seen
+        from omnigraph.engine.maintenance.optimize import optimize as run_optimize
+        from omnigraph.engine.write.transaction import Author
+
         author = Author(parse_branch_name(branch), actor)
         result = run_optimize(self._writing(), author, engine)
         relocate_if_seen(self._writing().root)
@@ -534,6 +542,9 @@ class Graph:
 
     def ensure_indices(self, branch: str = MAIN, *, actor: str | None = None) -> IndexResult:
         """Build the indexes that the schema asks for and a branch does not have, in one commit."""
+        from omnigraph.engine.maintenance.ensure_indexes import ensure_indices as run_ensure_indices
+        from omnigraph.engine.write.transaction import Author
+
         return run_ensure_indices(self._writing(), Author(parse_branch_name(branch), actor))
 
     def cleanup(
@@ -550,6 +561,11 @@ class Graph:
         was current in that time. With both, what is past both goes. Others stay in the history, but reading
         the graph as they left it fails with `HistoricalVersionReclaimed`. `dry_run` only tells what would go.
         """
+        from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
+        from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup as run_cleanup
+        from omnigraph.engine.upkeep.manifest_upkeep import minimum_age
+        from omnigraph.query.topology.saved_topology import delete_topologies, find_orphan_topologies
+
         opened = self._reading() if dry_run else self._writing()
         policy = CleanupPolicy.of(keep, older_than, minimum_age())
         with progress_to(progress):
@@ -564,6 +580,8 @@ class Graph:
 
         With `force` every change is published as it is, unchecked. Rows are never moved.
         """
+        from omnigraph.engine.maintenance.repair import repair as run_repair
+
         return run_repair(self._writing() if confirm else self._reading(), confirm=confirm, force=force)
 
     def copy_to(
@@ -579,6 +597,8 @@ class Graph:
         same call continues a copy that was interrupted. Sizes of files, commits and numbers of rows are
         verified; with `read_back` every file is read again, and its checksum compared with the original's.
         """
+        from omnigraph.engine.copying.copier import copy_graph
+
         with progress_to(progress):
             return copy_graph(self._reading(), Location.parse(destination), read_back=read_back)
 
@@ -610,6 +630,8 @@ class Graph:
         return f"<Graph '{self.uri}'{state}>"
 
     def _repr_html_(self) -> str | None:
+        from omnigraph.notebook.overview import graph_page
+
         return None if self._closed else graph_page(self._opened)
 
     def _reading(self) -> OpenGraph:
@@ -630,9 +652,14 @@ class Graph:
         kinds: str | Iterable[str] | None,
         ops: str | Iterable[str] | None,
     ) -> BranchHistory:
+        from omnigraph.engine.changes.change import parse_filter
+        from omnigraph.engine.changes.feed import BranchHistory
+
         return BranchHistory(self._reading(), parse_branch_name(branch), parse_filter(kinds, types, ops))
 
     def _moment(self, named: str | Snapshot | Commit | datetime) -> EngineSnapshot:
+        from omnigraph.snapshot import Snapshot
+
         match named:
             case Snapshot():
                 return named._pinned  # noqa: SLF001 - private to both
@@ -644,6 +671,8 @@ class Graph:
                 return resolve_snapshot(self._reading(), named, to_microseconds)
 
     def _pin(self, target: ReadTarget) -> Snapshot:
+        from omnigraph.snapshot import snapshot_of
+
         return snapshot_of(self._reading().snapshot(target), self._queries)
 
 
@@ -657,12 +686,16 @@ def _schema_source(schema: str | os.PathLike[str]) -> Source:
 
 
 def _mode(text: str) -> Mode:
+    from omnigraph.engine.constraints.duplicates import Mode
+
     if text not in list(Mode):
         raise BadRequest(f"'{text}' is not a mode of loading", remedy=f"choose one of: {', '.join(Mode)}")
     return Mode(text)
 
 
 def _mapping(given: str | os.PathLike[str] | Mapping[str, Any] | None) -> InputMapping | None:
+    from omnigraph.engine.load.sources.mapping import build_mapping, read_mapping
+
     if given is None:
         return None
     return build_mapping(given) if isinstance(given, Mapping) else read_mapping(given)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from omnigraph.arguments import check_all_arguments, check_arguments
-from omnigraph.engine.branches import manage as control
-from omnigraph.engine.changes.change import parse_filter
-from omnigraph.engine.changes.diff import Diff
-from omnigraph.engine.changes.feed import BranchHistory
-from omnigraph.engine.changes.page import DEFAULT_CHANGES, CommitPage, read_commit_page
+from omnigraph.engine.changes import DEFAULT_CHANGES
 from omnigraph.engine.graph import lineage
-from omnigraph.engine.graph.ancestry import load_ancestry
 from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.errors import InvalidValue
-from omnigraph.notebook.overview import branches_page, commits_page
+
+if TYPE_CHECKING:
+    from omnigraph.engine.changes.diff import Diff
+    from omnigraph.engine.changes.page import CommitPage
 
 
 @check_arguments
@@ -32,14 +31,20 @@ class Branches:
 
     def create(self, name: str, *, from_: str = MAIN) -> str:
         """Make a branch that starts as `from_` is now, and say its name; no data is copied."""
+        from omnigraph.engine.branches import manage as control
+
         return control.create_branch(self._writing(), name, from_branch=from_).name
 
     def list(self) -> builtins.list[str]:
         """The names: main first, then the others in order."""
+        from omnigraph.engine.branches import manage as control
+
         return [found.name for found in control.list_branches(self._reading())]
 
     def delete(self, name: str) -> None:
         """Remove a branch and what only it has; refused for main and while another branch needs it."""
+        from omnigraph.engine.branches import manage as control
+
         control.delete_branch(self._writing(), name)
 
     def __iter__(self) -> Iterator[str]:
@@ -55,6 +60,8 @@ class Branches:
         return f"<Branches of '{self._uri}'>"
 
     def _repr_html_(self) -> str:
+        from omnigraph.notebook.overview import branches_page
+
         return branches_page(self._reading())
 
 
@@ -89,6 +96,9 @@ class Commits:
         ops: str | Iterable[str] | None = None,
     ) -> Diff:
         """What a commit changed against its first parent; the filters are those of `Graph.diff`."""
+        from omnigraph.engine.changes.change import parse_filter
+        from omnigraph.engine.changes.feed import BranchHistory
+
         opened = self._reading()
         branch, commit = opened.find_commit(commit_id)
         return BranchHistory(opened, branch, parse_filter(kinds, types, ops)).changes(commit, feed=False)
@@ -104,6 +114,10 @@ class Commits:
         ops: str | Iterable[str] | None = None,
     ) -> CommitPage:
         """Like `changes`, in pages: at most `limit` changes in one, and a token for the next."""
+        from omnigraph.engine.changes.change import parse_filter
+        from omnigraph.engine.changes.feed import BranchHistory
+        from omnigraph.engine.changes.page import read_commit_page
+
         opened = self._reading()
         branch, commit = opened.find_commit(commit_id)
         history = BranchHistory(opened, branch, parse_filter(kinds, types, ops))
@@ -118,6 +132,8 @@ class Commits:
 
     def merge_bases(self, ours: str, theirs: str) -> builtins.list[Commit]:
         """The common ancestors of two commits that no other common ancestor descends from, newest first."""
+        from omnigraph.engine.graph.ancestry import load_ancestry
+
         opened = self._reading()
         branches = {opened.find_commit(commit_id)[0] for commit_id in (ours, theirs)}
         states = {branch: opened.load(branch).state for branch in branches}
@@ -130,4 +146,6 @@ class Commits:
         return f"<Commits of '{self._uri}'>"
 
     def _repr_html_(self) -> str:
+        from omnigraph.notebook.overview import commits_page
+
         return commits_page(self._reading())

@@ -7,34 +7,34 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
 from omnigraph.arguments import check_arguments
-from omnigraph.engine.export.export_request import (
-    ExportFormat,
-    ExportFormatName,
-    ExportOutput,
-    ExportRequest,
-    ExportResult,
-)
-from omnigraph.engine.export.exporter import export as run_export
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import AtVersion, OpenGraph
 from omnigraph.engine.graph.snapshot import Snapshot as EngineSnapshot
 from omnigraph.engine.graph.snapshot_tables import read_rows
-from omnigraph.engine.rows.blob_reader import Blob, find_blob
-from omnigraph.engine.tasks.runner import EngineName, select_engine
 from omnigraph.errors import BadRequest, InvalidValue
 from omnigraph.lang.schema.catalog import Catalog
-from omnigraph.notebook.overview import snapshot_page
 from omnigraph.progress import ProgressListener, progress_to
 from omnigraph.query.query_service import QueryService, ReadQuery, choose_engine
 from omnigraph.query.reader import PinnedTarget
 from omnigraph.query.request import Limits
 from omnigraph.query.result import Result
+
+if TYPE_CHECKING:
+    from omnigraph.engine.export.export_request import (
+        ExportFormat,
+        ExportFormatName,
+        ExportOutput,
+        ExportResult,
+    )
+    from omnigraph.engine.rows.blob_reader import Blob
+    from omnigraph.engine.tasks.runner import EngineName
+
 
 QueryEngine = Literal["local", "spark"]
 """What runs a query: this process, or Spark."""
@@ -106,6 +106,8 @@ class Snapshot:
         self, type_name: str, id: str, property_name: str, *, entity: Literal["node", "edge"] = "node"
     ) -> Blob:
         """One Blob: its size and etag, and its bytes when they are asked for, as in `.read()`."""
+        from omnigraph.engine.rows.blob_reader import find_blob
+
         return find_blob(self._queries.opened(), self._pinned, entity, type_name, id, property_name)
 
     def export(
@@ -125,6 +127,10 @@ class Snapshot:
         and one that exists is refused unless `overwrite` is set. With `engine="spark"` tasks write parts, so
         that a folder has several files for each type. `progress` hears how far it is.
         """
+        from omnigraph.engine.export.export_request import ExportRequest
+        from omnigraph.engine.export.exporter import export as run_export
+        from omnigraph.engine.tasks.runner import select_engine
+
         chosen = None if types is None else tuple(types)
         by = None if engine == "local" else partial(select_engine, engine, 0)
         request = ExportRequest(output, _format(format), chosen, overwrite, by)
@@ -135,6 +141,8 @@ class Snapshot:
         return f"<Snapshot {self.id} of '{self.branch}' at version {self.version}, {len(self.tables)} tables>"
 
     def _repr_html_(self) -> str:
+        from omnigraph.notebook.overview import snapshot_page
+
         return snapshot_page(self._pinned)
 
 
@@ -153,6 +161,8 @@ def pinned_by(snapshot: Snapshot) -> tuple[OpenGraph, EngineSnapshot]:
 
 
 def _format(text: str) -> ExportFormat:
+    from omnigraph.engine.export.export_request import ExportFormat
+
     if text not in list(ExportFormat):
         raise BadRequest(
             f"'{text}' is not a format of an export", remedy=f"choose one of: {', '.join(ExportFormat)}"

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph import errors
-from omnigraph.graph import Graph, LoadResult, MutationResult
+from omnigraph import Graph, LoadResult, MutationResult, errors
 from omnigraph.storage.location import Location
 from omnigraph.storage.tables import Tables
 from tests.lang.casefile import CASES as LANGUAGE_CASES

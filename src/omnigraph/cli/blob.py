@@ -19,7 +19,8 @@ from omnigraph.cli.query_options import Branch, Commit
 from omnigraph.engine.files.atomic_output import new_file
 from omnigraph.engine.rows.blob_reader import Blob, require_range
 from omnigraph.errors import BadRequest, StorageFailure
-from omnigraph.graph import Graph, Snapshot
+from omnigraph.graph import Graph
+from omnigraph.snapshot import Snapshot
 
 app = new_app()
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from omnigraph import graph
 from omnigraph.cli.addressing import Place, Uri, echo_write, require_consent, resolve_actor, resolve_graph
-from omnigraph.cli.changes import stat_lines
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_json, print_note, print_result, print_text
-from omnigraph.cli.pending_note import print_pending
 from omnigraph.display.text import escape_invisible, format_value
-from omnigraph.engine.changes.change import EntityImage
-from omnigraph.engine.merge.conflict import SEPARABLE, MergeConflict
-from omnigraph.engine.merge.result import MergePreview, MergeResult
 from omnigraph.errors import MergeConflicts
+
+if TYPE_CHECKING:
+    from omnigraph.engine.changes.change import EntityImage
+    from omnigraph.engine.merge.conflict import MergeConflict
+    from omnigraph.engine.merge.result import MergePreview, MergeResult
+
 
 CONFLICTS = 1
 SHOWN = 20
@@ -110,6 +111,8 @@ def merge(
 
 
 def _print_merge(done: MergeResult, *, as_json: bool) -> None:
+    from omnigraph.cli.pending_note import print_pending
+
     text = f"merged {done.source} into {done.target}: {done.outcome.value}"
     print_result(done.to_json(), "\n".join([text, *_given_up(done)]), as_json=as_json)
     print_pending(done.pending_indexes)
@@ -138,6 +141,8 @@ def _print_preview(
 
 
 def _preview(found: MergePreview) -> Iterator[str]:
+    from omnigraph.cli.changes import stat_lines
+
     yield f"merging {found.source} into {found.target} would be: {found.outcome.value}"
     yield from stat_lines(dict(found.changes))
     if found.resolved:
@@ -180,6 +185,8 @@ def _counted(conflicts: Sequence[MergeConflict]) -> str:
 
 
 def _conflict_lines(conflicts: Sequence[MergeConflict]) -> Iterator[str]:
+    from omnigraph.engine.merge.conflict import SEPARABLE
+
     for conflict in conflicts[:SHOWN]:
         yield f"  {conflict.kind.value}: {escape_invisible(conflict.message)}"
         for name in conflict.properties:

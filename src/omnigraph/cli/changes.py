@@ -6,7 +6,7 @@ import fcntl
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -16,24 +16,18 @@ from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson, OnBranch
 from omnigraph.cli.output import print_json, print_result, print_text
 from omnigraph.display.text import escape_invisible, format_value
-from omnigraph.engine.changes.change import (
-    Change,
-    ChangeCounts,
-    ChangeFilter,
-    ChangeOperation,
-    EntityImage,
-    parse_filter,
-    require_types,
-)
-from omnigraph.engine.changes.feed import AFTER, NOW, ChangeFeed, CommitChanges, describe_cause
-from omnigraph.engine.changes.page import DEFAULT_CHANGES
-from omnigraph.engine.export.export_request import ExportRequest, ExportResult
-from omnigraph.engine.export.exporter import export
+from omnigraph.engine.changes import DEFAULT_CHANGES
+from omnigraph.engine.changes.change import ChangeOperation
 from omnigraph.engine.files.atomic_output import new_file
 from omnigraph.engine.files.output_paths import require_output
 from omnigraph.errors import BadRequest
-from omnigraph.graph import Snapshot
-from omnigraph.snapshot import pinned_by
+
+if TYPE_CHECKING:
+    from omnigraph.engine.changes.change import Change, ChangeCounts, ChangeFilter, EntityImage
+    from omnigraph.engine.changes.feed import ChangeFeed, CommitChanges
+    from omnigraph.engine.export.export_request import ExportResult
+    from omnigraph.snapshot import Snapshot
+
 
 Types = Annotated[
     list[str] | None, typer.Option("--type", help="Only this type; may be repeated.", metavar="TYPE")
@@ -100,6 +94,9 @@ def baseline(
     The file is complete and on disk before the cursor is printed. Two such calls for one file wait for each
     other.
     """
+    from omnigraph.engine.changes.change import parse_filter
+    from omnigraph.engine.changes.feed import AFTER, NOW
+
     wanted = parse_filter(kinds, types, ops)
     require_output(out)
     with graph.open(resolve_graph(uri=uri), read_only=True) as opened, _alone(out):
@@ -119,12 +116,18 @@ def baseline(
 
 def _export(moment: Snapshot, types: list[str] | None, stream: BinaryIO) -> ExportResult:
     """Write the entities; a line may be longer than a load takes, as the feed that follows has such, too."""
+    from omnigraph.engine.export.export_request import ExportRequest
+    from omnigraph.engine.export.exporter import export
+    from omnigraph.snapshot import pinned_by
+
     chosen = None if types is None else tuple(types)
     return export(*pinned_by(moment), ExportRequest(stream, types=chosen, loadable=False))
 
 
 def _types(moment: Snapshot, wanted: ChangeFilter) -> list[str] | None:
     """The types that the filter lets through; None for all."""
+    from omnigraph.engine.changes.change import require_types
+
     require_types(wanted, moment.tables)
     if not wanted.kinds and not wanted.types:
         return None
@@ -195,6 +198,8 @@ def poll(
     as_json: AsJson = False,
 ) -> None:
     """Show what was changed since a cursor, and after all of it the cursor for the next time."""
+    from omnigraph.engine.changes.feed import NOW
+
     if cursor is not None and start is not None:
         raise BadRequest("--cursor and --start are mutually exclusive")
     since = cursor or start or NOW
@@ -223,6 +228,8 @@ def commit_changes(
     as_json: AsJson = False,
 ) -> None:
     """Show what a commit changed against its first parent: all of it, or with a limit a page of it."""
+    from omnigraph.engine.changes.feed import describe_cause
+
     which: dict[str, Any] = {"types": types, "kinds": kinds, "ops": ops}
     with graph.open(resolve_graph(uri=uri), read_only=True) as opened:
         if limit is not None or page_token is not None:

@@ -12,7 +12,8 @@ from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
 from omnigraph.cli.query_options import Branch, Version
-from omnigraph.graph import Graph, Snapshot, TableInfo
+from omnigraph.graph import Graph
+from omnigraph.snapshot import Snapshot, TableInfo
 
 app = new_app()
 

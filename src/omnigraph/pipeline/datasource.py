@@ -24,12 +24,12 @@ from pyspark.sql.types import StructType
 from omnigraph import graph
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.errors import BadRequest
-from omnigraph.graph import Snapshot
 from omnigraph.pipeline.change_stream import ChangeScan, ChangeStream, PastChanges, change_scan
 from omnigraph.pipeline.fan_out import arrow_schema, conform, spark_schema
 from omnigraph.pipeline.table_scan import Fragments, Scan, plan_scan, resolve_table, snapshot_at
 from omnigraph.pipeline.task_environment import apply_settings, task_settings
 from omnigraph.pipeline.writer import BranchWriter, LoadOrder, stage_rows
+from omnigraph.snapshot import Snapshot
 
 NAME = "omnigraph"
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.engine.changes.change import parse_filter
 from omnigraph.engine.graph.layout import table_key
+from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
-from omnigraph.graph import Commit, Graph, LoadResult, Snapshot
+from omnigraph.engine.load.request import LoadResult
+from omnigraph.graph import Graph
 from omnigraph.pipeline.algorithms.frame_algorithms import FrameAlgorithms
 from omnigraph.pipeline.change_stream import change_scan
 from omnigraph.pipeline.changes.diff_frames import diff_frame
@@ -18,6 +20,7 @@ from omnigraph.pipeline.fan_out import fan_out
 from omnigraph.pipeline.query.read import SparkReads
 from omnigraph.pipeline.table_scan import plan_scan, resolve_table, snapshot_at
 from omnigraph.query.query_service import QueryService
+from omnigraph.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,10 +16,10 @@ from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.root import Root, new_id, shared_root
 from omnigraph.engine.graph.snapshot_tables import open_table
 from omnigraph.errors import BadRequest, HistoricalVersionReclaimed, StorageFailure
-from omnigraph.graph import Graph, Snapshot
+from omnigraph.graph import Graph
 from omnigraph.lang.values import shorten_legibly
 from omnigraph.pipeline.row_filter import compile_filter
-from omnigraph.snapshot import pinned_by
+from omnigraph.snapshot import Snapshot, pinned_by
 from omnigraph.storage.blobs import is_blob
 from omnigraph.storage.fragments import group_by_rows, list_fragments
 from omnigraph.storage.lance_errors import TableFailureKind

@@ -17,7 +17,6 @@ from omnigraph.embed.settings import EmbedSettings
 from omnigraph.engine.files.source_files import read_source
 from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph, ReadTarget
 from omnigraph.engine.graph.targets import parse_target
-from omnigraph.engine.load.spool import get_frames
 from omnigraph.errors import BadRequest, HistoricalVersionReclaimed, ParseError, WrongQueryKind
 from omnigraph.lang.query.compile import (
     CompiledMutation,
@@ -150,6 +149,8 @@ def choose_engine(engine: str) -> RunRead[Result]:
         return Reader.read
     if engine != "spark":
         raise BadRequest(f"there is no engine '{engine}'", remedy="choose one of: local, spark")
+    from omnigraph.engine.load.spool import get_frames
+
     return get_frames().query_runner()
 
 

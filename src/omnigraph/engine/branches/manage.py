@@ -12,9 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from omnigraph import failpoints
-from omnigraph.engine.branches.saved_bases import save_bases
-from omnigraph.engine.commit import schema_lock
-from omnigraph.engine.commit.recovery.sweep import finish_completed_writes
 from omnigraph.engine.graph.branch_names import SCHEMA_APPLY_LOCK, parse_branch_name
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.migrations import open_current_manifest
@@ -97,6 +94,8 @@ def _info(fork: Fork) -> BranchInfo:
 
 def create_branch(graph: OpenGraph, name: str, *, from_branch: str = MAIN) -> BranchInfo:
     """Create a branch at the current head of another one."""
+    from omnigraph.engine.commit.recovery.sweep import finish_completed_writes
+
     root, new, source = graph.root, _new_branch_name(name), parse_branch_name(from_branch)
     _refuse_read_only(graph)
     finish_completed_writes(graph)
@@ -190,6 +189,8 @@ def delete_branch(
     `wanted` is called under the lock and may cancel the delete. Once its reference is removed the branch is
     deleted. Its table forks are then removed as far as possible; cleanup removes those that remain.
     """
+    from omnigraph.engine.branches.saved_bases import save_bases
+
     root, name = graph.root, parse_branch_name(name)
     _refuse_read_only(graph)
     if name == MAIN:
@@ -310,6 +311,8 @@ def _refuse_read_only(graph: OpenGraph) -> None:
 
 
 def _lock(root: Root, operation: str, branches: list[str], creating: Sequence[str] = ()) -> HeldLocks:
+    from omnigraph.engine.commit import schema_lock
+
     try:
         return root.locks.hold(branches, creating=creating)
     except WriterBusy as busy:
@@ -320,6 +323,8 @@ def _lock(root: Root, operation: str, branches: list[str], creating: Sequence[st
 
 def _list_live(graph: OpenGraph, operation: str, held: HeldLocks) -> Survey:
     """The references of all branches but main; refused while a schema apply runs."""
+    from omnigraph.engine.commit import schema_lock
+
     live = _survey(graph.root)
     if SCHEMA_APPLY_LOCK not in live.names:
         return live
@@ -336,6 +341,8 @@ def _survey(root: Root) -> Survey:
 
 def _take_back_during_schema_apply(root: Root, made: str) -> None:
     """Undo the creation if a schema apply began meanwhile, which is possible after losing a lease."""
+    from omnigraph.engine.commit import schema_lock
+
     if schema_lock.find_lock(root) is not None:
         remove_fork(root, root.layout.manifest, made)
         raise _blocked("branch create")

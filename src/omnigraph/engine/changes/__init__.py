@@ -9,3 +9,8 @@ Read in this order:
     row_pairs.py                   which entities differ; equality.py decides
     comparison.py                  many changes: by tasks, in parts and buckets, the result as sorted files
 """
+
+from __future__ import annotations
+
+DEFAULT_CHANGES = 1000
+"""How many changes a page has, unless the caller says otherwise."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from omnigraph.engine.changes import DEFAULT_CHANGES
 from omnigraph.engine.changes.change import Change
 from omnigraph.engine.changes.diff import ChangePlace, Diff
 from omnigraph.engine.changes.feed import (
@@ -22,7 +23,7 @@ from omnigraph.engine.graph.layout import table_key
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.errors import BadRequest, ChangeCursorRejected, ResourceLimitExceeded
 
-DEFAULT_CHANGES, MOST_CHANGES = 1000, 8192
+MOST_CHANGES = 8192
 PAGE_BYTES = 4 * 2**20
 
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 from omnigraph.engine.graph.layout import table_key
 from omnigraph.engine.graph.table_types import ID
 from omnigraph.errors import BadRequest
-from omnigraph.graph import Snapshot
 from omnigraph.pipeline.algorithms.edge_blocks import (
     BLOCKS,
     ByBlock,
@@ -33,6 +32,7 @@ from omnigraph.pipeline.table_scan import plan_scan
 from omnigraph.query.algorithms.edge_block import Arrangement, Block, Part, corners
 from omnigraph.query.algorithms.node_numbering import Numbering, in_order, whole_ids
 from omnigraph.query.algorithms.selection import Selection
+from omnigraph.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
