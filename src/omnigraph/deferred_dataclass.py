@@ -13,6 +13,8 @@ import dataclasses
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
+__all__ = ["dataclass"]
+
 _ALWAYS = (
     "__init__",
     "__setattr__",

@@ -8,9 +8,10 @@ from typing import Any, TypedDict
 
 from omnigraph.client import decode
 from omnigraph.client.calls import Call, decode_json, json_body, json_call, path_of, query_of
+from omnigraph.engine.changes import DEFAULT_CHANGES
 from omnigraph.engine.changes.change import Change, ChangeCounts, parse_filter
 from omnigraph.engine.changes.feed import AFTER, BEGINNING, NOW
-from omnigraph.engine.changes.page import DEFAULT_CHANGES, ChangePage, CommitPage, require_limit
+from omnigraph.engine.changes.page import ChangePage, CommitPage, require_limit
 from omnigraph.engine.graph.branch_names import parse_branch_name
 
 Words = str | Iterable[str] | None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from omnigraph.client import reads
 from omnigraph.client.transport import Transport
-from omnigraph.engine.export.exporter import (
+from omnigraph.engine.export.export_request import (
     BinaryStream,
     ExportedType,
     ExportFormat,

@@ -20,7 +20,8 @@ from omnigraph.client.results import ChunkReader
 from omnigraph.client.served_options import refuse_actor, refuse_engine, refuse_given
 from omnigraph.client.snapshot import RemoteSnapshot, snapshot_of
 from omnigraph.client.transport import DEFAULT_TIMEOUT, Address, Transport, close_stream
-from omnigraph.engine.changes.page import DEFAULT_CHANGES, ChangePage
+from omnigraph.engine.changes import DEFAULT_CHANGES
+from omnigraph.engine.changes.page import ChangePage
 from omnigraph.engine.export.export_request import ExportFormatName, ExportOutput, ExportResult
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN

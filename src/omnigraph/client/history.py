@@ -10,7 +10,8 @@ from omnigraph.client import changes, reads, writes
 from omnigraph.client.compare import RemoteCommitDiff
 from omnigraph.client.served_options import refuse_actor
 from omnigraph.client.transport import Transport
-from omnigraph.engine.changes.page import DEFAULT_CHANGES, CommitPage
+from omnigraph.engine.changes import DEFAULT_CHANGES
+from omnigraph.engine.changes.page import CommitPage
 from omnigraph.engine.graph import lineage
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
