@@ -24,10 +24,12 @@ from omnigraph.engine.load.sources.mapping import InputMapping
 from omnigraph.engine.load.sources.plan import file_of, plan_items
 from omnigraph.engine.load.staging import StagedItem, StagedLoad, stage_item
 from omnigraph.engine.rows.ids import FILES_IN_GROUP, LoadIds
-from omnigraph.engine.rows.rejects import VIOLATIONS_TOLD
 from omnigraph.errors import InternalError, LoadRejected
 from omnigraph.pipeline.frame_spool import frame_partition, frame_portions, loadable
 from omnigraph.storage.temporary_folders import TemporaryFolder, wrap_temporary_errors, write_rows
+
+REPORT_LIMIT = 100
+"""So many violations a task reports one by one, as many as a load does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ def open_row_stage(
     """Return a stage for rows of a type by the accepted schema."""
     schema = opened.schema()
     scratch = f"{root.layout.staging.name}/{new_id()}"
-    job = LoadJob(root.uri, schema.accepted, LoadIds(root.clock() // 1000), scratch, VIOLATIONS_TOLD)
+    job = LoadJob(root.uri, schema.accepted, LoadIds(root.clock() // 1000), scratch, REPORT_LIMIT)
     return RowStage(job, schema.hash, key, columns, mapping)
 
 
