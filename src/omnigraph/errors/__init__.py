@@ -11,7 +11,7 @@
     │   ├── UnsupportedSchemaChange, SchemaDataViolation, WrongQueryKind, WrongUsage, QueryError, MissingExtra
     │   ├── GraphClosed, ReadOnlyGraph, ChangeCursorRejected, YamlInvalid
     │   ├── EmbeddingNotConfigured, EmbeddingModelMismatch, EmbeddingTextRejected
-    │   ├── JavaNotFound, SparkSessionActive
+    │   ├── JavaNotFound, SparkSessionActive, PipelineDuplicateKey
     │   └── PipelineInvalid           a pipeline file is wrong; carries positions
     │       ├── FuturePhaseField, PipelineSourceAmbiguous, PipelineSourceKindUnsupported
     │       ├── SourceSecretInline, SourceSecretMissing, PipelineFileMissing, PipelineTargetMissing
@@ -106,6 +106,7 @@ from omnigraph.errors.pipelines import (
     PipelineCheckpointInvariant,
     PipelineColumnUnresolved,
     PipelineDefinitionMoved,
+    PipelineDuplicateKey,
     PipelineEndpointType,
     PipelineExpressionRefused,
     PipelineFileMissing,
@@ -229,6 +230,7 @@ __all__ = [
     "PipelineCheckpointInvariant",
     "PipelineColumnUnresolved",
     "PipelineDefinitionMoved",
+    "PipelineDuplicateKey",
     "PipelineEndpointType",
     "PipelineExpressionRefused",
     "PipelineFailed",
