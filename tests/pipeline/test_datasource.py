@@ -188,8 +188,8 @@ def test_a_frame_without_partitions_empties_what_it_overwrites(graph: Graph) -> 
 def test_a_wrong_option_arrives_as_a_message_without_a_traceback(reading: SparkSession, graph: Graph) -> None:
     with pytest.raises(PySparkException) as caught:
         read(reading, graph, type="Person", brnch="draft")
-    told = str(caught.value)
-    assert "there is no option 'brnch' here" in told
-    assert "code: bad_request" in told
-    assert "help: choose one of: " in told
-    assert "Traceback" not in told
+    message = str(caught.value)
+    assert "there is no option 'brnch' here" in message
+    assert "code: bad_request" in message
+    assert "help: choose one of: " in message
+    assert "Traceback" not in message

@@ -64,7 +64,7 @@ def run(
         typer.Option("--param", help="A parameter for this run; may be repeated.", metavar="NAME=VALUE"),
     ] = None,
     full_refresh: Annotated[
-        bool, typer.Option("--full-refresh", help="Read everything, wherever earlier runs ended.")
+        bool, typer.Option("--full-refresh", help="Read and load everything, wherever earlier runs ended.")
     ] = False,
     only_count: Annotated[bool, typer.Option("--dry-run", help="Read and count, and write nothing.")] = False,
     as_json: AsJson = False,

@@ -11,7 +11,7 @@
     │   ├── UnsupportedSchemaChange, SchemaDataViolation, WrongQueryKind, WrongUsage, QueryError, MissingExtra
     │   ├── GraphClosed, ReadOnlyGraph, ChangeCursorRejected, YamlInvalid, UnsupportedMediaType
     │   ├── EmbeddingNotConfigured, EmbeddingModelMismatch, EmbeddingTextRejected, PolicyInvalid
-    │   ├── JavaNotFound, SparkSessionActive
+    │   ├── JavaNotFound, SparkSessionActive, PipelineDuplicateKey
     │   └── PipelineInvalid           a pipeline file is wrong; carries positions
     │       ├── FuturePhaseField, PipelineSourceAmbiguous, PipelineSourceKindUnsupported
     │       ├── SourceSecretInline, SourceSecretMissing, PipelineFileMissing, PipelineTargetMissing
@@ -107,6 +107,7 @@ from omnigraph.errors.pipelines import (
     PipelineCheckpointInvariant,
     PipelineColumnUnresolved,
     PipelineDefinitionMoved,
+    PipelineDuplicateKey,
     PipelineEndpointType,
     PipelineExpressionRefused,
     PipelineFileMissing,
@@ -239,6 +240,7 @@ __all__ = [
     "PipelineCheckpointInvariant",
     "PipelineColumnUnresolved",
     "PipelineDefinitionMoved",
+    "PipelineDuplicateKey",
     "PipelineEndpointType",
     "PipelineExpressionRefused",
     "PipelineFailed",

@@ -144,6 +144,23 @@ class PipelineColumnUnresolved(PipelineInvalid):
     code = "pipeline_column_unresolved"
 
 
+class PipelineDuplicateKey(BadRequest):
+    """Rows of a batch are the same entity and equally new, so none of them is the one to load."""
+
+    code = "pipeline_duplicate_key"
+
+    def __init__(self, key: str, entities: int, example: str) -> None:
+        kind, _, name = key.partition(":")
+        several = "1 entity has" if entities == 1 else f"{entities} entities have"
+        super().__init__(
+            f"{kind} type '{name}': {several} several rows with the greatest watermark, such as {example}",
+            remedy="choose one of them in a transform, or use a watermark that differs between them",
+        )
+        self.key = key
+        self.entities = entities
+        self.example = example
+
+
 class PipelineRunNotFound(NotFound):
     """There is no run of that id on record."""
 

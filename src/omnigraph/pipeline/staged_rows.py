@@ -29,6 +29,9 @@ from omnigraph.errors import InternalError, LoadRejected
 from omnigraph.pipeline.frame_spool import frame_partition, frame_portions, loadable
 from omnigraph.storage.temporary_folders import TemporaryFolder, wrap_temporary_errors, write_rows
 
+REPORT_LIMIT = 100
+"""So many violations a task reports one by one, as many as a load does."""
+
 
 @dataclass(frozen=True, slots=True)
 class StagedPart:
@@ -120,7 +123,7 @@ def open_row_stage(
     """Return a stage for rows of a type by the accepted schema."""
     schema = opened.schema()
     scratch = f"{root.layout.staging.name}/{new_id()}"
-    job = LoadJob(root.uri, schema.accepted, LoadIds(root.clock() // 1000), scratch, VIOLATIONS_TOLD)
+    job = LoadJob(root.uri, schema.accepted, LoadIds(root.clock() // 1000), scratch, REPORT_LIMIT)
     return RowStage(job, schema.hash, key, columns, mapping)
 
 

@@ -14,6 +14,7 @@ from pyarrow import orc
 import omnigraph as og
 from omnigraph.errors import (
     PipelineColumnUnresolved,
+    PipelineDuplicateKey,
     PipelineExpressionRefused,
     PipelineInvalid,
     PipelinePropertyType,
@@ -22,8 +23,10 @@ from omnigraph.errors import (
 )
 from omnigraph.pipeline.declared.extraction import SparkExtract
 from omnigraph.pipeline.declared.parse import read_pipeline
+from omnigraph.pipeline.declared.plan import dry_run, plan
 from omnigraph.pipeline.declared.run import RunOptions, open_ledger, run
 from omnigraph.pipeline.declared.secrets import Secrets
+from omnigraph.progress import progress_to
 from tests.pipeline.declared.world import graph_at, people
 
 if TYPE_CHECKING:
@@ -168,6 +171,35 @@ def test_files_of_every_format_are_sources(spark: SparkSession, tmp_path: Path) 
         assert sorted(team.snapshot().rows("Firm")["slug"].to_pylist()) == sorted(formats)
 
 
+def test_other_formats_and_catalog_tables_are_sources(spark: SparkSession, tmp_path: Path) -> None:
+    graph_at(tmp_path / "team")
+    (tmp_path / "firms.xml").write_text("<all><firm><slug>xml</slug></firm></all>")
+    spark.sql("create table kept_firms using parquet as select 'table' as slug")
+    declared = """
+        pipelines:
+          crm:
+            sources:
+              firms: {format: xml, path: firms.xml, options: {rowTag: firm}}
+              kept: {format: "table:kept_firms"}%s
+            into: [{graph: team, map: {nodes: [{type: Firm, view: firms, properties: {slug: slug}},
+                                               {type: Firm, view: kept, properties: {slug: slug}}]}}]
+        """
+    try:
+        (tmp_path / "crm.yaml").write_text(declared % "")
+        pipeline = read_pipeline(tmp_path / "crm.yaml")
+        assert run(pipeline, SparkExtract(pipeline, spark)).status == "succeeded"
+        (tmp_path / "crm.yaml").write_text(declared % "\n              none: {format: nosuch}")
+        pipeline = read_pipeline(tmp_path / "crm.yaml")
+        failed = run(pipeline, SparkExtract(pipeline, spark)).targets["graph.team"].error
+    finally:
+        spark.sql("drop table kept_firms")
+    assert failed is not None
+    assert failed["code"] == "pipeline_source_kind_unsupported"
+    assert "crm.yaml:7: source 'none'" in failed["message"]
+    with og.open(tmp_path / "team") as team:
+        assert sorted(team.snapshot().rows("Firm")["slug"].to_pylist()) == ["table", "xml"]
+
+
 def test_the_same_rows_are_appended_once_however_they_are_spread(spark: SparkSession, tmp_path: Path) -> None:
     graph_at(tmp_path / "team")
     (tmp_path / "crm.yaml").write_text(
@@ -202,6 +234,57 @@ def test_the_same_rows_are_appended_once_however_they_are_spread(spark: SparkSes
         assert team.branches.list() == ["main"]
 
 
+def test_of_several_rows_of_an_entity_the_newest_lands_and_equally_new_ones_fail(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    graph_at(tmp_path / "team")
+    (tmp_path / "crm.yaml").write_text(
+        """
+        pipelines:
+          crm:
+            source: {format: csv, path: people.csv, options: {header: "true"},
+                     watermark: {column: seq, type: bigint}}
+            into:
+              - graph: team
+                map: {nodes: [{type: Person, view: source, properties: {email: email, full_name: name}}]}
+        """
+    )
+    pipeline = read_pipeline(tmp_path / "crm.yaml")
+    (tmp_path / "people.csv").write_text("email,name,seq\na@x,old,9\na@x,older,9\na@x,new,10\nb@x,one,1\n")
+    done = run(pipeline, SparkExtract(pipeline, spark))
+    assert (done.status, done.targets["graph.team"].nodes) == ("succeeded", {"Person": 2})
+    (tmp_path / "people.csv").write_text("email,name,seq\na@x,one,10\na@x,two,10\nb@x,two,2\n")
+    clash = run(pipeline, SparkExtract(pipeline, spark)).targets["graph.team"]
+    assert (clash.status, clash.retryable, clash.error) == (
+        "failed",
+        False,
+        {
+            "code": "pipeline_duplicate_key",
+            "message": "node type 'Person': 1 entity has several rows with the greatest watermark, "
+            'such as {"email":"a@x"}',
+        },
+    )
+    with pytest.raises(PipelineDuplicateKey):
+        dry_run(pipeline, SparkExtract(pipeline, spark))
+    with og.open(tmp_path / "team") as team:
+        rows = team.snapshot().rows("Person", columns=["id", "full_name"]).to_pylist()
+    assert sorted((row["id"], row["full_name"]) for row in rows) == [("a@x", "new"), ("b@x", "one")]
+
+
+def test_a_plan_reads_no_rows_of_a_database(
+    spark: SparkSession, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = read_pipeline(prepared(tmp_path, "merge"))
+    database.add("a@x", 1)
+    monkeypatch.setenv("CRM_USER", "ann")
+    monkeypatch.setenv("CRM_PASSWORD", "s3cr3t-word")
+    stages: list[str] = []
+    with progress_to(lambda report: stages.append(report.stage)):
+        planned = plan(pipeline)
+    assert planned.targets[0].types["node:Person"].columns is not None
+    assert stages == []
+
+
 WRONG = [
     ("select * from people", "agee", PipelineColumnUnresolved, "agee"),
     ("select * from people", "nosuch(age)", PipelineExpressionRefused, "nosuch"),
@@ -210,7 +293,7 @@ WRONG = [
     ("select * frm people", "age", PipelineSqlInvalid, "people"),
     ("select * from people", "age +", PipelineSqlInvalid, "end of input"),
     ("select * from people", "age", PipelinePropertyType, "strict property 'age' expects Int32"),
-    ("select * from people where age = ${HOME}", "age", PipelineSqlInvalid, "near '$'"),
+    ("select * from people where age = ${HOME}", "age", PipelineExpressionRefused, "`${...}`"),
 ]
 
 

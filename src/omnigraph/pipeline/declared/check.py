@@ -104,7 +104,7 @@ def _problem(kind: Problem, place: Place, message: str, remedy: str | None = Non
 
 
 def _check_files(source: FileSource) -> None:
-    if "://" in source.path or _PATTERN.search(source.path) or Path(source.path).exists():
+    if not source.path or "://" in source.path or _PATTERN.search(source.path) or Path(source.path).exists():
         return
     raise _problem(
         PipelineFileMissing,

@@ -35,12 +35,13 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """Files of one format."""
+    """What one format of Spark reads: files, in most cases."""
 
     name: str
     format: str
+    """As Spark knows it, or `table:` and the name of a table in Spark's catalog."""
     path: str
-    """Absolute, or a URI."""
+    """Absolute, or a URI; empty if the format needs none."""
     options: tuple[tuple[str, str], ...] = ()
     watermark: Watermark | None = None
     place: Place = field(default=Place(""), compare=False)

@@ -20,6 +20,7 @@ from omnigraph.errors import (
     PipelineFailed,
     PipelineInvalid,
     PipelinePropertyType,
+    PipelineSourceKindUnsupported,
     PipelineSqlInvalid,
     PipelineViewUnknown,
 )
@@ -38,11 +39,20 @@ from omnigraph.pipeline.declared.declaration import (
     Pipeline,
     Place,
     Source,
+    Watermark,
     canonical,
+)
+from omnigraph.pipeline.declared.newest_rows import (
+    WATERMARK,
+    newest_of_each,
+    refuse_ties,
+    tie_metrics,
+    without_marks,
 )
 from omnigraph.pipeline.declared.records import SourceRecord
 from omnigraph.pipeline.declared.secrets import Secrets
-from omnigraph.pipeline.failures import failure_reason
+from omnigraph.pipeline.declared.sources import TABLE
+from omnigraph.pipeline.failures import failure_reason, translate_failure
 from omnigraph.pipeline.fan_out import arrow_schema, map_partitions
 from omnigraph.pipeline.frame_spool import PARTS, Stage, loadable
 from omnigraph.pipeline.progress import watch_stage
@@ -52,8 +62,6 @@ from omnigraph.pipeline.table_scan import resolve_table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_WATERMARK = "__watermark"
-_PLACE_IN_GROUP = "__place"
 _KINDS: dict[str, type[PipelineInvalid]] = {
     "TABLE_OR_VIEW_NOT_FOUND": PipelineViewUnknown,
     "UNRESOLVED_COLUMN": PipelineColumnUnresolved,
@@ -61,6 +69,8 @@ _KINDS: dict[str, type[PipelineInvalid]] = {
     "UNRESOLVED_ROUTINE": PipelineColumnUnresolved,
 }
 """What Spark calls a mistake, up to the first dot, and what we do."""
+_NO_FORMAT = "[DATA_SOURCE_NOT_FOUND]"
+"""In the reason of a failure that is none of analysis to Spark."""
 
 
 class SparkExtract:
@@ -96,6 +106,13 @@ class SparkExtract:
             for source in self._pipeline.sources
         }
 
+    def unread_bounds(self) -> dict[str, SourceRecord]:
+        """Bounds for which no row is read; the moments of graphs are theirs."""
+        return {
+            source.name: self._bound(source) if isinstance(source, GraphSource) else SourceRecord()
+            for source in self._pipeline.sources
+        }
+
     @contextmanager
     def batch(self, target: Destination, graph: Graph, bounds: Bounds) -> Iterator[Batch]:
         """The rows of all types of a target, written by tasks into its place for loads under way."""
@@ -115,8 +132,16 @@ class SparkExtract:
 
     def counts(self, frames: Mapping[str, DataFrame]) -> dict[str, int]:
         """How many rows each type would get."""
-        with self._watch("counting"):
-            return {key: frame.count() for key, frame in frames.items()}
+        from pyspark.sql import functions as sql
+
+        counts: dict[str, int] = {}
+        for key, frame in frames.items():
+            with self._watch("counting"):
+                found = frame.agg(sql.count(sql.lit(1)).alias("n"), *tie_metrics(frame)).first()
+            assert found is not None, "an aggregate of all rows has one row"
+            refuse_ties(key, found.asDict())
+            counts[key] = int(found["n"])
+        return counts
 
     def frames(self, target: Destination, catalog: Catalog, bounds: Bounds) -> dict[str, DataFrame]:
         """A DataFrame for each type of a target, with its columns checked; no rows are read."""
@@ -185,7 +210,10 @@ class SparkExtract:
         assert not isinstance(source, GraphSource)
         options = {name: self._secrets.resolve(text, source.place) for name, text in source.options}
         if not isinstance(source, JdbcSource):
-            return self._spark.read.format(source.format).options(**options).load(source.path)
+            reader = self._spark.read.options(**options)
+            if source.format.startswith(TABLE):
+                return reader.table(source.format.removeprefix(TABLE))
+            return reader.format(source.format).load(source.path or None)
         options["url"] = self._secrets.resolve(source.url, source.place)
         if source.table is not None:
             options["dbtable"] = source.table
@@ -226,21 +254,25 @@ class SparkExtract:
             if newest is None or not ids:
                 made = view.select(*columns)
             else:
-                made = _newest_of_each(view.select(*columns, sql.col(f"`{newest}`").alias(_WATERMARK)), ids)
+                # Texts of a CSV are in another order than what they say.
+                mark = sql.col(f"`{newest.column}`").cast(newest.type)
+                marked = view.select(*columns, mark.alias(WATERMARK))
+                made = newest_of_each(marked, ids)
             made.schema  # noqa: B018 - a server analyses lazily
             return made
 
-    def _watermark_of(self, view: DataFrame) -> str | None:
+    def _watermark_of(self, view: DataFrame) -> Watermark | None:
         """The watermark that the rows of a view still have."""
-        marks = [source.watermark.column for source in self._pipeline.sources if source.watermark is not None]
-        return next((name for name in marks if name in view.columns), None)
+        marks = [source.watermark for source in self._pipeline.sources if source.watermark is not None]
+        return next((mark for mark in marks if mark.column in view.columns), None)
 
     def _staged(self, frame: DataFrame, stage: Stage) -> _Staged:
         from pyspark.sql import Observation
         from pyspark.sql import functions as sql
 
         # Sums do not depend on the order of rows, nor on how they are spread over tasks.
-        names = [f"`{name}`" for name in sorted(frame.columns)]
+        rows_only = without_marks(frame)
+        names = [f"`{name}`" for name in sorted(rows_only.columns)]
         hashes = [
             sql.sum(sql.xxhash64(sql.lit(seed), *names).cast("decimal(20,0)"))
             .cast("string")
@@ -248,15 +280,16 @@ class SparkExtract:
             for seed in (1, 2)
         ]
         seen = Observation()
-        observed = frame.observe(seen, sql.count(sql.lit(1)).alias("n"), *hashes)
+        observed = frame.observe(seen, sql.count(sql.lit(1)).alias("n"), *hashes, *tie_metrics(frame))
         with self._watch(f"rows of {stage.key}"):
-            parts = map_partitions(self._spark, observed, stage, PARTS).toArrow()
+            parts = map_partitions(self._spark, without_marks(observed), stage, PARTS).toArrow()
         rows = sum(parts.column("rows").to_pylist())
         if not rows:
             return _Staged((), 0, "")
         totals = seen.get
-        content = f"{rows}:{totals['h1']}:{totals['h2']}:{frame.schema.simpleString()}"
-        return _Staged(stage.files(parts, arrow_schema(frame.schema)), rows, content)
+        refuse_ties(stage.key, totals)
+        content = f"{rows}:{totals['h1']}:{totals['h2']}:{rows_only.schema.simpleString()}"
+        return _Staged(stage.files(parts, arrow_schema(rows_only.schema)), rows, content)
 
     # --- failures ---------------------------------------------------------------------------------
 
@@ -274,6 +307,7 @@ class SparkExtract:
     @contextmanager
     def _report_mistakes(self, place: Place, what: str) -> Iterator[None]:
         """Report what Spark rejects in a statement as a mistake in the file."""
+        from py4j.protocol import Py4JError
         from pyspark.errors import AnalysisException, ParseException, PySparkException
 
         try:
@@ -287,8 +321,15 @@ class SparkExtract:
             raise kind(f"{what}: {reason}", file=place.file, line=place.line) from None
         except OmnigraphError:
             raise
-        except PySparkException as failure:
-            raise PipelineFailed(what, self.redact(failure_reason(str(failure)))) from None
+        except (PySparkException, Py4JError) as failure:
+            error = translate_failure(failure, what)
+            reason = self.redact(error.reason if isinstance(error, PipelineFailed) else error.message)
+            if _NO_FORMAT in reason:
+                remedy = "name its package in `spark: {packages: [...]}`"
+                raise PipelineSourceKindUnsupported(
+                    f"{what}: {reason}", file=place.file, line=place.line, remedy=remedy
+                ) from None
+            raise PipelineFailed(what, reason) from None
 
 
 class _Staged:
@@ -323,19 +364,9 @@ def _identity(entry: EntityMap, catalog: Catalog) -> list[str]:
     return ["id"] if entry.id is not None else []
 
 
-def _newest_of_each(frame: DataFrame, ids: Sequence[str]) -> DataFrame:
-    """Of rows that are the same entity the one with the greatest watermark."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as sql
-
-    order = Window.partitionBy(*[f"`{name}`" for name in ids]).orderBy(sql.desc(_WATERMARK))
-    numbered = frame.withColumn(_PLACE_IN_GROUP, sql.row_number().over(order))
-    return numbered.where(sql.col(_PLACE_IN_GROUP) == 1).drop(_PLACE_IN_GROUP, _WATERMARK)
-
-
 def _unfit(frame: DataFrame, entry: EntityMap, catalog: Catalog) -> list[PipelineInvalid]:
     """Columns of which no value fits their property."""
-    shape = loadable(arrow_schema(frame.schema).empty_table()).schema
+    shape = loadable(arrow_schema(without_marks(frame).schema).empty_table()).schema
     bound = bind_columns(f"view '{entry.view}'", entry.key, shape.names, shape.types, NO_ENTRY, catalog)
     return [
         PipelinePropertyType(
@@ -347,4 +378,4 @@ def _unfit(frame: DataFrame, entry: EntityMap, catalog: Catalog) -> list[Pipelin
 
 def columns_of(frame: Any) -> dict[str, str]:
     """The columns of a DataFrame with their types in Spark."""
-    return {column.name: column.dataType.simpleString() for column in frame.schema.fields}
+    return {column.name: column.dataType.simpleString() for column in without_marks(frame).schema.fields}

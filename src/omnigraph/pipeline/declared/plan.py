@@ -92,7 +92,8 @@ def _planned(
     full_refresh: bool,
 ) -> PipelinePlan:
     reached = {} if full_refresh else open_ledger(pipeline).checkpoint()
-    read = extract.bounds({})
+    # Without a count nothing needs the bounds, and finding them reads every row.
+    read = extract.bounds({}) if count else extract.unread_bounds()
     made = []
     for target in targets:
         bounds = bounds_of(pipeline, read, reached.get(target.name, {}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,13 @@ from omnigraph.pipeline.declared.secrets import REFERENCE, SECRET_MEMBERS, is_re
 FILES, JDBC, GRAPH = "files", "jdbc", "graph"
 KINDS = (FILES, JDBC, GRAPH)
 FORMATS = ("parquet", "json", "csv", "orc", "text")
+"""Those that are files; Spark may have others, which may be something else."""
+TABLE = "table:"
+"""Before the name of a table of Spark's catalog, as a format."""
 WATERMARK_TYPES = ("timestamp", "date", "bigint", "int", "string")
 
+_FORMAT = re.compile(r"[A-Za-z][\w.-]*")
+_TABLE = re.compile(re.escape(TABLE) + r"\S.*")
 _PREFIX = "provider.source."
 _FILE_MEMBERS = {"format", "path", "options", "watermark"}
 _JDBC_MEMBERS = {"table", "query", "options", "watermark"}
@@ -105,24 +111,34 @@ def _kind(node: Node, declared: Node | None) -> str:
 
 
 def _files(name: str, node: Node, provider: Provider | None, folder: Path) -> FileSource:
-    members = node.members({"kind", "provider", *_FILE_MEMBERS}, ["format", "path"])
+    members = node.members({"kind", "provider", *_FILE_MEMBERS}, ["format"])
     form = members["format"].text()
-    if form not in FORMATS:
+    if not (_FORMAT.fullmatch(form) or _TABLE.fullmatch(form)):
         members["format"].refuse(
             f"names a format '{shorten_legibly(form)}' that cannot be read",
-            f"it may be: {', '.join(FORMATS)}",
+            f"it may be {', '.join(FORMATS)}, another one that Spark has, or `{TABLE}NAME`",
         )
-    path = members["path"].text()
-    root = None if provider is None else provider.text("root")
-    whole = path if root is None else f"{root.rstrip('/')}/{path.lstrip('/')}"
+    if form in FORMATS and "path" not in members:
+        node.refuse("needs `path`")
+    if form.startswith(TABLE) and ("path" in members or provider is not None):
+        node.refuse("is a table of Spark's catalog, and has no path")
     return FileSource(
         name,
         form,
-        at_folder(whole, folder),
+        _path(members, provider, folder),
         _options(members, provider),
         _watermark(members.get("watermark")),
         node.place,
     )
+
+
+def _path(members: Mapping[str, Node], provider: Provider | None, folder: Path) -> str:
+    """Where files are; empty for what is none."""
+    if "path" not in members:
+        return ""
+    path = members["path"].text()
+    root = None if provider is None else provider.text("root")
+    return at_folder(path if root is None else f"{root.rstrip('/')}/{path.lstrip('/')}", folder)
 
 
 def _jdbc(name: str, node: Node, provider: Provider | None) -> JdbcSource:

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.pipeline.sql_guard import plan_classes
 from omnigraph.pipeline.sql_guard.permitted import FUNCTIONS, is_permitted, is_permitted_relation
-from omnigraph.pipeline.sql_guard.refusal import refused_function, refused_part, refused_relation
+from omnigraph.pipeline.sql_guard.refusal import (
+    refuse_substitution,
+    refused_function,
+    refused_part,
+    refused_relation,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,11 +39,13 @@ class PlanGuard:
 
     def query(self, sql: str, views: Collection[str]) -> str:
         """Check the parsed plan of a query."""
+        refuse_substitution(sql)
         self._check_parsed_plan(self._parser.parsePlan(sql))
         return sql
 
     def expression(self, sql: str, views: Collection[str]) -> str:
         """Check a parsed expression with its subqueries."""
+        refuse_substitution(sql)
         self._check_parsed(self._parser.parseExpression(sql))
         return sql
 

@@ -20,3 +20,9 @@ def refused_relation(name: str) -> NotPermitted:
 def refused_part(name: str) -> NotPermitted:
     """Return the refusal of a part of SQL that is neither."""
     return NotPermitted(f"{name} is not permitted")
+
+
+def refuse_substitution(sql: str) -> None:
+    """Fail if Spark would replace a part of a text before parsing, as by a variable of its environment."""
+    if "${" in sql:
+        raise NotPermitted("`${...}` is not permitted")

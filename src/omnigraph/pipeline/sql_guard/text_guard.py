@@ -15,6 +15,7 @@ from omnigraph.pipeline.declared.sql import NotOneQuery, Token, strip_comments, 
 from omnigraph.pipeline.sql_guard.permitted import is_permitted_relation
 from omnigraph.pipeline.sql_guard.refusal import (
     NotPermitted,
+    refuse_substitution,
     refused_function,
     refused_part,
     refused_relation,
@@ -55,6 +56,7 @@ class TextGuard:
 
 
 def _check(sql: str, before: str, views: Collection[str]) -> str:
+    refuse_substitution(sql)
     try:
         plain = strip_comments(sql)
         found = list(tokens(plain))
