@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from omnigraph import errors, spark
     from omnigraph.client.changes import DiffMoment
     from omnigraph.client.compare import RemoteChangeFeed, RemoteCommitChanges, RemoteCommitDiff, RemoteDiff
+    from omnigraph.client.exports import Baseline
     from omnigraph.client.graph import RemoteGraph, connect
     from omnigraph.client.history import RemoteBranches, RemoteCommits
     from omnigraph.client.snapshot import RemoteSnapshot
@@ -139,6 +140,7 @@ __all__ = [
     "AlgorithmResult",
     "Algorithms",
     "Annotation",
+    "Baseline",
     "BinaryStream",
     "Blob",
     "Branches",
@@ -299,6 +301,7 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
             "RemoteCommitChanges",
         ),
         "omnigraph.client.changes": ("DiffMoment",),
+        "omnigraph.client.exports": ("Baseline",),
     },
     "Schemas": {
         "omnigraph.lang.schema.catalog": (

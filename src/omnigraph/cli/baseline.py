@@ -11,10 +11,11 @@ from typing import Annotated, BinaryIO
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Uri, resolve_graph
+from omnigraph.cli.addressing import Uri, open_graph, resolve_graph
 from omnigraph.cli.change_options import Kinds, Ops, Types
 from omnigraph.cli.options import AsJson, OnBranch
 from omnigraph.cli.output import print_result
+from omnigraph.client.exports import Baseline
 from omnigraph.engine.changes.change import ChangeFilter, parse_filter, require_types
 from omnigraph.engine.changes.feed import AFTER, NOW
 from omnigraph.engine.export.exporter import ExportRequest, ExportResult, export
@@ -41,19 +42,30 @@ def baseline(
     """
     wanted = parse_filter(kinds, types, ops)
     require_output(out)
-    with graph.open(resolve_graph(uri=uri), read_only=True) as opened, _alone(out):
-        moment = opened.snapshot(branch)
-        since = NOW if moment.commit is None else f"{AFTER}{moment.commit.id}"
-        cursor = opened.changes(branch, since=since, types=types, kinds=kinds, ops=ops).cursor
-        with new_file(out, overwrite=True) as temporary, temporary.open("wb") as stream:
-            done = _export(moment, _types(moment, wanted), stream)
+    with open_graph(resolve_graph(uri=uri), read_only=True) as opened, _alone(out):
+        if isinstance(opened, graph.Graph):
+            done = _capture(opened, out, branch, wanted)
+        else:
+            with new_file(out, overwrite=True) as temporary, temporary.open("wb") as stream:
+                done = opened.baseline(stream, branch, types=types, kinds=kinds, ops=ops)
     report = {
         "out": str(out),
         "rows": done.rows,
         "bytes": done.bytes,
-        "baseline": {"snapshot_commit_id": moment.id, "resume_cursor": cursor},
+        "baseline": {"snapshot_commit_id": done.snapshot_id, "resume_cursor": done.cursor},
     }
-    print_result(report, f"wrote {done.rows} entities to {out}\ncursor: {cursor}", as_json=as_json)
+    print_result(report, f"wrote {done.rows} entities to {out}\ncursor: {done.cursor}", as_json=as_json)
+
+
+def _capture(opened: graph.Graph, out: Path, branch: str, wanted: ChangeFilter) -> Baseline:
+    """Write the entities of a branch as it is now, and find the cursor for what comes after them."""
+    moment = opened.snapshot(branch)
+    since = NOW if moment.commit is None else f"{AFTER}{moment.commit.id}"
+    words = wanted.to_json()
+    feed = opened.changes(branch, since=since, types=words["types"], kinds=words["kinds"], ops=words["ops"])
+    with new_file(out, overwrite=True) as temporary, temporary.open("wb") as stream:
+        done = _export(moment, _types(moment, wanted), stream)
+    return Baseline(moment.id, feed.cursor, done.rows, done.bytes)
 
 
 def _export(moment: Snapshot, types: list[str] | None, stream: BinaryIO) -> ExportResult:

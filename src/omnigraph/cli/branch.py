@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from omnigraph import graph
-from omnigraph.cli.addressing import Place, Uri, echo_write, require_consent, resolve_graph
+from omnigraph.cli.addressing import Place, Uri, echo_write, open_graph, require_consent, resolve_graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.merge import merge
 from omnigraph.cli.options import AsJson
@@ -35,7 +34,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Make a branch that starts as another one is now."""
-    with graph.open(resolve_graph(uri=uri)) as opened:
+    with open_graph(resolve_graph(uri=uri)) as opened:
         made = opened.branches.create(name, from_=from_branch)
         report = {"uri": opened.uri, "from": from_branch, "name": made, "actor_id": None}
         print_result(report, f"created branch {made} from {from_branch}", as_json=as_json)
@@ -45,7 +44,7 @@ def create(
 @app.command(name="list")
 def list_(place: Place = None, uri: Uri = None, as_json: AsJson = False) -> None:
     """List the branches: main first, then by name."""
-    with graph.open(resolve_graph(place=place, uri=uri), read_only=True) as opened:
+    with open_graph(resolve_graph(place=place, uri=uri), read_only=True) as opened:
         names = opened.branches.list()
         print_result({"branches": names}, "\n".join(names), as_json=as_json)
 
@@ -59,7 +58,7 @@ def delete(
     """Remove a branch and what only it has; in a bucket this needs --yes."""
     place = resolve_graph(uri=uri)
     require_consent(f"deleting branch '{name}'", place, as_json=as_json)
-    with graph.open(place) as opened:
+    with open_graph(place) as opened:
         opened.branches.delete(name)
         report = {"uri": opened.uri, "name": name, "actor_id": None}
         print_result(report, f"deleted branch {name}", as_json=as_json)

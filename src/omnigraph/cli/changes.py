@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph import graph
-from omnigraph.cli.addressing import Uri, resolve_graph
+from omnigraph.cli.addressing import Uri, open_graph, resolve_graph
 from omnigraph.cli.baseline import baseline
 from omnigraph.cli.change_options import Kinds, Ops, Types, print_changes
 from omnigraph.cli.command_groups import new_app
@@ -16,6 +15,9 @@ from omnigraph.cli.output import print_json, print_text
 from omnigraph.engine.changes.feed import NOW, ChangeFeed, CommitChanges, describe_cause
 from omnigraph.engine.changes.page import DEFAULT_CHANGES
 from omnigraph.errors import BadRequest
+
+if TYPE_CHECKING:
+    from omnigraph.client.compare import RemoteChangeFeed, RemoteCommitChanges
 
 app = new_app(invoke_without_command=True)
 
@@ -99,7 +101,7 @@ def commit_changes(
 ) -> None:
     """Show what a commit changed against its first parent: all of it, or with a limit a page of it."""
     which: dict[str, Any] = {"types": types, "kinds": kinds, "ops": ops}
-    with graph.open(resolve_graph(uri=uri), read_only=True) as opened:
+    with open_graph(resolve_graph(uri=uri), read_only=True) as opened:
         if limit is not None or page_token is not None:
             most = DEFAULT_CHANGES if limit is None else limit
             page = opened.commits.change_page(commit_id, page_token=page_token, limit=most, **which)
@@ -122,11 +124,11 @@ def commit_changes(
 
 def _print_feed_page(branch: str, uri: str | None, *, as_json: bool, **which: Any) -> None:
     """Print the changes of a branch that a feed of the graph has, and where it ended."""
-    with graph.open(resolve_graph(uri=uri), read_only=True) as opened:
+    with open_graph(resolve_graph(uri=uri), read_only=True) as opened:
         _print_feed(opened.changes(branch, **which), as_json=as_json)
 
 
-def _print_feed(feed: ChangeFeed, *, as_json: bool) -> None:
+def _print_feed(feed: ChangeFeed | RemoteChangeFeed, *, as_json: bool) -> None:
     if as_json:
         blocks = [block.to_json() for block in feed]
         print_json({"blocks": blocks, "cursor": feed.cursor, "caught_up": feed.caught_up})
@@ -137,7 +139,7 @@ def _print_feed(feed: ChangeFeed, *, as_json: bool) -> None:
     print_text(f"cursor: {feed.cursor}")
 
 
-def _print_block(block: CommitChanges) -> None:
+def _print_block(block: CommitChanges | RemoteCommitChanges) -> None:
     actor = f" actor={block.commit.actor}" if block.commit.actor else ""
     time = block.commit.time.isoformat(timespec="microseconds").replace("+00:00", "Z")
     print_text(f"commit {block.commit.id} {time}{actor}")

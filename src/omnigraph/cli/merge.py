@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from omnigraph import graph
-from omnigraph.cli.addressing import Uri, echo_write, resolve_actor, resolve_graph
+from omnigraph.cli.addressing import Uri, echo_write, open_graph, resolve_actor, resolve_graph
 from omnigraph.cli.change_options import stat_lines
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_json, print_note, print_result, print_text
@@ -75,7 +74,9 @@ def merge(
 ) -> None:
     """Take what SOURCE changed into another branch, in one commit; on conflicts nothing, and exit code 1."""
     previewing = dry_run or write_resolutions is not None
-    with graph.open(resolve_graph(uri=uri), read_only=previewing) as opened:
+    place = resolve_graph(uri=uri)
+    actor = resolve_actor(place)
+    with open_graph(place, read_only=previewing) as opened:
         if previewing:
             found = opened.merge(
                 source,
@@ -92,7 +93,7 @@ def merge(
             done = opened.merge(
                 source,
                 into,
-                actor=resolve_actor(),
+                actor=actor,
                 strategy=strategy,
                 resolutions=resolutions,
                 granularity=granularity,
