@@ -109,7 +109,7 @@ def _read_sections(path: Path) -> Sections:
 
 
 def _write_sections(path: Path, sections: Sections) -> None:
-    """Replace the file at once; nobody else can read it at any moment."""
+    """Replace the file at once; only its owner can ever read it."""
     text = "".join(f"{line}\n" for lines in sections.values() for line in lines)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
