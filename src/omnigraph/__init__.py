@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from omnigraph import errors, spark
     from omnigraph.client.changes import DiffMoment
     from omnigraph.client.compare import RemoteChangeFeed, RemoteCommitChanges, RemoteCommitDiff, RemoteDiff
+    from omnigraph.client.exports import Baseline
     from omnigraph.client.graph import RemoteGraph, connect
     from omnigraph.client.history import RemoteBranches, RemoteCommits
     from omnigraph.client.snapshot import RemoteSnapshot
@@ -142,6 +143,7 @@ __all__ = [
     "AlgorithmResult",
     "Algorithms",
     "Annotation",
+    "Baseline",
     "BinaryStream",
     "Blob",
     "Branches",
@@ -302,6 +304,7 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
             "RemoteCommitChanges",
         ),
         "omnigraph.client.changes": ("DiffMoment",),
+        "omnigraph.client.exports": ("Baseline",),
     },
     "Schemas": {
         "omnigraph.lang.schema.catalog": (

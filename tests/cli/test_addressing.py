@@ -92,7 +92,6 @@ def test_a_server_is_no_storage(refused: Refused) -> None:
 @pytest.mark.parametrize(
     ("command", "name", "told"),
     [
-        ("snapshot", "staging", "profile 'staging', bound to server 'prod', cannot be used"),
         ("optimize", "admin", "profile 'admin', bound to cluster 'brain', cannot be used"),
         (
             "snapshot",
@@ -123,9 +122,9 @@ def test_a_profile_that_does_not_fit_says_why(
     assert refused(command, "--profile", name)[1].startswith(told)
 
 
-def test_a_default_server_is_out_of_reach(configure: Configure, refused: Refused) -> None:
+def test_a_default_server_that_is_not_declared_is_named(configure: Configure, refused: Refused) -> None:
     configure("defaults: {server: prod, default_graph: knowledge}")
-    assert refused("snapshot")[1].startswith("the default server, bound to server 'prod', cannot be used")
+    assert refused("snapshot")[1] == "there is no server 'prod'"
 
 
 def test_the_author_is_named_or_the_operator(uri: str, configure: Configure, run: Run) -> None:

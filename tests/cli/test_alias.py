@@ -82,5 +82,5 @@ def test_what_cannot_be_run_is_told(refused: Refused) -> None:
     )
     assert refused("alias", "add", "1")[1] == "alias 'add' was given 1 arguments and takes none"
     assert refused("alias", "add")[0] == "wrong_query_kind"
-    assert refused("alias", "remote")[1].startswith("alias 'remote', bound to server 'prod', cannot be used")
+    assert refused("alias", "remote")[1] == "there is no server 'prod'"
     assert refused("alias", "empty")[1] == "alias 'empty' names no file with queries"

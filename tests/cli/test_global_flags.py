@@ -17,7 +17,7 @@ Run = Callable[..., str]
 Refused = Callable[..., tuple[str, str]]
 
 FLAGS = ("--server", "--cluster", "--graph", "--store", "--as", "--profile")
-DATA, DIRECT, LOCAL = "data", "direct (storage-native)", "local"
+DATA, DIRECT, LOCAL, SERVED = "data", "direct (storage-native)", "local", "served"
 READS = {"--server", "--graph", "--store", "--profile"}
 WRITES = {*READS, "--as"}
 UPKEEP = {"--cluster", "--graph", "--store", "--profile"}
@@ -48,6 +48,11 @@ MATRIX: dict[str, tuple[str, set[str]]] = {
     "doctor": (DIRECT, UPKEEP),
     "recover": (DIRECT, UPKEEP),
     "init --schema x y": (DIRECT, set()),
+    "embed": (DIRECT, {*UPKEEP, "--as"}),
+    "algorithm pagerank": (DIRECT, {*UPKEEP, "--as"}),
+    "graphs list": (SERVED, {"--server", "--profile"}),
+    "login x --token t": (LOCAL, set()),
+    "logout x": (LOCAL, set()),
     "alias x": (LOCAL, set()),
     "profile list": (LOCAL, set()),
     "profile show": (LOCAL, set()),
@@ -59,7 +64,9 @@ MATRIX: dict[str, tuple[str, set[str]]] = {
 def test_a_flag_that_a_command_cannot_use_is_refused(line: str, refused: Refused, tmp_path: Path) -> None:
     kind, usable = MATRIX[line]
     words = line.split()
-    name = " ".join(words[:2]) if words[0] in ("branch", "commit", "schema", "profile") else words[0]
+    name = (
+        " ".join(words[:2]) if words[0] in ("branch", "commit", "schema", "profile", "graphs") else words[0]
+    )
     nowhere = str(tmp_path / "nowhere")
     for flag in FLAGS:
         code, message = refused(*words, flag, nowhere)
@@ -70,8 +77,10 @@ def test_a_flag_that_a_command_cannot_use_is_refused(line: str, refused: Refused
             assert code == "graph_not_found"
         elif flag == "--profile":
             assert message == f"there is no profile '{nowhere}'"
-        elif flag in ("--server", "--cluster"):
-            assert message.endswith(f"reaches no {flag[2:]}")
+        elif flag == "--server":
+            assert message == f"there is no server '{nowhere}'"
+        elif flag == "--cluster":
+            assert message.endswith("reaches no cluster")
         else:
             assert message == "no graph addressed"
 
@@ -138,7 +147,8 @@ def test_help_of_a_command_shows_what_makes_a_difference_to_it(run: Run) -> None
         "--as": {"load"},
         "--yes": {"load"},
         "--quiet": {"load", "optimize"},
-        "--server": set[str](),
+        "--server": {"query", "load", "branch list"},
+        "--graph": {"query", "load", "branch list"},
         "--debug": set[str](),
     }.items():
         assert {line for line, text in shown.items() if f" {flag} " in text} == where

@@ -146,6 +146,7 @@ WRITERS = {
     "cli/result_output.py": "checks",
     "cli/output.py": "nowhere",
     "cli/reference.py": "a tool for the pages in docs/",
+    "client/exports.py": "new_file",
     "engine/embedding/embed_file.py": "checks",
     "engine/export/export_job.py": "below what new_file and new_folder gave",
     "engine/files/atomic_output.py": "checks",
@@ -159,6 +160,7 @@ WRITERS = {
     "pipeline/processes.py": "files of a server",
     "pipeline/server.py": "files of a server",
     "pipeline/start_cache.py": "files of a cache",
+    "server/loads.py": "a temporary file",
 }
 """Files of the source that write files, outside of the storage."""
 _CALLS = {"write_text", "write_bytes", "touch", "new_file", "new_folder"}

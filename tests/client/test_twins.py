@@ -6,6 +6,7 @@ import io
 import json
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -228,7 +229,7 @@ def test_decisions_of_a_preview_survive(graph: AnyGraph) -> None:
 
 def test_a_diff_counts_and_lists_changes(graph: AnyGraph) -> None:
     graph.branches.create("later")
-    before = graph.snapshot("later")
+    before: Any = graph.snapshot("later")
     graph.mutate(ADD, {"name": "Lea", "age": 1}, branch="later")
     graph.mutate(SET, {"name": "Di", "age": 9}, branch="later")
     found = graph.diff(before, "later")

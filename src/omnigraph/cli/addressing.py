@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,19 +11,28 @@ from omnigraph.cli.capabilities import Kind, capability
 from omnigraph.cli.config_file import Scope, current_config, implied_scope
 from omnigraph.cli.invocation import Invocation, current_invocation
 from omnigraph.cli.output import print_note
+from omnigraph.cli.served import connect_served, resolve_served_graph
 from omnigraph.errors import BadRequest
+
+if TYPE_CHECKING:
+    from omnigraph.client.graph import RemoteGraph
+    from omnigraph.graph import Graph
 
 Place = Annotated[
     str | None, typer.Argument(help="The graph: a folder or s3://bucket/prefix.", metavar="URI")
 ]
 Uri = Annotated[str | None, typer.Option("--uri", help="The same as --store.", metavar="URI")]
 
-WAYS = "a URI or --store, choose a --profile, or set defaults.store in the config file"
+WAYS = "a URI, --store or --server, choose a --profile, or set defaults.store in the config file"
 ELSEWHERE = ("--server", "--cluster")
+_WEB = ("http://", "https://")
 
 
 def resolve_graph(**given: str | None) -> str:
-    """Return the URI of the graph: from an argument, else from a profile or the defaults."""
+    """Return the URI of the graph: from an argument, else from a profile or the defaults.
+
+    That of a graph behind a server begins with `http`; only commands that `open_graph` get one.
+    """
     invocation = current_invocation()
     named = _named(invocation, given)
     if len(named) > 1:
@@ -37,10 +46,52 @@ def resolve_graph(**given: str | None) -> str:
     return _implied(scope, invocation)
 
 
-def resolve_actor() -> str | None:
-    """Return the actor of a commit: the one of --as, else the one in the config file."""
+def open_graph(uri: str, *, read_only: bool = False) -> Graph | RemoteGraph:
+    """Open the graph at a URI of `resolve_graph`: a folder, a bucket, or one behind a server."""
+    if is_served(uri):
+        return connect_served(uri)
+    from omnigraph import graph
+
+    return graph.open(uri, read_only=read_only)
+
+
+def is_served(uri: str) -> bool:
+    """Whether a graph is behind a server."""
+    return uri.lower().startswith(_WEB)
+
+
+def resolve_actor(uri: str | None = None) -> str | None:
+    """Return the actor of a commit: the one of --as, else the one in the config file.
+
+    A server knows the actor by the token.
+    """
     named = current_invocation().text("--as")
+    if uri is not None and is_served(uri):
+        if named is not None:
+            raise BadRequest(
+                "--as does not apply to a graph behind a server, which knows the actor by the token",
+                remedy="leave it out, or log in as that actor",
+            )
+        return None
     return current_config().actor if named is None else named
+
+
+def resolve_scope_server() -> str:
+    """Return the server of a command that is about a server and not about a graph."""
+    invocation = current_invocation()
+    named = invocation.text("--server")
+    if named is not None:
+        return named
+    scope = implied_scope(current_config(), invocation.text("--profile"))
+    if scope is None:
+        raise BadRequest("no server addressed", remedy="name one with --server")
+    if scope.kind != "server":
+        raise BadRequest(
+            f"`{invocation.command}` is a served command; {scope.origin} is bound to a {scope.kind} "
+            "and does not apply.",
+            remedy="name a server with --server",
+        )
+    return scope.target
 
 
 def _named(invocation: Invocation, given: dict[str, str | None]) -> dict[str, str]:
@@ -54,11 +105,13 @@ def _spelled(name: str) -> str:
 
 
 def _explicit(way: str, value: str, invocation: Invocation) -> str:
-    if way in ELSEWHERE:
-        raise out_of_reach(f"{way} {value}", way.removeprefix("--"))
+    if way == "--server":
+        return resolve_served_graph(value, invocation.text("--graph"))
+    if way == "--cluster":
+        raise out_of_reach(f"{way} {value}")
     if "--graph" in invocation.flags:
         raise BadRequest(f"--graph does not go with {way}: '{value}' is already a single graph")
-    if value.lower().startswith(("http://", "https://")):
+    if is_served(value):
         raise BadRequest(
             f"'{value}' is a server and must be addressed with --server",
             remedy="to work on the storage itself, name its folder or bucket",
@@ -74,8 +127,10 @@ def _implied(scope: Scope, invocation: Invocation) -> str:
             "and does not apply.",
             remedy="name the graph by its URI or with --store",
         )
-    if scope.kind != "store":
-        raise out_of_reach(f"{scope.origin}, bound to {scope.kind} '{scope.target}',", scope.kind)
+    if scope.kind == "server":
+        return resolve_served_graph(scope.target, invocation.text("--graph") or scope.default_graph)
+    if scope.kind == "cluster":
+        raise out_of_reach(f"{scope.origin}, bound to cluster '{scope.target}',")
     if "--graph" in invocation.flags:
         raise BadRequest(
             f"--graph does not go with {scope.origin}: '{scope.target}' is already a single graph"
@@ -83,16 +138,18 @@ def _implied(scope: Scope, invocation: Invocation) -> str:
     return scope.target
 
 
-def out_of_reach(what: str, kind: str) -> BadRequest:
-    """Return the error for a graph that is not addressed by its storage."""
+def out_of_reach(what: str) -> BadRequest:
+    """Return the error for a graph of a cluster."""
     return BadRequest(
-        f"{what} cannot be used: this version of omnigraph works on storage alone and reaches no {kind}",
+        f"{what} cannot be used: this version of omnigraph reaches no cluster",
         remedy="name the storage of the graph with --store, or bind a profile to it",
     )
 
 
 def is_local(uri: str) -> bool:
     """Whether a graph is a folder on this machine."""
+    if is_served(uri):
+        return False
     from omnigraph.storage.location import Location
 
     return Location.parse(uri).is_local
@@ -101,7 +158,8 @@ def is_local(uri: str) -> bool:
 def echo_write(command: str, uri: str) -> None:
     """Print on standard error which graph a command changed, unless --quiet."""
     if "--quiet" not in current_invocation().flags:
-        print_note(f"omnigraph {command} → {uri} (direct, {'local' if is_local(uri) else 'remote'})")
+        where = "served" if is_served(uri) else f"direct, {'local' if is_local(uri) else 'remote'}"
+        print_note(f"omnigraph {command} → {uri} ({where})")
 
 
 def require_consent(what: str, uri: str, *, as_json: bool) -> None:

@@ -7,14 +7,16 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import out_of_reach, resolve_graph
+from omnigraph.cli.addressing import resolve_graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.config import Alias
 from omnigraph.cli.config_file import current_config
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.query_options import Params, ParamsFile, loose_value, params_of
 from omnigraph.cli.result_output import Form, choose_format, write_result
+from omnigraph.cli.served import connect_served, resolve_served_graph
 from omnigraph.errors import BadRequest
+from omnigraph.query.result import Result
 
 app = new_app()
 
@@ -39,7 +41,8 @@ def alias(
     values = {**meant.params, **_positional(meant, args or []), **params_of(params, params_file)}
     chosen = choose_format(form, None, as_json=as_json, preferred=meant.format)
     if meant.server is not None:
-        raise out_of_reach(f"alias '{name}', bound to server '{meant.server}',", "server")
+        write_result(_invoke(meant, meant.server, values), chosen)
+        return
     if meant.file is None:
         raise BadRequest(
             f"alias '{name}' names no file with queries", remedy=f"add file to it in {current_config().place}"
@@ -47,6 +50,17 @@ def alias(
     with graph.open(resolve_graph(alias=meant.store), read_only=True) as opened:
         found = opened.query(meant.file, values, name=meant.query, branch=meant.branch)
     write_result(found, chosen)
+
+
+def _invoke(meant: Alias, server: str, values: dict[str, Any]) -> Result:
+    """Run the stored query of a server that an alias names."""
+    if meant.query is None:
+        raise BadRequest(
+            f"alias '{meant.name}' names no stored query",
+            remedy=f"add query to it in {current_config().place}",
+        )
+    with connect_served(resolve_served_graph(server, meant.graph)) as opened:
+        return opened.invoke(meant.query, values, branch=meant.branch)
 
 
 def _alias(name: str) -> Alias:

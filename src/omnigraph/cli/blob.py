@@ -6,12 +6,11 @@ import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph import graph
-from omnigraph.cli.addressing import Uri, resolve_graph
+from omnigraph.cli.addressing import Uri, open_graph, resolve_graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
@@ -19,8 +18,12 @@ from omnigraph.cli.query_options import Branch, Commit
 from omnigraph.engine.files.atomic_output import new_file
 from omnigraph.engine.rows.blob_reader import Blob, require_range
 from omnigraph.errors import BadRequest, StorageFailure
-from omnigraph.graph import Graph
-from omnigraph.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from omnigraph.client.graph import RemoteGraph
+    from omnigraph.client.snapshot import RemoteSnapshot
+    from omnigraph.graph import Graph
+    from omnigraph.snapshot import Snapshot
 
 app = new_app()
 
@@ -67,7 +70,7 @@ def get(
     require_range(offset, length)
     if out is None and as_json:
         raise BadRequest("--json and bytes on standard output exclude each other", remedy="use --out")
-    with graph.open(resolve_graph(uri=uri), read_only=True) as opened:
+    with open_graph(resolve_graph(uri=uri), read_only=True) as opened:
         found = _moment(opened, branch, commit).blob(type_name, id, property_name, entity=entity.value)
         parts = found.parts(offset, length)
         # Read before anything is opened: what fails here leaves the file as it is.
@@ -95,7 +98,7 @@ def stat(
     as_json: AsJson = False,
 ) -> None:
     """Show how large a Blob is, without reading it."""
-    with graph.open(resolve_graph(uri=uri), read_only=True) as opened:
+    with open_graph(resolve_graph(uri=uri), read_only=True) as opened:
         moment = _moment(opened, branch, commit)
         found = moment.blob(type_name, id, property_name, entity=entity.value)
     facts = _facts(found)
@@ -105,7 +108,7 @@ def stat(
     print_result(report, "\n".join([*lines, f"snapshot: {moment.id}"]), as_json=as_json)
 
 
-def _moment(opened: Graph, branch: str | None, commit: str | None) -> Snapshot:
+def _moment(opened: Graph | RemoteGraph, branch: str | None, commit: str | None) -> Snapshot | RemoteSnapshot:
     if branch is not None and commit is not None:
         raise BadRequest("--branch and --snapshot are mutually exclusive")
     return opened.snapshot(branch or "main") if commit is None else opened.at(commit=commit)

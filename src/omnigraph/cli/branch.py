@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from omnigraph import graph
-from omnigraph.cli.addressing import Place, Uri, echo_write, require_consent, resolve_actor, resolve_graph
+from omnigraph.cli.addressing import (
+    Place,
+    Uri,
+    echo_write,
+    open_graph,
+    require_consent,
+    resolve_actor,
+    resolve_graph,
+)
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_json, print_note, print_result, print_text
@@ -77,7 +84,9 @@ def merge(
 ) -> None:
     """Take what SOURCE changed into another branch, in one commit; on conflicts nothing, and exit code 1."""
     previewing = dry_run or write_resolutions is not None
-    with graph.open(resolve_graph(uri=uri), read_only=previewing) as opened:
+    place = resolve_graph(uri=uri)
+    actor = resolve_actor(place)
+    with open_graph(place, read_only=previewing) as opened:
         if previewing:
             found = opened.merge(
                 source,
@@ -94,7 +103,7 @@ def merge(
             done = opened.merge(
                 source,
                 into,
-                actor=resolve_actor(),
+                actor=actor,
                 strategy=strategy,
                 resolutions=resolutions,
                 granularity=granularity,
@@ -228,7 +237,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Make a branch that starts as another one is now."""
-    with graph.open(resolve_graph(uri=uri)) as opened:
+    with open_graph(resolve_graph(uri=uri)) as opened:
         made = opened.branches.create(name, from_=from_branch)
         report = {"uri": opened.uri, "from": from_branch, "name": made, "actor_id": None}
         print_result(report, f"created branch {made} from {from_branch}", as_json=as_json)
@@ -238,7 +247,7 @@ def create(
 @app.command(name="list")
 def list_(place: Place = None, uri: Uri = None, as_json: AsJson = False) -> None:
     """List the branches: main first, then by name."""
-    with graph.open(resolve_graph(place=place, uri=uri), read_only=True) as opened:
+    with open_graph(resolve_graph(place=place, uri=uri), read_only=True) as opened:
         names = opened.branches.list()
         print_result({"branches": names}, "\n".join(names), as_json=as_json)
 
@@ -252,7 +261,7 @@ def delete(
     """Remove a branch and what only it has; in a bucket this needs --yes."""
     place = resolve_graph(uri=uri)
     require_consent(f"deleting branch '{name}'", place, as_json=as_json)
-    with graph.open(place) as opened:
+    with open_graph(place) as opened:
         opened.branches.delete(name)
         report = {"uri": opened.uri, "name": name, "actor_id": None}
         print_result(report, f"deleted branch {name}", as_json=as_json)

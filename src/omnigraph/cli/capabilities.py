@@ -14,6 +14,7 @@ class Kind(StrEnum):
     """What a command works on; the values are the words of messages."""
 
     DATA = "data"
+    SERVED = "served"
     DIRECT = "direct (storage-native)"
     LOCAL = "local"
 
@@ -33,15 +34,18 @@ LOCAL = Capability(Kind.LOCAL)
 
 CAPABILITIES: Mapping[str, Capability] = {
     **dict.fromkeys(("query", "explain", "diff", "commit", "changes", "blob"), READS),
-    **dict.fromkeys(("mutate", "load", "branch", "snapshot", "export", "schema", "embed"), WRITES),
-    "algorithm": WRITES,
+    **dict.fromkeys(("mutate", "load", "branch", "snapshot", "export", "schema"), WRITES),
+    **dict.fromkeys(("embed", "algorithm"), Capability(Kind.DIRECT, UPKEEP.flags | {"--as"})),
+    "graphs": Capability(Kind.SERVED, frozenset({"--server", "--profile"})),
     **dict.fromkeys(("optimize", "repair", "cleanup", "lint", "doctor", "recover"), UPKEEP),
     "serve": Capability(Kind.DIRECT, frozenset({"--store", "--profile"})),
     "schema plan": Capability(Kind.DIRECT, frozenset({"--store", "--profile"})),
     **dict.fromkeys(("init", "copy"), Capability(Kind.DIRECT)),
     # Its file names the graphs.
     "pipeline": Capability(Kind.LOCAL, frozenset({"--as"})),
-    **dict.fromkeys(("alias", "completion", "policy", "profile", "spark", "version"), LOCAL),
+    **dict.fromkeys(
+        ("alias", "completion", "login", "logout", "policy", "profile", "spark", "version"), LOCAL
+    ),
 }
 
 NAMES_ITS_AUTHOR = frozenset(
@@ -79,7 +83,9 @@ def shown_flags(command: str) -> frozenset[str]:
         "--quiet": names & ECHOES_ITS_WRITE or command == "export",
         "--yes": names & ASKS_FIRST,
     }
-    scope = capability(command).flags & {"--store", "--profile"}
+    scope = capability(command).flags & {"--server", "--store", "--profile"}
+    if {"--server", "--graph"} <= capability(command).flags:
+        scope |= {"--graph"}
     return scope | {flag for flag, acting in acts.items() if acting}
 
 
@@ -102,4 +108,6 @@ def _remedy(able: Capability, idle: str) -> str:
         return " Leave it out."
     if "--store" in able.flags:
         return " Name the graph by its URI or with --store."
+    if able.kind is Kind.SERVED:
+        return " Name a server with --server."
     return " Name the graph by its URI."

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Uri, resolve_graph
+from omnigraph.cli.addressing import Uri, open_graph, resolve_graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson, OnBranch
 from omnigraph.cli.output import print_json, print_result, print_text
@@ -23,6 +23,8 @@ from omnigraph.engine.files.output_paths import require_output
 from omnigraph.errors import BadRequest
 
 if TYPE_CHECKING:
+    from omnigraph.client.compare import RemoteChangeFeed, RemoteCommitChanges
+    from omnigraph.client.exports import Baseline
     from omnigraph.engine.changes.change import Change, ChangeCounts, ChangeFilter, EntityImage
     from omnigraph.engine.changes.feed import ChangeFeed, CommitChanges
     from omnigraph.engine.export.export_request import ExportResult
@@ -95,23 +97,36 @@ def baseline(
     other.
     """
     from omnigraph.engine.changes.change import parse_filter
-    from omnigraph.engine.changes.feed import AFTER, NOW
 
     wanted = parse_filter(kinds, types, ops)
     require_output(out)
-    with graph.open(resolve_graph(uri=uri), read_only=True) as opened, _alone(out):
-        moment = opened.snapshot(branch)
-        since = NOW if moment.commit is None else f"{AFTER}{moment.commit.id}"
-        cursor = opened.changes(branch, since=since, types=types, kinds=kinds, ops=ops).cursor
-        with new_file(out, overwrite=True) as temporary, temporary.open("wb") as stream:
-            done = _export(moment, _types(moment, wanted), stream)
+    with open_graph(resolve_graph(uri=uri), read_only=True) as opened, _alone(out):
+        if isinstance(opened, graph.Graph):
+            done = _capture(opened, out, branch, wanted)
+        else:
+            with new_file(out, overwrite=True) as temporary, temporary.open("wb") as stream:
+                done = opened.baseline(stream, branch, types=types, kinds=kinds, ops=ops)
     report = {
         "out": str(out),
         "rows": done.rows,
         "bytes": done.bytes,
-        "baseline": {"snapshot_commit_id": moment.id, "resume_cursor": cursor},
+        "baseline": {"snapshot_commit_id": done.snapshot_id, "resume_cursor": done.cursor},
     }
-    print_result(report, f"wrote {done.rows} entities to {out}\ncursor: {cursor}", as_json=as_json)
+    print_result(report, f"wrote {done.rows} entities to {out}\ncursor: {done.cursor}", as_json=as_json)
+
+
+def _capture(opened: graph.Graph, out: Path, branch: str, wanted: ChangeFilter) -> Baseline:
+    """Write the entities of a branch as it is now, and find the cursor for what comes after them."""
+    from omnigraph.client.exports import Baseline
+    from omnigraph.engine.changes.feed import AFTER, NOW
+
+    moment = opened.snapshot(branch)
+    since = NOW if moment.commit is None else f"{AFTER}{moment.commit.id}"
+    words = wanted.to_json()
+    feed = opened.changes(branch, since=since, types=words["types"], kinds=words["kinds"], ops=words["ops"])
+    with new_file(out, overwrite=True) as temporary, temporary.open("wb") as stream:
+        done = _export(moment, _types(moment, wanted), stream)
+    return Baseline(moment.id, feed.cursor, done.rows, done.bytes)
 
 
 def _export(moment: Snapshot, types: list[str] | None, stream: BinaryIO) -> ExportResult:
@@ -231,7 +246,7 @@ def commit_changes(
     from omnigraph.engine.changes.feed import describe_cause
 
     which: dict[str, Any] = {"types": types, "kinds": kinds, "ops": ops}
-    with graph.open(resolve_graph(uri=uri), read_only=True) as opened:
+    with open_graph(resolve_graph(uri=uri), read_only=True) as opened:
         if limit is not None or page_token is not None:
             most = DEFAULT_CHANGES if limit is None else limit
             page = opened.commits.change_page(commit_id, page_token=page_token, limit=most, **which)
@@ -254,11 +269,11 @@ def commit_changes(
 
 def _print_feed_page(branch: str, uri: str | None, *, as_json: bool, **which: Any) -> None:
     """Print the changes of a branch that a feed of the graph has, and where it ended."""
-    with graph.open(resolve_graph(uri=uri), read_only=True) as opened:
+    with open_graph(resolve_graph(uri=uri), read_only=True) as opened:
         _print_feed(opened.changes(branch, **which), as_json=as_json)
 
 
-def _print_feed(feed: ChangeFeed, *, as_json: bool) -> None:
+def _print_feed(feed: ChangeFeed | RemoteChangeFeed, *, as_json: bool) -> None:
     if as_json:
         blocks = [block.to_json() for block in feed]
         print_json({"blocks": blocks, "cursor": feed.cursor, "caught_up": feed.caught_up})
@@ -269,7 +284,7 @@ def _print_feed(feed: ChangeFeed, *, as_json: bool) -> None:
     print_text(f"cursor: {feed.cursor}")
 
 
-def _print_block(block: CommitChanges) -> None:
+def _print_block(block: CommitChanges | RemoteCommitChanges) -> None:
     actor = f" actor={block.commit.actor}" if block.commit.actor else ""
     time = block.commit.time.isoformat(timespec="microseconds").replace("+00:00", "Z")
     print_text(f"commit {block.commit.id} {time}{actor}")

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph import graph
-from omnigraph.cli.addressing import Place, Uri, resolve_graph
+from omnigraph.cli.addressing import Place, Uri, open_graph, resolve_graph
 from omnigraph.cli.changes import commit_changes
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson, OnBranch
@@ -34,7 +33,7 @@ def list_(
 ) -> None:
     """List the commits of a branch, newest first."""
     actor = _actor(only)
-    with graph.open(resolve_graph(place=place), read_only=True) as opened:
+    with open_graph(resolve_graph(place=place), read_only=True) as opened:
         found = opened.commits.list(branch, actor=actor, limit=limit)
     report = {"commits": [commit_json(one) for one in found]}
     print_result(report, "\n".join(map(_line, found)) or "no commits", as_json=as_json)
@@ -47,7 +46,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one commit, on whatever branch it is."""
-    with graph.open(resolve_graph(uri=uri), read_only=True) as opened:
+    with open_graph(resolve_graph(uri=uri), read_only=True) as opened:
         found = opened.commits.get(commit_id)
     print_result(commit_json(found), _text(found), as_json=as_json)
 

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from omnigraph import graph
-from omnigraph.cli.addressing import Uri, resolve_graph
+from omnigraph.cli.addressing import Uri, open_graph, resolve_graph
 from omnigraph.cli.changes import Kinds, Ops, Types, print_changes, stat_lines
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
@@ -42,7 +41,7 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Show the changes that lead from A to B: what was inserted, updated and deleted."""
-    with graph.open(resolve_graph(uri=uri), read_only=True) as opened:
+    with open_graph(resolve_graph(uri=uri), read_only=True) as opened:
         found = opened.diff(a, b, types=types, kinds=kinds, ops=ops, engine=engine)
         if as_json:
             print_json(found.about() if stat else found.to_json())

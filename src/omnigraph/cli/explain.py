@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph import graph
-from omnigraph.cli.addressing import Uri, resolve_graph
+from omnigraph.cli.addressing import Uri, open_graph, resolve_graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
@@ -44,7 +43,7 @@ def explain(
     """Run a read query and print its steps, each with the rows it gave and the milliseconds it took."""
     place = resolve_graph(uri=uri)
     meant = parse_query_arguments(name, named, file, text, params, params_file, param)
-    with graph.open(place, read_only=True) as opened:
+    with open_graph(place, read_only=True) as opened:
         found = opened.explain(
             meant.source,
             meant.params,

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from omnigraph import graph
-from omnigraph.cli.addressing import Place, resolve_graph
+from omnigraph.cli.addressing import Place, open_graph, resolve_graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.invocation import current_invocation
 from omnigraph.cli.options import AsJson
@@ -67,7 +66,7 @@ def export(
         raise BadRequest("--json and an export to standard output exclude each other", remedy="use --output")
     # A bar and the lines of the data would share a terminal.
     current_invocation().shows_progress = not (streamed and sys.stdout.isatty())
-    with graph.open(uri, read_only=True) as opened:
+    with open_graph(uri, read_only=True) as opened:
         done = opened.export(
             sys.stdout.buffer if streamed else output,
             format=form.value,

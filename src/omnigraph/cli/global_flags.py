@@ -52,10 +52,12 @@ Version = Annotated[
         help="Print the version.",
     ),
 ]
-# Declared only for a helpful error; servers and clusters are not supported yet.
-Server = Annotated[str | None, _flag("--server", "A server.", metavar="NAME|URL", hidden=True)]
+Server = Annotated[
+    str | None, _flag("--server", "A server: a name in the config file, or a URL.", metavar="NAME|URL")
+]
+GraphId = Annotated[str | None, _flag("--graph", "The graph of the server.", metavar="ID")]
+# Declared only for a helpful error; clusters are not supported yet.
 Cluster = Annotated[str | None, _flag("--cluster", "A cluster.", metavar="DIR|URI", hidden=True)]
-GraphId = Annotated[str | None, _flag("--graph", "A graph of either.", metavar="ID", hidden=True)]
 
 
 def add_global_flags(flags: Sequence[Any], command: Any, name: str) -> None:

@@ -9,8 +9,15 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from omnigraph import graph
-from omnigraph.cli.addressing import Place, echo_write, require_consent, resolve_actor, resolve_graph
+from omnigraph.cli.addressing import (
+    Place,
+    echo_write,
+    is_served,
+    open_graph,
+    require_consent,
+    resolve_actor,
+    resolve_graph,
+)
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.commit import commit_json
 from omnigraph.cli.options import AsJson, EngineBySize, OnBranch
@@ -64,10 +71,11 @@ def load(
     as_json: AsJson = False,
 ) -> None:
     """Load files of NDJSON, Parquet, CSV, Arrow or Lance in one commit: everything, or nothing."""
-    uri, actor = resolve_graph(place=place), resolve_actor()
+    uri = resolve_graph(place=place)
+    actor = resolve_actor(uri)
     if mode is Mode.OVERWRITE:
         require_consent(f"overwriting types on branch '{branch}'", uri, as_json=as_json)
-    with graph.open(uri) as opened:
+    with open_graph(uri) as opened:
         done = opened.load(
             _inputs(data, form),
             mode=mode.value,
@@ -84,7 +92,9 @@ def load(
         f"loaded {place} on branch {branch} with {mode}: {done.total} entities across "
         f"{len(done.nodes)} node types and {len(done.edges)} edge types"
     )
-    print_result(_json(done, place, branch, source, mode, actor), text, as_json=as_json)
+    # The actor of a served write is known by its commit.
+    author = done.commit.actor if done.commit is not None and is_served(uri) else actor
+    print_result(_json(done, place, branch, source, mode, author), text, as_json=as_json)
     if done.skipped:
         print_note("\n".join(["left out:", *violation_lines(done.skipped, done.skipped_total)]))
     print_pending(done.pending_indexes)

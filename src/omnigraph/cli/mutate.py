@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph import graph
-from omnigraph.cli.addressing import Uri, resolve_actor, resolve_graph
+from omnigraph.cli.addressing import Uri, is_served, open_graph, resolve_actor, resolve_graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.commit import commit_json
 from omnigraph.cli.options import AsJson, OnBranch
@@ -23,7 +22,9 @@ from omnigraph.cli.query_options import (
     QueryName,
     QueryText,
     parse_query_arguments,
+    parse_stored_query,
 )
+from omnigraph.cli.served import require_remote
 from omnigraph.engine.upkeep.declared_indexes import pending_json
 from omnigraph.engine.write.mutate import MutationResult
 from omnigraph.errors import PreconditionFailed
@@ -61,19 +62,26 @@ def mutate(
 ) -> None:
     """Carry out a mutation query in one commit; exits with 4 when the branch has moved past --if-commit."""
     place = resolve_graph(uri=uri)
-    actor = resolve_actor()
-    meant = parse_query_arguments(name, named, query, text, params, params_file, param)
-    with graph.open(place) as opened:
+    actor = resolve_actor(place)
+    given = (name, named, query, text, params, params_file, param)
+    stored = parse_stored_query(*given) if is_served(place) else None
+    with open_graph(place) as opened:
         try:
-            done = opened.mutate(
-                meant.source,
-                meant.params,
-                branch=branch,
-                actor=actor,
-                name=meant.name,
-                if_commit=if_commit,
-                retry=retry,
-            )
+            if stored is not None:
+                done = require_remote(opened).invoke_mutation(
+                    stored.name, stored.params, branch=branch, if_commit=if_commit
+                )
+            else:
+                meant = parse_query_arguments(*given)
+                done = opened.mutate(
+                    meant.source,
+                    meant.params,
+                    branch=branch,
+                    actor=actor,
+                    name=meant.name,
+                    if_commit=if_commit,
+                    retry=retry,
+                )
         except PreconditionFailed as lost:
             # A script that asked for a condition wants to read how it ended.
             if as_json:
@@ -81,7 +89,9 @@ def mutate(
             else:
                 print_error(lost, as_json=False)
             raise typer.Exit(LOST) from lost
-    report = _json(done, branch, actor)
+    # The actor of a served write is known by its commit.
+    author = done.commit.actor if done.commit is not None and is_served(place) else actor
+    report = _json(done, branch, author)
     text_form = f"changed {branch} via {done.query}: {done.affected_nodes} nodes, {done.affected_edges} edges"
     print_result(report, text_form, as_json=as_json)
     print_pending(done.pending_indexes)

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from omnigraph import graph
-from omnigraph.cli.addressing import Uri, resolve_graph
+from omnigraph.cli.addressing import Uri, is_served, open_graph, resolve_graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.query_options import (
@@ -23,8 +22,10 @@ from omnigraph.cli.query_options import (
     Time,
     Version,
     parse_query_arguments,
+    parse_stored_query,
 )
 from omnigraph.cli.result_output import Form, Output, choose_format, write_result
+from omnigraph.cli.served import refuse_moment, require_remote
 
 app = new_app()
 
@@ -53,17 +54,23 @@ def query(
 ) -> None:
     """Run a read query and print the rows it finds, now or at a commit, version or time."""
     place = resolve_graph(uri=uri)
-    meant = parse_query_arguments(name, named, file, text, params, params_file, param)
+    given = (name, named, file, text, params, params_file, param)
+    stored = parse_stored_query(*given) if is_served(place) else None
     chosen = choose_format(form, output, as_json=as_json)
-    with graph.open(place, read_only=True) as opened:
-        found = opened.query(
-            meant.source,
-            meant.params,
-            name=meant.name,
-            branch=branch,
-            commit=commit,
-            version=version,
-            time=time,
-            engine=engine,
-        )
+    with open_graph(place, read_only=True) as opened:
+        if stored is not None:
+            refuse_moment(version, time)
+            found = require_remote(opened).invoke(stored.name, stored.params, branch=branch, snapshot=commit)
+        else:
+            meant = parse_query_arguments(*given)
+            found = opened.query(
+                meant.source,
+                meant.params,
+                name=meant.name,
+                branch=branch,
+                commit=commit,
+                version=version,
+                time=time,
+                engine=engine,
+            )
     write_result(found, chosen, output)

@@ -53,6 +53,32 @@ class QueryArguments:
     params: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class StoredQueryArguments:
+    """A query that a server stores, and the values for its parameters."""
+
+    name: str
+    params: dict[str, Any]
+
+
+def parse_stored_query(
+    name: str | None,
+    named: str | None,
+    query: Path | None,
+    text: str | None,
+    params: str | None,
+    params_file: Path | None,
+    param: list[str] | None,
+) -> StoredQueryArguments | None:
+    """The stored query that is meant by a name alone; None when there is a text or a file."""
+    meant = name if named is None else named
+    if query is not None or text is not None or meant is None:
+        return None
+    if name is not None and named is not None:
+        raise BadRequest("NAME and --name are mutually exclusive")
+    return StoredQueryArguments(meant, {**params_of(params, params_file), **dict(map(_param, param or ()))})
+
+
 def parse_query_arguments(
     name: str | None,
     named: str | None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.addressing import Place, echo_write, resolve_actor, resolve_graph
+from omnigraph.cli.addressing import Place, echo_write, open_graph, resolve_actor, resolve_graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
@@ -36,7 +36,7 @@ def schema() -> None:
 @app.command()
 def show(place: Place = None, as_json: AsJson = False) -> None:
     """Print the accepted schema as its author wrote it."""
-    with _opened(resolve_graph(place=place), read_only=True) as graph:
+    with open_graph(resolve_graph(place=place), read_only=True) as graph:
         source = graph.schema_source
         report = {"uri": graph.uri, "schema_source": source}
     print_result(report, source, as_json=as_json)
@@ -79,8 +79,9 @@ def apply(
     as_json: AsJson = False,
 ) -> None:
     """Make a schema the accepted one, in one commit that carries all rows over, or change nothing."""
-    with _opened(resolve_graph(place=place), read_only=False) as graph:
-        done = graph.apply_schema(wanted, allow_data_loss=allow_data_loss, actor=resolve_actor())
+    at = resolve_graph(place=place)
+    with open_graph(at) as graph:
+        done = graph.apply_schema(wanted, allow_data_loss=allow_data_loss, actor=resolve_actor(at))
         uri = graph.uri
     echo_write("schema apply", uri)
     print_result({"uri": uri, **done.to_json()}, _applied(done), as_json=as_json)

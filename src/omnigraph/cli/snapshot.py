@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph import graph
-from omnigraph.cli.addressing import Place, resolve_graph
+from omnigraph.cli.addressing import Place, open_graph, resolve_graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
 from omnigraph.cli.query_options import Branch, Version
-from omnigraph.graph import Graph
-from omnigraph.snapshot import Snapshot, TableInfo
+
+if TYPE_CHECKING:
+    from omnigraph.client.graph import RemoteGraph
+    from omnigraph.client.snapshot import RemoteSnapshot
+    from omnigraph.graph import Graph
+    from omnigraph.snapshot import Snapshot, TableInfo
 
 app = new_app()
 
@@ -31,7 +34,7 @@ def snapshot(
     as_json: AsJson = False,
 ) -> None:
     """Show the version and size of every type, now or at a commit, version or time."""
-    with graph.open(resolve_graph(place=place), read_only=True) as opened:
+    with open_graph(resolve_graph(place=place), read_only=True) as opened:
         if commit is None and version is None and time is None:
             found = opened.snapshot("main" if branch is None else branch)
         else:
@@ -39,7 +42,7 @@ def snapshot(
         print_result(_json(opened, found), _text(found), as_json=as_json)
 
 
-def _text(found: Snapshot) -> str:
+def _text(found: Snapshot | RemoteSnapshot) -> str:
     lines = [
         f"graph_branch: {found.branch}",
         f"graph_manifest_version: {found.version}",
@@ -52,7 +55,7 @@ def _text(found: Snapshot) -> str:
     return "\n".join(lines)
 
 
-def _json(opened: Graph, found: Snapshot) -> dict[str, Any]:
+def _json(opened: Graph | RemoteGraph, found: Snapshot | RemoteSnapshot) -> dict[str, Any]:
     """A snapshot as scripts read it; members that had another name once have both."""
     return {
         "graph_branch": found.branch,

@@ -1,19 +1,19 @@
 """A graph behind a server, with the face of a local one.
 
-    graph.py      connect, and RemoteGraph: the methods of Graph
-    history.py    its branches and commits
-    snapshot.py   a moment of it
-    compare.py    differences between two moments, and changes of commits
-    aio.py        aconnect, and the same for asyncio
+    graph.py           connect, and RemoteGraph: the methods of Graph
+    history.py         its branches and commits
+    snapshot.py        a moment of it, and its Blobs
+    compare.py         differences between two moments, and changes of commits
+    exports.py         lines of exports and baselines, written as they arrive
+    served_options.py  options that a server decides about
 
-    calls.py      a request as a value: what is sent, and how the answer is decoded
+    calls.py           a request as a value: what is sent, and how the answer is decoded
     reads.py, writes.py, changes.py   the calls of each kind
-    loads.py      rows and files as bodies of loads
-    decode.py     JSON of answers as the values that Graph returns
-    results.py    Arrow and JSON of queries as Result
-    failures.py   bodies of failures as the errors that Graph raises
-    transport.py  httpx: sends a call, waits, retries what is safe
+    loads.py           rows and files as bodies of loads
+    decode.py          JSON of answers as the values that Graph returns
+    results.py         Arrow and JSON of queries as Result
+    failures.py        bodies of failures as the errors that Graph raises
+    transport.py       httpx: sends a call, waits, retries what is safe
 
-Requests are built and answers decoded without any input or output, so the blocking and the asyncio face share
-all of that.
+Requests are built and answers decoded without any input or output: only `transport.py` sends something.
 """

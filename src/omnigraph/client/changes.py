@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from omnigraph.client import decode
-from omnigraph.client.calls import Call, decode_json, json_body, json_call, path_of, query_of
+from omnigraph.client.calls import JSON, Call, decode_json, json_body, json_call, path_of, query_of
 from omnigraph.engine.changes import DEFAULT_CHANGES
 from omnigraph.engine.changes.change import Change, ChangeCounts, parse_filter
 from omnigraph.engine.changes.feed import AFTER, BEGINNING, NOW
@@ -60,6 +60,17 @@ class DiffSummary:
     stats: Mapping[str, ChangeCounts]
 
 
+def page_of(wanted: FilterOptions, token: str | None = None) -> PageOptions:
+    """Return the options of a page of the usual size."""
+    return {
+        "page_token": token,
+        "limit": DEFAULT_CHANGES,
+        "types": wanted.get("types"),
+        "kinds": wanted.get("kinds"),
+        "ops": wanted.get("ops"),
+    }
+
+
 def read_feed_page(branch: str, since: str | None, options: PageOptions) -> Call[ChangePage]:
     """Return the next changes of a branch."""
     token = options.get("page_token")
@@ -76,6 +87,15 @@ def read_commit_page(commit_id: str, options: PageOptions) -> Call[CommitPage]:
     """Return the next changes of a commit."""
     path = path_of("commits", commit_id, "changes")
     return Call("GET", path, decode_json(decode.commit_page), _page_query(options))
+
+
+def capture_baseline(branch: str, options: FilterOptions) -> Call[None]:
+    """Return the entities of a branch and a cursor, which are read as they arrive."""
+    wanted = parse_filter(options.get("kinds"), options.get("types"), options.get("ops")).to_json()
+    body = json_body(
+        branch=parse_branch_name(branch), kind=wanted["kinds"], type=wanted["types"], op=wanted["ops"]
+    )
+    return Call("POST", "changes/baseline", lambda _: None, headers={"Content-Type": JSON}, body=body)
 
 
 def compare(a: str, b: str, options: FilterOptions) -> Call[DiffSummary]:

@@ -70,7 +70,8 @@ class RemoteDiff:
         return {**self.about(), "changes": [change.to_json() for change in self]}
 
     def __iter__(self) -> Iterator[Change]:
-        return iter(self._transport.send(changes.list_changes(self.before, self.after, self._wanted)))
+        found = self._transport.send(changes.list_changes(self.before, self.after, self._wanted))
+        return iter(found)
 
     def __bool__(self) -> bool:
         return bool(self._summary.stats)
@@ -103,7 +104,7 @@ class RemoteCommitDiff:
         self._transport = transport
         self._commit_id = commit_id
         self._wanted = wanted
-        self._first = transport.send(changes.read_commit_page(commit_id, {**wanted}))
+        self._first = transport.send(changes.read_commit_page(commit_id, changes.page_of(wanted)))
 
     def stats(self) -> dict[str, ChangeCounts]:
         """How many entities of each type differ, by `node:Name` and `edge:Name`."""
@@ -116,9 +117,7 @@ class RemoteCommitDiff:
             if page.next_page_token is None:
                 return
             page = self._transport.send(
-                changes.read_commit_page(
-                    self._commit_id, {**self._wanted, "page_token": page.next_page_token}
-                )
+                changes.read_commit_page(self._commit_id, changes.page_of(self._wanted, page.next_page_token))
             )
 
     def __bool__(self) -> bool:
@@ -161,7 +160,9 @@ class RemoteChangeFeed(Iterator[RemoteCommitChanges]):
         self._branch = branch
         self._wanted = wanted
         self._left = limit
-        self._page = transport.send(changes.read_feed_page(branch, since, {**wanted}))
+        self._page: ChangePage = transport.send(
+            changes.read_feed_page(branch, since, changes.page_of(wanted))
+        )
         self._ahead: list[ChangeBlock] = list(self._page.blocks)
         self._cursor = since
 
@@ -200,6 +201,6 @@ class RemoteChangeFeed(Iterator[RemoteCommitChanges]):
 
     def _turn_page(self) -> None:
         token = self._page.next_page_token
-        call = changes.read_feed_page(self._branch, None, {**self._wanted, "page_token": token})
-        self._page: ChangePage = self._transport.send(call)
+        call = changes.read_feed_page(self._branch, None, changes.page_of(self._wanted, token))
+        self._page = self._transport.send(call)
         self._ahead += self._page.blocks

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from omnigraph.client import reads
+import msgspec
+
+from omnigraph.client import changes, reads
+from omnigraph.client.changes import FilterOptions
 from omnigraph.client.transport import Transport
 from omnigraph.engine.export.export_request import (
     BinaryStream,
@@ -62,6 +66,40 @@ def write_export(
         _copy_to_stream(chunks, place, tally)
     file = place if isinstance(place, Path) else None
     return ExportResult(snapshot_id, branch, ExportFormat.NDJSON, file, tally.types(file))
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The entities of a branch that were written, and where its changes go on."""
+
+    snapshot_id: str
+    cursor: str
+    rows: int
+    bytes: int
+
+
+def write_baseline(
+    transport: Transport, branch: str, wanted: FilterOptions, stream: BinaryStream
+) -> Baseline:
+    """Write the entities of a branch to a stream; without the last line, which has the cursor."""
+    last, rows, size = b"", 0, 0
+    with transport.stream(changes.capture_baseline(branch, wanted)) as response:
+        for chunk in response.iter_bytes(CHUNK):
+            text = last + chunk
+            end = text.rfind(b"\n", 0, -1) + 1
+            stream.write(text[:end])
+            rows, size, last = rows + text.count(b"\n", 0, end), size + end, text[end:]
+    position = _decode_position(last)
+    return Baseline(position["snapshot_commit_id"], position["resume_cursor"], rows, size)
+
+
+def _decode_position(line: bytes) -> dict[str, str]:
+    """Return the position in the last line; one that is missing means that entities are missing, too."""
+    try:
+        found: dict[str, dict[str, str]] = msgspec.json.decode(line)
+        return found["baseline"]
+    except (msgspec.DecodeError, LookupError, TypeError) as error:
+        raise InternalError("the baseline ended before its cursor", remedy="capture it again") from error
 
 
 class LineTally:

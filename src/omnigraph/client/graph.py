@@ -14,6 +14,7 @@ import pyarrow as pa
 from omnigraph.arguments import check_arguments, check_function_arguments
 from omnigraph.client import changes, reads, writes
 from omnigraph.client.compare import RemoteChangeFeed, RemoteDiff, name_moment
+from omnigraph.client.exports import Baseline, write_baseline
 from omnigraph.client.history import RemoteBranches, RemoteCommits
 from omnigraph.client.loads import prepare_load
 from omnigraph.client.results import ChunkReader
@@ -22,7 +23,7 @@ from omnigraph.client.snapshot import RemoteSnapshot, snapshot_of
 from omnigraph.client.transport import DEFAULT_TIMEOUT, Address, Transport, close_stream
 from omnigraph.engine.changes import DEFAULT_CHANGES
 from omnigraph.engine.changes.page import ChangePage
-from omnigraph.engine.export.export_request import ExportFormatName, ExportOutput, ExportResult
+from omnigraph.engine.export.export_request import BinaryStream, ExportFormatName, ExportOutput, ExportResult
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.load.request import LoadResult
@@ -404,6 +405,18 @@ class RemoteGraph:
         refuse_engine(engine)
         pinned = self._pin({"branch": branch, "commit": commit, "version": version, "time": time})
         return pinned.export(output, format=format, types=types, overwrite=overwrite)
+
+    def baseline(
+        self,
+        output: BinaryStream,
+        branch: str = MAIN,
+        *,
+        types: str | Iterable[str] | None = None,
+        kinds: str | Iterable[str] | None = None,
+        ops: str | Iterable[str] | None = None,
+    ) -> Baseline:
+        """Write all entities of a branch as NDJSON, and return the cursor for the changes after them."""
+        return write_baseline(self._transport, branch, {"types": types, "kinds": kinds, "ops": ops}, output)
 
     def refresh(self) -> None:
         """Do nothing: a server always shows the newest state."""

@@ -90,9 +90,10 @@ def _arrow_call(data: Any, type_name: str | None, target: LoadTarget) -> Call[Lo
         )
     query = [*query_of(type=type_name), *_target_query(target)]
     rows = as_arrow(data)
-    body: bytes | Iterator[bytes] = _encode_batches(rows)
-    if isinstance(rows, pa.Table) and rows.nbytes <= WHOLE_BYTES:
-        body = b"".join(body)  # one message with a length, which also survives a lost connection
+    is_small = isinstance(rows, pa.Table) and rows.nbytes <= WHOLE_BYTES
+    batches = _encode_batches(rows)
+    # One message with a length can be sent again when there was no connection.
+    body = b"".join(batches) if is_small else batches
     return Call(
         "POST",
         "load/arrow",

@@ -6,7 +6,7 @@ from omnigraph.errors import BadRequest
 
 
 def refuse_actor(actor: str | None) -> None:
-    """Refuse an actor: a server knows the caller by its token, and nobody may write as another."""
+    """Refuse an actor: a server knows the caller by its token, and no caller writes as another."""
     if actor is not None:
         raise BadRequest(
             f"'{actor}' cannot be named as the actor: a server knows it by the token", remedy="leave it out"

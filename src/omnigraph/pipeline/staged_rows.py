@@ -24,7 +24,6 @@ from omnigraph.engine.load.sources.plan import file_of, plan_items
 from omnigraph.engine.load.spool import InputNames, PassedRows
 from omnigraph.engine.load.staging import StagedItem, StagedLoad, stage_item
 from omnigraph.engine.rows.ids import FILES_IN_GROUP, LoadIds
-from omnigraph.engine.rows.violations import VIOLATIONS_TOLD
 from omnigraph.errors import InternalError, LoadRejected
 from omnigraph.pipeline.frame_spool import frame_partition, frame_portions, loadable
 from omnigraph.storage.temporary_folders import TemporaryFolder, wrap_temporary_errors, write_rows

@@ -79,6 +79,7 @@ class StreamReply(Response):
         self._first = first
         self._pieces = pieces
         self._release = release
+        self._producing: asyncio.Future[bytes | None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send everything; raises `ClientGone` when the client closes the connection first."""
@@ -110,7 +111,7 @@ class StreamReply(Response):
 
     async def _produce(self, gone: asyncio.Task[None]) -> bytes | None:
         """Return the next piece; a client that leaves meanwhile cancels the work."""
-        waiting = self._run(lambda: next(self._pieces, None))
+        self._producing = waiting = self._run(lambda: next(self._pieces, None))
         watched: set[asyncio.Future[Any]] = {waiting, gone}
         await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
         if not waiting.done():
@@ -123,6 +124,9 @@ class StreamReply(Response):
     async def _close(self) -> None:
         self._call.cancel.set()
         try:
+            if self._producing is not None and not self._producing.done():
+                # The server is stopping; what a thread still produces can only be closed after it.
+                await asyncio.wait({self._producing})
             await self._run(self._pieces.close)
         finally:
             self._release()
