@@ -76,8 +76,9 @@ class _Definition:
         body = {name: value for name, value in self._body.items() if name not in fields}
         body["__slots__"] = tuple(name for name in fields if name not in self._inherited)
         body |= {name: _Method(self, name) for name in self._generated()}
-        self.made = self._kind(self._name, self._bases, body)
-        return self.made
+        made: type = self._kind(self._name, self._bases, body)
+        self.made = made
+        return made
 
     def _generated(self) -> list[str]:
         """What the standard decorator adds: all but what the author wrote."""
