@@ -28,7 +28,6 @@ from typing import (
     is_typeddict,
 )
 
-import omnigraph
 from omnigraph.diagnostics import printable
 from omnigraph.errors import InvalidValue
 
@@ -169,7 +168,8 @@ class _Names(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
         if hasattr(builtins, name):
             raise KeyError(name)
-        return getattr(omnigraph, name, Any)
+        # Not imported: the public face stands above everything, and is there before any module of it.
+        return getattr(modules["omnigraph"], name, Any)
 
 
 def _parts(annotation: Any) -> list[Any]:
