@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
+
+from omnigraph.deferred_dataclass import dataclass
 
 MAX_DIAGNOSTICS = 20
 _STEERING = re.compile(

@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from omnigraph.deferred_dataclass import dataclass
 
 
 class ProgressEvent(StrEnum):

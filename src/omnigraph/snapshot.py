@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
 from omnigraph.arguments import check_arguments
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import AtVersion, OpenGraph

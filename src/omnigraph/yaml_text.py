@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import BadRequest, YamlInvalid
 from omnigraph.lang.values import shorten_legibly
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from omnigraph.cli.invocation import Invocation
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import BadRequest
 
 

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from omnigraph.deferred_dataclass import dataclass
 
 
 class Plane(StrEnum):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnigraph.cli.config import FILE, LAYOUTS, OUTPUTS, SCOPES, WIDTH, Alias, Config, Defaults, Profile
 from omnigraph.cli.invocation import current_invocation
 from omnigraph.cli.output import print_note
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import BadRequest
 
 if TYPE_CHECKING:

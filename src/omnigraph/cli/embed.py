@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +16,7 @@ from omnigraph.cli.invocation import current_invocation
 from omnigraph.cli.options import AsJson, EngineBySize, OnBranch
 from omnigraph.cli.output import print_note, print_result
 from omnigraph.cli.pending_note import print_pending
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.embed.providers import configured_embedder
 from omnigraph.embed.settings import PROVIDER_SETTING, PROVIDERS
 from omnigraph.engine.embedding.embed_file import (

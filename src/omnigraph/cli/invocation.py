@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
+
+from omnigraph.deferred_dataclass import dataclass
 
 if TYPE_CHECKING:
     from omnigraph.cli.config import Config

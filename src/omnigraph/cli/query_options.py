@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import BadRequest
 
 QueryName = Annotated[str | None, typer.Argument(help="The query, where there are several.", metavar="NAME")]

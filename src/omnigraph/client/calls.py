@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.files.source_files import read_source
 from omnigraph.errors import BadRequest, InternalError
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from omnigraph.client import decode
 from omnigraph.client.calls import JSON, Call, decode_json, json_body, json_call, path_of, query_of
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.changes import DEFAULT_CHANGES
 from omnigraph.engine.changes.change import Change, ChangeCounts, parse_filter
 from omnigraph.engine.changes.feed import AFTER, BEGINNING, NOW

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -12,6 +11,7 @@ import msgspec
 from omnigraph.client import changes, reads
 from omnigraph.client.changes import FilterOptions
 from omnigraph.client.transport import Transport
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.export.export_request import (
     BinaryStream,
     ExportedType,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypedDict
 
 import pyarrow as pa
 
 from omnigraph.client import decode
 from omnigraph.client.calls import ARROW, NDJSON, Call, decode_json, query_of
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.load.request import LoadResult
 from omnigraph.engine.load.sources.input_files import InputFile, find_inputs

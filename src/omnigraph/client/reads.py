@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypedDict, TypeVar
 
@@ -22,6 +21,7 @@ from omnigraph.client.calls import (
     read_text,
 )
 from omnigraph.client.results import decode_arrow, result_from_json
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN

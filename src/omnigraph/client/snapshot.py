@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from omnigraph.arguments import check_arguments
@@ -12,6 +12,7 @@ from omnigraph.client import reads
 from omnigraph.client.exports import write_export
 from omnigraph.client.reads import BlobSelector, SnapshotFacts
 from omnigraph.client.transport import Transport
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.export.export_request import ExportFormatName, ExportOutput, ExportResult
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.rows.blob_reader import Blob

@@ -6,13 +6,14 @@ import ipaddress
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from omnigraph import __version__
 from omnigraph.client.calls import Call
 from omnigraph.client.failures import rebuild_error
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import BadRequest, GraphClosed, MissingExtra, ServerUnreachable
 
 if TYPE_CHECKING:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.display.text import display_width, truncate
 
 WIDEST = 80

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.display.text import NULL, escape_invisible, truncate
 
 FIRST_ROWS = 20

@@ -7,7 +7,6 @@ directly, because the package's own loader looks for them on the network and its
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.embed.embedder import Kind, split_batches
 from omnigraph.embed.settings import OFFLINE_MODEL
 from omnigraph.embed.vectors import Vector, normalize_rows

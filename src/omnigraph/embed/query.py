@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.embed.embedder import Embedder
 from omnigraph.embed.settings import PROVIDER_SETTING, PROVIDERS
 from omnigraph.embed.vectors import Vector

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, get_args
 from urllib.parse import urlsplit
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import EmbeddingNotConfigured
 
 Provider = Literal["openai", "gemini", "http", "offline", "mock"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
+
+from omnigraph.deferred_dataclass import dataclass
 
 MAX_VECTOR_DIMENSION = 2_147_483_647
 

@@ -16,10 +16,10 @@ import math
 import re
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import InternalError, InvalidValue
 from omnigraph.lang import dates
 from omnigraph.lang.source import shorten

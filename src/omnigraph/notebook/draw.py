@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TypedDict
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.open_graph import ReadTarget
 from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.engine.graph.targets import parse_target

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.files.output_paths import require_output
 from omnigraph.errors import BadRequest, InvalidValue
 from omnigraph.lang.values import shorten_legibly

@@ -7,7 +7,7 @@ give the same changes, and with a checkpoint each of them arrives exactly once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.changes.change import ChangeFilter
 from omnigraph.engine.changes.diff import Diff
 from omnigraph.engine.changes.feed import BranchHistory

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from omnigraph import graph
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.manifest import MAIN

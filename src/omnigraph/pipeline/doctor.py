@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import JavaNotFound
 from omnigraph.pipeline import server, start_cache
 from omnigraph.pipeline.cache_files import CACHE_SETTING, cache_folder

@@ -9,7 +9,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import accumulate, repeat
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.root import Root, shared_root
 from omnigraph.engine.load.sources.plan import file_of
 from omnigraph.engine.load.spool import PassedRows, Spool

@@ -10,9 +10,9 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import JavaNotFound
 from omnigraph.pipeline.cache_files import write_atomically
 

@@ -7,11 +7,12 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.load.sources.columnar import BLOCK_ROWS, open_arrow, open_parquet, validate_batch
 from omnigraph.engine.load.sources.input_files import InputFile, find_inputs

@@ -18,11 +18,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
 from omnigraph import __version__
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import SparkUnavailable
 from omnigraph.pipeline.cache_files import cache_folder, write_atomically
 from omnigraph.pipeline.processes import is_ours, start_detached

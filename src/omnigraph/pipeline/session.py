@@ -9,12 +9,13 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import MissingExtra, SparkSessionActive, SparkUnavailable
 from omnigraph.pipeline import server, start_cache
 from omnigraph.pipeline.cache_files import cache_folder

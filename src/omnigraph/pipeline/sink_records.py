@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.root import Root
 from omnigraph.errors import BadRequest, StreamSinkTaken
 from omnigraph.lang.values import shorten_legibly

@@ -13,9 +13,9 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.pipeline.cache_files import cache_folder, write_atomically
 from omnigraph.pipeline.java import Java, find_java
 from omnigraph.pipeline.processes import start_detached

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import types as kinds
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.coordinator import lance_branch
 from omnigraph.engine.graph.layout import table_key
 from omnigraph.engine.graph.manifest import MAIN

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.values import shorten_legibly
 from omnigraph.policy.actions import Action
 from omnigraph.policy.members import Node, parse_document, read_file

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import PolicyInvalid
 from omnigraph.lang.values import shorten_legibly
 from omnigraph.yaml_text import YamlValue, read_yaml, read_yaml_text

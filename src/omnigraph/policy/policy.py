@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import MissingExtra, PolicyFailed
 from omnigraph.lang.values import escape_unprintable
 from omnigraph.policy.actions import Action, parse_action, parse_kind

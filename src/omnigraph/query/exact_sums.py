@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.query.frame import Positions
 
 Floats = NDArray[np.float64]

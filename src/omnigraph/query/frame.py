@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.query.terms import Term
 from omnigraph.query.exact_counts import multiply_counts, sum_counts
 

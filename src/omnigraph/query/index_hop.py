@@ -6,13 +6,12 @@ instead; once they cost as much together as the adjacency would, that is read or
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.table_types import ID, SOURCE, TARGET
 from omnigraph.engine.rows.predicate import one_of
 from omnigraph.lang.query.resolved import EdgeDirection

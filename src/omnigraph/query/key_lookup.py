@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.layout import table_key
 from omnigraph.engine.graph.table_types import ID
 from omnigraph.engine.rows.predicate import Bindings, Comparison, MatchesNothing, OneOf, Test, bind_predicate

@@ -8,10 +8,10 @@ end with the least work.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.layout import table_key
 from omnigraph.lang.query import plan as p
 from omnigraph.lang.query.terms import Predicate, variables

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.query import plan as p
 from omnigraph.lang.query.compile import CompiledMutation, CompiledQuery, CompiledRead
 from omnigraph.lang.query.parameters import Decoder

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.embed.embedder import Embedder
 from omnigraph.embed.providers import open_embedder
 from omnigraph.embed.settings import EmbedSettings

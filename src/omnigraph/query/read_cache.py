@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.storage.cache_budget import read_cache_budget
 
 Kept = TypeVar("Kept")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.embed.embedder import Embedder
 from omnigraph.embed.query import EmbeddedProperty, embed_query
 from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph, ReadTarget

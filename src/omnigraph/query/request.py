@@ -6,11 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from numbers import Real
 from types import TracebackType
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.rows.predicate import Bindings
 from omnigraph.errors import InvalidValue, QueryCancelled, ResourceLimitExceeded
 from omnigraph.lang.query.parameters import check_count

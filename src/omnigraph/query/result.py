@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.arguments import require_whole
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.display.grid import WIDEST, Column, Layout, fit_columns, measure_columns, render_grid
 from omnigraph.display.markup import FIRST_ROWS, Heading, render_html_table
 from omnigraph.display.text import escape_invisible, format_count, format_value

@@ -7,12 +7,13 @@ them. So a read after a small write costs as much as the write.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.query.frame import NO_ROW, Positions
 
 RowIdArray = NDArray[np.uint64]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.query.terms import Predicate
 from omnigraph.query.context import QueryContext
 from omnigraph.query.expressions.pushdown import columns_needed, lance_filter

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import msgspec
 import pyarrow as pa
 from starlette.responses import Response
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.open_graph import AtBranch
 from omnigraph.errors import WrongQueryKind
 from omnigraph.graph import queries_of

@@ -10,13 +10,14 @@ import hashlib
 import hmac
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import BadRequest, MissingExtra, Unauthorized
 
 AWS_SECRET = "OMNIGRAPH_SERVER_BEARER_TOKENS_AWS_SECRET"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.rows.blob_reader import Blob
 from omnigraph.errors import BadRequest, OmnigraphError
 from omnigraph.server.conditions import ByteRange, matches_strongly, matches_weakly, parse_range

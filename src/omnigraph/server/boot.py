@@ -9,10 +9,11 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import BadRequest, OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.graph import open as open_graph

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TypeVar
 
 from starlette.responses import Response
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.changes import DEFAULT_CHANGES
 from omnigraph.engine.changes.feed import AFTER, BEGINNING, NOW
 from omnigraph.errors import BadRequest, ChangeCursorRejected, CommitNotFound, OmnigraphError, PolicyDenied

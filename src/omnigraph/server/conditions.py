@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import UnsatisfiableRange
 
 _TAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\uffff]*")')

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.errors import BadRequest, CommitNotFound
 from omnigraph.graph import Graph

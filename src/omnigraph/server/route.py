@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
+
+from omnigraph.deferred_dataclass import dataclass
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson; charset=utf-8"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import BadRequest, MethodNotAllowed, NotFound
 from omnigraph.server.route import Route
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import BadRequest
 
 INFLIGHT = "OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.files.source_files import read_source
 from omnigraph.errors import BadRequest, CompileError
 from omnigraph.graph import Graph

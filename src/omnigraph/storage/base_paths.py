@@ -14,11 +14,12 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from lance import LanceDataset
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.checksums import Checksum, Checksums
 from omnigraph.storage.lance_errors import TableFailureKind, table_failure

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import lance
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import InternalError
 from omnigraph.storage.tables import Table
 

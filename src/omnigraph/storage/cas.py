@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from lance import LanceDataset, Transaction
 from lance import LanceOperation as Op
 from lance.fragment import LanceFragment, write_fragments
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.lance_errors import TableFailureKind, table_failure
 from omnigraph.storage.staging import new_uuid, write_options

@@ -15,13 +15,13 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from lance import LanceOperation as Op
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.storage.durability import new_index_files
 from omnigraph.storage.lance_errors import LANCE_RAISES
 from omnigraph.storage.version_files import version_file

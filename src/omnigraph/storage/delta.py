@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.column_types import to_logical
 from omnigraph.storage.fragments import Fragment

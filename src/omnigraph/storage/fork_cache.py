@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
 
 from lance.dataset import Session  # type: ignore[attr-defined]  # public in its documentation only
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.storage.references import Incarnation
 from omnigraph.storage.session import BRANCHES, fork_generation, fork_session
 

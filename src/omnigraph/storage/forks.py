@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.base_paths import fork_uri
 from omnigraph.storage.lance_errors import TableFailureKind, table_failure

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.storage.tables import Table
 
 

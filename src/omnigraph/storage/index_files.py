@@ -9,12 +9,13 @@ corrected; any other index is dropped, to be rebuilt.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from lance import Index, LanceOperation
 from lance.file import LanceFileReader, LanceFileSession
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.index_parts import BTREE
 from omnigraph.storage.indexes import list_segments

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 from uuid import uuid4
@@ -24,6 +24,7 @@ from lance.dataset import IndexFile
 from lance.file import LanceFileSession
 from lance.indices import IndicesBuilder
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.fragments import group_by_rows, list_fragments
 from omnigraph.storage.search import PARTITION_ROWS

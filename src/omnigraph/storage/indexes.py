@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from lance import Index, LanceOperation
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.index_parts import (
     BTREE,

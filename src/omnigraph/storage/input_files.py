@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import os
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import InvalidName
 from omnigraph.storage.failures import is_absent, wrap_os_errors
 from omnigraph.storage.location import Location, require_s3

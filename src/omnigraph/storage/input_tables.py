@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import lance
 import pyarrow as pa
 from lance import LanceDataset
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.storage.lance_errors import wrap_lance_errors
 from omnigraph.storage.location import Location
 

@@ -11,10 +11,10 @@ import threading
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
 from omnigraph import errors
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.storage.failures import FailureKind, not_found
 from omnigraph.storage.location import Location
 

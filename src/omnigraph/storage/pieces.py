@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from lance.file import LanceFileReader
 from lance.fragment import FragmentMetadata, write_fragments
 from numpy.typing import NDArray
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.storage.base_paths import fork_uri
 from omnigraph.storage.blobs import is_blob, to_writable
 from omnigraph.storage.concurrency import run_per_file

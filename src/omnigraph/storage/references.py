@@ -7,12 +7,13 @@ import logging
 import zlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 import msgspec
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location

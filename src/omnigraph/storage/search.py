@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 from lance.query import MatchQuery
 from numpy.typing import NDArray
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.storage.tables import Table
 
 ANALYSER: Final[Mapping[str, Any]] = MappingProxyType(

@@ -11,7 +11,7 @@ check of the landed version does.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 from uuid import uuid4
 
@@ -22,6 +22,7 @@ from lance import LanceDataset, Transaction
 from lance import LanceOperation as Op
 from lance.fragment import write_fragments
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.lance_errors import TableFailureKind, table_failure
 from omnigraph.storage.tables import (

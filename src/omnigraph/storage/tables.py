@@ -7,7 +7,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from hashlib import sha256
 from typing import Any, Final, TypeAlias, TypeVar
@@ -20,6 +20,7 @@ from lance.dataset import Session  # type: ignore[attr-defined]  # public in its
 from lance.fragment import write_fragments
 from numpy.typing import NDArray
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.base_paths import find_moved_base, fork_uri, relocate, rewrite_fork
 from omnigraph.storage.checksums import Checksums, VersionChange

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from lance import LanceOperation, Transaction
 from lance.debug import list_transactions
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.storage.lance_errors import is_missing_transaction
 from omnigraph.storage.tables import Table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from lance import LanceOperation
 from lance.optimize import Compaction, CompactionOptions, CompactionTask, RewriteResult
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.storage.fragments import list_fragments
 from omnigraph.storage.index_files import find_misplaced_indexes
 from omnigraph.storage.lance_errors import LANCE_RAISES, TableFailureKind, classify

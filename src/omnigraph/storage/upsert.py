@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from lance import LanceOperation as Op
 from lance.fragment import FragmentMetadata, RowDatasetVersionMeta, RowIdSequence, write_fragments
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.storage.delta import CREATED_AT
 from omnigraph.storage.staging import (
     Counts,

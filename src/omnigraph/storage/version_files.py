@@ -9,7 +9,8 @@ import json
 import os
 import re
 import time
-from dataclasses import dataclass
+
+from omnigraph.deferred_dataclass import dataclass
 
 FOLDER = "_versions"
 _HINT = "latest_version_hint.json"

@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from omnigraph import failpoints
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.branch_names import SCHEMA_APPLY_LOCK, parse_branch_name
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.migrations import open_current_manifest

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 import msgspec
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.changes.row_pairs import RIGHT, compare_sides, row_ids, split_rows
 from omnigraph.engine.changes.table_side import PLACES, ROW_ID, TableSide
 from omnigraph.engine.graph.layout import fnv1a64

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from itertools import islice
 from typing import Any, TypeVar
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.display.markup import FIRST_ROWS, Cell, Heading, render_html_table
 from omnigraph.display.text import format_count, format_value
 from omnigraph.engine.graph.layout import EntityKind, fnv1a64, split_key

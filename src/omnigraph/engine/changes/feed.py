@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
 from omnigraph import failpoints
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.changes.change import ChangeFilter
 from omnigraph.engine.changes.diff import ChangePlace, Diff
 from omnigraph.engine.graph.lineage import Commit, walk_first_parents

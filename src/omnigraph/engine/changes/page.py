@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.changes import DEFAULT_CHANGES
 from omnigraph.engine.changes.change import Change
 from omnigraph.engine.changes.diff import ChangePlace, Diff

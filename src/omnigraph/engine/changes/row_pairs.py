@@ -9,12 +9,13 @@ so a row that was only rewritten is not a change.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.changes.change import ChangeCounts
 from omnigraph.engine.changes.equality import Mask, values_differ
 from omnigraph.engine.changes.table_side import (

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from omnigraph import failpoints
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.recovery.removals import TableRemoval
 from omnigraph.engine.commit.recovery.sidecar import WriterKind
 from omnigraph.engine.graph.coordinator import LoadedBranch

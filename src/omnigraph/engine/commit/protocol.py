@@ -16,11 +16,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import msgspec
 
 from omnigraph import ctrl_c, failpoints
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.effects import (
     create_table,
     moving_tables,

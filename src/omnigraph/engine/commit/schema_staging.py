@@ -10,8 +10,9 @@ schema was accepted, changes nothing.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.recovery import sidecar
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import OpenGraph

@@ -6,13 +6,13 @@ Only sources that gain or lose an edge are looked at, and only those that still 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.constraints.faults import NO_ROW, Faults, join_texts
 from omnigraph.engine.constraints.stored_rows import StoredRows
 from omnigraph.engine.constraints.table_change import Changes, TableChange, is_among, unique_texts

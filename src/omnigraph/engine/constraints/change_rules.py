@@ -7,11 +7,11 @@ ids, then `@unique`, then ends of edges, then `@card`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.constraints.cardinality import find_cardinality_faults
 from omnigraph.engine.constraints.duplicates import (
     Mode,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.constraints.stored_rows import StoredRows
 from omnigraph.engine.graph.table_types import ID, TableType
 from omnigraph.engine.rows.violations import Flags, Numbers

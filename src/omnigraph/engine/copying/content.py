@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatch
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.branches.saved_bases import list_saved_commits, saved_versions
 from omnigraph.engine.commit.recovery.removals import SUFFIX as REMOVAL
 from omnigraph.engine.copying.cut import Cut

@@ -14,9 +14,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.copying.content import (
     ContentMemo,
     CopyContent,

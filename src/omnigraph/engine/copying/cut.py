@@ -9,8 +9,8 @@ other. Where one does, the branches are read again: they only move on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.schema_lock import find_lock
 from omnigraph.engine.graph.coordinator import LoadedBranch
 from omnigraph.engine.graph.manifest import MAIN

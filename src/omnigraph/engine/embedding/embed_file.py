@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import Raw
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.embed.embedder import Embedder, embed_each
 from omnigraph.embed.vectors import Vector
 from omnigraph.engine.embedding.result import REFUSED_TOLD

@@ -8,7 +8,7 @@ compactions and cleanups, and a note whose vector never landed does no harm.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.layout import fnv1a64
 from omnigraph.engine.graph.root import Root
 from omnigraph.errors import Unavailable

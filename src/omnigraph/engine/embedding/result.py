@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypedDict
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.embedding.embed_job import RejectedText
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.tasks.runner import EngineName

@@ -11,12 +11,12 @@ import tempfile
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.export.export_part import ExportPart, Span, list_parts
 from omnigraph.engine.export.export_request import (
     ExportedType,

@@ -6,11 +6,12 @@ import gzip
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Literal, Protocol
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.files.output_paths import require_output
 from omnigraph.engine.graph.layout import EntityKind
 from omnigraph.engine.tasks.runner import Engine

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from io import RawIOBase
 
@@ -13,6 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.export.export_part import ExportPart
 from omnigraph.engine.export.export_request import ExportFormat
 from omnigraph.engine.rows.blobs import MANAGED

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.lineage import Commit, ancestors, merge_bases, parents
 from omnigraph.engine.graph.manifest import MAIN, ManifestState
 from omnigraph.engine.graph.open_graph import OpenGraph

@@ -9,10 +9,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.format_stamp import is_current, require_supported_stamp
 from omnigraph.engine.graph.legacy_commits import read_legacy_commits
 from omnigraph.engine.graph.manifest import (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import InvalidName
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.storage import version_files

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import InvalidName
 
 RECOVERY_ACTOR = "omnigraph:recovery"

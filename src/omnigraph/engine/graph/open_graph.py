@@ -6,9 +6,10 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph import lineage
 from omnigraph.engine.graph.coordinator import (
     Coordinator,

@@ -6,9 +6,9 @@ Recovery and the upkeep after a write ask nothing: they finish what was allowed 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.lineage import require_actor
 from omnigraph.errors import PolicyDenied, Unauthorized
 

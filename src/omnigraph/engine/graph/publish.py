@@ -9,11 +9,12 @@ commits stays linear whatever the number of writers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 
 from omnigraph import failpoints
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.coordinator import Coordinator, LoadedBranch, read_changed_records
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import KEY, ManifestState, Records, TableVersion, encode, head_key

@@ -16,8 +16,8 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.layout import ENTITY_FOLDERS, LOCK_BRANCH
 from omnigraph.engine.graph.legacy_commits import COMMITS
 from omnigraph.engine.graph.root import Root

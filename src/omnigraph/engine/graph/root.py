@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.layout import Layout
 from omnigraph.storage.checksums import Checksums
 from omnigraph.storage.durability import Sync, configured_sync

@@ -11,10 +11,10 @@ import json
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.lineage import Commit, walk_first_parents
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.table_types import TableType, table_types_of

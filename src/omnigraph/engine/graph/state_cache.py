@@ -13,13 +13,14 @@ import logging
 import struct
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import CREATED_AT, HEAD, MAIN, ManifestState, TableVersion, decode
 from omnigraph.engine.graph.root import Root

@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from omnigraph import failpoints
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.coordinator import Coordinator
 from omnigraph.engine.graph.manifest import MAIN, ManifestState, TableEntry
 from omnigraph.engine.graph.root import Root

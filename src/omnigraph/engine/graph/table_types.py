@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.layout import EntityKind, split_key
 from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType, Property
 from omnigraph.lang.schema.identity import AcceptedSchema

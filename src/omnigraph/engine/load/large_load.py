@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
@@ -19,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.plan import AppendRows, Effect, ReplaceRows, UpsertRows
 from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.constraints.faults import NO_ROW, choose_remedy, count_by_kind, rank_ids

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.layout import fnv1a64
 from omnigraph.engine.graph.root import Root, shared_root
 from omnigraph.engine.rows.ids import LoadIds

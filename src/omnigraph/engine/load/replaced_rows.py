@@ -7,7 +7,7 @@ rewritten, those rows first. What comes back are the places of stored rows, some
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import pairwise
 from typing import Protocol
@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.manifest import TableEntry
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.table_types import ID

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.load.sources.mapping import InputMapping

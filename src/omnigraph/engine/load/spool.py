@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from omnigraph.arguments import require_path
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.table_types import END_NAMES
 from omnigraph.engine.load.sources.mapping import InputMapping

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.layout import fnv1a64, split_key
 from omnigraph.engine.graph.table_types import ID, SYSTEM_COLUMNS
 from omnigraph.engine.load.id_files import BitmapBuilder, IdHashes, NumberBitmap, write_id_hashes

@@ -7,8 +7,8 @@ lock and the record of the write, then what the branch publishes.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.recovery.drift import DriftKind, judge_drift
 from omnigraph.engine.commit.recovery.forecast import RecoveryForecast
 from omnigraph.engine.commit.recovery.sidecar import Sidecar

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from omnigraph import failpoints
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.plan import BuildIndexes, PhaseFailpoints
 from omnigraph.engine.commit.protocol import Receipt
 from omnigraph.engine.graph.lineage import Commit

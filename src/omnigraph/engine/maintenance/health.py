@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.recovery.forecast import RecoveryForecast
 from omnigraph.engine.constraints.cardinality import (
     BelowMinimum,

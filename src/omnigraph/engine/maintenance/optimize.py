@@ -10,10 +10,11 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from omnigraph import failpoints
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.plan import Effect, PhaseFailpoints
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN, TableEntry

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.recovery.drift import DriftJudgement, DriftKind, judge_drift, restore_again
 from omnigraph.engine.commit.recovery.forecast import forecast_recovery
 from omnigraph.engine.commit.recovery.sweep import recover_branch

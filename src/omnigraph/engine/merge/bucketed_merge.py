@@ -8,12 +8,13 @@ values. Whole rows are only in the memory of a task, a portion at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.changes.comparison import SidePart, TableComparison, count_buckets, emit_rows
 from omnigraph.engine.changes.equality import Mask
 from omnigraph.engine.changes.row_pairs import PAIRS_SCHEMA, RowPairs

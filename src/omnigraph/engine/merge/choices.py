@@ -6,13 +6,14 @@ The most specific choice wins: a property of one entity, then the entity, then t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.table_types import SYSTEM_COLUMNS, TableType
 from omnigraph.engine.merge.conflict import ConflictKind, MergeConflict, RuleViolation
 from omnigraph.engine.rows.blobs import read_blobs, reject_external

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.changes.change import EntityImage
 from omnigraph.engine.changes.row_pairs import split_rows
 from omnigraph.engine.changes.table_side import TableSide

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal, TypedDict
 
 from omnigraph import failpoints
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.branches.manage import delete_branch
 from omnigraph.engine.branches.saved_bases import record_taken_commit
 from omnigraph.engine.changes.comparison import RunnerChoice

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.branches.saved_bases import SavedBase, SavedTable, open_saved_sides, read_saved_base
 from omnigraph.engine.changes.row_pairs import LEFT, RIGHT
 from omnigraph.engine.changes.table_side import PLACES, TableSide

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, StrEnum
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.ancestry import load_ancestry
 from omnigraph.engine.graph.coordinator import LoadedBranch
 from omnigraph.engine.graph.lineage import Commit

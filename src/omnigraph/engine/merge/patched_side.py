@@ -7,7 +7,7 @@ a row number say which table the row is in. Nothing is copied or written.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.changes.comparison import TableComparison
 from omnigraph.engine.changes.row_pairs import PAIRS_SCHEMA, RowPairs, join_places, keep_changed
 from omnigraph.engine.changes.table_side import PLACES, ROW_ID, TableSide

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, cached_property
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.changes.change import ChangeCounts
 from omnigraph.engine.changes.comparison import RunnerChoice, TableComparison
 from omnigraph.engine.changes.diff import table_order

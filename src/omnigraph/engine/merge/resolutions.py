@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.files.output_paths import require_output
 from omnigraph.engine.graph.layout import split_key, table_key
 from omnigraph.engine.merge.choices import (

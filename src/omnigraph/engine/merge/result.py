@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.display.markup import FIRST_ROWS, Heading, render_html_table
 from omnigraph.display.text import format_count
 from omnigraph.engine.changes.change import ChangeCounts, render_counts

@@ -6,13 +6,12 @@ is. Everything else is contested. Entities that the source did not change are no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.changes.equality import Mask
 from omnigraph.engine.changes.row_pairs import RIGHT, RowPairs, changed_columns, split_rows
 from omnigraph.engine.changes.table_side import TableSide

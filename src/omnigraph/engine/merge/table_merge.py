@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.changes.equality import Mask
 from omnigraph.engine.changes.row_pairs import RowPairs
 from omnigraph.engine.commit.plan import Effect

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.changes.change import ChangeCounts
 from omnigraph.engine.changes.equality import Mask
 from omnigraph.engine.changes.row_pairs import changed_columns, row_ids, split_rows

@@ -7,7 +7,7 @@ it, or written in an unusual way, its values are looked at one by one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from types import NoneType
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.rows.ndjson import format_json
 from omnigraph.engine.rows.records import Values, to_objects
 from omnigraph.errors import InvalidValue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from operator import attrgetter
 from typing import Any, Protocol
@@ -14,6 +13,7 @@ import pyarrow as pa
 from msgspec import UNSET
 from numpy.typing import NDArray
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.table_types import ID
 from omnigraph.engine.rows.records import RawColumns
 from omnigraph.engine.rows.violations import Flags, Numbers

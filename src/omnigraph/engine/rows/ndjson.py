@@ -13,13 +13,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NoReturn
 
 import msgspec
 import numpy as np
 from msgspec import UNSET, UnsetType
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.table_types import SOURCE, TARGET
 from omnigraph.engine.rows.lines import UNDECODABLE, Limits, Lines, Split, make_decoder, oversized_line_remedy
 from omnigraph.engine.rows.records import RawColumns, TypeRecords, columns_from_records, concat_in_line_order

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, compress
 from operator import itemgetter
 from typing import Any, TypeAlias
@@ -12,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import UNSET
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.table_types import ID
 from omnigraph.engine.rows.violations import Flags, Numbers
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.table_types import TableType, table_types_of
 from omnigraph.engine.rows.blobs import Refusal, reject_external
 from omnigraph.engine.rows.ids import IdSource

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.table_types import ID, TableType
 from omnigraph.errors import ConstraintViolation
 from omnigraph.lang.schema.catalog import CheckRule, NodeType, Property, RangeRule

@@ -7,7 +7,7 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.files.atomic_output import copy_permissions, create_temporary, resolve_link
 from omnigraph.engine.files.output_paths import require_output
 from omnigraph.errors import BadRequest

@@ -10,10 +10,11 @@ remove    where data loss is allowed, old versions of what was dropped; a record
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from omnigraph import failpoints
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.gates import BaseMoved
 from omnigraph.engine.commit.plan import (
     CreateTable,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.layout import refuse_colliding_paths, split_key, table_key, table_keys, table_path
 from omnigraph.engine.graph.schema_files import LiveSchema, successor
 from omnigraph.engine.graph.table_types import TableType, table_schema, table_type_of

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from importlib import import_module
 from tempfile import TemporaryFile
 from typing import IO, Any, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.tasks.buckets import partition_rows
 from omnigraph.errors import BadRequest
 from omnigraph.progress import begin_stage

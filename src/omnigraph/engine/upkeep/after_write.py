@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.coordinator import Coordinator
 from omnigraph.engine.graph.manifest import TableVersion
 from omnigraph.engine.graph.publish import repin

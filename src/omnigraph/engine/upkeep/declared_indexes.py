@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.layout import split_key
 from omnigraph.engine.graph.table_types import SYSTEM_COLUMNS
 from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType

@@ -8,9 +8,9 @@ segment: it takes in the new texts and copies the rest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.rows.predicate import quoted
 from omnigraph.engine.tasks.runner import Runner

@@ -8,8 +8,8 @@ Segments that are small beside that one go into it, so that few remain. A text i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.upkeep.declared_indexes import DeclaredIndex, IndexKind
 from omnigraph.storage.fragments import Fragment
 from omnigraph.storage.indexes import IndexCoverage, Segment

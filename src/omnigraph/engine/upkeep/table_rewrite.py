@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from omnigraph import failpoints
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.upkeep.index_catch_up import LaggingIndex, plan_catch_up
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.index_files import find_misplaced_indexes

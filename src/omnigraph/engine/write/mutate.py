@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import groupby
 
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.plan import AppendRows, DeleteRows, Effect, UpsertRows
 from omnigraph.engine.commit.protocol import Receipt
 from omnigraph.engine.commit.schema_lock import find_lock, recover_stale_lock_if_free

@@ -5,9 +5,10 @@ Nodes compare by meaning: `at`, the place in the text, takes no part in equality
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal as OneOf
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.source import NOWHERE, Span
 from omnigraph.lang.types import ValueType
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Generic, TypeVar, overload
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import QueryNotFound, TypeCheckError
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.check_mutation import check_mutation

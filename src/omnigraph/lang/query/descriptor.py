@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.query.check_read import output_type
 from omnigraph.lang.query.resolved import (
     DeleteNodes,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 from typing import Literal as OneOf
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.diagnostics import Diagnostic
 from omnigraph.errors import CompileError, QueryError
 from omnigraph.lang.query import ast

@@ -8,8 +8,9 @@ result columns.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.query.resolved import Count, EdgeDirection
 from omnigraph.lang.query.terms import Distance, Fusion, Predicate, Relevance, Term, Total
 

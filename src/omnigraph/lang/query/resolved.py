@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal as OneOf
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.query.ast import Direction
 from omnigraph.lang.query.terms import ParamRef, Predicate, Ranking, Term
 from omnigraph.lang.types import ValueType

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal as OneOf
 from typing import NoReturn
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.query import ast
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Span

@@ -7,9 +7,9 @@ Spark columns); they never travel as text.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal as OneOf
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.query.ast import AggregateFn, ArithmeticOp, CaseFn, TextFn
 from omnigraph.lang.types import BOOL, DATETIME, F64, STRING, ValueType
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Literal
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.types import ValueType
 
 TypeKind = Literal["interface", "node", "edge"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import CatalogError, CompileError, ParseError
 from omnigraph.lang.schema import schema_ast as ast
 from omnigraph.lang.schema.annotations import (

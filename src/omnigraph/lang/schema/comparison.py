@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.schema.catalog import Annotation, EdgeType, Interface, NodeType, Property
 from omnigraph.lang.schema.catalog_json import Value, constraint_values
 from omnigraph.lang.tokens import escape

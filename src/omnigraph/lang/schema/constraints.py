@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.schema import schema_ast as ast
 from omnigraph.lang.schema.annotations import misfit_of_kind
 from omnigraph.lang.schema.catalog import CheckRule, PropertyIndex, RangeRule, TypeKind, UniqueRule

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import InternalError, SchemaIdentityError
 from omnigraph.lang.schema.catalog import Catalog, EdgeType, Interface, NodeType, Property, TypeKind
 

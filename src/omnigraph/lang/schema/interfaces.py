@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.schema import schema_ast as ast
 from omnigraph.lang.source import Problems
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.schema.annotations import default_json
 from omnigraph.lang.schema.catalog import (
     Annotation,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, ClassVar, Literal, get_args
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import UnsupportedSchemaChange
 from omnigraph.lang.schema.catalog import Annotation, TypeKind
 from omnigraph.lang.schema.catalog_json import annotation_values, type_value

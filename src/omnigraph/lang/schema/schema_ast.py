@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.source import NOWHERE, Span
 from omnigraph.lang.types import ValueType
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.schema.schema_ast import (
     Annotation,
     Argument,

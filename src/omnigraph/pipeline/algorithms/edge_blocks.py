@@ -6,12 +6,12 @@ An edge travels three times: to where its source is numbered, to where its targe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.pipeline.map_reduce import emit, emit_to
 from omnigraph.pipeline.table_scan import Fragments, Scan
 from omnigraph.query.algorithms.edge_block import Arrangement, Block, block_of, corners_of, turned

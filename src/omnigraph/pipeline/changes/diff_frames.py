@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.changes.change import Change, ChangeFilter, EntityImage
 from omnigraph.engine.changes.comparison import SidePart, TableComparison, count_buckets
 from omnigraph.engine.changes.diff import Diff, build_changes, wanted_portions

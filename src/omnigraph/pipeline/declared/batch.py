@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.layout import split_key
 from omnigraph.engine.load.spool import PassedRows
 from omnigraph.graph import Graph

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import types as kinds
 
 from omnigraph import graph
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.load.sources.arrow_columns import is_convertible
 from omnigraph.errors import (
     BadRequest,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.layout import EntityKind, table_key
 
 NODE: EntityKind = "node"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from omnigraph import failpoints
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.root import new_id
 from omnigraph.errors import MergeConflicts, OmnigraphError, PipelineRunLost
 from omnigraph.graph import Graph

@@ -7,8 +7,9 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.root import Root, new_id
 from omnigraph.errors import BadRequest, PipelineRunInProgress
 from omnigraph.pipeline.declared.records import Ledger, now

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import BadRequest, PipelineFileMissing, PipelineInvalid
 from omnigraph.lang.values import shorten_legibly
 from omnigraph.pipeline.declared.declaration import Place

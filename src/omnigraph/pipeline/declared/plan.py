@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import JavaNotFound, MissingExtra
 from omnigraph.pipeline.declared.check import catalog_of, check
 from omnigraph.pipeline.declared.declaration import Destination, Parameter, Pipeline

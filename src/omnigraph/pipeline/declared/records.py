@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.root import Root
 from omnigraph.errors import PipelineRunLost, PipelineRunNotFound
 from omnigraph.storage.location import Location

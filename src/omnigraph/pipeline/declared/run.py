@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from omnigraph import failpoints, graph
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.root import Root, new_id
 from omnigraph.errors import (
     BadRequest,

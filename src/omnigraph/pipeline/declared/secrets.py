@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import SourceSecretMissing
 from omnigraph.pipeline.declared.declaration import Place
 

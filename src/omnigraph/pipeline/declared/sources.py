@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import PipelineSourceAmbiguous, PipelineSourceKindUnsupported, SourceSecretInline
 from omnigraph.lang.values import shorten_legibly
 from omnigraph.pipeline.declared.declaration import FileSource, GraphSource, JdbcSource, Source, Watermark

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.lang.query import plan as p
 from omnigraph.pipeline.query.needs import tables_read

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import InternalError
 from omnigraph.lang.query import plan as p
 from omnigraph.lang.query.terms import Compare, Distance, Predicate, variables

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import InternalError
 from omnigraph.lang.query import plan as p
 from omnigraph.lang.query.terms import Column as ResultColumn

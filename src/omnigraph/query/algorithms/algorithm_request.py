@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypedDict
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.lineage import Commit, require_actor
 from omnigraph.engine.graph.manifest import MAIN

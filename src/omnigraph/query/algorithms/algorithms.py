@@ -6,7 +6,6 @@ Each asks edges, round after round, what arrives at the nodes. It knows neither 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from omnigraph.arguments import require_number, require_whole
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import InvalidValue
 from omnigraph.lang.types import F64, I64, ValueType
 from omnigraph.query.algorithms.edge_block import (

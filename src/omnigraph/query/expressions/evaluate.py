@@ -7,13 +7,14 @@ it is then bound once, by the rules every test on one column shares, and costs o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.rows.json_columns import build_column
 from omnigraph.engine.rows.predicate import (
     Bindings,

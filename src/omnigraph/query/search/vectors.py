@@ -7,7 +7,6 @@ and by bounds of its error, so that no row is missed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.query.frame import Positions
 
 Vector = NDArray[np.float32]

@@ -5,12 +5,12 @@ A source that is NO_ROW, or whose node has no edges, gives nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.exact_counts import checked_sums
 from omnigraph.query.frame import Positions

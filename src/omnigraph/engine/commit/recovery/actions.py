@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from omnigraph import failpoints
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.effects import remove_orphan_table
 from omnigraph.engine.commit.recovery.audit import AuditRow, RecoveryKind, TableOutcome, record_recovery
 from omnigraph.engine.commit.recovery.removals import delete_removal

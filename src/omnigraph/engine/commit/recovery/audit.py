@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
 
 from omnigraph import failpoints
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.recovery.damage import is_damage
 from omnigraph.engine.graph.root import Root
 from omnigraph.errors import StorageFailure

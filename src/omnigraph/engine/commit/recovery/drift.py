@@ -8,9 +8,9 @@ Anything else is for a person to judge.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.recovery.table_progress import OPERATION, RESTORED, is_restore_of
 from omnigraph.engine.graph.lineage import RECOVERY_ACTOR
 from omnigraph.engine.graph.manifest import TableEntry, TableVersion

@@ -6,8 +6,9 @@ It takes no lock, but checks those that a recovery would take: a branch whose lo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.recovery import sidecar
 from omnigraph.engine.commit.recovery.damage import is_damage, reason_of
 from omnigraph.engine.commit.recovery.sidecar import Sidecar, Unreadable

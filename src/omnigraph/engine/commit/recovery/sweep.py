@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from omnigraph import failpoints
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.recovery import audit, sidecar
 from omnigraph.engine.commit.recovery.actions import close_record, recover
 from omnigraph.engine.commit.recovery.damage import is_damage, reason_of

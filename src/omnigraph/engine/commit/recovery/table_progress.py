@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.recovery.sidecar import Pin, Sidecar
 from omnigraph.storage.transactions import TransactionInfo
 

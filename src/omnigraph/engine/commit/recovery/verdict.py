@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ulid import ULID
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.recovery.damage import is_damage
 from omnigraph.engine.commit.recovery.sidecar import Pin, Sidecar
 from omnigraph.engine.commit.recovery.table_progress import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import cast
 from uuid import uuid4
@@ -11,6 +11,7 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.constraints.faults import NO_ROW, Faults, Rule
 from omnigraph.engine.constraints.stored_rows import COUNTED, EDGE, End

@@ -6,13 +6,13 @@ Rows meet by the id of the node: nodes by their own, edges by that of an end.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.constraints.cardinality import find_cardinality_faults
 from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.constraints.endpoints import (

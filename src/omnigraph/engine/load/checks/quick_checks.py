@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import pairwise
 
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.constraints.endpoints import ENDS, node_type
 from omnigraph.engine.graph.layout import fnv1a64, table_key

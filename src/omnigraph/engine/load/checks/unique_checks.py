@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.constraints.duplicates import Mode, find_shared_values, find_stored_holders, tuple_texts
 from omnigraph.engine.constraints.table_change import TableChange, is_among
 from omnigraph.engine.graph.table_types import ID

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 from pyarrow import types as kinds
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.table_types import END_NAMES, ID, SOURCE, TARGET
 from omnigraph.engine.load.sources.arrow_columns import is_convertible, plain_type
 from omnigraph.engine.load.sources.item import Columns, Dialect

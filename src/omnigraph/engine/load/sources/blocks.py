@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.table_types import END_NAMES, ID, TableType
 from omnigraph.engine.load.sources.arrow_columns import convert_column, plain, plain_type
 from omnigraph.engine.load.sources.item import Columns, Item

@@ -9,12 +9,12 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.load.sources.blocks import Block
 from omnigraph.engine.load.sources.item import Columns, Dialect, Item
 from omnigraph.engine.load.sources.line_ranges import BLOCK, TextBlock, line_blocks, open_text

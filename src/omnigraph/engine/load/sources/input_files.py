@@ -7,9 +7,9 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.load.sources.item import ENDINGS, Format, format_of, lines_format
 from omnigraph.engine.load.sources.pipes import ReceivedPipe
 from omnigraph.errors import BadRequest

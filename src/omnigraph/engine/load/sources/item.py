@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import PurePath
 from typing import Any, Literal
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.rows.violations import Violation
 
 Packing = Literal["gzip", "zstd"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import BinaryIO
 
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.load.sources.item import Item
 from omnigraph.engine.rows.lines import Limits, Readable, oversized_line_remedy
 from omnigraph.errors import BadRequest, ResourceLimitExceeded

@@ -6,10 +6,11 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import BinaryIO
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.load.sources.item import Format
 from omnigraph.errors import BadRequest
 from omnigraph.progress import stage

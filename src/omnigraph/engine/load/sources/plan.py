@@ -6,12 +6,13 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from pathlib import PurePosixPath
 
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.load.sources.binding import BoundColumns, bind_columns, find_table
 from omnigraph.engine.load.sources.columnar import open_arrow, open_parquet
 from omnigraph.engine.load.sources.csv_records import read_header

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.load.sources.item import Format, Item
 from omnigraph.engine.load.sources.item_reader import read_item
 from omnigraph.engine.load.sources.line_ranges import BLOCK, line_blocks

@@ -10,9 +10,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from omnigraph import failpoints
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.ancestry import Ancestry
 from omnigraph.engine.graph.coordinator import LoadedBranch
 from omnigraph.engine.graph.layout import LOCK_BRANCH

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import islice
 
 from omnigraph import failpoints
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.recovery.removals import fork_points, versions_since_last_change
 from omnigraph.engine.commit.recovery.sweep import recover_branch
 from omnigraph.engine.graph.coordinator import LoadedBranch

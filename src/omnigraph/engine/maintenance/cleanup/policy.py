@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.maintenance.cleanup.staged_files import LONGEST_LOAD
 from omnigraph.errors import BadRequest, InvalidValue

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.branches.saved_bases import (
     find_unneeded_bases,
     list_saved_commits,

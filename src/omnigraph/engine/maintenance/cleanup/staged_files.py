@@ -6,10 +6,10 @@ Nothing shows which of them it is, so an age decides: longer than any load takes
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from ulid import ULID
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.open_graph import OpenGraph
 
 LONGEST_LOAD = 7 * 86_400.0

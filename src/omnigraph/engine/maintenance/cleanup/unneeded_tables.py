@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.coordinator import LoadedBranch
 from omnigraph.engine.graph.layout import ENTITY_FOLDERS
 from omnigraph.engine.graph.manifest import MAIN
