@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from omnigraph.arguments import check_all_arguments
 from omnigraph.engine.graph.columns import ID
 from omnigraph.engine.graph.layout import EntityKind, split_key, table_key
 from omnigraph.engine.graph.open_graph import OpenGraph
@@ -25,6 +26,7 @@ LARGEST = 2**63 - 1
 _ROW, _WRITTEN = "_rowid", "_row_last_updated_at_version"
 
 
+@check_all_arguments
 @dataclass(frozen=True, slots=True)
 class Blob:
     """A Blob of one entity, as a moment of the graph shows it."""
