@@ -126,6 +126,19 @@ def test_every_argument_of_every_public_method_is_checked(graph: Graph, kind: ty
     assert graph.snapshot().id == before
 
 
+@pytest.mark.parametrize("wrong", ["1", 1.5])
+def test_the_range_of_a_blob_is_checked(tmp_path: Path, wrong: Any) -> None:
+    with og.init(str(tmp_path / "g.omni"), schema="node P { k: String @key  b: Blob? }") as own:
+        with own.write() as tx:
+            tx.insert("P", k="x", b=b"123")
+        blob = own.snapshot().blob("P", "x", "b")
+        with pytest.raises(InvalidValue, match="`offset` must be an integer"):
+            blob.read(offset=wrong)
+        with pytest.raises(InvalidValue, match="`length` must be an integer"):
+            blob.parts(length=wrong)
+        assert blob.read(1, 1) == b"2"
+
+
 def test_what_was_reported(graph: Graph) -> None:
     for wrong in (
         lambda: graph.change_page(limit="3"),  # type: ignore[arg-type]

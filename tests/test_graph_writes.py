@@ -601,6 +601,11 @@ def test_wrong_questions_for_rows_are_told(graph: og.Graph) -> None:
         snapshot.rows("Person", limit=-1)
 
 
+@pytest.mark.parametrize("limit", [2**63, 2**70])
+def test_rows_take_a_limit_beyond_64_bits(graph: og.Graph, limit: int) -> None:
+    assert graph.snapshot().rows("Person", limit=limit).num_rows == graph.snapshot().rows("Person").num_rows
+
+
 # --- together ------------------------------------------------------------------------------------
 
 

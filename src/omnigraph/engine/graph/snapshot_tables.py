@@ -22,6 +22,8 @@ from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.tables import Table
 
 _GONE = (TableFailureKind.NOT_FOUND, TableFailureKind.RECLAIMED)
+_LARGEST_LIMIT = 2**63 - 1
+"""Lance counts rows in 64 bits."""
 
 
 def open_table(graph: OpenGraph, snapshot: Snapshot, key: str) -> Table:
@@ -51,7 +53,7 @@ def read_rows(
         if name not in readable:
             raise BadRequest(f"'{type_name}' has no column '{name}'", remedy=f"it has: {', '.join(readable)}")
     try:
-        return table.scan(wanted, limit=limit)
+        return table.scan(wanted, limit=None if limit is None else min(limit, _LARGEST_LIMIT))
     except StorageFailure as failure:
         raise explain_failure(graph, snapshot, key, failure) from failure
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Literal, Protocol
 
+from omnigraph.arguments import check_all_arguments
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.layout import EntityKind, split_key, table_key
 from omnigraph.engine.graph.open_graph import OpenGraph
@@ -33,6 +34,7 @@ class BlobBytes(Protocol):
         ...
 
 
+@check_all_arguments
 @dataclass(frozen=True, slots=True)
 class Blob:
     """A Blob of one entity, as a moment of the graph shows it."""
