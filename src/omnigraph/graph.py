@@ -33,7 +33,6 @@ from omnigraph.errors import BadRequest, GraphClosed, InvalidValue, ReadOnlyGrap
 from omnigraph.lang.schema import MigrationPlan, compile_schema
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
-from omnigraph.policy.policy import Policy
 from omnigraph.progress import ProgressListener, progress_to
 from omnigraph.query.query_service import QueryService, ReadQuery, choose_engine
 from omnigraph.query.read_cache import shared_cache
@@ -65,6 +64,7 @@ if TYPE_CHECKING:
     from omnigraph.history import Branches, Commits
     from omnigraph.notebook.draw import DrawInput, DrawOptions
     from omnigraph.notebook.picture import Picture
+    from omnigraph.policy.policy import Policy
     from omnigraph.query.algorithms.calls import Algorithms
     from omnigraph.query.explain import Explanation
     from omnigraph.snapshot import QueryEngine, Snapshot
