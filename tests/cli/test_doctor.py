@@ -71,6 +71,7 @@ def test_a_healthy_graph_is_in_order(uri: str, run: Callable[..., str], examined
             "dropped": [],
             "in_vain": [],
             "removals": [],
+            "staged": [],
             "below_minimum": [],
             "moved": [],
         },

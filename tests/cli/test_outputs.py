@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,17 @@ READ: dict[str, set[str]] = {
     "merge": {"--resolutions"},
     "branch merge": {"--resolutions"},
     "pipeline": {"file"},
+    "policy": {"--file", "--tests"},
+    "serve": {"--policy", "--server-policy", "--queries", "--tls-cert", "--tls-key"},
     "schema": {"--schema", "old", "new"},
 }
 """Options and arguments that name a file to read, by the beginning of the command."""
 READ_ANYWHERE = {"--query", "--params-file", "--timeout"}
+
+
+def _compute(name: str, uri: str, _: Path, out: str) -> list[str]:
+    return ["algorithm", name, uri, "-o", out]
+
 
 QUERY = "query q() { match { $p: Person } return { $p.handle as h } }"
 DOCS = '{"text": "a"}\n'
@@ -48,7 +56,13 @@ WRITTEN: dict[str, Callable[[str, Path, str], list[str]]] = {
     "branch merge --write-resolutions": lambda uri, _, out: [
         "branch", "merge", "work", "--uri", uri, "--write-resolutions", out,
     ],
-    "algorithm --output": lambda uri, _, out: ["algorithm", "degree", uri, "-o", out],
+    **{
+        f"algorithm {name} --output": partial(_compute, name)
+        for name in ("pagerank", "connected-components", "label-propagation", "triangle-count", "degree")
+    },
+    "algorithm shortest-paths --output": lambda uri, at, out: [
+        *_compute("shortest-paths", uri, at, out), "--source", "ada",
+    ],
     "embed --output": lambda _, at, out: [
         "embed", "--input", str(at / "docs.ndjson"), "--spec", str(at / "spec.yaml"), "--output", out,
     ],

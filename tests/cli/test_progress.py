@@ -63,7 +63,7 @@ def test_a_short_command_says_nothing_of_its_stages(uri: str, data: str, capsys:
 
 
 @pytest.mark.usefixtures("at_once")
-@pytest.mark.parametrize(("between", "lines"), [(3600.0, 2), (0.0, 4)])
+@pytest.mark.parametrize(("between", "lines"), [(3600.0, 2), (0.0, 3)])
 def test_what_is_between_begin_and_end_is_told_now_and_then(
     uri: str, data: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch, between: float, lines: int
 ) -> None:

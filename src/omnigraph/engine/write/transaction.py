@@ -247,9 +247,9 @@ def commit_write(graph: OpenGraph, author: Author, write: Write) -> Receipt | No
 class CommitPresent(Exception):
     """The branch has the commit of this write already; an earlier attempt took effect."""
 
-    def __init__(self, commit: Commit) -> None:
-        super().__init__(commit.id)
-        self.commit = commit
+    def __init__(self, present: Commit) -> None:
+        super().__init__(present.id)
+        self.commit = present
 
 
 class _StrictConflict(Exception):
