@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any
@@ -105,7 +106,7 @@ def plan_migration(
     resolution = resolve(live.accepted, desired)
     schema = successor(live.accepted, source.text)
     plan = plan_resolved(live.accepted, desired, resolution, allow_data_loss)
-    changes = _MigrationPlanner(live.accepted, schema.accepted, resolution, plan)
+    changes = _MigrationPlanner(live.accepted, schema.accepted, resolution, *_group_by_type(plan))
     nodes_first = sorted(table_keys(desired), key=lambda key: (split_key(key)[0] == "edge", key))
     tables = tuple(changes.table(key) for key in nodes_first)
     kept = {change.before for change in tables if not change.is_new}
@@ -121,9 +122,10 @@ def plan_migration(
 
 def _refuse_reused_names(keys: Iterable[str], locations: Mapping[str, str]) -> Iterator[UnsupportedChange]:
     """New types in the place of one that the graph had before: its past is still there."""
+    taken = set(locations.values())
     for key in keys:
         kind, name = split_key(key)
-        if key in locations or table_path(kind, name) in locations.values():
+        if key in locations or table_path(kind, name) in taken:
             reason = f"reusing the name of {kind} type '{name}', which the graph had before,"
             yield UnsupportedChange(f"{kind}:{name}", f"{reason} {REFUSED}; choose another name")
 
@@ -138,12 +140,28 @@ def _tables_to_reclaim(plan: MigrationPlan, tables: Iterable[TableMigration]) ->
                 yield before[kind, name]
 
 
+def _group_by_type(plan: MigrationPlan) -> tuple[dict[str, list[Mapping[str, Any]]], set[str]]:
+    """The constraints that a plan adds by table key, and the edge tables whose cardinality it changes."""
+    added: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    recounted = set()
+    for step in plan.steps:
+        match step:
+            case AddConstraint(type_kind="node" | "edge" as kind, type_name=name, constraint=constraint):
+                added[table_key(kind, name)].append(constraint)
+            case ChangeCardinality(type_name=name):
+                recounted.add(table_key("edge", name))
+    return added, recounted
+
+
 @dataclass(frozen=True, slots=True)
 class _MigrationPlanner:
     accepted: AcceptedSchema
     desired: AcceptedSchema
     resolution: Resolution
-    plan: MigrationPlan
+    added: Mapping[str, Sequence[Mapping[str, Any]]]
+    """The constraints that types do not have so far, by table key."""
+    recounted: Collection[str]
+    """Edge tables whose cardinality changes."""
 
     def table(self, key: str) -> TableMigration:
         kind, name = split_key(key)
@@ -158,7 +176,7 @@ class _MigrationPlanner:
             before,
             is_rewritten=before is not None and self._differs(before, columns),
             unproven=self._unproven(target, filled),
-            is_recounted=self._is_recounted(target),
+            is_recounted=target.key in self.recounted,
         )
 
     def _column(self, target: TableType, before: str | None, column: pa.Field) -> Column:
@@ -187,7 +205,7 @@ class _MigrationPlanner:
 
     def _unproven(self, target: TableType, filled: set[str]) -> NodeType | EdgeType:
         """What is new, and what is about values that only this change stores."""
-        owner, added = target.owner, self._added(target)
+        owner, added = target.owner, self.added.get(target.key, ())
 
         def is_open(rule: UniqueRule | RangeRule | CheckRule) -> bool:
             columns = rule.columns if isinstance(rule, UniqueRule) else (rule.column,)
@@ -198,16 +216,6 @@ class _MigrationPlanner:
             return replace(owner, uniques=uniques)
         ranges, checks = tuple(filter(is_open, owner.ranges)), tuple(filter(is_open, owner.checks))
         return replace(owner, uniques=uniques, ranges=ranges, checks=checks)
-
-    def _added(self, target: TableType) -> list[Mapping[str, Any]]:
-        """The constraints that the type does not have so far."""
-        steps = [step for step in self.plan.steps if isinstance(step, AddConstraint)]
-        own = (target.kind, target.name)
-        return [step.constraint for step in steps if (step.type_kind, step.type_name) == own]
-
-    def _is_recounted(self, target: TableType) -> bool:
-        steps = [step for step in self.plan.steps if isinstance(step, ChangeCardinality)]
-        return target.kind == "edge" and any(step.type_name == target.name for step in steps)
 
 
 def _default_column(declared: Property) -> pa.Array | None:
