@@ -595,7 +595,7 @@ class Graph:
         return replace(done, derived_files=len(files), derived_bytes=sum(files.values()))
 
     def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> RepairResult:
-        """Look for tables that were changed past omnigraph; with `confirm` publish what changed no row.
+        """Look for tables that were modified outside omnigraph; with `confirm` publish what changed no row.
 
         With `force` every change is published as it is, unchecked. Rows are never moved.
         """

@@ -158,7 +158,7 @@ def snapshot_of(pinned: EngineSnapshot, questions: QueryService) -> Snapshot:
 
 def pinned_by(snapshot: Snapshot) -> tuple[OpenGraph, EngineSnapshot]:
     """The open graph and the tables that a snapshot reads; for engines, users have no need of it."""
-    return snapshot._queries.opened(), snapshot._pinned  # noqa: SLF001 - the one door for them
+    return snapshot._queries.opened(), snapshot._pinned  # noqa: SLF001 - the only access to them
 
 
 def _format(text: str) -> ExportFormat:

@@ -69,6 +69,7 @@ def test_a_healthy_graph_is_in_order(uri: str, run: Callable[..., str], examined
             "indexes": [],
             "pending_indexes": [],
             "dropped": [],
+            "orphan_tables": [],
             "in_vain": [],
             "removals": [],
             "staged": [],
@@ -249,15 +250,15 @@ def test_tables_that_no_branch_ever_showed_are_told(
     lance.write_dataset(pa.table({"id": ["a"]}), orphan)
     Path(uri, "nodes", "notes").mkdir()
     status, found = examined()
-    assert (status, found["in_vain"]) == (0, [{"path": f"nodes/{orphan.name}", "removable": False}])
+    assert (status, found["orphan_tables"]) == (0, [{"path": f"nodes/{orphan.name}", "removable": False}])
     assert f"orphan table, or one in creation: nodes/{orphan.name}: `omnigraph cleanup`" in run("doctor", uri)
     for at in orphan.rglob("*"):
         os.utime(at, (0, 0))
     status, found = examined()
-    assert (status, found["in_vain"]) == (0, [{"path": f"nodes/{orphan.name}", "removable": True}])
+    assert (status, found["orphan_tables"]) == (0, [{"path": f"nodes/{orphan.name}", "removable": True}])
     assert f"orphan table: nodes/{orphan.name}: no branch ever published this table" in run("doctor", uri)
     run("cleanup", uri, "--keep", "1", "--confirm")
-    assert examined()[1]["in_vain"] == []
+    assert examined()[1]["orphan_tables"] == []
 
 
 def test_indexes_of_a_branch_are_told_with_it(uri: str, run: Callable[..., str], examined: Examined) -> None:

@@ -94,7 +94,8 @@ def _json(uri: str, done: CleanupResult) -> dict[str, Any]:
         "derived": {"files": done.derived_files, "bytes": done.derived_bytes},
         "loads": list(done.loads),
         "staged_bytes": done.staged_bytes,
-        "in_vain": list(done.in_vain),
+        "orphan_tables": list(done.orphan_tables),
+        "in_vain": list(done.orphan_tables),  # its earlier name
         "bases": list(done.bases),
     }
 
@@ -129,7 +130,7 @@ def lines(done: CleanupResult) -> Iterator[str]:
         yield f"{table.key}: of a type that was dropped, {table.failure or f'{table.bytes:,} bytes'}"
     if done.loads:
         yield f"__staging: files of {len(done.loads)} interrupted loads, {done.staged_bytes:,} bytes"
-    for path in done.in_vain:
+    for path in done.orphan_tables:
         yield f"{path}: an orphan table of a schema change"
     if done.bases:
         yield f"__bases: merge bases of deleted branches that no merge needs, {len(done.bases)} commits"
@@ -139,7 +140,7 @@ def lines(done: CleanupResult) -> Iterator[str]:
 
 
 def _summary(done: CleanupResult) -> str:
-    others = done.forks or done.dropped or done.loads or done.in_vain or done.bases
+    others = done.forks or done.dropped or done.loads or done.orphan_tables or done.bases
     if not (done.versions_removed or done.bytes_removed or others):
         return "nothing to remove"
     what = f"{done.versions_removed:,} versions, {done.bytes_removed:,} bytes"

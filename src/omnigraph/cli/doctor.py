@@ -129,7 +129,8 @@ def _json(uri: str, found: Health) -> dict[str, Any]:
         "pending_indexes": [_keyed(asdict(one)) for one in found.pending],
         "history": [_keyed(asdict(one)) for one in found.history],
         "dropped": [{"table_key": one.key, "bytes": one.bytes} for one in found.dropped],
-        "in_vain": [asdict(one) for one in found.in_vain],
+        "orphan_tables": [asdict(one) for one in found.orphan_tables],
+        "in_vain": [asdict(one) for one in found.orphan_tables],  # its earlier name
         "derived": asdict(found.derived),
         "removals": [
             {"operation_id": one.operation_id, "table_keys": list(one.keys)} for one in found.removals
@@ -183,7 +184,7 @@ def _lines(found: Health) -> Iterator[str]:
     for table in found.dropped:
         kept = f"{table.key} with {table.bytes:,} bytes is kept for the past"
         yield f"dropped: {kept}; see `omnigraph cleanup`"
-    yield from map(_orphan_line, found.in_vain)
+    yield from map(_orphan_line, found.orphan_tables)
     yield from map(_staged_line, found.staged)
     yield from map(_minimum_line, found.below_minimum)
     if found.moved:

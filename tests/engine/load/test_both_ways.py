@@ -26,7 +26,7 @@ from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest, LoadResult
 from omnigraph.engine.load.sources import plan, small_files
 from omnigraph.engine.rows.ids import LoadIds
-from omnigraph.engine.rows.violations import VIOLATIONS_TOLD
+from omnigraph.engine.rows.violations import MAX_REPORTED_VIOLATIONS
 from omnigraph.engine.tasks.buckets import Hashes, hash_keys
 from omnigraph.engine.tasks.runner import Engine, LocalRunner
 from omnigraph.engine.write.transaction import Author
@@ -105,7 +105,7 @@ def _one_hash(keys: pa.Array) -> Hashes:
 
 def _told(done: LoadResult) -> tuple[Any, ...]:
     # Rows that break several rules at once are told in the order in which the rules are looked at.
-    skipped = sorted(str(one) for one in done.skipped) if len(done.skipped) < VIOLATIONS_TOLD else []
+    skipped = sorted(str(one) for one in done.skipped) if len(done.skipped) < MAX_REPORTED_VIOLATIONS else []
     return dict(done.nodes), dict(done.edges), skipped, dict(done.skipped_counts), done.commit is None
 
 
@@ -174,8 +174,8 @@ def test_a_load_through_files_is_a_load_in_memory(
     request = LoadRequest(files, mode, skip_bad, folder / "rejects" if kept else None)
     with (
         patch.object(loader, "LoadIds", lambda _: LoadIds(1_700_000_000_000, 5)),
-        patch.object(loader, "VIOLATIONS_TOLD", told),
-        patch.object(small_load, "VIOLATIONS_TOLD", told),
+        patch.object(loader, "MAX_REPORTED_VIOLATIONS", told),
+        patch.object(small_load, "MAX_REPORTED_VIOLATIONS", told),
         patch.object(staging, "AT_ONCE", 2),
         patch.object(plan, "SMALLEST", split),
         patch.object(plan, "LARGEST", split),

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 import omnigraph as og
-from omnigraph.engine.rows.violations import VIOLATIONS_TOLD
+from omnigraph.engine.rows.violations import MAX_REPORTED_VIOLATIONS
 from omnigraph.engine.tasks.runner import Engine, LocalRunner
 from omnigraph.errors import KeyConflict, LoadRejected
 
@@ -90,7 +90,7 @@ def test_stored_rows_are_told_by_id(graph: og.Graph, tmp_path: Path) -> None:
     loaded(graph, tmp_path, *nodes, *(edge("K", f"n{at:03}", "n000", id=f"k{at:03}") for at in numbers))
     stranded = refused(graph, tmp_path, node("n000"), mode="overwrite")
     assert [one.entity for one in stranded.violations] == [
-        f"edge:K 'k{number:03}'" for number in range(1, VIOLATIONS_TOLD + 1)
+        f"edge:K 'k{number:03}'" for number in range(1, MAX_REPORTED_VIOLATIONS + 1)
     ]
 
 

@@ -19,7 +19,7 @@ from msgspec import Raw
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.embed.embedder import Embedder, embed_each
 from omnigraph.embed.vectors import Vector
-from omnigraph.engine.embedding.result import REFUSED_TOLD
+from omnigraph.engine.embedding.result import MAX_REPORTED_REFUSALS
 from omnigraph.engine.files.atomic_output import new_file
 from omnigraph.engine.files.output_paths import require_output
 from omnigraph.errors import BadRequest
@@ -344,7 +344,7 @@ class _Run:
 
     def _refuse(self, number: int, reason: str) -> None:
         self.result.refused += 1
-        if len(self.result.refusals) < REFUSED_TOLD:
+        if len(self.result.refusals) < MAX_REPORTED_REFUSALS:
             self.result.refusals.append((number, reason))
 
 

@@ -27,7 +27,7 @@ from omnigraph.engine.embedding.embed_job import (
 )
 from omnigraph.engine.embedding.provenance import VectorNotes, merge_files, store_notes
 from omnigraph.engine.embedding.result import (
-    REFUSED_TOLD,
+    MAX_REPORTED_REFUSALS,
     ROWS_PER_COMMIT,
     EmbedOptions,
     EmbedResult,
@@ -252,7 +252,7 @@ class _FillRun:
         done = replace(
             done,
             refused=done.refused + len(refused),
-            refusals=(*done.refusals, *refused)[:REFUSED_TOLD],
+            refusals=(*done.refusals, *refused)[:MAX_REPORTED_REFUSALS],
         )
         if not sum(map(len, answers)):
             return done

@@ -13,7 +13,7 @@ from omnigraph.engine.tasks.runner import EngineName
 from omnigraph.engine.upkeep.declared_indexes import PendingIndexes
 from omnigraph.progress import ProgressListener
 
-REFUSED_TOLD = 20
+MAX_REPORTED_REFUSALS = 20
 ROWS_PER_COMMIT = 50_000
 
 

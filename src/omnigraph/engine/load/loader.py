@@ -35,7 +35,12 @@ from omnigraph.engine.load.staging import StagedLoad
 from omnigraph.engine.rows.ids import LoadIds
 from omnigraph.engine.rows.lines import Limits
 from omnigraph.engine.rows.split_reader import LoadReader
-from omnigraph.engine.rows.violations import VIOLATIONS_TOLD, RejectsFile, Violation, open_rejects_file
+from omnigraph.engine.rows.violations import (
+    MAX_REPORTED_VIOLATIONS,
+    RejectsFile,
+    Violation,
+    open_rejects_file,
+)
 from omnigraph.engine.tasks.runner import ChooseEngine, Engine, LocalRunner
 from omnigraph.engine.write.new_branch import create_branch_for_write
 from omnigraph.engine.write.transaction import (
@@ -295,7 +300,7 @@ class _Load:
         self.open_loads.enter_context(closing(loading))
         if loading.row_violation_counts and not request.skip_bad:
             rejected, counts = (
-                tuple(islice(loading.row_violations(), VIOLATIONS_TOLD)),
+                tuple(islice(loading.row_violations(), MAX_REPORTED_VIOLATIONS)),
                 loading.row_violation_counts,
             )
             raise LoadRejected(rejected, total=counts.total(), counts=counts, remedy=FIX_RECORDS)
@@ -319,7 +324,7 @@ class _Load:
                 whole,
                 request.mode,
                 skip_bad=request.skip_bad,
-                report_limit=VIOLATIONS_TOLD if request.rejects is None else None,
+                report_limit=MAX_REPORTED_VIOLATIONS if request.rejects is None else None,
             )
         engine = engine or Engine(LocalRunner(), f"{size} bytes of input, and no other engine")
         self.report = EngineReport(engine.runner.name, engine.why)
@@ -331,7 +336,7 @@ class _Load:
             schema.accepted,
             self.ids,
             scratch,
-            VIOLATIONS_TOLD,
+            MAX_REPORTED_VIOLATIONS,
             skips_bad=request.skip_bad,
             keeps_all=request.rejects is not None,
         )
@@ -357,7 +362,7 @@ class _Load:
             nodes=_of_kind("node", loading.counts()),
             edges=_of_kind("edge", loading.counts()),
             commit=receipt.commit if receipt else None,
-            skipped=tuple(map(self.names.locate, islice(reported, VIOLATIONS_TOLD))),
+            skipped=tuple(map(self.names.locate, islice(reported, MAX_REPORTED_VIOLATIONS))),
             skipped_counts=dict(counts),
             engine=replace(self.report, stages=tuple(loading.reports)),
             pending_indexes=receipt.indexes.pending if receipt else {},

@@ -98,8 +98,8 @@ def _matches(runner: Runner, job: _Job, pieces: Pieces, entry: TableEntry) -> li
     rows = pieces.rows + (entry.row_count or 0)
     buckets = min(MAX_BUCKETS, max(runner.cores, -(-rows // _ROWS_PER_BUCKET)))
     answers = runner.grouped("match", items, partial(_emit, job), _met, buckets, streamed=True)
-    met = pa.concat_tables([_NOBODY.empty_table(), *answers]).sort_by(_POSITION)
-    positions, row_ids, addresses = (met.column(name).to_numpy() for name in _NOBODY.names)
+    met = pa.concat_tables([_REPLACED_SCHEMA.empty_table(), *answers]).sort_by(_POSITION)
+    positions, row_ids, addresses = (met.column(name).to_numpy() for name in _REPLACED_SCHEMA.names)
     ends = np.searchsorted(positions, np.arange(len(pieces.pieces) + 1) << 32)
     return [
         MatchedRows(positions[low:high] & 0xFFFFFFFF, row_ids[low:high], addresses[low:high])
@@ -114,7 +114,7 @@ def _old(table: Table) -> Iterator[_Old]:
 
 # --- in the tasks --------------------------------------------------------------------------------
 
-_NOBODY = pa.schema([(_POSITION, pa.int64()), (ROW, pa.uint64()), (ADDRESS, pa.uint64())])
+_REPLACED_SCHEMA = pa.schema([(_POSITION, pa.int64()), (ROW, pa.uint64()), (ADDRESS, pa.uint64())])
 
 
 def _emit(job: _Job, item: _New | _Old) -> Iterator[KeyedRows]:
@@ -130,8 +130,13 @@ def _emit(job: _Job, item: _New | _Old) -> Iterator[KeyedRows]:
 
 def _met(rows: Mapping[str, pa.Table]) -> pa.Table:
     if _NEW not in rows or _OLD not in rows:
-        return _NOBODY.empty_table()
-    return rows[_NEW].join(rows[_OLD], ID, join_type="inner").select(_NOBODY.names).cast(_NOBODY)
+        return _REPLACED_SCHEMA.empty_table()
+    return (
+        rows[_NEW]
+        .join(rows[_OLD], ID, join_type="inner")
+        .select(_REPLACED_SCHEMA.names)
+        .cast(_REPLACED_SCHEMA)
+    )
 
 
 def _arranged(job: _Job, one: tuple[int, Piece, MatchedRows]) -> tuple[int, Piece]:

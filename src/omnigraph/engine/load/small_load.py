@@ -18,7 +18,7 @@ from omnigraph.engine.load.request import StageReport, kinds_of
 from omnigraph.engine.load.sources.item import Item
 from omnigraph.engine.load.sources.small_files import read_files
 from omnigraph.engine.rows.split_reader import LoadReader, SplitRows, collect_rows
-from omnigraph.engine.rows.violations import VIOLATIONS_TOLD, Origins, Violation
+from omnigraph.engine.rows.violations import MAX_REPORTED_VIOLATIONS, Origins, Violation
 from omnigraph.engine.write.transaction import PreparedWrite, Transaction
 from omnigraph.progress import begin_stage
 
@@ -111,7 +111,7 @@ class SmallLoad:
         )
         self._dropped, self._refused = checked.dropped, checked.faults
         if checked.faults:
-            raise build_rejection(checked.faults, self._origins, VIOLATIONS_TOLD, self._placed)
+            raise build_rejection(checked.faults, self._origins, MAX_REPORTED_VIOLATIONS, self._placed)
         self.reports = [self.reports[0], StageReport("check", 1, time.monotonic() - begun)]
         effects = _effects(checked.changes, self._mode, transaction.base.entries)
         return PreparedWrite("Load", effects, strict=self._mode is Mode.OVERWRITE, reads=transaction.reads)

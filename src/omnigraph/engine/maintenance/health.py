@@ -130,7 +130,7 @@ class Health:
     history: tuple[VersionCount, ...]
     dropped: tuple[DroppedTable, ...]
     """Tables of dropped types that only history needs."""
-    in_vain: tuple[OrphanTable, ...]
+    orphan_tables: tuple[OrphanTable, ...]
     derived: DerivedFiles
     removals: tuple[OwedRemoval, ...]
     below_minimum: tuple[BelowMinimum, ...]

@@ -43,10 +43,9 @@ class Violation:
     """The row group of a Parquet file in which the row is counted, from 1."""
 
     def __str__(self) -> str:
-        return escape_unprintable(self._told)
+        return escape_unprintable(self._describe())
 
-    @property
-    def _told(self) -> str:
+    def _describe(self) -> str:
         if self.file is None:
             # Only its id identifies an edge; a node that breaks a rule is in the reason.
             stored_edge = self.entity is not None and self.entity.startswith("edge:")
@@ -107,7 +106,7 @@ def format_entity(key: str, entity_id: str | None) -> str:
     return key if entity_id is None else f"{key} '{entity_id}'"
 
 
-VIOLATIONS_TOLD = 100
+MAX_REPORTED_VIOLATIONS = 100
 """How many violations are reported one by one."""
 
 

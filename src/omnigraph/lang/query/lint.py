@@ -256,7 +256,7 @@ def _warnings(query: str, found: Iterable[tuple[str, str]]) -> tuple[Finding, ..
 def _suspicions(read: ast.Read, resolved: ResolvedRead) -> Iterator[tuple[str, str]]:
     yield from _filters_on_optional(resolved.steps)
     if read.offset is not None and not read.order:
-        yield "L203", "offset without order skips rows nobody chose; add an order"
+        yield "L203", "offset without order skips arbitrary rows; add an order"
     yield from _impossible(_tests(resolved.steps))
     uses = Counter(find_mentions(read))
     for var in find_optional_variables(read.match):

@@ -134,7 +134,7 @@ class _RecordScan:
         if self.quoted is not None:
             at_end = self.quoted[self.ends - 1]
             odd = at_end != np.concatenate(([False], at_end[:-1]))
-            self._begin_anew_after(odd)
+            self._restart_after(odd)
             found.update(dict.fromkeys(self._stray_quotes(delimiter), _STRAY_QUOTE))
             for record in np.flatnonzero(odd).tolist():
                 found.setdefault(record, _OPEN_QUOTE)
@@ -144,7 +144,7 @@ class _RecordScan:
             found.setdefault(record, f"expected {fields} fields, got {count}")
         return found
 
-    def _begin_anew_after(self, odd: Flags) -> None:
+    def _restart_after(self, odd: Flags) -> None:
         """A record with a quote too many must not turn those after it inside out."""
         if odd.any() and self.quoted is not None:
             turned = np.concatenate(([False], np.logical_xor.accumulate(odd)[:-1]))

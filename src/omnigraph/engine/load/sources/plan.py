@@ -34,7 +34,7 @@ _LEAST_ROW = 64
 """What a row of columns weighs at least: files hold numbers in a byte or two that become ids as texts."""
 _OPEN_COST = 256 * 2**10
 """What opening a file weighs: a task with many small files has as much to do as one with a large one."""
-_TOLD = 100
+_MAX_REPORTED = 100
 _AT_ONCE = 16
 """So many files are looked into at the same time: those of buckets take a while to answer."""
 _KINDS = {"nodes": "node", "edges": "edge"}
@@ -59,7 +59,7 @@ def plan_items(
     problems = [problem for one in planned for problem in one.problems]
     if problems:
         raise LoadRejected(
-            problems[:_TOLD],
+            problems[:_MAX_REPORTED],
             total=len(problems),
             remedy="rename, fill or drop columns in a mapping, or fix the files",
         )

@@ -90,14 +90,19 @@ class CleanupResult:
     """Loads that were interrupted long ago, whose staged files were left."""
     staged_bytes: int = 0
     """How many bytes those files took."""
-    in_vain: tuple[str, ...] = ()
-    """Orphan tables: made by a schema change long ago, and never published by a branch; their paths."""
+    orphan_tables: tuple[str, ...] = ()
+    """Tables made by a schema change long ago and never published by a branch; their paths."""
     bases: tuple[str, ...] = ()
     """Commits of deleted branches whose saved content no merge can need as its base any more."""
 
     def __repr__(self) -> str:
         would = ", a dry run" if self.dry_run else "" if self.ok else ", incomplete"
         return f"<CleanupResult {self.versions_removed} versions, {self.bytes_removed} bytes{would}>"
+
+    @property
+    def in_vain(self) -> tuple[str, ...]:
+        """The earlier name of `orphan_tables`."""
+        return self.orphan_tables
 
     @property
     def versions_removed(self) -> int:
@@ -162,7 +167,7 @@ def cleanup(
         tuple(dropped),
         loads=tuple(one.load for one in loads),
         staged_bytes=sum(one.bytes for one in loads),
-        in_vain=tuple(orphans),
+        orphan_tables=tuple(orphans),
         bases=unneeded,
     )
 
