@@ -23,18 +23,31 @@ _CONSTANTS = {
 }
 
 
+PHASE = "point"
+"""The commit protocol reaches the points of its writer, which `PhaseFailpoints` names."""
+
+
 def _reach_arguments() -> Iterator[tuple[str, ast.expr]]:
     for file in sorted(_SOURCE.rglob("*.py")):
         text = file.read_text()
         if "failpoints" not in text:
             continue  # walks reach things too
         for node in ast.walk(ast.parse(text)):
-            if (
-                isinstance(node, ast.Call)
-                and _last_name(node.func) == "reach"
-                and file.name != "failpoints.py"
-            ):
-                yield f"{file.relative_to(_SOURCE)}:{node.lineno}", node.args[0]
+            for argument in _points_of(node) if file.name != "failpoints.py" else ():
+                yield f"{file.relative_to(_SOURCE)}:{argument.lineno}", argument
+
+
+def _points_of(node: ast.AST) -> list[ast.expr]:
+    """The points that a statement reaches, or gives to the phases of a commit."""
+    match node:
+        case ast.Call(func=called, args=[argument]) if _last_name(called) == "reach":
+            return [argument] if _last_name(argument) != PHASE else []
+        case ast.Call(func=called, keywords=points) if _last_name(called) == "PhaseFailpoints":
+            return [point.value for point in points]
+        case ast.ClassDef(name="PhaseFailpoints", body=body):
+            defaults = [one.value for one in body if isinstance(one, ast.AnnAssign) and one.value]
+            return [value for value in defaults if not isinstance(value, ast.Constant)]
+    return []
 
 
 def _last_name(node: ast.expr) -> str | None:

@@ -16,6 +16,7 @@ import pytest
 import omnigraph as og
 from omnigraph import errors, failpoints
 from omnigraph.cli.main import main
+from omnigraph.engine.load.sources import small_files
 from omnigraph.engine.rows.ids import generate_ids
 from omnigraph.engine.write.mutate import WriteCounts
 from omnigraph.storage.location import Location
@@ -555,7 +556,10 @@ def test_what_is_left_out_is_told_for_every_stage(graph: og.Graph, people: Path,
     ]
 
 
-def test_progress_counts_bytes_and_lines(graph: og.Graph, people: Path, tmp_path: Path) -> None:
+def test_progress_counts_bytes_and_lines(
+    graph: og.Graph, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(small_files, "SMALL", 0)  # one file after the other
     more = written(tmp_path / "more.jsonl", {"type": "Log", "data": {"msg": "x"}})
     heard: list[og.Progress] = []
     graph.load([people, more], mode="append", progress=heard.append)

@@ -17,12 +17,17 @@ from typing import Any
 
 
 class _HidePandasFromArrow:
+    def __init__(self) -> None:
+        self.has_hidden = False
+        """Whether Arrow looked for pandas and did not get it."""
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname != "pandas":
             return None
         if _is_this_thread_importing("pyarrow.dataset"):
+            self.has_hidden = True
             raise ModuleNotFoundError("pandas is not needed yet", name=fullname)
         others = (finder for finder in sys.meta_path if finder is not self)
         specs = (finder.find_spec(fullname, path, target) for finder in others)
@@ -59,7 +64,8 @@ def _tell_arrow_after(spec: ModuleSpec | None) -> ModuleSpec | None:
         execute(module)
         if _FINDER in sys.meta_path:
             sys.meta_path.remove(_FINDER)
-        if (arrow := sys.modules.get("pyarrow.lib")) is not None:
+        # Arrow that has not looked yet may be what imports pandas now, and holds its own lock meanwhile.
+        if _FINDER.has_hidden and (arrow := sys.modules.get("pyarrow.lib")) is not None:
             # Arrow refuses an old pandas, which is no reason to refuse it to the program.
             with suppress(ImportError):
                 _ = vars(arrow)["_pandas_api"].pd

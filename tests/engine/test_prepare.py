@@ -15,6 +15,7 @@ from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest
+from omnigraph.engine.load.sources import plan
 from omnigraph.engine.tasks.runner import Engine, LocalRunner
 from omnigraph.engine.write.transaction import Author
 from omnigraph.storage.concurrency import DEFAULT, SETTING, run_per_table
@@ -149,6 +150,7 @@ def test_a_large_load_stages_as_many_files_at_once_as_the_setting_says(
     wide: Location, tmp_path: Path, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SETTING, str(limit))
+    monkeypatch.setattr(plan, "_OPEN_COST", 2**40)  # a task for each file, however small
     files = [tmp_path / f"{number}.jsonl" for number in range(8)]
     for number, file in enumerate(files):
         file.write_text(f'{{"type": "T{number % 2}", "data": {{"k": "file{number}"}}}}\n')

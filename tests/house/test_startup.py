@@ -102,3 +102,12 @@ assert pa.array(frame["x"]).equals(table["x"].combine_chunks())
 )
 def test_pandas_is_imported_only_when_something_needs_it(script: str) -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_arrow_may_be_what_imports_pandas_first() -> None:
+    """Arrow holds a lock of its own while it imports pandas; nothing may ask it about pandas meanwhile."""
+    code = "import omnigraph.storage, pyarrow as pa; print(pa.table({'k': ['a', 'b']}).num_rows)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout == "2\n"
