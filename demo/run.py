@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import secrets
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +33,17 @@ NEWCOMERS = (
     {"type": "Person", "data": {"handle": "ada", "name": "Ada", "city": "Lyon", "joined": "2030-01-31"}},
     {"edge": "Follows", "from": "ada", "to": ME, "data": {"since": "2030-01-31"}},
 )
+TOKENS, POLICY, SERVER_LOG = "tokens.json", "policy.yaml", "server.log"
+RULES = """\
+version: 1
+groups: {authors: [ann, bo], stewards: [ann]}
+protected_branches: [main]
+rules:
+  - {id: read, allow: {actors: {group: authors}, actions: [read]}}
+  - {id: draft, allow: {actors: {group: authors}, actions: [change], branch_scope: unprotected}}
+  - {id: branch, allow: {actors: {group: authors}, actions: [branch_create, branch_delete]}}
+  - {id: merge, allow: {actors: {group: stewards}, actions: [branch_merge]}}
+"""
 
 
 class DemoFailed(Exception):
@@ -78,6 +92,48 @@ class Tour:
             writer.send_signal(signal.SIGKILL)
         print(f"process {writer.pid} ended by signal {-writer.returncode}", flush=True)
 
+    def cat(self, file: str) -> None:
+        self.show(f"cat {file}")
+        print(Path(file).read_text(encoding="utf-8"), end="", flush=True)
+
+    @contextmanager
+    def exported(self, name: str, value: str) -> Iterator[None]:
+        """Set a variable of the environment for the commands of a block."""
+        self.show(f"export {name}={shlex.quote(value)}")
+        os.environ[name] = value
+        try:
+            yield
+        finally:
+            del os.environ[name]
+
+    @contextmanager
+    def serve(self, *arguments: str) -> Iterator[str]:
+        """Run a server for the commands of a block, which get its address, and end it gracefully."""
+        command = ("omnigraph", "serve", *arguments, "--bind", "127.0.0.1:0")
+        self.show(f"{shlex.join(command)} 2>{SERVER_LOG} &")
+        with (
+            Path(SERVER_LOG).open("w", encoding="utf-8") as log,
+            subprocess.Popen(_found(command), stdout=subprocess.PIPE, stderr=log, text=True) as server,
+        ):
+            try:
+                yield self._wait_for_address(server)
+            finally:
+                self.show(f"kill -TERM {server.pid}")
+                server.terminate()
+        print(f"process {server.pid} ended with status {server.returncode}", flush=True)
+        _must_succeed(command, server.returncode)
+
+    @staticmethod
+    def _wait_for_address(server: subprocess.Popen[str]) -> str:
+        """The address of a server, which it prints when it answers requests."""
+        assert server.stdout is not None
+        line = server.stdout.readline()
+        print(line, end="", flush=True)
+        name, _, address = line.strip().partition("=")
+        if name != "OMNIGRAPH_LISTEN_ADDR":
+            raise DemoFailed(f"the server did not start; see {SERVER_LOG}")
+        return f"http://{address}"
+
     def _styled(self, text: str, style: str) -> str:
         return f"\033[{style}m{text}\033[0m" if self.colour else text
 
@@ -120,7 +176,7 @@ def enter(folder: Path) -> None:
     folder.mkdir(parents=True)
     os.chdir(folder)
     Path(MARK).touch()
-    for name in ("social.pg", "social.gq"):
+    for name in ("social.pg", "social.gq", "share.py"):
         shutil.copy(HERE / name, name)
     lines = "".join(json.dumps(record) + "\n" for record in NEWCOMERS)
     Path("newcomers.jsonl").write_text(lines, encoding="utf-8")
@@ -135,6 +191,7 @@ def give(tour: Tour, *, quick: bool) -> None:
     branch_and_merge(tour)
     kill_and_recover(tour)
     look_back(tour, loaded)
+    share(tour)
 
 
 def fill(tour: Tour, *, quick: bool) -> None:
@@ -200,6 +257,26 @@ def look_back(tour: Tour, loaded: datetime) -> None:
     tour.omnigraph("query", "size", "--query", "social.gq", "--store", GRAPH, "--at", then)
 
 
+def share(tour: Tour) -> None:
+    tour.say("A team shares a graph through a server: tokens name actors, a policy says what they may do.")
+    tokens = {actor: secrets.token_hex(8) for actor in ("ann", "bo")}
+    Path(TOKENS).write_text(json.dumps(tokens), encoding="utf-8")
+    Path(POLICY).write_text(RULES, encoding="utf-8")
+    tour.cat(POLICY)
+    with (
+        tour.exported("OMNIGRAPH_SERVER_BEARER_TOKENS_FILE", TOKENS),
+        tour.serve("--store", GRAPH, "--policy", POLICY) as url,
+    ):
+        tour.say("The library is the same on a server. Bo may not write to main, so ann merges bo's branch.")
+        tour.cat("share.py")
+        tour.run("python", "share.py", f"{url}/graphs/default")
+        tour.say("So is the command line.")
+        with tour.exported("OMNIGRAPH_BEARER_TOKEN", tokens["bo"]):
+            at_server = ("--server", url, "--graph", "default")
+            tour.omnigraph("query", "home", "--query", "social.gq", "-p", f"handle={ME}", *at_server)
+        tour.say("A server that is asked to end finishes what is under way.")
+
+
 def farewell(tour: Tour, place: str, seconds: float) -> None:
     """Where the graph is, and what to try next."""
     programs = os.path.relpath(BIN)
@@ -211,6 +288,7 @@ def farewell(tour: Tour, place: str, seconds: float) -> None:
         f"omnigraph explain feed --query social.gq -p handle={ME} -p words=comets --store {GRAPH}",
         f"omnigraph export {GRAPH} --type Person -o people.ndjson",
         f"omnigraph changes --store {GRAPH} --since now",
+        f"omnigraph policy explain --file {POLICY} --actor bo --action change --branch main",
     ):
         print(f"  {command}")
 

@@ -22,16 +22,18 @@ def tour(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def test_the_short_tour_kills_recovers_and_leaves_a_graph_to_go_on_with(
+def test_the_short_tour_kills_recovers_serves_and_leaves_a_graph_to_go_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "out"
     done = tour("--quick", "--out", str(folder))
     assert (done.returncode, done.stderr) == (0, "")
     assert "ended by signal 9" in done.stdout
+    require_served(done.stdout)
     with og.open(folder / "social.omni", read_only=True) as graph:
         actors = [commit.actor for commit in graph.commits.list()]
-        assert list(dict.fromkeys(actors)) == ["bo", "omnigraph:recovery", "ann", None]
+        assert list(dict.fromkeys(actors)) == ["ann", "bo", "omnigraph:recovery", None]
+        assert graph.branches.list() == ["main"]
         sizes = {key: table.rows for key, table in graph.snapshot().tables.items()}
         assert (sizes["node:Person"], sizes["edge:Follows"]) == (1001, 7001)
     monkeypatch.chdir(folder)
@@ -39,6 +41,18 @@ def test_the_short_tour_kills_recovers_and_leaves_a_graph_to_go_on_with(
     further = re.findall(r"^  omnigraph (.+)$", done.stdout, re.MULTILINE)
     assert len(further) >= 3
     assert [main(shlex.split(command)) for command in further] == [0] * len(further)
+
+
+def require_served(output: str) -> None:
+    """The server listened where the clients went, refused bo, took ann's merge, and ended when asked."""
+    (address,) = re.findall(r"^OMNIGRAPH_LISTEN_ADDR=(127\.0\.0\.1:\d+)$", output, re.MULTILINE)
+    assert f"$ python share.py http://{address}/graphs/default" in output
+    assert "denied: policy denied action 'change' on branch 'main' for actor 'bo'" in output
+    assert re.search(r"<MergeResult 'proposal' into 'main': .+ 1 updated, 0 deleted, branch deleted>", output)
+    assert "newest commit of main: by ann\n" in output
+    (answer,) = re.findall(rf"--server http://{address} --graph default\n(.+?)\n\n", output, re.DOTALL)
+    assert "Rome" in answer
+    assert re.search(r"^process \d+ ended with status 0$", output, re.MULTILINE)
 
 
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
