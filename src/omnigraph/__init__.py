@@ -19,12 +19,21 @@ if sys.platform == "win32":
 TYPE_CHECKING = False  # `typing` has it, but takes longer to import than everything here
 if TYPE_CHECKING:
     from omnigraph import errors, spark
-    from omnigraph.client.changes import DiffMoment
-    from omnigraph.client.compare import RemoteChangeFeed, RemoteCommitChanges, RemoteCommitDiff, RemoteDiff
+    from omnigraph.client.aio.batches import AsyncBatches
+    from omnigraph.client.aio.compare import AsyncRemoteChangeFeed, AsyncRemoteCommitDiff, AsyncRemoteDiff
+    from omnigraph.client.aio.graph import AsyncRemoteGraph, aconnect
+    from omnigraph.client.aio.history import AsyncRemoteBranches, AsyncRemoteCommits
+    from omnigraph.client.aio.snapshot import AsyncBlob, AsyncRemoteSnapshot
+    from omnigraph.client.changes import ChangeFilterOptions, ChangePageOptions, DiffMoment, DiffOptions
+    from omnigraph.client.compare import RemoteChangeFeed, RemoteCommitDiff, RemoteDiff
     from omnigraph.client.exports import Baseline
+    from omnigraph.client.feed_pages import RemoteCommitChanges
     from omnigraph.client.graph import RemoteGraph, connect
     from omnigraph.client.history import RemoteBranches, RemoteCommits
+    from omnigraph.client.loads import RemoteLoadOptions
+    from omnigraph.client.reads import MomentOptions, QueryOptions
     from omnigraph.client.snapshot import RemoteSnapshot
+    from omnigraph.client.writes import MutateOptions
     from omnigraph.diagnostics import Diagnostic
     from omnigraph.engine.changes.change import Change, ChangeCounts, ChangeOperation, EntityImage
     from omnigraph.engine.changes.diff import Diff
@@ -143,6 +152,15 @@ __all__ = [
     "AlgorithmResult",
     "Algorithms",
     "Annotation",
+    "AsyncBatches",
+    "AsyncBlob",
+    "AsyncRemoteBranches",
+    "AsyncRemoteChangeFeed",
+    "AsyncRemoteCommitDiff",
+    "AsyncRemoteCommits",
+    "AsyncRemoteDiff",
+    "AsyncRemoteGraph",
+    "AsyncRemoteSnapshot",
     "Baseline",
     "BinaryStream",
     "Blob",
@@ -155,8 +173,10 @@ __all__ = [
     "ChangeCounts",
     "ChangeDefault",
     "ChangeFeed",
+    "ChangeFilterOptions",
     "ChangeOperation",
     "ChangePage",
+    "ChangePageOptions",
     "CheckRule",
     "ChosenValue",
     "CleanedTable",
@@ -173,6 +193,7 @@ __all__ = [
     "Diagnostic",
     "Diff",
     "DiffMoment",
+    "DiffOptions",
     "DrawInput",
     "DrawOptions",
     "DriftKind",
@@ -216,6 +237,8 @@ __all__ = [
     "MergeStrategy",
     "MigrationPlan",
     "MigrationStep",
+    "MomentOptions",
+    "MutateOptions",
     "MutationResult",
     "NodeNames",
     "NodeType",
@@ -232,6 +255,7 @@ __all__ = [
     "PropertyIndex",
     "PropertyValues",
     "QueryEngine",
+    "QueryOptions",
     "QueryStep",
     "RangeRule",
     "RefusedIndex",
@@ -243,6 +267,7 @@ __all__ = [
     "RemoteCommits",
     "RemoteDiff",
     "RemoteGraph",
+    "RemoteLoadOptions",
     "RemoteSnapshot",
     "RenameProperty",
     "RenameType",
@@ -276,6 +301,7 @@ __all__ = [
     "WriteCounts",
     "WrittenProperty",
     "__version__",
+    "aconnect",
     "connect",
     "errors",
     "init",
@@ -297,14 +323,25 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
         "omnigraph.client.graph": ("connect", "RemoteGraph"),
         "omnigraph.client.history": ("RemoteBranches", "RemoteCommits"),
         "omnigraph.client.snapshot": ("RemoteSnapshot",),
-        "omnigraph.client.compare": (
-            "RemoteDiff",
-            "RemoteCommitDiff",
-            "RemoteChangeFeed",
-            "RemoteCommitChanges",
-        ),
+        "omnigraph.client.compare": ("RemoteDiff", "RemoteCommitDiff", "RemoteChangeFeed"),
+        "omnigraph.client.feed_pages": ("RemoteCommitChanges",),
         "omnigraph.client.changes": ("DiffMoment",),
         "omnigraph.client.exports": ("Baseline",),
+    },
+    "Graphs behind a server, for asyncio": {
+        "omnigraph.client.aio.graph": ("aconnect", "AsyncRemoteGraph"),
+        "omnigraph.client.aio.history": ("AsyncRemoteBranches", "AsyncRemoteCommits"),
+        "omnigraph.client.aio.snapshot": ("AsyncRemoteSnapshot", "AsyncBlob"),
+        "omnigraph.client.aio.batches": ("AsyncBatches",),
+        "omnigraph.client.aio.compare": (
+            "AsyncRemoteDiff",
+            "AsyncRemoteCommitDiff",
+            "AsyncRemoteChangeFeed",
+        ),
+        "omnigraph.client.reads": ("MomentOptions", "QueryOptions"),
+        "omnigraph.client.writes": ("MutateOptions",),
+        "omnigraph.client.loads": ("RemoteLoadOptions",),
+        "omnigraph.client.changes": ("ChangeFilterOptions", "ChangePageOptions", "DiffOptions"),
     },
     "Schemas": {
         "omnigraph.lang.schema.catalog": (

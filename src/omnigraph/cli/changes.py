@@ -23,8 +23,9 @@ from omnigraph.engine.files.output_paths import require_output
 from omnigraph.errors import BadRequest
 
 if TYPE_CHECKING:
-    from omnigraph.client.compare import RemoteChangeFeed, RemoteCommitChanges
+    from omnigraph.client.compare import RemoteChangeFeed
     from omnigraph.client.exports import Baseline
+    from omnigraph.client.feed_pages import RemoteCommitChanges
     from omnigraph.engine.changes.change import Change, ChangeCounts, ChangeFilter, EntityImage
     from omnigraph.engine.changes.feed import ChangeFeed, CommitChanges
     from omnigraph.engine.export.export_request import ExportResult

@@ -109,12 +109,16 @@ terminal prints the same.
 
 INTERNAL_MEMBERS = {
     "omnigraph.Algorithms": ("run_on",),
+    "omnigraph.AsyncBlob": ("resolve_range",),
+    "omnigraph.Blob": ("resolve_range",),
     "omnigraph.Diff": ("beyond", "comparison", "key_of", "tables"),
     "omnigraph.MergeConflict": ("digest", "mark"),
     "omnigraph.spark.FrameAlgorithms": ("solver",),
     "omnigraph.spark.GraphFrames": ("reads",),
 }
 """Members of public classes that only other rooms call."""
+INHERITING = ("Algorithms", "Blob", "RemoteDiff", "RemoteSnapshot")
+"""How names of classes end whose members are partly those of an internal class."""
 
 
 def render_python() -> str:
@@ -131,7 +135,7 @@ def render_python() -> str:
 
 def _entry(path: str) -> str:
     options = []
-    if path.endswith("Algorithms"):
+    if path.endswith(INHERITING):
         options += ["inherited_members: true"]
     if hidden := INTERNAL_MEMBERS.get(path):
         options += [f'filters: ["!^_", "!^({"|".join(hidden)})$"]']

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
 from omnigraph.client import changes
-from omnigraph.client.changes import DiffMoment, DiffSummary, FilterOptions
-from omnigraph.client.snapshot import RemoteSnapshot
+from omnigraph.client.calls import Call
+from omnigraph.client.changes import ChangeFilterOptions, DiffMoment, DiffSummary
+from omnigraph.client.feed_pages import FeedPages, RemoteCommitChanges
+from omnigraph.client.snapshot import PinnedMoment
 from omnigraph.client.transport import Transport
 from omnigraph.engine.changes.change import Change, ChangeCounts, ChangeOperation
-from omnigraph.engine.changes.feed import AFTER, describe_cause
-from omnigraph.engine.changes.page import ChangeBlock, ChangePage
+from omnigraph.engine.changes.page import CommitPage
 from omnigraph.engine.graph.layout import table_key
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.targets import to_microseconds
 from omnigraph.lang.query.statements import plain_value
 
-Moment = str | RemoteSnapshot | Commit | datetime
+Moment = str | PinnedMoment | Commit | datetime
 
 
 def name_moment(moment: Moment) -> str:
     """Return a moment as a server takes it."""
     match moment:
-        case RemoteSnapshot():
+        case PinnedMoment():
             return f"{moment.branch}@v{moment.version}"
         case Commit():
             return moment.id
@@ -36,14 +37,10 @@ def name_moment(moment: Moment) -> str:
             return moment
 
 
-class RemoteDiff:
-    """The changes that lead from one moment of a graph to another, like `Diff`.
+class CountedDiff:
+    """How much differs between two moments; the changes themselves are not here."""
 
-    Counts are there at once; the changes are fetched when it is iterated, each time again.
-    """
-
-    def __init__(self, transport: Transport, summary: DiffSummary, wanted: FilterOptions) -> None:
-        self._transport = transport
+    def __init__(self, summary: DiffSummary, wanted: ChangeFilterOptions) -> None:
         self._summary = summary
         self._wanted = wanted
 
@@ -65,19 +62,36 @@ class RemoteDiff:
         """Return which moments were compared, and how much differs."""
         return describe_summary(self._summary)
 
-    def to_json(self) -> dict[str, Any]:
-        """All of it as scripts read it."""
-        return {**self.about(), "changes": [change.to_json() for change in self]}
-
-    def __iter__(self) -> Iterator[Change]:
-        found = self._transport.send(changes.list_changes(self.before, self.after, self._wanted))
-        return iter(found)
-
     def __bool__(self) -> bool:
         return bool(self._summary.stats)
 
     def __repr__(self) -> str:
-        return f"<RemoteDiff from {self.before.id} to {self.after.id}>"
+        return f"<{type(self).__name__} from {self.before.id} to {self.after.id}>"
+
+    def _list_changes(self) -> Call[list[Change]]:
+        return changes.list_changes(self.before, self.after, self._wanted)
+
+    def _to_json(self, found: Iterable[Change]) -> dict[str, Any]:
+        return {**self.about(), "changes": [change.to_json() for change in found]}
+
+
+class RemoteDiff(CountedDiff):
+    """The changes that lead from one moment of a graph to another, like `Diff`.
+
+    Counts are there at once; the changes are fetched when it is iterated, each time again.
+    """
+
+    def __init__(self, transport: Transport, summary: DiffSummary, wanted: ChangeFilterOptions) -> None:
+        super().__init__(summary, wanted)
+        self._transport = transport
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as scripts read it."""
+        return self._to_json(self)
+
+    def __iter__(self) -> Iterator[Change]:
+        found = self._transport.send(self._list_changes())
+        return iter(found)
 
 
 def describe_summary(summary: DiffSummary) -> dict[str, Any]:
@@ -97,110 +111,84 @@ def _describe(moment: DiffMoment) -> dict[str, Any]:
     }
 
 
-class RemoteCommitDiff:
-    """What one commit changed against its first parent; pages of it are fetched while it is iterated."""
+class CommitPages:
+    """What one commit changed, in pages, of which the first is here."""
 
-    def __init__(self, transport: Transport, commit_id: str, wanted: FilterOptions) -> None:
-        self._transport = transport
-        self._commit_id = commit_id
+    def __init__(self, first: CommitPage, wanted: ChangeFilterOptions) -> None:
+        self._first = first
         self._wanted = wanted
-        self._first = transport.send(changes.read_commit_page(commit_id, changes.page_of(wanted)))
-
-    def stats(self) -> dict[str, ChangeCounts]:
-        """How many entities of each type differ, by `node:Name` and `edge:Name`."""
-        return count_changes(self)
-
-    def __iter__(self) -> Iterator[Change]:
-        page = self._first
-        while True:
-            yield from page.changes
-            if page.next_page_token is None:
-                return
-            page = self._transport.send(
-                changes.read_commit_page(self._commit_id, changes.page_of(self._wanted, page.next_page_token))
-            )
 
     def __bool__(self) -> bool:
         return bool(self._first.changes)
 
     def __repr__(self) -> str:
-        return f"<RemoteCommitDiff of {self._commit_id}>"
+        return f"<{type(self).__name__} of {self._first.commit.id}>"
+
+    def _page_after(self, page: CommitPage) -> Call[CommitPage] | None:
+        if page.next_page_token is None:
+            return None
+        options = changes.page_of(self._wanted, page.next_page_token)
+        return changes.read_commit_page(self._first.commit.id, options)
 
 
-def count_changes(found: Any) -> dict[str, ChangeCounts]:
+class RemoteCommitDiff(CommitPages):
+    """What one commit changed against its first parent; pages of it are fetched while it is iterated."""
+
+    def __init__(self, transport: Transport, commit_id: str, wanted: ChangeFilterOptions) -> None:
+        first = transport.send(changes.read_commit_page(commit_id, changes.page_of(wanted)))
+        super().__init__(first, wanted)
+        self._transport = transport
+
+    def stats(self) -> dict[str, ChangeCounts]:
+        """How many entities of each type differ, by `node:Name` and `edge:Name`."""
+        return count_tallies(Counter(map(tally_of, self)))
+
+    def __iter__(self) -> Iterator[Change]:
+        page = self._first
+        yield from page.changes
+        while (call := self._page_after(page)) is not None:
+            page = self._transport.send(call)
+            yield from page.changes
+
+
+Tally = tuple[str, ChangeOperation]
+"""The table and the operation that a change counts for."""
+
+
+def tally_of(found: Change) -> Tally:
+    """Return what a change counts for."""
+    return table_key(found.kind, found.type_name), found.op
+
+
+def count_tallies(counted: Counter[Tally]) -> dict[str, ChangeCounts]:
     """Return how many changes of each kind there are, by table."""
-    counted = Counter((table_key(one.kind, one.type_name), one.op) for one in found)
     return {
         key: ChangeCounts(*(counted[key, op] for op in ChangeOperation))
         for key in dict.fromkeys(key for key, _ in counted)
     }
 
 
-class RemoteCommitChanges:
-    """A commit and what it changed, like `CommitChanges`."""
-
-    def __init__(self, commit: Commit, found: tuple[Change, ...], cursor: str) -> None:
-        self.commit = commit
-        self.changes = found
-        self.cursor = cursor
-        """Save it when the changes are processed: a feed resumes after this commit with it."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The commit and all its changes as scripts read them."""
-        return {"cause": describe_cause(self.commit), "changes": [one.to_json() for one in self.changes]}
-
-
 class RemoteChangeFeed(Iterator[RemoteCommitChanges]):
     """The commits of a branch that changed something, oldest first, like `ChangeFeed`."""
 
-    def __init__(
-        self, transport: Transport, branch: str, since: str | None, limit: int | None, wanted: FilterOptions
-    ) -> None:
+    def __init__(self, transport: Transport, pages: FeedPages) -> None:
         self._transport = transport
-        self._branch = branch
-        self._wanted = wanted
-        self._left = limit
-        self._page: ChangePage = transport.send(
-            changes.read_feed_page(branch, since, changes.page_of(wanted))
-        )
-        self._ahead: list[ChangeBlock] = list(self._page.blocks)
-        self._cursor = since
+        self._pages = pages
+        pages.receive(transport.send(pages.first_call))
 
     @property
     def cursor(self) -> str:
         """Where to go on the next time."""
-        if self.caught_up and self._page.cursor is not None:
-            return self._page.cursor
-        return "beginning" if self._cursor is None else self._cursor
+        return self._pages.cursor
 
     @property
     def caught_up(self) -> bool:
         """Whether the newest commit was reached."""
-        return not self._ahead and self._page.next_page_token is None
+        return self._pages.caught_up
 
     def __next__(self) -> RemoteCommitChanges:
-        if self._left == 0:
+        while (call := self._pages.next_call()) is not None:
+            self._pages.receive(self._transport.send(call))
+        if (found := self._pages.take()) is None:
             raise StopIteration
-        while not self._ahead and self._page.next_page_token is not None:
-            self._turn_page()
-        if not self._ahead:
-            raise StopIteration
-        self._complete_first()
-        block = self._ahead.pop(0)
-        self._left = None if self._left is None else self._left - 1
-        self._cursor = f"{AFTER}{block.commit.id}"
-        return RemoteCommitChanges(block.commit, block.changes, self.cursor)
-
-    def _complete_first(self) -> None:
-        """Fetch pages until the first commit is known to have no more changes."""
-        while len(self._ahead) == 1 and self._page.next_page_token is not None:
-            self._turn_page()
-            if len(self._ahead) > 1 and self._ahead[0].commit.id == self._ahead[1].commit.id:
-                both = self._ahead[0].changes + self._ahead[1].changes
-                self._ahead[:2] = [ChangeBlock(self._ahead[0].commit, both)]
-
-    def _turn_page(self) -> None:
-        token = self._page.next_page_token
-        call = changes.read_feed_page(self._branch, None, changes.page_of(self._wanted, token))
-        self._page = self._transport.send(call)
-        self._ahead += self._page.blocks
+        return found

@@ -15,10 +15,11 @@ from omnigraph.arguments import check_arguments, check_function_arguments
 from omnigraph.client import changes, reads, writes
 from omnigraph.client.compare import RemoteChangeFeed, RemoteDiff, name_moment
 from omnigraph.client.exports import Baseline, write_baseline
+from omnigraph.client.feed_pages import FeedPages
 from omnigraph.client.history import RemoteBranches, RemoteCommits
-from omnigraph.client.loads import prepare_load
+from omnigraph.client.loads import RemoteLoadOptions, prepare_load
 from omnigraph.client.results import ChunkReader
-from omnigraph.client.served_options import refuse_actor, refuse_engine, refuse_given
+from omnigraph.client.served_options import refuse_engine
 from omnigraph.client.snapshot import RemoteSnapshot, snapshot_of
 from omnigraph.client.transport import DEFAULT_TIMEOUT, Address, Transport, close_stream
 from omnigraph.engine.changes import DEFAULT_CHANGES
@@ -27,12 +28,13 @@ from omnigraph.engine.export.export_request import BinaryStream, ExportFormatNam
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.load.request import LoadResult
+from omnigraph.engine.merge.merge import MergeOptions
 from omnigraph.engine.merge.resolutions import ResolutionsInput
 from omnigraph.engine.merge.result import MergePreview, MergeResult
 from omnigraph.engine.schema_apply.apply import SchemaResult
 from omnigraph.engine.tasks.runner import EngineName
 from omnigraph.engine.write.mutate import MutationResult
-from omnigraph.errors import BadRequest, GraphClosed, InvalidValue, KeyConflict, LoadRejected
+from omnigraph.errors import KeyConflict, LoadRejected
 from omnigraph.graph import GranularityName, LoadMode, MergeStrategy
 from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.schema.catalog import Catalog
@@ -98,8 +100,7 @@ class RemoteGraph:
         self, schema: str | os.PathLike[str], *, allow_data_loss: bool = False, actor: str | None = None
     ) -> SchemaResult:
         """Change to another schema, in one commit that carries all rows over, or not at all."""
-        refuse_actor(actor)
-        return self._transport.send(writes.apply_schema(schema, allow_data_loss=allow_data_loss))
+        return self._transport.send(writes.apply_schema(schema, allow_data_loss=allow_data_loss, actor=actor))
 
     @property
     def branches(self) -> RemoteBranches:
@@ -124,9 +125,8 @@ class RemoteGraph:
         branch: str | None = None,
     ) -> RemoteSnapshot:
         """The graph as it was: at a commit, or at a version or a time of a branch; see `Graph.at`."""
-        if commit is None and version is None and time is None:
-            raise BadRequest("name exactly one of commit, version and time, not none of them")
-        return self._pin({"branch": branch, "commit": commit, "version": version, "time": time})
+        moment: reads.MomentOptions = {"branch": branch, "commit": commit, "version": version, "time": time}
+        return snapshot_of(self._transport.send(reads.take_past_snapshot(moment)), self._transport)
 
     def query(
         self,
@@ -143,8 +143,8 @@ class RemoteGraph:
         engine: QueryEngine = "local",
     ) -> Result:
         """Run a read query on a branch as it is now, or on the graph as it was; see `Graph.query`."""
-        refuse_engine(engine)
         options: reads.QueryOptions = {
+            "engine": engine,
             "name": name,
             "branch": branch,
             "commit": commit,
@@ -178,9 +178,10 @@ class RemoteGraph:
             "max_rows": max_rows,
             "timeout": timeout,
         }
-        opened = self._transport.stream(reads.stream_query(query, params, options))
+        call = reads.stream_query(query, params, options)
+        opened = self._transport.stream(call)
         response = opened.__enter__()
-        chunks = ChunkReader(response.iter_bytes(), lambda: close_stream(opened))
+        chunks = ChunkReader(self._transport.chunks(call, response), lambda: close_stream(opened))
         return pa.ipc.open_stream(pa.PythonFile(io.BufferedReader(chunks), mode="r"))
 
     def explain(
@@ -242,9 +243,9 @@ class RemoteGraph:
         retry: int = 0,
     ) -> MutationResult:
         """Carry out a mutation query on a branch: all of it, or nothing; see `Graph.mutate`."""
-        refuse_actor(actor)
         options: writes.MutateOptions = {
             "branch": branch,
+            "actor": actor,
             "name": name,
             "if_commit": if_commit,
             "retry": retry,
@@ -270,11 +271,18 @@ class RemoteGraph:
         Rows are a list of dictionaries, an Arrow table or stream, or a DataFrame of pandas or polars; they
         travel as Arrow and may be many. Files together have at most 32 MiB.
         """
-        refuse_actor(actor)
-        refuse_engine(engine)
-        refuse_given(mapping=mapping, skip_bad=skip_bad, rejects=rejects)
-        self._require_open()
-        prepared = prepare_load(data, type, {"mode": mode, "branch": branch, "from_": from_})
+        self._transport.require_open()
+        options: RemoteLoadOptions = {
+            "type": type,
+            "branch": branch,
+            "from_": from_,
+            "actor": actor,
+            "mapping": mapping,
+            "engine": engine,
+            "skip_bad": skip_bad,
+            "rejects": rejects,
+        }
+        prepared = prepare_load(data, mode, options)
         try:
             return self._transport.send(prepared.call)
         except (LoadRejected, KeyConflict) as refused:
@@ -324,16 +332,17 @@ class RemoteGraph:
         engine: EngineName = "auto",
     ) -> MergeResult | MergePreview:
         """Take what a branch changed into another one, in one commit, or nothing; see `Graph.merge`."""
-        refuse_actor(actor)
-        refuse_engine(engine)
-        choices: writes.MergeChoicesInput = {
+        how: MergeOptions = {
+            "actor": actor,
             "strategy": strategy,
             "resolutions": resolutions,
             "granularity": granularity,
+            "delete_branch": delete_branch,
+            "engine": engine,
         }
         if dry_run:
-            return self._transport.send(writes.preview_merge(source, into, choices))
-        return self._transport.send(writes.merge_branches(source, into, choices, delete_branch=delete_branch))
+            return self._transport.send(writes.preview_merge(source, into, how))
+        return self._transport.send(writes.merge_branches(source, into, how))
 
     def diff(
         self,
@@ -346,8 +355,7 @@ class RemoteGraph:
         engine: EngineName = "auto",
     ) -> RemoteDiff:
         """The changes that lead from one moment to another; see `Graph.diff`."""
-        refuse_engine(engine)
-        wanted: changes.FilterOptions = {"types": types, "kinds": kinds, "ops": ops}
+        wanted: changes.DiffOptions = {"types": types, "kinds": kinds, "ops": ops, "engine": engine}
         summary = self._transport.send(changes.compare(name_moment(a), name_moment(b), wanted))
         return RemoteDiff(self._transport, summary, wanted)
 
@@ -362,10 +370,8 @@ class RemoteGraph:
         ops: str | Iterable[str] | None = None,
     ) -> RemoteChangeFeed:
         """The commits of a branch that changed something, oldest first; see `Graph.changes`."""
-        if limit is not None and limit < 1:
-            raise InvalidValue(f"limit must be at least 1, got {limit}")
-        wanted: changes.FilterOptions = {"types": types, "kinds": kinds, "ops": ops}
-        return RemoteChangeFeed(self._transport, branch, since, limit, wanted)
+        wanted: changes.ChangeFilterOptions = {"types": types, "kinds": kinds, "ops": ops}
+        return RemoteChangeFeed(self._transport, FeedPages(branch, since, limit, wanted))
 
     def change_page(
         self,
@@ -379,7 +385,7 @@ class RemoteGraph:
         ops: str | Iterable[str] | None = None,
     ) -> ChangePage:
         """Like `changes`, in pages: at most `limit` changes in one, and a token for the next."""
-        options: changes.PageOptions = {
+        options: changes.ChangePageOptions = {
             "page_token": page_token,
             "limit": limit,
             "types": types,
@@ -420,14 +426,14 @@ class RemoteGraph:
 
     def refresh(self) -> None:
         """Do nothing: a server always shows the newest state."""
-        self._require_open()
+        self._transport.require_open()
 
     def close(self) -> None:
         """Close the connections; using the graph afterwards raises `GraphClosed`."""
         self._transport.close()
 
     def __enter__(self) -> Self:
-        self._require_open()
+        self._transport.require_open()
         return self
 
     def __exit__(
@@ -437,10 +443,6 @@ class RemoteGraph:
 
     def __repr__(self) -> str:
         return f"<RemoteGraph '{self.uri}'{' closed' if self.closed else ''}>"
-
-    def _require_open(self) -> None:
-        if self.closed:
-            raise GraphClosed(self.uri)
 
     def _pin(self, moment: reads.MomentOptions) -> RemoteSnapshot:
         return snapshot_of(self._transport.send(reads.take_snapshot(moment)), self._transport)

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from omnigraph.arguments import check_all_arguments, check_arguments
 from omnigraph.client import changes, reads, writes
 from omnigraph.client.compare import RemoteCommitDiff
-from omnigraph.client.served_options import refuse_actor
 from omnigraph.client.transport import Transport
 from omnigraph.engine.changes import DEFAULT_CHANGES
 from omnigraph.engine.changes.page import CommitPage
@@ -27,8 +26,7 @@ class RemoteBranches:
 
     def create(self, name: str, *, from_: str = MAIN, actor: str | None = None) -> str:
         """Make a branch that starts as `from_` is now, and return its name."""
-        refuse_actor(actor)
-        return self._transport.send(writes.create_branch(name, from_))
+        return self._transport.send(writes.create_branch(name, from_, actor))
 
     def list(self) -> builtins.list[str]:
         """The names: main first, then the others in order."""
@@ -36,8 +34,7 @@ class RemoteBranches:
 
     def delete(self, name: str, *, actor: str | None = None) -> None:
         """Remove a branch; refused for main and while another branch needs it."""
-        refuse_actor(actor)
-        self._transport.send(writes.delete_branch(name))
+        self._transport.send(writes.delete_branch(name, actor))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.list())
@@ -91,7 +88,7 @@ class RemoteCommits:
         ops: str | Iterable[str] | None = None,
     ) -> CommitPage:
         """Like `changes`, in pages: at most `limit` changes in one, and a token for the next."""
-        options: changes.PageOptions = {
+        options: changes.ChangePageOptions = {
             "page_token": page_token,
             "limit": limit,
             "types": types,
@@ -107,14 +104,19 @@ class RemoteCommits:
     def merge_bases(self, ours: str, theirs: str) -> builtins.list[Commit]:
         """The common ancestors of two commits that no other common ancestor descends from, newest first."""
         branches = {self.get(commit_id).branch for commit_id in (ours, theirs)}
-        known = {one.id: one for branch in sorted(branches) for one in self.list(branch)}
-        return [*lineage.merge_bases(known, [ours], [theirs])]
+        return find_merge_bases(map(self.list, sorted(branches)), ours, theirs)
 
     def __iter__(self) -> Iterator[Commit]:
         return iter(self.list())
 
     def __repr__(self) -> str:
         return f"<RemoteCommits of '{self._transport.address.url}'>"
+
+
+def find_merge_bases(histories: Iterable[list[Commit]], ours: str, theirs: str) -> list[Commit]:
+    """Return the best common ancestors of two commits, by the histories of their branches."""
+    known = {one.id: one for history in histories for one in history}
+    return [*lineage.merge_bases(known, [ours], [theirs])]
 
 
 def require_limit(limit: int | None) -> int | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypedDict
 
@@ -11,14 +12,17 @@ import pyarrow as pa
 
 from omnigraph.client import decode
 from omnigraph.client.calls import ARROW, NDJSON, Call, decode_json, query_of
+from omnigraph.client.served_options import refuse_actor, refuse_engine, refuse_given, require_known
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.branch_names import parse_branch_name
+from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.load.request import LoadResult
 from omnigraph.engine.load.sources.input_files import InputFile, find_inputs
 from omnigraph.engine.load.sources.memory_tables import as_arrow, is_table
 from omnigraph.engine.load.sources.pipes import receive_pipes
 from omnigraph.engine.load.spool import is_frame, require_paths
 from omnigraph.engine.rows.violations import Violation
+from omnigraph.engine.tasks.runner import EngineName
 from omnigraph.errors import BadRequest, KeyConflict, LoadRejected, ResourceLimitExceeded
 from omnigraph.storage.input_files import open_input
 
@@ -31,12 +35,32 @@ BODY = "request body"
 """What a server calls the lines that it was sent."""
 
 
-class LoadTarget(TypedDict):
+class RemoteLoadOptions(TypedDict, total=False):
+    """The options of a load besides its mode: those of `Graph.load`."""
+
+    type: str | None
+    branch: str
+    from_: str | None
+    actor: str | None
+    mapping: str | os.PathLike[str] | Mapping[str, Any] | None
+    engine: EngineName
+    skip_bad: bool
+    rejects: str | os.PathLike[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTarget:
     """Where the rows of a load go."""
 
     mode: str
     branch: str
     from_: str | None
+
+    @property
+    def query(self) -> list[tuple[str, str]]:
+        """The parameters of a request."""
+        from_ = None if self.from_ is None else parse_branch_name(self.from_)
+        return query_of(mode=self.mode, branch=parse_branch_name(self.branch), from_=from_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +94,16 @@ class PreparedLoad:
         return found
 
 
-def prepare_load(data: Any, type_name: str | None, target: LoadTarget) -> PreparedLoad:
+def prepare_load(data: Any, mode: str, options: RemoteLoadOptions) -> PreparedLoad:
     """Return the load of rows or files; they are read here, and sent when the call is."""
+    require_known(RemoteLoadOptions, options)
+    refuse_actor(options.get("actor"))
+    refuse_engine(options.get("engine", "auto"))
+    refuse_given(
+        mapping=options.get("mapping"), skip_bad=options.get("skip_bad"), rejects=options.get("rejects")
+    )
+    type_name = options.get("type")
+    target = LoadTarget(mode, options.get("branch", MAIN), options.get("from_"))
     if is_frame(data):
         raise BadRequest(
             "a DataFrame of Spark cannot be sent to a server",
@@ -89,7 +121,7 @@ def _arrow_call(data: Any, type_name: str | None, target: LoadTarget) -> Call[Lo
         raise BadRequest(
             "rows in memory do not tell which type they have", remedy='name it, as in `type="Person"`'
         )
-    query = [*query_of(type=type_name), *_target_query(target)]
+    query = [*query_of(type=type_name), *target.query]
     rows = as_arrow(data)
     is_small = isinstance(rows, pa.Table) and rows.nbytes <= WHOLE_BYTES
     batches = _encode_batches(rows)
@@ -177,17 +209,8 @@ def _lines_call(body: bytes, target: LoadTarget) -> Call[LoadResult]:
         "POST",
         "load/ndjson",
         decode_json(decode.load),
-        _target_query(target),
+        target.query,
         headers,
         body,
         is_safe=False,
-    )
-
-
-def _target_query(target: LoadTarget) -> list[tuple[str, str]]:
-    from_ = target["from_"]
-    return query_of(
-        mode=target["mode"],
-        branch=parse_branch_name(target["branch"]),
-        from_=None if from_ is None else parse_branch_name(from_),
     )

@@ -21,6 +21,7 @@ from omnigraph.client.calls import (
     read_text,
 )
 from omnigraph.client.results import decode_arrow, result_from_json
+from omnigraph.client.served_options import refuse_engine, require_known
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.lineage import Commit
@@ -29,6 +30,7 @@ from omnigraph.errors import BadRequest
 from omnigraph.lang.query.statements import plain_value
 from omnigraph.query.explain import Explanation
 from omnigraph.query.result import Result
+from omnigraph.snapshot import QueryEngine
 
 Answer = TypeVar("Answer")
 QueryText = str | os.PathLike[str]
@@ -45,11 +47,12 @@ class MomentOptions(TypedDict, total=False):
 
 
 class QueryOptions(MomentOptions, total=False):
-    """The options of a query that a server runs."""
+    """The options of a query that a server runs: those of `Graph.query`."""
 
     name: str | None
     max_rows: int | None
     timeout: float | None
+    engine: QueryEngine
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,8 @@ def _query_call(
     *,
     accept: str,
 ) -> Call[Answer]:
+    require_known(QueryOptions, options)
+    refuse_engine(options.get("engine", "local"))
     text, source_name = read_text(query)
     body = json_body(
         query=text,
@@ -134,7 +139,15 @@ def list_stored_queries() -> Call[list[dict[str, Any]]]:
 
 def take_snapshot(moment: MomentOptions) -> Call[SnapshotFacts]:
     """Return the snapshot of a moment."""
+    require_known(MomentOptions, moment)
     return Call("GET", "snapshot", decode_json(_snapshot), query_of(**moment_members(moment)))
+
+
+def take_past_snapshot(moment: MomentOptions) -> Call[SnapshotFacts]:
+    """Return the snapshot of a moment that a commit, a version or a time names."""
+    if all(moment.get(name) is None for name in ("commit", "version", "time")):
+        raise BadRequest("name exactly one of commit, version and time, not none of them")
+    return take_snapshot(moment)
 
 
 def _snapshot(found: Mapping[str, Any]) -> SnapshotFacts:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from omnigraph.errors import BadRequest
+
+
+def require_known(kind: type, options: Mapping[str, object]) -> None:
+    """Refuse keywords that are not among the options of a call, as Python does for named parameters."""
+    known = kind.__annotations__.keys() | getattr(kind, "__optional_keys__", frozenset())
+    for name in options:
+        if name not in known:
+            raise TypeError(f"unexpected keyword argument '{name}'")
 
 
 def refuse_actor(actor: str | None) -> None:

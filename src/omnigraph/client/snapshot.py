@@ -9,22 +9,34 @@ from typing import Literal
 
 from omnigraph.arguments import check_arguments
 from omnigraph.client import reads
-from omnigraph.client.exports import write_export
+from omnigraph.client.exports import Pinned, write_export
 from omnigraph.client.reads import BlobSelector, SnapshotFacts
 from omnigraph.client.transport import Transport
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.export.export_request import ExportFormatName, ExportOutput, ExportResult
+from omnigraph.engine.graph.layout import EntityKind
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.rows.blob_reader import Blob
 from omnigraph.errors import OmnigraphError
 from omnigraph.query.result import Result
 from omnigraph.snapshot import TableInfo
 
+BlobDescription = tuple[
+    EntityKind,
+    str,
+    str,
+    str,
+    Literal["managed", "external"],
+    int | None,
+    str | None,
+    str | None,
+]
+"""Entity, type, id, property, kind, size, etag and place of a Blob, in the order of its fields."""
 
-@check_arguments
+
 @dataclass(frozen=True, repr=False)
-class RemoteSnapshot:
-    """A graph at one moment; it never changes."""
+class PinnedMoment:
+    """What is known of a moment of a graph."""
 
     id: str
     """The id of the newest commit it shows, or a name made of branch and version when there is none."""
@@ -35,6 +47,37 @@ class RemoteSnapshot:
     """The newest commit it shows."""
     tables: Mapping[str, TableInfo] = field(hash=False)
     """The table of each type, by `node:Name` or `edge:Name`."""
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} {self.id} of '{self.branch}' at version {self.version}, "
+            f"{len(self.tables)} tables>"
+        )
+
+    @property
+    def _pinned(self) -> Pinned:
+        return self.id, self.branch, self.version
+
+    def _select(
+        self, entity: Literal["node", "edge"], type_name: str, id: str, property_name: str
+    ) -> BlobSelector:
+        return BlobSelector(entity, type_name, id, property_name, self.branch, self.version)
+
+    def _options(self, name: str | None, max_rows: int | None, timeout: float | None) -> reads.QueryOptions:
+        return {
+            "branch": self.branch,
+            "version": self.version,
+            "name": name,
+            "max_rows": max_rows,
+            "timeout": timeout,
+        }
+
+
+@check_arguments
+@dataclass(frozen=True, repr=False)
+class RemoteSnapshot(PinnedMoment):
+    """A graph at one moment; it never changes."""
+
     _transport: Transport = field(compare=False)
 
     def query(
@@ -47,21 +90,14 @@ class RemoteSnapshot:
         timeout: float | None = None,
     ) -> Result:
         """Run a read query on this moment of the graph; see `Graph.query`."""
-        options: reads.QueryOptions = {
-            "branch": self.branch,
-            "version": self.version,
-            "name": name,
-            "max_rows": max_rows,
-            "timeout": timeout,
-        }
-        return self._transport.send(reads.run_query(query, params, options))
+        call = reads.run_query(query, params, self._options(name, max_rows, timeout))
+        return self._transport.send(call)
 
     def blob(
         self, type_name: str, id: str, property_name: str, *, entity: Literal["node", "edge"] = "node"
     ) -> Blob:
         """One Blob: its size and etag, and its bytes when they are asked for, as in `.read()`."""
-        selector = BlobSelector(entity, type_name, id, property_name, self.branch, self.version)
-        return find_blob(self._transport, selector)
+        return find_blob(self._transport, self._select(entity, type_name, id, property_name))
 
     def export(
         self,
@@ -74,17 +110,11 @@ class RemoteSnapshot:
         """Write all types, or those named, to a file of NDJSON or a binary stream."""
         return write_export(
             self._transport,
-            (self.id, self.branch, self.version),
+            self._pinned,
             output,
             format=format,
             types=None if types is None else tuple(types),
             overwrite=overwrite,
-        )
-
-    def __repr__(self) -> str:
-        return (
-            f"<RemoteSnapshot {self.id} of '{self.branch}' at version {self.version}, "
-            f"{len(self.tables)} tables>"
         )
 
 
@@ -115,13 +145,13 @@ def find_blob(transport: Transport, selector: BlobSelector) -> Blob:
     except OmnigraphError:
         # An answer to HEAD has no body, and so no error in it.
         headers = transport.send(reads.explain_blob(selector))
-    return blob_of(headers, selector, ServedBlob(transport, selector))
+    return Blob(*describe_blob(headers, selector), ServedBlob(transport, selector))
 
 
-def blob_of(headers: Mapping[str, str], selector: BlobSelector, stored: ServedBlob) -> Blob:
-    """Return the Blob that the headers of an answer describe."""
+def describe_blob(headers: Mapping[str, str], selector: BlobSelector) -> BlobDescription:
+    """Return what the headers of an answer say about a Blob."""
     place = headers.get("location")
     where = (selector.entity, selector.type_name, selector.id, selector.property_name)
     if place is not None:
-        return Blob(*where, "external", None, None, place, stored)
-    return Blob(*where, "managed", int(headers["content-length"]), headers["etag"], None, stored)
+        return (*where, "external", None, None, place)
+    return (*where, "managed", int(headers["content-length"]), headers["etag"], None)

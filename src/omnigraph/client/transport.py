@@ -87,17 +87,12 @@ class Transport:
 
     def send(self, call: Call[Answer]) -> Answer:
         """Return the decoded answer; raises the error that a local graph would raise."""
-        for pause in PAUSES:
+        pauses = iter(PAUSES)
+        while True:
             try:
                 return self._send_once(call)
             except Unanswered as failure:
-                if not failure.may_repeat:
-                    raise failure.error from failure
-                time.sleep(pause)
-        try:
-            return self._send_once(call)
-        except Unanswered as failure:
-            raise failure.error from failure
+                time.sleep(failure.next_pause(pauses))
 
     def _send_once(self, call: Call[Answer]) -> Answer:
         with report_failures(self.address, call):
@@ -118,15 +113,27 @@ class Transport:
         except Unanswered as failure:
             raise failure.error from failure
 
+    def chunks(self, call: Call[Any], response: httpx.Response) -> Iterator[bytes]:
+        """Yield the bytes of an answer that was opened by hand; what fails is reported like a call."""
+        try:
+            with report_failures(self.address, call):
+                yield from response.iter_bytes()
+        except Unanswered as failure:
+            raise failure.error from failure
+
     def _request(self, call: Call[Any]) -> httpx.Request:
-        if self.closed:
-            raise GraphClosed(self.address.url)
+        self.require_open()
         return self._client.build_request(**request_options(self.address, call))
 
     @property
     def closed(self) -> bool:
         """Whether it was closed."""
         return self._client.is_closed
+
+    def require_open(self) -> None:
+        """Fail when it was closed."""
+        if self.closed:
+            raise GraphClosed(self.address.url)
 
     def close(self) -> None:
         """Close the connections."""
@@ -145,6 +152,13 @@ class Unanswered(Exception):
         super().__init__(error.message)
         self.error = error
         self.may_repeat = may_repeat
+
+    def next_pause(self, pauses: Iterator[float]) -> float:
+        """Return the seconds before the next attempt, or raise the error when there is none."""
+        pause = next(pauses, None) if self.may_repeat else None
+        if pause is None:
+            raise self.error from self
+        return pause
 
 
 @contextmanager

@@ -11,7 +11,9 @@ import msgspec
 from omnigraph.client import decode
 from omnigraph.client.calls import Call, decode_json, json_body, json_call, path_of, read_text
 from omnigraph.client.reads import Params, QueryText, plain_params
+from omnigraph.client.served_options import refuse_actor, refuse_engine, require_known
 from omnigraph.engine.graph.branch_names import parse_branch_name
+from omnigraph.engine.merge.merge import MergeOptions
 from omnigraph.engine.merge.resolutions import ResolutionsInput
 from omnigraph.engine.merge.result import MergePreview, MergeResult
 from omnigraph.engine.schema_apply.apply import SchemaResult
@@ -22,24 +24,19 @@ IF_COMMIT = "Omnigraph-If-Graph-Commit"
 
 
 class MutateOptions(TypedDict, total=False):
-    """The options of a mutation that a server carries out."""
+    """The options of a mutation that a server carries out: those of `Graph.mutate`."""
 
     branch: str
+    actor: str | None
     name: str | None
     if_commit: str | None
     retry: int
 
 
-class MergeChoicesInput(TypedDict, total=False):
-    """How a merge decides."""
-
-    strategy: str | None
-    resolutions: ResolutionsInput | None
-    granularity: str
-
-
 def run_mutation(query: QueryText, params: Params, options: MutateOptions) -> Call[MutationResult]:
     """Return a mutation, conditional if it names a commit."""
+    require_known(MutateOptions, options)
+    refuse_actor(options.get("actor"))
     text, source_name = read_text(query)
     if_commit = options.get("if_commit")
     body = json_body(
@@ -76,40 +73,42 @@ def _condition(if_commit: str | None) -> dict[str, str]:
     return {IF_COMMIT: if_commit}
 
 
-def create_branch(name: str, from_: str) -> Call[str]:
+def create_branch(name: str, from_: str, actor: str | None) -> Call[str]:
     """Return the creation of a branch."""
+    refuse_actor(actor)
     body = json_body(name=parse_branch_name(name), from_=parse_branch_name(from_))
     return json_call("branches", lambda found: str(found["name"]), body, is_safe=False)
 
 
-def delete_branch(name: str) -> Call[None]:
+def delete_branch(name: str, actor: str | None) -> Call[None]:
     """Return the deletion of a branch."""
+    refuse_actor(actor)
     path = path_of("branches", parse_branch_name(name))
     return Call("DELETE", path, decode_json(lambda _: None), is_safe=False)
 
 
-def merge_branches(
-    source: str, into: str, choices: MergeChoicesInput, *, delete_branch: bool
-) -> Call[MergeResult]:
+def merge_branches(source: str, into: str, how: MergeOptions) -> Call[MergeResult]:
     """Return a merge."""
-    body = _merge_body(source, into, choices, delete_branch=delete_branch)
+    body = _merge_body(source, into, how, delete_branch=how.get("delete_branch", False))
     return json_call("branches/merge", decode.merge_result, body, is_safe=False)
 
 
-def preview_merge(source: str, into: str, choices: MergeChoicesInput) -> Call[MergePreview]:
+def preview_merge(source: str, into: str, how: MergeOptions) -> Call[MergePreview]:
     """Return a merge that is only looked at."""
-    return json_call(
-        "branches/merge/preview", decode.merge_preview, _merge_body(source, into, choices), is_safe=True
-    )
+    body = _merge_body(source, into, how)
+    return json_call("branches/merge/preview", decode.merge_preview, body, is_safe=True)
 
 
-def _merge_body(source: str, into: str, choices: MergeChoicesInput, **more: Any) -> bytes:
+def _merge_body(source: str, into: str, how: MergeOptions, **more: Any) -> bytes:
+    require_known(MergeOptions, how)
+    refuse_actor(how.get("actor"))
+    refuse_engine(how.get("engine", "auto"))
     return json_body(
         source=parse_branch_name(source),
         target=parse_branch_name(into),
-        strategy=choices.get("strategy"),
-        resolutions=_resolutions(choices.get("resolutions")),
-        granularity=choices.get("granularity"),
+        strategy=how.get("strategy"),
+        resolutions=_resolutions(how.get("resolutions")),
+        granularity=how.get("granularity", "row"),
         **more,
     )
 
@@ -126,8 +125,9 @@ def _resolutions(given: ResolutionsInput | None) -> Any:
         raise BadRequest(f"the resolutions '{path}' are not JSON: {error}") from None
 
 
-def apply_schema(schema: QueryText, *, allow_data_loss: bool) -> Call[SchemaResult]:
+def apply_schema(schema: QueryText, *, allow_data_loss: bool, actor: str | None) -> Call[SchemaResult]:
     """Return a change of the schema."""
+    refuse_actor(actor)
     text, source_name = read_text(schema)
     body = json_body(schema_source=text, allow_data_loss=allow_data_loss)
     return json_call("schema/apply", decode.schema_result, body, is_safe=False, source_name=source_name)

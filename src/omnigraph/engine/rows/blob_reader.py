@@ -34,10 +34,9 @@ class BlobBytes(Protocol):
         ...
 
 
-@check_all_arguments
 @dataclass(frozen=True, slots=True)
-class Blob:
-    """A Blob of one entity, as a moment of the graph shows it."""
+class BlobFacts:
+    """What is known of a Blob before its bytes are read."""
 
     entity: EntityKind
     type_name: str
@@ -51,14 +50,9 @@ class Blob:
     """The same as long as the entity is not written again; None of an external one."""
     uri: str | None
     """Where the bytes of an external one are."""
-    _stored: BlobBytes = field(repr=False, compare=False)
 
-    def read(self, offset: int | None = None, length: int | None = None) -> bytes:
-        """The bytes, or a range of them; one that ends behind the last byte ends there."""
-        return b"".join(self.parts(offset, length))
-
-    def parts(self, offset: int | None = None, length: int | None = None) -> Iterator[bytes]:
-        """The same in parts of up to 4 MiB, so that none of it has to be in memory as a whole."""
+    def resolve_range(self, offset: int | None, length: int | None) -> tuple[int, int]:
+        """Return the first byte of a range and the one behind its last; fails when there is no such range."""
         require_range(offset, length)
         if self.size is None:
             raise BadRequest(
@@ -69,11 +63,27 @@ class Blob:
         end = self.size if length is None else min(self.size, begin + length)
         if begin and begin >= self.size:
             raise UnsatisfiableRange(start=begin, end=end, length=self.size)
-        return self._stored.parts(begin, end, PART_BYTES)
+        return begin, end
 
     @property
     def _name(self) -> str:
         return f"'{self.property_name}' of {self.entity} {self.type_name} '{shorten_legibly(self.id)}'"
+
+
+@check_all_arguments
+@dataclass(frozen=True, slots=True)
+class Blob(BlobFacts):
+    """A Blob of one entity, as a moment of the graph shows it."""
+
+    _stored: BlobBytes = field(repr=False, compare=False)
+
+    def read(self, offset: int | None = None, length: int | None = None) -> bytes:
+        """The bytes, or a range of them; one that ends behind the last byte ends there."""
+        return b"".join(self.parts(offset, length))
+
+    def parts(self, offset: int | None = None, length: int | None = None) -> Iterator[bytes]:
+        """The same in parts of up to 4 MiB, so that none of it has to be in memory as a whole."""
+        return self._stored.parts(*self.resolve_range(offset, length), PART_BYTES)
 
 
 def require_range(offset: int | None, length: int | None) -> None:
