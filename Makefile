@@ -52,7 +52,7 @@ format: $(READY) ## Rewrite the source in the project's format
 bench: $(PEERS) ## Run all workloads beside other databases; ARGS=--quick for less than ten minutes
 	@$(BIN)/python -m bench $(ARGS)
 
-docs: $(READY) ## Rewrite the generated parts of docs/
+docs: $(READY) ## Rewrite the generated parts of docs/ and the stored --help
 	@$(BIN)/python -m omnigraph.cli.reference docs
 
 site: $(READY) ## Put docs/ together as a site in build/site

@@ -78,9 +78,16 @@ def methods(kind: type) -> Iterator[tuple[str, Any]]:
                 yield name, unwrap(found)
 
 
+def names(arguments: boundary._Arguments) -> list[str]:
+    behind = arguments._keywords
+    return [*arguments._named, *(() if behind is None else boundary._options(arguments._hint(behind)))]
+
+
 def calls(kind: type) -> Iterator[tuple[str, str, Any]]:
     for name, method in methods(kind):
-        for parameter, argument in boundary._arguments(method, signature(method).parameters).items():
+        arguments = boundary._Arguments(method)
+        for parameter in names(arguments):
+            argument = arguments.evaluate(parameter)
             if argument is None:
                 continue
             # A byte that is not UTF-8 may be in the name of a file, but not in a text.

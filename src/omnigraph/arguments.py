@@ -14,7 +14,7 @@ from functools import wraps
 from inspect import Parameter, signature
 from numbers import Integral, Real
 from sys import modules
-from types import FunctionType, NoneType, UnionType
+from types import FunctionType, NoneType, SimpleNamespace, UnionType
 from typing import (
     Any,
     Literal,
@@ -74,29 +74,62 @@ def _check_methods(kind: Kind, unchecked: frozenset[str]) -> Kind:
 
 def check_function_arguments(function: Function, unchecked: frozenset[str] = frozenset()) -> Function:
     """Check the arguments of a function."""
-    parameters = signature(function).parameters
-    positional = [one.name for one in parameters.values() if one.kind in _BY_PLACE]
-    arguments: dict[str, _Argument | None] | None = None
+    arguments = _Arguments(function, unchecked)
 
     @wraps(function)
     def call(*given: Any, **named: Any) -> Any:
-        nonlocal arguments
-        if arguments is None:
-            # Annotations are evaluated with the first call, when all that they name is imported.
-            found = _arguments(function, parameters)
-            arguments = {name: one for name, one in found.items() if name not in unchecked}
-        for name, value in zip(positional, given, strict=False):
-            if (argument := arguments.get(name)) is not None:
-                argument.require(value)
+        for name, value in zip(arguments.positional, given, strict=False):
+            arguments.require(name, value)
         for name, value in named.items():
-            if (argument := arguments.get(name)) is not None:
-                argument.require(value)
+            arguments.require(name, value)
         return function(*given, **named)
 
     return cast(Function, call)
 
 
 _BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_COLLECTING = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+
+
+class _Arguments:
+    """What may be given for the parameters of a function.
+
+    An annotation is evaluated with the first value that differs from the default: by then all that it names
+    can be imported, and a type that only some callers need is not imported for the others.
+    """
+
+    def __init__(self, function: Any, unchecked: frozenset[str] = frozenset()) -> None:
+        parameters = signature(function).parameters.values()
+        self.positional = [one.name for one in parameters if one.kind in _BY_PLACE]
+        self._named = {one.name: one for one in parameters if one.kind not in _COLLECTING}
+        self._keywords = next((one for one in parameters if one.kind is Parameter.VAR_KEYWORD), None)
+        self._globals: dict[str, Any] = function.__globals__
+        self._evaluated: dict[str, _Argument | None] = dict.fromkeys(unchecked)
+
+    def require(self, name: str, value: object) -> None:
+        """Refuse a value that the annotation of the parameter does not allow."""
+        if name not in self._evaluated:
+            if name in self._named and value is self._named[name].default:
+                return
+            self._evaluated[name] = self.evaluate(name)
+        if (argument := self._evaluated[name]) is not None:
+            argument.require(value)
+
+    def evaluate(self, name: str) -> _Argument | None:
+        """Return what may be given for a parameter, or for a keyword behind `**how`; None if anything may."""
+        if name in self._named:
+            hint = self._hint(self._named[name])
+        elif self._keywords is not None:
+            hint = _options(self._hint(self._keywords)).get(name, Any)
+        else:
+            return None
+        return None if hint is Any else _Argument(name, hint)
+
+    def _hint(self, parameter: Parameter) -> Any:
+        if parameter.annotation is Parameter.empty:
+            return Any
+        one = SimpleNamespace(__annotations__={"hint": parameter.annotation})
+        return get_type_hints(one, self._globals, _Names(self._globals))["hint"]
 
 
 class _Argument:
@@ -139,24 +172,11 @@ def require_path(path: str | os.PathLike[str]) -> None:
         raise InvalidValue(f"{_quote_value(text)} cannot be the name of a file", remedy="give another path")
 
 
-def _arguments(function: Any, parameters: Mapping[str, Parameter]) -> dict[str, _Argument | None]:
-    found: dict[str, _Argument | None] = {}
-    hints = get_type_hints(function, localns=_Names(function.__globals__))
-    for one in parameters.values():
-        annotation = hints.get(one.name, Any)
-        if one.kind is Parameter.VAR_KEYWORD:
-            found |= _options(annotation)
-        elif one.kind is not Parameter.VAR_POSITIONAL:
-            found[one.name] = None if annotation is Any else _Argument(one.name, annotation)
-    return found
-
-
-def _options(annotation: Any) -> dict[str, _Argument | None]:
-    """The keywords of a `TypedDict`, if there is one behind `**how`."""
+def _options(annotation: Any) -> dict[str, Any]:
+    """Return the keywords of a `TypedDict`, if there is one behind `**how`, with their annotations."""
     if get_origin(annotation) is not Unpack or not is_typeddict(kind := get_args(annotation)[0]):
         return {}
-    hints = get_type_hints(kind, localns=_Names(vars(modules[kind.__module__])))
-    return {name: None if hint is Any else _Argument(name, hint) for name, hint in hints.items()}
+    return get_type_hints(kind, localns=_Names(vars(modules[kind.__module__])))
 
 
 class _Names(dict[str, Any]):

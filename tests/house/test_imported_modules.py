@@ -40,8 +40,8 @@ RUNS = {
 }
 COMMAND = """
 import json, sys
-from omnigraph.cli.main import main
-status = main(sys.argv[1:])
+from omnigraph.cli.start import command
+status = command()
 print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 raise SystemExit(status)
 """

@@ -1,12 +1,14 @@
 """The `omnigraph` command.
 
     start.py, sigint.py, main.py   a run of it, from Ctrl-C during the imports to the exit code
+    help.txt                       the top-level help, which start.py prints without Typer
     commands.py, command_groups.py   the table of commands, each imported when it runs
     global_flags.py, capabilities.py, invocation.py   flags of all commands
     addressing.py, config.py, config_file.py   which graph a command works on
     options.py, query_options.py   options that several commands have
+    conversion.py                  converts texts, choices and files without pydantic
     output.py, result_output.py, progress.py   what is printed
-    reference.py                   generates docs/cli.md from all of this
+    reference.py                   generates docs/cli.md and help.txt from all of this
 
 Every other file is the command of its name.
 """

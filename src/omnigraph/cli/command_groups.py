@@ -11,6 +11,7 @@ from typer import core
 from typer.main import get_command
 
 from omnigraph.cli.commands import COMMANDS, Command, Plane
+from omnigraph.cli.conversion import convert_plain_values
 from omnigraph.cli.global_flags import add_global_flags
 from omnigraph.cli.sigint import raise_on_interrupt
 
@@ -51,6 +52,7 @@ class LazyGroup(core.TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
+        convert_plain_values(self)
         # Typer reads only the keys of this (to suggest a name after a typo); get_command loads the values.
         names: Any = dict.fromkeys(self.table)
         self.commands = names

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from omnigraph import __version__
 from omnigraph.cli.capabilities import reject_unused_flags, shown_flags
+from omnigraph.cli.conversion import convert_plain_values
 from omnigraph.cli.invocation import current_invocation
 from omnigraph.cli.output import print_text
 from omnigraph.cli.progress import show_progress
@@ -62,6 +63,7 @@ Cluster = Annotated[str | None, _flag("--cluster", "A cluster.", metavar="DIR|UR
 
 def add_global_flags(flags: Sequence[Any], command: Any, name: str) -> None:
     """Give a command, or each one of a group, the global flags, and check them before it runs."""
+    convert_plain_values(command)
     if isinstance(command, TyperGroup):
         alone = command.callback if command.invoke_without_command else None
         command.params += _missing(flags, command, frozenset() if alone is None else shown_flags(name))

@@ -13,10 +13,12 @@ from typer.main import get_command
 import omnigraph
 from omnigraph import errors, spark
 from omnigraph.cli.main import app
+from omnigraph.cli.start import HELP_FILE
 from omnigraph.server.pages import render_http
 
 # Fixed, so that the page does not depend on the terminal of the author.
 WIDTH = 100
+HELP_WIDTH = 78
 
 INTRODUCTION = """\
 # Command reference
@@ -83,6 +85,13 @@ def render_commands() -> str:
     root = get_command(app)
     context = root.make_context("omnigraph", [], resilient_parsing=True, terminal_width=WIDTH)
     return "\n".join([INTRODUCTION, *_sections(root, context)])
+
+
+def render_help() -> str:
+    """Return what `omnigraph --help` prints into a terminal of 80 columns or more."""
+    root = get_command(app)
+    context = root.make_context("omnigraph", [], resilient_parsing=True, terminal_width=HELP_WIDTH)
+    return f"{root.get_help(context)}\n"
 
 
 def _sections(command: Any, context: Any) -> Iterator[str]:
@@ -152,11 +161,12 @@ PAGES = {
 
 
 def main() -> int:
-    """Write the pages into the folder named on the command line."""
+    """Write the pages into the folder named on the command line, and the help beside the commands."""
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     for name, render in PAGES.items():
         (folder / name).write_text(render(), encoding="utf-8")
+    Path(__file__).with_name(HELP_FILE).write_text(render_help(), encoding="utf-8")
     return 0
 
 
