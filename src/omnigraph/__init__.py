@@ -131,13 +131,12 @@ if TYPE_CHECKING:
     from omnigraph.query.algorithms.algorithm_request import (
         AlgorithmOptions,
         AlgorithmResult,
+        TypeNames,
         WrittenProperty,
     )
     from omnigraph.query.algorithms.calls import Algorithms
     from omnigraph.query.algorithms.edge_block import WalkDirection
-    from omnigraph.query.algorithms.selection import TypeNames
-    from omnigraph.query.explain import Explanation
-    from omnigraph.query.request import QueryStep
+    from omnigraph.query.request import Explanation, QueryStep
     from omnigraph.query.result import Result, Row
     from omnigraph.snapshot import QueryEngine, Snapshot, TableInfo
     from omnigraph.storage.indexes import RefusedIndex
@@ -390,8 +389,7 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
         "omnigraph.query.result": ("Result", "Row"),
         "omnigraph.lang.values": ("Json",),
         "omnigraph.snapshot": ("QueryEngine",),
-        "omnigraph.query.explain": ("Explanation",),
-        "omnigraph.query.request": ("QueryStep",),
+        "omnigraph.query.request": ("Explanation", "QueryStep"),
     },
     "Writes": {
         "omnigraph.engine.write.builder": ("WriteBlock",),
@@ -448,9 +446,9 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
             "AlgorithmOptions",
             "AlgorithmResult",
             "WrittenProperty",
+            "TypeNames",
         ),
         "omnigraph.query.algorithms.edge_block": ("WalkDirection",),
-        "omnigraph.query.algorithms.selection": ("TypeNames",),
     },
     "Pictures": {
         "omnigraph.notebook.picture": ("Picture",),

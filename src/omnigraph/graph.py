@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from omnigraph.notebook.picture import Picture
     from omnigraph.policy.policy import Policy
     from omnigraph.query.algorithms.calls import Algorithms
-    from omnigraph.query.explain import Explanation
+    from omnigraph.query.request import Explanation
     from omnigraph.snapshot import QueryEngine, Snapshot
 
 

@@ -20,7 +20,7 @@ from omnigraph.engine.graph.open_graph import AtBranch, AtCommit, AtTime, OpenGr
 from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.upkeep.manifest_upkeep import FRAGMENT_LIMIT, compact_manifest
-from omnigraph.storage import probe
+from omnigraph.storage import stores
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
 from tests.engine.graphs import bare_publish, kept_publish, new_graph, schema_of
@@ -49,7 +49,7 @@ def scene(at: Location) -> Scene:
 
 
 def cold_open(here: Scene) -> None:
-    probe._proven.clear()
+    stores._proven.clear()
     warm_open(here)
 
 

@@ -37,7 +37,7 @@ ALLOWED = {
     "__init__.py: import_module",
     "cli/command_groups.py: import_module",
     "engine/tasks/runner.py: import_module",
-    "notebook/layout.py: import_module",
+    "notebook/rendering.py: import_module",
     "query/result.py: import_module",
     "spark.py: import_module",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.lang.suggestions import suggest_name
+from omnigraph.lang.source import suggest_name
 
 KNOWS = ["Person", "Team", "MemberOf"]
 

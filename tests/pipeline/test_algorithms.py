@@ -33,7 +33,7 @@ from omnigraph.query.algorithms.algorithms import (
     TriangleCount,
 )
 from omnigraph.query.algorithms.edge_block import Block, Part, corners
-from omnigraph.query.algorithms.node_numbering import Numbering, in_order
+from omnigraph.query.algorithms.local_graph import Numbering, in_order
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from omnigraph.query import counted_branches, index_hop, order, rows, scan
+from omnigraph.query import counted_branches, group_and_sort, index_hop, rows, scan
 from omnigraph.query.search import searches
 from omnigraph.query.topology import topology
 
@@ -25,7 +25,7 @@ def other_ways() -> Iterator[None]:
         changed.setattr(index_hop, "LARGE", 2)
         changed.setattr(index_hop, "_SORT", 0.7)
         changed.setattr(counted_branches, "_WORTH_MERGING", 0)
-        changed.setattr(order, "_WORTH_SELECTING", 2)
+        changed.setattr(group_and_sort, "_WORTH_SELECTING", 2)
         changed.setattr(searches, "EXACT_BYTES", 0)
         yield
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.errors import QueryError
-from omnigraph.query.exact_counts import checked_sums, multiply_counts, sum_counts
+from omnigraph.query.frame import checked_sums, multiply_counts, sum_counts
 
 LARGEST = 2**63 - 1
 counts = st.one_of(st.integers(0, 5), st.integers(2**30, 2**34), st.integers(2**60, LARGEST))

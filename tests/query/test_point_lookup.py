@@ -15,7 +15,7 @@ from omnigraph import errors
 from omnigraph.graph import Graph
 from omnigraph.lang.query.compile import CompiledRead, compile_query
 from omnigraph.query import rows as rows_of_tables
-from omnigraph.query.prepared_read import prepare_read
+from omnigraph.query.reader import prepare_read
 from omnigraph.query.result import Result
 from tests.lang.casefile import Case
 from tests.query.conftest import Shelf

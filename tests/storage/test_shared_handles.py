@@ -13,9 +13,8 @@ import pytest
 from omnigraph.storage.index_parts import IndexPart, build_part
 from omnigraph.storage.indexes import IndexSpec, stage_indexes
 from omnigraph.storage.location import Location
-from omnigraph.storage.staging import commit_staged, stage_append
+from omnigraph.storage.staging import commit_staged, read_transaction, stage_append
 from omnigraph.storage.tables import Table, Tables
-from omnigraph.storage.transactions import read_transaction
 from omnigraph.storage.upkeep import plan_compaction
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("age", pa.int64())])

@@ -22,6 +22,8 @@ from omnigraph.storage.staging import (
     Staged,
     commit_staged,
     new_uuid,
+    read_transaction,
+    read_transactions,
     stage_append,
     stage_config,
     stage_delete,
@@ -31,7 +33,6 @@ from omnigraph.storage.staging import (
     stage_schema_metadata,
 )
 from omnigraph.storage.tables import Table, Tables
-from omnigraph.storage.transactions import read_transaction, read_transactions
 from omnigraph.storage.upkeep import compact
 from omnigraph.storage.upsert import stage_upsert
 

@@ -5,10 +5,12 @@
     commands.py, command_groups.py   the table of commands, each imported when it runs
     global_flags.py, capabilities.py, invocation.py   flags of all commands
     addressing.py, config.py, config_file.py   which graph a command works on
-    options.py, query_options.py   options that several commands have
+    options.py                     options that several commands have
+    served.py, credentials.py      a graph behind a server, and the tokens of servers
     conversion.py                  converts texts, choices and files without pydantic
     output.py, result_output.py, progress.py   what is printed
     reference.py                   generates docs/cli.md and help.txt from all of this
 
-Every other file is the command of its name.
+Every other file is the command of its name. login.py has logout as well, query.py has explain, and changes.py
+has diff.
 """

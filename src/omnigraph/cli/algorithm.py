@@ -12,9 +12,8 @@ import typer
 from omnigraph import graph
 from omnigraph.cli.addressing import Place, echo_write, resolve_actor, resolve_graph
 from omnigraph.cli.command_groups import Group, new_app
-from omnigraph.cli.options import AsJson, EngineBySize
+from omnigraph.cli.options import AsJson, Branch, Commit, EngineBySize, Time, Version
 from omnigraph.cli.output import print_note
-from omnigraph.cli.query_options import Branch, Commit, Time, Version
 from omnigraph.cli.result_output import Form, Output, choose_format, write_result
 from omnigraph.query.algorithms.algorithm_request import (
     AlgorithmOptions,

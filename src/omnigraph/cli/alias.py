@@ -11,8 +11,7 @@ from omnigraph.cli.addressing import resolve_graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.config import Alias
 from omnigraph.cli.config_file import current_config
-from omnigraph.cli.options import AsJson
-from omnigraph.cli.query_options import Params, ParamsFile, loose_value, params_of
+from omnigraph.cli.options import AsJson, Params, ParamsFile, loose_value, params_of
 from omnigraph.cli.result_output import Form, choose_format, write_result
 from omnigraph.cli.served import connect_served, resolve_served_graph
 from omnigraph.errors import BadRequest

@@ -12,9 +12,8 @@ import typer
 
 from omnigraph.cli.addressing import Uri, open_graph, resolve_graph
 from omnigraph.cli.command_groups import new_app
-from omnigraph.cli.options import AsJson
+from omnigraph.cli.options import AsJson, Branch, Commit
 from omnigraph.cli.output import print_result
-from omnigraph.cli.query_options import Branch, Commit
 from omnigraph.engine.files.atomic_output import new_file
 from omnigraph.engine.rows.blob_reader import Blob, require_range
 from omnigraph.errors import BadRequest, StorageFailure

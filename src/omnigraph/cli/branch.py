@@ -120,7 +120,7 @@ def merge(
 
 
 def _print_merge(done: MergeResult, *, as_json: bool) -> None:
-    from omnigraph.cli.pending_note import print_pending
+    from omnigraph.cli.output import print_pending
 
     text = f"merged {done.source} into {done.target}: {done.outcome.value}"
     print_result(done.to_json(), "\n".join([text, *_given_up(done)]), as_json=as_json)

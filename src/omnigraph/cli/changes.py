@@ -1,4 +1,4 @@
-"""`omnigraph changes` and `omnigraph commit changes`: what commits changed."""
+"""`omnigraph changes`, `commit changes` and `diff`: what commits changed, and what differs at two moments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.changes.feed import ChangeFeed, CommitChanges
     from omnigraph.engine.export.export_request import ExportResult
     from omnigraph.snapshot import Snapshot
-
+from typing import Literal
 
 Types = Annotated[
     list[str] | None, typer.Option("--type", help="Only this type; may be repeated.", metavar="TYPE")
@@ -303,3 +303,44 @@ def _refuse_options_before(context: typer.Context) -> None:
                 f"{option.opts[0]} stands before `{command}`",
                 remedy=f"write it after: omnigraph changes {command} {option.opts[0]} ...",
             )
+
+
+DIFFERENT = 1
+
+diff_app = new_app()
+
+A = Annotated[
+    str, typer.Argument(help="A branch, a commit, a time, BRANCH@TIME or BRANCH@vVERSION.", metavar="A")
+]
+B = Annotated[str, typer.Argument(help="What to compare it with, named in the same way.", metavar="B")]
+
+
+@diff_app.command()
+def diff(
+    a: A,
+    b: B,
+    types: Types = None,
+    kinds: Kinds = None,
+    ops: Ops = None,
+    stat: Annotated[bool, typer.Option("--stat", help="Only count, type by type.")] = False,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit with 1 when anything differs.")
+    ] = False,
+    engine: Annotated[
+        Literal["auto", "local", "spark"],
+        typer.Option("--engine", help="Where the work is done; by the size of the change, if not said."),
+    ] = "auto",
+    uri: Uri = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the changes that lead from A to B: what was inserted, updated and deleted."""
+    with open_graph(resolve_graph(uri=uri), read_only=True) as opened:
+        found = opened.diff(a, b, types=types, kinds=kinds, ops=ops, engine=engine)
+        if as_json:
+            print_json(found.about() if stat else found.to_json())
+        elif stat:
+            print_text("\n".join(stat_lines(found.stats())) or "no changes")
+        elif not print_changes(found):
+            print_text("no changes")
+        if exit_code and found:
+            raise typer.Exit(DIFFERENT)

@@ -48,17 +48,19 @@ COMMANDS: Mapping[str, Command] = {
     "copy": Command(
         "omnigraph.cli.copy:app", "Copy a graph with all branches to another place.", Plane.STORAGE
     ),
-    "diff": Command("omnigraph.cli.diff:app", "Show what differs between two moments of a graph."),
+    "diff": Command("omnigraph.cli.changes:diff_app", "Show what differs between two moments of a graph."),
     "doctor": Command("omnigraph.cli.doctor:app", "Look for what is out of order in a graph.", Plane.STORAGE),
     "embed": Command("omnigraph.cli.embed:app", "Make vectors that are missing or out of date."),
-    "explain": Command("omnigraph.cli.explain:app", "Show how a query is carried out, with rows and times."),
+    "explain": Command(
+        "omnigraph.cli.query:explain_app", "Show how a query is carried out, with rows and times."
+    ),
     "export": Command("omnigraph.cli.export:app", "Write a graph or some of its types as files."),
     "graphs": Command("omnigraph.cli.graphs:app", "See which graphs a server has."),
     "init": Command("omnigraph.cli.init:app", "Create a new graph with a schema.", Plane.STORAGE),
     "lint": Command("omnigraph.cli.lint:app", "Check a query file against a schema.", Plane.STORAGE),
     "load": Command("omnigraph.cli.load:app", "Load files in one commit."),
     "login": Command("omnigraph.cli.login:app", "Keep the token of a server.", Plane.LOCAL),
-    "logout": Command("omnigraph.cli.logout:app", "Forget the token of a server.", Plane.LOCAL),
+    "logout": Command("omnigraph.cli.login:logout_app", "Forget the token of a server.", Plane.LOCAL),
     "mutate": Command("omnigraph.cli.mutate:app", "Insert, update or delete by a query, in one commit."),
     "optimize": Command(
         "omnigraph.cli.optimize:app", "Keep a graph fast: few fragments, whole indexes.", Plane.STORAGE

@@ -14,8 +14,7 @@ from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.commit import commit_json
 from omnigraph.cli.invocation import current_invocation
 from omnigraph.cli.options import AsJson, EngineBySize, OnBranch
-from omnigraph.cli.output import print_note, print_result
-from omnigraph.cli.pending_note import print_pending
+from omnigraph.cli.output import print_note, print_pending, print_result
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.embed.providers import configured_embedder
 from omnigraph.embed.settings import PROVIDER_SETTING, PROVIDERS

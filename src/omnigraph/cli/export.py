@@ -10,9 +10,8 @@ import typer
 from omnigraph.cli.addressing import Place, open_graph, resolve_graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.invocation import current_invocation
-from omnigraph.cli.options import AsJson
+from omnigraph.cli.options import AsJson, Branch, Commit, Time, Version
 from omnigraph.cli.output import print_note, print_result
-from omnigraph.cli.query_options import Branch, Commit, Time, Version
 from omnigraph.engine.export.export_request import ExportFormat, ExportResult
 from omnigraph.errors import BadRequest
 

@@ -21,8 +21,7 @@ from omnigraph.cli.addressing import (
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.commit import commit_json
 from omnigraph.cli.options import AsJson, EngineBySize, OnBranch
-from omnigraph.cli.output import print_note, print_result, violation_lines
-from omnigraph.cli.pending_note import print_pending
+from omnigraph.cli.output import print_note, print_pending, print_result, violation_lines
 from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.load.request import EngineReport, LoadResult
 from omnigraph.engine.load.sources.item import Format

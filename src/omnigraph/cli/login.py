@@ -1,4 +1,4 @@
-"""`omnigraph login`: keep the token of a server."""
+"""`omnigraph login` and `omnigraph logout`: keep or remove the token of a server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.config_file import current_config
-from omnigraph.cli.credentials import save_token
+from omnigraph.cli.credentials import remove_token, save_token
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_note, print_result
 from omnigraph.errors import BadRequest
@@ -57,3 +57,19 @@ def _require_token(text: str) -> str:
             remedy="pass --token, or write it to standard input",
         )
     return token
+
+
+logout_app = new_app()
+
+
+@logout_app.command()
+def logout(name: ServerName, as_json: AsJson = False) -> None:
+    """Remove the token of a server from the credentials file; it is fine if there is none."""
+    require_server_name(name)
+    path = remove_token(name)
+    report = {
+        "server": name,
+        "credentials_path": str(path),
+        "declared": name in current_config().servers,
+    }
+    print_result(report, f"removed the token of {name} from {path}", as_json=as_json)

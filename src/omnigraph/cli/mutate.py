@@ -10,11 +10,10 @@ import typer
 from omnigraph.cli.addressing import Uri, is_served, open_graph, resolve_actor, resolve_graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.commit import commit_json
-from omnigraph.cli.options import AsJson, OnBranch
-from omnigraph.cli.output import print_error, print_json, print_result
-from omnigraph.cli.pending_note import print_pending
-from omnigraph.cli.query_options import (
+from omnigraph.cli.options import (
+    AsJson,
     Named,
+    OnBranch,
     Param,
     Params,
     ParamsFile,
@@ -24,6 +23,7 @@ from omnigraph.cli.query_options import (
     parse_query_arguments,
     parse_stored_query,
 )
+from omnigraph.cli.output import print_error, print_json, print_pending, print_result
 from omnigraph.cli.served import require_remote
 from omnigraph.engine.upkeep.declared_indexes import pending_json
 from omnigraph.engine.write.mutate import MutationResult

@@ -8,10 +8,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from omnigraph.errors import CompileError, OmnigraphError, SchemaDataViolation, StorageFailure
 from omnigraph.lang.values import escape_unprintable
+
+if TYPE_CHECKING:
+    from omnigraph.engine.upkeep.declared_indexes import PendingIndexes
 
 
 def print_text(text: str) -> None:
@@ -35,6 +38,15 @@ def print_result(value: Any, text: str, *, as_json: bool) -> None:
 def print_note(text: str) -> None:
     """A remark that must not end up in the data a script reads."""
     _write(sys.stderr, text)
+
+
+def print_pending(pending: PendingIndexes) -> None:
+    """Note the indexes that a write left unbuilt, if there are any."""
+    if pending:
+        from omnigraph.engine.upkeep.declared_indexes import describe_pending  # the engine is not for all
+
+        remedy = "later writes or `omnigraph optimize` build them; reads are right without"
+        print_note("\n".join([*describe_pending(pending), remedy]))
 
 
 def print_error(error: OmnigraphError, *, as_json: bool) -> None:

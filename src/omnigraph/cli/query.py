@@ -1,4 +1,4 @@
-"""`omnigraph query`: read from a graph."""
+"""`omnigraph query` and `omnigraph explain`: read from a graph, or show how a query is carried out."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import typer
 
 from omnigraph.cli.addressing import Uri, is_served, open_graph, resolve_graph
 from omnigraph.cli.command_groups import new_app
-from omnigraph.cli.options import AsJson
-from omnigraph.cli.query_options import (
+from omnigraph.cli.options import (
+    AsJson,
     Branch,
     Commit,
     Named,
@@ -24,6 +24,7 @@ from omnigraph.cli.query_options import (
     parse_query_arguments,
     parse_stored_query,
 )
+from omnigraph.cli.output import print_result
 from omnigraph.cli.result_output import Form, Output, choose_format, write_result
 from omnigraph.cli.served import refuse_moment, require_remote
 
@@ -74,3 +75,38 @@ def query(
                 engine=engine,
             )
     write_result(found, chosen, output)
+
+
+explain_app = new_app()
+
+
+@explain_app.command()
+def explain(
+    name: QueryName = None,
+    file: QueryFile = None,
+    text: QueryText = None,
+    named: Named = None,
+    params: Params = None,
+    params_file: ParamsFile = None,
+    param: Param = None,
+    branch: Branch = None,
+    commit: Commit = None,
+    version: Version = None,
+    time: Time = None,
+    uri: Uri = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a read query and print its steps, each with the rows it gave and the milliseconds it took."""
+    place = resolve_graph(uri=uri)
+    meant = parse_query_arguments(name, named, file, text, params, params_file, param)
+    with open_graph(place, read_only=True) as opened:
+        found = opened.explain(
+            meant.source,
+            meant.params,
+            name=meant.name,
+            branch=branch,
+            commit=commit,
+            version=version,
+            time=time,
+        )
+    print_result(found.to_json(), found.text(), as_json=as_json)

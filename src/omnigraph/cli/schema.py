@@ -10,8 +10,7 @@ import typer
 from omnigraph.cli.addressing import Place, echo_write, open_graph, resolve_actor, resolve_graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
-from omnigraph.cli.output import print_result
-from omnigraph.cli.pending_note import print_pending
+from omnigraph.cli.output import print_pending, print_result
 from omnigraph.engine.files.source_files import read_source
 from omnigraph.errors import BadRequest
 from omnigraph.lang.schema import MigrationPlan, compile_schema, describe, describe_plan, plan_files

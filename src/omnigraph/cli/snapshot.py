@@ -8,9 +8,8 @@ import typer
 
 from omnigraph.cli.addressing import Place, open_graph, resolve_graph
 from omnigraph.cli.command_groups import new_app
-from omnigraph.cli.options import AsJson
+from omnigraph.cli.options import AsJson, Branch, Version
 from omnigraph.cli.output import print_result
-from omnigraph.cli.query_options import Branch, Version
 
 if TYPE_CHECKING:
     from omnigraph.client.graph import RemoteGraph

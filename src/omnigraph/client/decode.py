@@ -21,8 +21,7 @@ from omnigraph.engine.write.mutate import MutationResult, WriteCounts
 from omnigraph.lang.schema.catalog import Annotation
 from omnigraph.lang.schema.migration_steps import MigrationStep
 from omnigraph.lang.types import SCALARS, ValueType, vector_type
-from omnigraph.query.explain import Explanation
-from omnigraph.query.request import QueryStep
+from omnigraph.query.request import Explanation, QueryStep
 from omnigraph.snapshot import TableInfo
 
 Members = Mapping[str, Any]

@@ -39,7 +39,7 @@ from omnigraph.graph import GranularityName, LoadMode, MergeStrategy
 from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
-from omnigraph.query.explain import Explanation
+from omnigraph.query.request import Explanation
 from omnigraph.query.result import Result
 from omnigraph.snapshot import QueryEngine
 

@@ -28,7 +28,7 @@ from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.errors import BadRequest
 from omnigraph.lang.query.statements import plain_value
-from omnigraph.query.explain import Explanation
+from omnigraph.query.request import Explanation
 from omnigraph.query.result import Result
 from omnigraph.snapshot import QueryEngine
 

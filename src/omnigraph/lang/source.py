@@ -1,8 +1,9 @@
-"""Source text with positions, and the collector of what is wrong with it."""
+"""Source text with positions, the collector of its problems, and suggestions for misspelt names."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple, NoReturn
 
 from omnigraph.diagnostics import MAX_DIAGNOSTICS, Diagnostic
@@ -117,3 +118,19 @@ class Problems:
         """Raise everything found as one error, in source order."""
         if self.found:
             raise self.kind(sorted(self.found, key=lambda found: found.start), truncated=truncated)
+
+
+_MOST = 20
+"""More names are not listed, and a longer name is not compared."""
+
+
+def suggest_name(name: str, known: Iterable[str]) -> str | None:
+    """Return a hint for an unknown name: the known name most like it, else all names if few."""
+    from difflib import get_close_matches  # only mistakes need it
+
+    names = sorted(set(known))  # a node and an edge may share a name
+    folded = {one.lower(): one for one in names}
+    close = get_close_matches(name.lower(), folded, 1) if len(name) <= _MOST else []
+    if close:
+        return f"did you mean `{folded[close[0]]}`?"
+    return f"it may be: {', '.join(names)}" if 0 < len(names) <= _MOST else None

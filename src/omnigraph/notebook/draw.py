@@ -13,8 +13,8 @@ from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.engine.graph.targets import parse_target
 from omnigraph.errors import BadRequest, InvalidValue
 from omnigraph.lang.values import Stored, shorten_legibly
-from omnigraph.notebook.layout import require_packages
 from omnigraph.notebook.picture import Picture, require_height
+from omnigraph.notebook.rendering import require_packages
 from omnigraph.notebook.selection import (
     NodeNames,
     NodeSelection,
@@ -24,9 +24,8 @@ from omnigraph.notebook.selection import (
     select_returned,
 )
 from omnigraph.notebook.subgraph import build_subgraph, resolve_edge_types
-from omnigraph.query.prepared_read import PreparedRead
 from omnigraph.query.query_service import QueryService, ReadQuery
-from omnigraph.query.reader import PinnedTarget, Reader
+from omnigraph.query.reader import PinnedTarget, PreparedRead, Reader
 from omnigraph.query.request import Limits
 
 MOST_NODES = 10_000

@@ -27,7 +27,7 @@ from omnigraph.engine.load.staging import StagedItem, StagedLoad, stage_item
 from omnigraph.engine.rows.ids import FILES_IN_GROUP, LoadIds
 from omnigraph.errors import InternalError, LoadRejected
 from omnigraph.pipeline.frame_spool import frame_partition, frame_portions, loadable
-from omnigraph.storage.temporary_folders import TemporaryFolder, wrap_temporary_errors, write_rows
+from omnigraph.storage.scratch import TemporaryFolder, wrap_temporary_errors, write_rows
 
 REPORT_LIMIT = 100
 """So many violations a task reports one by one, as many as a load does."""

@@ -3,18 +3,18 @@
 Rows in flight are integers: positions in the tables of one snapshot. Properties are fetched when an
 expression needs them, and returned columns once, at the end. Read in this order:
 
-    query_service.py, reader.py            a query, compiled and run on a snapshot; request.py: its limits
-    prepared_read.py                       what follows from a query before parameters and rows
+    query_service.py, reader.py            a query, compiled, prepared and run on a snapshot
+    request.py                             its parameters, limits and explained steps
     plan_runner.py                         runs a plan, step by step; context.py: what all steps share
     interrupt.py                           long work in worker threads
     pattern.py, match.py                   what a plan matches, and the order of its walks
     scan.py, key_lookup.py, index_hop.py   nodes by tests or by key, and hops through indexes on disk
     frame.py, joins.py                     rows in flight, and cross, anti and optional joins of them
-    counted_branches.py, exact_counts.py   branches that are only counted
+    counted_branches.py                    branches that are only counted
     expressions/                           terms and predicates on rows
     search/, rank_rows.py                  text and vector search, and the best rows by it
-    aggregate.py, grouping.py, order.py    groups and sorting; exact_sums.py: floats added without rounding
-    result.py, explain.py                  results, as tables for people, and the steps behind them
+    aggregate.py, group_and_sort.py        groups and sorting; exact_sums.py: floats added without rounding
+    result.py                              results, as tables for people
     sources.py, rows.py, read_cache.py     the tables of a snapshot, numbered, and what stays in memory
     row_growth.py                          cached rows, extended for newer versions of a table
     topology/                              adjacency and walks over it

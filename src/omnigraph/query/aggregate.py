@@ -14,13 +14,11 @@ from omnigraph.lang.query.terms import EntityId, Prop, Term, Total
 from omnigraph.lang.types import Scalar
 from omnigraph.lang.values import arrow_type
 from omnigraph.query.context import QueryContext
-from omnigraph.query.exact_counts import checked_sums
-from omnigraph.query.exact_counts import sum_counts as total_of
 from omnigraph.query.exact_sums import sums_by_group
 from omnigraph.query.expressions.evaluate import Replaced, evaluate_term
-from omnigraph.query.frame import NO_ROW, Frame, Positions
-from omnigraph.query.grouping import Groups, encode_values, group_rows
-from omnigraph.query.order import make_sort_keys
+from omnigraph.query.frame import NO_ROW, Frame, Positions, checked_sums
+from omnigraph.query.frame import sum_counts as total_of
+from omnigraph.query.group_and_sort import Groups, encode_values, group_rows, make_sort_keys
 
 _EXACT_FLOAT = 2**53
 UNNAMED = "?"

@@ -33,7 +33,7 @@ from omnigraph.query.read_cache import ReadCache
 from omnigraph.query.request import Request
 from omnigraph.query.rows import SMALL, Rows
 from omnigraph.query.search.ranking import id_places
-from omnigraph.query.search.scores import Scores
+from omnigraph.query.search.searches import Scores
 from omnigraph.query.sources import SnapshotSources
 from omnigraph.query.topology.adjacency import split_runs
 

@@ -14,8 +14,7 @@ from omnigraph.lang.query import plan as p
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.lang.query.terms import Predicate
 from omnigraph.query.context import QueryContext
-from omnigraph.query.exact_counts import checked_sums, multiply_counts
-from omnigraph.query.frame import NO_ROW, Frame, Positions
+from omnigraph.query.frame import NO_ROW, Frame, Positions, checked_sums, multiply_counts
 from omnigraph.query.interrupt import run_in_worker
 from omnigraph.query.pattern import Pattern
 from omnigraph.query.topology import walk

@@ -12,7 +12,7 @@ from omnigraph.lang.query.terms import Compare, Predicate, Term, variables
 from omnigraph.query.context import QueryContext
 from omnigraph.query.expressions.evaluate import evaluate_term
 from omnigraph.query.frame import NO_ROW, Frame, Positions, concat_frames
-from omnigraph.query.grouping import encode_values
+from omnigraph.query.group_and_sort import encode_values
 from omnigraph.query.topology.adjacency import expand_runs
 
 _PAIRS_AT_ONCE = 4_000_000

@@ -30,11 +30,10 @@ from omnigraph.query.aggregate import aggregate_rows, empty_result_name
 from omnigraph.query.context import QueryContext
 from omnigraph.query.expressions.evaluate import evaluate_term
 from omnigraph.query.frame import Frame, Positions
-from omnigraph.query.grouping import encode_values, group_rows
+from omnigraph.query.group_and_sort import SortKey, encode_values, group_rows, make_sort_keys, sort_rows
 from omnigraph.query.interrupt import run_in_worker
 from omnigraph.query.joins import anti_join, cross_join, optional_join, row_number_name
 from omnigraph.query.match import Matcher, WantedVariables
-from omnigraph.query.order import SortKey, make_sort_keys, sort_rows
 from omnigraph.query.pattern import Pattern, find_pattern, find_tables
 from omnigraph.query.rank_rows import fuse_rankings, rank_by_search, ranked_variable
 

@@ -28,8 +28,7 @@ from omnigraph.lang.query.parameters import decode_parameters
 from omnigraph.lang.query.statements import plain_value
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.values import Stored
-from omnigraph.query.prepared_read import PreparedRead, prepare_query
-from omnigraph.query.reader import PinnedTarget, Reader
+from omnigraph.query.reader import PinnedTarget, PreparedRead, Reader, prepare_query
 from omnigraph.query.request import Limits
 from omnigraph.query.result import Result
 

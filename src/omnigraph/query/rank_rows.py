@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from omnigraph.lang.query.terms import Distance, Fusion, Relevance
 from omnigraph.query.context import QueryContext
 from omnigraph.query.frame import NO_ROW, Frame, Positions, concat_frames
-from omnigraph.query.order import sort_rows
+from omnigraph.query.group_and_sort import sort_rows
 
 _UNRANKED = np.iinfo(np.int64).max
 

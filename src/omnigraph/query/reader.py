@@ -1,4 +1,4 @@
-"""Run a prepared read on a pinned snapshot and return its result."""
+"""Prepare a compiled read, run it on a pinned snapshot, and return its result."""
 
 from __future__ import annotations
 
@@ -11,23 +11,74 @@ import pyarrow as pa
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.embed.embedder import Embedder
-from omnigraph.embed.query import EmbeddedProperty, embed_query
+from omnigraph.embed.providers import EmbeddedProperty, embed_query
 from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph, ReadTarget
 from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.errors import OmnigraphError, QueryError, ResourceLimitExceeded, StorageFailure
+from omnigraph.lang.query import plan as p
+from omnigraph.lang.query.compile import CompiledMutation, CompiledQuery, CompiledRead
+from omnigraph.lang.query.parameters import Decoder
+from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.types import ValueType
 from omnigraph.lang.values import Stored
 from omnigraph.query.context import QueryContext
-from omnigraph.query.explain import Explanation
 from omnigraph.query.interrupt import WaitingQuery, make_interruptible
-from omnigraph.query.key_lookup import PointLookup
-from omnigraph.query.plan_runner import PlanRunner
-from omnigraph.query.prepared_read import PreparedRead
+from omnigraph.query.key_lookup import PointLookup, find_point_lookup
+from omnigraph.query.pattern import PlanFacts, find_tables
+from omnigraph.query.plan_runner import PlanRunner, output_columns, result_schema
 from omnigraph.query.read_cache import ReadCache, shared_cache
-from omnigraph.query.request import Limits, Request
+from omnigraph.query.request import Explanation, Limits, Request
 from omnigraph.query.result import OneRow, Result
-from omnigraph.query.search.scores import Scores
+from omnigraph.query.search.searches import Scores
 from omnigraph.query.sources import SnapshotSources, known_rows
 from omnigraph.query.topology.file_blocks import DamagedFile
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRead:
+    """A read, ready to run with any parameters on any snapshot of its schema."""
+
+    query: CompiledRead
+    decode: Decoder
+    tables: Mapping[str, str]
+    """The key of the table of each variable."""
+    schema: pa.Schema
+    types: tuple[ValueType, ...]
+    """The types of the result columns."""
+    facts: PlanFacts
+    point_lookup: PointLookup | None
+    """Set when the read returns properties of one node by its key."""
+
+    @property
+    def name(self) -> str:
+        """The name of the query."""
+        return self.query.name
+
+    @property
+    def plan(self) -> p.Plan:
+        """The logical plan of the query."""
+        return self.query.plan
+
+
+def prepare_read(query: CompiledRead, catalog: Catalog) -> PreparedRead:
+    """Prepare a compiled read."""
+    plan = query.plan
+    schema = result_schema(plan)
+    return PreparedRead(
+        query,
+        Decoder(query.parameters),
+        find_tables(plan),
+        schema,
+        tuple(output.term.type for output in output_columns(plan)),
+        PlanFacts(),
+        find_point_lookup(plan, schema, catalog),
+    )
+
+
+def prepare_query(query: CompiledQuery, catalog: Catalog) -> PreparedRead | CompiledMutation:
+    """Prepare a compiled query for the query cache; mutations stay as they are."""
+    return prepare_read(query, catalog) if isinstance(query, CompiledRead) else query
+
 
 _log = logging.getLogger(__name__)
 

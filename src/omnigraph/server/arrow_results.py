@@ -15,8 +15,7 @@ from omnigraph.errors import WrongQueryKind
 from omnigraph.graph import queries_of
 from omnigraph.lang.types import Scalar, ValueType
 from omnigraph.lang.values import Stored
-from omnigraph.query.prepared_read import PreparedRead
-from omnigraph.query.reader import PinnedTarget, Reader
+from omnigraph.query.reader import PinnedTarget, PreparedRead, Reader
 from omnigraph.query.request import Limits
 from omnigraph.server.moments import Moment
 from omnigraph.server.requests import Call

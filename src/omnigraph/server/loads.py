@@ -25,7 +25,7 @@ from omnigraph.server.wire.loads import (
     ingest_output,
     load_output,
 )
-from omnigraph.storage.temporary_folders import TemporaryFolder, wrap_temporary_errors
+from omnigraph.storage.scratch import TemporaryFolder, wrap_temporary_errors
 
 BATCH_BYTES = "graph_batch_request_bytes"
 ARROW_BYTES = "arrow_load_request_bytes"

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from omnigraph.errors import ResourceLimitExceeded
-from omnigraph.storage.temporary_folders import TemporaryFolder
+from omnigraph.storage.scratch import TemporaryFolder
 
 TRANSPORT_BYTES = 2 << 20
 """What all streams of a server may hold of their answers at one time."""

@@ -11,8 +11,7 @@ from omnigraph.engine.files.source_files import read_source
 from omnigraph.errors import BadRequest, CompileError
 from omnigraph.graph import Graph
 from omnigraph.lang.query import ast
-from omnigraph.lang.query.compile import compile_parsed
-from omnigraph.lang.query.descriptor import describe_value
+from omnigraph.lang.query.compile import compile_parsed, describe_value
 from omnigraph.lang.query.lint import lint
 from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.schema.catalog import Catalog

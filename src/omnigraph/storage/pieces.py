@@ -25,6 +25,7 @@ from omnigraph.deferred_dataclass import dataclass
 from omnigraph.storage.base_paths import fork_uri
 from omnigraph.storage.blobs import is_blob, to_writable
 from omnigraph.storage.concurrency import run_per_file
+from omnigraph.storage.durability import require_complete_files
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore
 from omnigraph.storage.session import Access
@@ -37,7 +38,6 @@ from omnigraph.storage.staging import (
     stage_overwrite,
 )
 from omnigraph.storage.tables import STORAGE_FORMAT, Table, storage_options
-from omnigraph.storage.truncation import require_complete_files
 from omnigraph.storage.upsert import (
     MatchedRows,
     assign_row_ids,

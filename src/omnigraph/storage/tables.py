@@ -25,21 +25,20 @@ from omnigraph.errors import StorageFailure
 from omnigraph.storage.base_paths import find_moved_base, fork_uri, relocate, rewrite_fork
 from omnigraph.storage.checksums import Checksums, VersionChange
 from omnigraph.storage.column_types import logical_schema, stored_filter, stored_schema, to_logical, to_stored
-from omnigraph.storage.durability import Sync, sync_version
-from omnigraph.storage.fork_cache import ForkCache
+from omnigraph.storage.durability import Sync, require_complete_files, sync_version
 from omnigraph.storage.lance_errors import LANCE_RAISES, TableFailureKind, classify, is_missing_transaction
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore, Observer
 from omnigraph.storage.references import Incarnation, read_incarnation
 from omnigraph.storage.session import (
     Access,
+    ForkCache,
     drop_pinned_session,
     fork_session,
     own_session,
     pinned_session,
     tip_session,
 )
-from omnigraph.storage.truncation import require_complete_files
 from omnigraph.storage.version_files import check_newest as newest_in_folder
 from omnigraph.storage.version_files import list_versions
 

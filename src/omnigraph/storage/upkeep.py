@@ -1,4 +1,8 @@
-"""Keep a table cheap: compact its fragments, and collect versions that are no longer needed."""
+"""Keep a table cheap: compact its fragments, and collect versions that are no longer needed.
+
+Lance's own removal leaves a file that is younger than the versions that stay, since it may belong to a change
+under way. After a copy all files look young. Where rows must go, the files are removed by name.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,13 @@ from lance import LanceOperation
 from lance.optimize import Compaction, CompactionOptions, CompactionTask, RewriteResult
 
 from omnigraph.deferred_dataclass import dataclass
+from omnigraph.storage.durability import require_complete_files
 from omnigraph.storage.fragments import list_fragments
 from omnigraph.storage.index_files import find_misplaced_indexes
 from omnigraph.storage.lance_errors import LANCE_RAISES, TableFailureKind, classify
+from omnigraph.storage.objects import ObjectStore
 from omnigraph.storage.staging import Staged, build_transaction, commit_staged
 from omnigraph.storage.tables import Table, checkout_newest
-from omnigraph.storage.truncation import require_complete_files
 from omnigraph.storage.version_files import version_files
 
 TARGET_ROWS = 1024 * 1024
@@ -286,3 +291,45 @@ def rewrite_part(table: Table, packed: str) -> str:
 def unpack_results(plan: CompactionPlan, packed: Iterable[str]) -> RewrittenFragments:
     """What all parts wrote, to be put in place at once."""
     return RewrittenFragments(plan.table, tuple(_result(one) for one in packed))
+
+
+def list_referenced_files(table: Table, version: int) -> frozenset[str]:
+    """The files with rows, and with deleted rows, that a version reads; relative to the table itself."""
+    with table.access.call("read_version", table.uri):
+        # While it reads, no other thread can use the handle, and others share this one.
+        native = copy.copy(table.native).checkout_version(version)
+        return frozenset(_needed(native, table.branch))
+
+
+def collect_with_files(objects: ObjectStore, table: Table, versions: Collection[int]) -> CollectionResult:
+    """Remove versions of main with all files that only they need, however young; forks keep theirs.
+
+    Files go first: as long as a version is stored, the next run of an interrupted removal finds them by it.
+    """
+    stay = set(table.versions()).difference(versions)
+    doomed = _files_of(table, versions) - _files_of(table, stay)
+    table.access.announce("collect", table.uri)
+    for name in sorted(doomed):
+        objects.delete(table.location / name)
+        objects.delete_prefix(table.location / name.removesuffix(".lance"))
+    return collect_versions(table, sorted(versions))
+
+
+def _files_of(table: Table, versions: Iterable[int]) -> set[str]:
+    return {name for version in versions for name in list_referenced_files(table, version)}
+
+
+def _needed(native: Any, branch: str | None) -> Iterator[str]:
+    folders = {base.id: _folder(base.name) for base in native.base_paths().values()}
+    own = _folder(branch)
+    for fragment in native.get_fragments():
+        stored = fragment.metadata
+        for file in stored.files:
+            yield f"{own if file.base_id is None else folders[file.base_id]}data/{file.path}"
+        deleted = stored.deletion_file
+        if deleted is not None:
+            yield f"{own if deleted.base_id is None else folders[deleted.base_id]}{deleted.path(stored.id)}"
+
+
+def _folder(branch: str | None) -> str:
+    return "" if branch is None else f"tree/{branch}/"

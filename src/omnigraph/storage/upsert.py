@@ -22,6 +22,7 @@ from lance.fragment import FragmentMetadata, RowDatasetVersionMeta, RowIdSequenc
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.storage.delta import CREATED_AT
+from omnigraph.storage.durability import require_complete_files
 from omnigraph.storage.staging import (
     Counts,
     Staged,
@@ -31,7 +32,6 @@ from omnigraph.storage.staging import (
     write_options,
 )
 from omnigraph.storage.tables import Rows, Table, to_stored_types
-from omnigraph.storage.truncation import require_complete_files
 
 Numbers = npt.NDArray[np.uint64]
 

@@ -19,7 +19,7 @@ from omnigraph.engine.commit.recovery.table_progress import (
     judge_table,
     proof_of,
 )
-from omnigraph.storage.transactions import TransactionInfo
+from omnigraph.storage.staging import TransactionInfo
 
 ID = "01J00000000000000000000000"
 

@@ -45,8 +45,9 @@ DOORS: dict[str, frozenset[str]] = {
     "omnigraph.storage.staging": frozenset({"commit_staged"}),
     "omnigraph.storage.cas": frozenset({"merge_rows", "replace_row"}),
     "omnigraph.storage.indexes": frozenset({"catch_up_text_indexes"}),
-    "omnigraph.storage.upkeep": frozenset({"compact", "commit_compaction", "collect_versions"}),
-    "omnigraph.storage.referenced_files": frozenset({"collect_with_files"}),
+    "omnigraph.storage.upkeep": frozenset(
+        {"compact", "commit_compaction", "collect_versions", "collect_with_files"}
+    ),
 }
 """The functions through which a graph is changed, by their module."""
 

@@ -27,8 +27,7 @@ from omnigraph.errors import OmnigraphError, PreconditionFailed, RecoveryRequire
 from omnigraph.lang.source import Source
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Observer, Recorder
-from omnigraph.storage.staging import commit_staged, stage_append
-from omnigraph.storage.transactions import read_transactions
+from omnigraph.storage.staging import commit_staged, read_transactions, stage_append
 from tests.engine.crash.places import copied
 from tests.engine.crash.world import (
     ACTOR,

@@ -20,7 +20,7 @@ from omnigraph.engine.upkeep import index_lag as reach
 from omnigraph.graph import Graph
 from omnigraph.lang.source import Source
 from omnigraph.storage.location import Location
-from omnigraph.storage.transactions import read_transaction
+from omnigraph.storage.staging import read_transaction
 from tests.engine.graphs import run
 
 SCHEMA = "node P { k: String @key  secret: String? }\nnode Q { k: String @key }\nnode R { k: String @key }"

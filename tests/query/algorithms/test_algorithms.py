@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import BadRequest, InvalidValue
-from omnigraph.query.algorithms import node_numbering
+from omnigraph.query.algorithms import local_graph
 from omnigraph.query.algorithms.algorithms import (
     Algorithm,
     ConnectedComponents,
@@ -29,8 +29,7 @@ from omnigraph.query.algorithms.algorithms import (
     names_of,
 )
 from omnigraph.query.algorithms.edge_block import Block, Edges, Part, block_of, corners, corners_of, turned
-from omnigraph.query.algorithms.local_graph import LocalEdges, weights_of
-from omnigraph.query.algorithms.node_numbering import Numbering, in_order, whole_ids
+from omnigraph.query.algorithms.local_graph import LocalEdges, Numbering, in_order, weights_of, whole_ids
 from tests.examples import EXAMPLES
 
 FEWER = EXAMPLES * 2 // 5
@@ -305,8 +304,8 @@ def test_numbers_follow_the_order_of_ids(ids: list[str]) -> None:
 
 
 def test_ids_that_are_long_together_stay_texts_in_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_numbering, "_MOST_BYTES", 1)
-    monkeypatch.setattr(node_numbering, "_PIECE", 2)
+    monkeypatch.setattr(local_graph, "_MOST_BYTES", 1)
+    monkeypatch.setattr(local_graph, "_PIECE", 2)
     ids = whole_ids(pa.chunked_array([["c", "a"], ["b"]]))
     assert ids.type == pa.large_string()
     nodes = Numbering({"Node": in_order(ids)[0]})

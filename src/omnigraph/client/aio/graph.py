@@ -42,7 +42,7 @@ from omnigraph.graph import LoadMode
 from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
-from omnigraph.query.explain import Explanation
+from omnigraph.query.request import Explanation
 from omnigraph.query.result import Result
 
 Answer = TypeVar("Answer")

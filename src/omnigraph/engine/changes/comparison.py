@@ -34,7 +34,7 @@ from omnigraph.engine.tasks.buckets import MAX_BUCKETS
 from omnigraph.engine.tasks.runner import KeyedRows, LocalRunner, Runner, select_engine
 from omnigraph.storage.delta import FragmentDiff, diff_fragments
 from omnigraph.storage.fragments import Fragment, group_by_rows, list_fragments
-from omnigraph.storage.temporary_folders import TemporaryFolder, write_rows
+from omnigraph.storage.scratch import TemporaryFolder, write_rows
 
 WRITTEN_AT = "_row_last_updated_at_version"
 ROW_NUMBER = "number"

@@ -20,7 +20,7 @@ from omnigraph.errors import (
 )
 from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.locks import HeldLocks
-from omnigraph.storage.transactions import read_transaction
+from omnigraph.storage.staging import read_transaction
 
 
 class BaseMoved(Exception):

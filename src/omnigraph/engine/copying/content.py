@@ -28,8 +28,8 @@ from omnigraph.engine.maintenance.cleanup.needed_versions import (
 from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
 from omnigraph.storage.failures import not_found
 from omnigraph.storage.location import Location
-from omnigraph.storage.referenced_files import list_referenced_files
 from omnigraph.storage.references import list_fork_names, reference_location
+from omnigraph.storage.upkeep import list_referenced_files
 from omnigraph.storage.version_files import FOLDER, version_of
 
 PIPELINES = "__pipelines"

@@ -46,8 +46,8 @@ from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.objects import ObjectStore, Observer
-from omnigraph.storage.probe import require_safe_writes
 from omnigraph.storage.references import is_reference
+from omnigraph.storage.stores import require_safe_writes
 
 AT_ONCE = 8
 

@@ -47,8 +47,8 @@ from omnigraph.lang.dates import format_datetime
 from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.storage.lance_errors import TableFailureKind
-from omnigraph.storage.probe import require_safe_writes
 from omnigraph.storage.references import Incarnation
+from omnigraph.storage.stores import require_safe_writes
 from omnigraph.storage.tables import Table
 
 _MAX_CATALOGS = 64

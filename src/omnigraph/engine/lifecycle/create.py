@@ -42,8 +42,8 @@ from omnigraph.lang.values import shorten_legibly
 from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLocks
-from omnigraph.storage.probe import require_safe_writes
 from omnigraph.storage.staging import commit_staged, stage_config
+from omnigraph.storage.stores import require_safe_writes
 from omnigraph.storage.tables import Table
 
 _MANAGED = {"table_version_management": "true"}

@@ -14,7 +14,7 @@ from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.load.load_job import LoadJob
 from omnigraph.engine.rows.lookup import parse_whole_numbers
 from omnigraph.engine.tasks.buckets import Hashes
-from omnigraph.storage.scratch_files import read_scratch, write_scratch
+from omnigraph.storage.scratch import read_scratch, write_scratch
 
 RANGES = 256
 """Hashes lie on file by their first byte, so that a file can be read in so many parts."""

@@ -23,7 +23,7 @@ from omnigraph.engine.tasks.runner import SPARK, Engine, engine_module
 from omnigraph.errors import BadRequest, KeyConflict, LoadRejected
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.values import shorten_legibly
-from omnigraph.storage.temporary_folders import TemporaryFolder, wrap_temporary_errors, write_rows
+from omnigraph.storage.scratch import TemporaryFolder, wrap_temporary_errors, write_rows
 from omnigraph.yaml_text import yaml_error
 
 

@@ -22,7 +22,7 @@ from omnigraph.engine.rows.row_builder import CheckedRows
 from omnigraph.engine.rows.violations import Numbers, Violation
 from omnigraph.engine.tasks.buckets import Hashes, hash_keys
 from omnigraph.storage.pieces import Piece, write_pieces
-from omnigraph.storage.scratch_files import write_scratch
+from omnigraph.storage.scratch import write_scratch
 from omnigraph.storage.session import Access
 
 AT_ONCE = 10_000

@@ -21,8 +21,7 @@ from omnigraph.engine.rows.value_checks import breaks_check, breaks_range, find_
 from omnigraph.engine.schema_apply.migration import Migration, TableMigration, read_batches
 from omnigraph.errors import SchemaDataViolation
 from omnigraph.lang.schema.catalog import CheckRule, EdgeType, NodeType, RangeRule
-from omnigraph.lang.schema.catalog_json import constraint_value
-from omnigraph.lang.schema.comparison import constraint_text
+from omnigraph.lang.schema.catalog_json import constraint_text, constraint_value
 from omnigraph.storage.tables import Table
 
 EXAMPLES = 5

@@ -19,7 +19,7 @@ from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.tasks.buckets import partition_rows
 from omnigraph.errors import BadRequest
 from omnigraph.progress import begin_stage
-from omnigraph.storage.temporary_folders import wrap_temporary_errors
+from omnigraph.storage.scratch import wrap_temporary_errors
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")

@@ -2,11 +2,11 @@
 
 Read in this order:
 
-    compile.py                     text -> plan: parse, check, plan; with a cache of the results
+    compile.py                     text -> plan: parse, check, plan; what a query returns, reads and writes
     parser.py, expressions.py      text -> the tree of ast.py; printer.py: back
     check_*.py, scope.py           tree -> resolved.py and terms.py: each part of the language
     planner.py                     resolved read -> plan.py; explain.py: plans as text
     block_names.py                 a name of its own for every variable of a plan
     parameters.py, statements.py   values from JSON, and mutations made in Python
-    descriptor.py, lint.py         what a query returns, reads and writes, and what looks wrong in it
+    lint.py                        what looks wrong in a query
 """

@@ -12,8 +12,7 @@ from omnigraph.lang.query.resolved import Bind, EdgeDirection, Maybe, NotBlock, 
 from omnigraph.lang.query.scope import ANONYMOUS, Bound, Poisoned, Scope, TypeFault, fault
 from omnigraph.lang.query.terms import Compare, Has, Predicate, Prop
 from omnigraph.lang.schema.catalog import EdgeType
-from omnigraph.lang.source import Problems
-from omnigraph.lang.suggestions import suggest_name
+from omnigraph.lang.source import Problems, suggest_name
 from omnigraph.lang.types import Scalar
 
 _FILTER_WORDS = frozenset({"contains", "starts_with", "in", "is"})

@@ -36,8 +36,7 @@ from omnigraph.lang.query.terms import (
     Term,
 )
 from omnigraph.lang.schema.catalog import EdgeType, NodeType, Property
-from omnigraph.lang.source import Problems, Span
-from omnigraph.lang.suggestions import suggest_name
+from omnigraph.lang.source import Problems, Span, suggest_name
 from omnigraph.lang.types import STRING, Scalar, ValueType
 
 _ENDPOINTS = {"from": "src", "to": "dst"}

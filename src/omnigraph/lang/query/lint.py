@@ -13,8 +13,7 @@ from omnigraph.diagnostics import Diagnostic
 from omnigraph.errors import CompileError, QueryError
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.block_names import find_shadowed_names
-from omnigraph.lang.query.compile import check_query
-from omnigraph.lang.query.descriptor import Operation, describe_operation
+from omnigraph.lang.query.compile import Operation, check_query, describe_operation
 from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.query.planner import plan_read
 from omnigraph.lang.query.resolved import (

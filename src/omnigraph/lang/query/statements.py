@@ -14,7 +14,7 @@ from omnigraph.errors import BadRequest, InvalidValue
 from omnigraph.lang.query.resolved import DeleteEdges, DeleteNodes, InsertEdge, InsertNode, UpdateNodes
 from omnigraph.lang.query.terms import ROW, Compare, Const, InList, NullCheck, Predicate, Prop, RelationOp
 from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType
-from omnigraph.lang.suggestions import suggest_name
+from omnigraph.lang.source import suggest_name
 from omnigraph.lang.types import NUMBERS, STRING, Scalar, ValueType
 from omnigraph.lang.values import convert, is_number
 

@@ -7,8 +7,8 @@ Read in this order:
     keys.py                              key values -> ids
     identity.py                          numbers that types and properties keep through renames
     ir.py                                a schema as a graph stores it, and as earlier releases did
-    catalog_json.py                      a catalog as JSON values, and the fingerprint of its meaning
-    migration_planner.py, migration_steps.py   two schemas -> a migration; comparison.py: rules
+    catalog_json.py                      a catalog as JSON values, its fingerprint and its rules
+    migration_planner.py, migration_steps.py   two schemas -> a migration
 """
 
 from omnigraph.lang.schema.check import build_catalog, compile_schema

@@ -16,10 +16,10 @@ from omnigraph.lang.schema.catalog import (
     Property,
     TypeKind,
 )
-from omnigraph.lang.schema.catalog_json import cardinality_value
-from omnigraph.lang.schema.comparison import (
+from omnigraph.lang.schema.catalog_json import (
     Owner,
     Rule,
+    cardinality_value,
     constraint_text,
     documentation,
     embedding,

@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Literal, get_args
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import UnsupportedSchemaChange
 from omnigraph.lang.schema.catalog import Annotation, TypeKind
-from omnigraph.lang.schema.catalog_json import annotation_values, type_value
-from omnigraph.lang.schema.comparison import constraint_text
+from omnigraph.lang.schema.catalog_json import annotation_values, constraint_text, type_value
 from omnigraph.lang.types import ValueType
 from omnigraph.lang.values import Json
 

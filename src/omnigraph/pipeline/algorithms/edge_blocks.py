@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.pipeline.map_reduce import emit, emit_to
 from omnigraph.pipeline.table_scan import Fragments, Scan
-from omnigraph.query.algorithms.edge_block import Arrangement, Block, block_of, corners_of, turned
-from omnigraph.query.algorithms.local_graph import weights_of
-from omnigraph.query.algorithms.node_numbering import Numbering, Numbers
+from omnigraph.query.algorithms.edge_block import Arrangement, Block, Numbers, block_of, corners_of, turned
+from omnigraph.query.algorithms.local_graph import Numbering, weights_of
 
 NODES, EDGES = "nodes", "edges"
 BLOCKS = pa.schema(

@@ -10,10 +10,9 @@ from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.errors import BadRequest
 from omnigraph.graph import Graph
 from omnigraph.pipeline.algorithms.spark_graph import SparkGraph
-from omnigraph.query.algorithms.algorithm_request import AlgorithmRequest
+from omnigraph.query.algorithms.algorithm_request import AlgorithmRequest, Selection
 from omnigraph.query.algorithms.algorithms import Algorithm
 from omnigraph.query.algorithms.calls import AlgorithmCalls
-from omnigraph.query.algorithms.selection import Selection
 from omnigraph.query.algorithms.solver import Solved, Solver
 
 if TYPE_CHECKING:

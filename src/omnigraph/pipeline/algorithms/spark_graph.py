@@ -29,9 +29,9 @@ from omnigraph.pipeline.map_reduce import BLOBS, reduce_buckets
 from omnigraph.pipeline.progress import watch_stage
 from omnigraph.pipeline.runner import SparkRunner
 from omnigraph.pipeline.table_scan import plan_scan
+from omnigraph.query.algorithms.algorithm_request import Selection
 from omnigraph.query.algorithms.edge_block import Arrangement, Block, Part, corners
-from omnigraph.query.algorithms.node_numbering import Numbering, in_order, whole_ids
-from omnigraph.query.algorithms.selection import Selection
+from omnigraph.query.algorithms.local_graph import Numbering, in_order, whole_ids
 from omnigraph.snapshot import Snapshot
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ from omnigraph.pipeline.query.searches import SearchAnswers
 from omnigraph.pipeline.query.tables import Tables
 from omnigraph.query.aggregate import UNNAMED
 from omnigraph.query.pattern import find_tables
-from omnigraph.query.prepared_read import PreparedRead
-from omnigraph.query.reader import PinnedTarget, Reader
+from omnigraph.query.reader import PinnedTarget, PreparedRead, Reader
 from omnigraph.query.request import Limits, Request
 from omnigraph.query.result import Result
 

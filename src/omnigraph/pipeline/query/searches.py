@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.embed.query import EmbeddedProperty, embed_query
+from omnigraph.embed.providers import EmbeddedProperty, embed_query
 from omnigraph.engine.graph.table_types import ID
 from omnigraph.lang.query.terms import Distance, Fusion, Predicate, Relevance, TextMatch
 from omnigraph.lang.schema.catalog import Catalog
@@ -19,7 +19,7 @@ from omnigraph.query.key_lookup import find_key_lookup, find_key_tests
 from omnigraph.query.reader import PinnedTarget, Reader
 from omnigraph.query.request import Request
 from omnigraph.query.scan import find_candidates
-from omnigraph.query.search.scores import Scores
+from omnigraph.query.search.searches import Scores
 from omnigraph.query.sources import SnapshotSources
 
 

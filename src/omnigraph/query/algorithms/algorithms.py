@@ -22,6 +22,7 @@ from omnigraph.query.algorithms.edge_block import (
     Commonest,
     Edges,
     Least,
+    Numbers,
     Part,
     Sums,
     Triangles,
@@ -29,7 +30,7 @@ from omnigraph.query.algorithms.edge_block import (
     arrivals,
     departures,
 )
-from omnigraph.query.algorithms.node_numbering import Numbering, Numbers
+from omnigraph.query.algorithms.local_graph import Numbering
 
 WAYS: tuple[WalkDirection, ...] = ("out", "in", "both")
 

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.query.algorithms.node_numbering import Numbers
 from omnigraph.query.topology.adjacency import Counts, Mask, expand_runs, offsets, split_runs
 
 WalkDirection = Literal["out", "in", "both"]
+Numbers = NDArray[np.int64]
 Part = tuple[Numbers, NDArray[Any]]
 """Some nodes, each once, and a value for each."""
 

@@ -34,16 +34,17 @@ from omnigraph.query.algorithms.algorithm_request import (
     AlgorithmRequest,
     AlgorithmResult,
     Destination,
+    Selection,
     WrittenProperty,
+    require_weight,
+    selection_of,
 )
 from omnigraph.query.algorithms.algorithms import Algorithm, Values
-from omnigraph.query.algorithms.local_graph import LocalGraph
-from omnigraph.query.algorithms.node_numbering import Numbering
-from omnigraph.query.algorithms.selection import Selection, require_weight, selection_of
+from omnigraph.query.algorithms.local_graph import LocalGraph, Numbering
 from omnigraph.query.read_cache import shared_cache
 from omnigraph.query.sources import SnapshotSources
 from omnigraph.query.topology.file_blocks import DamagedFile
-from omnigraph.storage.temporary_folders import TemporaryFolder, write_rows
+from omnigraph.storage.scratch import TemporaryFolder, write_rows
 
 _ATTEMPTS = 5
 _BATCH_ROWS = 16_384

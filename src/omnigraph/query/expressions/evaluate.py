@@ -56,20 +56,18 @@ from omnigraph.lang.query.terms import (
 )
 from omnigraph.lang.types import Scalar, ValueType
 from omnigraph.lang.values import Stored, arrow_type, convert
-from omnigraph.query.expressions.contains import (
-    any_within,
-    flatten_lists,
-    list_contains,
-    one_text_contains,
-    text_contains,
-)
 from omnigraph.query.expressions.operators import (
     FLIPPED,
     Flags,
+    any_within,
     calculate,
     compare_columns,
+    flatten_lists,
     is_present,
+    list_contains,
     negate,
+    one_text_contains,
+    text_contains,
     true_rows,
 )
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.query.resolved import EdgeDirection
-from omnigraph.query.exact_counts import checked_sums
-from omnigraph.query.frame import Positions
+from omnigraph.query.frame import Positions, checked_sums
 from omnigraph.query.topology.adjacency import Counts, Ints, Mask, bisected, expand_runs
 from omnigraph.query.topology.breadth_first import CHUNK, reach, reach_distinct, reach_parts
 from omnigraph.query.topology.linked_topology import FewSteps, LinkedTopology, Steps

@@ -60,9 +60,8 @@ from omnigraph.errors import (
 )
 from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
-from omnigraph.storage.staging import commit_staged, stage_restore
+from omnigraph.storage.staging import TransactionInfo, commit_staged, read_transaction, stage_restore
 from omnigraph.storage.tables import Table
-from omnigraph.storage.transactions import TransactionInfo, read_transaction
 
 _log = logging.getLogger(__name__)
 

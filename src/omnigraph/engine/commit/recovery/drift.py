@@ -18,9 +18,14 @@ from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish, repin
 from omnigraph.errors import CorruptGraph, TableDrift
 from omnigraph.storage.locks import HeldLocks
-from omnigraph.storage.staging import commit_staged, stage_restore
+from omnigraph.storage.staging import (
+    UNKNOWN,
+    TransactionInfo,
+    commit_staged,
+    read_transactions,
+    stage_restore,
+)
 from omnigraph.storage.tables import Table
-from omnigraph.storage.transactions import UNKNOWN, TransactionInfo, read_transactions
 
 LATE_RECOVERY = "a late recovery"
 MAINTENANCE = "maintenance"

@@ -19,9 +19,9 @@ from omnigraph.engine.graph.root import Root
 from omnigraph.errors import CorruptGraph, OmnigraphError, StorageFailure
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLocks
-from omnigraph.storage.referenced_files import collect_with_files
+from omnigraph.storage.staging import read_transaction
 from omnigraph.storage.tables import Table
-from omnigraph.storage.transactions import read_transaction
+from omnigraph.storage.upkeep import collect_with_files
 
 SUFFIX = ".removal"
 

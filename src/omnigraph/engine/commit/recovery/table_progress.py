@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.recovery.sidecar import Pin, Sidecar
-from omnigraph.storage.transactions import TransactionInfo
+from omnigraph.storage.staging import TransactionInfo
 
 OPERATION = "omnigraph.operation"
 """The property by which a restore says which operation it undoes."""

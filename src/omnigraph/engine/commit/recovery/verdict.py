@@ -30,8 +30,8 @@ from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.references import Fork
+from omnigraph.storage.staging import read_transactions
 from omnigraph.storage.tables import Table
-from omnigraph.storage.transactions import read_transactions
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from omnigraph.engine.load.sources.item import Format
 from omnigraph.errors import BadRequest
 from omnigraph.progress import stage
 from omnigraph.storage.input_files import is_in_bucket
-from omnigraph.storage.temporary_folders import TemporaryFolder, wrap_temporary_errors
+from omnigraph.storage.scratch import TemporaryFolder, wrap_temporary_errors
 
 _BLOCK = 2**20
 _OWN = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")

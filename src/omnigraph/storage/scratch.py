@@ -1,13 +1,15 @@
-"""Temporary folders on this machine, removed after use, or after a kill by the next process.
+"""Scratch space of one operation: temporary folders on this machine, and scratch files in the graph.
 
-The process that uses a folder holds a kernel lock on it, which ends with the process however that ends. So a
-folder whose lock is free is abandoned.
+The process that uses a temporary folder holds a kernel lock on it, which ends with the process however that
+ends. So a folder whose lock is free is abandoned, and the next process removes it. Scratch files are not
+synced: losing them with the machine costs nothing.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import shutil
 import tempfile
 import weakref
@@ -20,7 +22,10 @@ from types import TracebackType
 import pyarrow as pa
 
 from omnigraph.errors import StorageFailure
-from omnigraph.storage.failures import FailureKind, classify
+from omnigraph.storage.failures import FailureKind, classify, wrap_os_errors
+from omnigraph.storage.input_files import open_input
+from omnigraph.storage.location import Location
+from omnigraph.storage.objects import ObjectStore
 
 _PREFIX = "omnigraph-held-"
 
@@ -119,3 +124,38 @@ def remove_abandoned_folders(folder: Path) -> None:
             continue  # it is in use
         finally:
             os.close(lock)
+
+
+def write_scratch(objects: ObjectStore, at: Location, body: bytes | memoryview) -> None:
+    """Write or replace a scratch file without syncing it; a reader sees all of it or nothing."""
+    if not at.is_local:
+        objects.write_bytes(at, bytes(body))
+        return
+    with wrap_os_errors("write", at.uri):
+        at.path.parent.mkdir(parents=True, exist_ok=True)
+        # A task may run twice at a time, so each has a file of its own until it is whole.
+        begun = at.path.with_name(f"{at.path.name}#{secrets.randbelow(10**18)}")
+        try:
+            begun.write_bytes(body)
+            begun.replace(at.path)
+        finally:
+            begun.unlink(missing_ok=True)
+
+
+def read_scratch(at: Location, begin: int, size: int) -> bytearray:
+    """Return `size` bytes of a scratch file from `begin`; fails when the file is shorter."""
+    body = bytearray(size)
+    filled = 0
+    with open_input(at.uri) as stream:
+        stream.seek(begin)
+        while filled < size and (part := stream.read(size - filled)):
+            body[filled : filled + len(part)] = part
+            filled += len(part)
+    if filled < size:
+        # Temporary folders are used by forked processes, too, where importing Lance warns.
+        from omnigraph.storage.lance_errors import TableFailureKind, table_failure
+
+        raise table_failure(
+            TableFailureKind.TRANSIENT, "read", at.uri, f"only {filled} of {size} bytes are there"
+        )
+    return body

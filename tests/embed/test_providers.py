@@ -9,8 +9,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.embed.mock import MockEmbedder
-from omnigraph.embed.providers import open_embedder
-from omnigraph.embed.query import EmbeddedProperty, embed_query
+from omnigraph.embed.providers import EmbeddedProperty, embed_query, open_embedder
 from omnigraph.embed.settings import PROVIDER_SETTING, PROVIDERS, EmbedSettings
 from omnigraph.errors import EmbeddingModelMismatch, EmbeddingNotConfigured
 from omnigraph.lang.schema import compile_schema

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import StorageFailure
-from omnigraph.storage import temporary_folders as temporary
+from omnigraph.storage import scratch
 from omnigraph.storage.failures import FailureKind
-from omnigraph.storage.temporary_folders import TemporaryFolder, remove_abandoned_folders, write_rows
+from omnigraph.storage.scratch import TemporaryFolder, remove_abandoned_folders, write_rows
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_folder_goes_with_its_block_and_with_its_last_user(at: Path) -> None:
 
 def test_the_folder_of_a_killed_process_goes_with_the_next_use_and_no_other(at: Path) -> None:
     killed = (
-        "import os, signal; from omnigraph.storage.temporary_folders import TemporaryFolder;"
+        "import os, signal; from omnigraph.storage.scratch import TemporaryFolder;"
         "made = TemporaryFolder('rows'); (made.path / 'file').touch();"
         "print(made.path, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
@@ -63,7 +63,7 @@ def test_the_folder_of_a_killed_process_goes_with_the_next_use_and_no_other(at: 
 
 def test_a_process_looks_once_for_what_others_left(at: Path) -> None:
     with TemporaryFolder("rows"):
-        left = at / f"{temporary._PREFIX}rows-dead"
+        left = at / f"{scratch._PREFIX}rows-dead"
         left.mkdir()
     with TemporaryFolder("rows"):
         assert left.exists()
@@ -73,7 +73,7 @@ def test_a_process_looks_once_for_what_others_left(at: Path) -> None:
 
 def test_a_child_that_was_forked_leaves_the_folder_to_its_parent(at: Path) -> None:
     forking = (
-        "import os, sys; from omnigraph.storage.temporary_folders import TemporaryFolder;"
+        "import os, sys; from omnigraph.storage.scratch import TemporaryFolder;"
         "made = TemporaryFolder('rows'); child = os.fork();"
         "child or sys.exit(0);"
         "os.waitpid(child, 0); print(made.path.exists())"

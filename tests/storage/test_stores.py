@@ -12,8 +12,7 @@ import pytest
 from omnigraph import errors
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
-from omnigraph.storage.probe import require_safe_writes
-from omnigraph.storage.stores import open_store
+from omnigraph.storage.stores import open_store, require_safe_writes
 from tests.storage.conftest import Place
 
 

@@ -8,12 +8,11 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.storage import session
-from omnigraph.storage.fork_cache import ForkCache
 from omnigraph.storage.forks import Forks
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
 from omnigraph.storage.references import Incarnation
-from omnigraph.storage.session import BRANCHES
+from omnigraph.storage.session import BRANCHES, ForkCache
 from omnigraph.storage.staging import commit_staged, stage_append
 from omnigraph.storage.stores import open_store
 from omnigraph.storage.tables import Table, Tables

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.storage.truncation import is_complete_bitmap
+from omnigraph.storage.durability import is_complete_bitmap
 from tests import python_process
 
 # The limit of file sizes stands for a disk that gets full: a write is cut short in the middle.
