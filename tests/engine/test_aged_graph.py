@@ -64,7 +64,7 @@ def _add_log(graph: OpenGraph, held: HeldLocks) -> None:
     done = publish(
         main, ManifestChanges(versions=(version,)), NewCommit(graph.root.new_id()), base=main.load()
     )
-    run_table_upkeep(main, held, WrittenTables({LOG: landed}, {LOG: 1}), lambda: graph.schema().catalog)
+    run_table_upkeep(graph, "main", done.loaded.state, held, WrittenTables({LOG: landed}, {LOG: 1}))
     run_manifest_upkeep(main, done)
 
 

@@ -15,6 +15,8 @@ import omnigraph as og
 from omnigraph import failpoints
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
+from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
+from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup
 from omnigraph.engine.maintenance.doctor import examine
 from omnigraph.engine.upkeep import after_write as tidy
 from omnigraph.engine.upkeep import index_lag as reach
@@ -199,6 +201,8 @@ def test_without_upkeep_every_kind_of_write_says_what_is_pending(
     left = lacking(graph)
     assert {key: set(columns) for key, columns in done.pending_indexes.items()} == left
     assert left
+    reported = {key: columns for (branch, key), columns in pending(graph).items() if branch == "main"}
+    assert reported == done.pending_indexes
     monkeypatch.setenv(tidy.SETTING, "on")
     graph.load(docs(9 * ROWS).rename_columns(_columns(graph)), type=_node(graph), mode="append")
     assert lacking(graph) == {}, "the next write of many rows sees to it"
@@ -243,6 +247,68 @@ def test_a_small_table_that_was_optimised_keeps_its_indexes(tmp_path: Path) -> N
         assert all(left == {"place"} for left in lacking(graph).values()), "so few vectors need none"
         graph = filled(Location.parse(tmp_path / write.__name__))
         graph.optimize()
+
+
+def pending(graph: Graph) -> dict[tuple[str, str], tuple[str, ...]]:
+    """The columns of what `doctor` reports, by branch and table."""
+    return {(one.branch, one.key): one.columns for one in examine(graph._opened).pending}
+
+
+@pytest.mark.parametrize("write", [overwrite, add_property, rename_property, rename_type])
+def test_the_doctor_reports_what_a_small_table_lost_until_it_is_built(
+    folder: Location, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = filled(folder)
+    graph.optimize()
+    assert pending(graph) == {}
+    with monkeypatch.context() as patch:
+        patch.setenv(tidy.SETTING, "off")
+        done = write(graph)
+        (key,) = done.pending_indexes
+        lost = {("main", key): done.pending_indexes[key]}
+        assert pending(graph) == lost
+        graph.mutate(f'query q() {{ update {_node(graph)} set {{ text: "x" }} where slug = "d0" }}')
+        assert pending(graph) == lost
+        more = docs(ROWS, 1_024).rename_columns(_columns(graph))
+        done = graph.load(more, type=_node(graph), mode="append")
+        assert {("main", key): done.pending_indexes[key]} == lost == pending(graph)
+    graph.load(docs(9 * ROWS, 1_024).rename_columns(_columns(graph)), type=_node(graph), mode="merge")
+    assert pending(graph) == {}
+    assert lacking(graph) == {key: {"place"}}
+
+
+def test_the_doctor_reports_what_a_branch_lost_and_only_there(
+    folder: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = filled(folder)
+    graph.branches.create("early")
+    graph.optimize()
+    graph.branches.create("work")
+    monkeypatch.setenv(tidy.SETTING, "off")
+    done = graph.load(docs(0), type="Doc", mode="overwrite", branch="work")
+    assert done.pending_indexes == {DOC: ("id", "score", "text")}
+    assert pending(graph) == {("work", DOC): ("id", "score", "text")}
+    assert graph.load(docs(0), type="Doc", mode="overwrite", branch="early").pending_indexes == {}
+    graph.branches.create("again", from_="work")
+    again = graph.load(docs(0), type="Doc", mode="overwrite", branch="again")
+    assert again.pending_indexes == done.pending_indexes
+    assert pending(graph).keys() == {("work", DOC), ("again", DOC)}, "main was indexed after `early` was made"
+    graph.optimize(branch="work")
+    graph.optimize(branch="again")
+    assert pending(graph) == {}
+
+
+def test_what_cleanup_removed_no_longer_says_that_a_table_had_indexes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = filled(Location.parse(tmp_path / "g"))
+    graph.optimize()
+    monkeypatch.setenv(tidy.SETTING, "off")
+    overwrite(graph)
+    assert pending(graph).keys() == {("main", DOC)}
+    cleanup(graph._opened, CleanupPolicy(1, None, 0.0))
+    assert pending(graph) == {}
+    assert overwrite(graph).pending_indexes == {}
 
 
 def test_a_small_table_lags_until_its_tail_is_worth_a_segment(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ from omnigraph.engine.graph.publish import ExactHead, NewCommit, Publication, pu
 from omnigraph.engine.graph.schema_files import record_past_schema
 from omnigraph.engine.graph.table_forks import fork_table
 from omnigraph.engine.upkeep.after_write import WrittenTables, run_table_upkeep
-from omnigraph.engine.upkeep.index_upkeep import IndexUpkeep
+from omnigraph.engine.upkeep.index_upkeep import IndexUpkeep, expects_indexes
 from omnigraph.engine.upkeep.manifest_upkeep import run_manifest_upkeep
 from omnigraph.engine.upkeep.table_rewrite import RewriteTable, rewrite_table
 from omnigraph.errors import (
@@ -56,7 +56,6 @@ from omnigraph.errors import (
     StorageFailure,
 )
 from omnigraph.storage.concurrency import run_per_table
-from omnigraph.storage.indexes import read_coverage
 from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.staging import Counts, Staged, commit_staged
@@ -123,7 +122,7 @@ def _run_upkeep(graph: OpenGraph, receipt: Receipt, run: _CommitRun, published: 
     coordinator = graph.coordinator(run.plan.branch)
     try:
         touched = _written_tables(graph, receipt, run, published)
-        left = run_table_upkeep(coordinator, run.held, touched, lambda: graph.schema().catalog)
+        left = run_table_upkeep(graph, run.plan.branch, published.loaded.state, run.held, touched)
         run_manifest_upkeep(coordinator, published)
     except Exception:  # noqa: BLE001 - the write took effect: a caller that gets an error would repeat it
         _log.exception("upkeep on branch '%s' failed", coordinator.branch)
@@ -150,7 +149,7 @@ def _written_tables(
         if source is not None
         and source in base
         and key in tables
-        and read_coverage(_open(graph, base[source]))
+        and expects_indexes(graph.root, run.base.state, source, _open(graph, base[source]))
     ]
     written = {key: (one.inserted or 0) + (one.updated or 0) for key, one in receipt.counts.items()}
     return WrittenTables(tables, written, rewritten, recovered)
