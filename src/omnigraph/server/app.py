@@ -103,6 +103,7 @@ class _Exchange:
         """Answer, count and log; a client that went away gets nothing."""
         service = self.app.service
         service.in_flight += 1
+        service.metrics.publish()
         try:
             response = await self._respond()
             self._add_headers(response)
@@ -117,6 +118,7 @@ class _Exchange:
         finally:
             service.in_flight -= 1
             self._report()
+            service.metrics.publish()
 
     async def _respond(self) -> Response:
         try:
@@ -153,7 +155,7 @@ class _Exchange:
         if isinstance(error, Conflict):
             metrics.conflicts.add(code=error.code)
         if isinstance(error, RecoveryRequired):
-            metrics.recoveries.add()
+            metrics.blocked.add()
         if self.call is not None and isinstance(error, OmnigraphError):
             self.call.facts["error_code"] = error.code
 
