@@ -26,5 +26,6 @@ loads.py, exports.py, blobs.py, change_feed.py, comparisons.py, invocations.py  
 moments.py          which moment of a graph a read is about
 streams.py          answers that are sent piece by piece; slots.py: how many exports run at once
 openapi.py          the OpenAPI document; pages.py: docs/http.md; both from the table
+engine_phases.py    what the engine does for a request, by phase; tracing.py: spans for OpenTelemetry
 logs.py             one JSON line for each request; metrics.py: counters for Prometheus
 """

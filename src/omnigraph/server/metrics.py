@@ -100,6 +100,12 @@ class Metrics:
             "omnigraph_http_request_seconds", "Time from a request to its answer.", counted
         )
         self.phases = Counter("omnigraph_http_phase_seconds_total", "Time of requests by phase.", counted)
+        self.engine_phases = Counter(
+            "omnigraph_phase_seconds_total", "Time of the engine by phase; phases may be nested.", counted
+        )
+        self.recoveries = Counter(
+            "omnigraph_recoveries_total", "Interrupted writes that were rolled forward or back.", counted
+        )
         self.rows = Counter("omnigraph_rows_total", "Rows that queries returned.", counted)
         self.commits = Counter("omnigraph_commits_total", "Commits that requests made.", counted)
         self.conflicts = Counter(
@@ -136,6 +142,8 @@ class Metrics:
             self.requests,
             self.seconds,
             self.phases,
+            self.engine_phases,
+            self.recoveries,
             self.rows,
             self.commits,
             self.conflicts,

@@ -12,13 +12,21 @@ from omnigraph.server.boot import Booted, ServedGraph, check_graph_id
 from omnigraph.server.metrics import Metrics
 from omnigraph.server.settings import Limits
 from omnigraph.server.slots import StreamSlots
+from omnigraph.server.tracing import Tracing
 from omnigraph.server.workers import Workers
 
 
 class Service:
     """Graphs, tokens, limits, worker threads and counters."""
 
-    def __init__(self, booted: Booted, tokens: Tokens, limits: Limits, board: Board | None = None) -> None:
+    def __init__(
+        self,
+        booted: Booted,
+        tokens: Tokens,
+        limits: Limits,
+        board: Board | None = None,
+        tracing: Tracing | None = None,
+    ) -> None:
         board = Board.create() if board is None else board
         self.booted = booted
         self.tokens = tokens
@@ -29,6 +37,8 @@ class Service:
         self.slots = StreamSlots(board.folder)
         self.metrics = Metrics(board)
         self.workers = Workers(board.count, self.metrics.publish)
+        self.tracing = tracing
+        """Where traces go; None when there are none."""
         self.in_flight = 0
         """Requests that are not answered yet; changed on the event loop only."""
         self._watch()
@@ -51,6 +61,8 @@ class Service:
         for served in self.booted.graphs.values():
             served.graph.close()
         self.admission.close()
+        if self.tracing is not None:
+            self.tracing.close()
         self.metrics.close()
 
     def _watch(self) -> None:

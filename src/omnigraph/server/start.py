@@ -18,6 +18,7 @@ from omnigraph.server.app import build_app
 from omnigraph.server.auth import Tokens, load_tokens
 from omnigraph.server.board import Board
 from omnigraph.server.boot import BootSource, Loaders, StoreSource, boot
+from omnigraph.server.engine_phases import EnginePhases
 from omnigraph.server.frozen_source import FrozenSource, freeze
 from omnigraph.server.handlers import HANDLERS
 from omnigraph.server.listen import bind_socket, check_certificate, listen, warn_about
@@ -27,6 +28,7 @@ from omnigraph.server.service import Service
 from omnigraph.server.settings import ServeOptions
 from omnigraph.server.stored_queries import load_stored_queries
 from omnigraph.server.supervisor import WorkerSetup, supervise
+from omnigraph.server.tracing import open_tracing
 
 _log = logging.getLogger(__name__)
 
@@ -47,8 +49,10 @@ def run_service(
     source: BootSource, tokens: Tokens, options: ServeOptions, board: Board, answer: Callable[[ASGIApp], None]
 ) -> None:
     """Open what a source names, and let `answer` serve it to its end."""
-    booted = boot(source, tokens, options, Loaders(load_policy, load_stored_queries))
-    service = Service(booted, tokens, options.limits, board)
+    tracing, opening = open_tracing(), EnginePhases()
+    booted = boot(source, tokens, options, Loaders(load_policy, load_stored_queries), opening)
+    service = Service(booted, tokens, options.limits, board, tracing)
+    service.metrics.recoveries.add(opening.recoveries)
     facts = {
         "tokens": tokens.source,
         "bind": f"{options.bind.host}:{options.bind.port}",

@@ -17,6 +17,7 @@ import socket
 import sys
 from asyncio.subprocess import PIPE, Process
 from dataclasses import replace
+from typing import Any
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import InternalError, OmnigraphError
@@ -119,7 +120,7 @@ class _Supervisor:
             _log.error("worker %d did not start: %s", worker.index, error)
         return worker
 
-    async def _unless_stopping(self, wanted: asyncio.Future[object]) -> bool:
+    async def _unless_stopping(self, wanted: asyncio.Future[Any]) -> bool:
         """Wait for something, or until the server stops; return whether it came, raising what it raised."""
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
