@@ -47,6 +47,10 @@ def serve(
     require_all_graphs: Annotated[
         bool, typer.Option("--require-all-graphs", help="Do not start when a graph cannot be served.")
     ] = False,
+    workers: Annotated[
+        int,
+        typer.Option("--workers", help="How many processes serve the graph.", min=1, max=64, metavar="N"),
+    ] = 1,
     tls_cert: Annotated[
         Path | None, typer.Option("--tls-cert", help="A certificate chain, for HTTPS.", metavar="FILE")
     ] = None,
@@ -79,6 +83,7 @@ def serve(
             tls_key=tls_key,
             limits=settings.Limits.from_environment(),
             cors_origins=settings.cors_origins(),
+            workers=workers,
         )
     )
 

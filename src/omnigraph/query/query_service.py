@@ -28,6 +28,7 @@ from omnigraph.lang.query.parameters import decode_parameters
 from omnigraph.lang.query.statements import plain_value
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.values import Stored
+from omnigraph.phases import in_phase
 from omnigraph.query.reader import PinnedTarget, PreparedRead, Reader, prepare_query
 from omnigraph.query.request import Limits
 from omnigraph.query.result import Result
@@ -60,6 +61,7 @@ class QueryService:
         self._cache = QueryCache(prepare=prepare_query)
         self._opened_embedder: tuple[EmbedSettings, Embedder] | None = None
 
+    @in_phase("query.compile")
     def _prepare(
         self, query: QueryText, name: str | None, catalog: Catalog
     ) -> PreparedRead | CompiledMutation:
@@ -106,12 +108,16 @@ class QueryService:
     def ask(self, target: ReadTarget, read: ReadQuery, run: RunRead[Answer]) -> Answer:
         """Pin a branch or a past version, and run a read on it."""
         try:
-            return self.answer(PinnedTarget(target, self.opened().snapshot(target)), read, run)
+            return self.answer(self._pin(target), read, run)
         except HistoricalVersionReclaimed:
             if not isinstance(target, AtBranch):
                 raise
             # The branch moved on and its old version was cleaned up before any row was returned.
-            return self.answer(PinnedTarget(target, self.opened().snapshot(target)), read, run)
+            return self.answer(self._pin(target), read, run)
+
+    @in_phase("query.pin")
+    def _pin(self, target: ReadTarget) -> PinnedTarget:
+        return PinnedTarget(target, self.opened().snapshot(target))
 
     def answer(self, pinned: PinnedTarget, read: ReadQuery, run: RunRead[Answer]) -> Answer:
         """Run a read on a pinned snapshot."""
@@ -124,7 +130,8 @@ class QueryService:
                 remedy="use `mutate` instead",
             )
         values = decode_params(compiled.decode, read.params)
-        return run(Reader(opened, self._embedder), compiled, values, pinned, read.limits)
+        reading = in_phase("query.read")(run)
+        return reading(Reader(opened, self._embedder), compiled, values, pinned, read.limits)
 
     def _embedder(self) -> Embedder | None:
         """Return the embedder of the current environment; opened again when its settings change."""

@@ -3,6 +3,9 @@
 settings.py         what a server was started with: options and environment
 start.py            starts a server: tokens, graphs, policies, then the socket
 boot.py             the graphs to serve: one store now; opens them and reports those that failed
+supervisor.py       with --workers: starts, replaces and ends worker processes (worker_process.py)
+frozen_source.py    what workers that start later serve: the files as they were at the start
+board.py            what workers share: a folder; numbers.py: numbers in a file of it
 listen.py           binds, announces the address, serves until a signal; the only file that knows granian
 route.py            what a route is
 routes.py           the one table: method, path, operation, policy action, admission, types
@@ -23,5 +26,6 @@ loads.py, exports.py, blobs.py, change_feed.py, comparisons.py, invocations.py  
 moments.py          which moment of a graph a read is about
 streams.py          answers that are sent piece by piece; slots.py: how many exports run at once
 openapi.py          the OpenAPI document; pages.py: docs/http.md; both from the table
+engine_phases.py    what the engine does for a request, by phase; tracing.py: spans for OpenTelemetry
 logs.py             one JSON line for each request; metrics.py: counters for Prometheus
 """
