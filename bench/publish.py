@@ -68,7 +68,7 @@ class _Writer:
             )
 
     def commits(self) -> int:
-        """How many there are, counted anew."""
+        """How many there are, counted again."""
         return len(Coordinator(self._root, "main").load().state.commits)
 
 

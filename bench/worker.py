@@ -21,7 +21,7 @@ from bench.measure import AGAIN, AGED, OURS, uncollected
 
 Parameters = Mapping[str, Any]
 ROWS, ARROW, STREAM = "ask", "ask_arrow", "ask_stream"
-"""The methods of an engine: all rows as tuples, as Arrow table, or as batches that nobody keeps."""
+"""The methods of an engine: all rows as tuples, as Arrow table, or as batches that are not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class _Service:
 
     def memory_of(self, question: str, parameters: Parameters, method: str) -> dict[str, int]:
         gc.collect()
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak starts anew
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak starts over
         before = _memory("VmRSS")
         found = getattr(self._engine, method)(question, parameters)
         return {
@@ -230,5 +230,5 @@ def _serve(wire: Connection, module: str, place: Path) -> None:
             return
         try:
             wire.send((False, getattr(service, name)(*arguments)))
-        except Exception:  # noqa: BLE001 - told to the process that asked, which fails
+        except Exception:  # noqa: BLE001 - sent to the caller, which fails
             wire.send((True, traceback.format_exc()))

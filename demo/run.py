@@ -242,7 +242,7 @@ def branch_and_merge(tour: Tour) -> None:
 
 
 def kill_and_recover(tour: Tour) -> None:
-    tour.say("A writer dies between two tables. Nobody sees half of it, and the next writer clears up.")
+    tour.say("A writer dies between two tables. No reader sees half of it, and the next writer clears up.")
     load = ("load", GRAPH, "--data", "newcomers.jsonl", "--mode", "append", "--as", "bo", "--quiet")
     tour.kill(*load, at=BETWEEN_TABLES)
     tour.omnigraph("recover", GRAPH, "--dry-run")

@@ -82,7 +82,7 @@ def _people(handles: pa.Array, random: np.random.Generator) -> pa.Table:
 
 
 def _follows(handles: pa.Array, famous: Numbers, count: int, random: np.random.Generator) -> pa.Table:
-    """Half of all follows go to somebody with the same interest; nobody follows anybody twice."""
+    """Half of all follows go to somebody with the same interest; no one follows the same person twice."""
     people = len(handles)
     drawn = count * 2
     who = random.integers(people, size=drawn)
@@ -168,12 +168,12 @@ def main() -> None:
     options.add_argument("--rows", type=int, default=1_000_000, help="rows of all types together")
     asked = options.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
-    told = []
+    contents = []
     for name, table in tables(Sizes.of(asked.rows)):
         pq.write_table(table, asked.folder / f"{name}.parquet", row_group_size=100_000)
-        told.append(f"{table.num_rows:,} {name}")
+        contents.append(f"{table.num_rows:,} {name}")
     size = sum(path.stat().st_size for path in asked.folder.glob("*.parquet"))
-    print(f"{', '.join(told)}: {asked.rows:,} rows, {size / 1e6:.1f} MB")
+    print(f"{', '.join(contents)}: {asked.rows:,} rows, {size / 1e6:.1f} MB")
 
 
 if __name__ == "__main__":

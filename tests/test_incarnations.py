@@ -1,4 +1,4 @@
-"""A branch, or a graph, that is made anew where another one was has nothing in common with that one.
+"""A branch, or a graph, that is recreated has nothing in common with its earlier incarnation.
 
 Versions have the same places and the same numbers again. Rows stand elsewhere in them.
 """
@@ -58,7 +58,7 @@ def live_otherwise(graph: og.Graph, branch: str) -> None:
 LEFT = set(KEYS) - {"k1", "k2", "k16"}
 
 
-MAKE_ANEW = """
+RECREATE = """
 import sys
 import omnigraph as og
 with og.open(sys.argv[1]) as graph:
@@ -68,12 +68,12 @@ with og.open(sys.argv[1]) as graph:
 
 
 @pytest.mark.parametrize("by", ["the same handle", "another handle", "another process"])
-def test_what_is_deleted_on_a_branch_made_anew_is_gone(tmp_path: Path, by: str) -> None:
+def test_what_is_deleted_on_a_branch_recreated_is_gone(tmp_path: Path, by: str) -> None:
     with new_graph(tmp_path / "g") as graph, og.open(tmp_path / "g") as other:
         graph.branches.create("draft")
         live(graph, "draft")
         if by == "another process":
-            done = python_process.run("-c", MAKE_ANEW, str(tmp_path / "g"))
+            done = python_process.run("-c", RECREATE, str(tmp_path / "g"))
             assert done.returncode == 0, done.stderr
         else:
             maker = graph if by == "the same handle" else other
@@ -84,7 +84,7 @@ def test_what_is_deleted_on_a_branch_made_anew_is_gone(tmp_path: Path, by: str) 
 
 
 @pytest.mark.parametrize("by", ["a new handle", "a refreshed one"])
-def test_what_is_deleted_in_a_graph_made_anew_is_gone(tmp_path: Path, by: str) -> None:
+def test_what_is_deleted_in_a_graph_recreated_is_gone(tmp_path: Path, by: str) -> None:
     with new_graph(tmp_path / "g") as old:
         live(old, "main")
         shutil.rmtree(tmp_path / "g")

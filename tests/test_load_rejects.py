@@ -1,4 +1,4 @@
-"""What a load leaves out: counted, the first of it told, and all of it written to a file on request."""
+"""What a load skips: counted, the first of it reported, and all of it written to a file on request."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def residue(folder: Path) -> list[str]:
 
 def test_all_that_is_left_out_is_in_the_file_with_its_record(graph: og.Graph, tmp_path: Path) -> None:
     graph.load(written(tmp_path / "0.jsonl", person("old", badge=1)), mode="append")
-    mentors = {"edge": "Mentors", "from": "ada", "to": "nobody"}
+    mentors = {"edge": "Mentors", "from": "ada", "to": "missing"}
     first = written(tmp_path / "1.jsonl", "{not json", person("ada"), person("bo", age="x"), "[1]")
     second = written(tmp_path / "2.jsonl", person("ada", age=7), person("cy", badge=1), mentors, person("di"))
     rejects = tmp_path / "left.ndjson"
@@ -133,7 +133,9 @@ def test_the_file_tells_what_the_load_left_out_when_it_took_effect(graph: og.Gra
     assert handles(graph) == ["bo", "cy"]
 
 
-def test_a_file_that_cannot_get_its_name_any_more_is_told_and_kept(graph: og.Graph, tmp_path: Path) -> None:
+def test_a_file_that_cannot_get_its_name_any_more_is_reported_and_kept(
+    graph: og.Graph, tmp_path: Path
+) -> None:
     file = written(tmp_path / "1.jsonl", person("ada"), person("bo", age="x"))
     rejects = tmp_path / "left"
 
@@ -164,7 +166,7 @@ def test_a_load_that_is_refused_leaves_all_that_is_wrong_in_the_file(graph: og.G
     assert (graph.snapshot().id, residue(tmp_path)) == (head, [])
 
 
-def test_what_leaving_out_does_not_mend_is_in_the_file_after_what_it_does(
+def test_problems_that_skipping_does_not_fix_are_in_the_file_after_skipped_rows(
     graph: og.Graph, tmp_path: Path
 ) -> None:
     knows = {"edge": "Mentors", "from": "ada", "to": "bo"}
@@ -184,7 +186,7 @@ def test_a_file_that_does_not_fit_as_a_whole_is_in_the_file(graph: og.Graph, tmp
     assert row["reason"] == "unknown input field 'agee' for 'node:Person'"
 
 
-def test_a_record_with_line_ends_between_quotes_is_told_with_all_its_lines(
+def test_a_record_with_line_ends_between_quotes_is_reported_with_all_its_lines(
     graph: og.Graph, tmp_path: Path
 ) -> None:
     file, rejects = tmp_path / "Person.csv", tmp_path / "left"
@@ -195,7 +197,7 @@ def test_a_record_with_line_ends_between_quotes_is_told_with_all_its_lines(
 
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow", "lance"])
-def test_rows_of_columns_are_told_as_objects(graph: og.Graph, tmp_path: Path, ending: str) -> None:
+def test_rows_of_columns_are_reported_as_objects(graph: og.Graph, tmp_path: Path, ending: str) -> None:
     handles = [b"a0", b"a1", b"a2", b"\xff", b"a4", b"a4"]
     rows = pa.table(
         {

@@ -40,7 +40,7 @@ class Peak:
         return self
 
     def watch(self) -> None:
-        """Look until told to stop."""
+        """Look until `stop` is called."""
         while not self._done.wait(_EVERY):
             self.look()
 

@@ -48,7 +48,7 @@ RESULT = Result(
 )
 
 
-def told(workload: Workload, size: str) -> dict[str, Any]:
+def make_record(workload: Workload, size: str) -> dict[str, Any]:
     """A record of made-up numbers."""
     figures = RESULT.all_figures()
     return {
@@ -61,7 +61,7 @@ def told(workload: Workload, size: str) -> dict[str, Any]:
 
 @pytest.fixture
 def board(tmp_path: Path) -> dict[str, Any]:
-    *_, last = gathered([KNOWN["W4"], KNOWN["W5"]], "quick", told, tmp_path / "board-1.json")
+    *_, last = gathered([KNOWN["W4"], KNOWN["W5"]], "quick", make_record, tmp_path / "board-1.json")
     return last
 
 
@@ -137,7 +137,7 @@ def test_the_page_says_where_we_lose_and_what_was_not_measured(board: dict[str, 
     assert "Rounds 3" in page
 
 
-def test_a_workload_that_failed_is_told(tmp_path: Path) -> None:
+def test_a_workload_that_failed_is_reported(tmp_path: Path) -> None:
     (last,) = gathered([KNOWN["W4"]], "short", lambda *_: {"failed": "out of memory"}, tmp_path / "b.json")
     assert "* W4 failed: out of memory" in report.page(last, {})
     assert not drawn(last, tmp_path / "pictures")
@@ -145,7 +145,7 @@ def test_a_workload_that_failed_is_told(tmp_path: Path) -> None:
 
 def test_only_a_run_of_all_workloads_makes_the_page(board: dict[str, Any], tmp_path: Path) -> None:
     assert last_complete(tmp_path) is None
-    *_, whole = gathered(BOARD, "whole", told, tmp_path / "board-0.json")
+    *_, whole = gathered(BOARD, "whole", make_record, tmp_path / "board-0.json")
     found = last_complete(tmp_path)
     assert found is not None
     assert found["date"] == whole["date"]

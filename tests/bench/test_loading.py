@@ -19,7 +19,7 @@ PERSONS, FOLLOWS = 40, 200
 MEGABYTE = 2**20
 
 
-def test_edges_end_at_persons_that_are_there_and_nobody_follows_themselves() -> None:
+def test_edges_end_at_persons_that_are_there_and_no_person_follows_themselves() -> None:
     folder = data.parquet(PERSONS, FOLLOWS)
     numbers = set(pq.read_table(folder / "Person.parquet")["number"].to_pylist())
     edges = pq.read_table(folder / "Follows.parquet")

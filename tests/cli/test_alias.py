@@ -75,8 +75,8 @@ def test_an_alias_without_a_store_is_about_the_default_one(
     assert run("alias", "homeless") == "name,age,asked\nada,36,null\n"
 
 
-def test_what_cannot_be_run_is_told(refused: Refused) -> None:
-    assert refused("alias", "nobody")[1] == "there is no alias 'nobody'"
+def test_what_cannot_be_run_is_reported(refused: Refused) -> None:
+    assert refused("alias", "missing")[1] == "there is no alias 'missing'"
     assert refused("alias", "adults", "1", "2", "3")[1] == (
         "alias 'adults' was given 3 arguments and takes 2 (least, name)"
     )

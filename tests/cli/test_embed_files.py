@@ -70,8 +70,8 @@ def vector(text: str) -> pytest.Approx[list[float]]:
 def test_missing_vectors_are_filled_and_all_else_stays_as_it_was_written(
     folder: Path, run_json: Callable[..., Any]
 ) -> None:
-    told = run_json(*named(folder))
-    assert {name: told[name] for name in JSON_NAMES} == {
+    report = run_json(*named(folder))
+    assert {name: report[name] for name in JSON_NAMES} == {
         "input": str(folder / "raw.jsonl"),
         "output": str(folder / "new" / "out.jsonl"),
         "records": 6,
@@ -84,7 +84,7 @@ def test_missing_vectors_are_filled_and_all_else_stays_as_it_was_written(
     }
     first, edge, given, without, other, last = written(folder)
     assert [edge, given, without, other] == [LINES[1], LINES[2], LINES[3].strip(), LINES[5]]
-    assert '"n":12345678901234567890,"tags":["x","",null,"y"]' in first, "no value is read and written anew"
+    assert '"n":12345678901234567890,"tags":["x","",null,"y"]' in first, "no value is read and rewritten"
     assert fields(first)["about"] == vector("type: Doc\ntitle: One\nn: 12345678901234567890\ntags: x, y")
     assert fields(last)["about"] == vector("type: Doc\ntitle: Four")
 
@@ -117,19 +117,23 @@ def test_a_file_with_vectors_can_be_loaded(folder: Path, run: Callable[..., str]
 def test_which_records_are_embedded(
     folder: Path, run_json: Callable[..., Any], flags: list[str], mode: str, selected: int, embedded: int
 ) -> None:
-    told = run_json(*named(folder, *flags))
-    assert (told["mode"], told["selected_records"], told["embedded_records"]) == (mode, selected, embedded)
-    anew = fields(written(folder)[2])["about"] != [1.0, 0.0, 0.0, 0.0]
-    assert anew is (mode != "fill_missing" and "n=12345678901234567890" not in flags)
+    report = run_json(*named(folder, *flags))
+    assert (report["mode"], report["selected_records"], report["embedded_records"]) == (
+        mode,
+        selected,
+        embedded,
+    )
+    replaced = fields(written(folder)[2])["about"] != [1.0, 0.0, 0.0, 0.0]
+    assert replaced is (mode != "fill_missing" and "n=12345678901234567890" not in flags)
 
 
 def test_vectors_can_be_taken_out_without_a_provider(
     folder: Path, run_json: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OMNIGRAPH_EMBED_PROVIDER")
-    told = run_json(*named(folder, "--clean"))
-    assert (told["cleaned_records"], told["embedded_records"], told["mode"]) == (3, 0, "clean")
-    assert (told["model"], told["dimension"]) == ("", 4)
+    report = run_json(*named(folder, "--clean"))
+    assert (report["cleaned_records"], report["embedded_records"], report["mode"]) == (3, 0, "clean")
+    assert (report["model"], report["dimension"]) == ("", 4)
     assert not any("about" in line for line in written(folder))
 
 
@@ -137,16 +141,16 @@ def test_a_manifest_names_the_files_from_its_own_folder(folder: Path, run_json: 
     spec = "dimension: 4\n  types:\n    Doc: {target: about, fields: [title]}\n"
     manifest = folder / "seed.yaml"
     manifest.write_text(f"sources:\n  raw_seed: raw.jsonl\nembeddings:\n  {spec}")
-    told = run_json("embed", "--seed", str(manifest))
-    assert told["output"] == str(folder / "build" / "seed.embedded.jsonl")
-    assert told["embedded_records"] == 2
+    report = run_json("embed", "--seed", str(manifest))
+    assert report["output"] == str(folder / "build" / "seed.embedded.jsonl")
+    assert report["embedded_records"] == 2
     manifest.write_text(
         f"seed:\n  data: raw.jsonl\nartifacts:\n  embedded_seed: out/e.jsonl\nembeddings:\n  {spec}"
     )
     assert run_json("embed", "--seed", str(manifest))["output"] == str(folder / "out" / "e.jsonl")
 
 
-def test_a_text_that_is_refused_is_told_and_its_record_stays(
+def test_a_text_that_is_refused_is_reported_and_its_record_stays(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     long = json.dumps({"type": "Doc", "data": {"slug": "l", "title": "x" * (256 * 1024 + 1)}})
@@ -219,7 +223,7 @@ def test_a_selection_that_means_nothing_is_refused(
         ('{"dimension": 4, "types": {"D": {"target": "v", "fields": []}}}', "types.D.fields must be a list"),
     ],
 )
-def test_a_wrong_spec_is_told_with_its_place(
+def test_a_wrong_spec_is_reported_with_its_place(
     folder: Path, refused: Callable[..., tuple[str, str]], spec: str, part: str
 ) -> None:
     (folder / "spec.json").write_text(spec)
@@ -235,7 +239,7 @@ def test_a_member_that_is_there_twice_is_refused(
 
 
 @pytest.mark.parametrize("value", [b'"\xff"', b"[" * 900 + b"]" * 900])
-def test_a_value_that_cannot_be_read_is_told_with_its_line(
+def test_a_value_that_cannot_be_read_is_reported_with_its_line(
     folder: Path, refused: Callable[..., tuple[str, str]], value: bytes
 ) -> None:
     line = b'{"type":"Doc","data":{"title":' + value + b"}}"
@@ -261,7 +265,9 @@ def test_what_is_no_file_is_not_replaced_by_one(
     assert (folder / "new" / "out.jsonl").is_fifo()
 
 
-def test_a_folder_that_cannot_be_made_is_told(folder: Path, refused: Callable[..., tuple[str, str]]) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(
+    folder: Path, refused: Callable[..., tuple[str, str]]
+) -> None:
     (folder / "new").write_text("a file")
     assert refused(*named(folder))[1] == f"cannot write to '{folder / 'new'}': File exists"
 

@@ -59,13 +59,13 @@ def test_parameters_may_be_python_values(graph: AnyGraph) -> None:
 
 
 def test_a_query_in_a_file_is_named_in_its_error(graph: AnyGraph, tmp_path: Path) -> None:
-    (tmp_path / "wrong.gq").write_text("query q() {\n  match { $p: Nobody }\n  return { $p.name }\n}\n")
+    (tmp_path / "wrong.gq").write_text("query q() {\n  match { $p: Missing }\n  return { $p.name }\n}\n")
     with pytest.raises(errors.TypeCheckError) as caught:
         graph.query(tmp_path / "wrong.gq")
     (found,) = caught.value.diagnostics
     assert (found.line, found.source_name) == (2, str(tmp_path / "wrong.gq"))
-    assert "Nobody" in str(caught.value)
-    assert caught.value.render().count("^") >= len("Nobody")
+    assert "Missing" in str(caught.value)
+    assert caught.value.render().count("^") >= len("Missing")
 
 
 def test_limits_and_kinds_of_queries_fail_alike(graph: AnyGraph) -> None:
@@ -116,7 +116,7 @@ def test_a_mutation_reports_what_it_did(graph: AnyGraph) -> None:
     with pytest.raises(errors.PreconditionFailed) as lost:
         graph.mutate(SET, {"name": "Eve", "age": 8}, branch="mutated", if_commit=before.id)
     assert (lost.value.expected, lost.value.actual) == (before.id, done.commit.id)
-    nothing = graph.mutate(SET, {"name": "Nobody", "age": 8}, branch="mutated")
+    nothing = graph.mutate(SET, {"name": "Missing", "age": 8}, branch="mutated")
     assert nothing.commit is None
 
 
@@ -151,8 +151,8 @@ def test_wrong_inputs_of_a_load_are_refused(graph: AnyGraph, tmp_path: Path) -> 
         graph.load([{"name": "x"}], mode="append")
     with pytest.raises(errors.BadRequest, match="cannot read"):
         graph.load(tmp_path / "nothing.ndjson", mode="append")
-    with pytest.raises(errors.BadRequest, match="unknown type 'Nobody'"):
-        graph.load([{"name": "x"}], type="Nobody", mode="append")
+    with pytest.raises(errors.BadRequest, match="unknown type 'Missing'"):
+        graph.load([{"name": "x"}], type="Missing", mode="append")
     with pytest.raises(errors.BadRequest, match="not a mode"):
         graph.load([{"name": "x"}], type="Person", mode="replace")  # type: ignore[arg-type]
 
@@ -241,8 +241,8 @@ def test_a_diff_counts_and_lists_changes(graph: AnyGraph) -> None:
     assert insert.after.properties["age"] == 1
     assert [one.id for one in graph.diff(before, "later", ops="insert")] == ["Lea"]
     assert not graph.diff("later", graph.commits.list("later")[0])
-    with pytest.raises(errors.BadRequest, match="there is no type 'Nobody'"):
-        graph.diff("main", "later", types="Nobody")
+    with pytest.raises(errors.BadRequest, match="there is no type 'Missing'"):
+        graph.diff("main", "later", types="Missing")
 
 
 def test_a_feed_goes_on_where_a_reader_stopped(graph: AnyGraph) -> None:
@@ -316,8 +316,8 @@ def test_an_export_is_a_file_or_a_stream_that_a_load_takes(graph: AnyGraph, tmp_
         graph.export(tmp_path / "out.ndjson")
     with og.init(tmp_path / "copy.omni", schema=SCHEMA) as copy:
         assert copy.load(tmp_path / "out.ndjson", mode="append").total == 5
-    with pytest.raises(errors.BadRequest, match="Nobody"):
-        graph.export(io.BytesIO(), types=["Nobody"])
+    with pytest.raises(errors.BadRequest, match="Missing"):
+        graph.export(io.BytesIO(), types=["Missing"])
 
 
 def test_the_schema_is_read(graph: AnyGraph) -> None:

@@ -1,4 +1,4 @@
-"""A graph that nobody looked after for a thousand commits costs what a new one costs.
+"""A graph without upkeep for a thousand commits costs what a new one costs.
 
 `OMNIGRAPH_UPDATE_GOLDEN=1` writes the counts of this run into `aged_costs.json`.
 """
@@ -149,7 +149,7 @@ def _calls(operation: Callable[[OpenGraph], None], graph: OpenGraph, recorder: R
 
 
 def reads_of(graph: OpenGraph) -> Counter[str]:
-    """Requests inside Lance for a complete scan and for finding a row to replace, of tables opened anew."""
+    """Requests inside Lance for a complete scan and for finding a row to replace, of tables opened again."""
     found: Counter[str] = Counter()
     for key in (LOG, DOC):
         entry = graph.load("main").state.entries()[key]

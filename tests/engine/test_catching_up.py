@@ -118,7 +118,7 @@ def ends_before_texts(op: str, _: str, /) -> None:
 
 
 @pytest.mark.usefixtures("large")
-def test_whoever_ends_between_two_indexes_leaves_a_graph_in_order(folder: Location) -> None:
+def test_a_process_that_ends_between_two_indexes_leaves_a_valid_graph(folder: Location) -> None:
     graph = docs_graph(folder)
     add_docs(graph, range(30))
     ensure_indices(graph, MAIN)
@@ -148,7 +148,7 @@ def test_rows_without_vectors_do_not_hold_up_a_vector_index(folder: Location) ->
 
 
 @pytest.mark.usefixtures("large")
-def test_a_text_index_of_another_analyser_is_built_anew(
+def test_a_text_index_of_another_analyser_is_rebuilt(
     folder: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = docs_graph(folder)

@@ -91,7 +91,7 @@ def test_no_writer_of_disjoint_keys_starves(graph: OpenGraph) -> None:
     assert len(keys(graph)) == len(acknowledged) == THREADS * each
 
 
-def test_nobody_has_a_second_turn_before_everybody_who_waits_had_one(graph: OpenGraph) -> None:
+def test_no_writer_has_a_second_turn_before_every_waiting_one_had_its_first(graph: OpenGraph) -> None:
     threads = THREADS if graph.root.layout.root.is_local else 3
     gate = graph.root.locks._lock("main").gate
     busy = set(range(threads))
@@ -107,7 +107,7 @@ def test_nobody_has_a_second_turn_before_everybody_who_waits_had_one(graph: Open
         while gate.waiting() < len(busy) - 1:
             os.sched_yield()
 
-    # Whoever has the lock goes on when all others want it again, so nobody is late by chance.
+    # The holder goes on once all others want the lock again, so that none is late by chance.
     with failpoints.arm(failpoints.RECOVERY_SIDECAR_WRITE, let_the_others_queue):
         with graph.root.locks.hold(["main"]):
             crew = started(*(partial(work, number) for number in range(threads)))
@@ -181,7 +181,7 @@ def test_a_load_reads_its_files_before_it_queues(graph: OpenGraph, tmp_path: Pat
     assert (read, keys(graph)) == ([1], ["mine"])
 
 
-def test_a_load_nobody_contends_with_is_prepared_and_staged_without_the_lock(
+def test_an_uncontended_load_is_prepared_and_staged_without_the_lock(
     graph: OpenGraph, tmp_path: Path
 ) -> None:
     records = tmp_path / "p.jsonl"

@@ -100,7 +100,7 @@ def test_nodes_come_first_then_edges_each_by_name_and_id_with_every_property(tea
 def test_file_folder_and_stream_hold_the_same(team: Graph, tmp_path: Path) -> None:
     streamed = exported(team)
     one, packed, folder = tmp_path / "all.ndjson", tmp_path / "all.ndjson.gz", tmp_path / "all"
-    told = team.export(one)
+    result = team.export(one)
     team.export(packed)
     spread = team.export(folder)
     assert one.read_bytes() == streamed
@@ -108,10 +108,10 @@ def test_file_folder_and_stream_hold_the_same(team: Graph, tmp_path: Path) -> No
     files = ["nodes/Note", "nodes/Person", "edges/About", "edges/Knows"]
     assert b"".join((folder / f"{name}.ndjson").read_bytes() for name in files) == streamed
     assert len(list(folder.rglob("*.*"))) == len(files)
-    assert (told.rows, told.bytes, told.output) == (6, len(streamed), one)
-    assert (told.snapshot, told.branch, told.format) == (team.snapshot().id, "main", "ndjson")
+    assert (result.rows, result.bytes, result.output) == (6, len(streamed), one)
+    assert (result.snapshot, result.branch, result.format) == (team.snapshot().id, "main", "ndjson")
     size = (folder / "nodes/Person.ndjson").stat().st_size
-    assert told.types[1] == ExportedType("node", "Person", 3, size, one)
+    assert result.types[1] == ExportedType("node", "Person", 3, size, one)
     assert spread.types[1] == ExportedType("node", "Person", 3, size, folder / "nodes/Person.ndjson")
 
 
@@ -266,9 +266,9 @@ def test_parquet_keeps_the_types_of_arrow(tmp_path: Path) -> None:
     graph = loaded(
         tmp_path, RICH, records({"type": "Thing", "data": full}, {"type": "Thing", "data": {"id": "a"}})
     )
-    told = graph.export(tmp_path / "out", format="parquet", types=["Thing"])
-    assert [one.file for one in told.types] == [tmp_path / "out/nodes/Thing.parquet"]
-    assert told.bytes == (tmp_path / "out/nodes/Thing.parquet").stat().st_size
+    result = graph.export(tmp_path / "out", format="parquet", types=["Thing"])
+    assert [one.file for one in result.types] == [tmp_path / "out/nodes/Thing.parquet"]
+    assert result.bytes == (tmp_path / "out/nodes/Thing.parquet").stat().st_size
     found = parquet.read_table(tmp_path / "out/nodes/Thing.parquet")
     stored = graph.snapshot().rows("Thing").sort_by("id")
     assert found.column("blob").to_pylist() == [None, b"bytes"]
@@ -355,13 +355,13 @@ def test_large_types_are_written_in_bounded_pieces(tmp_path: Path) -> None:
 
     heard: list[tuple[int, int | None, int]] = []
     stream = Sizes()
-    told = graph.export(stream, progress=lambda now: heard.append((now.rows, now.all_rows, now.bytes)))
+    result = graph.export(stream, progress=lambda now: heard.append((now.rows, now.all_rows, now.bytes)))
     ids = [json.loads(line)["data"]["id"] for line in stream.getvalue().splitlines()]
     assert ids == sorted(map(str, keys.tolist()))
     assert stream.largest < len(stream.getvalue()) / 5
     assert len(heard) > 5
     assert heard == sorted(heard)
-    assert heard[-1] == (30_000, 30_000, told.bytes)
+    assert heard[-1] == (30_000, 30_000, result.bytes)
     again = graphs.init(tmp_path / "again.omni", schema="node K { k: I64 @key  pad: String }")
     (tmp_path / "again.ndjson").write_bytes(stream.getvalue())
     again.load(tmp_path / "again.ndjson", mode="append")
@@ -492,7 +492,7 @@ def test_a_graph_is_not_exported_into_itself(team: Graph, inside: str) -> None:
 # --- errors --------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_exported_is_told(team: Graph, tmp_path: Path) -> None:
+def test_what_cannot_be_exported_is_reported(team: Graph, tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match="there is no type 'Persn' in snapshot") as unknown:
         team.export(tmp_path / "x", types=["Person", "Persn"])
     assert unknown.value.remedy == "it has: Note, Person, About, Knows"
@@ -512,7 +512,7 @@ def test_what_cannot_be_exported_is_told(team: Graph, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.ndjson", "x"])
-def test_a_place_that_cannot_be_written_is_told(team: Graph, tmp_path: Path, name: str) -> None:
+def test_a_place_that_cannot_be_written_is_reported(team: Graph, tmp_path: Path, name: str) -> None:
     with pytest.raises(
         BadRequest, match=r"cannot write '.*': No such file or directory; nothing was exported"
     ):
@@ -522,7 +522,7 @@ def test_a_place_that_cannot_be_written_is_told(team: Graph, tmp_path: Path, nam
         team.export(tmp_path / "file" / name)
 
 
-def test_a_full_disk_is_told(team: Graph) -> None:
+def test_a_full_disk_is_reported(team: Graph) -> None:
     with (
         Path("/dev/full").open("wb", buffering=0) as full,
         pytest.raises(StorageFailure, match="cannot write the output"),

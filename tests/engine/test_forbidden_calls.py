@@ -19,7 +19,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     "commit_staged": {
         "engine/commit/protocol.py": "the commit protocol",
         "engine/commit/recovery/": "finishes or undoes what a writer left behind",
-        "engine/lifecycle/create.py": "sets up a manifest that nobody uses yet",
+        "engine/lifecycle/create.py": "sets up a manifest that is not used yet",
         "engine/graph/migrations.py": "stamps a manifest; changes no graph content",
         "engine/upkeep/table_rewrite.py": "a named effect of a plan; changes no row",
         "engine/upkeep/index_upkeep.py": "builds declared indexes after a write; changes no row",

@@ -157,7 +157,7 @@ def test_the_manifest_says_whose_a_fork_is_and_only_an_orphan_goes(
         assert is_there(graph, place) == (not gone, not gone)
 
 
-def test_a_branch_this_process_saw_before_is_asked_anew(graph: OpenGraph) -> None:
+def test_a_branch_this_process_saw_before_is_asked_again(graph: OpenGraph) -> None:
     inherited(graph)
     graph.load("work")
     other = OpenGraph(Root.at(graph.root.layout.root), read_only=False)
@@ -454,7 +454,7 @@ def test_leftovers_below_the_name_are_in_nobodys_way(graph: OpenGraph, below: st
     assert ids(OpenGraph.open(Root.at(graph.root.layout.root)).root.tables.tip(made.location, branch="work"))
 
 
-def test_a_leftover_below_the_name_that_cannot_go_is_told(
+def test_a_leftover_below_the_name_that_cannot_go_is_reported(
     graph: OpenGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMNIGRAPH_LOCK_WAIT", "0.05")
@@ -478,7 +478,7 @@ def test_a_writer_on_record_may_make_way_for_itself_but_not_for_others(graph: Op
         assert fork_table(graph.root, held, entry, "work", operation_id="01OP").branch == "work"
 
 
-def test_a_failure_of_the_store_is_told_as_it_is(graph: OpenGraph) -> None:
+def test_a_failure_of_the_store_is_reported_unchanged(graph: OpenGraph) -> None:
     create_branch(graph, "work")
 
     def fail(op: str, uri: str) -> None:

@@ -233,7 +233,7 @@ def test_rows_of_a_branch_name_it_and_its_forks(root: Root) -> None:
     assert stored(root) == inherited
 
 
-def test_rows_of_kinds_nobody_knows_are_skipped_and_kept(root: Root) -> None:
+def test_rows_of_unknown_kinds_are_skipped_and_kept(root: Root) -> None:
     known = OpenGraph.open(root).load("main").state
     strange = dict.fromkeys(COLUMNS) | {
         "object_id": "graph_tag:v1",

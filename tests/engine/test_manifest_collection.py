@@ -1,4 +1,4 @@
-"""Old versions of the manifest go by themselves, and nobody misses them."""
+"""Old versions of the manifest are removed automatically, and no reader misses them."""
 
 from __future__ import annotations
 

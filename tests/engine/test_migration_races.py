@@ -214,7 +214,7 @@ def test_runner_that_wakes_up_after_another_one_finished_changes_nothing(
     def sleepy() -> None:
         try:
             migrations.migrate_branch(root, MAIN, open_manifest(root, MAIN))
-        except BaseException as error:  # noqa: BLE001 - told to the test below
+        except BaseException as error:  # noqa: BLE001 - reported to the test below
             failed.append(error)
 
     with failpoints.arm(point, failpoints.once(pause)):

@@ -173,7 +173,7 @@ def test_legacy_tables_stay_as_they_were(folder: Location) -> None:
     assert {name: tree(folder.path / name) for name in names} == before
 
 
-def test_graph_whose_commits_were_never_recorded_starts_its_history_anew(folder: Location) -> None:
+def test_graph_whose_commits_were_never_recorded_starts_its_history_over(folder: Location) -> None:
     old = OldGraph(folder, 1, lineage=False)
     assert opened(folder, read_only=True).load(MAIN).state.commits == {}
     graph = opened(folder)

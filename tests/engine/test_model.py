@@ -60,7 +60,7 @@ UNRECORDED = (
     failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE,
     failpoints.RECOVERY_SIDECAR_WRITE,
 )
-"""A write that dies here was never begun: nobody knows of it."""
+"""A write that dies here was never begun: no other writer knows of it."""
 FIRST_TOUCH = (
     failpoints.MUTATION_POST_SIDECAR_PRE_FORK,
     failpoints.FORK_POST_CREATE_PRE_OPEN,
@@ -309,7 +309,7 @@ class GraphMachine(RuleBasedStateMachine):
                 self.refused(act, KeyConflict)
                 return
             case Mode.OVERWRITE:
-                # Whoever is left out is gone: no edge may end there.
+                # A person left out is gone: no edge may end there.
                 if {end for edge in world.edges for end in edge[:2]} - people.keys():
                     self.refused(act, ConstraintViolation, LoadRejected)
                     return
@@ -401,7 +401,7 @@ class GraphMachine(RuleBasedStateMachine):
         self.settled(branch, found)
 
     def recover(self, branch: str, crash: Accident) -> frozenset[str]:
-        """Whoever opens the graph for writing, or whoever writes next, brings it in order."""
+        """Opening the graph for writing, or the next write, recovers it."""
 
         def act() -> object:
             if crash.by_sweep:

@@ -196,8 +196,8 @@ def test_changes_have_every_name(source: Graph) -> None:
     assert len(found) == len(wanted) == 4
     for record in wanted:
         data = dict(record["data"])
-        told = found[record.get("type") or record["edge"], data.pop("id")]
-        assert sorted(told) == sorted(data)
+        properties = found[record.get("type") or record["edge"], data.pop("id")]
+        assert sorted(properties) == sorted(data)
 
 
 def test_every_name_loads_from_rows_in_memory(source: Graph, tmp_path: Path) -> None:

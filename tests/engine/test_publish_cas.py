@@ -82,7 +82,7 @@ def unchanged(main: Coordinator) -> Iterator[None]:
 
 
 def test_expected_versions_that_hold_let_the_publish_from_outside(main: Coordinator) -> None:
-    done = send(main, changed(PERSON, 2, rows=5), {PERSON: 1, TEAM: 1, "node:Nobody": 0})
+    done = send(main, changed(PERSON, 2, rows=5), {PERSON: 1, TEAM: 1, "node:Missing": 0})
     assert done.loaded.state.entries()[PERSON] == TableEntry(
         PERSON, main.load().state.locations[PERSON], 2, None, 5
     )
@@ -95,7 +95,7 @@ def test_expected_versions_that_hold_let_the_publish_from_outside(main: Coordina
         ({PERSON: 2}, PERSON, 1),
         ({PERSON: 0}, PERSON, 1),
         ({TEAM: 9, PERSON: 1}, TEAM, 1),
-        ({"node:Nobody": 3}, "node:Nobody", 0),
+        ({"node:Missing": 3}, "node:Missing", 0),
         ({KNOWS: 1, PERSON: 7, TEAM: 8}, PERSON, 1),
     ],
 )
@@ -175,12 +175,12 @@ def test_a_version_below_the_published_one_is_a_conflict(main: Coordinator) -> N
     assert (caught.value.expected, caught.value.actual) == (4, 5)
 
 
-NO_TABLE = "table 'node:Nobody' is not registered in the manifest"
+NO_TABLE = "table 'node:Missing' is not registered in the manifest"
 TWICE = "table 'node:Person' is changed twice in one publish"
 VERSION_2, VERSION_3 = TableVersion(PERSON, 2, None, 0), TableVersion(PERSON, 3, None, 0)
 REFUSED = [
-    (ManifestChanges(versions=(TableVersion("node:Nobody", 1, None, 0),)), NO_TABLE),
-    (ManifestChanges(dropped={"node:Nobody": 1}), NO_TABLE),
+    (ManifestChanges(versions=(TableVersion("node:Missing", 1, None, 0),)), NO_TABLE),
+    (ManifestChanges(dropped={"node:Missing": 1}), NO_TABLE),
     (ManifestChanges(versions=(VERSION_2, VERSION_2)), TWICE),
     (ManifestChanges(versions=(VERSION_2, VERSION_3)), TWICE),
     (ManifestChanges(versions=(VERSION_2,), dropped={PERSON: 2}), TWICE),
@@ -512,8 +512,8 @@ def test_fresh_branch_first_heads_never_duplicate(
 )
 def test_time_moves_on_along_a_chain_whatever_clocks_say(graph: OpenGraph, readings: list[int]) -> None:
     remaining = iter(readings)
-    told = with_clock(graph, lambda: next(remaining)).coordinator("main")
-    done = [bare_publish(told).commit for _ in readings]
+    coordinator = with_clock(graph, lambda: next(remaining)).coordinator("main")
+    done = [bare_publish(coordinator).commit for _ in readings]
     assert all(later.created_at > earlier.created_at for earlier, later in pairwise(done))
     require_linear(stranger(graph.root).load().state.commits.values(), [each.id for each in done])
 

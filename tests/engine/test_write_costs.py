@@ -78,7 +78,7 @@ def part_of(path: str) -> str:
 
 
 def require_golden(name: str, found: Counter[str]) -> None:
-    """The counts are those on record; a rise and a fall are told apart."""
+    """The counts are those on record; a rise and a fall are distinguished."""
     at = GOLDEN / f"{name}.txt"
     if UPDATE:
         at.write_text("".join(f"{what}: {count}\n" for what, count in sorted(found.items())))
@@ -154,7 +154,7 @@ def test_costs_do_not_grow_with_history(warm: Warm) -> None:
 
 @pytest.fixture(scope="module")
 def warm_bucket() -> Iterator[Warm]:
-    """A server of its own: nobody else's requests are counted."""
+    """A server of its own: no other requests are counted."""
     with pytest.MonkeyPatch.context() as patch, s3_server() as endpoint:
         yield Warm(use_s3(endpoint, patch))
 

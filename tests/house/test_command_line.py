@@ -215,18 +215,18 @@ def test_a_command_that_ignores_ctrl_c_in_the_background_goes_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("does", "told"),
+    ("does", "output"),
     [
         ("when_interrupted = \"'out.ndjson' is as it was\"", "interrupted: 'out.ndjson' is as it was\n"),
         ("command = 'query'", "interrupted\n"),
     ],
 )
-def test_ctrl_c_once_a_command_runs_is_told_by_what_the_command_does(
-    tmp_path: Path, does: str, told: str
+def test_ctrl_c_once_a_command_runs_is_reported_with_what_the_command_says(
+    tmp_path: Path, does: str, output: str
 ) -> None:
     body = f"""
         from omnigraph.cli.invocation import current_invocation
         current_invocation().{does}
         raise KeyboardInterrupt
     """
-    assert run_in(tmp_path, command_that(tmp_path, body)).stderr == told
+    assert run_in(tmp_path, command_that(tmp_path, body)).stderr == output

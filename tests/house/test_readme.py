@@ -30,7 +30,7 @@ def _comparable(text: str, place: Path | None = None) -> str:
 
 
 def _stand(page: str, place: Path) -> None:
-    """Put a reader where the page has them: beside the demo's files and what they were told to save."""
+    """Put a reader where the page has them: beside the demo's files and what the page lets them save."""
     shutil.copytree(ROOT / "demo", place / "demo", ignore=shutil.ignore_patterns("out"))
     saved = r"^Save this as `([\w.]+)`:\n\n```\w+\n(.*?)^```$"
     for name, text in re.findall(saved, page, flags=re.DOTALL | re.MULTILINE):

@@ -177,7 +177,9 @@ def test_ranks_of_spark_are_those_of_this_process_and_become_a_property(
     assert stored.column("rank").to_pylist() == found.to_arrow().column("value").to_pylist()
 
 
-def test_a_weight_that_is_negative_is_told_by_the_task_that_met_it(spark: SparkSession, graph: Graph) -> None:
+def test_a_weight_that_is_negative_is_reported_by_the_task_that_finds_it(
+    spark: SparkSession, graph: Graph
+) -> None:
     graph.branches.create("debts")
     with graph.write("debts") as tx:
         tx.insert_edge("Knows", "p1", "p2", cost=-1.0)

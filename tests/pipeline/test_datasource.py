@@ -79,7 +79,7 @@ def test_changes_up_to_now_are_a_frame_of_their_own(reading: SparkSession, graph
         ({}, "the option type is missing"),
     ],
 )
-def test_what_is_wrong_with_options_is_told(graph: Graph, options: dict[str, str], message: str) -> None:
+def test_what_is_wrong_with_options_is_reported(graph: Graph, options: dict[str, str], message: str) -> None:
     with pytest.raises(OmnigraphError) as caught:
         OmnigraphSource({"uri": graph.uri, **options}).schema()
     assert message in str(caught.value)

@@ -89,8 +89,8 @@ def test_the_launcher_drops_what_small_javas_do_not_know(tmp_path: Path) -> None
         "--add-opens=java.base/java.io=ALL-UNNAMED",
     ]
     options += ["--add-opens=java.base/sun.security.action=ALL-UNNAMED", "", 'say "$HOME"']
-    told = subprocess.run([launcher, *options], capture_output=True, text=True, check=True)
-    assert told.stdout.split("\n")[:-1] == [
+    done = subprocess.run([launcher, *options], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:-1] == [
         "-cp",
         "a b:*",
         "--add-opens=java.base/java.io=ALL-UNNAMED",

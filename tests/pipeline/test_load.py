@@ -172,7 +172,7 @@ def test_tasks_build_the_indexes_over_what_a_load_adds(
 
 
 @pytest.mark.parametrize("skip_bad", [False, True])
-def test_what_is_wrong_is_told_in_the_same_words(
+def test_what_is_wrong_is_reported_in_the_same_words(
     spark: SparkSession, tmp_path: Path, folder: Path, skip_bad: bool
 ) -> None:
     bad = _ndjson(
@@ -183,7 +183,7 @@ def test_what_is_wrong_is_told_in_the_same_words(
             {"type": "Person", "data": {"slug": "p1"}},
             {"type": "Person", "data": {"slug": "again", "email": "2@x"}},
             {"type": "Person", "data": {"slug": "new"}},
-            {"edge": "Knows", "from": "nobody", "to": "p2"},
+            {"edge": "Knows", "from": "missing", "to": "p2"},
             *({"edge": "Knows", "from": "p3", "to": f"p{at}"} for at in range(4)),
         ],
     )
@@ -198,10 +198,10 @@ def test_what_is_wrong_is_told_in_the_same_words(
                     skip_bad=skip_bad,
                     rejects=tmp_path / f"rejects-{number}.ndjson" if skip_bad else None,
                 )
-                told: Any = [str(one) for one in done.skipped], dict(done.skipped_counts)
+                outcome: Any = [str(one) for one in done.skipped], dict(done.skipped_counts)
             except (KeyConflict, LoadRejected) as refused:
-                told = type(refused), [str(one) for one in refused.violations], refused.total
-            found.append((told, _exported(graph)))
+                outcome = type(refused), [str(one) for one in refused.violations], refused.total
+            found.append((outcome, _exported(graph)))
     assert found[0] == found[1]
     if skip_bad:
         assert (tmp_path / "rejects-0.ndjson").read_text() == (tmp_path / "rejects-1.ndjson").read_text()

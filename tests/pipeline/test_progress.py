@@ -73,25 +73,25 @@ def when_the_task_runs(door: socket.socket, act: Callable[[], None]) -> Callable
 
 
 def test_the_last_report_has_every_task_done(spark: SparkSession) -> None:
-    told: list[Progress] = []
-    with progress_to(told.append), watch_stage(spark, "stage one"):
+    reports: list[Progress] = []
+    with progress_to(reports.append), watch_stage(spark, "stage one"):
         fan_out(spark, range(6), finishing(), DONE).toArrow()
-    assert (told[0].event, told[0].tasks_done) == (ProgressEvent.BEGUN, 0)
-    assert (told[-1].event, told[-1].stage, told[-1].tasks_done, told[-1].tasks) == (
+    assert (reports[0].event, reports[0].tasks_done) == (ProgressEvent.BEGUN, 0)
+    assert (reports[-1].event, reports[-1].stage, reports[-1].tasks_done, reports[-1].tasks) == (
         ProgressEvent.ENDED,
         "stage one",
         6,
         6,
     )
-    assert [one.tasks_done for one in told] == sorted(one.tasks_done for one in told)
+    assert [one.tasks_done for one in reports] == sorted(one.tasks_done for one in reports)
 
 
 def test_a_running_job_is_reported_and_can_be_cancelled(spark: SparkSession, door: socket.socket) -> None:
-    cancel, told = threading.Event(), []
+    cancel, reports = threading.Event(), []
 
     def note(progress: Progress) -> None:
         if progress.tasks:
-            told.append((progress.stage, progress.tasks_done, progress.tasks))
+            reports.append((progress.stage, progress.tasks_done, progress.tasks))
             cancel.set()
 
     ended = when_the_task_runs(door, lambda: None)
@@ -101,7 +101,7 @@ def test_a_running_job_is_reported_and_can_be_cancelled(spark: SparkSession, doo
         watch_stage(spark, "wait", cancel=cancel),
     ):
         fan_out(spark, [1], waits_at(door.getsockname()[1]), DONE).toArrow()
-    assert told[0] == ("wait", 0, 1)
+    assert reports[0] == ("wait", 0, 1)
     assert ended()
 
 

@@ -244,9 +244,9 @@ def failure(stage, task, cancel=None):
         return error
 
 # The server tells of progress every two seconds, so the last task goes on once that was heard.
-told, heard = [], threading.Event()
+reports, heard = [], threading.Event()
 def listen(report):
-    told.append(report)
+    reports.append(report)
     if report.tasks:
         heard.set()
 def let_go():
@@ -271,7 +271,7 @@ answer = {
     "error": f"{error.code}: {error}",
     "bug": str(wrong),
     "cancelled": str(cancelled),
-    "last_progress": [told[-1].stage, told[-1].tasks_done, told[-1].tasks] if told else [],
+    "last_progress": [reports[-1].stage, reports[-1].tasks_done, reports[-1].tasks] if reports else [],
 }
 [line.close() for line in lines]
 door.close()
@@ -424,11 +424,11 @@ def test_a_process_is_known_by_its_identity() -> None:
         assert not is_ours(process.pid, identity)
 
 
-def test_a_server_nobody_uses_ends(other: subprocess.Popen[bytes], tmp_path: Path) -> None:
+def test_an_unused_server_ends(other: subprocess.Popen[bytes], tmp_path: Path) -> None:
     folder = ServerFolder(tmp_path)
     with folder.users.open("a") as users:
         assert server_supervisor._watch(folder, WISH, users, other) == 0
-        # Whoever comes now is turned away until the server is gone.
+        # A new user is turned away until the server is gone.
         with folder.users.open("a") as late, pytest.raises(BlockingIOError):
             fcntl.flock(late, fcntl.LOCK_SH | fcntl.LOCK_NB)
 

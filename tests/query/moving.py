@@ -108,7 +108,7 @@ class Moving:
         with og.open(self.place, read_only=True) as graph:
             for (query, branch), found in zip(wanted, warm, strict=True):
                 fresh = graph.query(query.text, query.params, branch=branch)
-                assert unordered(query, found) == unordered(query, fresh), self._told(query)
+                assert unordered(query, found) == unordered(query, fresh), self._describe(query)
 
     def require(self, query: Query, state: oracle.Graph, **target: str) -> None:
         """The warm handle shows a state; the few texts that do not compile are left out."""
@@ -116,9 +116,9 @@ class Moving:
         if wanted is not None:
             found = self.graph.query(query.text, query.params, **target).to_arrow()  # type: ignore[arg-type]
             wrong = disagreement(query, wanted, found)
-            assert wrong is None, f"{self._told(query)}\ngave {wrong}"
+            assert wrong is None, f"{self._describe(query)}\ngave {wrong}"
 
-    def _told(self, query: Query) -> str:
+    def _describe(self, query: Query) -> str:
         return "\n".join([*self.done, query.text, f"with {query.params}"])
 
     # --- steps ---------------------------------------------------------------------------------------
@@ -153,11 +153,11 @@ class Moving:
                 props.update(i=number, t=text, v=None if vector is None else tuple(vector))
 
     def touch(self, id_: str, random: Random) -> None:
-        """One node written anew."""
+        """One node rewritten."""
         self._merge([node_line("Thing", id_, random)], MAIN)
 
     def many_updates(self, branch: str, random: Random) -> None:
-        """So often that most positions are dead and the rows are numbered anew."""
+        """So often that most positions are dead and the rows are renumbered."""
         for _ in range(3):
             self.update_nodes(branch, random)
 
@@ -184,7 +184,7 @@ class Moving:
             self.states[branch].delete_node(CATALOG, "Thing", id_)
 
     def overwrite_nodes(self, branch: str, random: Random) -> None:
-        """All nodes of a type anew; those that edges need stay."""
+        """Replace all nodes of a type; those that edges need stay."""
         state = self.states[branch]
         ends = [(CATALOG.edges[name], edge) for name, edges in state.edges.items() for edge in edges]
         needed = {edge.src for type_, edge in ends if type_.source == "Thing"}

@@ -71,7 +71,7 @@ def change(graph: Graph, state: State, random: Random, turn: int) -> None:
 
 
 def check(graph: Graph, state: State, random: Random) -> None:
-    asked = [*random.sample(sorted(state), 3), f"p{random.randrange(NODES)}", "nobody"]
+    asked = [*random.sample(sorted(state), 3), f"p{random.randrange(NODES)}", "missing"]
     for name in asked:
         wanted = [(*state[name], name)] if name in state else []
         assert graph.query(POINT, {"k": name}).tuples() == wanted
@@ -106,7 +106,7 @@ def test_many_small_changes_show(
         for turn in range(10):
             change(graph, state, random, turn)
             check(graph, state, random)
-            ways.add("grown" if known(graph).growth else "anew")
+            ways.add("grown" if known(graph).growth else "rebuilt")
         assert "grown" in ways
 
 

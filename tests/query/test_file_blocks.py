@@ -183,7 +183,7 @@ def test_a_file_that_was_removed_or_replaced_is_still_read_by_those_who_had_it(k
     assert rows(walk.hop_edges(linked, everybody, "out")) == rows(walk.hop_edges(whole, everybody, "out"))
 
 
-def test_files_are_closed_when_nobody_needs_them(kept: Path) -> None:
+def test_files_are_closed_when_they_are_not_needed(kept: Path) -> None:
     def opened_files() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 

@@ -40,9 +40,9 @@ def test_files_of_edges_that_a_branch_shows_stay_and_others_go(
         assert graph.cleanup(keep=1).derived_files == 0
         assert kept(graph) == both
         graph.branches.delete("work")
-        told = graph.cleanup(keep=1, dry_run=True)
-        assert told.derived_files == 1
-        assert told.derived_bytes > 0
+        preview = graph.cleanup(keep=1, dry_run=True)
+        assert preview.derived_files == 1
+        assert preview.derived_bytes > 0
         assert kept(graph) == both
         assert graph.cleanup(keep=1).derived_files == 1
         assert len(kept(graph)) == 1

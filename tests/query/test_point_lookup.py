@@ -38,7 +38,7 @@ KEYS: dict[str, list[Any]] = {
     "DateTime": ["2030-01-31T12:00:00Z"],
 }
 ASKED: dict[str, list[Any]] = {
-    "String": ["ann", "böb", "", "nobody", "red", "blue", "true", "5", None],
+    "String": ["ann", "böb", "", "missing", "red", "blue", "true", "5", None],
     "I32": [0, 7, 8, -1],
     "I64": [0, 7, 2**63 - 1, -(2**63), 16777217, None],
     "U32": [0, 7, 2**32 - 1, None],
@@ -178,7 +178,7 @@ def test_a_point_keeps_to_limits(graph: Graph) -> None:
         graph.query(text, {"k": "ann"}, cancel=cancelled)
     with pytest.raises(errors.QueryCancelled):
         graph.query(text, {"k": "ann"}, timeout=0)
-    assert graph.query(text, {"k": "nobody"}, max_rows=0).tuples() == []
+    assert graph.query(text, {"k": "missing"}, max_rows=0).tuples() == []
 
 
 def test_what_is_known_of_keys_outlives_small_writes(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_what_is_known_of_keys_outlives_small_writes(tmp_path: Path) -> None:
             del known[f"p{turn}"]
             graph.query(text, {"k": "p9"})
             assert steps(graph, text, {"k": "p7"}) == ["Lookup"]
-            for key in [*known, "nobody", *(f"p{number}" for number in range(7))]:
+            for key in [*known, "missing", *(f"p{number}" for number in range(7))]:
                 wanted = [(known[key],)] if key in known else []
                 assert graph.query(text, {"k": key}).tuples() == wanted, (turn, key)
 

@@ -53,7 +53,7 @@ def test_a_small_memory_changes_no_answer(limit: int, ways: str, monkeypatch: py
 
 
 def test_whatever_is_forgotten_the_rest_still_fits_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that grew may be forgotten before their columns, and are then numbered anew."""
+    """Rows that grew may be forgotten before their columns, and are then renumbered."""
     asked = [query for query in QUERIES if any(part in query.text for part in ("$e:knows", "$a.day"))]
     with kept(monkeypatch, "5000000") as memory, moving() as graph:
         for kind, seed in (("update nodes", 1), ("delete edges", 5), ("merge edges", 6)):
@@ -139,7 +139,9 @@ def test_threads_that_keep_and_forget_at_once_agree_on_what_is_used() -> None:
 
 
 @pytest.mark.parametrize("given", ["", "-1", "1.5", "2GB", "lots", " 5", "\u0665", "9" * 5000])
-def test_a_setting_that_is_no_number_of_bytes_is_told(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_that_is_no_number_of_bytes_is_reported(
+    given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with (
         pytest.raises(InvalidValue, match=f"{CACHE_BYTES} must be a number of bytes"),
         kept(monkeypatch, given),
@@ -147,7 +149,7 @@ def test_a_setting_that_is_no_number_of_bytes_is_told(given: str, monkeypatch: p
         pass
 
 
-def test_a_wrong_setting_is_told_by_a_query_and_the_handle_works_once_it_is_right(
+def test_a_wrong_setting_is_reported_by_a_query_and_the_handle_works_once_it_is_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with moving() as graph:
@@ -204,7 +206,7 @@ def test_a_value_that_is_no_longer_kept_takes_along_what_holds_on_to_it() -> Non
     assert (memory.get("base"), memory.get("user"), memory.used) == (None, None, 0)
 
 
-def test_a_value_that_is_kept_anew_keeps_what_goes_with_it() -> None:
+def test_a_value_that_is_kept_again_keeps_what_goes_with_it() -> None:
     memory = ReadCache(100)
     memory.keep("base", "b", 10)
     memory.keep("user", "u", 20, depends_on="base")

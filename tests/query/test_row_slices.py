@@ -16,10 +16,10 @@ from omnigraph.query.rows import Rows
 SCHEMA = """
 node P { k: String @key  t: String?  n: I64  words: [String]?  numbers: [I64]? }
 node Q { k: String @key }
-node Nobody { k: String @key }
+node Missing { k: String @key }
 edge E: P -> P
 edge F: P -> Q
-edge G: P -> Nobody
+edge G: P -> Missing
 """
 NODES = 60
 LONG = 20_000

@@ -63,7 +63,7 @@ def _shifted(whole: bytes) -> bytes:
     return whole[:begin] + bytes(byte ^ 1 for byte in whole[begin:])
 
 
-def test_a_deleted_or_damaged_file_is_made_anew(place: Path) -> None:
+def test_a_deleted_or_damaged_file_is_recreated(place: Path) -> None:
     pairs(place)
     (kept,) = files(place)
     whole = kept.read_bytes()
@@ -201,7 +201,7 @@ def test_a_first_walk_by_key_reads_no_row_where_the_file_tells_everything(
         graph.query(text, {"k": keys[0]})
     shared_cache().forget()
     with og.open(tmp_path / "keyed") as graph:
-        graph.query('query q() { match { $a: P { t: "nobody" } } return { $a.t as t } }')
+        graph.query('query q() { match { $a: P { t: "missing" } } return { $a.t as t } }')
         shared_cache().forget()
         calls: list[str] = []
         graph._opened.root.tables.access.observe = lambda operation, _: calls.append(operation)

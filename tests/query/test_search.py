@@ -643,7 +643,7 @@ def test_an_index_in_many_runs_is_that_of_all_texts(monkeypatch: pytest.MonkeyPa
     assert cut.nbytes > 0
 
 
-def test_an_index_that_grew_very_often_is_made_anew() -> None:
+def test_an_index_that_grew_very_often_is_recreated() -> None:
     texts = pa.array([f"word{number}" for number in range(60)])
     index = TextIndex.of(texts.slice(0, 1))
     for length in range(2, 61):

@@ -178,7 +178,7 @@ _most = st.sets(st.integers(0, len(_MANY) - 1), min_size=40, max_size=300)
 
 
 @given(_added, _few | _most, st.sets(st.sampled_from(DIRECTIONS)), st.booleans(), st.booleans())
-def test_an_extension_equals_the_topology_built_anew(
+def test_an_extension_equals_the_topology_rebuilt(
     added: list[Edge], removed: set[int], built: set[EdgeDirection], shared: bool, texts: bool
 ) -> None:
     graph = Drawn(_MANY, shared, (), (), 0, 0, texts)

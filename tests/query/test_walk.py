@@ -244,7 +244,7 @@ def test_a_sum_beyond_64_bits_is_refused_and_one_just_inside_is_exact() -> None:
     ]
 
 
-def test_a_value_at_a_node_nobody_leads_to_does_not_matter() -> None:
+def test_a_value_at_an_unreachable_node_does_not_matter() -> None:
     linked = _plain([(0, 1), (0, 2)])
     assert walk.weights(linked, np.array([2**63 - 1, 3, 4]), "out").tolist() == [7, 0, 0]
 

@@ -105,9 +105,9 @@ def test_one_read_finds_a_fork_and_the_listing_agrees(graph: Graph) -> None:
         assert graph.forks.find(graph.at, name) == listed[name]
     assert recorder.counts() == {"read_text_if_exists": len(names)}
     assert listed["a/b"] == Fork("a/b", None, 3, listed["a/b"].identity)
-    assert graph.forks.find(graph.at, "nobody") is None
+    assert graph.forks.find(graph.at, "missing") is None
     assert graph.forks.identity(graph.at, None) == ()
-    assert graph.forks.identity(graph.at, "nobody") is None
+    assert graph.forks.identity(graph.at, "missing") is None
 
 
 def test_notes_about_a_fork_are_found_with_it_and_replace_earlier_ones(graph: Graph) -> None:
@@ -170,7 +170,7 @@ def test_of_rivals_creating_one_fork_exactly_one_wins(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "main", "a b", "../x", "a//b"])
-def test_a_name_lance_refuses_is_told_as_invalid(graph: Graph, name: str) -> None:
+def test_a_name_lance_refuses_is_reported_as_invalid(graph: Graph, name: str) -> None:
     with pytest.raises(StorageFailure) as caught:
         graph.forks.create(graph.main, name)
     assert kind(caught) == TableFailureKind.INVALID
@@ -178,7 +178,7 @@ def test_a_name_lance_refuses_is_told_as_invalid(graph: Graph, name: str) -> Non
 
 def test_deleting_tells_missing_from_used(graph: Graph) -> None:
     with pytest.raises(StorageFailure) as caught:
-        graph.forks.delete(graph.at, "nobody")
+        graph.forks.delete(graph.at, "missing")
     assert kind(caught) == TableFailureKind.NOT_FOUND
     graph.forks.create(graph.forks.create(graph.main, "work"), "child")
     with pytest.raises(StorageFailure) as caught:
@@ -269,7 +269,7 @@ def test_a_reference_that_cannot_be_understood_is_not_absence(here: Graph, text:
         assert "delete branch 'a/b'" in str(caught.value.remedy)
 
 
-def test_a_reference_that_is_no_text_is_told_by_name(graph: Graph) -> None:
+def test_a_reference_that_is_no_text_is_reported_by_name(graph: Graph) -> None:
     graph.forks.create(graph.main, "a")
     graph.objects.write_bytes(graph.at / "_refs/branches/a.json", b"\xff\xfe")
     assert graph.forks.survey(graph.at).broken == {"a"}

@@ -67,7 +67,7 @@ def removed(table: Table, *ids: str) -> Table:
 
 
 def compacted_by_lance(table: Table) -> Table:
-    """As a compaction leaves a fork when nobody looks after it."""
+    """As a compaction leaves a fork when its index files are not moved along."""
     native = checkout_newest(table.native)
     plan = Compaction.plan(native, CompactionOptions())
     Compaction.commit(native, [task.execute(native) for task in plan.tasks])
@@ -127,12 +127,12 @@ def test_indexes_that_only_lie_in_another_folder_are_found_there_again(place: Pl
     astray = find_misplaced_indexes(fork)
     assert astray is not None
     assert not astray.missing
-    mended = commit_staged(astray.stage_repair())
-    assert mended.version == fork.version + 1
-    assert find_misplaced_indexes(mended) is None
-    assert read_coverage(mended) == read_coverage(fork), "nothing was built anew"
-    assert is_index_used(mended)
-    assert ids(mended, "id = 'b'") == ["b"]
+    repaired = commit_staged(astray.stage_repair())
+    assert repaired.version == fork.version + 1
+    assert find_misplaced_indexes(repaired) is None
+    assert read_coverage(repaired) == read_coverage(fork), "nothing was rebuilt"
+    assert is_index_used(repaired)
+    assert ids(repaired, "id = 'b'") == ["b"]
 
 
 def test_indexes_that_are_nowhere_are_dropped(place: Place) -> None:
@@ -141,9 +141,9 @@ def test_indexes_that_are_nowhere_are_dropped(place: Place) -> None:
         astray = find_misplaced_indexes(table)
         assert astray is not None
         assert astray.missing == {"id_idx", "text_idx", "place_idx"}
-        mended = commit_staged(astray.stage_repair())
-        assert read_coverage(mended) == {}
-        again = commit_staged(stage_indexes(mended, SPECS))
+        repaired = commit_staged(astray.stage_repair())
+        assert read_coverage(repaired) == {}
+        again = commit_staged(stage_indexes(repaired, SPECS))
         assert find_misplaced_indexes(again) is None
         assert is_index_used(again)
 
@@ -200,7 +200,7 @@ def test_rows_are_written_without_an_index_that_lost_its_files(
     assert ids(commit_staged(stage(bare))) == after
 
 
-def test_searches_are_told_that_there_is_no_index(bare: Table) -> None:
+def test_searches_see_that_there_is_no_index(bare: Table) -> None:
     assert find_text_index(bare, "text") is not None
     assert search_text(bare, "text", "walking") is None
     fresh = Tables().open(bare.location, bare.version, branch=bare.branch)

@@ -178,19 +178,19 @@ def test_a_text_index_takes_in_new_texts_and_forgets_old_ones(table: Table) -> N
     caught_up = catch_up_text_indexes(later, ["text_idx"])
     stored = read_coverage(caught_up)["text_idx"]
     assert (caught_up.version, stored.segments, stored.is_complete) == (later.version + 1, 1, True)
-    anew = commit_staged(stage_indexes(caught_up, [TEXT]))
+    rebuilt = commit_staged(stage_indexes(caught_up, [TEXT]))
     for word in ("walk", "climb", "sail", "drive", "tree"):
-        assert texts(caught_up, word) == pytest.approx(texts(anew, word), rel=1e-5)
+        assert texts(caught_up, word) == pytest.approx(texts(rebuilt, word), rel=1e-5)
     assert len(texts(caught_up, "walk")) == SIZE - 100
 
 
-def test_a_text_index_that_is_completed_on_an_old_version_is_told_as_displaced(table: Table) -> None:
+def test_a_text_index_that_is_completed_on_an_old_version_is_reported_as_displaced(table: Table) -> None:
     indexed = commit_staged(stage_indexes(table, [TEXT]))
     later = commit_staged(stage_append(indexed, rows(3 * SIZE, "driving")))
     commit_staged(stage_append(later, rows(4 * SIZE, "riding")))
-    with pytest.raises(StorageFailure) as told:
+    with pytest.raises(StorageFailure) as caught:
         catch_up_text_indexes(later, ["text_idx"])
-    assert told.value.kind == TableFailureKind.DISPLACED
+    assert caught.value.kind == TableFailureKind.DISPLACED
 
 
 def test_lance_does_not_look_for_centres_among_fragments_with_deleted_rows(table: Table) -> None:

@@ -199,7 +199,7 @@ def test_overlapping_changes_conflict_in_these_words(tmp_path: Path) -> None:
 
 def test_a_delete_of_nothing_makes_a_version(tmp_path: Path) -> None:
     ds = created(tmp_path / "t", rows("a"))
-    assert commit(ds, delete(ds, "nobody")).version == ds.version + 1, (
+    assert commit(ds, delete(ds, "missing")).version == ds.version + 1, (
         "an empty change may be dropped silently now"
     )
 
@@ -341,7 +341,7 @@ def test_a_branch_created_again_has_another_identifier(tmp_path: Path) -> None:
         ds.create_branch("b", (None, 2))
         marks.append(ds.branches.list()["b"]["branch_identifier"])
         ds.branches.delete("b")
-    assert marks[0] != marks[1], "handles of an earlier life of a branch could not be told apart"
+    assert marks[0] != marks[1], "handles of two incarnations could not be distinguished"
 
 
 def test_a_session_does_not_mix_the_lives_of_a_branch(tmp_path: Path) -> None:
@@ -400,7 +400,7 @@ def test_a_handle_of_an_earlier_life_commits_into_the_new_one(tmp_path: Path) ->
 # --- reading, history and upkeep -----------------------------------------------------------------
 
 
-def test_what_is_missing_or_there_already_is_told_in_these_words(tmp_path: Path) -> None:
+def test_what_is_missing_or_there_already_is_reported_in_these_words(tmp_path: Path) -> None:
     ds = created(tmp_path / "t", rows("a"))
     with pytest.raises(ValueError, match="was not found: Not found:"):
         lance.dataset(str(tmp_path / "none"))
@@ -548,7 +548,7 @@ def only_segment(ds: LanceDataset) -> Any:
     return found
 
 
-def test_compacting_a_fork_leaves_its_b_trees_where_nobody_looks(tmp_path: Path) -> None:
+def test_compacting_a_fork_leaves_its_b_trees_where_they_are_not_looked_for(tmp_path: Path) -> None:
     fork = fork_with_index(tmp_path / "t")
     before = only_segment(fork)
     fork.optimize.compact_files()
@@ -575,7 +575,7 @@ def test_compacting_a_fork_leaves_text_indexes_in_place(tmp_path: Path) -> None:
     assert fork.to_table(full_text_query="b").num_rows == 1
 
 
-def test_an_index_can_be_told_where_it_is(tmp_path: Path) -> None:
+def test_the_place_of_an_index_can_be_corrected(tmp_path: Path) -> None:
     fork = fork_with_index(tmp_path / "t")
     fork.optimize.compact_files()
     (stored,), segment = fork.describe_indices(), only_segment(fork)
@@ -588,12 +588,12 @@ def test_an_index_can_be_told_where_it_is(tmp_path: Path) -> None:
         "index_version": segment.index_version,
     }
     here = Index(**facts, index_details=(stored.type_url, b""))
-    mend = Op.CreateIndex(new_indices=[here], removed_indices=[Index(**facts, base_id=segment.base_id)])
-    mended = commit(fork, Transaction(fork.version, mend))
-    assert only_segment(mended).base_id is None
-    assert "ScalarIndexQuery" in mended.scanner(filter="id = 'b'").explain_plan(verbose=True)
-    assert mended.count_rows(filter="id = 'b'") == 1
-    assert mended.count_rows(filter="id = 'a'") == 0
+    repair = Op.CreateIndex(new_indices=[here], removed_indices=[Index(**facts, base_id=segment.base_id)])
+    repaired = commit(fork, Transaction(fork.version, repair))
+    assert only_segment(repaired).base_id is None
+    assert "ScalarIndexQuery" in repaired.scanner(filter="id = 'b'").explain_plan(verbose=True)
+    assert repaired.count_rows(filter="id = 'b'") == 1
+    assert repaired.count_rows(filter="id = 'a'") == 0
 
 
 def test_deleting_unverified_files_breaks_a_staged_change(tmp_path: Path) -> None:

@@ -93,22 +93,22 @@ def test_a_fork_that_was_made_here_is_kept_from_its_first_version_on(shared: Sha
     assert shared.here.prepare_to_keep(shared.main) is shared.main
 
 
-def test_a_fork_that_is_made_anew_while_it_is_opened_is_kept_in_no_life(shared: Shared) -> None:
+def test_a_fork_that_is_recreated_while_it_is_opened_is_kept_for_no_incarnation(shared: Shared) -> None:
     version = shared.live("old")
     lives = iter(["new"])
 
-    def make_anew(op: str, _uri: str, /) -> None:
+    def recreate(op: str, _uri: str, /) -> None:
         if op == "open" and (name := next(lives, None)):
             shared.die()
             shared.live(name)
 
-    shared.here.access.observe = make_anew
+    shared.here.access.observe = recreate
     opened = [shared.open(version) for _ in range(3)]
     assert [ids(one) for one in opened] == [["ann", "new"]] * 3
     assert opened[0] is not opened[1] is opened[2]
 
 
-def test_a_reference_that_cannot_be_understood_keeps_nobody_from_reading(shared: Shared) -> None:
+def test_a_reference_that_cannot_be_understood_does_not_prevent_reading(shared: Shared) -> None:
     version = shared.live("bob")
     objects = open_store(shared.at)
     objects.write_text(Location(f"{shared.at.uri}/_refs/branches/work.json"), "[")

@@ -94,9 +94,9 @@ CHANGES: dict[str, tuple[Callable[[Table], Staged], dict[str, int], Counts]] = {
         {"ann": 1, "bob": 1, "new": 5},
         Counts(1, 0, 0),
     ),
-    "delete": (lambda t: stage_delete(t, pa.array(["bob", "nobody", "bob"])), {"ann": 1}, Counts(0, 0, 1)),
+    "delete": (lambda t: stage_delete(t, pa.array(["bob", "missing", "bob"])), {"ann": 1}, Counts(0, 0, 1)),
     "delete all": (lambda t: stage_delete(t, pa.array(["ann", "bob"])), {}, Counts(0, 0, 2)),
-    "delete none": (lambda t: stage_delete(t, pa.array(["nobody"])), {"ann": 1, "bob": 1}, Counts(0, 0, 0)),
+    "delete none": (lambda t: stage_delete(t, pa.array(["missing"])), {"ann": 1, "bob": 1}, Counts(0, 0, 0)),
     "overwrite": (lambda t: stage_overwrite(t, people("zoe", age=7)), {"zoe": 7}, Counts(1, 0, 2)),
     "empty": (lambda t: stage_overwrite(t, people()), {}, Counts(0, 0, 2)),
 }
@@ -156,7 +156,7 @@ def test_a_change_is_refused_when_the_table_has_moved_on(shared_root: Location) 
     assert set(content(Tables().tip(shared_root / "people"))) == {"ann", "cid"}
 
 
-def test_a_change_that_slid_over_an_index_build_is_told_as_displaced(at: Location) -> None:
+def test_a_change_that_slid_over_an_index_build_is_reported_as_displaced(at: Location) -> None:
     observer = AtCommit()
     table = created(at, people("ann"), tables=Tables(observer))
     index = stage_indexes(table, [IndexSpec("id", "BTREE", "id_idx")])
@@ -204,7 +204,7 @@ class Unreachable:
             raise StorageFailure("the store does not answer", kind=TableFailureKind.TRANSIENT, uri=uri)
 
 
-def test_a_commit_nobody_answered_is_undecided(at: Location) -> None:
+def test_a_commit_without_an_answer_is_undecided(at: Location) -> None:
     table = created(at, people("ann"))
     for ops in (("commit",), ("commit", "probe")):
         tip = Tables(Unreachable(*ops)).tip(at)
@@ -259,20 +259,20 @@ def test_a_version_tells_who_made_it(shared_root: Location) -> None:
     assert caught.value.kind == TableFailureKind.NOT_FOUND
 
 
-def test_maintenance_is_told_apart_from_changes_of_rows(at: Location) -> None:
+def test_maintenance_is_distinguished_from_changes_of_rows(at: Location) -> None:
     table = created(at, people("ann"), people("bob"))
     indexed = commit_staged(stage_indexes(table, [IndexSpec("id", "BTREE", "id_idx")]))
     compacted = compact(indexed).table
     settled = commit_staged(stage_config(compacted, {"a": "1"}))
-    told = read_transactions(settled, table.version - 1, settled.version)
-    assert [found.operation for found in told] == [
+    transactions = read_transactions(settled, table.version - 1, settled.version)
+    assert [found.operation for found in transactions] == [
         "Update",
         "CreateIndex",
         "ReserveFragments",
         "Rewrite",
         "UpdateConfig",
     ]
-    assert [found.is_maintenance for found in told] == [False, True, True, True, True]
+    assert [found.is_maintenance for found in transactions] == [False, True, True, True, True]
 
 
 def test_restore_brings_back_a_version_and_defeats_what_was_staged_before(shared_root: Location) -> None:
@@ -283,8 +283,12 @@ def test_restore_brings_back_a_version_and_defeats_what_was_staged_before(shared
     restored = commit_staged(stage_restore(new, old.version).with_properties(mark))
     assert restored.version == new.version + 1
     assert content(restored) == {"ann": 0}
-    told = read_transaction(restored, restored.version)
-    assert (told.operation, told.restored, told.properties) == ("Restore", old.version, mark)
+    transaction = read_transaction(restored, restored.version)
+    assert (transaction.operation, transaction.restored, transaction.properties) == (
+        "Restore",
+        old.version,
+        mark,
+    )
     for staged in waiting:
         with pytest.raises(CommitConflictError):
             land(staged)
@@ -394,7 +398,7 @@ def test_two_rows_with_one_key_are_refused(at: Location) -> None:
     assert caught.value.kind == TableFailureKind.DUPLICATE_KEYS
 
 
-def test_rows_that_do_not_fit_the_table_are_told_as_invalid(at: Location) -> None:
+def test_rows_that_do_not_fit_the_table_are_reported_as_invalid(at: Location) -> None:
     table = created(at, people("ann"))
     strange = pa.table({"id": ["x"], "height": [1.5]})
     for stage in (stage_append, stage_upsert):

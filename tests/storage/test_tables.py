@@ -94,10 +94,10 @@ def test_of_rivals_creating_one_table_exactly_one_wins(shared_root: Location) ->
     assert ids(Tables().tip(shared_root / "people")) == winners
 
 
-def test_what_is_not_there_is_told_as_not_found(tables: Tables, shared_root: Location) -> None:
+def test_what_is_not_there_is_reported_as_not_found(tables: Tables, shared_root: Location) -> None:
     created(tables, shared_root / "people")
     calls: list[Callable[[], Table]] = [
-        lambda: tables.tip(shared_root / "nobody"),
+        lambda: tables.tip(shared_root / "missing"),
         lambda: tables.open(shared_root / "people", 9),
         lambda: tables.open(shared_root / "people", 1, branch="none"),
     ]
@@ -105,7 +105,7 @@ def test_what_is_not_there_is_told_as_not_found(tables: Tables, shared_root: Loc
         with pytest.raises(StorageFailure) as caught:
             missing()
         assert caught.value.kind == TableFailureKind.NOT_FOUND
-    assert not tables.exists(shared_root / "nobody")
+    assert not tables.exists(shared_root / "missing")
     assert tables.exists(shared_root / "people")
 
 
@@ -165,7 +165,9 @@ def test_batches_stream_the_rows_a_scan_returns(tables: Tables, at: Location) ->
 @pytest.mark.parametrize(
     "where", ["nothing = 1", "age = 'x'", "age ===", "id = 'Not found: x' AND nothing = 1"]
 )
-def test_a_predicate_that_does_not_fit_is_told_as_invalid(tables: Tables, at: Location, where: str) -> None:
+def test_a_predicate_that_does_not_fit_is_reported_as_invalid(
+    tables: Tables, at: Location, where: str
+) -> None:
     table = created(tables, at, people("ann"))
     for read in (table.scan, table.count, lambda where: list(table.batches(where=where))):
         with pytest.raises(StorageFailure) as caught:
@@ -181,7 +183,7 @@ def test_take_answers_in_order_and_leaves_out_what_is_gone(tables: Tables, share
     assert taken.to_pydict() == {"id": ["cid", "ann"], "_rowid": [2, 0]}
 
 
-def test_reading_a_version_collected_under_us_is_told_apart(tables: Tables, shared_root: Location) -> None:
+def test_reading_a_version_collected_under_us_is_recognised(tables: Tables, shared_root: Location) -> None:
     at = shared_root / "people"
     created(tables, at, people("ann", "bob"))
     old = tables.open(at, 2)
@@ -211,9 +213,7 @@ def test_a_pinned_version_is_opened_once_and_a_tip_each_time(at: Location) -> No
     assert recorder.counts()["open"] == 4
 
 
-def test_nothing_is_kept_of_forks_by_whoever_cannot_read_their_references(
-    tables: Tables, at: Location
-) -> None:
+def test_no_fork_is_cached_when_its_reference_cannot_be_read(tables: Tables, at: Location) -> None:
     created(tables, at, people("ann")).native.create_branch("work", (None, 2))
     assert tables.open(at, 2, branch="work") is not tables.open(at, 2, branch="work")
 

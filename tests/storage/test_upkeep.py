@@ -250,7 +250,7 @@ def test_an_index_is_extended_by_a_segment_and_segments_can_be_joined(shared_roo
 
 
 def test_an_older_segment_does_not_find_what_a_row_said_before(shared_root: Location) -> None:
-    """Of scalars; were it otherwise, such an index could only be built anew as a whole."""
+    """Of scalars; were it otherwise, such an index could only be rebuilt as a whole."""
     spec = IndexSpec("text", "BTREE", "by_text")
     table = commit_staged(stage_indexes(filled(shared_root / "docs"), [spec]))
     table = commit_staged(stage_upsert(table, docs("d1", text="new")))

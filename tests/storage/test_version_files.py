@@ -128,7 +128,7 @@ def test_only_a_proven_not_found_means_that_a_version_is_not_stored(tmp_path: Pa
         is_version_stored(str(looped), 1)
 
 
-def test_a_look_that_fails_is_told_and_typed(at: Location, tmp_path: Path) -> None:
+def test_a_look_that_fails_is_reported_and_typed(at: Location, tmp_path: Path) -> None:
     table = created(at, "ann")
     at.path.rename(tmp_path / "moved")
     at.path.symlink_to(at.path)
@@ -175,7 +175,7 @@ def test_a_version_whose_successor_came_and_went_is_not_taken_for_the_newest(at:
     assert not found.holds()
 
 
-def test_a_table_that_was_made_anew_is_looked_at_again(at: Location) -> None:
+def test_a_table_that_was_recreated_is_looked_at_again(at: Location) -> None:
     _, found = watched(at)
     shutil.rmtree(at.path)
     assert not found.holds()
@@ -239,7 +239,7 @@ def test_tables_whose_versions_count_up_are_understood(shared_root: Location) ->
     assert table.latest_version() == after.version
 
 
-def test_a_fork_made_anew_is_not_the_one_that_was(shared_root: Location) -> None:
+def test_a_fork_recreated_is_not_the_one_that_was(shared_root: Location) -> None:
     main = created(shared_root / "people", "ann")
     main.native.create_branch("work", (None, main.version))
     old = commit_staged(stage_append(Tables().tip(main.location, branch="work"), people("bob")))
@@ -280,7 +280,7 @@ def test_an_overwrite_does_not_take_the_number_of_a_collected_version(shared_roo
 @pytest.mark.s3
 @pytest.mark.parametrize("last", ["rows", "settings"])
 def test_a_commit_over_a_collected_successor_is_never_a_silent_success(s3_root: Location, last: str) -> None:
-    """The one state in which asking by name is not enough; under the branch's lock nobody gets there."""
+    """The one state in which asking by name is not enough; under the branch's lock it cannot occur."""
     table = created(s3_root / "people", "ann")
     staged = stage_append(table, people("late"))
     after = commit_staged(stage_append(table, people("bob")))

@@ -176,7 +176,7 @@ def test_a_fork_of_a_fork_is_compared_with_any_ancestor(graph: Graph) -> None:
     assert summarize(graph.diff("one", "two")) == ["delete Thing b", "update Thing n"]
 
 
-def test_many_changes_are_told_as_few_are(graph: Graph) -> None:
+def test_many_changes_are_reported_like_few(graph: Graph) -> None:
     numbers = range(3 * FEW_ROWS)
     before = head(graph)
     load(graph, {("Link", f"e{number:05}"): link("x", "y", float(number)) for number in numbers})
@@ -329,7 +329,7 @@ def test_moments_have_many_names(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("name", ["nowhere", "", "../main", "v3", "0" * 26, "2030-99-99"])
-def test_a_name_of_nothing_is_told_as_such(graph: Graph, name: str) -> None:
+def test_a_name_that_refers_to_nothing_is_reported(graph: Graph, name: str) -> None:
     with pytest.raises(NotFound) as caught:
         graph.diff(name, "main")
     assert str(caught.value) == f"'{name}' is neither a branch nor a commit nor a time"
@@ -399,7 +399,7 @@ def test_values_are_plain_and_hashable_by_what_identifies_them(graph: Graph) -> 
 
 
 @pytest.mark.parametrize("other", ["work", "main"])
-def test_a_branch_that_was_made_anew_is_not_compared_as_the_one_that_was_read(
+def test_a_branch_that_was_recreated_is_not_compared_as_the_one_that_was_read(
     graph: Graph, other: str
 ) -> None:
     """Its versions have the same numbers: all the same, or that of main from which it was made."""

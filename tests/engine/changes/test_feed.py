@@ -214,7 +214,7 @@ def branch_off(graph: Graph, *keys: str) -> list[str]:
 
 @pytest.mark.parametrize("asked", ASKING)
 @pytest.mark.parametrize("when", ["commits listed", "versions known"])
-def test_a_branch_that_is_made_anew_under_a_poll_is_a_gap(graph: Graph, when: str, asked: str) -> None:
+def test_a_branch_that_is_recreated_under_a_poll_is_a_gap(graph: Graph, when: str, asked: str) -> None:
     since = f"after:{graph.snapshot().id}"
     first, _ = branch_off(graph, "c", "d")
 

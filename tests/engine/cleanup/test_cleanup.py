@@ -63,7 +63,7 @@ def graph(folder: Location) -> OpenGraph:
 # --- what goes, and what stays -------------------------------------------------------------------
 
 
-def test_the_newest_commits_stay_readable_and_older_ones_are_told_to_be_gone(graph: OpenGraph) -> None:
+def test_the_newest_commits_stay_readable_and_older_ones_are_reported_as_reclaimed(graph: OpenGraph) -> None:
     made = add(graph, "p0", "p1", "p2", "p3", "p4")
     before = rows_of(look(graph))
     done = clean(graph, keep=2)
@@ -120,7 +120,7 @@ def table_rows(graph: OpenGraph, snapshot: Snapshot) -> set[str]:
 
 
 def test_nothing_goes_that_was_current_less_than_the_minimum_age_ago(graph: OpenGraph) -> None:
-    """Whoever reads or writes in another process may stand still for so long."""
+    """A reader or writer in another process may stand still for so long."""
     made = add(graph, "p0", "p1", "p2")
     assert clean(graph, keep=1, age=600.0).versions_removed == 0
     assert all(people_at(graph, commit) for commit in made)
@@ -271,7 +271,7 @@ def test_files_of_forks_that_were_never_finished_go(graph: OpenGraph) -> None:
     assert "w0" in {row["name"] for row in rows_of(look(newcomer(graph)))["team/ivy"][PERSON]}
 
 
-def test_a_fork_that_cannot_go_is_told_and_everything_else_is_done(graph: OpenGraph) -> None:
+def test_a_fork_that_cannot_go_is_reported_and_everything_else_is_done(graph: OpenGraph) -> None:
     add(graph, "p0", "p1")
     source = table_at(graph)
     graph.root.forks.create(source, "gone")
@@ -333,7 +333,7 @@ def test_an_interrupted_write_is_recovered_first(graph: OpenGraph) -> None:
     assert "late" in {row["name"] for row in rows_of(look(newcomer(graph)))["main"][PERSON]}
 
 
-def test_a_record_that_nobody_can_read_refuses_the_cleanup(graph: OpenGraph) -> None:
+def test_an_unreadable_record_refuses_the_cleanup(graph: OpenGraph) -> None:
     add(graph, "p0", "p1")
     before = stored(graph)
     graph.root.objects.write_text(graph.root.layout.recovery / "01J0000000000000000000000A.json", "{")
@@ -461,7 +461,7 @@ def test_one_table_that_fails_does_not_keep_the_others(graph: OpenGraph) -> None
 # --- those who read meanwhile --------------------------------------------------------------------
 
 
-def test_a_handle_that_read_the_past_before_is_told_that_it_is_gone(graph: OpenGraph) -> None:
+def test_a_handle_that_read_the_past_before_learns_that_it_is_gone(graph: OpenGraph) -> None:
     made = add(graph, "p0", "p1", "p2")
     reader = newcomer(graph)
     pinned = reader.snapshot(AtCommit(made[0]))
@@ -565,7 +565,7 @@ def test_a_table_that_a_failed_schema_change_left_in_a_bucket_goes_after_a_week(
     assert stored() == shown
     assert apply_schema(graph, wanted).applied
     assert stored() == shown | {left}
-    # Whoever looked before that does not remove what is used by now, however old it is.
+    # A cleanup that looked before that does not remove what is used by now, however old it is.
     assert remove_orphan_tables(later, [left]) == []
     change(graph, 'insert Q { k: "b" }')
 

@@ -27,7 +27,7 @@ TWO = 'insert Person { name: "eve" }  insert Knows { from: "eve", to: "ada", sin
 
 
 def _left_by_upkeep(graph: OpenGraph) -> None:
-    """A table that upkeep moved, and whose branch was not told any more."""
+    """A table that upkeep moved, without publishing it on its branch."""
     for number in range(MIN_FRAGMENTS - 1):
         change(graph, f'insert Person {{ name: "p{number}" }}')
     before = graph.load("main").state.entries()[PERSON]
@@ -80,7 +80,7 @@ def _published(graph: OpenGraph) -> None:
         change(graph, TWO)
 
 
-def _told_as_before(left: Step) -> Step:
+def _recorded_as_before(left: Step) -> Step:
     """A write that left a record, and that as earlier releases wrote it."""
 
     def step(graph: OpenGraph) -> None:
@@ -111,16 +111,18 @@ def _with_indexes(graph: OpenGraph) -> None:
 
 LEFTOVERS: dict[str, Write] = {
     "settling-upkeep": Write(changes(TWO), _left_by_upkeep),
-    "mending-indexes": Write(lambda graph: optimize(graph, Author("main")), _without_index_files),
-    "mending-by-building": Write(lambda graph: ensure_indices(graph, Author("main")), _without_index_files),
+    "repairing-indexes": Write(lambda graph: optimize(graph, Author("main")), _without_index_files),
+    "repairing-by-building": Write(lambda graph: ensure_indices(graph, Author("main")), _without_index_files),
     "extending-indexes": Write(_extends(ONE), _with_indexes),
     "extending-indexes-later": Write(_extends(ONE, limit=0), _with_indexes),
     "schema-apply-indexed": Write(_rewrites(1_000), _with_indexes, again=True),
     "schema-apply-indexed-later": Write(_rewrites(0), _with_indexes, again=True),
     "recover-published": Write(recovery, _published, recovers=True),
-    "recover-old-record-back": Write(recovery, _told_as_before(interrupted(COMMITTED, TWO)), recovers=True),
-    "recover-old-record-forward": Write(
-        recovery, _told_as_before(interrupted(CONFIRMED, TWO)), recovers=True
+    "recover-old-record-back": Write(
+        recovery, _recorded_as_before(interrupted(COMMITTED, TWO)), recovers=True
     ),
-    "recover-old-record-published": Write(recovery, _told_as_before(_published), recovers=True),
+    "recover-old-record-forward": Write(
+        recovery, _recorded_as_before(interrupted(CONFIRMED, TWO)), recovers=True
+    ),
+    "recover-old-record-published": Write(recovery, _recorded_as_before(_published), recovers=True),
 }

@@ -84,17 +84,17 @@ class Scene:
 
     @property
     def refused(self) -> list[Contents]:
-        """What may be there for whoever was told that it was not done."""
+        """What may be there after a write that reported a refusal."""
         return [rows_of(view) for view in (self.before, self.begun) if view is not None]
 
     @property
     def done(self) -> list[Contents]:
-        """What may be there for whoever was told that it was done."""
+        """What may be there after a write that reported success."""
         return [rows_of(view) for view in (self.after, self.halfway) if view is not None]
 
     @property
     def recovered(self) -> list[Contents]:
-        """What may be there when the end was open: nobody finishes the second part of a write."""
+        """What may be there when the end was open: recovery does not do the second part of a write."""
         return [*self.refused, rows_of(self.halfway or self.after)]
 
     def cell(self, number: int) -> str:
@@ -149,8 +149,8 @@ def outcome(scene: Scene, graph: OpenGraph) -> OmnigraphError | None:
     return None
 
 
-def require_told_right(scene: Scene, graph: OpenGraph, error: OmnigraphError | None) -> None:
-    """Who was told of success sees it; who was told of anything but an open end sees nothing."""
+def require_true_report(scene: Scene, graph: OpenGraph, error: OmnigraphError | None) -> None:
+    """After success the write is visible; after any error but an open end nothing is."""
     seen = rows_of(look(graph))
     if error is None:
         assert seen in scene.done
@@ -162,7 +162,7 @@ def require_told_right(scene: Scene, graph: OpenGraph, error: OmnigraphError | N
         visible = scene.outcomes if scene.name.startswith("schema-apply") else scene.refused[-1:]
         assert seen in visible, "the end was open, and something was visible"
     else:
-        assert seen in scene.refused, f"told of '{error}', and it happened"
+        assert seen in scene.refused, f"reported '{error}', and it happened"
         assert pending(graph) == [], "nothing had happened, and a record is left"
 
 
@@ -180,7 +180,7 @@ def require_whole(scene: Scene, at: Location, opened: Callable[[Root], OpenGraph
 
 
 def _require_removable(at: Location) -> None:
-    """Files in which rows of the dead wait are in nobody's way, and a cleanup long after removes them."""
+    """Staged rows of a dead writer do not disturb others, and a cleanup long after removes them."""
     root = root_at(at)
     waiting = sorted(root.objects.list_folders(root.layout.staging))
     if waiting:
@@ -226,7 +226,7 @@ def _next(
 
 
 def _branch_to_write(scene: Scene, graph: OpenGraph) -> str:
-    """The branch for the next write; for writes that are about a branch, one made anew."""
+    """The branch for the next write; for writes that are about a branch, a recreated one."""
     if scene.makes_its_branch and BRANCH not in graph.branch_names():
         create_branch(graph, BRANCH)
     if not scene.about_a_branch:
@@ -309,16 +309,20 @@ def _branch_beside(scene: Scene) -> str:
 
 
 def require_both(
-    scene: Scene, at: Location, told: str, beside: OmnigraphError | None, opened: Callable[[Root], OpenGraph]
+    scene: Scene,
+    at: Location,
+    report: str,
+    beside: OmnigraphError | None,
+    opened: Callable[[Root], OpenGraph],
 ) -> None:
-    """Both writes are there or not, as their writers were told; then the next write works."""
+    """Both writes are there or not, as they reported; then the next write works."""
     before, after = rows_of(scene.before), rows_of(scene.after)
-    possible = {"done": scene.done, RecoveryRequired.code: scene.recovered}.get(told, scene.refused)
+    possible = {"done": scene.done, RecoveryRequired.code: scene.recovered}.get(report, scene.refused)
     if scene.write.recovers or scene.about_a_branch:
         possible = [before, after]
     outcomes = possible if beside else [late for one in possible for late in _with_late(scene, one)]
     branch, newcomer, _ = _next(scene, at, opened, outcomes)
-    # A recovery that was overtaken may restore a table once more; whoever writes to that table settles it.
+    # A recovery that was overtaken may restore a table once more; the next write to that table settles it.
     change(newcomer, _ALL_TABLES, branch)
     require_settled(newcomer)
     notes = audit.read_audit(newcomer.root)

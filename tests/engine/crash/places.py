@@ -1,6 +1,6 @@
 """Where graphs of the crash matrix are: in folders, or in buckets of a loopback S3 server.
 
-In a bucket the lease of a dead writer runs out only after a while. Here it does at once: whoever waits
+In a bucket the lease of a dead writer runs out only after a while. Here it does at once: a writer that waits
 for a lock finds that much time has passed.
 """
 

@@ -80,10 +80,10 @@ def loads(mode: Mode, branch: str = "main") -> Step:
 
 
 def recovery(graph: OpenGraph) -> None:
-    """Deal with what is left, as opening a graph does; a write that has to wait is told as by its branch."""
+    """Deal with what is left, as opening a graph does; raise what a branch that has to wait raises."""
     open_graph(graph.root)
     for operation in pending(graph):
-        raise RecoveryRequired(operation, "it waits for whoever writes to its branch")
+        raise RecoveryRequired(operation, "it waits for the next write to its branch")
 
 
 def rows_to_load(mode: Mode) -> tuple[dict[str, Any], ...]:
@@ -99,5 +99,5 @@ def rows_to_load(mode: Mode) -> tuple[dict[str, Any], ...]:
     return (
         *rows,
         {"type": "Person", "data": {"name": "ada"}},
-        {"type": "Team", "data": {"name": "core", "title": "Anew"}},
+        {"type": "Team", "data": {"name": "core", "title": "Again"}},
     )

@@ -34,7 +34,7 @@ from tests.engine.crash.matrix import (
     make_scene,
     outcome,
     require_both,
-    require_told_right,
+    require_true_report,
     require_whole,
     write_beside,
 )
@@ -94,7 +94,7 @@ PATIENT = (
 
 BUCKET = "-s3"
 """Makes names in buckets others than those in folders. Pytest puts equal ones together, and would make every
-place anew between them.
+place again between them.
 """
 
 ANY = "init-or-migrate"
@@ -262,7 +262,7 @@ def test_a_write_killed_at_any_moment_happened_or_did_not(
 
 
 def again(graph: OpenGraph) -> Callable[[Root], OpenGraph]:
-    """Instead of opening a graph anew: the handle there is."""
+    """Instead of opening the graph again: the handle there is."""
     return lambda _: graph
 
 
@@ -280,7 +280,7 @@ def test_a_write_with_one_bad_call_happened_or_did_not_and_the_same_handle_goes_
         with explained(scene.cell(number)):
             error = outcome(scene, graph)
             assert fault.fired, "the call did not fail"
-            require_told_right(scene, graph, error)
+            require_true_report(scene, graph, error)
             require_whole(scene, at, again(graph))
         dropped(at)
 
@@ -325,7 +325,7 @@ def test_ctrl_c_at_any_call_leaves_no_end_open(name: str, scenes: Scenes, record
 
 
 @KINDS
-def test_a_write_held_at_any_call_and_one_that_acts_meanwhile_are_both_told_the_truth(
+def test_a_write_held_at_any_call_and_one_that_acts_meanwhile_both_report_the_truth(
     name: str,
     scenes: Scenes,
     killer: subprocess.Popen[str],
@@ -342,9 +342,9 @@ def test_a_write_held_at_any_call_and_one_that_acts_meanwhile_are_both_told_the_
                 if at.is_local:
                     patch.setenv("OMNIGRAPH_LOCK_WAIT", "0")
                 beside = write_beside(scene, at)
-            told = disturb(killer, "")
+            report = disturb(killer, "")
             assert beside is None or isinstance(beside, WriterBusy), beside
-            require_both(scene, at, told, beside, open_graph if number % 2 else OpenGraph.open)
+            require_both(scene, at, report, beside, open_graph if number % 2 else OpenGraph.open)
         dropped(at)
 
 
@@ -381,7 +381,7 @@ def test_making_or_migrating_a_graph_with_one_bad_call_tells_the_truth(
 
 
 @OPENINGS_TRIED
-def test_two_that_make_or_migrate_one_graph_are_both_told_the_truth(
+def test_two_that_make_or_migrate_one_graph_both_report_the_truth(
     name: str,
     stages: Stages,
     killer: subprocess.Popen[str],
@@ -397,8 +397,8 @@ def test_two_that_make_or_migrate_one_graph_are_both_told_the_truth(
                 if at.is_local:
                     patch.setenv("OMNIGRAPH_LOCK_WAIT", "0")
                 beside = openings.outcome(stage, root_at(at))
-            told = disturb(killer, "")
-            stage.require(at, openings.both_told(stage, told, beside))
+            report = disturb(killer, "")
+            stage.require(at, openings.combine_reports(stage, report, beside))
         dropped(at)
 
 

@@ -1,4 +1,4 @@
-"""An interrupted write whose table or branch is damaged stops its own branch, and nobody else."""
+"""An interrupted write whose table or branch is damaged stops its own branch, and no other."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Damage:
     folder: str
     spoil: Spoil
     tells: str
-    """A part of what is told about it."""
+    """A part of what is reported about it."""
 
     @property
     def elsewhere(self) -> str:
@@ -188,7 +188,7 @@ def test_tables_beside_a_damaged_one_can_be_written_once_its_record_is_given_up(
 
 
 @pytest.mark.parametrize("name", ["fork", "branch"])
-def test_a_record_is_dealt_with_as_soon_as_the_damage_is_mended(graph: OpenGraph, name: str) -> None:
+def test_a_record_is_dealt_with_as_soon_as_the_damage_is_repaired(graph: OpenGraph, name: str) -> None:
     damage = DAMAGES[name]
     interrupt(graph, damage.point, branch=damage.branch)
     at = _newest_version(graph.root.layout.root.path / damage.folder)
@@ -217,8 +217,8 @@ def _break_off(graph: OpenGraph) -> None:
         change(newcomer(graph), UPDATE, MAIN)
 
 
-def test_a_table_that_is_damaged_while_a_write_is_undone_is_told_alike(graph: OpenGraph) -> None:
-    """The decision to undo is visible already, and a dry run foretells that nobody can carry it out."""
+def test_a_table_that_is_damaged_while_a_write_is_undone_is_reported_alike(graph: OpenGraph) -> None:
+    """The decision to undo is visible already, and a dry run predicts that it cannot be carried out."""
     operation = interrupt(graph, COMMITTED)
     point = failpoints.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT
     with failpoints.arm(point, failpoints.error(point)), pytest.raises(OmnigraphError, match=point):
@@ -302,11 +302,11 @@ def through(graph: OpenGraph, part: str, kind: str) -> OpenGraph:
         (errno.ENOTDIR, True),
     ],
 )
-def test_a_disk_that_does_not_answer_is_no_damage_whoever_asks_it(number: int, damage: bool) -> None:
-    told = OSError(number, os.strerror(number))
+def test_a_disk_that_does_not_answer_is_no_damage_in_either_layer(number: int, damage: bool) -> None:
+    by_the_system = OSError(number, os.strerror(number))
     by_lance = OSError(f"LanceError(IO): Generic error: {os.strerror(number)} (os error {number}), a.rs:1:2")
     with pytest.raises(StorageFailure) as ours, wrap_os_errors("read", "x"):
-        raise told
+        raise by_the_system
     with pytest.raises(StorageFailure) as lances, wrap_lance_errors("scan", "x"):
         raise by_lance
     assert [is_damage(caught.value) for caught in (ours, lances)] == [damage, damage]

@@ -1,4 +1,4 @@
-"""Whoever changes a graph is in the crash matrix, and a new one cannot be forgotten."""
+"""Every writer of a graph is in the crash matrix, and a new one cannot be forgotten."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ WRITERS: dict[str, tuple[str, ...] | str] = {
     "engine/graph/publish.py _write: replace_row": (*_MUTATIONS, "automatic-upkeep", "settling-upkeep"),
     "engine/upkeep/table_rewrite.py _update_indexes: catch_up_text_indexes": ("optimize-texts",),
     "engine/upkeep/table_rewrite.py _update_indexes: commit_staged": ("optimize", "vectors-optimize-parts"),
-    "engine/upkeep/table_rewrite.py drop_broken_indexes: commit_staged": ("mending-indexes",),
+    "engine/upkeep/table_rewrite.py drop_broken_indexes: commit_staged": ("repairing-indexes",),
     "engine/upkeep/table_rewrite.py commit_rewrite: commit_compaction": ("optimize", "automatic-upkeep"),
     "engine/commit/recovery/actions.py _finish_legacy: publish": ("recover-old-record-published",),
     "engine/commit/recovery/actions.py _repin: publish": ("recover-back", "recover-merge-back"),

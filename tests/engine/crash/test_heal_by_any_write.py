@@ -162,7 +162,7 @@ def test_a_new_branch_begins_with_what_a_dead_process_had_finished(at: Location)
 
 
 def test_a_new_branch_shows_nothing_of_what_will_be_undone(at: Location) -> None:
-    """Making it only finishes; undoing is left to whoever writes to the branch it was made from."""
+    """Making it only finishes; undoing is left to the next write to the branch it was made from."""
     graph = make_graph(at)
     look(graph)
     left_by_a_dead_process(at, UNDONE, "main")

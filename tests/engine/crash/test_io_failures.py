@@ -143,7 +143,7 @@ def test_ctrl_c_after_the_record_passes_as_itself(graph: OpenGraph) -> None:
 
 
 @pytest.mark.parametrize("text", [TWO, UPDATE], ids=["repeated", "not-repeated"])
-def test_a_record_that_cannot_be_taken_back_changes_nothing_of_what_is_told(
+def test_a_record_that_cannot_be_taken_back_changes_nothing_of_what_is_reported(
     graph: OpenGraph, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
     """A write that was overtaken before its first effect leaves its record, and no harm."""

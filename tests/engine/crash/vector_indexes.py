@@ -1,4 +1,4 @@
-"""Indexes of vectors for the crash matrix: built, extended by what came later, and put together anew."""
+"""Indexes of vectors for the crash matrix: built, extended by what came later, and rebuilt."""
 
 from __future__ import annotations
 

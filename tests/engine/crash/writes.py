@@ -112,7 +112,7 @@ def _with_orphans(graph: OpenGraph) -> None:
 
 
 def _over_orphans(graph: OpenGraph) -> None:
-    """A branch made anew, over forks of an earlier one of its name that those of another one stand on."""
+    """A branch recreated, over forks of an earlier one of its name that those of another one stand on."""
     touched(graph)
     create_branch(graph, "gone", from_branch=BRANCH)
     change(graph, ONE, "gone")

@@ -164,7 +164,7 @@ def test_what_has_no_mark_is_looked_at_otherwise(
 
 
 @pytest.mark.parametrize(
-    ("records", "told"),
+    ("records", "message"),
     [
         ([*_numbered(4, 5, 4)], "4"),
         ([_edge("1", "07", "e")], "dst '07' not found in Person"),
@@ -176,11 +176,11 @@ def test_what_has_no_mark_is_looked_at_otherwise(
     ],
 )
 def test_numbers_that_are_not_there_are_found_where_rows_meet(
-    tmp_path: Path, records: list[dict[str, Any]], told: str
+    tmp_path: Path, records: list[dict[str, Any]], message: str
 ) -> None:
     with omnigraph.init(tmp_path / "graph", schema=NUMBERED) as graph:
         _run(graph, tmp_path, [*_numbered(0, 1, 7), _edge("1", "7", "3")], Mode.APPEND)
-        with pytest.raises(LoadRejected, match=told):
+        with pytest.raises(LoadRejected, match=message):
             _run(graph, tmp_path, records, Mode.APPEND)
         for again in (_numbered(7), [_edge("1", "7", "3")]):
             with pytest.raises(KeyConflict):

@@ -59,7 +59,7 @@ def test_each_rule_has_a_remedy(graph: og.Graph, tmp_path: Path) -> None:
     assert same.remedy == "change the value of one of the two, or remove that one" + SKIP
     twice = refused(graph, tmp_path, node("c"), node("c"))
     assert twice.remedy == "give each record a key of its own" + SKIP
-    loose = refused(graph, tmp_path, edge("K", "a", "nobody"))
+    loose = refused(graph, tmp_path, edge("K", "a", "missing"))
     assert loose.remedy == "add the missing nodes before the edges or together with them" + SKIP
     card = (
         "give each source, stored edges included, as many edges as @card says, or change @card in the schema"
@@ -84,7 +84,7 @@ def test_what_is_about_no_record_says_what_it_is_about(graph: og.Graph, tmp_path
     assert [one.entity for one in few.violations] == ["node:P 'a'"]
 
 
-def test_stored_rows_are_told_by_id(graph: og.Graph, tmp_path: Path) -> None:
+def test_stored_rows_are_reported_by_id(graph: og.Graph, tmp_path: Path) -> None:
     numbers = [7 * place % 150 for place in range(150)]
     nodes = [node(f"n{number:03}") for number in numbers]
     loaded(graph, tmp_path, *nodes, *(edge("K", f"n{at:03}", "n000", id=f"k{at:03}") for at in numbers))

@@ -397,7 +397,7 @@ def test_a_virtual_base_travels_to_other_processes(graph: Graph) -> None:
     side = base.side(PERSON, opened.schema().catalog)
     assert isinstance(side, PatchedSide)
     there = pickle.loads(pickle.dumps(side))
-    ids = pa.array(["theirs", "ann", "ours", "nobody"])
+    ids = pa.array(["theirs", "ann", "ours", "missing"])
     assert read_rows_by_id(there, ids).equals(read_rows_by_id(side, ids))
     assert read_rows_by_id(there, ids).column("id").to_pylist() == ["theirs", "ann", "ours"]
     everybody = side.scan_places()

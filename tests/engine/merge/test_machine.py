@@ -503,7 +503,7 @@ class MergeMachine(RuleBasedStateMachine):
         self.heads[branch] = head.id
 
     def recover(self, again: str | None) -> None:
-        """Whoever opens the graph for writing brings it in order, the second time at the latest."""
+        """Opening the graph for writing recovers it, the second time at the latest."""
         self.graph = self.reopened()
         if again is not None and crashed(
             lambda: sweep(self.graph, only_forward=False), from_on(LATER_POINTS, again)

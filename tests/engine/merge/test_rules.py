@@ -112,7 +112,7 @@ def test_a_value_that_somebody_decides_on_is_checked(graph: Graph) -> None:
     assert refused(graph, resolutions=wrong) == [(PERSON, "ann", "value_constraint_violation")]
 
 
-def test_everything_that_is_wrong_is_told_at_once(graph: Graph) -> None:
+def test_everything_that_is_wrong_is_reported_at_once(graph: Graph) -> None:
     put(graph, person("ann", age=2), person("bob", email="x@y"), knows("k2", "bob", "cid"), branch="work")
     put(graph, person("ann", age=3), person("dan", email="x@y"))
     remove(graph, "Person", "cid")

@@ -118,9 +118,9 @@ def test_a_merge_whose_branch_is_deleted_meanwhile_is_made_or_refused(
     merger.send("merge", source="work")
     merger.stands_still()
     assert deleter.do("delete_branch", name="work") == {"done": True}
-    told = merger.goes_on()
-    assert told.get("commit") or told["error"] in ("branch_not_found", "version_reclaimed"), told
-    require_merged(people_graph, made="commit" in told)
+    answer = merger.goes_on()
+    assert answer.get("commit") or answer["error"] in ("branch_not_found", "version_reclaimed"), answer
+    require_merged(people_graph, made="commit" in answer)
     assert merger.do("merge", source="work")["error"] == "branch_not_found"
     require_sound(people_graph, [deleter.commits('insert Person { name: "last" }')])
 
@@ -204,7 +204,7 @@ def test_a_merge_that_stands_still_and_is_killed_is_made_or_not(
 
 @in_a_bucket
 @pytest.mark.parametrize("place", [HALF, COMMIT_TEAM, MOVED] if TORTURE else [HALF])
-def test_a_merge_undone_while_it_stood_still_is_told_so(
+def test_a_merge_undone_while_it_stood_still_reports_it(
     people_graph: Location, writer: Start, place: str
 ) -> None:
     merger, other = prepared(writer, impatient=True)
@@ -223,7 +223,7 @@ def test_a_merge_undone_while_it_stood_still_is_told_so(
 
 
 @in_a_bucket
-def test_a_merge_undone_before_its_first_table_moved_is_worked_out_anew(
+def test_a_merge_undone_before_its_first_table_moved_is_worked_out_again(
     people_graph: Location, writer: Start
 ) -> None:
     merger, other = prepared(writer, impatient=True)

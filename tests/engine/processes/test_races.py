@@ -249,5 +249,5 @@ def test_writers_of_a_branch_that_is_deleted_and_made_again(people_graph: Locati
         for step, answer in enumerate(own)
         if "commit" in answer
     }
-    # What this life of the branch shows was acknowledged in it, and nothing of an earlier life came through.
+    # What this incarnation shows was acknowledged in it, and nothing of an earlier one came through.
     assert set(found) == {"eve", "last"} | {by_commit[commit] for commit in alive if commit in by_commit}

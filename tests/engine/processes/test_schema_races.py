@@ -180,7 +180,7 @@ def test_in_a_folder_a_schema_change_that_stands_still_keeps_main(
 
 @in_a_bucket
 @pytest.mark.parametrize("place", [COMMIT_TEAM, STAGE, CONFIRM] if TORTURE else [COMMIT_TEAM])
-def test_a_schema_change_undone_while_it_stood_still_is_told_so(
+def test_a_schema_change_undone_while_it_stood_still_reports_it(
     people_graph: Location, writer: Start, place: str
 ) -> None:
     changer, other = stopped(writer, place)
@@ -225,9 +225,9 @@ def test_a_schema_change_that_wakes_up_behind_a_newer_one_undoes_nothing(
     other.commits(BOB)
     assert other.do("apply_schema", **_with(WANTED, "node Newer { name: String @key }"))["applied"]
     second = other.commits('insert City { name: "oslo" } insert Newer { name: "n" }')
-    told = changer.goes_on()
+    answer = changer.goes_on()
     graph = OpenGraph.open(Root.at(people_graph))
-    assert {"City", "Newer"} <= graph.schema().catalog.nodes.keys(), told
+    assert {"City", "Newer"} <= graph.schema().catalog.nodes.keys(), answer
     run(graph, 'insert City { name: "rome" } insert Newer { name: "m" }')
     assert open_table(graph, graph.snapshot(AtBranch()), "node:City").count() == 2
     require_one_schema(people_graph, new=True)
@@ -246,7 +246,7 @@ def test_a_schema_that_came_back_is_not_taken_for_what_it_was(
     changer.stands_still()
     other.commits(BOB)
     assert other.do("apply_schema", schema=SCHEMA)["applied"]
-    told = changer.goes_on()
-    assert OpenGraph.open(Root.at(people_graph)).schema().source == SCHEMA, told
+    answer = changer.goes_on()
+    assert OpenGraph.open(Root.at(people_graph)).schema().source == SCHEMA, answer
     require_one_schema(people_graph, new=False)
     require_sound(people_graph, [other.commits('insert Team { name: "ops", size: 3 }')])

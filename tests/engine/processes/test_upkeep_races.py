@@ -1,4 +1,4 @@
-"""Upkeep beside writers in other processes: nobody is refused because a table was stored otherwise."""
+"""Upkeep beside writers in other processes: no write is refused because a table was stored otherwise."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_an_update_prepared_before_a_real_change_is_still_refused(
 
 @in_a_folder
 @pytest.mark.parametrize("place", ["rewrite ", "commit_compaction ", "merge_rows "])
-def test_a_writer_killed_while_it_tidies_leaves_nothing_to_mend(
+def test_a_writer_killed_while_it_tidies_leaves_nothing_to_repair(
     people_graph: Location, writer: Start, place: str
 ) -> None:
     victim, heir = writer(), writer()

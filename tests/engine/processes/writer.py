@@ -1,7 +1,7 @@
-"""A process that works on a graph as it is told: one JSON command per line, one JSON answer per line.
+"""A process that works on a graph on command: one JSON command per line, one JSON answer per line.
 
-It can be told to stand still, or to die, at a storage call or at a failpoint; it says so before it does.
-Its clocks are its own: a waiter may be told that much time passes whenever it waits, so that nobody has
+A command can make it stand still, or die, at a storage call or at a failpoint; it says so before it does.
+Its clocks are its own: a waiter may see much time pass whenever it waits, so that no test has
 to wait for a lease to expire, and a process that stood still may find afterwards that it was for long.
 """
 

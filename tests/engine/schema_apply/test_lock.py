@@ -89,7 +89,7 @@ def test_the_lock_names_its_owner_and_goes_in_the_end(graph: Graph, opened: Open
     assert find_lock(opened.root) is None
 
 
-def test_a_second_change_is_told_of_the_first(graph: Graph, opened: OpenGraph) -> None:
+def test_a_second_change_learns_of_the_first(graph: Graph, opened: OpenGraph) -> None:
     with hold_schema_lock(opened, "op"), pytest.raises(errors.SchemaApplyBlocked) as refused:
         graph.apply_schema(WANTED)
     assert refused.value.message.startswith("schema apply is already in progress by process ")
@@ -116,7 +116,7 @@ def test_a_branch_made_under_a_lost_lease_is_taken_back(graph: Graph, opened: Op
 
 
 @pytest.mark.parametrize("next_one", ["apply", "create", "open"])
-def test_a_lock_whose_owner_died_is_removed_by_whoever_comes_next(
+def test_a_lock_whose_owner_died_is_removed_by_the_next_writer(
     graph: Graph, opened: OpenGraph, next_one: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     abandoned(opened)
@@ -140,7 +140,7 @@ def test_reading_removes_no_lock_and_does_not_mind_it(graph: Graph, opened: Open
     assert find_lock(opened.root) is not None
 
 
-def test_the_lock_stays_while_nobody_knows_how_the_change_ends(graph: Graph, opened: OpenGraph) -> None:
+def test_the_lock_stays_while_the_end_of_the_change_is_unknown(graph: Graph, opened: OpenGraph) -> None:
     """A branch made before it is recovered would have old tables and, in the end, the new schema."""
     point = failpoints.SCHEMA_APPLY_AFTER_STAGING_WRITE
     with failpoints.arm(point, failpoints.error(point)), pytest.raises(errors.RecoveryRequired):

@@ -74,7 +74,7 @@ def test_a_query_of_the_past_fits_the_past_only(graph: Graph) -> None:
         graph.query(PEOPLE)
 
 
-def test_what_was_dropped_is_told_from_the_past(graph: Graph) -> None:
+def test_what_was_dropped_is_distinguished_from_the_past(graph: Graph) -> None:
     before = newest(graph).id
     graph.apply_schema("node P { k: String @key  a: I32? }\nedge E: P -> P")
     assert "node:Q" not in graph.snapshot().tables
@@ -165,7 +165,7 @@ def test_the_schema_of_a_graph_without_records_is_recorded_before_it_changes(
     assert [len(list(block.changes)) for block in older.changes(since="beginning", limit=2)] == [2, 1]
 
 
-def test_a_commit_whose_schema_nobody_recorded_is_told_as_such(graph: Graph, tmp_path: Path) -> None:
+def test_a_commit_whose_schema_was_not_recorded_is_reported(graph: Graph, tmp_path: Path) -> None:
     before = newest(graph).id
     graph.apply_schema(ADDED)
     changed = unrecorded(graph)

@@ -40,7 +40,7 @@ def graph(tmp_path: Path) -> Graph:
     return og.init(tmp_path / "g.omni", schema=OLD)
 
 
-def test_a_writer_in_another_process_loses_nothing_it_was_told_of(graph: Graph) -> None:
+def test_a_writer_in_another_process_loses_nothing_that_was_acknowledged(graph: Graph) -> None:
     wanted = [NEW, 'node P { k: String @key  a: I32? @rename_from("b") }']
     with Python("-c", WRITER, graph.uri, "40", stdout=PIPE) as writer:
         assert writer.stdout is not None
@@ -70,7 +70,7 @@ def test_a_handle_that_is_open_elsewhere_sees_the_new_schema(graph: Graph) -> No
         assert graph.snapshot().rows("P").to_pylist() == [{"id": "x", "k": "x", "b": 2}]
 
 
-def test_a_mutation_compiled_before_a_change_is_compiled_anew_behind_it(graph: Graph) -> None:
+def test_a_mutation_compiled_before_a_change_is_recompiled_behind_it(graph: Graph) -> None:
     """`a` comes to mean something else, and the mutation still compiles."""
 
     def change() -> None:

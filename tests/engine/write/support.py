@@ -78,7 +78,7 @@ def read(data: bytes, schema: str = SCHEMA, *, limits: Limits | None = None) -> 
     return reader.read(Split("in.ndjson", data))
 
 
-def told(rows: SplitRows) -> list[tuple[int | None, str]]:
+def list_problems(rows: SplitRows) -> list[tuple[int | None, str]]:
     return [(wrong.line, wrong.reason) for wrong in rows.violations]
 
 

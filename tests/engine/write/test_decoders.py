@@ -143,7 +143,7 @@ def _right(draw: st.DrawFn) -> bytes:
 @st.composite
 def _wrong(draw: st.DrawFn) -> bytes:
     """A record of which anything may be wrong, or nothing."""
-    owner = draw(st.sampled_from([*_MEMBERS, b"Nobody", b"t", b"\\u0054"]))
+    owner = draw(st.sampled_from([*_MEMBERS, b"Missing", b"t", b"\\u0054"]))
     known = _MEMBERS.get(owner, _MEMBERS[b"T"])
     names = draw(st.lists(st.sampled_from(known) | st.sampled_from([*known, *_ODD_NAMES]), max_size=4))
     members = [(name, draw(_VALUES | st.sampled_from(_FITTING.get(name, [b"1"])))) for name in names]
@@ -240,12 +240,12 @@ def _in_one_way(random: Random) -> list[bytes]:
 # --- both ways ------------------------------------------------------------------------------------
 
 
-def _told_together(split: Split) -> list[Any]:
+def _read_together(split: Split) -> list[Any]:
     rows = READER.read(split)
     return [rows.violations, rows.lines, [_plain(shaped) for shaped in rows.shaped]]
 
 
-def _told_one_by_one(split: Split) -> list[Any]:
+def _read_one_by_one(split: Split) -> list[Any]:
     lines = Lines(split.data)
     reader = LineReader(split, READER.accepted.catalog)
     reader.read_singly(lines, np.arange(len(lines)))
@@ -278,14 +278,14 @@ def _values(column: pa.Array) -> list[Any]:
 @given(_file(), st.integers(1, 50))
 def test_lines_read_together_say_what_they_say_one_by_one(data: bytes, first_line: int) -> None:
     split = Split("f", data, 3, first_line, 1000 * first_line)
-    assert _told_together(split) == _told_one_by_one(split)
+    assert _read_together(split) == _read_one_by_one(split)
 
 
 @pytest.mark.fuzz
 @given(st.integers(0, 2**32))
 def test_lines_written_alike_say_what_they_say_one_by_one(seed: int) -> None:
     split = Split("f", _alike(Random(seed)), 3, 5, 1000)
-    assert _told_together(split) == _told_one_by_one(split)
+    assert _read_together(split) == _read_one_by_one(split)
 
 
 _ODD_LITERALS = [
@@ -336,7 +336,7 @@ def test_a_literal_among_usual_ones_is_read_as_it_is_by_itself(name: bytes, usua
     for odd in _ODD_LITERALS:
         lines = [b'{"type":"T","data":{"%s":%s}}' % (name, odd if at == 9 else usual) for at in range(18)]
         split = Split("f", b"\n".join(lines), 3, 5, 1000)
-        assert _told_together(split) == _told_one_by_one(split), odd
+        assert _read_together(split) == _read_one_by_one(split), odd
 
 
 # --- what is read together ------------------------------------------------------------------------

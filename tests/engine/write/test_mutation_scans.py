@@ -41,7 +41,7 @@ INDEXED = {
 }
 """A property of each kind that has an index: its type, the one value that is stored, and a greater one."""
 LITERALS = {"day": "date", "at": "datetime"}
-NOBODY = {"=": "greater", "!=": "stored", "<": "stored", ">=": "greater", "in": "greater"}
+NO_MATCH = {"=": "greater", "!=": "stored", "<": "stored", ">=": "greater", "in": "greater"}
 """With which of the two values an operator finds no row, so that nothing is written."""
 _PROPERTIES = " ".join(f"{name}: {type_}? @index" for name, (type_, _, _) in INDEXED.items())
 SCHEMA = f"node N {{ k: String @key  plain: I32? {_PROPERTIES} }}\nedge E: N -> N {{ w: I32? @index }}"
@@ -116,7 +116,7 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> OpenGraph:
 
 def condition(name: str, op: str) -> str:
     _, stored, greater = INDEXED[name]
-    value = stored if NOBODY[op] == "stored" else greater
+    value = stored if NO_MATCH[op] == "stored" else greater
     value = f"{LITERALS[name]}({value})" if name in LITERALS else value
     return f"{name} in [{value}]" if op == "in" else f"{name} {op} {value}"
 
@@ -125,7 +125,7 @@ def condition(name: str, op: str) -> str:
 def test_the_rows_of_a_mutation_are_looked_for_in_the_index(
     indexed: OpenGraph, scans: list[Scan], name: str
 ) -> None:
-    for op in NOBODY:
+    for op in NO_MATCH:
         for statement in ("update N set { plain: 2 }", "delete N"):
             scans.clear()
             text = f"{statement} where {condition(name, op)}"
@@ -221,6 +221,6 @@ def test_rows_that_were_written_before_count_once_more_and_hide_stored_ones(docu
     first = 'insert Doc { k: "d00", n: 100 } insert Doc { k: "new", n: 100 } '
     every = first + "update Doc set { text: null } where n >= 0"
     # Two inserts, all stored documents but the hidden one, and the two inserted ones again.
-    told = refused(documents, every, PendingLimits(rows=LIMIT))
-    assert told == ("keyed entities for node:Doc", 2 + (MANY - 1) + 2, LIMIT)
+    refusal = refused(documents, every, PendingLimits(rows=LIMIT))
+    assert refusal == ("keyed entities for node:Doc", 2 + (MANY - 1) + 2, LIMIT)
     assert refused(documents, every, PendingLimits(rows=MANY + 2))[1] == MANY + 3

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from omnigraph.engine.rows.lines import Limits, Split
 from omnigraph.engine.rows.ndjson import parse_split
 from omnigraph.errors import ResourceLimitExceeded
-from tests.engine.write.support import SCHEMA, accepted, cut, lines, read, told
+from tests.engine.write.support import SCHEMA, accepted, cut, lines, list_problems, read
 
 CATALOG = accepted(SCHEMA).catalog
 GOOD = b'{"type":"Log","data":{"msg":"x"}}'
@@ -81,9 +81,9 @@ GOOD = b'{"type":"Log","data":{"msg":"x"}}'
         ),
     ],
 )
-def test_a_bad_line_is_told_with_its_number_and_the_others_are_read(line: bytes, reason: str) -> None:
+def test_a_bad_line_is_reported_with_its_number_and_the_others_are_read(line: bytes, reason: str) -> None:
     rows = read(GOOD + b"\n" + line + b"\n" + GOOD + b"\n")
-    assert told(rows) == [(2, reason)]
+    assert list_problems(rows) == [(2, reason)]
     assert [shaped.lines.tolist() for shaped in rows.shaped] == [[1, 3]]
     assert rows.lines == 3
 
@@ -99,7 +99,7 @@ def test_line_ends_and_blank_lines() -> None:
 
 
 def test_a_lone_carriage_return_ends_no_line() -> None:
-    assert told(read(GOOD + b"\r" + GOOD + b"\n")) == [
+    assert list_problems(read(GOOD + b"\r" + GOOD + b"\n")) == [
         (1, "invalid strict JSON at line 1: trailing characters (byte 35)")
     ]
 
@@ -126,9 +126,11 @@ def test_colons_quotes_and_escapes_in_texts_are_data() -> None:
 
 def test_lines_beyond_the_limits_stop_the_load() -> None:
     long = lines({"type": "Log", "data": {"msg": "x" * 100}})
-    with pytest.raises(ResourceLimitExceeded, match="graph_batch_line_bytes: actual 136, limit 135") as told:
+    with pytest.raises(
+        ResourceLimitExceeded, match="graph_batch_line_bytes: actual 136, limit 135"
+    ) as caught:
         read(b"{}\n" + long, limits=Limits(line_bytes=135))
-    assert told.value.remedy == "make the record smaller whose line begins at byte 3 of 'in.ndjson'"
+    assert caught.value.remedy == "make the record smaller whose line begins at byte 3 of 'in.ndjson'"
     assert read(long, limits=Limits(line_bytes=136, structural_slots=8)).violations == ()
     with pytest.raises(ResourceLimitExceeded, match="graph_batch_json_structural_slots: actual 8, limit 7"):
         read(b'{"type":"Log","data":{"msg":":::::"}}', limits=Limits(structural_slots=7))
@@ -137,8 +139,8 @@ def test_lines_beyond_the_limits_stop_the_load() -> None:
 def test_a_long_line_that_breaks_off_inside_a_text_is_looked_at_once() -> None:
     """If each quote began another look to the end of the line, this would take longer than anybody waits."""
     text = json.dumps({"type": "Log", "data": {"msg": '{"key": [1, 2]}, ' * 200_000}})
-    (told,) = read(text[: len(text) // 2].encode()).violations
-    assert "truncated" in told.reason
+    (violation,) = read(text[: len(text) // 2].encode()).violations
+    assert "truncated" in violation.reason
 
 
 @pytest.mark.fuzz

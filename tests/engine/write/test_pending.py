@@ -128,7 +128,7 @@ def test_the_environment_sets_other_limits(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", ""])
-def test_a_limit_that_is_none_is_told(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_that_is_no_number_is_reported(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_MUTATION_BYTES", value)
     with pytest.raises(BadRequest, match=f"OMNIGRAPH_MUTATION_BYTES is '{value}'"):
         PendingRows(LOG)
@@ -141,7 +141,7 @@ def test_rows_of_another_table_are_refused() -> None:
         PendingRows(LOG).read(pa.table({"msg": ["x"]}), lambda rows: None)
 
 
-def test_missing_values_of_statements_are_told() -> None:
+def test_missing_values_of_statements_are_reported() -> None:
     with pytest.raises(InvalidValue, match="insert @key property 'handle' cannot contain null"):
         people({"age": 1})
     with pytest.raises(InvalidValue, match="missing required property 'msg'"):

@@ -86,14 +86,14 @@ def test_what_failed_is_shown_and_exits_with_1(folder: Path, shell: Shell) -> No
         ("retry", "crm.yaml", "nothing"),
         ("force-unlock", "crm.yaml", "nothing"),
         ("run", "crm.yaml", "--param", "least"),
-        ("run", "crm.yaml", "--target", "nobody"),
+        ("run", "crm.yaml", "--target", "missing"),
         ("validate", "nowhere.yaml"),
     ]
     assert [shell(*arguments)[0] for arguments in wrong] == [1] * len(wrong)
     assert open_ledger(pipeline).runs(1)[0].run_id == failed.run_id
 
 
-def test_several_mistakes_are_told_line_by_line(folder: Path, shell: Shell) -> None:
+def test_several_mistakes_are_reported_line_by_line(folder: Path, shell: Shell) -> None:
     Path("crm.yaml").write_text("pipelines:\n  a: {trigger: x, into: []}\n  b: {into: []}\n")
     status, _, err = shell("validate", "crm.yaml")
     assert status == 1

@@ -34,8 +34,8 @@ def test_rows_come_once_wherever_the_process_was_killed(tmp_path: Path) -> None:
         graph_at(tmp_path / point / "team")
         pipelines[point] = declared(tmp_path / point, into(), "checkpoint: watermark")
     command = [sys.executable, "-W", "ignore", "-m", "tests.pipeline.declared.dying", str(tmp_path)]
-    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300).stdout
-    for number, line in enumerate(told.splitlines()):
+    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300).stdout
+    for number, line in enumerate(output.splitlines()):
         point, pid, status = line.split()
         assert int(status) == -signal.SIGKILL
         pipeline, folder = pipelines.pop(point), tmp_path / point

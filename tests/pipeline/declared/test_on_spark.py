@@ -55,7 +55,7 @@ pipelines:
     checkpoint: watermark
 """
 CLEAN = """
--- whoever has an address
+-- people with an address
 with known as (select lower(EMAIL) as email, FIRM as firm, AGE as age, STARTED as started, UPDATED
                from people where AGE >= :least and EMAIL like :domain)
 select * from known;
@@ -113,7 +113,7 @@ def test_a_database_files_and_a_graph_become_one_commit_and_later_runs_bring_wha
     pipeline = read_pipeline(prepared(tmp_path, "merge"))
     secrets = Secrets({"CRM_USER": "ann", "CRM_PASSWORD": "s3cr3t-word"})
     database.add("A@x", 1, age=5)
-    database.add("a@x", 2, age=6)  # the same person, told later
+    database.add("a@x", 2, age=6)  # the same person, added later
     database.add("b@y", 2)
     extract = SparkExtract(pipeline, spark, secrets=secrets)
     first = run(pipeline, extract, RunOptions(actor="ann"))
@@ -303,7 +303,7 @@ def test_statements_and_maps_are_refused_before_anything_is_written(
     graph_at(tmp_path / "team")
     (tmp_path / "people.csv").write_text("email,age\na@x,1\n")
     catalog = og.open(tmp_path / "team").schema
-    for query, expression, problem, told in WRONG:
+    for query, expression, problem, message in WRONG:
         (tmp_path / "crm.yaml").write_text(
             f"""
             pipelines:
@@ -319,7 +319,7 @@ def test_statements_and_maps_are_refused_before_anything_is_written(
         )
         pipeline = read_pipeline(tmp_path / "crm.yaml")
         extract = SparkExtract(pipeline, spark)
-        with pytest.raises(PipelineInvalid, match=re.escape(told)) as caught:
+        with pytest.raises(PipelineInvalid, match=re.escape(message)) as caught:
             extract.frames(pipeline.into[0], catalog, extract.bounds({}))
         assert type(caught.value) is problem
         assert (caught.value.file or "").endswith("crm.yaml")

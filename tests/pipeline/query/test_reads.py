@@ -100,7 +100,7 @@ def test_a_frame_takes_no_limits(spark: SparkSession, graph: Graph) -> None:
         graph.spark(spark).query(NAMES, max_rows=1)
 
 
-def test_an_engine_that_does_not_exist_is_told_with_those_that_do(graph: Graph) -> None:
+def test_an_engine_that_does_not_exist_is_reported_with_those_that_do(graph: Graph) -> None:
     other: Any = "flink"
     with pytest.raises(BadRequest, match="there is no engine 'flink'") as caught:
         graph.query(NAMES, engine=other)

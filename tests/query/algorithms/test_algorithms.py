@@ -227,7 +227,7 @@ def test_a_graph_without_nodes_has_no_values() -> None:
         assert found(empty, algorithm) == []
 
 
-def test_ranks_that_do_not_settle_in_time_are_told() -> None:
+def test_ranks_that_do_not_settle_in_time_are_reported() -> None:
     graph = Drawn(3, [(0, 1), (1, 2)])
     values = PageRank(max_iterations=1).run(whole(graph, PageRank()), graph.nodes)
     assert (values.rounds, values.converged) == (1, False)

@@ -145,7 +145,7 @@ class Read:
     lines: int
 
     @property
-    def told(self) -> list[tuple[int | None, str]]:
+    def problems(self) -> list[tuple[int | None, str]]:
         return [(wrong.line, wrong.reason) for wrong in self.violations]
 
 

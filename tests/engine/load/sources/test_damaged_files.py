@@ -103,7 +103,7 @@ def test_flipped_bits_give_rows_or_a_typed_error(kind: str, places: list[float],
         assert named
 
 
-def test_damage_is_told_with_its_file_and_column(tmp_path: Path) -> None:
+def test_damage_is_reported_with_its_file_and_column(tmp_path: Path) -> None:
     offsets = pa.array([0, 900, 1], pa.int32()).buffers()[1]
     tags = pa.Array.from_buffers(pa.list_(pa.string()), 2, [None, offsets], children=[pa.array(["x"])])
     rows = pa.table({"handle": ["ada", "bo"], "tags": tags})

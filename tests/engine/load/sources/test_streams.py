@@ -1,4 +1,4 @@
-"""Pipes as inputs: they are read once, to their end, and told by the name the user has for them."""
+"""Pipes as inputs: they are read once, to their end, and reported by the name the user has for them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_pipe_is_loaded_among_files_and_by_the_ending_of_its_name(
 
 
 @pytest.mark.parametrize("way", ["memory", "files"])
-def test_what_is_wrong_is_told_by_the_name_of_the_pipe(
+def test_what_is_wrong_is_reported_by_the_name_of_the_pipe(
     graph: og.Graph, pipe: Pipe, tmp_path: Path, way: str
 ) -> None:
     at = pipe("people", people("ada") + people("bo", age="old"))
@@ -98,8 +98,8 @@ def test_what_is_wrong_is_told_by_the_name_of_the_pipe(
     ):
         graph.load(at, mode="append", rejects=tmp_path / "rejects")
     assert str(refused.value) == f"{at}:2: strict property 'age' expects Int32, got \"old\""
-    (told,) = map(json.loads, (tmp_path / "rejects").read_text().splitlines())
-    assert (told["file"], told["line"], told["record"]["data"]["name"]) == (str(at), 2, "bo")
+    (reject,) = map(json.loads, (tmp_path / "rejects").read_text().splitlines())
+    assert (reject["file"], reject["line"], reject["record"]["data"]["name"]) == (str(at), 2, "bo")
 
 
 def test_a_load_that_was_overtaken_does_not_read_its_pipe_again(
@@ -127,7 +127,7 @@ def test_an_open_stream_is_ndjson_by_itself_and_called_as_the_user_does(graph: o
         graph.load([Stream("-", opened=BytesIO(people("ada", age="old")))], mode="append")
 
 
-def test_a_file_behind_standard_input_is_told_by_its_descriptor(graph: og.Graph, tmp_path: Path) -> None:
+def test_a_file_behind_standard_input_is_named_by_its_descriptor(graph: og.Graph, tmp_path: Path) -> None:
     (tmp_path / "some").write_bytes(people("ada"))
     with (tmp_path / "some").open("rb") as named, tempfile.TemporaryFile(dir=tmp_path) as nameless:
         nameless.write(people("bo"))
@@ -171,7 +171,7 @@ def test_a_format_is_only_for_pipes(graph: og.Graph, tmp_path: Path) -> None:
         graph.load([Stream("-", Format.LANCE, BytesIO(b""))], mode="append")
 
 
-def test_how_much_came_out_of_a_pipe_is_told(graph: og.Graph, pipe: Pipe) -> None:
+def test_how_much_came_out_of_a_pipe_is_reported(graph: og.Graph, pipe: Pipe) -> None:
     heard: list[Progress] = []
     body = people("ada")
     graph.load(pipe("people", body), mode="append", progress=heard.append)
