@@ -360,7 +360,7 @@ def test_a_graph_whose_making_or_migration_was_killed_at_any_call_is_whole_or_ca
         at = copy_of(stage)
         with explained(stage.cell(number)):
             assert disturb(killer, f"{stage.name} {number} {at.uri}") == "killed"
-            stage.require(at, openings.UNTOLD)
+            stage.require(at, openings.UNREPORTED)
         dropped(at)
 
 
