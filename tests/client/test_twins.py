@@ -193,7 +193,7 @@ def test_rows_of_a_type_are_read_as_a_table(graph: AnyGraph) -> None:
     assert "photo" not in pinned.rows("Person").column_names
     for wrong in ({"columns": ["photo"]}, {"limit": -1}):
         with pytest.raises(errors.BadRequest):
-            pinned.rows("Person", **wrong)  # type: ignore[arg-type]
+            pinned.rows("Person", **wrong)
     with pytest.raises(errors.BadRequest, match="there is no type 'Nobody'"):
         pinned.rows("Nobody")
 
