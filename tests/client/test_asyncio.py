@@ -200,10 +200,26 @@ def test_a_read_without_an_answer_is_sent_again_and_a_write_is_not(kind: str) ->
         async with og.aconnect(url) as graph:
             return await graph.mutate(ADD, {"name": "x"})
 
+    async def count_streamed(url: str) -> int:
+        if kind == "sync":
+            with og.connect(url) as opened:
+                return len(await asyncio.to_thread(lambda: opened.stream(PEOPLE).read_all()))
+        async with og.aconnect(url) as graph, graph.stream(PEOPLE) as batches:
+            return sum([batch.num_rows async for batch in batches])
+
     async def steps() -> None:
         serve, requests = answers(b"", b"", answer(COMMITS))
         async with listen(serve) as url:
             assert await list_commits(url) == []
+        assert len(requests) == 3
+        serve, requests = answers(b"", b"", answer(arrow_of(4)))
+        async with listen(serve) as url:
+            assert await count_streamed(url) == 4
+        assert len(requests) == 3
+        serve, requests = answers()
+        async with listen(serve) as url:
+            with pytest.raises(errors.ServerUnreachable):
+                await count_streamed(url)
         assert len(requests) == 3
         serve, requests = answers()
         async with listen(serve) as url:

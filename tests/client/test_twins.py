@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+import pandas
+import polars
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import omnigraph as og
@@ -144,6 +148,54 @@ def test_files_are_loaded_and_their_lines_reported(graph: AnyGraph, tmp_path: Pa
     assert "files" not in graph.branches
     done = graph.load(good, mode="append", branch="files", from_="main")
     assert done.nodes == {"Person": 1}
+
+
+def test_files_of_columns_are_loaded_by_their_names(graph: AnyGraph, tmp_path: Path) -> None:
+    (tmp_path / "Person.csv").write_text("name,age,tags\nNed,7,\nOlga,,\n")
+    (tmp_path / "knows").mkdir()
+    pq.write_table(pa.table({"from": ["Ned"], "to": ["Olga"]}), tmp_path / "knows" / "part-0.parquet")
+    lines = gzip.compress(b'{"type": "Person", "data": {"name": "Pia"}}\n')
+    (tmp_path / "more.ndjson.gz").write_bytes(lines)
+    done = graph.load(tmp_path, mode="append", branch="columns", from_="main")
+    assert (done.nodes, done.edges) == ({"Person": 3}, {"Knows": 1})
+    assert names(graph, "columns")[4:] == ["Ned", "Olga", "Pia"]
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    (bad / "Person.csv").write_text("name,age\nQuy,1\nRa,x\n")
+    with pytest.raises(errors.LoadRejected) as refused:
+        graph.load(bad / "Person.csv", mode="append", branch="columns")
+    (violation,) = refused.value.violations
+    assert (violation.file, violation.line) == (str(bad / "Person.csv"), 3)
+    (tmp_path / "other.csv").write_text("name\nx\n")
+    with pytest.raises(errors.BadRequest, match="other"):
+        graph.load(tmp_path / "other.csv", mode="append", branch="columns")
+
+
+def test_frames_are_loaded(graph: AnyGraph) -> None:
+    graph.branches.create("frames")
+    frames: list[Any] = [
+        pandas.DataFrame({"name": ["Sam"], "age": [3]}),
+        polars.DataFrame({"name": ["Tom"], "age": [4]}),
+        pa.table({"name": ["Una"]}).to_reader(),
+    ]
+    for frame in frames:
+        assert graph.load(frame, type="Person", mode="append", branch="frames").total == 1
+    assert names(graph, "frames")[4:] == ["Sam", "Tom", "Una"]
+
+
+def test_rows_of_a_type_are_read_as_a_table(graph: AnyGraph) -> None:
+    pinned = graph.snapshot()
+    people = pinned.rows("Person", columns=["name", "age"])
+    assert sorted(people.to_pylist(), key=str)[0] == {"name": "Ada", "age": 36}
+    assert (people.num_rows, pinned.rows("Person", limit=2).num_rows) == (4, 2)
+    (edge,) = pinned.rows("Knows").to_pylist()
+    assert (edge["src"], edge["dst"], edge["since"]) == ("Ada", "Bob", 1833)
+    assert "photo" not in pinned.rows("Person").column_names
+    for wrong in ({"columns": ["photo"]}, {"limit": -1}):
+        with pytest.raises(errors.BadRequest):
+            pinned.rows("Person", **wrong)
+    with pytest.raises(errors.BadRequest, match="there is no type 'Nobody'"):
+        pinned.rows("Nobody")
 
 
 def test_wrong_inputs_of_a_load_are_refused(graph: AnyGraph, tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ service.py          what all requests share
 errors.py           a failure as status and body
 handlers.py         which handler belongs to which operation; data_handlers.py: those of data_routes.py
 health.py, reads.py, writes.py, branches.py, commits.py, schemas.py     handlers
-loads.py, exports.py, blobs.py, change_feed.py, comparisons.py, invocations.py     more of them
+loads.py, load_files.py, exports.py, blobs.py, change_feed.py     more of them
+comparisons.py, invocations.py, type_rows.py     and the last
 moments.py          which moment of a graph a read is about
 streams.py          answers that are sent piece by piece; slots.py: how many exports run at once
 openapi.py          the OpenAPI document; pages.py: docs/http.md; both from the table

@@ -30,6 +30,18 @@ class QueryRequest(Wire, frozen=True, kw_only=True):
     timeout: float | None = None
 
 
+class RowsRequest(Wire, frozen=True, kw_only=True):
+    """A type, the columns of it, and the moment it is about; all columns and rows if none are named."""
+
+    type: str
+    columns: list[str] | None = None
+    limit: int | None = None
+    branch: str | None = None
+    commit: str | None = None
+    version: int | None = None
+    time: str | None = None
+
+
 class ReadRequest(Wire, frozen=True, kw_only=True):
     """A read query under its former names."""
 
