@@ -4,6 +4,7 @@ Rows in flight are integers: positions in the tables of one snapshot. Properties
 expression needs them, and returned columns once, at the end. Read in this order:
 
     query_service.py, reader.py            a query, compiled and run on a snapshot; request.py: its limits
+    engine_choice.py                       this process or Spark, by size
     prepared_read.py                       what follows from a query before parameters and rows
     plan_runner.py                         runs a plan, step by step; context.py: what all steps share
     interrupt.py                           long work in worker threads
