@@ -118,6 +118,7 @@ def test_rates_and_what_is_left_follow_from_the_figures() -> None:
         "rows_per_second": 17,
         "bytes_per_second": 500,
         "seconds_left": 2.0,
+        "spark": None,
     }
     begun = Progress("read", ProgressEvent.BEGUN)
     assert (begun.share, begun.seconds_left, begun.rows_per_second) == (None, None, 0)

@@ -379,17 +379,23 @@ class Graph:
         from omnigraph.engine.load.loader import load as run_load
         from omnigraph.engine.load.request import LoadRequest
         from omnigraph.engine.load.spool import open_inputs
+        from omnigraph.engine.tasks.task_metrics import collect_metrics
         from omnigraph.engine.write.transaction import Author
 
         opened, chosen = self._writing(), _mode(mode)
         how = (_mapping(mapping), engine, self.schema, opened.root)
-        with progress_to(progress), open_inputs(data, type, *how) as spool:
+        with (
+            progress_to(progress),
+            collect_metrics() as metrics,
+            open_inputs(data, type, *how) as spool,
+        ):
             request = LoadRequest(
                 spool.files, chosen, skip_bad, None if rejects is None else Path(rejects), spool.mapping
             )
             author = Author(parse_branch_name(branch), actor)
             choose = partial(select_engine, engine, at_hand=spool.engine)
-            return run_load(opened, request, author, from_=from_, engine=choose)
+            done = run_load(opened, request, author, from_=from_, engine=choose)
+        return done.with_tasks(metrics)
 
     @overload
     def merge(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -276,7 +277,7 @@ def test_what_cannot_be_read_fails_the_run_and_may_be_tried_again(folder: Path) 
     given, before = Given(folder, ONE, "2024-01-01"), newest(folder)
 
     class Broken(Given):
-        def bounds(self, known: Bounds) -> Bounds:
+        def bounds(self, known: Bounds, reached: Sequence[Mapping[str, str]]) -> Bounds:
             raise InternalError("the database is away")
 
     done = run(pipeline, Broken(folder, ONE))
