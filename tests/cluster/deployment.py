@@ -160,9 +160,7 @@ def codes(result: Json, severity: str | None = None) -> list[str]:
 def outcomes(result: Json) -> dict[str, str]:
     """What became of each change: operation, disposition and reason."""
     return {
-        one["resource"]: " ".join(
-            filter(None, (one["operation"], one.get("disposition"), one.get("reason")))
-        )
+        one["resource"]: " ".join(filter(None, (one["operation"], one.get("disposition"), one.get("reason"))))
         for one in result["changes"]
     }
 

@@ -249,7 +249,7 @@ class _Apply:
         work: GraphWork,
         approvals: Approvals,
     ) -> None:
-        after = advance(swept.state, desired, self.changes, work.done, root.now())
+        after = advance(swept, desired, self.changes, work.done, root.now())
         if after.state != ledger.state:
             state = with_members(after.state, revision=after.state.revision + 1)
             reach(failpoints.CLUSTER_APPLY_BEFORE_STATE_WRITE)

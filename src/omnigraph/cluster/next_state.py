@@ -10,9 +10,9 @@ from omnigraph.cluster.addresses import Kind, graph_address, graph_of, kind_of, 
 from omnigraph.cluster.desired import Desired
 from omnigraph.cluster.plan import Action, Change, Disposition
 from omnigraph.cluster.planner import RECOVERY_PENDING, diff
-from omnigraph.cluster.recovery import consumption, tombstone
+from omnigraph.cluster.recovery import Sweep, consumption, tombstone
 from omnigraph.cluster.sidecars import Operation, Sidecar
-from omnigraph.cluster.state import ResourceStatus, State, Status
+from omnigraph.cluster.state import APPLIED, ResourceStatus, State, Status
 from omnigraph.deferred_dataclass import dataclass
 
 
@@ -25,11 +25,14 @@ class Converged:
 
 
 def advance(
-    state: State, desired: Desired, changes: tuple[Change, ...], done: list[Sidecar], now: str
+    swept: Sweep, desired: Desired, changes: tuple[Change, ...], done: list[Sidecar], now: str
 ) -> Converged:
     """Record the changes that took place; the revision stays."""
+    state = swept.state
     for change in changes:
-        state = _record(state, desired, change)
+        # What waits for recovery has the status that the sweep gave it.
+        if graph_of(change.resource) not in swept.pending:
+            state = _record(state, desired, change)
     for sidecar in done:
         if sidecar.kind is Operation.DELETE:
             state = state.bury(sidecar.graph_id, tombstone(sidecar, now))
@@ -38,26 +41,29 @@ def advance(
     by_address = {change.resource: change for change in changes}
     for address in sorted(state.resources):
         if kind_of(address) is Kind.GRAPH:
-            state = _compose(state, desired, by_address, str(graph_of(address)))
+            state = _compose(state, desired, by_address, str(graph_of(address)), swept)
     converged = not diff(desired, state)
     return Converged(replace(state, config_digest=desired.config_digest) if converged else state, converged)
 
 
 def _record(state: State, desired: Desired, change: Change) -> State:
-    if change.disposition in (Disposition.APPLIED, Disposition.DERIVED):
+    if change.disposition is Disposition.DERIVED:
+        return state.set_status(change.resource, APPLIED)
+    if change.disposition is Disposition.APPLIED:
         if change.operation is Action.DELETE:
             return state.forget(change.resource)
         return state.put(change.resource, desired.resources[change.resource].entry)
-    if change.disposition is Disposition.BLOCKED and change.reason not in (None, RECOVERY_PENDING):
-        # What waits for recovery has the status that the sweep gave it.
+    if change.disposition is Disposition.BLOCKED and change.reason != RECOVERY_PENDING:
         return state.set_status(change.resource, ResourceStatus(Status.BLOCKED, (str(change.reason),)))
     return state
 
 
-def _compose(state: State, desired: Desired, changes: Mapping[str, Change], graph_id: str) -> State:
+def _compose(
+    state: State, desired: Desired, changes: Mapping[str, Change], graph_id: str, swept: Sweep
+) -> State:
     """Compute the digest of a graph; while it waits for a change it keeps its provider and blob policy."""
     around = (graph_address(graph_id), schema_address(graph_id))
-    waits = any(
+    waits = graph_id in swept.pending or any(
         change is not None and change.disposition not in (Disposition.APPLIED, Disposition.DERIVED)
         for change in map(changes.get, around)
     )
