@@ -39,6 +39,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "graphs": Capability(Kind.SERVED, frozenset({"--server", "--profile"})),
     **dict.fromkeys(("optimize", "repair", "cleanup", "lint", "doctor", "recover"), UPKEEP),
     "serve": Capability(Kind.DIRECT, frozenset({"--store", "--profile"})),
+    "ui": Capability(Kind.DIRECT, frozenset({"--store", "--profile", "--as"})),
     "schema plan": Capability(Kind.DIRECT, frozenset({"--store", "--profile"})),
     **dict.fromkeys(("init", "copy"), Capability(Kind.DIRECT)),
     # Its file names the graphs.
@@ -49,7 +50,7 @@ CAPABILITIES: Mapping[str, Capability] = {
 }
 
 NAMES_ITS_AUTHOR = frozenset(
-    {"mutate", "load", "branch merge", "schema apply", "embed"} | {"pipeline run", "algorithm"}
+    {"mutate", "load", "branch merge", "schema apply", "embed", "ui"} | {"pipeline run", "algorithm"}
 )
 ECHOES_ITS_WRITE = frozenset(
     {"load", "branch create", "branch delete", "branch merge", "schema apply"}

@@ -9,6 +9,7 @@ import signal
 import socket
 import ssl
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from granian._granian import SocketHolder
@@ -66,14 +67,18 @@ def check_certificate(options: ServeOptions) -> None:
         ) from error
 
 
-def listen(app: ASGIApp, options: ServeOptions) -> None:
+def listen(
+    app: ASGIApp, options: ServeOptions, announce: Callable[[socket.socket], None] | None = None
+) -> None:
     """Serve until SIGINT or SIGTERM; requests under way are finished first."""
     _warn_about(options)
     with _bind(options.bind) as bound:
-        asyncio.run(_serve(app, bound, options))
+        asyncio.run(_serve(app, bound, options, announce or print_address))
 
 
-async def _serve(app: ASGIApp, bound: socket.socket, options: ServeOptions) -> None:
+async def _serve(
+    app: ASGIApp, bound: socket.socket, options: ServeOptions, announce: Callable[[socket.socket], None]
+) -> None:
     server = BoundServer(app, bound, ssl_cert=options.tls_cert, ssl_key=options.tls_key)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -83,7 +88,7 @@ async def _serve(app: ASGIApp, bound: socket.socket, options: ServeOptions) -> N
     await serving
 
 
-def announce(bound: socket.socket) -> None:
+def print_address(bound: socket.socket) -> None:
     """Write the one line by which others learn the port."""
     host, port = bound.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host

@@ -11,6 +11,7 @@ from omnigraph.server.boot import Booted, ServedGraph, check_graph_id
 from omnigraph.server.metrics import Gauge, Metrics
 from omnigraph.server.settings import Limits
 from omnigraph.server.slots import StreamSlots
+from omnigraph.server.ui_sessions import Sessions
 from omnigraph.server.workers import Workers
 
 
@@ -23,6 +24,7 @@ class Service:
         self.limits = limits
         self.admission = Admission(limits)
         self.slots = StreamSlots()
+        self.sessions = Sessions()
         self.workers = Workers()
         self.metrics = Metrics()
         self.in_flight = 0
@@ -32,7 +34,7 @@ class Service:
     @property
     def is_authenticated(self) -> bool:
         """Whether requests need a token."""
-        return self.booted.state is not RuntimeState.OPEN
+        return self.booted.state is not RuntimeState.OPEN or self.sessions.is_personal
 
     def find_graph(self, graph_id: str) -> ServedGraph:
         """Return a graph that is served."""

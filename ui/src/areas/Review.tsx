@@ -1,0 +1,1 @@
+export default function Review() { return null; }

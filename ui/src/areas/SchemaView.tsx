@@ -1,0 +1,1 @@
+export default function SchemaView() { return null; }
