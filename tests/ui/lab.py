@@ -75,7 +75,7 @@ def make_lab(place: Path) -> Path:
 def _write_branches(graph: og.Graph) -> None:
     """Write to both branches, and on main what contradicts one of them."""
     draft = {"branch": "draft/roles", "actor": "ben"}
-    graph.mutate(_set_role("ada", "professor"), **draft)
+    graph.mutate(_set_role("ada", "postdoc"), **draft)
     graph.mutate(
         'query q() { update Person set { age: 41, city: "Bergen" } where handle = "grace" }', **draft
     )

@@ -213,8 +213,8 @@ export interface LintReport {
     error?: string;
     warnings?: string[];
     diagnostics?: Diagnostic[];
-    operation?: { inputs?: Parameter[] };
   }[];
+  queries: StoredQuery[];
   findings: { severity: string; code: string; message: string; diagnostics?: Diagnostic[] }[];
 }
 

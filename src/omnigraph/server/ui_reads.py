@@ -11,11 +11,13 @@ from omnigraph.engine.maintenance.doctor import examine
 from omnigraph.engine.maintenance.health import Health
 from omnigraph.errors import PolicyDenied
 from omnigraph.lang.query.lint import lint
+from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.schema.catalog_json import edge_value, interface_value, node_value
 from omnigraph.lang.source import Source
 from omnigraph.policy.actions import Action
 from omnigraph.server.moments import authorize_moment, parse_moment, pin
 from omnigraph.server.requests import Call, branch_or_main
+from omnigraph.server.stored_queries import StoredQuery
 from omnigraph.server.wire.explorer import (
     DoctorOutput,
     HealthFinding,
@@ -24,6 +26,7 @@ from omnigraph.server.wire.explorer import (
     PermissionsOutput,
     SchemaTypesOutput,
 )
+from omnigraph.server.wire.stored_queries import StoredQueryOutput
 from omnigraph.snapshot import pinned_by
 
 PERSONAL = "personal"
@@ -94,7 +97,8 @@ async def lint_queries(call: Call) -> Response:
     graph = call.graph
 
     def work() -> bytes:
-        report = lint(Source(asked.query), graph.schema)
+        source = Source(asked.query)
+        report = lint(source, graph.schema)
         return call.encode(
             LintOutput(
                 status=report.status,
@@ -103,10 +107,16 @@ async def lint_queries(call: Call) -> Response:
                 infos=report.infos,
                 results=[result.to_json() for result in report.results],
                 findings=[finding.to_json() for finding in report.findings],
+                queries=_describe_queries(source) if report.results else [],
             )
         )
 
     return call.reply(await call.read(work))
+
+
+def _describe_queries(source: Source) -> list[StoredQueryOutput]:
+    """Return what the queries of a file that parses take."""
+    return [StoredQuery(one.name, source, one).describe() for one in parse_queries(source).queries]
 
 
 async def doctor(call: Call) -> Response:

@@ -18,6 +18,8 @@ interface Props {
   selected?: string;
   /** Nodes and edges to emphasise, such as a path. */
   marked?: Set<string>;
+  /** Whether edges show their types. */
+  edgeLabels?: boolean;
   onSelect: (key: string | undefined) => void;
   onSelectEdge?: (edge: EdgeData) => void;
   onExpand?: (key: string) => void;
@@ -27,7 +29,7 @@ interface Props {
 const LAYOUT_FRAMES = 90;
 
 /** A picture of nodes and edges: drag to pin, click to select, double click to expand. */
-export function Picture({ nodes, edges, selected, marked, onSelect, onSelectEdge, onExpand, onHide }: Props) {
+export function Picture({ nodes, edges, selected, marked, edgeLabels = false, onSelect, onSelectEdge, onExpand, onHide }: Props) {
   const container = useRef<HTMLDivElement>(null);
   const graph = useMemo(() => new Graph({ multi: true, type: "directed" }), []);
   const sigma = useRef<Sigma>(undefined);
@@ -48,9 +50,11 @@ export function Picture({ nodes, edges, selected, marked, onSelect, onSelectEdge
       labelRenderedSizeThreshold: 5,
       defaultEdgeType: "arrow",
       edgeLabelSize: 10,
-      renderEdgeLabels: false,
+      renderEdgeLabels: edgeLabels,
       enableEdgeEvents: true,
       zIndex: true,
+      // While another area is loaded this one is hidden, and has no size.
+      allowInvalidContainer: true,
       minCameraRatio: 0.05,
       maxCameraRatio: 6,
       nodeReducer: (key, data) => reduceNode(graph, emphasis.current, key, data),
@@ -86,7 +90,7 @@ export function Picture({ nodes, edges, selected, marked, onSelect, onSelectEdge
       drawn.kill();
       sigma.current = undefined;
     };
-  }, [graph]);
+  }, [graph, edgeLabels]);
 
   useEffect(() => {
     const added = synchronise(graph, nodes, edges);
@@ -96,6 +100,7 @@ export function Picture({ nodes, edges, selected, marked, onSelect, onSelectEdge
 
   useEffect(() => {
     sigma.current?.setSetting("labelColor", { color: dark ? "#dee2e6" : "#343a40" });
+    sigma.current?.setSetting("edgeLabelColor", { color: dark ? "#a3abb3" : "#5c636a" });
     graph.forEachEdge((edge) => graph.setEdgeAttribute(edge, "color", dark ? "#495057" : "#ced4da"));
   }, [graph, dark, edges]);
 

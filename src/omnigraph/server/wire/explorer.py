@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from omnigraph.server.wire.base import Sparse, Wire
+from omnigraph.server.wire.stored_queries import StoredQueryOutput
 
 
 class SessionRequest(Wire, frozen=True, kw_only=True):
@@ -50,7 +51,7 @@ class LintRequest(Wire, frozen=True, kw_only=True):
 
 
 class LintOutput(Wire, frozen=True, kw_only=True):
-    """What lint finds in a query file; spans count bytes of UTF-8."""
+    """What lint finds in a query file, and what its queries take; spans count bytes of UTF-8."""
 
     status: str
     errors: int
@@ -58,6 +59,7 @@ class LintOutput(Wire, frozen=True, kw_only=True):
     infos: int
     results: list[dict[str, Any]]
     findings: list[dict[str, Any]]
+    queries: list[StoredQueryOutput]
 
 
 class NodeOutput(Wire, frozen=True, kw_only=True):
