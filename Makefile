@@ -1,7 +1,7 @@
 # Every target prepares .venv by itself; a machine with Python 3.11 or newer needs nothing else.
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format bench docs site release fuzz torture lock clean
+.PHONY: help install demo test check format bench docs site ui screenshots release fuzz torture lock clean
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
 
@@ -25,7 +25,7 @@ OMNIGRAPH_FUZZ ?= 50000
 unexport PYTHONDONTWRITEBYTECODE
 
 help: ## Show this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 install: $(READY) ## Make .venv with the omnigraph command in it
 	@echo "Ready: $(BIN)/omnigraph"
@@ -59,7 +59,13 @@ site: $(READY) ## Put docs/ together as a site in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Written: build/site/index.html"
 
-release: $(READY) ## Build wheel and sdist in dist/, and run the README with the wheel in an empty environment
+ui: $(READY) ## Build the explorer that `omnigraph ui` and the server show
+	@$(BIN)/python ui/build.py
+
+screenshots: $(READY) ui ## Take the pictures of docs/explorer.md with a browser
+	@$(BIN)/python -m tests.ui.screenshots docs/images
+
+release: $(READY) ui ## Build wheel and sdist in dist/, and run the README with the wheel in an empty environment
 	@$(BIN)/python requirements/release.py
 
 fuzz: $(READY) ## Run the long form of the property tests
@@ -77,7 +83,7 @@ lock: $(READY) ## Pin the newest dependencies, with hashes, in requirements/
 	@$(COMPILE) --constraint requirements/dev.txt --extra bench --output-file requirements/bench.txt
 
 clean: ## Remove .venv, caches and build results
-	@rm -rf .venv .venv.lock dist build demo/out .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv.lock dist build ui/node_modules src/omnigraph/server/page demo/out .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(READY): requirements/dev.txt requirements/install.py pyproject.toml

@@ -116,5 +116,11 @@ CASES: dict[str, Case] = {
         before=(("POST", "branches", {"name": "draft"}),),
         after=(("DELETE", "branches/draft", None),),
     ),
+    "getPermissions": Case("permissions", denied=200),
+    "describeSchema": Case("schema/types"),
+    "lint": Case("lint", {"query": READ}),
+    "findNodes": Case("find", params={"text": "ad"}),
+    "readSubgraph": Case("subgraph", {"nodes": {"Person": ["Ada"]}, "hops": 1}),
+    "doctor": Case("doctor"),
 }
 """By operation; HEAD stands for the newest commit of main."""

@@ -41,6 +41,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "graphs": Capability(Kind.SERVED, frozenset({"--server", "--profile"})),
     **dict.fromkeys(("optimize", "repair", "cleanup", "lint", "doctor", "recover"), UPKEEP),
     "serve": Capability(Kind.DIRECT, frozenset({"--store", "--profile"})),
+    "ui": Capability(Kind.DIRECT, frozenset({"--store", "--profile", "--as"})),
     "schema plan": Capability(Kind.DIRECT, frozenset({"--store", "--profile"})),
     **dict.fromkeys(("init", "copy"), Capability(Kind.DIRECT)),
     "cluster": CONTROL,
@@ -53,7 +54,7 @@ CAPABILITIES: Mapping[str, Capability] = {
 }
 
 NAMES_ITS_AUTHOR = frozenset(
-    {"mutate", "load", "branch merge", "schema apply", "embed"}
+    {"mutate", "load", "branch merge", "schema apply", "embed", "ui"}
     | {"pipeline run", "algorithm", "cluster apply", "cluster approve"}
 )
 ECHOES_ITS_WRITE = frozenset(

@@ -89,6 +89,7 @@ COMMANDS: Mapping[str, Command] = {
         "omnigraph.cli.snapshot:app", "Show the version and size of every type, now or in the past."
     ),
     "spark": Command("omnigraph.cli.spark:app", "Keep a warm Spark, and see what it needs.", Plane.PIPELINE),
+    "ui": Command("omnigraph.cli.ui:app", "Explore a graph in the browser.", Plane.STORAGE),
     "version": Command(
         "omnigraph.cli.version:app", "Print the version of omnigraph and of its storage format.", Plane.LOCAL
     ),

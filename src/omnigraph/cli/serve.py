@@ -66,7 +66,7 @@ def serve(
     store = resolve_graph(place=place)
     if (tls_cert is None) != (tls_key is None):
         raise BadRequest("--tls-cert and --tls-key go together")
-    _require_packages()
+    require_packages("omnigraph serve")
     from omnigraph.server import settings
     from omnigraph.server.start import serve as run
 
@@ -88,12 +88,13 @@ def serve(
     )
 
 
-def _require_packages() -> None:
+def require_packages(command: str) -> None:
+    """Raise `MissingExtra` unless the packages of a server are installed."""
     from importlib.util import find_spec
 
     for package in sorted(PACKAGES):
         if find_spec(package) is None:
-            raise MissingExtra("omnigraph serve", package=package, extra="server")
+            raise MissingExtra(command, package=package, extra="server")
 
 
 def server_command() -> int:

@@ -26,6 +26,11 @@ loads.py, load_files.py, exports.py, blobs.py, change_feed.py     more of them
 comparisons.py, invocations.py, type_rows.py     and the last
 moments.py          which moment of a graph a read is about
 streams.py          answers that are sent piece by piece; slots.py: how many exports run at once
+ui_routes.py        the part of the table for the page in the browser; ui_handlers.py: which handler does what
+ui_page.py          the files of the page, as `make ui` built them
+ui_sessions.py      cookies that only the page can use; ui_sign_in.py: a token for a cookie
+ui_reads.py         rights, types, findings of lint, health; ui_subgraph.py: nodes by text and around others
+ui_start.py         a server for one person on this machine
 openapi.py          the OpenAPI document; pages.py: docs/http.md; both from the table
 engine_phases.py    what the engine does for a request, by phase; tracing.py: spans for OpenTelemetry
 logs.py             one JSON line for each request; metrics.py: counters for Prometheus

@@ -72,6 +72,7 @@ class Application:
         raw_path = request.scope.get("raw_path") or request.scope["path"].encode()
         match = self._tree.find(request.method, raw_path)
         exchange.route = match.route
+        service.sessions.check_host(request)
         actor = self._authenticate(request, match.route)
         exchange.call = call = Call(service, request, match.route, match.path, actor, exchange.span)
         if match.route.is_per_graph and not match.route.is_public:
@@ -85,8 +86,9 @@ class Application:
     def _authenticate(self, request: Request, route: Route) -> str | None:
         if route.is_public or not self.service.is_authenticated:
             return None
-        raw = (value for name, value in request.scope["headers"] if name == b"authorization")
-        return self.service.tokens.identify(raw)
+        raw = [value for name, value in request.scope["headers"] if name == b"authorization"]
+        session = None if raw else self.service.sessions.find(request)
+        return self.service.tokens.identify(raw) if session is None else session.actor
 
 
 class _Exchange:

@@ -52,6 +52,11 @@ class Board:
         """The counters of the supervisor."""
         return self.folder / f"counters-{SUPERVISOR}"
 
+    @property
+    def sessions(self) -> Path:
+        """The sessions of browsers, which any worker may be asked about."""
+        return self.folder / "sessions"
+
     def all_counters(self) -> list[Path]:
         """Return the counters of all workers."""
         return sorted(self.folder.glob("counters-*"))

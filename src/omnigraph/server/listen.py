@@ -67,12 +67,14 @@ def check_certificate(options: ServeOptions) -> None:
         ) from error
 
 
-def listen(app: ASGIApp, options: ServeOptions) -> None:
+def listen(
+    app: ASGIApp, options: ServeOptions, announce: Callable[[socket.socket], None] | None = None
+) -> None:
     """Bind, announce the address, and serve until SIGINT or SIGTERM."""
     warn_about(options)
     with bind_socket(options.bind) as bound:
         accept_connections(bound)
-        serve_on(bound, app, options, on_start=lambda: announce(bound))
+        serve_on(bound, app, options, on_start=lambda: (announce or print_address)(bound))
 
 
 def serve_on(
@@ -94,7 +96,7 @@ async def _serve(
     await serving
 
 
-def announce(bound: socket.socket) -> None:
+def print_address(bound: socket.socket) -> None:
     """Write the one line by which others learn the port."""
     host, port = bound.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host

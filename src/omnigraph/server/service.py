@@ -13,6 +13,7 @@ from omnigraph.server.metrics import Metrics
 from omnigraph.server.settings import Limits
 from omnigraph.server.slots import StreamSlots
 from omnigraph.server.tracing import Tracing
+from omnigraph.server.ui_sessions import Sessions
 from omnigraph.server.workers import Workers
 
 
@@ -37,6 +38,7 @@ class Service:
         self.slots = StreamSlots(board.folder)
         self.metrics = Metrics(board)
         self.workers = Workers(board.count, self.metrics.publish)
+        self.sessions = Sessions(board.sessions)
         self.tracing = tracing
         """Where traces go; None when there are none."""
         self.in_flight = 0
@@ -46,7 +48,7 @@ class Service:
     @property
     def is_authenticated(self) -> bool:
         """Whether requests need a token."""
-        return self.booted.state is not RuntimeState.OPEN
+        return self.booted.state is not RuntimeState.OPEN or self.sessions.is_personal
 
     def find_graph(self, graph_id: str) -> ServedGraph:
         """Return a graph that is served."""

@@ -25,7 +25,7 @@ from omnigraph.server.admission import AdmissionTable
 from omnigraph.server.auth import Tokens
 from omnigraph.server.board import Board
 from omnigraph.server.frozen_source import FrozenSource
-from omnigraph.server.listen import accept_connections, announce
+from omnigraph.server.listen import accept_connections, print_address
 from omnigraph.server.metrics import RESTARTS
 from omnigraph.server.numbers import NumberFile
 from omnigraph.server.settings import ServeOptions
@@ -82,7 +82,7 @@ class _Supervisor:
             accept_connections(self._bound)
             for worker in workers:
                 await worker.serve()
-            announce(self._bound)
+            print_address(self._bound)
             await asyncio.gather(*(self._keep(worker) for worker in workers))
 
     async def _start_all(self) -> list[_Worker]:
