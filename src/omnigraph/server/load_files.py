@@ -17,7 +17,7 @@ from omnigraph.errors import BadRequest
 from omnigraph.server.loads import authorize_parameters, receive, run_load
 from omnigraph.server.requests import Call, require_media
 from omnigraph.server.wire.loads import load_output
-from omnigraph.storage.temporary_folders import TemporaryFolder, wrap_temporary_errors
+from omnigraph.storage.scratch import TemporaryFolder, wrap_temporary_errors
 
 FOLDER = "omnigraph.folder"
 """The header of a member for the folder that its name is below; without it, the root of the archive."""
