@@ -88,6 +88,22 @@ def stopped(pid: int) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
+def test_session_of_the_page_counts_in_every_worker_until_it_ends(server: RunningServer) -> None:
+    one, other = workers_of(server)
+    page = {"x-omnigraph-page": "1"}
+    with stopped(other), httpx.Client(base_url=server.url) as client:
+        answer = client.post("/ui/session", json={"token": f"token-{ACTOR}"}, headers=page)
+        assert (answer.status_code, answer.json()) == (200, {"actor_id": ACTOR})
+        cookies = dict(client.cookies)
+    with stopped(one), httpx.Client(base_url=server.url, cookies=cookies) as client:
+        assert client.get("/branches", headers=page).status_code == 200
+        # Another site cannot add the header of the page.
+        assert client.get("/branches").status_code == 401
+        assert client.delete("/ui/session", headers=page).status_code == 200
+    with stopped(other), httpx.Client(base_url=server.url, cookies=cookies) as client:
+        assert client.get("/branches", headers=page).status_code == 401
+
+
 def test_limits_are_shared_and_those_of_a_killed_worker_are_free_again(
     server: RunningServer, store: Path, policies: list[str]
 ) -> None:
