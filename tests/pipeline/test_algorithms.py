@@ -93,9 +93,9 @@ class Tasks:
         arranged = algorithm.arrangement
         places = len(corners(COLOURS)) if arranged.corners else BUCKETS
         raw = [batch for piece in self.pieces for batch in BySource(arranged.weight, BUCKETS)(piece)]
-        half = _reduced([*raw, *emit_numbers(self.nodes, BUCKETS)], ByTarget(BUCKETS))
-        whole = _reduced([*half, *emit_numbers(self.nodes, BUCKETS)], ByBlock(arranged, places, COLOURS))
-        rows = _reduced(whole, IntoBlocks(arranged.distinct, self.nodes.count))
+        half = _reduce([*raw, *emit_numbers(self.nodes, BUCKETS)], ByTarget(BUCKETS))
+        whole = _reduce([*half, *emit_numbers(self.nodes, BUCKETS)], ByBlock(arranged, places, COLOURS))
+        rows = _reduce(whole, IntoBlocks(arranged.distinct, self.nodes.count))
         return [block for row in rows for block in unpack_blocks(row)]
 
 
@@ -103,7 +103,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks)
 
 
-def _reduced(batches: list[pa.RecordBatch], reducer: Callable[[Any], Any]) -> list[pa.RecordBatch]:
+def _reduce(batches: list[pa.RecordBatch], reducer: Callable[[Any], Any]) -> list[pa.RecordBatch]:
     arrived: dict[int, dict[str, list[pa.Table]]] = {}
     for row in pa.Table.from_batches(batches, BLOBS).to_pylist():
         tables = arrived.setdefault(row["bucket"], {}).setdefault(row["tag"], [])
