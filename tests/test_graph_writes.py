@@ -51,10 +51,10 @@ def graph(tmp_path: Path) -> Iterator[og.Graph]:
 
 @pytest.fixture
 def people(tmp_path: Path) -> Path:
-    return written(tmp_path / "people.jsonl", *({"type": "Person", "data": row} for row in PEOPLE))
+    return write_records(tmp_path / "people.jsonl", *({"type": "Person", "data": row} for row in PEOPLE))
 
 
-def written(path: Path, *records: dict[str, Any]) -> Path:
+def write_records(path: Path, *records: dict[str, Any]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
     return path
@@ -451,7 +451,7 @@ def test_an_empty_block_makes_no_commit(graph: og.Graph) -> None:
 
 def test_files_are_read_in_order_folders_and_patterns_by_path(graph: og.Graph, tmp_path: Path) -> None:
     for name in ("b.jsonl", "a.ndjson", "c/d.jsonl", "notes.txt"):
-        written(tmp_path / "in" / name, {"type": "Log", "data": {"msg": name}})
+        write_records(tmp_path / "in" / name, {"type": "Log", "data": {"msg": name}})
     done = graph.load(tmp_path / "in", mode="append")
     assert (done.nodes, done.edges, done.total, done.branch_created) == ({"Log": 3}, {}, 3, False)
     logs = sorted(graph.snapshot().rows("Log").to_pylist(), key=lambda row: row["id"])
@@ -499,7 +499,7 @@ def test_a_refused_load_makes_no_branch(
     graph: og.Graph, people: Path, tmp_path: Path, record: dict[str, Any], error: type[Exception]
 ) -> None:
     graph.load(people, mode="append")
-    bad = written(tmp_path / "bad.jsonl", record)
+    bad = write_records(tmp_path / "bad.jsonl", record)
     name = failpoints.BRANCH_CREATE_AFTER_MANIFEST_BRANCH_CREATE
     with failpoints.arm(name, failpoints.error(name)), pytest.raises(error):
         graph.load(bad, mode="append", branch="work", from_="main")
@@ -525,8 +525,8 @@ def test_a_branch_made_for_a_load_stays_when_recovery_may_finish_it(graph: og.Gr
 
 def test_everything_that_is_wrong_is_reported_with_its_place(graph: og.Graph, tmp_path: Path) -> None:
     good = {"type": "Person", "data": {"handle": "kim"}}
-    first = written(tmp_path / "1.jsonl", good, {"type": "Person", "data": {"age": "x"}})
-    second = written(tmp_path / "2.jsonl", {"type": "Persn"})
+    first = write_records(tmp_path / "1.jsonl", good, {"type": "Person", "data": {"age": "x"}})
+    second = write_records(tmp_path / "2.jsonl", {"type": "Persn"})
     head = graph.snapshot().id
     with pytest.raises(errors.LoadRejected) as caught:
         graph.load([first, second], mode="append")
@@ -544,7 +544,7 @@ def test_everything_that_is_wrong_is_reported_with_its_place(graph: og.Graph, tm
 
 def test_skipped_rows_are_reported_for_every_stage(graph: og.Graph, people: Path, tmp_path: Path) -> None:
     graph.load(people, mode="append")
-    more = written(
+    more = write_records(
         tmp_path / "more.jsonl",
         {"type": "Person", "data": {"handle": "ada"}},
         {"type": "Person", "data": {"handle": "dee"}},
@@ -562,7 +562,7 @@ def test_progress_counts_bytes_and_lines(
     graph: og.Graph, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(small_files, "SMALL", 0)  # one file after the other
-    more = written(tmp_path / "more.jsonl", {"type": "Log", "data": {"msg": "x"}})
+    more = write_records(tmp_path / "more.jsonl", {"type": "Log", "data": {"msg": "x"}})
     heard: list[og.Progress] = []
     graph.load([people, more], mode="append", progress=heard.append)
     sizes = [file.stat().st_size for file in (people, more)]

@@ -31,7 +31,7 @@ def drop(graph: og.Graph, branch: str, keys: Iterable[str]) -> None:
             tx.delete("P", ("k", "=", key))
 
 
-def stored(graph: og.Graph, branch: str = "main") -> set[str]:
+def stored_keys(graph: og.Graph, branch: str = "main") -> set[str]:
     return set(graph.snapshot(branch).rows("P").column("k").to_pylist())
 
 
@@ -80,7 +80,7 @@ def test_what_is_deleted_on_a_branch_recreated_is_gone(tmp_path: Path, by: str) 
             maker.branches.delete("draft")
             maker.branches.create("draft")
         live_otherwise(graph, "draft")
-        assert stored(other, "draft") == LEFT
+        assert stored_keys(other, "draft") == LEFT
 
 
 @pytest.mark.parametrize("by", ["a new handle", "a refreshed one"])
@@ -91,7 +91,7 @@ def test_what_is_deleted_in_a_graph_recreated_is_gone(tmp_path: Path, by: str) -
         with new_graph(tmp_path / "g") as new:
             old.refresh()
             live_otherwise(new if by == "a new handle" else old, "main")
-            assert stored(new) == LEFT
+            assert stored_keys(new) == LEFT
 
 
 def test_a_handle_reads_the_graph_that_took_the_place_of_its_own(tmp_path: Path) -> None:

@@ -306,14 +306,14 @@ def test_a_cancelled_export_closes_its_connection_and_leaves_no_file(tmp_path: P
 # --- Arrow in chunks ------------------------------------------------------------------------------
 
 
-def cut(body: bytes, size: int) -> Iterator[bytes]:
+def split_body(body: bytes, size: int) -> Iterator[bytes]:
     return (body[at : at + size] for at in range(0, len(body), size))
 
 
 @pytest.mark.parametrize("size", [1, 7, 100, 1_000_000])
 def test_batches_do_not_depend_on_where_chunks_end(size: int) -> None:
     frames = BatchFrames()
-    found = [batch for chunk in cut(arrow_of(10), size) for batch in frames.add(chunk)]
+    found = [batch for chunk in split_body(arrow_of(10), size) for batch in frames.add(chunk)]
     frames.finish()
     assert [batch.num_rows for batch in found] == [3, 3, 3, 1]
     assert pa.Table.from_batches(found).column("b").to_pylist() == ["x", "y"] * 5

@@ -164,7 +164,7 @@ def test_cleanup_of_all_branches_leaves_the_indexes_that_are_used(graph: OpenGra
 # --- upkeep by itself ----------------------------------------------------------------------------
 
 
-def crowded(graph: OpenGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+def crowd_fragments(graph: OpenGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many small fragments on main, under indexes, which the next write will put together."""
     monkeypatch.setenv(SETTING, "off")
     for at in range(MIN_FRAGMENTS + 2):
@@ -178,7 +178,7 @@ def test_a_branch_that_is_tidied_by_itself_can_be_written_on(
     folder: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = docs_graph(folder)
-    crowded(graph, monkeypatch)
+    crowd_fragments(graph, monkeypatch)
     create_branch(graph, "work")
     change(graph, 'delete Doc where slug = "m3"', "work")
     tidied = table_of(graph, DOC, "work")
@@ -197,7 +197,7 @@ def test_upkeep_that_dies_in_between_leaves_a_branch_that_can_be_written_and_the
     folder: Location, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     graph = docs_graph(folder)
-    crowded(graph, monkeypatch)
+    crowd_fragments(graph, monkeypatch)
     create_branch(graph, "work")
 
     class Dying(Recorder):
@@ -228,20 +228,20 @@ def test_upkeep_that_dies_in_between_leaves_a_branch_that_can_be_written_and_the
 # --- damage --------------------------------------------------------------------------------------
 
 
-def misplaced(graph: OpenGraph) -> None:
+def misplace_indexes(graph: OpenGraph) -> None:
     change(graph, 'delete Doc where slug = "d0"', "work")
     compact_by_lance(graph, DOC, CITES)
     change(graph, 'update Doc set { level: "low" } where slug = "d1"', "work")
     change(graph, 'delete Cites where from = "d1"', "work")
 
 
-def lost(graph: OpenGraph) -> None:
+def lose_indexes(graph: OpenGraph) -> None:
     change(graph, 'delete Doc where slug = "d0"', "work")
     change(graph, 'delete Cites where from = "d1"', "work")
     remove_index_files(graph)
 
 
-@pytest.mark.parametrize("damage", [misplaced, lost])
+@pytest.mark.parametrize("damage", [misplace_indexes, lose_indexes])
 def test_a_branch_whose_indexes_have_no_files_is_read_written_and_repaired(
     graph: OpenGraph, folder: Location, damage: Callable[[OpenGraph], None]
 ) -> None:

@@ -154,7 +154,7 @@ def test_a_text_index_of_another_analyser_is_rebuilt(
     graph = docs_graph(folder)
     add_docs(graph, range(30))
     with monkeypatch.context() as patched:
-        patched.setattr(index_intent, "text_index_spec", unstemmed)
+        patched.setattr(index_intent, "text_index_spec", unstemmed_index)
         ensure_indices(graph, MAIN)
     add_docs(graph, range(30, 35))
     assert texts_with(table_of(graph, DOC), "walk") == set()
@@ -162,5 +162,5 @@ def test_a_text_index_of_another_analyser_is_rebuilt(
     assert texts_with(table_of(graph, DOC), "walk") == {f"d{number}" for number in range(35)}
 
 
-def unstemmed(column: str, name: str) -> IndexSpec:
+def unstemmed_index(column: str, name: str) -> IndexSpec:
     return IndexSpec(column, INVERTED, name, {**ANALYSER, "stem": False})

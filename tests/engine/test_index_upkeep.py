@@ -75,7 +75,7 @@ def cites(count: int = ROWS) -> pa.Table:
     return pa.table({"from": ends, "to": ends[::-1]})
 
 
-def filled(at: Location) -> Graph:
+def make_filled(at: Location) -> Graph:
     graph = og.init(at.uri, schema=SCHEMA)
     graph.load(docs(0), type="Doc", mode="append")
     graph.load(cites(), type="Cites", mode="append")
@@ -182,7 +182,7 @@ def test_in_a_bucket_declared_indexes_cover_all_rows_after_a_write(
 
 
 def require_complete_after(place: Location, write: Write) -> None:
-    graph = filled(place)
+    graph = make_filled(place)
     assert lacking(graph) == {}, "those of the first load came by themselves, too"
     done = write(graph)
     assert lacking(graph) == {}
@@ -195,7 +195,7 @@ def require_complete_after(place: Location, write: Write) -> None:
 def test_without_upkeep_every_kind_of_write_says_what_is_pending(
     tmp_path: Path, limit: None, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph = filled(Location.parse(tmp_path / "g"))
+    graph = make_filled(Location.parse(tmp_path / "g"))
     monkeypatch.setenv(tidy.SETTING, "off")
     done = write(graph)
     left = lacking(graph)
@@ -221,7 +221,7 @@ def _columns(graph: Graph) -> list[str]:
 def test_a_branch_completes_what_it_has_of_its_own_and_leaves_main_alone(
     folder: Location, limit: None
 ) -> None:
-    graph = filled(folder)
+    graph = make_filled(folder)
     graph.branches.create("work")
     main = graph._opened.load("main").state.entries()
     graph.load(docs(ROWS), type="Doc", mode="append", branch="work")
@@ -233,19 +233,19 @@ def test_a_branch_completes_what_it_has_of_its_own_and_leaves_main_alone(
 
 
 def test_a_rewrite_of_a_table_without_indexes_builds_none(tmp_path: Path) -> None:
-    graph = filled(Location.parse(tmp_path / "g"))
+    graph = make_filled(Location.parse(tmp_path / "g"))
     assert lacking(graph) == COLUMNS
     assert overwrite(graph).pending_indexes == add_property(graph).pending_indexes == {}
     assert lacking(graph) == COLUMNS, "a small table is as fast without"
 
 
 def test_a_small_table_that_was_optimised_keeps_its_indexes(tmp_path: Path) -> None:
-    graph = filled(Location.parse(tmp_path / "g"))
+    graph = make_filled(Location.parse(tmp_path / "g"))
     graph.optimize()
     for write in (overwrite, add_property, rename_property, rename_type):
         assert write(graph).pending_indexes == {}
         assert all(left == {"place"} for left in lacking(graph).values()), "so few vectors need none"
-        graph = filled(Location.parse(tmp_path / write.__name__))
+        graph = make_filled(Location.parse(tmp_path / write.__name__))
         graph.optimize()
 
 
@@ -325,7 +325,7 @@ def test_a_small_table_lags_until_its_tail_is_worth_a_segment(tmp_path: Path) ->
 def test_a_failed_index_never_fails_the_write_and_is_reported(
     tmp_path: Path, limit: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    filled(Location.parse(tmp_path / "g")).close()
+    make_filled(Location.parse(tmp_path / "g")).close()
     with og.open(tmp_path / "g") as graph, pytest.MonkeyPatch.context() as patch:
         full = OpenGraph.open(Root.at(Location.parse(tmp_path / "g"), no_room_for("stage_indexes")))
         patch.setattr(graph, "_opened", full)
@@ -364,7 +364,7 @@ def test_a_bad_limit_does_not_fail_a_write(
 
 
 def test_the_write_after_a_recovery_completes_what_the_dead_one_left(tmp_path: Path, limit: None) -> None:
-    graph = filled(Location.parse(tmp_path / "g"))
+    graph = make_filled(Location.parse(tmp_path / "g"))
     with (
         failpoints.arm(
             failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER,
@@ -384,7 +384,7 @@ def test_the_write_after_a_recovery_completes_what_the_dead_one_left(tmp_path: P
 def test_others_write_while_indexes_are_built_after_a_write(tmp_path: Path, limit: None) -> None:
     """The lock is free meanwhile; what was built for a version that is gone is built again."""
     at = Location.parse(tmp_path / "g")
-    filled(at).close()
+    make_filled(at).close()
     other = og.open(tmp_path / "g")
     calls: list[str] = []
 

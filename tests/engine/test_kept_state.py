@@ -130,7 +130,7 @@ def test_an_old_file_and_what_came_since_add_up_to_what_the_rows_say(graph: Open
     assert len(kept) == 9, "one fragment alone is read as fast"
 
 
-def flipped(body: bytes) -> bytes:
+def flip_name(body: bytes) -> bytes:
     return body.replace(b'"ada"', b'"adb"', 1)
 
 
@@ -148,7 +148,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda _: b"",
     "cut": lambda body: body[:-1],
     "cut in the first bytes": lambda body: body[:10],
-    "a bit flipped": flipped,
+    "a bit flipped": flip_name,
     "another format": lambda body: body[:8] + struct.pack("<I", 99) + body[12:],
     "no such file": lambda body: b"x" + body[1:],
     "of another program": foreign,

@@ -163,7 +163,7 @@ def accidents(*phases: str) -> st.SearchStrategy[Accident | None]:
 ACCIDENTS = accidents(*PHASES)
 
 
-def crashed(act: Callable[[], object], times: dict[str, int]) -> str | None:
+def crash_at(act: Callable[[], object], times: dict[str, int]) -> str | None:
     """Crash at the first of some points that is come to often enough, and say at which.
 
     At none if it came to none of them so often, and then it did all of it.
@@ -183,7 +183,7 @@ def crashed(act: Callable[[], object], times: dict[str, int]) -> str | None:
     return at[0] if at else None
 
 
-def opened(at: Path) -> OpenGraph:
+def open_at(at: Path) -> OpenGraph:
     return OpenGraph.open(Root.at(Location.parse(at)))
 
 
@@ -214,7 +214,7 @@ class GraphMachine(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
     def reopened(self) -> OpenGraph:
-        return opened(self.folder / "graph")
+        return open_at(self.folder / "graph")
 
     # --- writes ----------------------------------------------------------------------------------
 
@@ -388,7 +388,7 @@ class GraphMachine(RuleBasedStateMachine):
             act()
             self.settled(branch, after)
             return
-        point = crashed(act, crash.armed())
+        point = crash_at(act, crash.armed())
         assert point is not None, f"the write came to none of the points: {crash}"
         self.fired[next(phase for phase, points in PHASES.items() if point in points)] += 1
         self.graph = self.reopened()
@@ -411,7 +411,7 @@ class GraphMachine(RuleBasedStateMachine):
         if sidecar.operations(self.graph.root):
             for point in crash.recoveries:
                 armed = dict.fromkeys(RECOVERING[RECOVERING.index(point) :], 1)
-                assert crashed(act, armed) is not None, f"the recovery came to none of {list(armed)}"
+                assert crash_at(act, armed) is not None, f"the recovery came to none of {list(armed)}"
                 self.fired[IN_A_RECOVERY] += 1
                 self.graph = self.reopened()
         act()
@@ -420,7 +420,7 @@ class GraphMachine(RuleBasedStateMachine):
     def control(self, act: Callable[[], object], point: str | None) -> None:
         if point is None:
             act()
-        elif crashed(act, {point: 1}):
+        elif crash_at(act, {point: 1}):
             self.graph = self.reopened()
 
     def refused(self, act: Callable[[], object], *errors: type[OmnigraphError]) -> None:
@@ -464,7 +464,7 @@ class TestModel(GraphMachine.TestCase):  # type: ignore[valid-type, misc]  # Hyp
         """A small graph, with a branch that has no tables of its own; each life begins with a copy of it."""
         GraphMachine.template = tmp_path_factory.mktemp("lives") / "template"
         create_graph(Root.at(Location.parse(GraphMachine.template)), SCHEMA)
-        graph = opened(GraphMachine.template)
+        graph = open_at(GraphMachine.template)
         mutation(graph, BEGINNING, MAIN)
         create_branch(graph, BRANCHES[0])
 

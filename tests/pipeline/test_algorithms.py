@@ -100,20 +100,20 @@ class Tasks:
             whole = [batch for piece in self.pieces for batch in task(piece)]
         else:
             whole = self._shuffled(arranged.weight, placing)
-        rows = _reduced(whole, IntoBlocks(arranged.distinct, self.nodes.count))
+        rows = _reduce(whole, IntoBlocks(arranged.distinct, self.nodes.count))
         return [block for row in rows for block in unpack_blocks(row)]
 
     def _shuffled(self, weight: str | None, placing: ByBlock) -> list[pa.RecordBatch]:
         raw = [batch for piece in self.pieces for batch in BySource(weight, BUCKETS)(piece)]
-        half = _reduced([*raw, *emit_numbers(self.nodes, BUCKETS)], ByTarget(BUCKETS))
-        return _reduced([*half, *emit_numbers(self.nodes, BUCKETS)], placing)
+        half = _reduce([*raw, *emit_numbers(self.nodes, BUCKETS)], ByTarget(BUCKETS))
+        return _reduce([*half, *emit_numbers(self.nodes, BUCKETS)], placing)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks)
 
 
-def _reduced(batches: list[pa.RecordBatch], reducer: Callable[[Any], Any]) -> list[pa.RecordBatch]:
+def _reduce(batches: list[pa.RecordBatch], reducer: Callable[[Any], Any]) -> list[pa.RecordBatch]:
     arrived: dict[int, dict[str, list[pa.Table]]] = {}
     for row in pa.Table.from_batches(batches, BLOBS).to_pylist():
         tables = arrived.setdefault(row["bucket"], {}).setdefault(row["tag"], [])

@@ -45,7 +45,7 @@ def other() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def recorded(pid: int, identity: str = "b" * 32) -> ServerFolder:
+def record_server(pid: int, identity: str = "b" * 32) -> ServerFolder:
     folder = ServerFolder.of_this_environment()
     folder.write(Server(**{**asdict(WISH), "identity": identity}, keeper=pid, jvm=pid, started=0.0))
     return folder
@@ -384,7 +384,7 @@ except OmnigraphError as error:
 
 
 def test_a_process_that_took_over_the_number_of_ours_is_left_alone(other: subprocess.Popen[bytes]) -> None:
-    folder = recorded(other.pid)
+    folder = record_server(other.pid)
     assert server.find_server() is None
     assert server.lease() is None
     assert not server.stop()
@@ -401,7 +401,7 @@ def test_a_state_that_cannot_be_read_counts_as_none() -> None:
 
 
 def test_the_state_is_for_the_owner_alone() -> None:
-    folder = recorded(0)
+    folder = record_server(0)
     assert (folder.state.stat().st_mode & 0o777, folder.path.stat().st_mode & 0o777) == (0o600, 0o700)
     folder.state.unlink()
 

@@ -269,7 +269,7 @@ def test_a_failure_of_work_that_was_done_apart_is_reported_as_usual(
 # --- by itself -----------------------------------------------------------------------------------
 
 
-def answered(work: Callable[[], int], asking: WaitingQuery) -> int:
+def run_only(work: Callable[[], int], asking: WaitingQuery) -> int:
     """A query that does nothing but this work, on very many rows."""
 
     def batches() -> Iterator[int]:
@@ -292,7 +292,7 @@ def test_what_is_left_settles_when_it_ends_and_not_before() -> None:
         return 7
 
     with pytest.raises(errors.QueryCancelled):
-        answered(work, asking)
+        run_only(work, asking)
     assert settled == []
     assert asking.request.abandoned
     go_on.set()
@@ -303,7 +303,7 @@ def test_what_is_left_settles_when_it_ends_and_not_before() -> None:
 def test_what_is_finished_settles_once() -> None:
     settled = list[str]()
     asking = WaitingQuery(Request({}, 0, Limits(cancel=threading.Event())), lambda: settled.append("settled"))
-    assert answered(lambda: 7, asking) == 7
+    assert run_only(lambda: 7, asking) == 7
     assert settled == ["settled"]
     assert not asking.request.abandoned
 
@@ -323,7 +323,7 @@ def test_work_that_was_left_ends_where_it_asks_whether_to_go_on() -> None:
                 raise
 
     with pytest.raises(errors.QueryCancelled):
-        answered(work, asking)
+        run_only(work, asking)
     wait_for_the_end()
     assert notes == ["noted"]
 

@@ -56,7 +56,7 @@ def kind(key: str) -> str:
     return "String" if key.startswith("enum") else key
 
 
-def named(key: str) -> str:
+def type_of(key: str) -> str:
     return f"By{kind(key)}" if key == kind(key) else "ByEnum"
 
 
@@ -67,14 +67,14 @@ def meets(key: str, asked: str) -> bool:
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
     types = " ".join(
-        f"node {named(key)} {{ k: {key} @key  note: String?  at: Date?  list: [I32]? }}" for key in KEYS
+        f"node {type_of(key)} {{ k: {key} @key  note: String?  at: Date?  list: [I32]? }}" for key in KEYS
     )
     with og.init(tmp_path_factory.mktemp("points") / "g", schema=types) as made:
         with made.write() as tx:
             for key, values in KEYS.items():
                 for place, value in enumerate(values):
                     more = {"at": "2031-02-03", "list": [place, 1]} if place else {}
-                    tx.insert(named(key), k=value, note=f"{place}", **more)
+                    tx.insert(type_of(key), k=value, note=f"{place}", **more)
         yield made
 
 
@@ -114,7 +114,7 @@ def test_a_point_is_what_matching_finds(graph: Graph, key: str) -> None:
     asked: Asked = [
         (
             f"""query q($v: {type_}?) {{
-                match {{ $p: {named(key)} {{ k: $v }} }}
+                match {{ $p: {type_of(key)} {{ k: $v }} }}
                 return {{ $p.note as note, $p.k as k, $p.at, $p.list, $p }}
             }}""",
             {"v": value},

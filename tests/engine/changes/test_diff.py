@@ -193,7 +193,7 @@ def test_many_changes_are_reported_like_few(graph: Graph) -> None:
 # --- cost ----------------------------------------------------------------------------------------
 
 
-def recorded(at: str) -> tuple[OpenGraph, Recorder]:
+def open_recorded(at: str) -> tuple[OpenGraph, Recorder]:
     recorder = Recorder()
     return OpenGraph.open(Root.at(Location.parse(at), recorder), read_only=True), recorder
 
@@ -201,7 +201,7 @@ def recorded(at: str) -> tuple[OpenGraph, Recorder]:
 def test_tables_that_did_not_move_are_not_opened(graph: Graph) -> None:
     before = head(graph)
     set_i(graph, "a", 2)
-    opened, recorder = recorded(graph.uri)
+    opened, recorder = open_recorded(graph.uri)
     diff = Graph(opened).diff(before, "main")
     assert "nodes" not in " ".join(call.uri for call in recorder.calls), (
         "nothing is read before it is asked for"
@@ -215,7 +215,7 @@ def test_the_calls_of_a_diff_do_not_follow_the_size_of_the_table(graph: Graph) -
     def cost(key: str) -> dict[str, int]:
         before = head(graph)
         set_i(graph, key, 2)
-        opened, recorder = recorded(graph.uri)
+        opened, recorder = open_recorded(graph.uri)
         diff = Graph(opened).diff(before, "main")
         recorder.clear()
         assert summarize(diff) == [f"update Thing {key}"]
@@ -232,7 +232,7 @@ def test_forks_are_compared_by_what_was_written(graph: Graph) -> None:
         graph.branches.create(branch)
         set_i(graph, "a", len(branch) + ord(branch[0]), branch)
     set_i(graph, "b", 2)
-    opened, recorder = recorded(graph.uri)
+    opened, recorder = open_recorded(graph.uri)
     for a, b, ways in ((first, "one", 1), ("main", "one", 2), ("one", "two", 2)):
         recorder.clear()
         assert Graph(opened).diff(a, b)
@@ -247,7 +247,7 @@ def test_few_rows_are_read_once_on_each_side(graph: Graph) -> None:
     with graph.write("one") as tx:
         tx.insert("Hub", k="new")
         tx.update("Thing", ("k", "=", "a"), {"i": 2})
-    opened, recorder = recorded(graph.uri)
+    opened, recorder = open_recorded(graph.uri)
     diff = Graph(opened).diff(before, "one", types="Hub")
     recorder.clear()
     assert summarize(diff) == ["insert Hub new"]

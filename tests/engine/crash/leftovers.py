@@ -19,7 +19,7 @@ from omnigraph.engine.upkeep.table_rewrite import MIN_FRAGMENTS
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import InternalError
 from omnigraph.lang.source import Source
-from tests.engine.crash.steps import Step, Write, changes, interrupted, recovery
+from tests.engine.crash.steps import Step, Write, changes, interrupt_at, recovery
 from tests.engine.crash.world import PERSON, SCHEMA, change
 
 ONE = 'insert Person { name: "eve" }'
@@ -74,13 +74,13 @@ def _rewrites(limit: int) -> Step:
     return step
 
 
-def _published(graph: OpenGraph) -> None:
+def _publish_and_keep_record(graph: OpenGraph) -> None:
     """A write that was done, and whose record stayed."""
     with failpoints.arm(NOT_REMOVED, failpoints.error(NOT_REMOVED)):
         change(graph, TWO)
 
 
-def _recorded_as_before(left: Step) -> Step:
+def _record_as_before(left: Step) -> Step:
     """A write that left a record, and that as earlier releases wrote it."""
 
     def step(graph: OpenGraph) -> None:
@@ -117,12 +117,14 @@ LEFTOVERS: dict[str, Write] = {
     "extending-indexes-later": Write(_extends(ONE, limit=0), _with_indexes),
     "schema-apply-indexed": Write(_rewrites(1_000), _with_indexes, again=True),
     "schema-apply-indexed-later": Write(_rewrites(0), _with_indexes, again=True),
-    "recover-published": Write(recovery, _published, recovers=True),
+    "recover-published": Write(recovery, _publish_and_keep_record, recovers=True),
     "recover-old-record-back": Write(
-        recovery, _recorded_as_before(interrupted(COMMITTED, TWO)), recovers=True
+        recovery, _record_as_before(interrupt_at(COMMITTED, TWO)), recovers=True
     ),
     "recover-old-record-forward": Write(
-        recovery, _recorded_as_before(interrupted(CONFIRMED, TWO)), recovers=True
+        recovery, _record_as_before(interrupt_at(CONFIRMED, TWO)), recovers=True
     ),
-    "recover-old-record-published": Write(recovery, _recorded_as_before(_published), recovers=True),
+    "recover-old-record-published": Write(
+        recovery, _record_as_before(_publish_and_keep_record), recovers=True
+    ),
 }

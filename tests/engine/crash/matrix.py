@@ -18,7 +18,7 @@ from omnigraph.engine.maintenance.cleanup.staged_files import LONGEST_LOAD, find
 from omnigraph.errors import OmnigraphError, RecoveryRequired
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Call, Recorder
-from tests.engine.crash.places import copied, root_at
+from tests.engine.crash.places import copy_graph, root_at
 from tests.engine.crash.steps import BRANCH, Step, Write
 from tests.engine.crash.world import (
     MEMBER,
@@ -29,8 +29,8 @@ from tests.engine.crash.world import (
     View,
     change,
     look,
+    open_unrecovered,
     pending,
-    reached,
     require_settled,
     rows_of,
     stray_forks,
@@ -105,12 +105,12 @@ class Scene:
 
 def make_scene(name: str, base: Location, folder: Location) -> Scene:
     """A write on a copy of a graph, and how it goes when it is left alone."""
-    write, template = WRITES[name], copied(base, folder / "template")
-    graph = reached(template)
+    write, template = WRITES[name], copy_graph(base, folder / "template")
+    graph = open_unrecovered(template)
     write.prepare(graph)
     before = look(graph)
     recorder = Recorder()
-    undisturbed = OpenGraph.open(root_at(copied(template, folder / "undisturbed"), recorder))
+    undisturbed = OpenGraph.open(root_at(copy_graph(template, folder / "undisturbed"), recorder))
     recorder.clear()
     started = perf_counter()
     write.run(undisturbed)
@@ -122,13 +122,13 @@ def make_scene(name: str, base: Location, folder: Location) -> Scene:
 
 
 def _seen_after(step: Step, template: Location, at: Location) -> View:
-    graph = reached(copied(template, at))
+    graph = open_unrecovered(copy_graph(template, at))
     step(graph)
     return look(graph)
 
 
 @contextmanager
-def explained(cell: str) -> Iterator[None]:
+def explain_cell(cell: str) -> Iterator[None]:
     """Says in which cell something was wrong."""
     try:
         yield
@@ -168,7 +168,7 @@ def require_true_report(scene: Scene, graph: OpenGraph, error: OmnigraphError | 
 
 def require_whole(scene: Scene, at: Location, opened: Callable[[Root], OpenGraph]) -> None:
     """A newcomer sees all or nothing; then the next write works, and nothing is left to do."""
-    interrupted = pending(reached(at))
+    interrupted = pending(open_unrecovered(at))
     branch, newcomer, last = _next(scene, at, opened, scene.outcomes)
     require_settled(newcomer)
     _require_audit(scene, newcomer, interrupted, last, branch)
@@ -200,7 +200,7 @@ def _require_again(scene: Scene, graph: OpenGraph, branch: str, last: View) -> N
         scene.write.requires(graph)
     meant, taken, found = (_merge_commits(view[branch]) for view in (scene.after, last, again))
     assert len(found) == len(meant), "a branch was taken in twice, or without a trace"
-    if _sorted(rows_of(last)) == _sorted(rows_of(again)) and scene.outcomes[0] != scene.outcomes[1]:
+    if _sort_rows(rows_of(last)) == _sort_rows(rows_of(again)) and scene.outcomes[0] != scene.outcomes[1]:
         assert taken == found, "it was done, and does not tell what it took in"
 
 
@@ -212,7 +212,7 @@ def _next(
     scene: Scene, at: Location, opened: Callable[[Root], OpenGraph], outcomes: Sequence[Contents]
 ) -> tuple[str, OpenGraph, View]:
     """One of the outcomes is there, and the next write works; its branch, and what is seen after it."""
-    assert look(reached(at)).keys() in [found.keys() for found in outcomes]
+    assert look(open_unrecovered(at)).keys() in [found.keys() for found in outcomes]
     graph = opened(root_at(at))
     assert rows_of(look(graph)) in outcomes, "what is visible is neither of the outcomes"
     branch = _branch_to_write(scene, graph)
@@ -248,12 +248,12 @@ def _require_next(rows: Contents, scene: Scene, branch: str, outcomes: Sequence[
         tables = expected[branch]
         tables[PERSON] = [row | {"age": 77} if row["id"] == "bo" else row for row in tables[PERSON]]
         tables[TEAM] = [row | {"title": "next"} if row["id"] == "core" else row for row in tables[TEAM]]
-        if _sorted(rows) == _sorted(expected):
+        if _sort_rows(rows) == _sort_rows(expected):
             return
     raise AssertionError(f"the next write did not simply add to what was there: {rows}")
 
 
-def _sorted(rows: Contents) -> object:
+def _sort_rows(rows: Contents) -> object:
     return {b: {k: sorted(map(repr, found)) for k, found in t.items()} for b, t in rows.items()}
 
 
@@ -298,7 +298,7 @@ _LATE = {"id": "(new)", "src": "bo", "dst": "core"}
 def write_beside(scene: Scene, at: Location) -> OmnigraphError | None:
     """Another write to the same branch, whose rows no write of the matrix touches; why it was refused."""
     try:
-        change(reached(at), 'insert MemberOf { from: "bo", to: "core" }', _branch_beside(scene))
+        change(open_unrecovered(at), 'insert MemberOf { from: "bo", to: "core" }', _branch_beside(scene))
     except OmnigraphError as error:
         return error
     return None

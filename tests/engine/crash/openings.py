@@ -25,7 +25,7 @@ from omnigraph.errors import (
 )
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Call, Recorder
-from tests.engine.crash.places import copied, root_at
+from tests.engine.crash.places import copy_graph, root_at
 from tests.engine.crash.world import (
     FIRST,
     KNOWS,
@@ -88,7 +88,7 @@ def make_stage(name: str, folder: Location) -> Stage:
     """An opening at a place of its own, and how it goes when it is left alone."""
     opening, template, recorder = OPENINGS[name], folder / "template", Recorder()
     old = opening.make(template)
-    undisturbed = copied(template, folder / "undisturbed")
+    undisturbed = copy_graph(template, folder / "undisturbed")
     opening.run(root_at(undisturbed, recorder))
     opening.require(undisturbed, old, None)
     return Stage(name, template, old, recorder.calls)
@@ -200,7 +200,7 @@ def _old_branch(at: Location) -> OldGraph:
     return old
 
 
-def _seen(graph: OpenGraph) -> Contents:
+def _visible_rows(graph: OpenGraph) -> Contents:
     """What people see; what an old release left for itself is nothing of theirs."""
     return {name: rows for name, rows in rows_of(look(graph)).items() if not name.startswith(RUN_PREFIX)}
 
@@ -221,7 +221,7 @@ def _require_migrated(at: Location, old: OldGraph | None, report: Report) -> Non
 
 
 def _require_history(graph: OpenGraph, old: OldGraph) -> None:
-    seen = _seen(graph)
+    seen = _visible_rows(graph)
     assert seen.keys() == {MAIN, WORK}
     for branch, tables in seen.items():
         state = graph.load(branch).state
@@ -233,12 +233,12 @@ def _require_writable(at: Location, old: OldGraph) -> None:
     """A write to main, and one to the branch, which migrates that one."""
     for branch in (MAIN, WORK):
         graph = open_graph(root_at(at))
-        before = _seen(graph)[branch]["node:Person"]
+        before = _visible_rows(graph)[branch]["node:Person"]
         done = change(graph, 'insert Person { name: "next", age: 7 }', branch).commit
         assert done is not None
         fresh = open_graph(root_at(at))
         row = {"id": "next", "name": "next", "age": 7}
-        assert _seen(fresh)[branch]["node:Person"] == sorted([*before, row], key=repr)
+        assert _visible_rows(fresh)[branch]["node:Person"] == sorted([*before, row], key=repr)
         require_migrated(old, branch)
         assert set(fresh.load(branch).state.commits) - {done.id} >= set(old.history(branch))
 
@@ -253,7 +253,7 @@ def _require_branch_migrated(at: Location, old: OldGraph | None, report: Report)
     found.root = at
     graph = open_graph(root_at(at))
     row = {"id": "late", "name": "late", "age": 8}
-    people = _seen(graph)[WORK]["node:Person"]
+    people = _visible_rows(graph)[WORK]["node:Person"]
     assert len(people) - (row in people) == found.branches[WORK].entries["node:Person"].row_count
     if _code(report) not in (UNREPORTED, RecoveryRequired.code):
         assert (row in people) == (report is None), f"'{report}' was reported"
@@ -276,7 +276,7 @@ def _require_branched(at: Location, old: OldGraph | None, report: Report) -> Non
     assert there or report is not None
     for branch in (WORK, _NEW) if there else (WORK,):
         assert graph.load(branch).state.commits == found.history(WORK)
-        assert _seen(graph)[branch] == _seen(graph)[WORK]
+        assert _visible_rows(graph)[branch] == _visible_rows(graph)[WORK]
     if not there:
         create_branch(graph, _NEW, from_branch=WORK)
     assert change(graph, _LATE, _NEW).commit is not None

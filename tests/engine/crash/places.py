@@ -53,7 +53,7 @@ def root_at(at: Location, observe: Observer | None = None, *, disturbed: bool = 
     return replace(root, locks=locks_of(root.objects, at, disturbed=disturbed))
 
 
-def copied(template: Location, at: Location) -> Location:
+def copy_graph(template: Location, at: Location) -> Location:
     """A copy of a graph."""
     if at.is_local:
         shutil.copytree(template.path, at.path)
@@ -63,7 +63,7 @@ def copied(template: Location, at: Location) -> Location:
     return at
 
 
-def dropped(at: Location) -> None:
+def drop_graph(at: Location) -> None:
     """Remove a graph."""
     if at.is_local:
         shutil.rmtree(at.path)

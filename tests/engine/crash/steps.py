@@ -38,18 +38,18 @@ class Write:
     """Fails when something that the write owes is still to be done."""
 
 
-def branched(graph: OpenGraph) -> None:
+def make_branch(graph: OpenGraph) -> None:
     """A branch on which nothing happened yet."""
     create_branch(graph, BRANCH)
 
 
-def touched(graph: OpenGraph) -> None:
+def touch_branch(graph: OpenGraph) -> None:
     """A branch with tables of its own."""
     create_branch(graph, BRANCH)
     change(graph, 'insert Person { name: "fay" }  insert Knows { from: "fay", to: "ada" }', BRANCH)
 
 
-def interrupted(point: str, text: str, branch: str = "main", before: Step = lambda graph: None) -> Step:
+def interrupt_at(point: str, text: str, branch: str = "main", before: Step = lambda graph: None) -> Step:
     """A step that leaves the record of a mutation that came as far as a failpoint."""
     return left_at(point, changes(text, branch), before)
 

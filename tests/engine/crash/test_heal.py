@@ -28,7 +28,7 @@ from omnigraph.lang.source import Source
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Observer, Recorder
 from omnigraph.storage.staging import commit_staged, read_transactions, stage_append
-from tests.engine.crash.places import copied
+from tests.engine.crash.places import copy_graph
 from tests.engine.crash.world import (
     ACTOR,
     KNOWS,
@@ -605,7 +605,7 @@ def test_a_note_that_fails_at_a_refresh_is_complete_once_it_is_made(
     operation = interrupt(graph, point)
     if version < sidecar.CURRENT:
         rewrite_old(graph, operation, version)
-    at = copied(graph.root.layout.root, Location.parse(tmp_path / "undisturbed"))
+    at = copy_graph(graph.root.layout.root, Location.parse(tmp_path / "undisturbed"))
     expected = note(open_graph(Root.at(at)))
     failing = failpoints.RECOVERY_RECORD_AUDIT
     with failpoints.arm(failing, failpoints.error(failing)):

@@ -27,7 +27,7 @@ from tests.engine.crash.world import (
     TEAM,
     change,
     make_graph,
-    reached,
+    open_unrecovered,
     require_settled,
     stray_forks,
 )
@@ -46,7 +46,7 @@ def graph(tmp_path: Path) -> OpenGraph:
 def anywhere(shared_root: Location) -> OpenGraph:
     """The same in each kind of store; in the bucket a name can be used again at once."""
     make_graph(shared_root)
-    return reached(shared_root)
+    return open_unrecovered(shared_root)
 
 
 def person(name: str) -> str:

@@ -66,7 +66,7 @@ def make_graph(at: Path | Location) -> OpenGraph:
     return graph
 
 
-def reached(at: Path | Location) -> OpenGraph:
+def open_unrecovered(at: Path | Location) -> OpenGraph:
     """The graph at a place as a newcomer holds it who has not dealt with anything yet."""
     return OpenGraph.open(root_at(at if isinstance(at, Location) else Location.parse(at)))
 

@@ -122,7 +122,7 @@ class Meddling(LocalRunner):
             self._meddle()
 
 
-def filled(graph: Graph, meddle: Callable[[], None]) -> int:
+def fill_beside(graph: Graph, meddle: Callable[[], None]) -> int:
     """A run beside a writer; how many rows it left to the next one."""
     engine = Engine(Meddling(meddle), "a test")
     settings = EmbedSettings.choose("mock")
@@ -139,7 +139,7 @@ def test_who_writes_at_the_same_time_is_never_overwritten(graph: Graph) -> None:
         change(graph, 'update Doc set { about: [1.0,1.0,1.0,1.0,1.0,1.0,1.0,1.0] } where slug = "vector"')
         change(graph, 'delete Doc where slug = "gone"')
 
-    assert filled(graph, meddle) == 3
+    assert fill_beside(graph, meddle) == 3
     assert vectors(graph) == {"text": None, "level": vector_of("text level"), "vector": [1.0] * 8}
     levels = graph.snapshot().rows("Doc", columns=["slug", "level"]).to_pylist()
     assert {"slug": "level", "level": 7} in levels
@@ -151,7 +151,7 @@ def test_rows_that_were_overwritten_at_the_same_time_are_left_alone(graph: Graph
     put(graph, {"slug": "a", "body": "first"}, {"slug": "b", "body": "second"})
     file = tmp_path / "changed.jsonl"
     file.write_text('{"type":"Doc","data":{"slug":"c","body":"first"}}\n{"type":"Doc","data":{"slug":"a"}}')
-    assert filled(graph, lambda: _overwritten(graph, file)) == 2
+    assert fill_beside(graph, lambda: _overwritten(graph, file)) == 2
     assert vectors(graph) == {"c": None, "a": None}
 
 

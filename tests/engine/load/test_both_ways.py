@@ -87,7 +87,7 @@ def records(draw: st.DrawFn) -> dict[str, Any]:
             return {"edge": "Twin", "from": draw(cities), "to": draw(cities), "data": draw(_id("t"))}
 
 
-def _written(folder: Path, name: str, rows: Sequence[dict[str, Any]]) -> Path:
+def _write_records(folder: Path, name: str, rows: Sequence[dict[str, Any]]) -> Path:
     at = folder / name
     at.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return at
@@ -114,7 +114,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A graph with some rows, to be copied."""
     folder = tmp_path_factory.mktemp("stored")
     with omnigraph.init(folder / "graph", schema=SCHEMA) as graph:
-        graph.load(_written(folder, "first.jsonl", STORED), mode="append")
+        graph.load(_write_records(folder, "first.jsonl", STORED), mode="append")
     return folder / "graph"
 
 
@@ -170,7 +170,7 @@ def test_a_load_through_files_is_a_load_in_memory(
     together: bool,
 ) -> None:
     folder = tmp_path_factory.mktemp("both")
-    files = tuple(_written(folder, f"more-{at}.jsonl", rows) for at, rows in enumerate(parts))
+    files = tuple(_write_records(folder, f"more-{at}.jsonl", rows) for at, rows in enumerate(parts))
     request = LoadRequest(files, mode, skip_bad, folder / "rejects" if kept else None)
     with (
         patch.object(loader, "LoadIds", lambda _: LoadIds(1_700_000_000_000, 5)),
@@ -197,7 +197,7 @@ def test_a_load_through_files_is_a_load_in_memory(
 
 def test_a_load_that_makes_its_branch_is_checked_once(stored: Path, tmp_path: Path) -> None:
     shutil.copytree(stored, tmp_path / "graph")
-    request = LoadRequest((_written(tmp_path, "more.jsonl", NEW),), Mode.APPEND)
+    request = LoadRequest((_write_records(tmp_path, "more.jsonl", NEW),), Mode.APPEND)
     with omnigraph.open(tmp_path / "graph") as graph:
         done = load(graph._writing(), request, Author("work"), from_="main", engine=lambda _: _HERE)
         assert done.branch_created
@@ -210,7 +210,7 @@ def test_a_load_that_makes_its_branch_is_checked_again_when_somebody_is_faster(
     stored: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(stored, tmp_path / "graph")
-    more = _written(tmp_path, "more.jsonl", NEW)
+    more = _write_records(tmp_path, "more.jsonl", NEW)
     request = LoadRequest((more,), Mode.APPEND)
     gate = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE
     with omnigraph.open(tmp_path / "graph") as graph, omnigraph.open(tmp_path / "graph") as rival:
@@ -225,7 +225,7 @@ def test_a_load_that_was_overtaken_is_checked_and_staged_once_more(
     stored: Path, tmp_path: Path, mode: Mode
 ) -> None:
     shutil.copytree(stored, tmp_path / "graph")
-    request = LoadRequest((_written(tmp_path, "more.jsonl", NEW),), mode)
+    request = LoadRequest((_write_records(tmp_path, "more.jsonl", NEW),), mode)
     gate = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE
     with omnigraph.open(tmp_path / "graph") as graph, omnigraph.open(tmp_path / "graph") as rival:
         faster = failpoints.once(lambda: rival.mutate('query q() { insert Person { slug: "rival" } }'))
@@ -243,13 +243,13 @@ def test_a_load_is_checked_again_on_a_branch_that_was_recreated(
     """The branch has as many rows as before by then, in tables of the same versions."""
     shutil.copytree(stored, tmp_path / "graph")
     old, new = ([{"type": "Person", "data": {"slug": slug}}] for slug in ("p8", "p9"))
-    request = LoadRequest((_written(tmp_path, "more.jsonl", new),), mode)
+    request = LoadRequest((_write_records(tmp_path, "more.jsonl", new),), mode)
     gate = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE
     with omnigraph.open(tmp_path / "graph") as graph, omnigraph.open(tmp_path / "graph") as rival:
 
         def make(rows: list[dict[str, Any]]) -> None:
             rival.branches.create("work")
-            rival.load(_written(tmp_path, "first.jsonl", rows), mode="append", branch="work")
+            rival.load(_write_records(tmp_path, "first.jsonl", rows), mode="append", branch="work")
 
         def recreate() -> None:
             rival.branches.delete("work")
@@ -291,7 +291,7 @@ def test_many_small_files_are_few_tasks_and_few_staged_files(tmp_path: Path) -> 
     folder, count = tmp_path / "many", 300
     folder.mkdir()
     for at in range(count):
-        _written(folder, f"{at:04}.jsonl", [{"type": "City", "data": {"name": f"n{at}"}}])
+        _write_records(folder, f"{at:04}.jsonl", [{"type": "City", "data": {"name": f"n{at}"}}])
     staged: list[int] = []
 
     def count_staged(*_: Any) -> None:

@@ -30,7 +30,7 @@ def graph(tmp_path: Path) -> Iterator[og.Graph]:
         yield made
 
 
-def stored(graph: og.Graph) -> dict[str, Any]:
+def stored_ages(graph: og.Graph) -> dict[str, Any]:
     return {row["name"]: row["age"] for row in graph.snapshot().rows("Person").to_pylist()}
 
 
@@ -66,7 +66,7 @@ def test_rejects_and_what_was_left_out_tell_rows_by_their_numbers(graph: og.Grap
     (reject,) = map(json.loads, at.read_text().splitlines())
     assert (reject["file"], reject["row"]) == ("<rows of Person>", 2)
     assert reject["record"] == {"name": "cy", "age": TOO_OLD}
-    assert stored(graph) == {"ada": None, "bo": 20}
+    assert stored_ages(graph) == {"ada": None, "bo": 20}
 
 
 def test_rows_in_several_files_are_numbered_on(graph: og.Graph, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_values_that_do_not_fit_together_name_their_property(graph: og.Graph) ->
 def test_an_empty_list_is_no_rows_of_its_type(graph: og.Graph) -> None:
     assert repr(graph.load([], type="Knows", mode="append")) == "<LoadResult 0 Knows, no commit>"
     graph.load([], type="Person", mode="overwrite")
-    assert stored(graph) == {}
+    assert stored_ages(graph) == {}
 
 
 def test_what_is_no_rows_is_reported_with_what_to_give(graph: og.Graph) -> None:
@@ -120,7 +120,7 @@ def test_what_is_no_rows_is_reported_with_what_to_give(graph: og.Graph) -> None:
         assert "a list of dictionaries" in (refused.value.remedy or "")
         assert "`list(rows)`" in (refused.value.remedy or "")
     assert len(list(rows)) == 2
-    assert set(stored(graph)) == {"ada"}
+    assert set(stored_ages(graph)) == {"ada"}
 
 
 def test_what_is_no_name_of_a_file_is_reported_with_what_to_give(graph: og.Graph) -> None:

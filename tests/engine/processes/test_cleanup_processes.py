@@ -15,7 +15,7 @@ from omnigraph import failpoints
 from omnigraph.storage.location import Location
 from tests.engine.processes.conftest import Start
 from tests.engine.processes.people import TORTURE, commits, people, require_sound
-from tests.engine.processes.test_races import acknowledged, refusals, together
+from tests.engine.processes.test_races import acknowledged_commits, refusals, together
 
 ROUNDS = 100 if TORTURE else 8
 pytestmark = pytest.mark.crash
@@ -58,7 +58,7 @@ def test_writers_go_on_while_another_process_cleans_up(people_graph: Location, w
     assert refusals(answers) == set()
     assert refusals([keeper.answer()["answers"]]) == set()
     assert len(people(people_graph)) == 1 + 3 * ROUNDS
-    require_sound(people_graph, acknowledged(answers))
+    require_sound(people_graph, acknowledged_commits(answers))
 
 
 @in_a_folder

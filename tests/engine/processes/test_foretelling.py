@@ -23,7 +23,7 @@ COMMITTED = failpoints.MUTATION_POST_TABLE_COMMIT
 WRITING = ("write", "create", "delete", "commit", "merge", "rename", "share")
 
 
-def foretold(at: Location) -> RecoveryForecast:
+def read_forecast(at: Location) -> RecoveryForecast:
     """What is foretold of the one write on record; looking writes nothing."""
     heard = Recorder()
     (found,) = forecast_recovery(open_without_recovery(Root.at(at, heard), read_only=True))
@@ -53,7 +53,7 @@ def test_the_write_of_a_living_writer_is_foretold_as_busy(
     owner, other = writer(), writer()
     other.do("create_branch", name="work")
     owner.stops(BOTH, place, branch="work")
-    found = foretold(people_graph)
+    found = read_forecast(people_graph)
     assert (found.busy, found.stuck, found.decision) == (True, False, None)
     assert found.would == f"leave it: branch 'work' is being written by {found.writer}"
     assert f"process {owner.pid} on " in found.would
@@ -90,7 +90,7 @@ def test_the_write_of_a_killed_writer_is_foretold_as_a_recovery_finds_it(
     owner, other = writer(), writer()
     owner.stops(BOTH, COMMITTED)
     owner.kill()
-    found = foretold(people_graph)
+    found = read_forecast(people_graph)
     if people_graph.is_local:
         assert (found.busy, found.would, found.decision) == (False, "undo it", "RollBack")
         assert swept(other) == "recovered"

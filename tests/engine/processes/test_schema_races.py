@@ -25,7 +25,7 @@ from tests.engine.processes.people import (
     run,
     teams,
 )
-from tests.engine.processes.test_races import acknowledged, refusals
+from tests.engine.processes.test_races import acknowledged_commits, refusals
 
 ROUNDS = 60 if TORTURE else 6
 
@@ -84,7 +84,7 @@ def test_writers_go_on_while_the_schema_changes_and_lose_nothing(
     assert refusals([changed]) == set()
     assert refusals(answers) == set()
     assert len(people(people_graph)) == 1 + 2 * ROUNDS
-    require_sound(people_graph, acknowledged([changed, *answers]))
+    require_sound(people_graph, acknowledged_commits([changed, *answers]))
     require_one_schema(people_graph, new=False)
 
 
@@ -150,7 +150,7 @@ def test_another_process_reads_and_writes_after_a_schema_change_that_died(
     require_sound(people_graph, [last, other.commits('insert City { name: "oslo" }')])
 
 
-def stopped(writer: Start, place: str) -> tuple[Worker, Worker]:
+def stop_in_change(writer: Start, place: str) -> tuple[Worker, Worker]:
     """A process that stands still in a schema change, and one that does not wait for it."""
     changer, other = writer(), writer(impatient=True)
     changer.arm(place)
@@ -183,7 +183,7 @@ def test_in_a_folder_a_schema_change_that_stands_still_keeps_main(
 def test_a_schema_change_undone_while_it_stood_still_reports_it(
     people_graph: Location, writer: Start, place: str
 ) -> None:
-    changer, other = stopped(writer, place)
+    changer, other = stop_in_change(writer, place)
     second = other.commits(BOB)
     assert recoveries(people_graph) == ["RolledBack"]
     refused = changer.goes_on()
@@ -201,7 +201,7 @@ def test_a_schema_change_undone_while_it_stood_still_reports_it(
 def test_a_schema_change_finished_by_somebody_else_succeeds(
     people_graph: Location, writer: Start, place: str
 ) -> None:
-    changer, other = stopped(writer, place)
+    changer, other = stop_in_change(writer, place)
     second = other.commits(BOB)
     done = changer.goes_on()
     assert done.get("applied"), done
@@ -221,7 +221,7 @@ def _with(schema: str, extra: str) -> dict[str, Any]:
 def test_a_schema_change_that_wakes_up_behind_a_newer_one_undoes_nothing(
     people_graph: Location, writer: Start, place: str
 ) -> None:
-    changer, other = stopped(writer, place)
+    changer, other = stop_in_change(writer, place)
     other.commits(BOB)
     assert other.do("apply_schema", **_with(WANTED, "node Newer { name: String @key }"))["applied"]
     second = other.commits('insert City { name: "oslo" } insert Newer { name: "n" }')

@@ -35,7 +35,7 @@ def opened(graph: Graph) -> OpenGraph:
     return OpenGraph.open(Root.at(Location.parse(graph.uri)))
 
 
-def abandoned(opened: OpenGraph) -> None:
+def abandon_lock(opened: OpenGraph) -> None:
     """Leave a lock behind as a process does that is killed."""
     opened.root.forks.create(opened.load("main").table, SCHEMA_APPLY_LOCK)
 
@@ -109,7 +109,7 @@ def test_branches_wait_for_a_active_change_and_report_it(
 
 
 def test_a_branch_made_under_a_lost_lease_is_taken_back(graph: Graph, opened: OpenGraph) -> None:
-    overtaken = at_call(graph, ("create_fork", "work"), lambda: abandoned(opened))
+    overtaken = at_call(graph, ("create_fork", "work"), lambda: abandon_lock(opened))
     with pytest.raises(errors.SchemaApplyBlocked, match="branch create is unavailable while schema apply"):
         create_branch(overtaken, "work")
     assert graph.branches.list() == ["main"]
@@ -119,7 +119,7 @@ def test_a_branch_made_under_a_lost_lease_is_taken_back(graph: Graph, opened: Op
 def test_a_lock_whose_owner_died_is_removed_by_the_next_writer(
     graph: Graph, opened: OpenGraph, next_one: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    abandoned(opened)
+    abandon_lock(opened)
     with caplog.at_level(logging.WARNING):
         match next_one:
             case "apply":
@@ -133,7 +133,7 @@ def test_a_lock_whose_owner_died_is_removed_by_the_next_writer(
 
 
 def test_reading_removes_no_lock_and_does_not_mind_it(graph: Graph, opened: OpenGraph) -> None:
-    abandoned(opened)
+    abandon_lock(opened)
     with og.open(graph.uri, read_only=True) as reader:
         assert reader.branches.list() == ["main"]
         assert reader.snapshot().rows("P").num_rows == 0

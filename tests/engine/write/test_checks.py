@@ -9,7 +9,7 @@ from omnigraph.engine.graph.table_types import table_type_of
 from omnigraph.engine.rows.value_checks import find_value_faults, require_values
 from omnigraph.engine.write.statement_rows import build_nodes
 from omnigraph.errors import ConstraintViolation
-from tests.engine.write.support import accepted, lines, list_problems, node, read
+from tests.engine.write.support import accept_schema, lines, list_problems, node, read
 
 RULES = """
 node R {
@@ -19,7 +19,7 @@ node R {
 }
 edge E: R -> R { e: enum(a, b)? }
 """
-TARGET = table_type_of(accepted(RULES), "node:R")
+TARGET = table_type_of(accept_schema(RULES), "node:R")
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from omnigraph.engine.rows.lines import Limits, Split
 from omnigraph.engine.rows.ndjson import parse_split
 from omnigraph.errors import ResourceLimitExceeded
-from tests.engine.write.support import SCHEMA, accepted, cut, lines, list_problems, read
+from tests.engine.write.support import SCHEMA, accept_schema, lines, list_problems, read, split_lines
 
-CATALOG = accepted(SCHEMA).catalog
+CATALOG = accept_schema(SCHEMA).catalog
 GOOD = b'{"type":"Log","data":{"msg":"x"}}'
 
 
@@ -148,7 +148,7 @@ def test_a_long_line_that_breaks_off_inside_a_text_is_looked_at_once() -> None:
 def test_cutting_a_file_into_splits_changes_nothing(parts: list[bytes], size: int) -> None:
     data = b"\n".join(parts)
     whole = parse_split(Split("f", data), CATALOG)
-    pieces = [parse_split(split, CATALOG) for split in cut(data, "f", size)]
+    pieces = [parse_split(split, CATALOG) for split in split_lines(data, "f", size)]
     assert [v for piece in pieces for v in piece.violations] == list(whole.violations)
     for wanted in ("lines", "offsets"):
         found = [n for piece in pieces for r in piece.records for n in getattr(r, wanted).tolist()]
@@ -164,12 +164,12 @@ _VALUES = st.recursive(
 )
 
 
-def _written(value: Any) -> str:
+def _to_json(value: Any) -> str:
     """JSON in which an object is a tuple of pairs, so that members may repeat."""
     if isinstance(value, tuple):
-        return "{" + ",".join(f"{json.dumps(name)}:{_written(inner)}" for name, inner in value) + "}"
+        return "{" + ",".join(f"{json.dumps(name)}:{_to_json(inner)}" for name, inner in value) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(_written, value)) + "]"
+        return "[" + ",".join(map(_to_json, value)) + "]"
     return json.dumps(value)
 
 
@@ -183,7 +183,7 @@ def _repeats(value: Any) -> bool:
 @pytest.mark.fuzz
 @given(_VALUES)
 def test_a_repeated_member_is_found_at_any_depth(value: Any) -> None:
-    line = f'{{"type":"Log","data":{{"msg":{_written(value)}}}}}'.encode()
+    line = f'{{"type":"Log","data":{{"msg":{_to_json(value)}}}}}'.encode()
     parsed = parse_split(Split("f", line), CATALOG)
     assert [("duplicate JSON member" in wrong.reason) for wrong in parsed.violations] == [True] * _repeats(
         value

@@ -25,7 +25,7 @@ from tests.engine.write.support import (
     edge,
     fixture_lines,
     lines,
-    loaded,
+    load_rows,
     node,
 )
 
@@ -37,7 +37,7 @@ def load(
     mode: str, *records: object, stored: InMemory = STORED, schema: str = SCHEMA, skip_bad: bool = False
 ) -> tuple[LoadCheckResult, Problems]:
     """What the checks of a load say, with lines."""
-    rows = loaded(lines(*records), schema, size=64)
+    rows = load_rows(lines(*records), schema, size=64)
     found = check_load(rows, Mode(mode), stored.targets, stored, skip_bad=skip_bad)
     origins = {key: part.origins for key, part in rows.items()}
     violations = tuple(to_violations(found.faults, origins))
@@ -163,7 +163,7 @@ def test_overwrite_replaces_the_types_of_the_file_and_no_others() -> None:
 
 
 def test_a_rejected_load_is_an_error_with_places() -> None:
-    rows = loaded(lines(KIM, edge("Mentors", "x", "y")))
+    rows = load_rows(lines(KIM, edge("Mentors", "x", "y")))
     checked = check_load(rows, Mode.APPEND, STORED.targets, STORED)
     origins = {key: part.origins for key, part in rows.items()}
     error = build_rejection(checked.faults, origins, 1)
@@ -182,7 +182,7 @@ def test_a_rejected_load_is_an_error_with_places() -> None:
 
 def test_long_values_are_cut_in_messages_and_whole_in_the_entity() -> None:
     long = "é" * 61
-    rows = loaded(lines(edge("Mentors", long, "ada", id=long)))
+    rows = load_rows(lines(edge("Mentors", long, "ada", id=long)))
     checked = check_load(rows, Mode.APPEND, STORED.targets, STORED)
     (violation,) = to_violations(checked.faults, {key: part.origins for key, part in rows.items()})
     assert violation.reason == f"src '{'é' * 60}…' not found in Person"
@@ -191,7 +191,7 @@ def test_long_values_are_cut_in_messages_and_whole_in_the_entity() -> None:
 
 
 def test_a_stored_id_in_an_append_is_a_conflict() -> None:
-    rows = loaded(lines(KIM, node("Person", handle="bo"), node("Person", handle="ada")))
+    rows = load_rows(lines(KIM, node("Person", handle="bo"), node("Person", handle="ada")))
     checked = check_load(rows, Mode.APPEND, STORED.targets, STORED)
     error = build_rejection(checked.faults, {key: part.origins for key, part in rows.items()}, 10)
     assert isinstance(error, KeyConflict)

@@ -14,7 +14,7 @@ from omnigraph.engine.constraints.change_rules import LoadCheckResult, check_loa
 from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.constraints.faults import to_violations
 from omnigraph.engine.rows.split_reader import LoadRows
-from tests.engine.write.support import InMemory, edge, lines, loaded, node
+from tests.engine.write.support import InMemory, edge, lines, load_rows, node
 from tests.examples import EXAMPLES
 
 SCHEMA = """
@@ -163,7 +163,7 @@ class Model:
         return problems
 
 
-def _named(problems: Problems, news: dict[str, str]) -> Counter[tuple[int | None, str]]:
+def _name_generated(problems: Problems, news: dict[str, str]) -> Counter[tuple[int | None, str]]:
     """Generated ids by the line they were made for."""
     found: Counter[tuple[int | None, str]] = Counter()
     for line, reason in problems:
@@ -182,11 +182,11 @@ def _records(rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
     ]
 
 
-def _checked(
+def _check_rows(
     before: Graph, rows: list[tuple[Any, ...]], mode: str, skip: bool
 ) -> tuple[LoadCheckResult, dict[str, LoadRows]]:
     stored = InMemory.of(before.lines(), SCHEMA)
-    load = loaded(lines(*_records(rows)), SCHEMA, size=50)
+    load = load_rows(lines(*_records(rows)), SCHEMA, size=50)
     return check_load(load, Mode(mode), stored.targets, stored, skip_bad=skip), load
 
 
@@ -194,14 +194,16 @@ def _checked(
 @settings(max_examples=2 * EXAMPLES)
 @given(graphs(), _FILE, st.sampled_from(["append", "merge", "overwrite"]))
 def test_a_load_is_checked_as_the_rules_say(before: Graph, rows: list[tuple[Any, ...]], mode: str) -> None:
-    found, load = _checked(before, rows, mode, skip=False)
+    found, load = _check_rows(before, rows, mode, skip=False)
     problems, after = Model(before, mode, list(enumerate(rows, 1))).run()
     news = _new_ids(load)
     origins = {key: part.origins for key, part in load.items()}
     violations = tuple(to_violations(found.faults, origins))
-    assert _named([(wrong.line, wrong.reason) for wrong in violations], news) == _named(problems, {})
+    assert _name_generated([(wrong.line, wrong.reason) for wrong in violations], news) == _name_generated(
+        problems, {}
+    )
     if not problems:
-        assert _written(before, found, news) == after
+        assert _apply_changes(before, found, news) == after
 
 
 def _new_ids(load: dict[str, LoadRows]) -> dict[str, str]:
@@ -213,7 +215,7 @@ def _new_ids(load: dict[str, LoadRows]) -> dict[str, str]:
     return {id_: f"new{line}" for id_, line, is_new in rows if is_new}
 
 
-def _written(before: Graph, found: LoadCheckResult, news: dict[str, str]) -> Graph:
+def _apply_changes(before: Graph, found: LoadCheckResult, news: dict[str, str]) -> Graph:
     nodes, edges = dict(before.nodes), dict(before.edges)
     for key, change in found.changes.items():
         table: dict[str, Any] = nodes if key == "node:A" else edges
@@ -230,7 +232,7 @@ def _written(before: Graph, found: LoadCheckResult, news: dict[str, str]) -> Gra
 def test_what_remains_after_skipping_bad_rows_is_a_good_load(
     before: Graph, rows: list[tuple[Any, ...]], mode: str
 ) -> None:
-    found, load = _checked(before, rows, mode, skip=True)
+    found, load = _check_rows(before, rows, mode, skip=True)
     if found.faults:
         assert any(faults.final for faults in found.faults)
         return
@@ -250,4 +252,4 @@ def test_what_remains_after_skipping_bad_rows_is_a_good_load(
     if mode == "overwrite" and {row[0] for row in rows} != {row[0] for _, row in left}:
         return  # a type of which nothing is left is emptied, which the model does not know
     assert problems == []
-    assert _written(before, found, _new_ids(load)) == after
+    assert _apply_changes(before, found, _new_ids(load)) == after

@@ -20,7 +20,16 @@ from omnigraph.errors import InvalidValue, ResourceLimitExceeded
 from omnigraph.lang import dates
 from omnigraph.lang.types import FLOATS, Scalar, ValueType, vector_type
 from omnigraph.lang.values import column_to_json, integer_bounds
-from tests.engine.write.support import IDS, accepted, edge, fixture_lines, lines, list_problems, node, read
+from tests.engine.write.support import (
+    IDS,
+    accept_schema,
+    edge,
+    fixture_lines,
+    lines,
+    list_problems,
+    node,
+    read,
+)
 
 NO_SOURCES = "this graph allows no external sources"
 KINDS = """
@@ -173,12 +182,12 @@ def test_every_kind_of_value_arrives_as_it_was_written() -> None:
 
 
 def accepted_schema(key: str) -> pa.Schema:
-    return LoadReader(accepted(KINDS), IDS).targets[key].schema
+    return LoadReader(accept_schema(KINDS), IDS).targets[key].schema
 
 
 def test_an_external_source_is_kept_as_reference_where_it_is_allowed() -> None:
     reader = LoadReader(
-        accepted(KINDS), IDS, external=lambda uri: None if uri.startswith("s3://ok/") else "no"
+        accept_schema(KINDS), IDS, external=lambda uri: None if uri.startswith("s3://ok/") else "no"
     )
     rows = reader.read(Split("f", lines(node("T", x="s3://ok/k"), node("T", x="s3://bad/k"))))
     assert rows.shaped[0].rows.column("x").storage.field("uri").to_pylist() == ["s3://ok/k"]
@@ -213,7 +222,7 @@ def test_ids_follow_from_keys_are_given_or_are_generated() -> None:
 
 
 def test_a_reader_works_the_same_in_another_process() -> None:
-    reader = LoadReader(accepted(), LoadIds(5))
+    reader = LoadReader(accept_schema(), LoadIds(5))
     split = Split("f", fixture_lines() + lines(node("Log", msg="x"), node("Log")))
     there = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(reader)).read(split)))
     here = reader.read(split)

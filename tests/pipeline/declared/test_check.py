@@ -8,7 +8,7 @@ import pytest
 
 from omnigraph.errors import PipelineInvalid
 from omnigraph.pipeline.declared.check import check
-from tests.pipeline.declared.world import declared, graph_at
+from tests.pipeline.declared.world import declare_pipeline, graph_at
 
 WRONG = """
 - graph: team
@@ -48,7 +48,7 @@ pipeline_target_missing graph 'other' has no branch 'draft'
 def test_everything_that_does_not_fit_is_reported(tmp_path: Path) -> None:
     graph_at(tmp_path / "team")
     graph_at(tmp_path / "other")
-    pipeline = declared(
+    pipeline = declare_pipeline(
         tmp_path,
         WRONG,
         sources="more: {format: json, path: nowhere/}\nold: {graph: other, types: [Persn]}",
@@ -69,7 +69,7 @@ def test_everything_that_does_not_fit_is_reported(tmp_path: Path) -> None:
 def test_what_fits_is_fine(tmp_path: Path) -> None:
     graph_at(tmp_path / "team")
     check(
-        declared(
+        declare_pipeline(
             tmp_path,
             """
             - graph: team

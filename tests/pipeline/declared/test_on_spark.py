@@ -95,7 +95,7 @@ def database(spark: SparkSession, tmp_path: Path) -> Database:
     return Database(spark, tmp_path.name)
 
 
-def prepared(folder: Path, mode: str) -> Path:
+def prepare_folder(folder: Path, mode: str) -> Path:
     (folder / "lake").mkdir()
     (folder / "lake/firms.csv").write_text("id,slug\n1,acme\n2,zeta\n")
     (folder / "clean.sql").write_text(CLEAN)
@@ -111,7 +111,7 @@ def prepared(folder: Path, mode: str) -> Path:
 def test_a_database_files_and_a_graph_become_one_commit_and_later_runs_bring_what_is_new(
     spark: SparkSession, database: Database, tmp_path: Path
 ) -> None:
-    pipeline = read_pipeline(prepared(tmp_path, "merge"))
+    pipeline = read_pipeline(prepare_folder(tmp_path, "merge"))
     secrets = Secrets({"CRM_USER": "ann", "CRM_PASSWORD": "s3cr3t-word"})
     database.add("A@x", 1, age=5)
     database.add("a@x", 2, age=6)  # the same person, added later
@@ -275,7 +275,7 @@ def test_of_several_rows_of_an_entity_the_newest_lands_and_equally_new_ones_fail
 def test_a_plan_reads_no_rows_of_a_database(
     spark: SparkSession, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipeline = read_pipeline(prepared(tmp_path, "merge"))
+    pipeline = read_pipeline(prepare_folder(tmp_path, "merge"))
     database.add("a@x", 1)
     monkeypatch.setenv("CRM_USER", "ann")
     monkeypatch.setenv("CRM_PASSWORD", "s3cr3t-word")

@@ -47,7 +47,7 @@ def _empty_graph() -> Path:
     return folder / "empty"
 
 
-def declared(folder: Path, into: str, more: str = "", sources: str = "") -> Pipeline:
+def declare_pipeline(folder: Path, into: str, more: str = "", sources: str = "") -> Pipeline:
     """A pipeline `crm` that reads people from a CSV file, with what a test adds."""
     if not (folder / "people.csv").exists():
         (folder / "people.csv").write_text("email,age,updated\na@x,1,2024-01-01\n", encoding="utf-8")

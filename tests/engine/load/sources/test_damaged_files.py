@@ -20,9 +20,9 @@ from omnigraph.engine.load.sources.plan import plan_items
 from omnigraph.engine.rows.split_reader import LoadReader
 from omnigraph.errors import BadRequest, OmnigraphError
 from tests.engine.load.sources.support import SCHEMA, person_table
-from tests.engine.write.support import IDS, accepted
+from tests.engine.write.support import IDS, accept_schema
 
-ACCEPTED = accepted(SCHEMA)
+ACCEPTED = accept_schema(SCHEMA)
 READER = LoadReader(ACCEPTED, IDS)
 
 

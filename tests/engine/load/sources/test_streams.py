@@ -64,7 +64,7 @@ def people(*names: str, **more: object) -> bytes:
     )
 
 
-def stored(graph: og.Graph) -> list[str]:
+def stored_names(graph: og.Graph) -> list[str]:
     return sorted(graph.snapshot().rows("Person").column("name").to_pylist())
 
 
@@ -74,7 +74,7 @@ def test_what_comes_out_of_a_pipe_is_loaded(graph: og.Graph, pipe: Pipe, way: st
     engine = Engine(LocalRunner(), "asked for") if way == "files" else None
     with patch("omnigraph.graph.select_engine", lambda *_, **__: engine):
         done = graph.load(at, mode="append")
-    assert (done.total, len(stored(graph))) == (10_000, 10_000)
+    assert (done.total, len(stored_names(graph))) == (10_000, 10_000)
 
 
 def test_a_pipe_is_loaded_among_files_and_by_the_ending_of_its_name(
@@ -83,7 +83,7 @@ def test_a_pipe_is_loaded_among_files_and_by_the_ending_of_its_name(
     (tmp_path / "some.jsonl").write_bytes(people("ada"))
     packed, table = pipe("more.jsonl.gz", gzip.compress(people("bo"))), pipe("Person.csv", b"name\ncy\n")
     assert graph.load([packed, tmp_path / "some.jsonl", table], mode="append").total == 3
-    assert stored(graph) == ["ada", "bo", "cy"]
+    assert stored_names(graph) == ["ada", "bo", "cy"]
 
 
 @pytest.mark.parametrize("way", ["memory", "files"])
@@ -110,7 +110,7 @@ def test_a_load_that_was_overtaken_does_not_read_its_pipe_again(
         faster = failpoints.once(lambda: rival.mutate('query q() { insert Person { name: "rival" } }'))
         with failpoints.arm(gate, faster):
             graph.load(pipe("people", people("ada")), mode="append")
-    assert stored(graph) == ["ada", "rival"]
+    assert stored_names(graph) == ["ada", "rival"]
 
 
 def test_an_open_stream_has_the_format_that_is_given(graph: og.Graph) -> None:
@@ -119,7 +119,7 @@ def test_an_open_stream_has_the_format_that_is_given(graph: og.Graph) -> None:
     mapping = {"inputs": [{"files": "-", "type": "Person", "columns": {"who": "name"}}]}
     lines = Stream("-", Format.CSV, BytesIO(b"who\nbo\n"))
     assert graph.load([lines], mode="append", mapping=mapping).total == 1
-    assert stored(graph) == ["ada", "bo"]
+    assert stored_names(graph) == ["ada", "bo"]
 
 
 def test_an_open_stream_is_ndjson_by_itself_and_called_as_the_user_does(graph: og.Graph) -> None:
@@ -134,7 +134,7 @@ def test_a_file_behind_standard_input_is_named_by_its_descriptor(graph: og.Graph
         nameless.flush()
         inputs = [f"/dev/fd/{one.fileno()}" for one in (named, nameless)]
         assert graph.load(inputs, mode="append").total == 2
-    assert stored(graph) == ["ada", "bo"]
+    assert stored_names(graph) == ["ada", "bo"]
 
 
 def test_a_pipe_that_is_named_twice_is_refused(graph: og.Graph) -> None:
@@ -146,7 +146,7 @@ def test_a_pipe_that_is_named_twice_is_refused(graph: og.Graph) -> None:
             graph.load([f"/dev/fd/{reading}"] * 2, mode="append")
     finally:
         os.close(reading)
-    assert stored(graph) == []
+    assert stored_names(graph) == []
 
 
 def test_an_empty_device_brings_nothing(graph: og.Graph) -> None:
