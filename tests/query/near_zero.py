@@ -21,20 +21,18 @@ Number = int | float
 SIZES: dict[str, dict[str, Number]] = {
     "aggregate": {"_EXACT_FLOAT": 1},
     "algorithms.edge_block": {"_FEW": 1, "_AT_ONCE": 2},
-    "algorithms.node_numbering": {"_PIECE": 2, "_MOST_BYTES": 1},
+    "algorithms.local_graph": {"_PIECE": 2, "_MOST_BYTES": 1},
     "algorithms.solver": {"_BATCH_ROWS": 2},
     "joins": {"_PAIRS_AT_ONCE": 2},
-    "grouping": {"_SPACE": 4, "_DENSE": 0},
+    "group_and_sort": {"_SPACE": 4, "_DENSE": 0, "_WORTH_SELECTING": 0},
     "index_hop": {"LARGE": 1, "_SORT": 1000.0},
-    "exact_counts": {"_SURELY_FITS": 1.0},
+    "frame": {"_SURELY_FITS": 1.0},
     "exact_sums": {"_HUGE": 1.0, "_WEIGHT_BITS": 1},
-    "expressions.operators": {"_EXACT_IN_FLOATS": 1.0},
-    "expressions.contains": {"_PLACES_AT_ONCE": 4, "_BYTES_ALL_AT_ONCE": 1},
+    "expressions.operators": {"_EXACT_IN_FLOATS": 1.0, "_PLACES_AT_ONCE": 4, "_BYTES_ALL_AT_ONCE": 1},
     "expressions.evaluate": {"_FEW": 1},
     "row_growth": {"_FEW": 1, "_SMALL": 1, "_AT_ONCE": 2},
     "interrupt": {"LONG_WORK_ROWS": 1},
     "match": {"_DEEP": 1, "_VERY_FEW": 1, "_SMALL": 0, "ROWS_AT_ONCE": 2},
-    "order": {"_WORTH_SELECTING": 0},
     "rows": {
         "SMALL": 0,
         "COLD_SHARE": 1,
@@ -75,7 +73,7 @@ SIZES: dict[str, dict[str, Number]] = {
 OTHERS: dict[str, set[str]] = {
     "algorithms.edge_block": {"_LARGEST"},
     "algorithms.solver": {"_ATTEMPTS"},
-    "grouping": {"_CODE_BYTES"},
+    "group_and_sort": {"_CODE_BYTES", "_RANK_BYTES"},
     "index_hop": {
         "_FEW_NODES",  # with more sources no index is asked
         "_FIND",
@@ -87,19 +85,16 @@ OTHERS: dict[str, set[str]] = {
         "_READ_NODE",
         "_SMALL_ENTRY",
     },
-    "exact_counts": {"_HALF", "_LARGEST", "_LOWER"},
     "exact_sums": {"_FAINT", "_KEPT", "_LARGEST", "_MANTISSA", "_SHRINK"},
-    "frame": {"NO_ROW"},
+    "frame": {"NO_ROW", "_HALF", "_LARGEST", "_LOWER"},
     "row_growth": {"_BYTES", "_GONE_BYTES", "_SHARE"},
     "interrupt": {"MAX_ABANDONED", "_POLL_SECONDS"},
-    "order": {"_RANK_BYTES"},
     "rank_rows": {"_UNRANKED"},
     "request": {"MAX_ROWS_IN_FLIGHT", "_BYTES", "_SHARE"},  # limits: what is more is refused
     "rows": {"_FORK_BYTES", "_ROWS_BYTES", "_ROW_BYTES"},
     "scan": {"_SMALL_ENTRY"},
     "search.ranking": {"_PRECISION"},
-    "search.scores": {"DEFAULT_EDITS"},
-    "search.searches": {"_UNINDEXED_SHARE"},
+    "search.searches": {"DEFAULT_EDITS", "_UNINDEXED_SHARE"},
     "search.text_index": {"_LENGTH_WEIGHT", "_SATURATION"},
     "search.text_lookup": {
         "_EXACT_TEXTS",  # a promise: beyond it scores may deviate from the formula
