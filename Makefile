@@ -18,6 +18,9 @@ ARGS ?=
 # Where tests make their graphs: in memory, where there is room for it, because each of them makes many files.
 SCRATCH ?= $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 { print "/dev/shm"; found = 1 } \
 	END { if (!found) print "$${TMPDIR:-/tmp}" }')
+# The tests of languages and loads whose tasks `make torture` spreads over more partitions than there are rows.
+SCATTERED := tests/pipeline/query/test_cases.py tests/pipeline/test_load.py tests/pipeline/test_merge.py \
+	tests/pipeline/test_diff.py tests/pipeline/test_sink.py tests/pipeline/test_algorithms.py
 # How many inputs each property test of `make fuzz` tries.
 OMNIGRAPH_FUZZ ?= 50000
 
@@ -71,8 +74,10 @@ release: $(READY) ui ## Build wheel and sdist in dist/, and run the README with 
 fuzz: $(READY) ## Run the long form of the property tests
 	@OMNIGRAPH_FUZZ=$(OMNIGRAPH_FUZZ) $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 -m fuzz $(ARGS)
 
-torture: $(READY) ## Run the long form of the crash tests
+torture: $(READY) ## Run the long form of the crash tests, and tasks on Spark with more partitions than rows
 	@OMNIGRAPH_TORTURE=1 TMPDIR=$(SCRATCH) $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 -m crash $(ARGS)
+	@OMNIGRAPH_TEST_SPARK_MASTER='local[4,1]' OMNIGRAPH_TEST_SPARK_PARTITIONS=32 TMPDIR=$(SCRATCH) \
+		$(BIN)/python -m pytest $(SCATTERED) $(ARGS)
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" pyproject.toml

@@ -89,6 +89,8 @@ def merge(place: Path, persons: int, rounds: int, master: str) -> Mapping[str, A
     """A merge of 1 % of the rows, half of them new, and the load of all."""
     _session(master)
     files, changed = data.persons(persons), _changed_persons(persons)
+    # The first load starts processes and compiles, whatever its size.
+    load_edges(place, data.persons(100), data.edges(100, 1_000))
     times: dict[str, list[float]] = {"load": [], "merge": []}
     for _ in range(rounds):
         at = place / f"graph-{next(_numbers)}"
