@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
 
 from omnigraph import failpoints
 from omnigraph import graph as graphs
-from omnigraph.errors import HistoricalVersionReclaimed
+from omnigraph.cluster.apply import require_approvals
+from omnigraph.cluster.diagnostics import Stopped
+from omnigraph.cluster.plan import DELETE_REASON, Action, Change, Disposition, Gate, Plan
+from omnigraph.cluster.root import ClusterRoot
+from omnigraph.engine.graph.root import Root
+from omnigraph.errors import HistoricalVersionReclaimed, StorageFailure
+from omnigraph.storage.failures import FailureKind
+from omnigraph.storage.location import Location
 from tests.cluster.deployment import (
     CONFIG,
     GONE,
@@ -22,6 +30,7 @@ from tests.cluster.deployment import (
     TWO_GRAPHS,
     WIDER,
     Deployment,
+    Json,
     codes,
     outcomes,
     statuses,
@@ -139,6 +148,75 @@ def test_the_first_failure_stops_other_graph_work_and_nothing_else(fresh: Deploy
     (fresh.graph() / "strange.txt").unlink()
     fresh.graph().rmdir()
     assert fresh.apply()["converged"], "the operator removed what was in the way"
+
+
+def test_a_failure_skips_schema_changes_and_deletes_of_other_graphs(applied: Deployment) -> None:
+    applied.configure(TWO_GRAPHS)
+    assert applied.apply()["converged"]
+    applied.configure(TWO_GRAPHS.replace("second", "first"))
+    applied.write("knowledge.pg", WIDER)
+    assert applied.approve("graph.second")["ok"]
+    applied.graph("first").mkdir()
+    (applied.graph("first") / "strange.txt").write_text("not a graph", encoding="utf-8")
+    result = applied.apply("ann")
+    assert codes(result, "error") == ["graph_create_failed"]
+    assert {"schema_apply_skipped", "graph_delete_skipped"} <= set(codes(result, "warning"))
+    assert outcomes(result)["graph.second"] == "delete blocked dependency_not_applied"
+    assert applied.schema_of() == SCHEMA
+    (applied.graph("first") / "strange.txt").unlink()
+    assert applied.apply("ann")["converged"], "the approval of the delete still holds"
+    assert not applied.graph("second").exists()
+
+
+def test_a_graph_is_not_deleted_under_a_writer(applied: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMNIGRAPH_LOCK_WAIT", "0.05")
+    # The provider stays: without it the graph would have another digest than the approved one.
+    applied.configure(GONE + "providers: {embedding: {local: {kind: mock}}}\n")
+    assert applied.approve("graph.knowledge")["ok"]
+    results: list[Json] = []
+    with Root.at(Location.parse(applied.graph())).locks.hold(["main"]):
+        thread = threading.Thread(target=lambda: results.append(applied.apply("ann")))
+        thread.start()
+        thread.join()
+    assert codes(results[0], "error") == ["graph_delete_failed"]
+    assert applied.sidecars() == []
+    assert applied.graph().exists()
+    assert applied.apply("ann")["converged"]
+
+
+def failing(deployment: Deployment, op: str, part: str) -> Deployment:
+    """The deployment with storage that refuses one kind of call."""
+
+    def observe(called: str, uri: str, /) -> None:
+        if called == op and part in uri:
+            raise StorageFailure("injected", kind=FailureKind.TRANSIENT, uri=uri)
+
+    return Deployment(deployment.folder, lambda at: ClusterRoot.at(at, observe))
+
+
+def test_what_cannot_be_tidied_up_is_a_warning_and_tidied_by_the_next_command(applied: Deployment) -> None:
+    applied.configure(GONE)
+    assert applied.approve("graph.knowledge")["ok"]
+    result = failing(applied, "write_text", "approvals").apply("ann")
+    assert (result["ok"], result["converged"]) == (True, True)
+    assert "approval_write_failed" in codes(result, "warning")
+    assert applied.approvals()[0]["consumed_at"] is None
+    applied.configure(CONFIG)
+    result = failing(applied, "delete", "recoveries").apply("ann")
+    assert result["converged"]
+    assert "recovery_sidecar_cleanup_failed" in codes(result, "warning")
+    assert len(applied.sidecars()) == 1
+    assert applied.apply()["ok"]
+    assert applied.sidecars() == []
+    assert applied.approvals()[0]["consumed_by_operation"] == "apply", "the ledger knows it"
+
+
+def test_a_gated_change_never_runs_without_its_approval() -> None:
+    change = Change("graph.g", Action.DELETE, "x", disposition=Disposition.APPLIED)
+    plan = Plan("c", None, (change,), (Gate("graph.g", DELETE_REASON, satisfied=False),))
+    with pytest.raises(Stopped) as stopped:
+        require_approvals(plan)
+    assert stopped.value.found.code == "apply_approval_invariant_violation"
 
 
 def test_a_delete_needs_its_approval_and_leaves_a_tombstone(applied: Deployment) -> None:

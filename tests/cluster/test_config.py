@@ -9,51 +9,15 @@ import pytest
 from tests.cluster.deployment import CONFIG, QUERY, Deployment, codes
 
 GRAPH = "version: 1\ngraphs:\n  knowledge:\n    schema: knowledge.pg\n"
-POLICY = f"{GRAPH}policies:\n  base:\n    file: server.yaml\n"
 
-# fmt: off
+CASES = Path(__file__).with_name("mistakes.txt").read_text(encoding="utf-8")
 MISTAKES = {
-    "no version": ("graphs: {}\n", "cluster_config_invalid cluster.yaml cluster.yaml:1:1"),
-    "another version": ("version: 2\n", "cluster_config_invalid version cluster.yaml:1:10"),
-    "unknown member": ("version: 1\nshape: 1\n", "cluster_config_invalid shape cluster.yaml:2:1"),
-    "unknown member below": (f"{GRAPH}    color: red\n", "cluster_config_invalid graphs.knowledge.color cluster.yaml:5:5"),
-    "no YAML": ("version: [1\n", "cluster_config_invalid cluster.yaml cluster.yaml:2:1"),
-    "a list": ("- 1\n", "cluster_config_invalid cluster.yaml cluster.yaml:1:1"),
-    "blank name": ("version: 1\nmetadata: {name: ' '}\n", "cluster_config_invalid metadata.name cluster.yaml:2:18"),
-    "another backend": ("version: 1\nstate: {backend: etcd}\n", "cluster_config_invalid state.backend cluster.yaml:2:18"),
-    "lock is a word": ("version: 1\nstate: {lock: sometimes}\n", "cluster_config_invalid state.lock cluster.yaml:2:15"),
-    "storage elsewhere": ("version: 1\nstorage: ftp://host/x\n", "cluster_config_invalid storage cluster.yaml:2:10"),
-    "no schema": ("version: 1\ngraphs:\n  knowledge: {}\n", "cluster_config_invalid graphs.knowledge cluster.yaml:3:14"),
-    "key twice": ("version: 1\ngraphs: {}\ngraphs: {}\n", "duplicate_yaml_key graphs cluster.yaml:3:1"),
-    "key twice below": (f"{GRAPH}    schema: other.pg\n", "duplicate_yaml_key schema cluster.yaml:5:5"),
-    **{
-        f"future {name}": (f"version: 1\n{name}: {{}}\n", f"future_phase_field {name} cluster.yaml:2:1")
-        for name in ("apply", "env_file", "pipelines", "embeddings", "ui", "aliases", "bindings")
-    },
-    "streaming": (f"{GRAPH}    streaming: true\n", "removed_streaming_declaration graphs.knowledge.streaming cluster.yaml:5:5"),
-    "id of a graph": ("version: 1\ngraphs:\n  1st: {schema: knowledge.pg}\n", "invalid_resource_id graphs.1st cluster.yaml:3:3"),
-    "id of a query": (f"{GRAPH}    queries: {{a.b: {{file: queries/people.gq}}}}\n", "invalid_resource_id graphs.knowledge.queries.a.b cluster.yaml:5:15"),
-    "schema file": (GRAPH.replace("knowledge.pg", "none.pg"), "schema_file_missing graphs.knowledge.schema cluster.yaml:4:13"),
-    "query file": (f"{GRAPH}    queries: none.gq\n", "query_file_missing graphs.knowledge.queries cluster.yaml:5:14"),
-    "query of another name": (f"{GRAPH}    queries: {{others: {{file: queries/people.gq}}}}\n", "query_key_mismatch graphs.knowledge.queries.others.file cluster.yaml:5:30"),
-    "query twice": (f"{GRAPH}    queries: [queries/, queries/people.gq]\n", "duplicate_query_name graphs.knowledge.queries[1] cluster.yaml:5:25"),
-    "policy file": (f"{GRAPH}policies:\n  base: {{file: none.yaml, applies_to: [cluster]}}\n", "policy_file_missing policies.base.file cluster.yaml:6:16"),
-    "policy of another kind": (f"{POLICY}    applies_to: [knowledge]\n", "policy_invalid policies.base.file server.yaml:2:7"),
-    "policy bound to nothing": (f"{POLICY}    applies_to: []\n", "policy_missing_applies_to policies.base.applies_to cluster.yaml:8:17"),
-    "policy without bindings": (POLICY, "policy_missing_applies_to policies.base cluster.yaml:7:5"),
-    "policy bound to both": (f"{POLICY}    applies_to: [cluster, knowledge]\n", "policy_mixed_binding_kinds policies.base.applies_to cluster.yaml:8:17"),
-    "scope bound twice": (f"{POLICY}    applies_to: [cluster]\n  more: {{file: server.yaml, applies_to: [cluster]}}\n", "duplicate_policy_binding policies.more.applies_to cluster.yaml:9:41"),
-    "bound to a query": (f"{POLICY}    applies_to: [query.knowledge.people]\n", "wrong_kind_reference policies.base.applies_to[0] cluster.yaml:8:18"),
-    "bound to no graph": (f"{POLICY}    applies_to: [graph.other]\n", "dangling_graph_reference policies.base.applies_to[0] cluster.yaml:8:18"),
-    "no provider": (f"{GRAPH}    embedding_provider: fast\n", "dangling_embedding_provider_reference graphs.knowledge.embedding_provider cluster.yaml:5:25"),
-    "provider of another kind": (f"{GRAPH}    embedding_provider: graph.knowledge\n", "wrong_kind_reference graphs.knowledge.embedding_provider cluster.yaml:5:25"),
-    "key written out": ("version: 1\nproviders: {embedding: {a: {kind: openai, api_key: sk-1}}}\n", "embedding_api_key_inline providers.embedding.a.api_key cluster.yaml:2:52"),
-    "key missing": ("version: 1\nproviders: {embedding: {a: {model: m}}}\n", "embedding_api_key_required providers.embedding.a cluster.yaml:2:25"),
-    "provider of no kind": ("version: 1\nproviders: {embedding: {a: {kind: own, api_key: '${K}'}}}\n", "cluster_config_invalid providers.embedding.a.kind cluster.yaml:2:35"),
-    "other providers": ("version: 1\nproviders: {storage: {}}\n", "cluster_config_invalid providers.storage cluster.yaml:2:13"),
+    name: (text, expected.strip())
+    for block in CASES.split("== ")[1:]
+    for name, _, rest in [block.partition("\n")]
+    for text, _, expected in [rest.partition("-> ")]
 }
-
-# fmt: on
+"""The text of a configuration, and the finding it must lead to; a case is a block of the file."""
 
 BASES = {
     "credentials": "s3://key:secret@bucket/x/",

@@ -43,6 +43,20 @@ class Outcome(Protocol):
 
 
 @app.command()
+def init(
+    directory: Annotated[Path, typer.Argument(help="A new directory.", metavar="DIR")],
+    as_json: AsJson = False,
+) -> None:
+    """Write a small example of a cluster into a new directory: two graphs, queries and a policy."""
+    from omnigraph.cluster.example import write_example
+
+    written = [str(path) for path in write_example(directory)]
+    steps = ", ".join(f"`cluster {name} --config {directory}`" for name in ("import", "plan", "apply"))
+    text = "\n".join([*(f"wrote {path}" for path in written), f"next: {steps}"])
+    print_result({"directory": str(directory), "files": written}, text, as_json=as_json)
+
+
+@app.command()
 def validate(config: ConfigDir = Path(), as_json: AsJson = False) -> None:
     """Check cluster.yaml and every file it names; reads no graph and no ledger."""
     from omnigraph.cluster.validate import validate as run

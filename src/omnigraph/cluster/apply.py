@@ -113,6 +113,15 @@ def apply(directory: Path, options: ApplyOptions, open_root: OpenRoot = ClusterR
     return replace(result, changes=run.changes, converged=run.converged, state_written=run.written)
 
 
+def require_approvals(plan: Plan) -> None:
+    """End the command if a gated change would run without its approval: the planner has a mistake."""
+    for gate in plan.gates:
+        change = plan.find(gate.resource)
+        if not gate.satisfied and change is not None and change.disposition is Disposition.APPLIED:
+            message = f"'{gate.resource}' was about to be changed without its approval"
+            raise stopped("apply_approval_invariant_violation", gate.resource, message)
+
+
 @dataclass(slots=True)
 class _Apply:
     """One apply; what it did so far is reported even when it ends early."""
@@ -135,7 +144,7 @@ class _Apply:
         approvals = self.session.approvals(root, swept.state)
         plan = self._plan(root, ledger, desired, swept, approvals)
         self.changes = plan.changes
-        self._require_approvals(plan)
+        require_approvals(plan)
         work = GraphWork(root, desired, swept.state, self.options.actor, ledger.cas, self.findings)
         with stage("apply", tasks=None) as progress:
             done = partial(progress.advance, tasks=1)
@@ -162,13 +171,6 @@ class _Apply:
         if self.options.plan_file is not None:
             require_current(self.options.plan_file, plan)
         return plan
-
-    def _require_approvals(self, plan: Plan) -> None:
-        for gate in plan.gates:
-            change = plan.find(gate.resource)
-            if not gate.satisfied and change is not None and change.disposition is Disposition.APPLIED:
-                message = f"'{gate.resource}' was about to be changed without its approval"
-                raise stopped("apply_approval_invariant_violation", gate.resource, message)
 
     # --- graphs ----------------------------------------------------------------------------------
 
