@@ -421,7 +421,7 @@ class Side:
 
     term: Term
     plain: list[Any]
-    lower_filter: bool = False
+    written: bool = False
 
 
 @st.composite
