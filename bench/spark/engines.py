@@ -17,7 +17,7 @@ from typing import Any
 
 import omnigraph as og
 from bench.loading import data
-from bench.loading.memory import watched
+from bench.loading.memory import watch_memory
 from omnigraph.query.engine_choice import choose_by_size, find_spark, snapshot_bytes
 
 WALK = "query q() { match { $a: Person  $a follows{2,2} $b } return { count($b) as n } }"
@@ -57,7 +57,7 @@ def measure(at: Path, engine: str, task: str, limit: int, master: str) -> Mappin
         if limit:
             resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     times = []
-    with og.open(at, read_only=True) as graph, watched() as peak:
+    with og.open(at, read_only=True) as graph, watch_memory() as peak:
         for _ in range(2):
             begun = time.perf_counter()
             TASKS[task](graph, engine)

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 import omnigraph as og
 from bench.loading import data
-from bench.loading.memory import watched
-from bench.made import made
+from bench.loading.memory import watch_memory
+from bench.made import make_once
 
 BAD_SHARE = CHANGED_SHARE = 100
 """One row in so many."""
@@ -34,7 +34,7 @@ def copy(place: Path, persons: int, edges: int, rounds: int, master: str) -> Map
     """A load of edges, and Spark's copy of the same files with the same checks in SQL."""
     spark = _session(master)
     files = data.persons(persons), data.edges(persons, edges)
-    with watched() as peak:
+    with watch_memory() as peak:
         load_edges(place, *files)
     copy_with_checks(spark, place, *files)
     parties = {
@@ -158,7 +158,7 @@ def _with_bad_rows(persons: int, edges: int) -> Path:
             order = np.random.default_rng(data.SEED).permutation(len(mixed))
             pq.write_table(mixed.take(pa.array(order)), folder / file.name, row_group_size=250_000)
 
-    return made(f"bulk-{data.SEED}-{persons}-{edges}-bad/Follows", make)
+    return make_once(f"bulk-{data.SEED}-{persons}-{edges}-bad/Follows", make)
 
 
 def _changed_persons(persons: int) -> Path:
@@ -180,7 +180,7 @@ def _changed_persons(persons: int) -> Path:
         )
         pq.write_table(table, folder / "Person.parquet")
 
-    return made(f"bulk-{data.SEED}-changed-{persons}", make)
+    return make_once(f"bulk-{data.SEED}-changed-{persons}", make)
 
 
 def _session(master: str) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import omnigraph as og
-from bench.loading.memory import watched
+from bench.loading.memory import watch_memory
 
 SCHEMA = "node Person { number: I64 @key  visits: I64 }"
 SECONDS_OF_PERSONS = 120
@@ -38,7 +38,7 @@ def run(place: Path, rate: int, seconds: int, batch: float, master: str) -> Mapp
         .option("checkpointLocation", str(place / "checkpoint"))
         .trigger(processingTime=f"{batch} seconds")
     )
-    with watched() as peak:
+    with watch_memory() as peak:
         query = writing.start()
         found: list[dict[str, Any]] = []
         ended = threading.Event()

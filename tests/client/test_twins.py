@@ -194,8 +194,8 @@ def test_rows_of_a_type_are_read_as_a_table(graph: AnyGraph) -> None:
     for wrong in ({"columns": ["photo"]}, {"limit": -1}):
         with pytest.raises(errors.BadRequest):
             pinned.rows("Person", **wrong)
-    with pytest.raises(errors.BadRequest, match="there is no type 'Nobody'"):
-        pinned.rows("Nobody")
+    with pytest.raises(errors.BadRequest, match="there is no type 'Missing'"):
+        pinned.rows("Missing")
 
 
 def test_wrong_inputs_of_a_load_are_refused(graph: AnyGraph, tmp_path: Path) -> None:

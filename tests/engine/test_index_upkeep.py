@@ -258,7 +258,7 @@ def pending(graph: Graph) -> dict[tuple[str, str], tuple[str, ...]]:
 def test_the_doctor_reports_what_a_small_table_lost_until_it_is_built(
     folder: Location, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph = filled(folder)
+    graph = make_filled(folder)
     graph.optimize()
     assert pending(graph) == {}
     with monkeypatch.context() as patch:
@@ -280,7 +280,7 @@ def test_the_doctor_reports_what_a_small_table_lost_until_it_is_built(
 def test_the_doctor_reports_what_a_branch_lost_and_only_there(
     folder: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph = filled(folder)
+    graph = make_filled(folder)
     graph.branches.create("early")
     graph.optimize()
     graph.branches.create("work")
@@ -301,7 +301,7 @@ def test_the_doctor_reports_what_a_branch_lost_and_only_there(
 def test_what_cleanup_removed_no_longer_says_that_a_table_had_indexes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph = filled(Location.parse(tmp_path / "g"))
+    graph = make_filled(Location.parse(tmp_path / "g"))
     graph.optimize()
     monkeypatch.setenv(tidy.SETTING, "off")
     overwrite(graph)

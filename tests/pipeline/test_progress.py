@@ -119,17 +119,17 @@ def test_ctrl_c_stops_the_tasks(spark: SparkSession, door: socket.socket) -> Non
 def test_a_load_names_its_spark_stages_and_says_what_their_tasks_cost(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    told: list[Progress] = []
+    reports: list[Progress] = []
     rows = spark.range(0, 4, 1, 4).selectExpr("concat('p', id) as slug")
     with og.init(tmp_path / "graph", schema="node Person { slug: String @key }") as graph:
-        done = graph.load(rows, type="Person", mode="append", engine="spark", progress=told.append)
+        done = graph.load(rows, type="Person", mode="append", engine="spark", progress=reports.append)
     assert done.engine is not None
     spooled, read, *_ = done.engine.tasks
     assert (spooled.stage, spooled.tasks, spooled.failed_tasks, read.stage) == ("rows", 4, 0, "read")
     assert spooled.task_seconds is not None
     assert spooled.task_seconds > 0
     assert spooled.spark_jobs
-    ended = [one for one in told if one.event is ProgressEvent.ENDED and one.stage == "rows"]
+    ended = [one for one in reports if one.event is ProgressEvent.ENDED and one.stage == "rows"]
     assert [one.spark_stages for one in ended] == [spooled.spark_stages]
     assert ended[0].to_json()["spark"] == {
         "jobs": list(spooled.spark_jobs),

@@ -180,7 +180,7 @@ def test_transforms_filters_and_maps_of_a_pipeline_cannot_read_the_environment(
     pipeline = read_pipeline(tmp_path / "crm.yaml")
     extract = SparkExtract(pipeline, spark)
     with og.open(tmp_path / "team") as team, pytest.raises(PipelineExpressionRefused) as refused:
-        extract.frames(pipeline.into[0], team.schema, extract.bounds({}))
+        extract.frames(pipeline.into[0], team.schema, extract.bounds({}, ()))
     assert "function 'java_method' is not permitted" in refused.value.message
     assert (refused.value.file or "").endswith("crm.yaml")
     assert refused.value.line is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,16 +75,14 @@ def make_lab(place: Path) -> Path:
 
 def _write_branches(graph: og.Graph) -> None:
     """Write to both branches, and on main what contradicts one of them."""
-    draft = {"branch": "draft/roles", "actor": "ben"}
-    graph.mutate(_set_role("ada", "postdoc"), **draft)
-    graph.mutate(
-        'query q() { update Person set { age: 41, city: "Bergen" } where handle = "grace" }', **draft
-    )
-    graph.mutate('query q() { insert Project { slug: "atlas", title: "Atlas", budget: 12000.0 } }', **draft)
-    graph.mutate('query q() { insert WorksOn { from: "ada", to: "atlas", hours: 8 } }', **draft)
+    draft = partial(graph.mutate, branch="draft/roles", actor="ben")
+    draft(_set_role("ada", "postdoc"))
+    draft('query q() { update Person set { age: 41, city: "Bergen" } where handle = "grace" }')
+    draft('query q() { insert Project { slug: "atlas", title: "Atlas", budget: 12000.0 } }')
+    draft('query q() { insert WorksOn { from: "ada", to: "atlas", hours: 8 } }')
     graph.mutate('query q() { update Person set { age: 40 } where handle = "grace" }', actor="ann")
-    spring = {"branch": "import/spring", "actor": "ann"}
-    graph.mutate('query q() { insert Person { handle: "new", name: "Newt Ito", role: "student" } }', **spring)
+    arrival = 'query q() { insert Person { handle: "new", name: "Newt Ito", role: "student" } }'
+    graph.mutate(arrival, branch="import/spring", actor="ann")
 
 
 def _set_role(handle: str, role: str) -> str:
