@@ -21,8 +21,8 @@ from omnigraph.query.algorithms.algorithms import (
     names_of,
 )
 from omnigraph.query.algorithms.edge_block import WalkDirection
-from omnigraph.query.algorithms.local_graph import memory_needed
-from omnigraph.query.algorithms.solver import ChooseSolver, LocalSolver, Opened, Solver, run
+from omnigraph.query.algorithms.local_graph import estimate_memory
+from omnigraph.query.algorithms.solver import ChooseSolver, LocalSolver, Opened, Solver, run_algorithm
 from omnigraph.query.read_cache import shared_cache
 
 Answer = TypeVar("Answer")
@@ -102,13 +102,13 @@ class Algorithms(AlgorithmCalls[AlgorithmResult]):
         self, choose: ChooseSolver, algorithm: Algorithm, request: AlgorithmRequest
     ) -> AlgorithmResult:
         """Return the outcome of an algorithm run by a chosen solver."""
-        return run(Opened(self._reading, self._writing), algorithm, request, choose)
+        return run_algorithm(Opened(self._reading, self._writing), algorithm, request, choose)
 
     def _run(self, algorithm: Algorithm, request: AlgorithmRequest) -> AlgorithmResult:
-        return self.run_on(self._solver, algorithm, request)
+        return self.run_on(self._choose_solver, algorithm, request)
 
-    def _solver(self, graph: OpenGraph, snapshot: Snapshot, engine: str) -> Solver:
-        size = _size(snapshot)
+    def _choose_solver(self, graph: OpenGraph, snapshot: Snapshot, engine: str) -> Solver:
+        size = _count_entities(snapshot)
         if engine == "local":
             return LocalSolver(graph, "it was asked for")
         if engine == "spark":
@@ -128,8 +128,8 @@ class Algorithms(AlgorithmCalls[AlgorithmResult]):
         return solver
 
 
-def _size(snapshot: Snapshot) -> int:
+def _count_entities(snapshot: Snapshot) -> int:
     rows = {"node": 0, "edge": 0}
     for key, entry in snapshot.entries.items():
         rows[key.partition(":")[0]] += entry.row_count or 0
-    return memory_needed(rows["node"], rows["edge"])
+    return estimate_memory(rows["node"], rows["edge"])
