@@ -76,7 +76,7 @@ def load(
         require_consent(f"overwriting types on branch '{branch}'", uri, as_json=as_json)
     with open_graph(uri) as opened:
         done = opened.load(
-            _inputs(data, form),
+            _open_inputs(data, form),
             mode=mode.value,
             mapping=mapping,
             engine=engine,
@@ -93,14 +93,14 @@ def load(
     )
     # The actor of a served write is known by its commit.
     author = done.commit.actor if done.commit is not None and is_served(uri) else actor
-    print_result(_json(done, place, branch, source, mode, author), text, as_json=as_json)
+    print_result(_to_json(done, place, branch, source, mode, author), text, as_json=as_json)
     if done.skipped:
         print_note("\n".join(["left out:", *violation_lines(done.skipped, done.skipped_total)]))
     print_pending(done.pending_indexes)
     echo_write("load", place)
 
 
-def _inputs(data: Sequence[str], form: Format | None) -> list[Stream]:
+def _open_inputs(data: Sequence[str], form: Format | None) -> list[Stream]:
     return [Stream(name, form, _standard_input() if name == _STANDARD_INPUT else None) for name in data]
 
 
@@ -110,12 +110,14 @@ def _standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def _json(
+def _to_json(
     done: LoadResult, uri: str, branch: str, source: str | None, mode: Mode, actor: str | None
 ) -> dict[str, Any]:
     """What a load did, as scripts read it; the same counts by type and by table."""
     tables = {
-        f"{kind}:{name}": rows for kind, counts in _kinds(done).items() for name, rows in counts.items()
+        f"{kind}:{name}": rows
+        for kind, counts in _count_by_kind(done).items()
+        for name, rows in counts.items()
     }
     return {
         "uri": uri,
@@ -125,7 +127,7 @@ def _json(
         "mode": mode.value,
         **{
             f"{kind}s": [{"name": name, "entities_loaded": counts[name]} for name in sorted(counts)]
-            for kind, counts in _kinds(done).items()
+            for kind, counts in _count_by_kind(done).items()
         },
         "tables": [{"table_key": key, "rows_loaded": tables[key]} for key in sorted(tables)],
         "total_entities": done.total,
@@ -139,7 +141,7 @@ def _json(
     }
 
 
-def _kinds(done: LoadResult) -> dict[str, Mapping[str, int]]:
+def _count_by_kind(done: LoadResult) -> dict[str, Mapping[str, int]]:
     return {"node": done.nodes, "edge": done.edges}
 
 
