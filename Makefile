@@ -1,7 +1,7 @@
 # Every target prepares .venv by itself; a machine with Python 3.11 or newer needs nothing else.
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format bench docs site release fuzz torture lock clean
+.PHONY: help install demo test check format bench docs site ui screenshots release fuzz torture lock clean
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
 
@@ -18,6 +18,9 @@ ARGS ?=
 # Where tests make their graphs: in memory, where there is room for it, because each of them makes many files.
 SCRATCH ?= $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 { print "/dev/shm"; found = 1 } \
 	END { if (!found) print "$${TMPDIR:-/tmp}" }')
+# The tests of languages and loads whose tasks `make torture` spreads over more partitions than there are rows.
+SCATTERED := tests/pipeline/query/test_cases.py tests/pipeline/test_load.py tests/pipeline/test_merge.py \
+	tests/pipeline/test_diff.py tests/pipeline/test_sink.py tests/pipeline/test_algorithms.py
 # How many inputs each property test of `make fuzz` tries.
 OMNIGRAPH_FUZZ ?= 50000
 
@@ -25,7 +28,7 @@ OMNIGRAPH_FUZZ ?= 50000
 unexport PYTHONDONTWRITEBYTECODE
 
 help: ## Show this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 install: $(READY) ## Make .venv with the omnigraph command in it
 	@echo "Ready: $(BIN)/omnigraph"
@@ -59,14 +62,22 @@ site: $(READY) ## Put docs/ together as a site in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Written: build/site/index.html"
 
-release: $(READY) ## Build wheel and sdist in dist/, and run the README with the wheel in an empty environment
+ui: $(READY) ## Build the explorer that `omnigraph ui` and the server show
+	@$(BIN)/python ui/build.py
+
+screenshots: $(READY) ui ## Take the pictures of docs/explorer.md with a browser
+	@$(BIN)/python -m tests.ui.screenshots docs/images
+
+release: $(READY) ui ## Build wheel and sdist in dist/, and run the README with the wheel in an empty environment
 	@$(BIN)/python requirements/release.py
 
 fuzz: $(READY) ## Run the long form of the property tests
 	@OMNIGRAPH_FUZZ=$(OMNIGRAPH_FUZZ) $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 -m fuzz $(ARGS)
 
-torture: $(READY) ## Run the long form of the crash tests
+torture: $(READY) ## Run the long form of the crash tests, and tasks on Spark with more partitions than rows
 	@OMNIGRAPH_TORTURE=1 TMPDIR=$(SCRATCH) $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 -m crash $(ARGS)
+	@OMNIGRAPH_TEST_SPARK_MASTER='local[4,1]' OMNIGRAPH_TEST_SPARK_PARTITIONS=32 TMPDIR=$(SCRATCH) \
+		$(BIN)/python -m pytest $(SCATTERED) $(ARGS)
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" pyproject.toml
@@ -77,7 +88,7 @@ lock: $(READY) ## Pin the newest dependencies, with hashes, in requirements/
 	@$(COMPILE) --constraint requirements/dev.txt --extra bench --output-file requirements/bench.txt
 
 clean: ## Remove .venv, caches and build results
-	@rm -rf .venv .venv.lock dist build demo/out .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv.lock dist build ui/node_modules src/omnigraph/server/page demo/out .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(READY): requirements/dev.txt requirements/install.py pyproject.toml

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.board import FAILED, apart, gathered, last_complete, place_of
+from bench.board import FAILED, apart, last_complete, measure_board, place_of
 from bench.machine import ROOT
 from bench.measure import QUICK, SHORT, WHOLE
-from bench.plots import drawn
+from bench.plots import draw_board
 from bench.report import page, tables
-from bench.workloads import BOARD, Workload, named, record, words
+from bench.workloads import BOARD, Workload, find_workloads, record, words
 
 RESULTS = Path(__file__).parent / "results"
 REPORT = "report"
@@ -34,10 +34,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the numbers go")
     parser.add_argument("--here", action="store_true", help="run in this process, for a debugger or profiler")
     options = parser.parse_args(given)
-    unknown = [name for name in options.names if not named(name)]
+    unknown = [name for name in options.names if not find_workloads(name)]
     if unknown:
         parser.error(f"no workload called {', '.join(unknown)}; there are: {', '.join(words())}")
-    wanted = dict.fromkeys(one for name in options.names for one in named(name)) or BOARD
+    wanted = dict.fromkeys(one for name in options.names for one in find_workloads(name)) or BOARD
     size = SHORT if options.short else QUICK if options.quick else WHOLE
     return _run(list(wanted), size, options.results, here=options.here)
 
@@ -45,13 +45,15 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(wanted: Sequence[Workload], size: str, results: Path, *, here: bool) -> int:
     to = place_of(results)
     board = None
-    for workload, board in zip(wanted, gathered(wanted, size, record if here else apart, to), strict=True):
+    for workload, board in zip(
+        wanted, measure_board(wanted, size, record if here else apart, to), strict=True
+    ):
         print(
             f"{workload.name}: {workload.title}\n\n{tables(workload.name, board['workloads'][workload.name])}"
         )
     assert board is not None
     folder = to.with_suffix("")
-    pictures = {} if size == SHORT else drawn(board, folder)
+    pictures = {} if size == SHORT else draw_board(board, folder)
     written = to.with_suffix(".md")
     links = {name: f"{folder.name}/{path.name}" for name, path in pictures.items()}
     written.write_text(page(board, links), encoding="utf-8")
@@ -73,7 +75,7 @@ def _report(given: list[str]) -> int:
         board = json.loads(options.run.read_text(encoding="utf-8"))
     else:
         board = last_complete(options.results)
-    pictures = drawn(board, options.to / "benchmarks") if board else {}
+    pictures = draw_board(board, options.to / "benchmarks") if board else {}
     links = {name: f"benchmarks/{path.name}" for name, path in pictures.items()}
     written = options.to / "benchmarks.md"
     written.write_text(page(board, links), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a graph goes through in use: rows written anew in small commits, nodes that come and go with edges.
+"""What a graph goes through in use: rows rewritten in small commits, nodes that come and go with edges.
 
 In the end it has the rows it had, so that it answers as a fresh one does.
 """
@@ -12,7 +12,7 @@ import pyarrow as pa
 import omnigraph
 
 ROWS = 50
-"""How many rows one commit writes anew."""
+"""How many rows one commit rewrites."""
 PASSING = 1_000_000_000
 """The first number of the nodes that go again."""
 

@@ -19,10 +19,10 @@ Measure = Callable[[Workload, str], dict[str, Any]]
 FAILED = "failed"
 
 
-def gathered(
+def measure_board(
     workloads: Sequence[Workload], size: str, measure: Measure, to: Path
 ) -> Iterator[dict[str, Any]]:
-    """The board after each workload, written to a file each time: whoever stops a run keeps what it has."""
+    """The board after each workload, written to a file each time: a run that is stopped keeps what it has."""
     board: dict[str, Any] = {
         "size": size,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.loading import data
 from bench.loading.ours import Loaded
-from bench.measure import AGAIN, AGED, OURS, QUICK, SHORT, WHOLE, Figure, Result, Times, rotated
+from bench.measure import AGAIN, AGED, OURS, QUICK, SHORT, WHOLE, Figure, Result, Times, rotate
 from bench.worker import Peer, Worker, worker
 
 COPY = "Spark copies Parquet"
@@ -100,7 +100,7 @@ def _on(master: str, plan: Plan, found: _Found) -> None:
             for edges in sizes:
                 own = (OURS, AGAIN, AGED) if last and edges == plan.edges else (OURS,)
                 parties = (*own, COPY) if plan.masters else own
-                _turn(ours, plan, edges, rotated(parties, turn), task(edges, master), found)
+                _turn(ours, plan, edges, rotate(parties, turn), task(edges, master), found)
         if plan.masters:
             ours.call("stop")
 

@@ -7,7 +7,7 @@ import json
 import statistics
 from collections.abc import Callable
 
-from bench.measure import AGAIN, OURS, QUICK, SHORT, WHOLE, Figure, Result, interleaved
+from bench.measure import AGAIN, OURS, QUICK, SHORT, WHOLE, Figure, Result, time_in_turns
 from omnigraph.lang.query.compile import CompiledRead, QueryCache, check_query, compile_query
 from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.query.planner import plan_read
@@ -91,7 +91,7 @@ def run(size: str) -> Result:
     tasks["compile", AGAIN] = ours["compile"]
     tasks["compile", "python: ast.parse"] = lambda: ast.parse(PYTHON)
     tasks["compile", "python: json.loads"] = lambda: json.loads(DOCUMENT)
-    times = interleaved(tasks, *PLANS[size])
+    times = time_in_turns(tasks, *PLANS[size])
     return Result(
         times=times,
         figures=(Figure("compile", ALLOWED, statistics.median(times["compile"][OURS]) / ALLOWED_SECONDS),),

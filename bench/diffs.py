@@ -12,8 +12,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.history.people import DOLTLITE, Edit, edits, opened, peers
-from bench.measure import AGED, OURS, QUICK, SHORT, WHOLE, Figure, Result, Times, require_equal, rotated
+from bench.history.people import DOLTLITE, Edit, edits, open_peers, peers
+from bench.measure import AGED, OURS, QUICK, SHORT, WHOLE, Figure, Result, Times, require_equal, rotate
 from bench.merges import TENTH
 from bench.worker import Worker
 
@@ -45,7 +45,7 @@ def run(size: str) -> Result:
     parties = peers(plan.commits, apart=plan.apart)
     found: dict[int, Times] = {people: {} for people in plan.people}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        workers = opened(parties, plan.people, Path(folder), stack)
+        workers = open_peers(parties, plan.people, Path(folder), stack)
         # The first round is for warming up.
         for turn in range(plan.rounds + 1):
             for people, by_name in workers.items():
@@ -55,7 +55,7 @@ def run(size: str) -> Result:
     times, *small = found.values()
     return Result(
         times=times,
-        figures=(*_allowed(times), *_flatness(times, small)),
+        figures=(*_compare_with_allowed(times), *_flatness(times, small)),
         facts={
             "people": list(plan.people),
             "rounds": plan.rounds,
@@ -68,12 +68,12 @@ def run(size: str) -> Result:
 
 def _turn(workers: dict[str, Worker], people: int, turn: int) -> dict[tuple[str, str], float]:
     ours, theirs = edits(people, 1, turn)
-    shown = {name: _shown(workers[name], ours, theirs) for name in rotated(workers, turn)}
+    shown = {name: _time_diffs(workers[name], ours, theirs) for name in rotate(workers, turn)}
     require_equal(f"{people} people", {name: rows for name, (_, rows) in shown.items()})
     return {(what, name): took for name, (times, _) in shown.items() for what, took in times.items()}
 
 
-def _shown(one: Worker, main: Edit, branch: Edit) -> tuple[dict[str, float], list[object]]:
+def _time_diffs(one: Worker, main: Edit, branch: Edit) -> tuple[dict[str, float], list[object]]:
     """The times of both diffs, and what they show."""
     one.call("change", main)
     commit, rows = one.call("last_change")
@@ -85,7 +85,7 @@ def _shown(one: Worker, main: Edit, branch: Edit) -> tuple[dict[str, float], lis
     return {COMMIT: commit, BRANCH: against}, [*rows, *more]
 
 
-def _allowed(times: Times) -> Iterator[Figure]:
+def _compare_with_allowed(times: Times) -> Iterator[Figure]:
     for what, parties in times.items():
         medians = {name: statistics.median(seconds) for name, seconds in parties.items()}
         allowed = max(ALLOWED_SECONDS, medians.get(DOLTLITE, 0.0))

@@ -81,7 +81,7 @@ def write(size: Size, folder: Path) -> None:
             ',"body":"',
             documents["body"],
             '","embedding":[',
-            _joined(documents["embedding"], ","),
+            _join_lists(documents["embedding"], ","),
             "]}}",
         ],
     )
@@ -95,7 +95,7 @@ def generate(size: Size) -> dict[str, pa.Table]:
     lengths = random.integers(30, 90, size.documents)
     words = _words(random, size, int(lengths.sum()))
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    texts = pa.ListArray.from_arrays(pa.array(offsets), _spelled(words))
+    texts = pa.ListArray.from_arrays(pa.array(offsets), _spell(words))
     return {
         "Author": pa.table(
             {
@@ -122,7 +122,7 @@ def questions(size: Size, count: int) -> list[Question]:
     vectors = _vectors(random, size, count)
     words = random.integers(20, size.words // 10, (count, 3))
     return [
-        Question(tuple(vector.tolist()), " ".join(_spelled(chosen).to_pylist()), tuple(chosen.tolist()))
+        Question(tuple(vector.tolist()), " ".join(_spell(chosen).to_pylist()), tuple(chosen.tolist()))
         for vector, chosen in zip(vectors, words, strict=True)
     ]
 
@@ -185,12 +185,12 @@ def _words(random: np.random.Generator, size: Size, count: int) -> NDArray[np.in
     return found
 
 
-def _spelled(words: NDArray[np.int64]) -> pa.Array:
+def _spell(words: NDArray[np.int64]) -> pa.Array:
     """Words with a digit in them, which have no stem and are no stop words."""
     return pc.binary_join_element_wise("zq", pc.cast(pa.array(words), pa.string()), "")
 
 
-def _joined(lists: pa.ChunkedArray, separator: str) -> pa.Array:
+def _join_lists(lists: pa.ChunkedArray, separator: str) -> pa.Array:
     """The items of each list as one text."""
     whole = lists.combine_chunks()
     items = pa.array(np.arange(len(whole) + 1, dtype=np.int32) * DIMENSION)

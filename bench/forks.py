@@ -15,7 +15,7 @@ from typing import Protocol
 import pyarrow as pa
 
 import omnigraph
-from bench.measure import AGAIN, AGED, OURS, QUICK, SHORT, WHOLE, Result, interleaved
+from bench.measure import AGAIN, AGED, OURS, QUICK, SHORT, WHOLE, Result, time_in_turns
 from omnigraph.engine.graph.root import Root
 from omnigraph.storage.location import Location
 from omnigraph.storage.staging import commit_staged, stage_append
@@ -67,7 +67,7 @@ def run(size: str) -> Result:
         tasks: dict[tuple[str, str], Callable[[], object]] = {
             (step, name): getattr(one, step) for step in STEPS for name, one in parties.items()
         }
-        times = interleaved(tasks, plan.rounds)
+        times = time_in_turns(tasks, plan.rounds)
         for graph in graphs.values():
             graph.finish()
     times[ALL_STEPS] = {

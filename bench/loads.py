@@ -27,7 +27,7 @@ from bench.measure import (
     Result,
     Times,
     require_equal,
-    rotated,
+    rotate,
 )
 from bench.worker import Peer, Worker, worker
 
@@ -139,7 +139,7 @@ def _loads(what: str, plan: Plan, workers: Mapping[str, Worker]) -> dict[str, Ca
 
 
 def _turn(what: str, loads: Mapping[str, Callable[[], Any]], turn: int, found: _Found) -> None:
-    for name in rotated(loads, turn):
+    for name in rotate(loads, turn):
         answer = loads[name]()
         if isinstance(answer, Loaded):
             seconds, rows = answer.seconds, answer.rows

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 KEPT = Path(tempfile.gettempdir()) / "omnigraph-bench"
 
 
-def made(name: str, make: Callable[[Path], None]) -> Path:
+def make_once(name: str, make: Callable[[Path], None]) -> Path:
     """What `make` puts at a path; made now if it was never made to its end."""
     place = KEPT / name
     if place.exists():

@@ -116,19 +116,21 @@ def geometric_means(result: Result, prefix: str, name: str) -> Iterator[Figure]:
         )
 
 
-def rotated(names: Iterable[str], turn: int) -> list[str]:
+def rotate(names: Iterable[str], turn: int) -> list[str]:
     """All of them, each time another one first."""
     listed = list(names)
     first = turn % len(listed)
     return listed[first:] + listed[:first]
 
 
-def interleaved(tasks: Mapping[tuple[str, str], Callable[[], object]], rounds: int, calls: int = 1) -> Times:
+def time_in_turns(
+    tasks: Mapping[tuple[str, str], Callable[[], object]], rounds: int, calls: int = 1
+) -> Times:
     """Time each task of each party `rounds` times, turn by turn; a time is the mean of `calls` calls."""
     found: Times = {}
     for task in tasks.values():
         task()
-    with uncollected():
+    with without_collections():
         for _ in range(rounds):
             for (what, who), task in tasks.items():
                 found.setdefault(what, {}).setdefault(who, []).append(_time(task, calls))
@@ -137,7 +139,7 @@ def interleaved(tasks: Mapping[tuple[str, str], Callable[[], object]], rounds: i
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def without_collections() -> Iterator[None]:
     """Collect garbage now instead of in between."""
     collecting = gc.isenabled()
     gc.collect()

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from bench.history.people import edits, opened, peers
-from bench.measure import OURS, QUICK, SHORT, WHOLE, Figure, Result, Times, require_equal, rotated
+from bench.history.people import edits, open_peers, peers
+from bench.measure import OURS, QUICK, SHORT, WHOLE, Figure, Result, Times, require_equal, rotate
 from bench.worker import Worker
 
 FORWARD, BOTH = "fast-forward", "both sides changed"
@@ -64,7 +64,7 @@ def run(size: str) -> Result:
     small: Times = {}
     for part in plan.parts:
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-            workers = opened(parties, part.people, Path(folder), stack)
+            workers = open_peers(parties, part.people, Path(folder), stack)
             _measure(part, workers, times, small)
     return Result(
         times=times,
@@ -90,7 +90,7 @@ def _measure(part: Part, workers: dict[int, dict[str, Worker]], times: Times, sm
         way = (FORWARD, BOTH)[turn % 2]
         for people, by_name in workers.items():
             found = times if people == part.people[0] else small
-            for name in rotated(by_name, turn // 2):
+            for name in rotate(by_name, turn // 2):
                 took = _merge(by_name[name], people, part.changed, turn, both=way is BOTH)
                 if turn > 1:
                     found.setdefault(task(way, part.changed), {}).setdefault(name, []).append(took)

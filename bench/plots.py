@@ -12,7 +12,7 @@ from bench.measure import LIMIT, OURSELVES
 FRESH, AGED, LINE = "#2a6fbb", "#d9822b", "#888888"
 
 
-def drawn(board: Mapping[str, Any], folder: Path) -> dict[str, Path]:
+def draw_board(board: Mapping[str, Any], folder: Path) -> dict[str, Path]:
     """A picture for each workload that has figures beside others; none where matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is None:
         return {}

@@ -12,7 +12,7 @@ import lance
 import pyarrow as pa
 from lance.fragment import write_fragments
 
-from bench.measure import OURS, QUICK, SHORT, WHOLE, Result, interleaved
+from bench.measure import OURS, QUICK, SHORT, WHOLE, Result, time_in_turns
 from omnigraph.engine.graph.coordinator import Coordinator
 from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
 from omnigraph.engine.graph.root import Root
@@ -47,7 +47,7 @@ def run(size: str) -> Result:
         tasks: dict[tuple[str, str], Callable[[], object]] = {("publish", OURS): writers[new]}
         tasks |= {("publish", f"{OURS}, after {depth:,} commits"): writers[depth] for depth in aged}
         tasks["publish", BARE] = _bare_writer(f"{folder}/bare")
-        times = interleaved(tasks, plan.rounds)
+        times = time_in_turns(tasks, plan.rounds)
         for depth, writer in writers.items():
             # Genesis, the history, one call to warm up, and one in each round.
             assert writer.commits() == 1 + depth + 1 + plan.rounds, "every publish must be there"
@@ -68,7 +68,7 @@ class _Writer:
             )
 
     def commits(self) -> int:
-        """How many there are, counted anew."""
+        """How many there are, counted again."""
         return len(Coordinator(self._root, "main").load().state.commits)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from bench import documents
 from bench.documents import BEST, Exact, Question
-from bench.made import made
+from bench.made import make_once
 from bench.measure import OWN, QUICK, SHORT, WHOLE, Figure, Result, Times
 from bench.reads_social import in_turns, processors, walls
 from bench.worker import ROWS, Parameters, Peer, Worker, own, worker
@@ -62,7 +62,7 @@ PLANS = {
 def run(size: str) -> Result:
     """Recall first, then times."""
     plan = PLANS[size]
-    data = made(f"{plan.size.name}/data", lambda place: documents.write(plan.size, place))
+    data = make_once(f"{plan.size.name}/data", lambda place: documents.write(plan.size, place))
     wanted = {
         **own("bench.read_peers.ours_documents", commits=plan.commits, apart=plan.apart),
         **{peer.name: peer for peer in OTHERS},

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bench import social
-from bench.made import made
+from bench.made import make_once
 from bench.measure import (
     AGED,
     OURS,
@@ -26,7 +26,7 @@ from bench.measure import (
     Figure,
     Result,
     geometric_means,
-    rotated,
+    rotate,
     same_answers,
 )
 from bench.social_queries import PARAMETERS, RANKED, TITLES
@@ -148,7 +148,7 @@ class Network:
         }
         self.peers = {name: peer for name, peer in wanted.items() if peer.installed}
         self.absent = tuple(name for name in wanted if name not in self.peers)
-        data = made(f"{plan.size.name}/data", lambda place: social.write(plan.size, place))
+        data = make_once(f"{plan.size.name}/data", lambda place: social.write(plan.size, place))
         self.places = {name: peer.database(plan.size.name, data) for name, peer in self.peers.items()}
 
     def facts(self) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class Network:
         """The times of a process's first question; importing and opening are not counted."""
         found: dict[str, list[float]] = {}
         for turn, parameters in enumerate(each):
-            for name in rotated([name for name in names if name in self.places], turn):
+            for name in rotate([name for name in names if name in self.places], turn):
                 with self.worker(name) as one:
                     one.about()
                     found.setdefault(name, []).append(one.ask(question, parameters, method).wall)
@@ -245,7 +245,7 @@ def in_turns(
     for turn, start in enumerate(range(0, len(each), at_once)):
         if turn >= LEAST_ROUNDS and time.perf_counter() - begun > patience:
             break
-        for name in rotated(workers, turn):
+        for name in rotate(workers, turn):
             asked = question if isinstance(question, str) else question[name]
             found[name] += workers[name].ask_each(asked, each[start : start + at_once], method)
     return found

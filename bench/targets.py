@@ -85,7 +85,7 @@ def target_of(workload: str, figure: Figure) -> Target | None:
     return next((target for target in TARGETS if target.covers(workload, figure)), None)
 
 
-def unmeasured(workload: str, figures: Iterable[Figure]) -> Iterator[Target]:
+def find_unmeasured(workload: str, figures: Iterable[Figure]) -> Iterator[Target]:
     """The targets of a workload that no figure tells about."""
     found = list(figures)
     for target in TARGETS:

@@ -16,12 +16,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from bench.made import made
-from bench.measure import AGAIN, AGED, OURS, uncollected
+from bench.made import make_once
+from bench.measure import AGAIN, AGED, OURS, without_collections
 
 Parameters = Mapping[str, Any]
 ROWS, ARROW, STREAM = "ask", "ask_arrow", "ask_stream"
-"""The methods of an engine: all rows as tuples, as Arrow table, or as batches that nobody keeps."""
+"""The methods of an engine: all rows as tuples, as Arrow table, or as batches that are not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class Peer:
     def database(self, group: str, data: Path) -> Path:
         """Its database of this data, made by an earlier run or now."""
         if not self.commits:
-            return made(f"{group}/{self.package}", lambda place: self._run("make", data, place))
+            return make_once(f"{group}/{self.package}", lambda place: self._run("make", data, place))
         fresh = replace(self, commits=0).database(group, data)
 
         def grow_old(place: Path) -> None:
             copy(fresh, place)
             self._run("age", data, place, self.commits)
 
-        return made(f"{group}/{self.package}-aged-{self.commits}", grow_old)
+        return make_once(f"{group}/{self.package}-aged-{self.commits}", grow_old)
 
     def _run(self, function: str, *arguments: Any) -> None:
         if not self.apart:
@@ -170,7 +170,9 @@ def _run(module: str, function: str, *arguments: Any) -> None:
 class _Service:
     def __init__(self, module: str, place: Path, *, tidy: bool = True) -> None:
         # To collect garbage takes long in a process that does much else.
-        self._tidied: Callable[[], AbstractContextManager[None]] = uncollected if tidy else nullcontext
+        self._tidied: Callable[[], AbstractContextManager[None]] = (
+            without_collections if tidy else nullcontext
+        )
         begun = time.perf_counter()
         self._module = importlib.import_module(module)
         self._engine = self._module.Engine(place)
@@ -179,13 +181,13 @@ class _Service:
     def ask(self, question: str, parameters: Parameters, method: str, keep: bool) -> Took:
         run = getattr(self._engine, method)
         with self._tidied():
-            took, found = _timed(run, question, parameters)
+            took, found = _time_question(run, question, parameters)
         return replace(took, rows=found) if keep else took
 
     def ask_each(self, question: str, each: Sequence[Parameters], method: str) -> list[Took]:
         run = getattr(self._engine, method)
         with self._tidied():
-            return [_timed(run, question, parameters)[0] for parameters in each]
+            return [_time_question(run, question, parameters)[0] for parameters in each]
 
     def answers(self, question: str, each: Sequence[Parameters]) -> list[Any]:
         return [self._engine.ask(question, parameters) for parameters in each]
@@ -195,7 +197,7 @@ class _Service:
 
     def memory_of(self, question: str, parameters: Parameters, method: str) -> dict[str, int]:
         gc.collect()
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak starts anew
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak starts over
         before = _memory("VmRSS")
         found = getattr(self._engine, method)(question, parameters)
         return {
@@ -210,7 +212,7 @@ class _Service:
         return str(self._module.VERSION), self._opened
 
 
-def _timed(run: Callable[..., Any], question: str, parameters: Parameters) -> tuple[Took, Any]:
+def _time_question(run: Callable[..., Any], question: str, parameters: Parameters) -> tuple[Took, Any]:
     processor, wall = time.process_time(), time.perf_counter()
     found = run(question, parameters)
     return Took(time.perf_counter() - wall, time.process_time() - processor), found
@@ -230,5 +232,5 @@ def _serve(wire: Connection, module: str, place: Path) -> None:
             return
         try:
             wire.send((False, getattr(service, name)(*arguments)))
-        except Exception:  # noqa: BLE001 - told to the process that asked, which fails
+        except Exception:  # noqa: BLE001 - sent to the caller, which fails
             wire.send((True, traceback.format_exc()))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.measure import Figure, Result
-from bench.targets import target_of, unmeasured
+from bench.targets import find_unmeasured, target_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ GROUPS = {"reads": ("W2", "W3", "W8")}
 KNOWN: Mapping[str, Workload] = {one.name: one for one in (*BOARD, *OTHERS)}
 
 
-def named(word: str) -> tuple[Workload, ...]:
+def find_workloads(word: str) -> tuple[Workload, ...]:
     """The workloads that somebody means; nothing where there are none."""
     if word in GROUPS:
         return tuple(KNOWN[name] for name in GROUPS[word])
@@ -134,13 +134,13 @@ def record(workload: Workload, size: str) -> dict[str, Any]:
     figures = result.all_figures()
     return {
         **result.to_json(),
-        "figures": list(_judged(workload.name, figures)),
+        "figures": list(_judge(workload.name, figures)),
         "noise": result.noise(),
-        "unmeasured": [asdict(target) for target in unmeasured(workload.name, figures)],
+        "unmeasured": [asdict(target) for target in find_unmeasured(workload.name, figures)],
     }
 
 
-def _judged(workload: str, figures: list[Figure]) -> Iterator[dict[str, Any]]:
+def _judge(workload: str, figures: list[Figure]) -> Iterator[dict[str, Any]]:
     for figure in figures:
         target = target_of(workload, figure)
         yield {

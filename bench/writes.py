@@ -13,7 +13,7 @@ from pathlib import Path
 
 import lance
 
-from bench.made import made
+from bench.made import make_once
 from bench.measure import (
     AGAIN,
     AGED,
@@ -24,7 +24,7 @@ from bench.measure import (
     Result,
     Times,
     require_equal,
-    rotated,
+    rotate,
     setting,
 )
 from bench.worker import Peer, Worker, copy, own, worker
@@ -80,7 +80,7 @@ def _measure(depth: int, plan: Plan, folder: Path, times: Times) -> tuple[int, .
         # The first round is for warming up.
         for turn in range(plan.rounds + 1):
             for tables in (1, 2):
-                for name in rotated(workers, turn):
+                for name in rotate(workers, turn):
                     took = workers[name].call("insert", tables)
                     if turn:
                         times.setdefault(task(tables, depth), {}).setdefault(name, []).append(took)
@@ -98,7 +98,7 @@ def _workers(depth: int, plan: Plan, folder: Path, stack: ExitStack) -> dict[str
     parties = {**{name: ours[name] for name in names}, BARE: bare}
     parties |= {name: peer for name, peer in OTHERS.items() if peer.installed}
     if depth:
-        copy(_aged(depth, plan), folder / AGED)
+        copy(_aged_graph(depth, plan), folder / AGED)
     workers = {name: stack.enter_context(worker(peer, folder / name)) for name, peer in parties.items()}
     for name, one in workers.items():
         if name in OTHERS:
@@ -106,7 +106,7 @@ def _workers(depth: int, plan: Plan, folder: Path, stack: ExitStack) -> dict[str
     return workers
 
 
-def _aged(depth: int, plan: Plan) -> Path:
+def _aged_graph(depth: int, plan: Plan) -> Path:
     """A graph with so many commits, kept from the first run on: to make one takes minutes.
 
     It goes on from the one of the depth before.
@@ -115,8 +115,8 @@ def _aged(depth: int, plan: Plan) -> Path:
     def make(at: Path) -> None:
         before = plan.depths[plan.depths.index(depth) - 1]
         if before:
-            copy(_aged(before, plan), at)
+            copy(_aged_graph(before, plan), at)
         with worker(own(MODULE, commits=depth, apart=plan.apart)[AGED], at) as one:
             one.call("grow", depth)
 
-    return made(f"writes-lance-{lance.__version__}-{depth}", make)
+    return make_once(f"writes-lance-{lance.__version__}-{depth}", make)

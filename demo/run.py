@@ -74,7 +74,7 @@ class Tour:
 
     def run(self, *command: str) -> None:
         self.show(shlex.join(command))
-        _must_succeed(command, subprocess.run(_found(command), check=False).returncode)
+        _must_succeed(command, subprocess.run(_find_program(command), check=False).returncode)
 
     def kill(self, *arguments: str, at: str) -> None:
         """Start a command, wait until it stands at a failpoint, and kill it there."""
@@ -83,7 +83,7 @@ class Tour:
         environment = {**os.environ, "OMNIGRAPH_FAILPOINTS": at}
         # Its bar would stay on the terminal, with the cursor hidden.
         unseen = subprocess.DEVNULL
-        with subprocess.Popen(_found(command), env=environment, stderr=unseen) as writer:
+        with subprocess.Popen(_find_program(command), env=environment, stderr=unseen) as writer:
             _, status = os.waitpid(writer.pid, os.WUNTRACED)
             if not os.WIFSTOPPED(status):
                 writer.returncode = os.waitstatus_to_exitcode(status)
@@ -113,7 +113,7 @@ class Tour:
         self.show(f"{shlex.join(command)} 2>{SERVER_LOG} &")
         with (
             Path(SERVER_LOG).open("w", encoding="utf-8") as log,
-            subprocess.Popen(_found(command), stdout=subprocess.PIPE, stderr=log, text=True) as server,
+            subprocess.Popen(_find_program(command), stdout=subprocess.PIPE, stderr=log, text=True) as server,
         ):
             try:
                 yield self._wait_for_address(server)
@@ -138,7 +138,7 @@ class Tour:
         return f"\033[{style}m{text}\033[0m" if self.colour else text
 
 
-def _found(command: tuple[str, ...]) -> list[str]:
+def _find_program(command: tuple[str, ...]) -> list[str]:
     """Programs of the environment that this runs in."""
     return [str(BIN / command[0]), *command[1:]]
 
@@ -242,7 +242,7 @@ def branch_and_merge(tour: Tour) -> None:
 
 
 def kill_and_recover(tour: Tour) -> None:
-    tour.say("A writer dies between two tables. Nobody sees half of it, and the next writer clears up.")
+    tour.say("A writer dies between two tables. No reader sees half of it, and the next writer clears up.")
     load = ("load", GRAPH, "--data", "newcomers.jsonl", "--mode", "append", "--as", "bo", "--quiet")
     tour.kill(*load, at=BETWEEN_TABLES)
     tour.omnigraph("recover", GRAPH, "--dry-run")

@@ -55,7 +55,7 @@ def tables(sizes: Sizes) -> Iterator[tuple[str, pa.Table]]:
     authors = _of_topic(random.integers(sizes.people, size=sizes.documents), subject, sizes.people)
     yield "Wrote", _edges(person.take(pa.array(authors)), documents["slug"])
     fans = random.integers(sizes.people, size=sizes.likes)
-    liked = _skewed(sizes.documents, sizes.likes, random)
+    liked = _draw_skewed(sizes.documents, sizes.likes, random)
     yield "Likes", _edges(person.take(pa.array(fans)), documents["slug"].take(pa.array(liked)))
 
 
@@ -70,23 +70,23 @@ def _handles(people: int) -> pa.Array:
 def _people(handles: pa.Array, random: np.random.Generator) -> pa.Table:
     count = len(handles)
     first = pa.array(WORDS["first_names"]).take(pa.array(np.arange(count) % len(WORDS["first_names"])))
-    last = _drawn(WORDS["last_names"], count, random)
+    last = _draw_texts(WORDS["last_names"], count, random)
     return pa.table(
         {
             "handle": handles,
             "name": pc.binary_join_element_wise(first, last, " "),
-            "city": _drawn(WORDS["cities"], count, random),
+            "city": _draw_texts(WORDS["cities"], count, random),
             "joined": _days(count, random),
         }
     )
 
 
 def _follows(handles: pa.Array, famous: Numbers, count: int, random: np.random.Generator) -> pa.Table:
-    """Half of all follows go to somebody with the same interest; nobody follows anybody twice."""
+    """Half of all follows go to somebody with the same interest; no one follows the same person twice."""
     people = len(handles)
     drawn = count * 2
     who = random.integers(people, size=drawn)
-    whom = famous[_skewed(people, drawn, random)]
+    whom = famous[_draw_skewed(people, drawn, random)]
     whom = np.where(random.random(drawn) < 0.5, _of_topic(whom, who % len(TOPICS), people), whom)
     pairs = np.unique((who * people + whom)[who != whom])
     chosen = random.choice(pairs, size=count, replace=False)
@@ -104,7 +104,7 @@ def _documents(subject: Numbers, random: np.random.Generator) -> pa.Table:
     second = subject * _NOUNS + random.integers(_NOUNS, size=count)
     sentences = [
         facts.take(pa.array(noun * _FACTS + random.integers(_FACTS, size=count))),
-        _drawn(WORDS["remarks"], count, random),
+        _draw_texts(WORDS["remarks"], count, random),
         facts.take(pa.array(second * _FACTS + random.integers(_FACTS, size=count))),
     ]
     bodies = pc.binary_join_element_wise(*sentences, " ")
@@ -144,12 +144,12 @@ def _of_topic(people: Numbers, topic: Numbers, count: int) -> Numbers:
     return np.where(moved < count, moved, moved - len(TOPICS))
 
 
-def _skewed(count: int, size: int, random: np.random.Generator) -> Numbers:
+def _draw_skewed(count: int, size: int, random: np.random.Generator) -> Numbers:
     """Numbers below `count`, small ones far more often."""
     return (count * random.random(size) ** 2.5).astype(np.int64)
 
 
-def _drawn(texts: Sequence[str], count: int, random: np.random.Generator) -> pa.Array:
+def _draw_texts(texts: Sequence[str], count: int, random: np.random.Generator) -> pa.Array:
     return pa.array(texts).take(pa.array(random.integers(len(texts), size=count)))
 
 
@@ -168,12 +168,12 @@ def main() -> None:
     options.add_argument("--rows", type=int, default=1_000_000, help="rows of all types together")
     asked = options.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
-    told = []
+    contents = []
     for name, table in tables(Sizes.of(asked.rows)):
         pq.write_table(table, asked.folder / f"{name}.parquet", row_group_size=100_000)
-        told.append(f"{table.num_rows:,} {name}")
+        contents.append(f"{table.num_rows:,} {name}")
     size = sum(path.stat().st_size for path in asked.folder.glob("*.parquet"))
-    print(f"{', '.join(told)}: {asked.rows:,} rows, {size / 1e6:.1f} MB")
+    print(f"{', '.join(contents)}: {asked.rows:,} rows, {size / 1e6:.1f} MB")
 
 
 if __name__ == "__main__":

@@ -67,13 +67,13 @@ FIRST = (
 def pytest_collection(session: pytest.Session) -> None:
     """Import all files, each worker from another one on: so each compiles a part of them, and for all."""
     config = session.config
-    told = getattr(config, "workerinput", None)
-    if told is None or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+    worker = getattr(config, "workerinput", None)
+    if worker is None or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
     files = sorted(path.relative_to(config.rootpath) for path in Path(__file__).parent.rglob("test_*.py"))
-    first = len(files) * int(told["workerid"].removeprefix("gw")) // told["workercount"]
+    first = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
     for path in files[first:] + files[:first]:
-        # What is wrong with a file is told when it is collected.
+        # A file that cannot be imported is reported when it is collected.
         with suppress(Exception, pytest.skip.Exception):
             import_module(".".join(path.with_suffix("").parts))
 
@@ -90,7 +90,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests lie in memory until the end: nobody has to look through them for garbage.
+    """Thousands of tests lie in memory until the end: they need no search for garbage.
 
     There is little of it, and plenty of memory: so it is looked for seldom.
     """
@@ -118,8 +118,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say how much of the crash matrix was tried: workers cannot print."""
     reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, ())]
-    told = [dict(report.user_properties).get("crash_cells") for report in reports]
-    cells = [found for found in told if found]
+    properties = [dict(report.user_properties).get("crash_cells") for report in reports]
+    cells = [found for found in properties if found]
     if cells:
         tried, known = sum(found[0] for found in cells), sum(found[1] for found in cells)
         terminalreporter.write_line(f"crash matrix: {tried} of {known} cells (OMNIGRAPH_SEED={cells[0][2]})")

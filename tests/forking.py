@@ -74,14 +74,14 @@ class Forks:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         moved = [fcntl.fcntl(file, fcntl.F_DUPFD, _ABOVE) for file in files]
-        told: dict[str, Any] = json.loads(os.pread(order, os.fstat(order).st_size, 0))
+        orders: dict[str, Any] = json.loads(os.pread(order, os.fstat(order).st_size, 0))
         self._control.close()
         for file in (order, *files, self._woken, self._wake, *self._tell.values()):
             os.close(file)
-        for file, number in zip(moved, told["numbers"], strict=True):
+        for file, number in zip(moved, orders["numbers"], strict=True):
             os.dup2(file, number)
             os.close(file)
-        return told
+        return orders
 
     def _report(self) -> None:
         while self._tell:
@@ -97,7 +97,7 @@ class Forks:
             os.close(pipe)
 
     def _say(self, pipe: int, what: str) -> None:
-        # Perhaps nobody waits for it any more.
+        # Perhaps its reader is gone.
         with suppress(BrokenPipeError):
             os.write(pipe, f"{what}\n".encode())
 
@@ -130,7 +130,7 @@ def become(order: dict[str, Any]) -> None:
 
 
 def status_of(order: dict[str, Any]) -> int:
-    """What a process ends with that becomes what it is told to be; everything it has to say is said."""
+    """Follow an order and return the exit status; flushes all output."""
     status = 0
     try:
         become(order)

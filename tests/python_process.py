@@ -142,14 +142,14 @@ class Python:
             self._status.close()
         return what
 
-    def communicate(self, told: str | bytes | None = None) -> tuple[Any, Any]:
+    def communicate(self, data: str | bytes | None = None) -> tuple[Any, Any]:
         """Tell it something, close its input, and wait for its end; gives what it wrote."""
         with ThreadPoolExecutor(1) as pool:
             errors = pool.submit(self._rest_of, self.stderr)
             if self.stdin is not None and not self.stdin.closed:
                 # Who has ended reads nothing more; the status says why.
                 with suppress(BrokenPipeError), self.stdin:
-                    self.stdin.write(told or self._nothing)
+                    self.stdin.write(data or self._nothing)
             output = self._rest_of(self.stdout)
         self.wait()
         return output, errors.result()

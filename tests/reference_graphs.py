@@ -160,11 +160,11 @@ class ReferenceGraph:
         number = self.versions[key] if version is None else version
         fork = f"/tree/{branch}" if branch else ""
         file = f"elsewhere/{self.paths[key]}{fork}/_versions/{2**64 - 1 - number:020d}.manifest"
-        told = {"manifest_path": file, "manifest_size": 700, "e_tag": "x", "naming_scheme": "V2"}
+        metadata = {"manifest_path": file, "manifest_size": 700, "e_tag": "x", "naming_scheme": "V2"}
         return _row(
             f"{key}${number:020d}",
             "table_version",
-            metadata=json.dumps(told),
+            metadata=json.dumps(metadata),
             table_key=key,
             table_version=number,
             table_branch=branch,

@@ -126,8 +126,8 @@ def test_every_argument_of_every_public_method_is_checked(graph: Graph, kind: ty
     for name, parameter, value in calls(kind):
         with pytest.raises(OmnigraphError) as refused:
             call(owner, name, parameter, value)
-        told = str(refused.value)
-        assert told.isprintable() or "\n" in told, (name, parameter, value)
+        message = str(refused.value)
+        assert message.isprintable() or "\n" in message, (name, parameter, value)
         tried += 1
     assert tried > 5
     assert graph.snapshot().id == before

@@ -69,7 +69,7 @@ def test_a_handler_of_the_user_hears_each_press_once() -> None:
 
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
-def test_where_nobody_in_python_listens_all_stays_as_it_is(handler: signal.Handlers) -> None:
+def test_without_a_handler_in_python_nothing_changes(handler: signal.Handlers) -> None:
     signal.signal(signal.SIGINT, handler)
     with postpone_ctrl_c():
         assert signal.getsignal(signal.SIGINT) is handler

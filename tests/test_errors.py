@@ -128,6 +128,6 @@ def test_a_diagnostic_shows_no_control_characters() -> None:
         for compiled in (compile_schema, parse_queries):
             with pytest.raises(CompileError) as refused:
                 compiled(Source(text))
-            told = f"{refused.value}{refused.value.render()}{refused.value.diagnostics[0].message}"
-            assert "\x1b" not in told
-            assert "\u202e" not in told
+            rendered = f"{refused.value}{refused.value.render()}{refused.value.diagnostics[0].message}"
+            assert "\x1b" not in rendered
+            assert "\u202e" not in rendered

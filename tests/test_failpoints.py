@@ -77,7 +77,7 @@ def _named_in(file: Path) -> Iterator[str]:
 def test_every_point_is_used_by_a_test() -> None:
     others = [file for file in Path(__file__).parent.rglob("*.py") if file != Path(__file__)]
     named = {name for file in others for name in _named_in(file)}
-    assert sorted(set(_CONSTANTS) - named) == [], "nobody would notice if these points were never reached"
+    assert sorted(set(_CONSTANTS) - named) == [], "no test would notice if these points were never reached"
 
 
 def test_the_code_names_points_by_their_constants_only() -> None:

@@ -85,7 +85,7 @@ WRONG: dict[str, tuple[Call, str, str]] = {
 
 
 @pytest.mark.parametrize("mistake", WRONG)
-def test_a_mistake_is_told_with_what_was_meant(graph: og.Graph, mistake: str) -> None:
+def test_a_mistake_is_reported_with_what_was_meant(graph: og.Graph, mistake: str) -> None:
     call, message, remedy = WRONG[mistake]
     with pytest.raises(OmnigraphError) as failed:
         call(graph)
@@ -101,9 +101,9 @@ def test_results_show_themselves_in_a_line(graph: og.Graph, tmp_path: Path) -> N
     exported = graph.export(tmp_path / "out.ndjson")
     assert repr(exported) == f"<ExportResult 1 rows of 3 types to '{tmp_path}/out.ndjson' as ndjson>"
     optimized = graph.optimize()
-    told = "no commit" if optimized.commit is None else f"commit {optimized.commit.id}"
+    commit = "no commit" if optimized.commit is None else f"commit {optimized.commit.id}"
     assert repr(optimized).startswith("<OptimizeResult of 'main': ")
-    assert repr(optimized).endswith(f" of 3 tables moved, {told}>")
+    assert repr(optimized).endswith(f" of 3 tables moved, {commit}>")
     cleaned = graph.cleanup(keep=1, dry_run=True)
     assert (
         repr(cleaned)

@@ -76,7 +76,7 @@ def test_a_schema_can_be_a_file(tmp_path: Path) -> None:
         assert graph.schema_source == SCHEMA
 
 
-def test_a_mistake_in_a_schema_file_is_told_with_its_name_and_nothing_is_made(tmp_path: Path) -> None:
+def test_a_mistake_in_a_schema_file_is_reported_with_its_name_and_nothing_is_made(tmp_path: Path) -> None:
     (tmp_path / "s.pg").write_text("node Person {\n  handle: Strin\n}", encoding="utf-8")
     with pytest.raises(errors.ParseError, match=r"s\.pg:2:11"):
         og.init(tmp_path / "g", schema=tmp_path / "s.pg")
@@ -89,7 +89,7 @@ def test_the_name_of_a_file_as_schema_text_gets_advice(tmp_path: Path) -> None:
     assert "Path('team.pg')" in str(caught.value.remedy)
 
 
-def test_a_missing_schema_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_schema_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(errors.BadRequest, match=r"cannot read '.*nowhere\.pg'"):
         og.init(tmp_path / "g", schema=tmp_path / "nowhere.pg")
 
@@ -100,7 +100,7 @@ def test_a_second_init_is_refused_even_by_force(graph: og.Graph) -> None:
             og.init(graph.uri, schema=SCHEMA, force=force)
 
 
-def test_force_starts_anew_where_an_initialisation_died(tmp_path: Path) -> None:
+def test_force_starts_over_where_an_initialisation_died(tmp_path: Path) -> None:
     place = tmp_path / "g"
     place.mkdir()
     (place / "_schema.pg").write_text(SCHEMA, encoding="utf-8")
@@ -128,7 +128,7 @@ def test_a_graph_opens_under_every_form_of_its_name(
         assert opened.uri == graph.uri
 
 
-def test_what_is_not_a_graph_is_told_by_name(tmp_path: Path) -> None:
+def test_what_is_not_a_graph_is_reported_by_name(tmp_path: Path) -> None:
     with pytest.raises(errors.GraphNotFound, match=re.escape(str(tmp_path / "nothing"))):
         og.open(tmp_path / "nothing")
     with pytest.raises(errors.InvalidName, match="ftp"):
@@ -388,7 +388,7 @@ def test_a_snapshot_has_the_schema_of_its_time(graph: og.Graph) -> None:
         ),
     ],
 )
-def test_a_target_that_cannot_be_is_told(
+def test_a_target_that_cannot_be_is_reported(
     graph: og.Graph, target: dict[str, Any], expected: type[errors.OmnigraphError], message: str
 ) -> None:
     with pytest.raises(expected, match=re.escape(message)):

@@ -51,10 +51,10 @@ def graph(tmp_path: Path) -> Iterator[og.Graph]:
 
 @pytest.fixture
 def people(tmp_path: Path) -> Path:
-    return written(tmp_path / "people.jsonl", *({"type": "Person", "data": row} for row in PEOPLE))
+    return write_records(tmp_path / "people.jsonl", *({"type": "Person", "data": row} for row in PEOPLE))
 
 
-def written(path: Path, *records: dict[str, Any]) -> Path:
+def write_records(path: Path, *records: dict[str, Any]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
     return path
@@ -143,7 +143,9 @@ ACTORS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("actor", ACTORS.values(), ids=ACTORS)
-def test_who_cannot_be_told_in_a_commit_writes_nothing(graph: og.Graph, people: Path, actor: Any) -> None:
+def test_an_actor_that_a_commit_cannot_record_writes_nothing(
+    graph: og.Graph, people: Path, actor: Any
+) -> None:
     graph.branches.create("draft")
     writes: list[Callable[[], object]] = [
         lambda: graph.mutate(INSERT, {"h": "ada"}, actor=actor),
@@ -176,7 +178,7 @@ def test_an_update_in_a_block_sets_something(graph: og.Graph) -> None:
     assert len(graph.commits.list()) == 1
 
 
-def test_a_wrong_parameter_is_told_by_name(graph: og.Graph) -> None:
+def test_a_wrong_parameter_is_reported_by_name(graph: og.Graph) -> None:
     with pytest.raises(errors.ParameterError, match="param 'a': expected integer"):
         graph.mutate(INSERT, {"h": "ada", "a": "x"})
     with pytest.raises(errors.ParameterError, match="parameter 'h' not provided"):
@@ -198,7 +200,7 @@ def test_a_condition_holds_only_on_the_newest_commit(graph: og.Graph) -> None:
 
 
 @pytest.mark.parametrize("tries", [1, 2], ids=["a no-op", "a write"])
-def test_a_condition_that_fails_while_the_write_is_prepared_is_told(graph: og.Graph, tries: int) -> None:
+def test_a_condition_that_fails_while_the_write_is_prepared_is_reported(graph: og.Graph, tries: int) -> None:
     """Also where nothing had to be done: whether that holds was asked of a head that is gone."""
     name = [failpoints.MUTATION_POST_NO_EFFECT_PRE_GATE, failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE]
 
@@ -278,9 +280,9 @@ def test_what_a_block_inserts_can_be_named_in_it(graph: og.Graph) -> None:
         ada, log = tx.insert("Person", handle="ada"), tx.insert("Log", msg="x")
         spot = tx.insert("Spot", x=1, y=2.5)
         wrote, on = tx.insert_edge("Wrote", ada, log), tx.insert_edge("On", log, spot)
-        nobody = tx.insert("Person", handle="")
-        tx.insert_edge("Mentors", nobody, ada)
-    assert (ada, nobody, spot) == ("ada", "", '["1","2.5"]')
+        nameless = tx.insert("Person", handle="")
+        tx.insert_edge("Mentors", nameless, ada)
+    assert (ada, nameless, spot) == ("ada", "", '["1","2.5"]')
     now = graph.snapshot()
     assert now.rows("Log").to_pylist() == [{"id": log, "msg": "x"}]
     assert now.rows("Spot").to_pylist() == [{"id": spot, "x": 1, "y": 2.5}]
@@ -307,8 +309,8 @@ def test_a_block_that_breaks_a_rule_writes_nothing(graph: og.Graph) -> None:
     tx = graph.write()
     tx.__enter__()
     tx.insert("Person", handle="ada")
-    tx.insert_edge("Mentors", "ada", "nobody")
-    with pytest.raises(errors.ConstraintViolation, match="dst 'nobody' not found in Person"):
+    tx.insert_edge("Mentors", "ada", "missing")
+    with pytest.raises(errors.ConstraintViolation, match="dst 'missing' not found in Person"):
         tx.__exit__(None, None, None)
     assert graph.snapshot().id == head
 
@@ -400,7 +402,7 @@ def blocks() -> list[tuple[str, str, Any]]:
 
 
 @pytest.mark.parametrize(("message", "kind", "act"), blocks(), ids=[it[0] for it in blocks()])
-def test_a_mistake_is_told_where_it_is_made(graph: og.Graph, message: str, kind: str, act: Any) -> None:
+def test_a_mistake_is_reported_where_it_is_made(graph: og.Graph, message: str, kind: str, act: Any) -> None:
     head = graph.snapshot().id
     tx = graph.write()
     tx.__enter__()
@@ -449,7 +451,7 @@ def test_an_empty_block_makes_no_commit(graph: og.Graph) -> None:
 
 def test_files_are_read_in_order_folders_and_patterns_by_path(graph: og.Graph, tmp_path: Path) -> None:
     for name in ("b.jsonl", "a.ndjson", "c/d.jsonl", "notes.txt"):
-        written(tmp_path / "in" / name, {"type": "Log", "data": {"msg": name}})
+        write_records(tmp_path / "in" / name, {"type": "Log", "data": {"msg": name}})
     done = graph.load(tmp_path / "in", mode="append")
     assert (done.nodes, done.edges, done.total, done.branch_created) == ({"Log": 3}, {}, 3, False)
     logs = sorted(graph.snapshot().rows("Log").to_pylist(), key=lambda row: row["id"])
@@ -459,7 +461,7 @@ def test_files_are_read_in_order_folders_and_patterns_by_path(graph: og.Graph, t
     assert graph.load([pattern, tmp_path / "in" / "notes.txt"], mode="overwrite").nodes == {"Log": 2}
 
 
-def test_a_load_of_nothing_is_told(graph: og.Graph, tmp_path: Path) -> None:
+def test_a_load_of_nothing_is_reported(graph: og.Graph, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for files, message in (
         ([], "at least one file"),
@@ -489,7 +491,7 @@ def test_a_missing_branch_is_made_when_a_source_is_named(graph: og.Graph, people
     [
         ({"type": "Person", "data": {"age": "x"}}, errors.LoadRejected),
         ({"type": "Person", "data": {"handle": "ada"}}, errors.KeyConflict),
-        ({"edge": "Mentors", "from": "ada", "to": "nobody"}, errors.LoadRejected),
+        ({"edge": "Mentors", "from": "ada", "to": "missing"}, errors.LoadRejected),
     ],
     ids=["bad value", "stored key", "missing end"],
 )
@@ -497,7 +499,7 @@ def test_a_refused_load_makes_no_branch(
     graph: og.Graph, people: Path, tmp_path: Path, record: dict[str, Any], error: type[Exception]
 ) -> None:
     graph.load(people, mode="append")
-    bad = written(tmp_path / "bad.jsonl", record)
+    bad = write_records(tmp_path / "bad.jsonl", record)
     name = failpoints.BRANCH_CREATE_AFTER_MANIFEST_BRANCH_CREATE
     with failpoints.arm(name, failpoints.error(name)), pytest.raises(error):
         graph.load(bad, mode="append", branch="work", from_="main")
@@ -521,10 +523,10 @@ def test_a_branch_made_for_a_load_stays_when_recovery_may_finish_it(graph: og.Gr
     assert ages(graph) == {}
 
 
-def test_everything_that_is_wrong_is_told_with_its_place(graph: og.Graph, tmp_path: Path) -> None:
+def test_everything_that_is_wrong_is_reported_with_its_place(graph: og.Graph, tmp_path: Path) -> None:
     good = {"type": "Person", "data": {"handle": "kim"}}
-    first = written(tmp_path / "1.jsonl", good, {"type": "Person", "data": {"age": "x"}})
-    second = written(tmp_path / "2.jsonl", {"type": "Persn"})
+    first = write_records(tmp_path / "1.jsonl", good, {"type": "Person", "data": {"age": "x"}})
+    second = write_records(tmp_path / "2.jsonl", {"type": "Persn"})
     head = graph.snapshot().id
     with pytest.raises(errors.LoadRejected) as caught:
         graph.load([first, second], mode="append")
@@ -540,19 +542,19 @@ def test_everything_that_is_wrong_is_told_with_its_place(graph: og.Graph, tmp_pa
     assert ages(graph) == {"kim": None}
 
 
-def test_what_is_left_out_is_told_for_every_stage(graph: og.Graph, people: Path, tmp_path: Path) -> None:
+def test_skipped_rows_are_reported_for_every_stage(graph: og.Graph, people: Path, tmp_path: Path) -> None:
     graph.load(people, mode="append")
-    more = written(
+    more = write_records(
         tmp_path / "more.jsonl",
         {"type": "Person", "data": {"handle": "ada"}},
         {"type": "Person", "data": {"handle": "dee"}},
-        {"edge": "Mentors", "from": "dee", "to": "nobody"},
+        {"edge": "Mentors", "from": "dee", "to": "missing"},
     )
     done = graph.load(more, mode="append", skip_bad=True)
     assert (done.nodes, done.edges) == ({"Person": 1}, {"Mentors": 0})
     assert [(wrong.line, wrong.reason) for wrong in done.skipped] == [
         (1, "node type 'Person' already has id 'ada'"),
-        (3, "dst 'nobody' not found in Person"),
+        (3, "dst 'missing' not found in Person"),
     ]
 
 
@@ -560,14 +562,14 @@ def test_progress_counts_bytes_and_lines(
     graph: og.Graph, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(small_files, "SMALL", 0)  # one file after the other
-    more = written(tmp_path / "more.jsonl", {"type": "Log", "data": {"msg": "x"}})
+    more = write_records(tmp_path / "more.jsonl", {"type": "Log", "data": {"msg": "x"}})
     heard: list[og.Progress] = []
     graph.load([people, more], mode="append", progress=heard.append)
     sizes = [file.stat().st_size for file in (people, more)]
-    told = [(now.tasks_done, now.rows, now.bytes) for now in heard]
-    assert told == sorted(told)
-    assert (1, 3, sizes[0]) in told
-    assert told[-1] == (2, 4, sum(sizes))
+    counts = [(now.tasks_done, now.rows, now.bytes) for now in heard]
+    assert counts == sorted(counts)
+    assert (1, 3, sizes[0]) in counts
+    assert counts[-1] == (2, 4, sum(sizes))
     assert {(now.stage, now.tasks, now.all_bytes) for now in heard} == {("read", 2, sum(sizes))}
 
 
@@ -593,7 +595,7 @@ def test_a_snapshot_keeps_its_rows(graph: og.Graph, people: Path) -> None:
     assert graph.at(commit=first.id).rows("Person").num_rows == 3
 
 
-def test_wrong_questions_for_rows_are_told(graph: og.Graph) -> None:
+def test_wrong_questions_for_rows_are_reported(graph: og.Graph) -> None:
     snapshot = graph.snapshot()
     with pytest.raises(errors.BadRequest, match="no type 'Persn'") as caught:
         snapshot.rows("Persn")

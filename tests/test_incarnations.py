@@ -1,4 +1,4 @@
-"""A branch, or a graph, that is made anew where another one was has nothing in common with that one.
+"""A branch, or a graph, that is recreated has nothing in common with its earlier incarnation.
 
 Versions have the same places and the same numbers again. Rows stand elsewhere in them.
 """
@@ -31,7 +31,7 @@ def drop(graph: og.Graph, branch: str, keys: Iterable[str]) -> None:
             tx.delete("P", ("k", "=", key))
 
 
-def stored(graph: og.Graph, branch: str = "main") -> set[str]:
+def stored_keys(graph: og.Graph, branch: str = "main") -> set[str]:
     return set(graph.snapshot(branch).rows("P").column("k").to_pylist())
 
 
@@ -58,7 +58,7 @@ def live_otherwise(graph: og.Graph, branch: str) -> None:
 LEFT = set(KEYS) - {"k1", "k2", "k16"}
 
 
-MAKE_ANEW = """
+RECREATE = """
 import sys
 import omnigraph as og
 with og.open(sys.argv[1]) as graph:
@@ -68,30 +68,30 @@ with og.open(sys.argv[1]) as graph:
 
 
 @pytest.mark.parametrize("by", ["the same handle", "another handle", "another process"])
-def test_what_is_deleted_on_a_branch_made_anew_is_gone(tmp_path: Path, by: str) -> None:
+def test_what_is_deleted_on_a_branch_recreated_is_gone(tmp_path: Path, by: str) -> None:
     with new_graph(tmp_path / "g") as graph, og.open(tmp_path / "g") as other:
         graph.branches.create("draft")
         live(graph, "draft")
         if by == "another process":
-            done = python_process.run("-c", MAKE_ANEW, str(tmp_path / "g"))
+            done = python_process.run("-c", RECREATE, str(tmp_path / "g"))
             assert done.returncode == 0, done.stderr
         else:
             maker = graph if by == "the same handle" else other
             maker.branches.delete("draft")
             maker.branches.create("draft")
         live_otherwise(graph, "draft")
-        assert stored(other, "draft") == LEFT
+        assert stored_keys(other, "draft") == LEFT
 
 
 @pytest.mark.parametrize("by", ["a new handle", "a refreshed one"])
-def test_what_is_deleted_in_a_graph_made_anew_is_gone(tmp_path: Path, by: str) -> None:
+def test_what_is_deleted_in_a_graph_recreated_is_gone(tmp_path: Path, by: str) -> None:
     with new_graph(tmp_path / "g") as old:
         live(old, "main")
         shutil.rmtree(tmp_path / "g")
         with new_graph(tmp_path / "g") as new:
             old.refresh()
             live_otherwise(new if by == "a new handle" else old, "main")
-            assert stored(new) == LEFT
+            assert stored_keys(new) == LEFT
 
 
 def test_a_handle_reads_the_graph_that_took_the_place_of_its_own(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a load leaves out: counted, the first of it told, and all of it written to a file on request."""
+"""What a load skips: counted, the first of it reported, and all of it written to a file on request."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def person(handle: str, **more: Any) -> dict[str, Any]:
     return {"type": "Person", "data": {"handle": handle, **more}}
 
 
-def written(path: Path, *records: dict[str, Any] | str) -> Path:
+def write_records(path: Path, *records: dict[str, Any] | str) -> Path:
     texts = (record if isinstance(record, str) else json.dumps(record) for record in records)
     path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
     return path
@@ -51,10 +51,12 @@ def residue(folder: Path) -> list[str]:
 
 
 def test_all_that_is_left_out_is_in_the_file_with_its_record(graph: og.Graph, tmp_path: Path) -> None:
-    graph.load(written(tmp_path / "0.jsonl", person("old", badge=1)), mode="append")
-    mentors = {"edge": "Mentors", "from": "ada", "to": "nobody"}
-    first = written(tmp_path / "1.jsonl", "{not json", person("ada"), person("bo", age="x"), "[1]")
-    second = written(tmp_path / "2.jsonl", person("ada", age=7), person("cy", badge=1), mentors, person("di"))
+    graph.load(write_records(tmp_path / "0.jsonl", person("old", badge=1)), mode="append")
+    mentors = {"edge": "Mentors", "from": "ada", "to": "missing"}
+    first = write_records(tmp_path / "1.jsonl", "{not json", person("ada"), person("bo", age="x"), "[1]")
+    second = write_records(
+        tmp_path / "2.jsonl", person("ada", age=7), person("cy", badge=1), mentors, person("di")
+    )
     rejects = tmp_path / "left.ndjson"
     done = graph.load([first, second], mode="append", skip_bad=True, rejects=rejects)
     found = [(row["file"], row["line"], row["entity"], row["record"]) for row in read(rejects)]
@@ -79,7 +81,7 @@ def test_only_the_first_hundred_are_kept_in_memory_and_all_are_counted(
 ) -> None:
     bad = (person(f"p{number}", age="x") for number in range(120))
     twice = (person("ada") for _ in range(31))
-    file = written(tmp_path / "1.jsonl", *bad, *twice)
+    file = write_records(tmp_path / "1.jsonl", *bad, *twice)
     done = graph.load(file, mode="append", skip_bad=True, rejects=tmp_path / "left")
     assert [wrong.line for wrong in done.skipped] == list(range(1, 101))
     assert done.skipped_counts == {"value": 120, "unique": 30}
@@ -87,9 +89,9 @@ def test_only_the_first_hundred_are_kept_in_memory_and_all_are_counted(
 
 
 def test_a_load_without_a_flaw_leaves_an_empty_file(graph: og.Graph, tmp_path: Path) -> None:
-    rejects = written(tmp_path / "left", "of another load")
+    rejects = write_records(tmp_path / "left", "of another load")
     done = graph.load(
-        written(tmp_path / "1.jsonl", person("ada")), mode="append", skip_bad=True, rejects=rejects
+        write_records(tmp_path / "1.jsonl", person("ada")), mode="append", skip_bad=True, rejects=rejects
     )
     assert (done.skipped, done.skipped_total, rejects.read_bytes()) == ((), 0, b"")
 
@@ -101,7 +103,7 @@ def test_nothing_is_loaded_when_the_file_cannot_be_written(
     graph: og.Graph, tmp_path: Path, name: str
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
-    file = written(tmp_path / "1.jsonl", person("ada"))
+    file = write_records(tmp_path / "1.jsonl", person("ada"))
     head = graph.snapshot().id
     with pytest.raises(errors.BadRequest, match="cannot write"):
         graph.load(file, mode="append", skip_bad=True, rejects=tmp_path / name)
@@ -110,8 +112,8 @@ def test_nothing_is_loaded_when_the_file_cannot_be_written(
 
 
 def test_a_load_that_fails_leaves_the_file_as_it_was(graph: og.Graph, tmp_path: Path) -> None:
-    rejects = written(tmp_path / "left", "of another load")
-    files = [written(tmp_path / "1.jsonl", person("ada", age="x")), tmp_path / "missing.jsonl"]
+    rejects = write_records(tmp_path / "left", "of another load")
+    files = [write_records(tmp_path / "1.jsonl", person("ada", age="x")), tmp_path / "missing.jsonl"]
     with pytest.raises(errors.BadRequest, match=r"cannot read .*missing\.jsonl"):
         graph.load(files, mode="append", skip_bad=True, rejects=rejects)
     assert rejects.read_text() == "of another load\n"
@@ -119,7 +121,7 @@ def test_a_load_that_fails_leaves_the_file_as_it_was(graph: og.Graph, tmp_path: 
 
 
 def test_the_file_tells_what_the_load_left_out_when_it_took_effect(graph: og.Graph, tmp_path: Path) -> None:
-    file = written(tmp_path / "1.jsonl", person("ada", age="x"), person("bo"), person("cy"))
+    file = write_records(tmp_path / "1.jsonl", person("ada", age="x"), person("bo"), person("cy"))
 
     def overtake() -> None:
         with og.open(graph.uri) as other, other.write() as tx:
@@ -133,8 +135,10 @@ def test_the_file_tells_what_the_load_left_out_when_it_took_effect(graph: og.Gra
     assert handles(graph) == ["bo", "cy"]
 
 
-def test_a_file_that_cannot_get_its_name_any_more_is_told_and_kept(graph: og.Graph, tmp_path: Path) -> None:
-    file = written(tmp_path / "1.jsonl", person("ada"), person("bo", age="x"))
+def test_a_file_that_cannot_get_its_name_any_more_is_reported_and_kept(
+    graph: og.Graph, tmp_path: Path
+) -> None:
+    file = write_records(tmp_path / "1.jsonl", person("ada"), person("bo", age="x"))
     rejects = tmp_path / "left"
 
     def in_the_way(now: og.Progress) -> None:
@@ -150,26 +154,28 @@ def test_a_file_that_cannot_get_its_name_any_more_is_told_and_kept(graph: og.Gra
 
 def test_a_load_that_is_refused_leaves_all_that_is_wrong_in_the_file(graph: og.Graph, tmp_path: Path) -> None:
     rejects, head = tmp_path / "left", graph.snapshot().id
-    file = written(tmp_path / "1.jsonl", *(person(f"p{at}", age="x") for at in range(120)), "[1]")
+    file = write_records(tmp_path / "1.jsonl", *(person(f"p{at}", age="x") for at in range(120)), "[1]")
     with pytest.raises(errors.LoadRejected) as refused:
         graph.load(file, mode="append", rejects=rejects)
     assert (len(refused.value.violations), refused.value.total) == (100, 121)
     assert refused.value.counts == {"value": 120, "record": 1}
     assert [row["record"] for row in read(rejects)[-2:]] == [person("p119", age="x"), [1]]
     assert len(read(rejects)) == 121
-    twice = written(tmp_path / "2.jsonl", person("ada"), person("bo"), *(person("ada") for _ in range(130)))
+    twice = write_records(
+        tmp_path / "2.jsonl", person("ada"), person("bo"), *(person("ada") for _ in range(130))
+    )
     with pytest.raises(errors.LoadRejected, match="ada"):
         graph.load(twice, mode="append", rejects=rejects)
     assert [row["line"] for row in read(rejects)] == list(range(3, 133))
     assert (graph.snapshot().id, residue(tmp_path)) == (head, [])
 
 
-def test_what_leaving_out_does_not_mend_is_in_the_file_after_what_it_does(
+def test_problems_that_skipping_does_not_fix_are_in_the_file_after_skipped_rows(
     graph: og.Graph, tmp_path: Path
 ) -> None:
     knows = {"edge": "Mentors", "from": "ada", "to": "bo"}
-    graph.load(written(tmp_path / "0.jsonl", person("ada"), person("bo"), knows), mode="append")
-    file, rejects = written(tmp_path / "1.jsonl", "{", person("ada")), tmp_path / "left"
+    graph.load(write_records(tmp_path / "0.jsonl", person("ada"), person("bo"), knows), mode="append")
+    file, rejects = write_records(tmp_path / "1.jsonl", "{", person("ada")), tmp_path / "left"
     with pytest.raises(errors.LoadRejected, match="'bo' not found"):
         graph.load(file, mode="overwrite", skip_bad=True, rejects=rejects)
     assert [(row["line"], row["record"]) for row in read(rejects)] == [(1, "{"), (None, None)]
@@ -184,7 +190,7 @@ def test_a_file_that_does_not_fit_as_a_whole_is_in_the_file(graph: og.Graph, tmp
     assert row["reason"] == "unknown input field 'agee' for 'node:Person'"
 
 
-def test_a_record_with_line_ends_between_quotes_is_told_with_all_its_lines(
+def test_a_record_with_line_ends_between_quotes_is_reported_with_all_its_lines(
     graph: og.Graph, tmp_path: Path
 ) -> None:
     file, rejects = tmp_path / "Person.csv", tmp_path / "left"
@@ -195,7 +201,7 @@ def test_a_record_with_line_ends_between_quotes_is_told_with_all_its_lines(
 
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow", "lance"])
-def test_rows_of_columns_are_told_as_objects(graph: og.Graph, tmp_path: Path, ending: str) -> None:
+def test_rows_of_columns_are_reported_as_objects(graph: og.Graph, tmp_path: Path, ending: str) -> None:
     handles = [b"a0", b"a1", b"a2", b"\xff", b"a4", b"a4"]
     rows = pa.table(
         {

@@ -1,4 +1,4 @@
-"""Work tells how far it is, and whoever asked for it hears that."""
+"""Work reports how far it is to its caller."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_stage_tells_its_begin_what_is_done_and_its_end() -> None:
     ]
 
 
-def test_work_within_a_stage_adds_to_it_and_is_not_told_by_itself() -> None:
+def test_work_within_a_stage_adds_to_it_and_is_not_reported_alone() -> None:
     heard: list[Progress] = []
     with progress_to(heard.append), stage("embed", rows=5):
         inner = begin_stage("find", tasks=2)
@@ -64,7 +64,7 @@ def test_a_stage_that_fails_has_no_end() -> None:
     assert heard[-1].stage == "next", "the one that failed is not open any more"
 
 
-def test_nobody_hears_of_what_is_done_outside_of_the_block() -> None:
+def test_work_outside_of_the_block_is_not_reported() -> None:
     heard: list[Progress] = []
     with progress_to(heard.append):
         pass
@@ -118,6 +118,7 @@ def test_rates_and_what_is_left_follow_from_the_figures() -> None:
         "rows_per_second": 17,
         "bytes_per_second": 500,
         "seconds_left": 2.0,
+        "spark": None,
     }
     begun = Progress("read", ProgressEvent.BEGUN)
     assert (begun.share, begun.seconds_left, begun.rows_per_second) == (None, None, 0)

@@ -16,7 +16,7 @@ WORK = "work"
 _COMMIT = "SELECT dolt_commit('-A', '-m', 'change')"
 
 
-def _connected(place: Path) -> Any:
+def _connect(place: Path) -> Any:
     import doltlite  # noqa: F401, I001 - before sqlite3, whose place it takes
     import sqlite3
 
@@ -25,7 +25,7 @@ def _connected(place: Path) -> Any:
 
 def make(data: Path, place: Path) -> None:
     """Insert the people."""
-    connection = _connected(place)
+    connection = _connect(place)
     connection.execute("CREATE TABLE Person (number INTEGER PRIMARY KEY, name TEXT, city TEXT, age INTEGER)")
     columns = pq.read_table(data / "Person.parquet").to_pydict()
     connection.execute("BEGIN")
@@ -39,7 +39,7 @@ class Engine:
     """A database that is open."""
 
     def __init__(self, place: Path) -> None:
-        self._connection = _connected(place)
+        self._connection = _connect(place)
 
     def change(self, edit: Edit, branch: str = "main") -> None:
         """Change some people, in one commit."""

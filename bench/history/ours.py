@@ -25,7 +25,7 @@ def make(data: Path, place: Path) -> None:
 
 
 def age(data: Path, place: Path, commits: int) -> None:
-    """Write people anew."""
+    """Rewrite people in small commits."""
     with omnigraph.open(place) as graph:
         aging.age(graph, commits, {"Person": pq.read_table(data / "Person.parquet")})
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from bench.made import made, write_tables
+from bench.made import make_once, write_tables
 from bench.measure import OWN
 from bench.worker import Peer, Worker, copy, own, worker
 
@@ -59,14 +59,14 @@ def people(numbers: NDArray[np.int64], ages: NDArray[np.int64]) -> pa.Table:
     return pa.table(
         {
             "number": numbers,
-            "name": _named("Person ", numbers),
-            "city": _named("City ", numbers % _CITIES),
+            "name": _name_all("Person ", numbers),
+            "city": _name_all("City ", numbers % _CITIES),
             "age": ages,
         }
     )
 
 
-def _named(what: str, numbers: NDArray[np.int64]) -> pa.Array:
+def _name_all(what: str, numbers: NDArray[np.int64]) -> pa.Array:
     return pc.binary_join_element_wise(what, pc.cast(pa.array(numbers), pa.string()), "")
 
 
@@ -78,7 +78,7 @@ def group(count: int) -> str:
 def data(count: int) -> Path:
     """A file of so many people, made by an earlier run or now."""
     numbers = np.arange(count)
-    return made(
+    return make_once(
         f"{group(count)}/data",
         lambda folder: write_tables(folder, {"Person": people(numbers, numbers % _AGES)}),
     )
@@ -90,7 +90,7 @@ def peers(commits: int, *, apart: bool) -> dict[str, Peer]:
     return {**own("bench.history.ours", commits=commits, apart=apart), DOLTLITE: other}
 
 
-def opened(
+def open_peers(
     peers: dict[str, Peer], sizes: Sequence[int], folder: Path, stack: ExitStack
 ) -> dict[int, dict[str, Worker]]:
     """Every database that is installed, each with a copy of its own of so many people, by size and name.

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bench.made import made, write_lines, write_tables
+from bench.made import make_once, write_lines, write_tables
 
 Numbers = NDArray[np.int64]
 
@@ -39,7 +39,7 @@ def parquet(persons: int, follows: int) -> Path:
         edges = pa.table({"from": source, "to": target})
         write_tables(folder, {"Person": _persons(np.arange(persons)), "Follows": edges})
 
-    return made(f"loads-{SEED}-{persons}-{follows}/parquet", make)
+    return make_once(f"loads-{SEED}-{persons}-{follows}/parquet", make)
 
 
 def ready(folder: Path) -> dict[str, pa.Table]:
@@ -71,7 +71,7 @@ def ndjson(persons: int, follows: int) -> Path:
             ends = [pa.array(source), pa.array(target)]
             write_lines(path, ['{"edge":"Follows","from":"', ends[0], '","to":"', ends[1], '"}'])
 
-    return made(f"loads-{SEED}-{persons}-{follows}/records.jsonl", make)
+    return make_once(f"loads-{SEED}-{persons}-{follows}/records.jsonl", make)
 
 
 def edges(persons: int, follows: int) -> Path:
@@ -92,12 +92,12 @@ def edges(persons: int, follows: int) -> Path:
             )
             pq.write_table(table, folder / f"part-{number}.parquet", row_group_size=_GROUP_ROWS)
 
-    return made(f"bulk-{SEED}-{persons}-{follows}/Follows", make)
+    return make_once(f"bulk-{SEED}-{persons}-{follows}/Follows", make)
 
 
 def persons(count: int) -> Path:
     """A folder with one file of persons."""
-    return made(
+    return make_once(
         f"bulk-{SEED}-persons-{count}",
         lambda folder: write_tables(folder, {"Person": _persons(np.arange(count))}),
     )

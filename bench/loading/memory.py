@@ -30,7 +30,7 @@ class Peak:
         """Take the state of this moment into account."""
         java = python = 0
         for process in _family(os.getpid()):
-            held = _held(process)
+            held = _resident_bytes(process)
             if _name(process) == "java":
                 java += held
             else:
@@ -40,7 +40,7 @@ class Peak:
         return self
 
     def watch(self) -> None:
-        """Look until told to stop."""
+        """Look until `stop` is called."""
         while not self._done.wait(_EVERY):
             self.look()
 
@@ -53,7 +53,7 @@ class Peak:
 
 
 @contextmanager
-def watched() -> Iterator[Peak]:
+def watch_memory() -> Iterator[Peak]:
     """The memory of this process and its descendants during a block."""
     peak = Peak().look()
     thread = threading.Thread(target=peak.watch, daemon=True)
@@ -81,7 +81,7 @@ def _family(first: int) -> list[int]:
     return family
 
 
-def _held(process: int) -> int:
+def _resident_bytes(process: int) -> int:
     fields = _read(Path(f"/proc/{process}/statm")).split()
     return int(fields[1]) * _PAGE if fields else 0
 

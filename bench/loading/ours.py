@@ -12,7 +12,7 @@ from typing import Literal
 
 import omnigraph
 from bench.loading.data import SCHEMA
-from bench.loading.memory import watched
+from bench.loading.memory import watch_memory
 
 VERSION = omnigraph.__version__
 EngineName = Literal["local", "spark"]
@@ -74,7 +74,7 @@ class Engine:
             graph.load(persons, mode="append", engine="local")
             _age(graph, commits)
             before = len(graph.commits.list())
-            with watched() as peak:
+            with watch_memory() as peak:
                 loaded = _load(graph, [edges], engine, branch="work")
             after = len(graph.commits.list("work"))
             assert after == before + 1, "a load is one commit"

@@ -55,9 +55,9 @@ class Engine:
             case "both, its own fusion":
                 return [(number,) for number in self._hybrid(parameters)]
         found = self._fused(parameters)
-        wrote = self._wrote.search().where(f"dst IN ({_listed(found)})").to_arrow()
+        wrote = self._wrote.search().where(f"dst IN ({_join_numbers(found)})").to_arrow()
         author_of = dict(zip(wrote["dst"].to_pylist(), wrote["src"].to_pylist(), strict=True))
-        authors = self._authors.search().where(f"number IN ({_listed(author_of.values())})").to_arrow()
+        authors = self._authors.search().where(f"number IN ({_join_numbers(author_of.values())})").to_arrow()
         name_of = dict(zip(authors["number"].to_pylist(), authors["name"].to_pylist(), strict=True))
         return [(number, name_of[author_of[number]]) for number in found]
 
@@ -93,5 +93,5 @@ class Engine:
         return found["number"].to_pylist()  # type: ignore[no-any-return]
 
 
-def _listed(numbers: Any) -> str:
+def _join_numbers(numbers: Any) -> str:
     return ", ".join(map(str, numbers))

@@ -25,7 +25,7 @@ def make(data: Path, place: Path) -> None:
 
 
 def age(data: Path, place: Path, commits: int) -> None:
-    """Write persons anew, and let persons come who follow somebody and go again."""
+    """Rewrite persons, and let persons come who follow somebody and go again."""
     person = {
         "name": "Passing",
         "gender": "male",

@@ -44,7 +44,7 @@ def make(data: Path, place: Path) -> None:
 
 
 def age(data: Path, place: Path, commits: int) -> None:
-    """Write documents anew."""
+    """Rewrite documents in small commits."""
     with omnigraph.open(place) as graph:
         aging.age(graph, commits, {"Document": pq.read_table(data / "Document.parquet")})
 

@@ -55,7 +55,7 @@ class Engine:
         written = [commit_staged(one) for one in staged]
         self._tables[:tables] = written
         self._objects.write_text(self._record, f"confirmed {number}")
-        entry = manifest.encode(_published(number, written), PATHS)
+        entry = manifest.encode(_make_records(number, written), PATHS)
         self._book = merge_rows(self._book, entry, manifest.KEY).table
         self._objects.delete(self._record)
 
@@ -65,7 +65,7 @@ def _in_order(table: Table, most: int) -> Table:
     return compact(table).table if table.fragment_count > most else table
 
 
-def _published(number: int, written: list[Table]) -> Records:
+def _make_records(number: int, written: list[Table]) -> Records:
     """What a publish tells: the new versions, the commit, and that it is the newest."""
     keys = zip(PATHS, written, strict=False)
     versions = [TableVersion(key, table.version, None, table.version) for key, table in keys]

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.rows.violations import Violation
     from omnigraph.engine.schema_apply.apply import SchemaResult
     from omnigraph.engine.tasks.runner import EngineName
+    from omnigraph.engine.tasks.task_metrics import TaskMetrics
     from omnigraph.engine.upkeep.declared_indexes import PendingIndexes
     from omnigraph.engine.write.builder import WriteBlock
     from omnigraph.engine.write.mutate import MutationResult, WriteCounts
@@ -285,6 +286,7 @@ __all__ = [
     "StrayFork",
     "TableInfo",
     "TableSize",
+    "TaskMetrics",
     "TypeChoice",
     "TypeKind",
     "TypeNames",
@@ -458,6 +460,7 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
     "Maintenance": {
         "omnigraph.engine.maintenance.ensure_indexes": ("IndexResult",),
         "omnigraph.storage.indexes": ("RefusedIndex",),
+        "omnigraph.engine.tasks.task_metrics": ("TaskMetrics",),
         "omnigraph.engine.maintenance.optimize": ("OptimizeResult", "OptimizedTable", "TableSize"),
         "omnigraph.engine.maintenance.cleanup.policy": ("CleanupPolicy",),
         "omnigraph.engine.maintenance.cleanup.run_cleanup": ("CleanupResult",),

@@ -89,6 +89,15 @@ PIPELINE_AFTER_MERGE: Final = "pipeline.after_merge"
 PIPELINE_BEFORE_CHECKPOINT: Final = "pipeline.before_checkpoint"
 PIPELINE_AFTER_CHECKPOINT: Final = "pipeline.after_checkpoint"
 
+CLUSTER_APPLY_BEFORE_GRAPH_CREATE: Final = "cluster_apply.before_graph_create"
+CLUSTER_APPLY_AFTER_GRAPH_CREATE: Final = "cluster_apply.after_graph_create"
+CLUSTER_APPLY_BEFORE_SCHEMA_APPLY: Final = "cluster_apply.before_schema_apply"
+CLUSTER_APPLY_AFTER_SCHEMA_APPLY: Final = "cluster_apply.after_schema_apply"
+CLUSTER_APPLY_AFTER_PAYLOAD_PHASE: Final = "cluster_apply.after_payload_phase"
+CLUSTER_APPLY_BEFORE_GRAPH_DELETE: Final = "cluster_apply.before_graph_delete"
+CLUSTER_APPLY_AFTER_GRAPH_DELETE: Final = "cluster_apply.after_graph_delete"
+CLUSTER_APPLY_BEFORE_STATE_WRITE: Final = "cluster_apply.before_state_write"
+
 QUERY_APART: Final = "query.apart"
 
 MIGRATION_V3_TO_V4_LEGACY_OPEN: Final = "migration.v3_to_v4.legacy_open"

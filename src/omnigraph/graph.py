@@ -29,7 +29,7 @@ from omnigraph.engine.graph.snapshot import Snapshot as EngineSnapshot
 from omnigraph.engine.graph.targets import parse_past_target, parse_target, resolve_snapshot, to_microseconds
 from omnigraph.engine.lifecycle.open import open_graph, reopen_graph
 from omnigraph.engine.tasks.runner import EngineName, select_engine
-from omnigraph.errors import BadRequest, GraphClosed, InvalidValue, ReadOnlyGraph
+from omnigraph.errors import BadRequest, GraphClosed, InvalidValue, OmnigraphError, ReadOnlyGraph
 from omnigraph.lang.schema import MigrationPlan, compile_schema
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
@@ -315,12 +315,21 @@ class Graph:
         With `if_commit` it takes effect only while that commit is the newest of the branch. `retry` says how
         often an update or delete is prepared again when another writer changed a table that it depends on.
         """
-        from omnigraph.engine.write.mutate import mutate_current_schema as run_mutation
+        from omnigraph.engine.write.mutate import MutationSchema, SchemaMoved, mutate
         from omnigraph.engine.write.transaction import Author
 
-        author = Author(parse_branch_name(branch), actor, if_commit, retry)
-        compiled = partial(self._queries.mutation, query, params, name)
-        return run_mutation(self._writing(), compiled, author)
+        author, graph = Author(parse_branch_name(branch), actor, if_commit, retry), self._writing()
+        schema = MutationSchema(graph)
+        while True:
+            try:
+                compiled, values = self._queries.mutation(query, params, name, schema.catalog)
+            except OmnigraphError as wrong:
+                schema.reread(wrong)
+                continue
+            try:
+                return mutate(graph, compiled, values, author)
+            except SchemaMoved as moved:
+                schema.follow(moved)
 
     def write(
         self,
@@ -370,17 +379,23 @@ class Graph:
         from omnigraph.engine.load.loader import load as run_load
         from omnigraph.engine.load.request import LoadRequest
         from omnigraph.engine.load.spool import open_inputs
+        from omnigraph.engine.tasks.task_metrics import collect_metrics
         from omnigraph.engine.write.transaction import Author
 
         opened, chosen = self._writing(), _mode(mode)
         how = (_mapping(mapping), engine, self.schema, opened.root)
-        with progress_to(progress), open_inputs(data, type, *how) as spool:
+        with (
+            progress_to(progress),
+            collect_metrics() as metrics,
+            open_inputs(data, type, *how) as spool,
+        ):
             request = LoadRequest(
                 spool.files, chosen, skip_bad, None if rejects is None else Path(rejects), spool.mapping
             )
             author = Author(parse_branch_name(branch), actor)
             choose = partial(select_engine, engine, at_hand=spool.engine)
-            return run_load(opened, request, author, from_=from_, engine=choose)
+            done = run_load(opened, request, author, from_=from_, engine=choose)
+        return done.with_tasks(metrics)
 
     @overload
     def merge(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import StrEnum
@@ -41,6 +41,10 @@ class Progress:
     all_bytes: int | None = None
     seconds: float = 0.0
     """Since the stage began."""
+    spark_jobs: tuple[int, ...] = ()
+    """The numbers of its jobs on Spark, as in Spark's event log; a Connect server does not show them."""
+    spark_stages: tuple[int, ...] = ()
+    """The numbers of its stages on Spark."""
 
     @property
     def share(self) -> float | None:
@@ -81,6 +85,9 @@ class Progress:
             "rows_per_second": round(self.rows_per_second),
             "bytes_per_second": round(self.bytes_per_second),
             "seconds_left": None if left is None else round(left, 1),
+            "spark": {"jobs": list(self.spark_jobs), "stages": list(self.spark_stages)}
+            if self.spark_stages
+            else None,
         }
 
 
@@ -120,6 +127,8 @@ class Stage:
         self._tasks = tasks
         self._all_rows, self._all_bytes = rows, size
         self._done = self._rows = self._bytes = 0
+        self._jobs: set[int] = set()
+        self._stages: set[int] = set()
         self._begun = time.monotonic()
         self._mutex = threading.RLock()
         self._report(ProgressEvent.BEGUN)
@@ -137,6 +146,12 @@ class Stage:
         with self._mutex:
             if self._tasks is not None:
                 self._tasks += tasks
+
+    def note_spark(self, jobs: Iterable[int], stages: Iterable[int]) -> None:
+        """Add numbers of jobs and stages on Spark; they are reported with the next progress."""
+        with self._mutex:
+            self._jobs.update(jobs)
+            self._stages.update(stages)
 
     def end(self) -> None:
         """All of it is done."""
@@ -156,6 +171,8 @@ class Stage:
                 self._bytes,
                 self._all_bytes,
                 time.monotonic() - self._begun,
+                tuple(sorted(self._jobs)),
+                tuple(sorted(self._stages)),
             )
             self._listener(now)
 
@@ -172,6 +189,9 @@ class _Part(Stage):
 
     def expect(self, tasks: int) -> None:
         self._whole.expect(tasks)
+
+    def note_spark(self, jobs: Iterable[int], stages: Iterable[int]) -> None:
+        self._whole.note_spark(jobs, stages)
 
     def end(self) -> None:
         """The whole goes on."""

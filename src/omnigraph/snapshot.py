@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.tasks.runner import EngineName
 
 
-QueryEngine = Literal["local", "spark"]
+QueryEngine = Literal["auto", "local", "spark"]
 """What runs a query: this process, or Spark."""
 
 

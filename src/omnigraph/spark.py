@@ -1,9 +1,10 @@
 """The public names that need Spark, from the extra `omnigraph[spark]`.
 
-    from omnigraph.spark import GraphFrames, register, session
+    from omnigraph.spark import GraphFrames, SparkSource, register, session
 
-`session` opens the Spark session of this process, `register` adds the format `omnigraph` to one, and
-`graph.spark()` returns `GraphFrames`. Importing this module does not import Spark.
+`session` opens the Spark session of this process, `register` adds the format `omnigraph` to one,
+`graph.spark()` returns `GraphFrames`, and `graph.load` takes a `SparkSource`. Importing
+this module does not import Spark.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from omnigraph.engine.load.sources.spark_source import SparkSource
     from omnigraph.pipeline import register
     from omnigraph.pipeline.algorithms.frame_algorithms import FrameAlgorithms
     from omnigraph.pipeline.graph_frames import GraphFrames
     from omnigraph.pipeline.session import session
 
-__all__ = ["FrameAlgorithms", "GraphFrames", "register", "session"]
+__all__ = ["FrameAlgorithms", "GraphFrames", "SparkSource", "register", "session"]
 
 _HOMES = {
     "FrameAlgorithms": "omnigraph.pipeline.algorithms.frame_algorithms",
     "GraphFrames": "omnigraph.pipeline.graph_frames",
+    "SparkSource": "omnigraph.engine.load.sources.spark_source",
     "register": "omnigraph.pipeline",
     "session": "omnigraph.pipeline.session",
 }

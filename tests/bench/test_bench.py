@@ -38,9 +38,9 @@ def short(name: str, results: Path) -> dict[str, Any]:
     missing = {name for name, there in INSTALLED.items() if not there}
     assert missing.isdisjoint(name for parties in one["times"].values() for name in parties)
     assert set(one["absent"]) <= missing | {"on Spark", "Spark copies Parquet"}
-    told = path.with_suffix(".md").read_text(encoding="utf-8")
+    page = path.with_suffix(".md").read_text(encoding="utf-8")
     for figure in one["figures"]:
-        assert figure["what"] in told
+        assert figure["what"] in page
         assert figure["fresh"] >= 0
     return one  # type: ignore[no-any-return]
 
@@ -139,7 +139,7 @@ def test_many_edges_are_measured_with_their_memory(tmp_path: Path) -> None:
     }
 
 
-def test_threads_all_insert_what_they_were_told(tmp_path: Path) -> None:
+def test_threads_all_insert_their_share(tmp_path: Path) -> None:
     one = short("threads", tmp_path)
     (parties,) = one["times"].values()
     assert {len(seconds) for seconds in parties.values()} == {2 * 16}, "two rounds of sixteen"

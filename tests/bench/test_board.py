@@ -11,7 +11,7 @@ import pytest
 
 from bench import report
 from bench.__main__ import main
-from bench.board import gathered, last_complete
+from bench.board import last_complete, measure_board
 from bench.measure import (
     AGAIN,
     AGED,
@@ -21,16 +21,16 @@ from bench.measure import (
     Figure,
     Result,
     geometric_means,
-    interleaved,
     ratio,
     require_equal,
-    rotated,
+    rotate,
     same_answers,
     setting,
+    time_in_turns,
 )
-from bench.plots import drawn
-from bench.targets import TARGETS, Target, target_of, unmeasured
-from bench.workloads import BOARD, KNOWN, Workload, _judged, named
+from bench.plots import draw_board
+from bench.targets import TARGETS, Target, find_unmeasured, target_of
+from bench.workloads import BOARD, KNOWN, Workload, _judge, find_workloads
 
 RESULT = Result(
     times={
@@ -48,12 +48,12 @@ RESULT = Result(
 )
 
 
-def told(workload: Workload, size: str) -> dict[str, Any]:
+def make_record(workload: Workload, size: str) -> dict[str, Any]:
     """A record of made-up numbers."""
     figures = RESULT.all_figures()
     return {
         **RESULT.to_json(),
-        "figures": list(_judged(workload.name, figures)),
+        "figures": list(_judge(workload.name, figures)),
         "noise": RESULT.noise(),
         "unmeasured": [],
     }
@@ -61,7 +61,7 @@ def told(workload: Workload, size: str) -> dict[str, Any]:
 
 @pytest.fixture
 def board(tmp_path: Path) -> dict[str, Any]:
-    *_, last = gathered([KNOWN["W4"], KNOWN["W5"]], "quick", told, tmp_path / "board-1.json")
+    *_, last = measure_board([KNOWN["W4"], KNOWN["W5"]], "quick", make_record, tmp_path / "board-1.json")
     return last
 
 
@@ -103,7 +103,7 @@ def test_a_target_without_a_figure_is_named() -> None:
     figures = [Figure("both sides changed, 1,000 rows", "doltlite", 20.0, kind=PEER)]
     assert target_of("W6", figures[0]) == Target("W6", "both sides changed, 1,000 rows", "doltlite", 15.0)
     assert target_of("W7", figures[0]) is None
-    assert [one.against for one in unmeasured("W6", figures)] == [
+    assert [one.against for one in find_unmeasured("W6", figures)] == [
         "as many times the rows, *",
         "a tenth of the table",
     ]
@@ -137,15 +137,17 @@ def test_the_page_says_where_we_lose_and_what_was_not_measured(board: dict[str, 
     assert "Rounds 3" in page
 
 
-def test_a_workload_that_failed_is_told(tmp_path: Path) -> None:
-    (last,) = gathered([KNOWN["W4"]], "short", lambda *_: {"failed": "out of memory"}, tmp_path / "b.json")
+def test_a_workload_that_failed_is_reported(tmp_path: Path) -> None:
+    (last,) = measure_board(
+        [KNOWN["W4"]], "short", lambda *_: {"failed": "out of memory"}, tmp_path / "b.json"
+    )
     assert "* W4 failed: out of memory" in report.page(last, {})
-    assert not drawn(last, tmp_path / "pictures")
+    assert not draw_board(last, tmp_path / "pictures")
 
 
 def test_only_a_run_of_all_workloads_makes_the_page(board: dict[str, Any], tmp_path: Path) -> None:
     assert last_complete(tmp_path) is None
-    *_, whole = gathered(BOARD, "whole", told, tmp_path / "board-0.json")
+    *_, whole = measure_board(BOARD, "whole", make_record, tmp_path / "board-0.json")
     found = last_complete(tmp_path)
     assert found is not None
     assert found["date"] == whole["date"]
@@ -178,8 +180,10 @@ def test_ratios_are_rounded_up(value: float, shown: str) -> None:
 
 
 def test_workloads_go_by_their_number_their_word_and_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
-    assert [one.name for one in named("w4")] == [one.name for one in named("writes")] == ["W4"]
-    assert [one.name for one in named("reads")] == ["W2", "W3", "W8"]
+    assert (
+        [one.name for one in find_workloads("w4")] == [one.name for one in find_workloads("writes")] == ["W4"]
+    )
+    assert [one.name for one in find_workloads("reads")] == ["W2", "W3", "W8"]
     with pytest.raises(SystemExit, match="2"):
         main(["nope"])
     assert "no workload called nope; there are: W1, " in capsys.readouterr().err
@@ -195,14 +199,14 @@ def test_a_workload_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
 
 def test_tasks_take_turns_and_every_party_is_first_once() -> None:
     calls: list[str] = []
-    found = interleaved(
+    found = time_in_turns(
         {("t", name): lambda name=name: calls.append(name) for name in ("a", "b")},  # type: ignore[misc]
         rounds=2,
         calls=2,
     )
     assert "".join(calls) == "ab" + "aabb" * 2
     assert len(found["t"]["a"]) == 2
-    assert [rotated("abc", turn)[0] for turn in range(4)] == ["a", "b", "c", "a"]
+    assert [rotate("abc", turn)[0] for turn in range(4)] == ["a", "b", "c", "a"]
     assert ratio([1.0, 9.0, 2.0], [4.0]) == 0.5
 
 

@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bench.loading import data
-from bench.loading.memory import watched
+from bench.loading.memory import watch_memory
 from bench.loading.plain import Engine
 
 PERSONS, FOLLOWS = 40, 200
 MEGABYTE = 2**20
 
 
-def test_edges_end_at_persons_that_are_there_and_nobody_follows_themselves() -> None:
+def test_edges_end_at_persons_that_are_there_and_no_person_follows_themselves() -> None:
     folder = data.parquet(PERSONS, FOLLOWS)
     numbers = set(pq.read_table(folder / "Person.parquet")["number"].to_pylist())
     edges = pq.read_table(folder / "Follows.parquet")
@@ -63,11 +63,11 @@ def test_the_script_stores_every_line(tmp_path: Path) -> None:
 
 
 def test_memory_is_that_of_a_process_and_of_those_it_started() -> None:
-    with watched() as alone:
+    with watch_memory() as alone:
         pass
     hold = "import sys; held = bytearray(b'x') * (100 * 2**20); print('held', flush=True); sys.stdin.read()"
     with (
-        watched() as peak,
+        watch_memory() as peak,
         subprocess.Popen(
             [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as child,

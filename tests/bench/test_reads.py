@@ -23,7 +23,7 @@ def test_the_same_size_gives_the_same_network_of_that_size() -> None:
     assert [len(first[name]) for name in ("Person", "City", "Follows", "LivesIn")] == [300, 40, 2_000, 300]
 
 
-def test_nobody_follows_themselves_or_anybody_twice_and_few_are_followed_by_many() -> None:
+def test_no_person_follows_themselves_or_another_twice_and_few_are_followed_by_many() -> None:
     follows = social.generate(TINY)["Follows"]
     source, target = follows["src"].to_numpy(), follows["dst"].to_numpy()
     assert not (source == target).any()

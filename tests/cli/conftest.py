@@ -41,7 +41,7 @@ def configure(home: Path) -> Callable[[str], None]:
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new graph nobody uses; copying it takes a fraction of the time of making one."""
+    """A new, unused graph; copying it takes a fraction of the time of creating one."""
     at = tmp_path_factory.mktemp("template") / "g.omni"
     graph.init(at, schema=SCHEMA).close()
     return at

@@ -90,7 +90,7 @@ def test_a_server_is_no_storage(refused: Refused) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "name", "told"),
+    ("command", "name", "message"),
     [
         ("optimize", "admin", "profile 'admin', bound to cluster 'brain', cannot be used"),
         (
@@ -116,10 +116,10 @@ def test_a_server_is_no_storage(refused: Refused) -> None:
     ],
 )
 def test_a_profile_that_does_not_fit_says_why(
-    uri: str, command: str, name: str, told: str, configure: Configure, refused: Refused
+    uri: str, command: str, name: str, message: str, configure: Configure, refused: Refused
 ) -> None:
     two_graphs(uri, configure)
-    assert refused(command, "--profile", name)[1].startswith(told)
+    assert refused(command, "--profile", name)[1].startswith(message)
 
 
 def test_a_default_server_that_is_not_declared_is_named(configure: Configure, refused: Refused) -> None:

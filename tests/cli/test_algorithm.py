@@ -58,14 +58,14 @@ def test_options_may_come_before_the_name_of_the_algorithm(filled: str, run: Run
     assert run("algorithm", "--direction", "in", "degree", filled, "--distinct", "--format", "csv") == usual
 
 
-def test_values_are_written_to_a_branch_and_told(
+def test_values_are_written_to_a_branch_and_reported(
     filled: str, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--write", "Person.age", "--onto", "ages", "--from", "main", "--as", "ann", "--format", "csv"]
     assert main(["algorithm", "connected-components", filled, *options]) == 0
-    told = capsys.readouterr().err
-    assert "wrote 3 values to Person.age on branch ages in commit " in told
-    assert f"omnigraph algorithm → {filled} (direct, local)" in told
+    output = capsys.readouterr().err
+    assert "wrote 3 values to Person.age on branch ages in commit " in output
+    assert f"omnigraph algorithm → {filled} (direct, local)" in output
     with graph.open(filled, read_only=True) as opened:
         assert opened.snapshot("ages").rows("Person").column("age").to_pylist() == [0, 0, 0]
         assert opened.commits.list("ages")[0].actor == "ann"

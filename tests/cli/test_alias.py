@@ -44,14 +44,14 @@ def aliases(uri: str, home: Path, configure: Configure) -> None:
             tx.insert("Person", handle=handle, age=age)
 
 
-def found(text: str) -> list[tuple[str, str | None]]:
+def parse_rows(text: str) -> list[tuple[str, str | None]]:
     return [(row["name"], row["asked"]) for row in map(json.loads, text.splitlines()[1:])]
 
 
 def test_parameters_come_from_the_alias_its_args_and_params(run: Run) -> None:
-    assert found(run("alias", "adults")) == [("ada", None)]
-    assert found(run("alias", "adults", "20", "who")) == [("ada", "who"), ("bo", "who")]
-    assert found(run("alias", "adults", "20", "who", "--params", '{"least": 35}')) == [("ada", "who")]
+    assert parse_rows(run("alias", "adults")) == [("ada", None)]
+    assert parse_rows(run("alias", "adults", "20", "who")) == [("ada", "who"), ("bo", "who")]
+    assert parse_rows(run("alias", "adults", "20", "who", "--params", '{"least": 35}')) == [("ada", "who")]
 
 
 def test_the_form_is_asked_for_or_that_of_the_alias_or_of_the_operator(
@@ -75,8 +75,8 @@ def test_an_alias_without_a_store_is_about_the_default_one(
     assert run("alias", "homeless") == "name,age,asked\nada,36,null\n"
 
 
-def test_what_cannot_be_run_is_told(refused: Refused) -> None:
-    assert refused("alias", "nobody")[1] == "there is no alias 'nobody'"
+def test_what_cannot_be_run_is_reported(refused: Refused) -> None:
+    assert refused("alias", "missing")[1] == "there is no alias 'missing'"
     assert refused("alias", "adults", "1", "2", "3")[1] == (
         "alias 'adults' was given 3 arguments and takes 2 (least, name)"
     )

@@ -126,7 +126,7 @@ def test_what_it_is_can_be_seen_without_reading_it(
         (["edge", "Doc", "a", "body"], "bad_request", "there is no edge type 'Doc' in snapshot"),
     ],
 )
-def test_what_is_not_there_is_told(
+def test_what_is_not_there_is_reported(
     docs: str, refused: Refused, cell: list[str], code: str, message: str
 ) -> None:
     found = refused("blob", "stat", *cell, "--uri", docs)

@@ -48,7 +48,7 @@ def test_a_change_says_on_stderr_where_it_went_unless_quiet(
     assert capsys.readouterr().err == ""
 
 
-def test_what_cannot_be_done_is_told(uri: str, run: Run, refused: Refused) -> None:
+def test_what_cannot_be_done_is_reported(uri: str, run: Run, refused: Refused) -> None:
     run("branch", "create", "--uri", uri, "work")
     assert refused("branch", "create", "--uri", uri, "work")[0] == "branch_exists"
     assert refused("branch", "create", "--uri", uri, "a/../b")[0] == "invalid_name"

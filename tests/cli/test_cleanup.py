@@ -71,7 +71,7 @@ def test_with_confirm_it_goes_and_the_graph_is_named(uri: str, capsys: pytest.Ca
     assert capsys.readouterr() == ("nothing to remove\n", "")
 
 
-def test_a_commit_that_is_gone_is_told_by_queries_diffs_and_feeds(
+def test_a_commit_that_is_gone_is_reported_by_queries_diffs_and_feeds(
     uri: str, refused: Callable[..., tuple[str, str]], run: Run
 ) -> None:
     made = add(uri, "ada", "bo", "cy")
@@ -86,10 +86,10 @@ def test_a_commit_that_is_gone_is_told_by_queries_diffs_and_feeds(
 
 def test_scripts_get_numbers(uri: str, run_json: RunJson) -> None:
     add(uri, "ada", "bo")
-    told = run_json("cleanup", uri, "--keep", "1")
+    preview = run_json("cleanup", uri, "--keep", "1")
     done = run_json("cleanup", uri, "--keep", "1", "--confirm", "--quiet")
-    assert (told["dry_run"], done["dry_run"], done["ok"]) == (True, False, True)
-    assert told["tables"] == done["tables"]
+    assert (preview["dry_run"], done["dry_run"], done["ok"]) == (True, False, True)
+    assert preview["tables"] == done["tables"]
     knows, person = done["tables"]
     assert (knows["table_key"], knows["versions_removed"]) == ("edge:Knows", 0)
     assert (person["versions_before"], person["versions_after"]) == (3, 1)
@@ -140,8 +140,8 @@ def test_sorted_edges_of_tables_that_are_gone_go(uri: str, run: Run, run_json: R
     ],
 )
 def test_what_takes_no_room_is_something_to_remove(found: dict[str, Any], line: str) -> None:
-    told = CleanupResult(CleanupPolicy(1, None, 0.0), True, (), (), **found)
-    assert list(render_lines(told)) == [line, "would remove 0 versions, 0 bytes"]
+    result = CleanupResult(CleanupPolicy(1, None, 0.0), True, (), (), **found)
+    assert list(render_lines(result)) == [line, "would remove 0 versions, 0 bytes"]
     assert list(render_lines(CleanupResult(CleanupPolicy(1, None, 0.0), True, (), ()))) == [
         "nothing to remove"
     ]

@@ -35,7 +35,7 @@ def test_a_list_can_be_narrowed(uri: str, commit: Callable[..., str], run: Run) 
     assert listed("--store", uri, "--branch", "work", "--filter", "actor=ann") == [ids[2], ids[0]]
     assert listed(uri, "--branch", "work", "--limit", "1") == [ids[2]]
     assert len(listed(uri)) == 1
-    assert run("commit", "list", uri, "--filter", "actor=nobody") == "no commits\n"
+    assert run("commit", "list", uri, "--filter", "actor=missing") == "no commits\n"
 
 
 def test_list_and_show_as_json(
@@ -77,7 +77,7 @@ def test_one_commit_is_shown_with_its_facts(uri: str, commit: Callable[..., str]
     assert f"graph_commit_id: {made}" in run("snapshot", uri, "--time", time[1])
 
 
-def test_what_is_not_there_is_told(uri: str, refused: Refused) -> None:
+def test_what_is_not_there_is_reported(uri: str, refused: Refused) -> None:
     code, message = refused("commit", "show", "--uri", uri, UNKNOWN)
     assert (code, message) == ("commit_not_found", f"commit '{UNKNOWN}' not found")
     assert refused("commit", "list", uri, "--branch", "nowhere")[0] == "branch_not_found"

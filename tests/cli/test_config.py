@@ -77,7 +77,7 @@ def test_the_documented_file_is_right_and_has_every_key(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         ("operator: [", ":1:12: "),
         ("- a", ":1: the file must have members"),
@@ -103,14 +103,14 @@ def test_the_documented_file_is_right_and_has_every_key(
         ("aliases: {a: {format: arrow}}", ":1: aliases.a.format must be one of"),
     ],
 )
-def test_a_wrong_value_is_told_with_its_line(
-    text: str, told: str, home: Path, configure: Configure, refused: Refused
+def test_a_wrong_value_is_reported_with_its_line(
+    text: str, problem: str, home: Path, configure: Configure, refused: Refused
 ) -> None:
     configure(text)
     code, message = refused("profile", "list")
     # What has a column is wrong with the YAML itself.
-    assert code == ("yaml_invalid" if told.split(":")[2].isdigit() else "bad_request")
-    assert message.startswith(f"{home / 'config.yaml'}{told}")
+    assert code == ("yaml_invalid" if problem.split(":")[2].isdigit() else "bad_request")
+    assert message.startswith(f"{home / 'config.yaml'}{problem}")
 
 
 def test_a_file_that_cannot_be_read_is_an_error(home: Path, refused: Refused) -> None:

@@ -1,4 +1,4 @@
-"""A failure is told in a line or two; the whole stack only to who asks for it."""
+"""A failure is reported in a line or two; the whole stack only on request."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def test_a_baseline_is_a_whole_file_and_the_cursor_behind_it(
     assert (after["blocks"], after["caught_up"]) == ([], True)
     whole = out.read_bytes()
     assert (
-        refused("changes", "baseline", "--uri", uri, "--out", str(out), "--type", "Nobody")[0]
+        refused("changes", "baseline", "--uri", uri, "--out", str(out), "--type", "Missing")[0]
         == "bad_request"
     )
     assert out.read_bytes() == whole
@@ -172,9 +172,9 @@ def test_a_baseline_is_a_whole_file_and_the_cursor_behind_it(
     assert out.read_bytes() == b""
 
 
-def test_what_cannot_be_compared_is_told(uri: str, commits: list[str], refused: Refused) -> None:
+def test_what_cannot_be_compared_is_reported(uri: str, commits: list[str], refused: Refused) -> None:
     assert refused("diff", "main", "nowhere", "--uri", uri)[0] == "not_found"
-    assert refused("diff", "main", "work", "--uri", uri, "--type", "Nobody")[0] == "bad_request"
+    assert refused("diff", "main", "work", "--uri", uri, "--type", "Missing")[0] == "bad_request"
     assert refused("diff", "main", "work") == ("bad_request", "no graph addressed")
     assert refused("changes", "--uri", uri, "--since", "c1.x")[0] == "change_cursor_rejected"
     assert refused("commit", "changes", "0" * 26, "--uri", uri)[0] == "commit_not_found"

@@ -130,7 +130,7 @@ def test_versions_that_are_missing_are_to_be_restored(
     assert capsys.readouterr().out.endswith("out of order: restore from a backup what cannot be read\n")
 
 
-def test_maintenance_past_the_door_is_told_apart(
+def test_maintenance_outside_omnigraph_is_distinguished(
     uri: str, run: Callable[..., str], examined: Examined, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("mutate", "-e", ADD, "--uri", uri)
@@ -170,7 +170,7 @@ def test_a_removal_that_is_owed_is_found_and_recover_finishes_it(
     assert (examined()[0], examined()[1]["removals"]) == (0, [])
 
 
-def test_forks_that_nobody_shows_are_found(uri: str, run: Callable[..., str], examined: Examined) -> None:
+def test_forks_that_no_branch_shows_are_found(uri: str, run: Callable[..., str], examined: Examined) -> None:
     run("branch", "create", "--uri", uri, "work")
     run("mutate", "-e", ADD, "--uri", uri, "--branch", "work")
     assert examined()[0] == 0
@@ -208,13 +208,13 @@ def test_files_of_forks_and_branches_that_are_none_are_found(
         },
     ]
     assert main(["doctor", uri]) == 1
-    told = capsys.readouterr().out
-    assert "half a branch: halved: its branch was never finished, or half deleted\n" in told
+    output = capsys.readouterr().out
+    assert "half a branch: halved: its branch was never finished, or half deleted\n" in output
     run("cleanup", uri, "--keep", "1", "--confirm")
     assert examined()[0] == 0
 
 
-def test_dropped_types_are_told_with_the_forks_that_are_left_of_them(
+def test_dropped_types_are_reported_with_the_forks_that_are_left_of_them(
     uri: str,
     tmp_path: Path,
     run: Callable[..., str],
@@ -243,7 +243,7 @@ def test_dropped_types_are_told_with_the_forks_that_are_left_of_them(
     assert not knows.exists()
 
 
-def test_tables_that_no_branch_ever_showed_are_told(
+def test_tables_that_no_branch_ever_showed_are_reported(
     uri: str, run: Callable[..., str], examined: Examined
 ) -> None:
     orphan = Path(uri, "nodes", "0123456789abcdef")
@@ -261,7 +261,9 @@ def test_tables_that_no_branch_ever_showed_are_told(
     assert examined()[1]["orphan_tables"] == []
 
 
-def test_indexes_of_a_branch_are_told_with_it(uri: str, run: Callable[..., str], examined: Examined) -> None:
+def test_indexes_of_a_branch_are_reported_with_it(
+    uri: str, run: Callable[..., str], examined: Examined
+) -> None:
     run("branch", "create", "--uri", uri, "work")
     run("mutate", "-e", ADD, "--uri", uri, "--branch", "work")
     run("optimize", uri, "--branch", "work")
@@ -269,13 +271,13 @@ def test_indexes_of_a_branch_are_told_with_it(uri: str, run: Callable[..., str],
     assert [(one["table_key"], one["branch"], one["name"]) for one in found["indexes"]] == [
         ("node:Person", "work", "id_idx")
     ]
-    assert "index:" not in run("doctor", uri), "of branches only those that lag are told in words"
+    assert "index:" not in run("doctor", uri), "of indexes on branches only those that lag are printed"
     run("mutate", "-e", ADD.replace("ada", "bo"), "--uri", uri, "--branch", "work")
     assert "index: id_idx on node:Person of branch work covers 1 of 2 fragments\n" in run("doctor", uri)
     assert examined()[0] == status == 0
 
 
-def test_what_cannot_be_read_is_told_and_hides_nothing_else(
+def test_what_cannot_be_read_is_reported_and_hides_nothing_else(
     uri: str, run: Callable[..., str], examined: Examined, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("branch", "create", "--uri", uri, "work")
@@ -301,7 +303,7 @@ def test_what_cannot_be_read_is_told_and_hides_nothing_else(
     assert "restore from a backup what cannot be read; see `omnigraph cleanup`\n" in text
 
 
-def test_what_is_no_graph_is_told(uri: str, refused: Callable[..., tuple[str, str]]) -> None:
+def test_what_is_no_graph_is_reported(uri: str, refused: Callable[..., tuple[str, str]]) -> None:
     assert refused("doctor") == ("bad_request", "no graph addressed")
     assert refused("doctor", f"{uri}-elsewhere")[0] == "graph_not_found"
     assert refused("recover", f"{uri}-elsewhere", "--dry-run")[0] == "graph_not_found"
@@ -334,7 +336,7 @@ def test_nodes_with_fewer_edges_than_their_minimum_are_listed(
         made.load([{"handle": "zoe"}], type="Person", mode="append", branch="other")
     found = run_json("doctor", uri)
     few = [f"p{n:02}" for n in range(40) if n % 3]
-    told = {
+    expected = {
         "branch": "main",
         "edge": "MemberOf",
         "node": "Person",
@@ -343,8 +345,8 @@ def test_nodes_with_fewer_edges_than_their_minimum_are_listed(
         "nodes": 40,
         "examples": [{"id": name, "edges": 0} for name in few[:10]],
     }
-    other = {**told, "branch": "other", "count": len(few) + 1, "nodes": 41}
-    assert (found["ok"], found["below_minimum"]) == (True, [told, other])
+    other = {**expected, "branch": "other", "count": len(few) + 1, "nodes": 41}
+    assert (found["ok"], found["below_minimum"]) == (True, [expected, other])
     named = ", ".join(f"{name} (0)" for name in few[:10])
     line = f"below minimum: 26 of 40 Person have fewer than 2 MemberOf: {named}, ..."
     assert line in run("doctor", uri).splitlines()

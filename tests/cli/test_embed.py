@@ -36,7 +36,7 @@ def test_it_tells_scripts_what_it_did(
     docs: str, run: Callable[..., str], run_json: Callable[..., Any]
 ) -> None:
     run("branch", "create", "work", "--uri", docs)
-    told = run_json(
+    report = run_json(
         "embed",
         docs,
         "--branch",
@@ -51,15 +51,15 @@ def test_it_tells_scripts_what_it_did(
         "--as",
         "ivy",
     )
-    assert {name: told[name] for name in ("branch", "model", "dry_run", "total_embedded")} == {
+    assert {name: report[name] for name in ("branch", "model", "dry_run", "total_embedded")} == {
         "branch": "work",
         "model": "mock",
         "dry_run": False,
         "total_embedded": 2,
     }
-    assert [commit["actor_id"] for commit in told["commits"]] == ["ivy", "ivy"]
-    assert told["engine"]["name"] == "local"
-    (about,) = told["properties"]
+    assert [commit["actor_id"] for commit in report["commits"]] == ["ivy", "ivy"]
+    assert report["engine"]["name"] == "local"
+    (about,) = report["properties"]
     assert about == {
         "type": "Doc",
         "property": "about",

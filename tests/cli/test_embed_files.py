@@ -48,12 +48,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def named(folder: Path, *more: str) -> list[str]:
+def embed_flags(folder: Path, *more: str) -> list[str]:
     flags = [f"--{flag}={folder / name}" for flag, name in (("input", "raw.jsonl"), ("spec", "spec.json"))]
     return ["embed", *flags, f"--output={folder / 'new' / 'out.jsonl'}", *more]
 
 
-def written(folder: Path) -> list[str]:
+def output_lines(folder: Path) -> list[str]:
     return (folder / "new" / "out.jsonl").read_text().splitlines()
 
 
@@ -70,8 +70,8 @@ def vector(text: str) -> pytest.Approx[list[float]]:
 def test_missing_vectors_are_filled_and_all_else_stays_as_it_was_written(
     folder: Path, run_json: Callable[..., Any]
 ) -> None:
-    told = run_json(*named(folder))
-    assert {name: told[name] for name in JSON_NAMES} == {
+    report = run_json(*embed_flags(folder))
+    assert {name: report[name] for name in JSON_NAMES} == {
         "input": str(folder / "raw.jsonl"),
         "output": str(folder / "new" / "out.jsonl"),
         "records": 6,
@@ -82,9 +82,9 @@ def test_missing_vectors_are_filled_and_all_else_stays_as_it_was_written(
         "dimension": 4,
         "model": "mock",
     }
-    first, edge, given, without, other, last = written(folder)
+    first, edge, given, without, other, last = output_lines(folder)
     assert [edge, given, without, other] == [LINES[1], LINES[2], LINES[3].strip(), LINES[5]]
-    assert '"n":12345678901234567890,"tags":["x","",null,"y"]' in first, "no value is read and written anew"
+    assert '"n":12345678901234567890,"tags":["x","",null,"y"]' in first, "no value is read and rewritten"
     assert fields(first)["about"] == vector("type: Doc\ntitle: One\nn: 12345678901234567890\ntags: x, y")
     assert fields(last)["about"] == vector("type: Doc\ntitle: Four")
 
@@ -92,10 +92,10 @@ def test_missing_vectors_are_filled_and_all_else_stays_as_it_was_written(
 def test_a_file_with_vectors_can_be_loaded(folder: Path, run: Callable[..., str]) -> None:
     docs = [line for line in LINES if '"Doc"' in line and "12345678901234567890" not in line]
     (folder / "raw.jsonl").write_text("\n".join(docs))
-    assert run(*named(folder)) == (
+    assert run(*embed_flags(folder)) == (
         f"{folder / 'new' / 'out.jsonl'}: 1 embedded by mock, of 3 selected and 3 in all\n"
     )
-    lines = [line.replace('"about":[]', '"about":null') for line in written(folder)]
+    lines = [line.replace('"about":[]', '"about":null') for line in output_lines(folder)]
     (folder / "load.jsonl").write_text("\n".join(lines))
     schema = "node Doc { slug: String @key  title: String?  about: Vector(4)? }"
     with og.init(folder / "g", schema=schema) as graph:
@@ -117,45 +117,49 @@ def test_a_file_with_vectors_can_be_loaded(folder: Path, run: Callable[..., str]
 def test_which_records_are_embedded(
     folder: Path, run_json: Callable[..., Any], flags: list[str], mode: str, selected: int, embedded: int
 ) -> None:
-    told = run_json(*named(folder, *flags))
-    assert (told["mode"], told["selected_records"], told["embedded_records"]) == (mode, selected, embedded)
-    anew = fields(written(folder)[2])["about"] != [1.0, 0.0, 0.0, 0.0]
-    assert anew is (mode != "fill_missing" and "n=12345678901234567890" not in flags)
+    report = run_json(*embed_flags(folder, *flags))
+    assert (report["mode"], report["selected_records"], report["embedded_records"]) == (
+        mode,
+        selected,
+        embedded,
+    )
+    replaced = fields(output_lines(folder)[2])["about"] != [1.0, 0.0, 0.0, 0.0]
+    assert replaced is (mode != "fill_missing" and "n=12345678901234567890" not in flags)
 
 
 def test_vectors_can_be_taken_out_without_a_provider(
     folder: Path, run_json: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OMNIGRAPH_EMBED_PROVIDER")
-    told = run_json(*named(folder, "--clean"))
-    assert (told["cleaned_records"], told["embedded_records"], told["mode"]) == (3, 0, "clean")
-    assert (told["model"], told["dimension"]) == ("", 4)
-    assert not any("about" in line for line in written(folder))
+    report = run_json(*embed_flags(folder, "--clean"))
+    assert (report["cleaned_records"], report["embedded_records"], report["mode"]) == (3, 0, "clean")
+    assert (report["model"], report["dimension"]) == ("", 4)
+    assert not any("about" in line for line in output_lines(folder))
 
 
 def test_a_manifest_names_the_files_from_its_own_folder(folder: Path, run_json: Callable[..., Any]) -> None:
     spec = "dimension: 4\n  types:\n    Doc: {target: about, fields: [title]}\n"
     manifest = folder / "seed.yaml"
     manifest.write_text(f"sources:\n  raw_seed: raw.jsonl\nembeddings:\n  {spec}")
-    told = run_json("embed", "--seed", str(manifest))
-    assert told["output"] == str(folder / "build" / "seed.embedded.jsonl")
-    assert told["embedded_records"] == 2
+    report = run_json("embed", "--seed", str(manifest))
+    assert report["output"] == str(folder / "build" / "seed.embedded.jsonl")
+    assert report["embedded_records"] == 2
     manifest.write_text(
         f"seed:\n  data: raw.jsonl\nartifacts:\n  embedded_seed: out/e.jsonl\nembeddings:\n  {spec}"
     )
     assert run_json("embed", "--seed", str(manifest))["output"] == str(folder / "out" / "e.jsonl")
 
 
-def test_a_text_that_is_refused_is_told_and_its_record_stays(
+def test_a_text_that_is_refused_is_reported_and_its_record_stays(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     long = json.dumps({"type": "Doc", "data": {"slug": "l", "title": "x" * (256 * 1024 + 1)}})
     (folder / "raw.jsonl").write_text("\n".join([*LINES, long]))
-    assert main([*named(folder), "--quiet"]) == 0
+    assert main([*embed_flags(folder), "--quiet"]) == 0
     shown = capsys.readouterr()
     assert "2 embedded" in shown.out
     assert "line 8 was left as it is: text for model 'mock' has" in shown.err
-    assert written(folder)[-1] == long
+    assert output_lines(folder)[-1] == long
 
 
 def test_what_fails_leaves_the_file_that_was_there(
@@ -164,8 +168,8 @@ def test_what_fails_leaves_the_file_that_was_there(
     (folder / "new").mkdir()
     (folder / "new" / "out.jsonl").write_text("before")
     (folder / "raw.jsonl").write_text("\n".join([*LINES, "[1]"]))
-    assert refused(*named(folder))[1].startswith("line 8: a record must be an object of JSON")
-    assert written(folder) == ["before"]
+    assert refused(*embed_flags(folder))[1].startswith("line 8: a record must be an object of JSON")
+    assert output_lines(folder) == ["before"]
     assert [file.name for file in (folder / "new").iterdir()] == ["out.jsonl"]
 
 
@@ -203,7 +207,7 @@ def test_flags_that_do_not_go_together_are_refused(
 def test_a_selection_that_means_nothing_is_refused(
     folder: Path, refused: Callable[..., tuple[str, str]], flags: list[str], part: str
 ) -> None:
-    assert refused(*named(folder, *flags))[1].startswith(part)
+    assert refused(*embed_flags(folder, *flags))[1].startswith(part)
     assert not (folder / "new").exists()
 
 
@@ -219,11 +223,11 @@ def test_a_selection_that_means_nothing_is_refused(
         ('{"dimension": 4, "types": {"D": {"target": "v", "fields": []}}}', "types.D.fields must be a list"),
     ],
 )
-def test_a_wrong_spec_is_told_with_its_place(
+def test_a_wrong_spec_is_reported_with_its_place(
     folder: Path, refused: Callable[..., tuple[str, str]], spec: str, part: str
 ) -> None:
     (folder / "spec.json").write_text(spec)
-    message = refused(*named(folder))[1]
+    message = refused(*embed_flags(folder))[1]
     assert message.startswith(f"{folder / 'spec.json'}:1: {part}")
 
 
@@ -231,24 +235,24 @@ def test_a_member_that_is_there_twice_is_refused(
     folder: Path, refused: Callable[..., tuple[str, str]]
 ) -> None:
     (folder / "raw.jsonl").write_text('{"type":"Doc","data":{"title":"a","title":"b"}}')
-    assert refused(*named(folder))[1] == "line 1: duplicate JSON member 'title'"
+    assert refused(*embed_flags(folder))[1] == "line 1: duplicate JSON member 'title'"
 
 
 @pytest.mark.parametrize("value", [b'"\xff"', b"[" * 900 + b"]" * 900])
-def test_a_value_that_cannot_be_read_is_told_with_its_line(
+def test_a_value_that_cannot_be_read_is_reported_with_its_line(
     folder: Path, refused: Callable[..., tuple[str, str]], value: bytes
 ) -> None:
     line = b'{"type":"Doc","data":{"title":' + value + b"}}"
     (folder / "raw.jsonl").write_bytes(LINES[0].encode() + b"\n" + line)
-    assert refused(*named(folder))[1].startswith("line 2: a value cannot be read: ")
+    assert refused(*embed_flags(folder))[1].startswith("line 2: a value cannot be read: ")
 
 
 def test_a_number_beyond_all_types_stays_as_it_is_written(folder: Path) -> None:
     numbers = ("1e999", "9" * 5000)
     lines = [f'{{"type":"Doc","data":{{"n":{number},"other":{number}}}}}' for number in numbers]
     (folder / "raw.jsonl").write_text("\n".join(lines))
-    assert main(named(folder)) == 0
-    for line, found in zip(lines, written(folder), strict=True):
+    assert main(embed_flags(folder)) == 0
+    for line, found in zip(lines, output_lines(folder), strict=True):
         assert found.startswith(f'{line[:-2]},"about":[')
 
 
@@ -257,20 +261,22 @@ def test_what_is_no_file_is_not_replaced_by_one(
 ) -> None:
     (folder / "new").mkdir()
     os.mkfifo(folder / "new" / "out.jsonl")
-    assert refused(*named(folder))[1].endswith("out.jsonl': it is no file")
+    assert refused(*embed_flags(folder))[1].endswith("out.jsonl': it is no file")
     assert (folder / "new" / "out.jsonl").is_fifo()
 
 
-def test_a_folder_that_cannot_be_made_is_told(folder: Path, refused: Callable[..., tuple[str, str]]) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(
+    folder: Path, refused: Callable[..., tuple[str, str]]
+) -> None:
     (folder / "new").write_text("a file")
-    assert refused(*named(folder))[1] == f"cannot write to '{folder / 'new'}': File exists"
+    assert refused(*embed_flags(folder))[1] == f"cannot write to '{folder / 'new'}': File exists"
 
 
 def test_without_a_provider_it_is_an_error(
     folder: Path, refused: Callable[..., tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OMNIGRAPH_EMBED_PROVIDER")
-    assert refused(*named(folder))[0] == "embedding_not_configured"
+    assert refused(*embed_flags(folder))[0] == "embedding_not_configured"
 
 
 @pytest.mark.usefixtures("hears_ctrl_c")
@@ -288,7 +294,7 @@ def test_ctrl_c_leaves_the_file_as_it_was_and_speaks_of_no_graph(
     with ProviderServer() as server:
         server.numbers = interrupting
         monkeypatch.setenv("OMNIGRAPH_EMBED_BASE_URL", server.url)
-        assert main(named(folder)) == 130
-    assert written(folder) == ["as it was"]
+        assert main(embed_flags(folder)) == 130
+    assert output_lines(folder) == ["as it was"]
     output = folder / "new" / "out.jsonl"
     assert capsys.readouterr().err.endswith(f"interrupted: '{output}' is as it was\n")

@@ -106,7 +106,7 @@ def test_what_exists_is_replaced_only_when_asked(
     assert Path(at).read_text() == LINES
 
 
-def test_what_is_wrong_is_told(filled: str, tmp_path: Path, refused: Refused) -> None:
+def test_what_is_wrong_is_reported(filled: str, tmp_path: Path, refused: Refused) -> None:
     at = str(tmp_path / "x")
     assert refused("export", "--output", at) == ("bad_request", "no graph addressed")
     assert refused("export", filled) == (

@@ -33,7 +33,7 @@ def many() -> Result:
     return result(("n", I64, numbers), ("s", STRING, [f"text {n}" for n in numbers]))
 
 
-def printed(found: Result, form: Format) -> str:
+def render(found: Result, form: Format) -> str:
     pieces = FORMATS[form](found)
     return "".join(piece if isinstance(piece, str) else piece.decode("utf-8") for piece in pieces)
 
@@ -66,13 +66,13 @@ SEVERAL = (
     ids=["kinds", "unicode", "repeated", "no rows", "no commit", "no columns", "many"],
 )
 def test_json_is_the_envelope(found: Result) -> None:
-    assert printed(found, Format.JSON) == json.dumps(found.envelope(), indent=2, ensure_ascii=False) + "\n"
+    assert render(found, Format.JSON) == json.dumps(found.envelope(), indent=2, ensure_ascii=False) + "\n"
 
 
 @pytest.mark.parametrize("form", [Format.NDJSON, Format.JSONL])
 def test_ndjson_is_a_line_about_the_result_and_one_for_each_row(form: Format) -> None:
     found = result(*SEVERAL)
-    head, *rows = map(json.loads, printed(found, form).splitlines())
+    head, *rows = map(json.loads, render(found, form).splitlines())
     assert head == {
         "kind": "metadata",
         "query_name": "q",
@@ -83,14 +83,14 @@ def test_ndjson_is_a_line_about_the_result_and_one_for_each_row(form: Format) ->
 
 
 def test_ndjson_of_no_rows_is_the_first_line_alone() -> None:
-    assert printed(result(("x", I64, [])), Format.NDJSON).count("\n") == 1
+    assert render(result(("x", I64, [])), Format.NDJSON).count("\n") == 1
 
 
 # --- csv -----------------------------------------------------------------------------------------
 
 
 def test_csv_quotes_what_needs_it_and_writes_lists_as_json() -> None:
-    assert printed(result(*SEVERAL), Format.CSV) == (
+    assert render(result(*SEVERAL), Format.CSV) == (
         "name,n,x,yes,tags,face,day\n"
         'ada,9223372036854775807,0.1,true,"[""a"",""b\\""""]","[0.5,-1.0]",2024-05-17\n'
         '"a ""b"", c",-1,NaN,false,[],"[0.0,0.0]",1970-01-01\n'
@@ -99,24 +99,24 @@ def test_csv_quotes_what_needs_it_and_writes_lists_as_json() -> None:
 
 
 def test_csv_tells_null_from_its_word_and_from_nothing() -> None:
-    assert printed(result(("x", STRING, [None, "null", "", "NULL"])), Format.CSV) == (
+    assert render(result(("x", STRING, [None, "null", "", "NULL"])), Format.CSV) == (
         'x\nnull\n"null"\n""\nNULL\n'
     )
 
 
 def test_csv_keeps_columns_that_share_a_name() -> None:
     found = result(("x,y", I64, [1]), ("x,y", STRING, ["a"]))
-    assert printed(found, Format.CSV) == '"x,y","x,y"\n1,a\n'
+    assert render(found, Format.CSV) == '"x,y","x,y"\n1,a\n'
 
 
 def test_csv_of_no_columns_is_empty() -> None:
-    assert printed(Result(pa.table({}), (), "q", "main", None, None), Format.CSV) == ""
+    assert render(Result(pa.table({}), (), "q", "main", None, None), Format.CSV) == ""
 
 
 @given(st.lists(st.tuples(st.text(), st.lists(st.text(alphabet='a",\r\n'))), min_size=1))
 def test_any_text_in_csv_is_read_back(rows: list[tuple[str, list[str]]]) -> None:
     texts, lists = map(list, zip(*rows, strict=True))
-    text = printed(result(("a", STRING, texts), ("b", TEXTS, lists)), Format.CSV)
+    text = render(result(("a", STRING, texts), ("b", TEXTS, lists)), Format.CSV)
     head, *read = csv.reader(io.StringIO(text, newline=""), strict=True)
     assert head == ["a", "b"]
     assert [(first, json.loads(second)) for first, second in read] == rows
@@ -126,7 +126,7 @@ def test_any_text_in_csv_is_read_back(rows: list[tuple[str, list[str]]]) -> None
 
 
 def test_a_table_has_every_row() -> None:
-    lines = printed(many(), Format.TABLE).splitlines()
+    lines = render(many(), Format.TABLE).splitlines()
     assert lines[:4] == [
         "20000 rows from branch main via q",
         "    n | s",
@@ -140,17 +140,17 @@ def test_a_table_has_every_row() -> None:
 def test_a_table_does_not_depend_on_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     found = result(("a", STRING, ["x" * 80, "y" * 81]), ("b", I64, [1, 2]))
-    assert printed(found, Format.TABLE).splitlines()[3:] == ["x" * 80 + " | 1", "y" * 79 + "… | 2"]
+    assert render(found, Format.TABLE).splitlines()[3:] == ["x" * 80 + " | 1", "y" * 79 + "… | 2"]
 
 
 def test_a_table_shows_ends_of_lines_and_nulls() -> None:
     found = result(("a", STRING, ["one\ntwo", None]))
-    assert printed(found, Format.TABLE).splitlines()[3:] == [r"one\ntwo", "null"]
+    assert render(found, Format.TABLE).splitlines()[3:] == [r"one\ntwo", "null"]
 
 
 def test_a_table_without_columns_says_so() -> None:
     nothing = Result(pa.table({}), (), "q", None, "01HZ", None)
-    assert printed(nothing, Format.TABLE) == "0 rows from snapshot 01HZ via q\n(no rows)\n"
+    assert render(nothing, Format.TABLE) == "0 rows from snapshot 01HZ via q\n(no rows)\n"
 
 
 def test_a_table_is_as_narrow_as_asked_and_cuts_or_wraps() -> None:
@@ -182,13 +182,13 @@ def test_a_table_is_as_narrow_as_asked_and_cuts_or_wraps() -> None:
 def test_kv_is_a_block_for_each_row() -> None:
     long = "x" * 200
     found = result(("a", STRING, [f"{long}\n", None]), ("b", I64, [1, 2]), ("b", TEXTS, [["t"], []]))
-    assert printed(found, Format.KV) == (
+    assert render(found, Format.KV) == (
         f'2 rows from branch main via q\nrow 1\na: {long}\\n\nb: 1\nb: ["t"]\n\nrow 2\na: null\nb: 2\nb: []\n'
     )
 
 
 def test_kv_counts_on_across_batches() -> None:
-    assert printed(many(), Format.KV).endswith("\n\nrow 20000\nn: 19999\ns: text 19999\n")
+    assert render(many(), Format.KV).endswith("\n\nrow 20000\nn: 19999\ns: text 19999\n")
 
 
 # --- arrow, and pieces ---------------------------------------------------------------------------

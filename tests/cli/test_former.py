@@ -28,8 +28,8 @@ def test_a_former_name_is_rewritten_with_a_word_about_it(
     for before in ([], ["--quiet"], ["--store", "query"], ["--store=query"]):
         given = [*before, *former.split(), *rest.split()]
         assert rewrite_deprecated(given) == [*before, present, *rest.split()]
-        told = f"warning: `omnigraph {former}` is deprecated; use `omnigraph {present}`\n"
-        assert capsys.readouterr().err == told
+        warning = f"warning: `omnigraph {former}` is deprecated; use `omnigraph {present}`\n"
+        assert capsys.readouterr().err == warning
 
 
 @pytest.mark.parametrize("given", ["query x --query lint", "lint --query read", "--store read query", ""])

@@ -87,7 +87,7 @@ def test_a_flag_that_a_command_cannot_use_is_refused(line: str, refused: Refused
             assert message == "no graph addressed"
 
 
-def test_of_several_such_flags_the_first_in_a_fixed_order_is_told(refused: Refused) -> None:
+def test_of_several_such_flags_the_first_in_a_fixed_order_is_reported(refused: Refused) -> None:
     given = [word for flag in reversed(FLAGS) for word in (flag, "x")]
     for flag in FLAGS:
         assert f"; {flag} " in refused("init", "x", "--schema", "y", *given)[1]
@@ -121,7 +121,7 @@ def test_flags_of_one_run_are_gone_in_the_next(uri: str, run: Run, refused: Refu
     assert refused("branch", "list")[1] == "no graph addressed"
 
 
-def test_a_change_is_told_unless_quiet_wherever_it_stands(
+def test_a_change_is_reported_unless_quiet_wherever_it_stands(
     uri: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--quiet", "--store", uri, "branch", "create", "work"]) == 0
@@ -135,7 +135,7 @@ def test_a_yes_before_the_command_counts(refused: Refused, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("line", ["--version", "-v", "branch -v", "branch list --version", "query -v"])
-def test_the_version_is_told_anywhere(line: str, run: Run) -> None:
+def test_the_version_is_printed_anywhere(line: str, run: Run) -> None:
     assert run(*line.split()) == f"omnigraph {__version__}\n"
 
 

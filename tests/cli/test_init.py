@@ -61,7 +61,7 @@ def test_a_broken_schema_names_the_file_and_makes_nothing(
     assert not (tmp_path / "g").exists()
 
 
-def test_a_missing_schema_file_and_a_strange_place_are_told(
+def test_a_missing_schema_file_and_a_strange_place_are_reported(
     tmp_path: Path, schema: str, refused: Refused
 ) -> None:
     assert refused("init", "--schema", str(tmp_path / "no.pg"), str(tmp_path / "g"))[0] == "bad_request"

@@ -84,7 +84,7 @@ def test_the_result_as_json(uri: str, data: str, tmp_path: Path, run: Run, run_j
     }
 
 
-def test_every_violation_is_told_with_its_place(
+def test_every_violation_is_reported_with_its_place(
     uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = lines(tmp_path / "bad.jsonl", person("ada", age="x"), {"type": "Nope"}, person("bo"))
@@ -108,13 +108,13 @@ def test_every_violation_is_told_with_its_place(
 def test_standard_input_is_read(uri: str, name: str) -> None:
     body = "".join(f"{json.dumps(record)}\n" for record in (person("ada"), person("bo", age="x")))
     command = [sys.executable, "-m", "omnigraph", "load", uri, "--data", name, "--mode", "append"]
-    for more, status, told in (
+    for more, status, message in (
         ((), 1, f"{name}:2: strict property 'age' expects Int32"),
         (("--skip-bad",), 0, "loaded"),
     ):
         done = subprocess.run([*command, *more], input=body, capture_output=True, text=True, check=False)
         assert done.returncode == status
-        assert told in done.stdout + done.stderr
+        assert message in done.stdout + done.stderr
     with graph.open(uri) as opened:
         assert opened.snapshot().rows("Person").column("handle").to_pylist() == ["ada"]
 
@@ -159,14 +159,14 @@ def test_an_edge_that_loses_its_node_is_named(
     run("load", uri, "--data", data, "--mode", "append", "--quiet")
     alone = lines(tmp_path / "alone.jsonl", person("bo"))
     assert main(["load", uri, "--data", alone, "--mode", "overwrite"]) == 1
-    told, remedy = capsys.readouterr().err.splitlines()
+    violation, remedy = capsys.readouterr().err.splitlines()
     assert re.fullmatch(
-        r"error\[load_rejected\]: stored edge:Knows '\w{26}': src 'ada' not found in Person", told
+        r"error\[load_rejected\]: stored edge:Knows '\w{26}': src 'ada' not found in Person", violation
     )
     assert remedy.startswith("  help: keep these nodes, remove their edges first")
 
 
-def test_a_name_of_a_file_that_is_not_utf8_is_told_in_the_rejects(uri: str, tmp_path: Path) -> None:
+def test_a_name_of_a_file_that_is_not_utf8_is_reported_in_the_rejects(uri: str, tmp_path: Path) -> None:
     at = os.fsdecode(os.fsencode(tmp_path) + b"/bad\xff.jsonl")
     data = lines(Path(at), person("ada", age="x"))
     rejects = tmp_path / "rejects"
@@ -190,10 +190,10 @@ def test_a_long_list_of_violations_is_cut(
 ) -> None:
     data = lines(tmp_path / "bad.jsonl", *({"type": "Nope"} for _ in range(103)))
     assert main(["load", uri, "--data", data, "--mode", "append"]) == 1
-    told = capsys.readouterr().err.splitlines()
-    assert told[0] == "error[load_rejected]: 103 violations"
-    assert told[101] == "  and 3 more"
-    assert len(told) == 103
+    output = capsys.readouterr().err.splitlines()
+    assert output[0] == "error[load_rejected]: 103 violations"
+    assert output[101] == "  and 3 more"
+    assert len(output) == 103
 
 
 def test_a_failure_as_json_has_all_violations(
@@ -208,7 +208,7 @@ def test_a_failure_as_json_has_all_violations(
     assert found["data"]["total"] == 2
 
 
-def test_what_is_wrong_is_told(uri: str, data: str, refused: Refused) -> None:
+def test_what_is_wrong_is_reported(uri: str, data: str, refused: Refused) -> None:
     assert refused("load", "--data", data, "--mode", "append") == ("bad_request", "no graph addressed")
     assert refused("load", uri, "--data", f"{data}.gz", "--mode", "append")[1].startswith("cannot read")
     assert refused("load", uri, "--data", data, "--mode", "append", "--branch", "no")[0] == "branch_not_found"

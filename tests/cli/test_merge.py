@@ -202,7 +202,7 @@ def test_different_properties_go_together_when_asked(tmp_path: Path, run: Run, r
         assert opened.snapshot().rows("P").to_pylist() == [{"id": "x", "k": "x", "a": 2, "b": 3}]
 
 
-def test_what_cannot_be_merged_is_told(uri: str, refused: Refused) -> None:
+def test_what_cannot_be_merged_is_reported(uri: str, refused: Refused) -> None:
     assert refused("branch", "merge", "nowhere", "--uri", uri)[0] == "branch_not_found"
     assert refused("branch", "merge", "main", "--uri", uri) == (
         "bad_request",

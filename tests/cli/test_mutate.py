@@ -26,8 +26,8 @@ def people(uri: str, branch: str = "main") -> dict[str, int | None]:
 
 def test_a_mutation_tells_what_it_changed(uri: str, run: Run) -> None:
     run("branch", "create", "--uri", uri, "work")
-    told = run("mutate", "-e", ADD, "--params", '{"h": "ada", "a": 36}', "--uri", uri, "--branch", "work")
-    assert told == "changed work via add: 1 nodes, 0 edges\n"
+    output = run("mutate", "-e", ADD, "--params", '{"h": "ada", "a": 36}', "--uri", uri, "--branch", "work")
+    assert output == "changed work via add: 1 nodes, 0 edges\n"
     assert people(uri, "work") == {"ada": 36}
     assert people(uri) == {}
 
@@ -69,8 +69,8 @@ def test_a_lost_condition_exits_with_4(
     capsys.readouterr()
     assert main([*arguments, *(["--json"] if as_json else [])]) == 4
     shown = capsys.readouterr()
-    told = shown.out if as_json else shown.err
-    assert f"precondition failed on branch 'main': expected head '{head}'" in told
+    output = shown.out if as_json else shown.err
+    assert f"precondition failed on branch 'main': expected head '{head}'" in output
     assert (shown.err if as_json else shown.out) == ""
     if as_json:
         assert json.loads(shown.out)["code"] == "precondition_failure"
@@ -93,7 +93,7 @@ def test_an_update_is_retried_as_often_as_asked(uri: str, run: Run, retry: str, 
     assert people(uri) == {"ada": age}
 
 
-def test_what_is_wrong_is_told(uri: str, refused: Refused, tmp_path: Path) -> None:
+def test_what_is_wrong_is_reported(uri: str, refused: Refused, tmp_path: Path) -> None:
     assert refused("mutate", "-e", ADD) == ("bad_request", "no graph addressed")
     assert refused("mutate", "--uri", uri) == ("bad_request", "no query given")
     both = refused("mutate", "-e", ADD, "--query", "q.gq", "--uri", uri)

@@ -25,24 +25,24 @@ def add(run: Run, uri: str, *names: str, branch: str = "main") -> None:
 def test_it_tells_what_it_did_to_each_table(uri: str, run: Run, configure: Callable[[str], None]) -> None:
     add(run, uri, "ada", "bo", "cy")
     configure("operator: {actor: ivy}")
-    told = json.loads(run("optimize", uri, "--json"))
-    assert (told["uri"], told["branch"], told["commit"]["actor_id"]) == (uri, "main", "ivy")
-    knows, person = told["tables"]
+    report = json.loads(run("optimize", uri, "--json"))
+    assert (report["uri"], report["branch"], report["commit"]["actor_id"]) == (uri, "main", "ivy")
+    knows, person = report["tables"]
     assert (knows["table_key"], knows["changed"]) == ("edge:Knows", False)
     assert (person["fragments_before"], person["fragments_after"]) == (3, 1)
     assert person["bytes_after"] < person["bytes_before"]
     assert (person["indexes_built"], person["indexes_pending"]) == (["id"], [])
     with graph.open(uri) as opened:
         versions = {key: table.version for key, table in opened.snapshot().tables.items()}
-    assert {one["type_key"]: one["published_dataset_version"] for one in told["datasets"]} == versions
-    assert {one["type_key"]: one["committed"] for one in told["datasets"]} == {
+    assert {one["type_key"]: one["published_dataset_version"] for one in report["datasets"]} == versions
+    assert {one["type_key"]: one["committed"] for one in report["datasets"]} == {
         "edge:Knows": False,
         "node:Person": True,
     }
-    told_of = {one["type_key"]: one for one in told["datasets"]}
-    moves = [(one["fragments_removed"], one["fragments_added"]) for one in told_of.values()]
-    assert dict(zip(told_of, moves, strict=True)) == {"edge:Knows": (0, 0), "node:Person": (3, 1)}
-    assert {key: one["lance_head_version"] for key, one in told_of.items()} == versions
+    datasets = {one["type_key"]: one for one in report["datasets"]}
+    moves = [(one["fragments_removed"], one["fragments_added"]) for one in datasets.values()]
+    assert dict(zip(datasets, moves, strict=True)) == {"edge:Knows": (0, 0), "node:Person": (3, 1)}
+    assert {key: one["lance_head_version"] for key, one in datasets.items()} == versions
 
 
 def test_it_says_which_graph_it_changed(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,10 +65,10 @@ def test_a_branch_can_be_named(uri: str, run: Run) -> None:
     add(run, uri, "ada")
     run("branch", "create", "work", "--uri", uri)
     add(run, uri, "bo", branch="work")
-    told = json.loads(run("optimize", uri, "--branch", "work", "--json"))
-    assert [one["table_key"] for one in told["tables"]] == ["node:Person"]
+    report = json.loads(run("optimize", uri, "--branch", "work", "--json"))
+    assert [one["table_key"] for one in report["tables"]] == ["node:Person"]
     with graph.open(uri) as opened:
-        assert opened.commits.list()[0].id != told["commit"]["graph_commit_id"]
+        assert opened.commits.list()[0].id != report["commit"]["graph_commit_id"]
         assert opened.ensure_indices("work").commit is None
 
 
@@ -76,16 +76,16 @@ def test_a_branch_that_is_not_there_is_an_error(uri: str) -> None:
     assert main(["optimize", uri, "--branch", "nowhere"]) == 1
 
 
-def test_a_table_that_something_else_changed_is_left_and_told(uri: str, run: Run) -> None:
+def test_a_table_that_something_else_changed_is_left_and_reported(uri: str, run: Run) -> None:
     add(run, uri, "ada", "bo")
     with graph.open(uri, read_only=True) as opened:
         shown = opened.snapshot().tables["node:Person"]
     table = lance.dataset(str(Path(uri, shown.path)))
     table.insert(pa.table({"id": ["x"], "handle": ["x"], "age": [1]}, schema=table.schema))
-    told = (
+    output = (
         "node:Person: left as it is: it was changed outside of a commit (it is at version 4, the branch "
         "shows 3); see `omnigraph repair`\nnothing else to do on branch 'main'\n"
     )
-    assert (shown.version, run("optimize", uri)) == (3, told)
+    assert (shown.version, run("optimize", uri)) == (3, output)
     skipped = [one["skipped"] for one in json.loads(run("optimize", uri, "--json"))["datasets"]]
     assert skipped == [None, "drift_needs_repair"]

@@ -133,12 +133,12 @@ def test_no_output_goes_into_a_graph(asked: str, filled: str, tmp_path: Path, re
         f"{tmp_path}/file",
         f"{filled}/../filled.omni/__schemas/../x.ndjson",
     ):
-        code, told = refused(*WRITTEN[asked](filled, tmp_path, out))
-        assert code == "bad_request", told
-        assert "is inside the graph" in told
+        code, message = refused(*WRITTEN[asked](filled, tmp_path, out))
+        assert code == "bad_request", message
+        assert "is inside the graph" in message
     for out in ("s3://bucket/x.ndjson", "S3://Bucket/x.ndjson", "file:///x.ndjson"):
-        code, told = refused(*WRITTEN[asked](filled, tmp_path, out))
-        assert (code, "is not a path on this machine" in told) == ("bad_request", True)
+        code, message = refused(*WRITTEN[asked](filled, tmp_path, out))
+        assert (code, "is not a path on this machine" in message) == ("bad_request", True)
     assert digests(filled) == before
     assert sorted(at.name for at in tmp_path.iterdir()) == sorted(
         ["docs.ndjson", "file", "filled.omni", "in.ndjson", "link", "spec.yaml"]

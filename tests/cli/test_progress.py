@@ -1,4 +1,4 @@
-"""How far a command is: lines in a log, events for a script, nothing where nobody wants it."""
+"""How far a command is: lines in a log, events for a script, nothing where it is not wanted."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_short_command_says_nothing_of_its_stages(uri: str, data: str, capsys:
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize(("between", "lines"), [(3600.0, 2), (0.0, 3)])
-def test_what_is_between_begin_and_end_is_told_now_and_then(
+def test_what_is_between_begin_and_end_is_reported_now_and_then(
     uri: str, data: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch, between: float, lines: int
 ) -> None:
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", between)
@@ -138,7 +138,7 @@ def test_a_terminal_shows_a_bar_that_is_gone_in_the_end(
 
 
 class Unread(io.StringIO):
-    """A log that nobody reads any more."""
+    """A log without a reader."""
 
     def write(self, text: str) -> int:
         if text.startswith("read"):
@@ -152,7 +152,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("at_once", "unread")
-def test_that_nobody_reads_it_does_not_stop_the_work(uri: str, data: str, capsys: Capture) -> None:
+def test_a_log_without_a_reader_does_not_stop_the_work(uri: str, data: str, capsys: Capture) -> None:
     assert main(load(uri, data)) == 0
     assert capsys.readouterr().out.startswith("loaded ")
 

@@ -75,8 +75,8 @@ def test_rows_are_a_table(people: str, run: Run) -> None:
 
 @pytest.mark.parametrize("named", [["adults"], ["--name", "adults"]])
 def test_a_query_of_a_file_is_chosen_by_name(people: str, file: str, named: list[str], run: Run) -> None:
-    told = run("query", *named, "--query", file, "--params", '{"least": 30}', "--store", people)
-    assert told.splitlines()[0] == "1 rows from branch main via adults"
+    output = run("query", *named, "--query", file, "--params", '{"least": 30}', "--store", people)
+    assert output.splitlines()[0] == "1 rows from branch main via adults"
 
 
 def test_parameters_come_as_json_in_a_file_or_one_by_one(people: str, tmp_path: Path, run: Run) -> None:
@@ -87,8 +87,8 @@ def test_parameters_come_as_json_in_a_file_or_one_by_one(people: str, tmp_path: 
         ["-p", "least=30"],
         ["--params", '{"least": 1}', "--param", "least=30"],
     ):
-        told = run("query", "-e", ADULTS, *given, "--uri", people, "--format", "csv")
-        assert told == "name,age\nada,36\n"
+        output = run("query", "-e", ADULTS, *given, "--uri", people, "--format", "csv")
+        assert output == "name,age\nada,36\n"
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_reader_that_left_ends_the_command_without_noise(people: str) -> None:
 # --- what is wrong -------------------------------------------------------------------------------
 
 
-def test_what_is_wrong_is_told(people: str, file: str, tmp_path: Path, refused: Refused) -> None:
+def test_what_is_wrong_is_reported(people: str, file: str, tmp_path: Path, refused: Refused) -> None:
     assert refused("query", "-e", EVERYONE) == ("bad_request", "no graph addressed")
     assert refused("query", "--uri", people) == ("bad_request", "no query given")
     both = refused("query", "-e", EVERYONE, "--query", file, "--uri", people)
@@ -236,13 +236,13 @@ def test_what_is_wrong_is_told(people: str, file: str, tmp_path: Path, refused: 
     twice = refused("query", "adults", "--name", "adults", "--query", file, "--uri", people)
     assert twice == ("bad_request", "NAME and --name are mutually exclusive")
     assert refused("query", "--query", file, "--uri", people)[0] == "query_not_found"
-    assert refused("query", "nobody", "--query", file, "--uri", people)[0] == "query_not_found"
+    assert refused("query", "missing", "--query", file, "--uri", people)[0] == "query_not_found"
     assert refused("query", "-e", ADD, "-p", "h=x", "--uri", people)[0] == "wrong_query_kind"
     assert refused("query", "-e", "match", "--uri", people)[0] == "parse_error"
     assert "cannot read" in refused("query", "--query", str(tmp_path / "no.gq"), "--uri", people)[1]
 
 
-def test_what_is_wrong_with_parameters_is_told(people: str, tmp_path: Path, refused: Refused) -> None:
+def test_what_is_wrong_with_parameters_is_reported(people: str, tmp_path: Path, refused: Refused) -> None:
     assert refused("query", "-e", ADULTS, "--uri", people)[1] == "parameter 'least' not provided"
     for given, message in (
         (["-p", "least=old"], "param 'least': expected integer string, got 'old'"),
@@ -270,16 +270,16 @@ def test_what_is_wrong_with_parameters_is_told(people: str, tmp_path: Path, refu
     ],
 )
 @pytest.mark.parametrize("command", ["query", "explain"])
-def test_a_moment_that_cannot_be_is_told(
+def test_a_moment_that_cannot_be_is_reported(
     people: str, refused: Refused, command: str, target: list[str], code: str
 ) -> None:
     assert refused(command, "-e", EVERYONE, "--uri", people, *target)[0] == code
 
 
-def test_a_file_that_cannot_be_written_is_told(people: str, tmp_path: Path, refused: Refused) -> None:
+def test_a_file_that_cannot_be_written_is_reported(people: str, tmp_path: Path, refused: Refused) -> None:
     at = tmp_path / "no" / "out.csv"
-    told = refused("query", "-e", EVERYONE, "--uri", people, "--output", str(at))
-    assert told == ("storage_failure", f"cannot write '{at}': No such file or directory")
+    refusal = refused("query", "-e", EVERYONE, "--uri", people, "--output", str(at))
+    assert refusal == ("storage_failure", f"cannot write '{at}': No such file or directory")
 
 
 def test_a_failing_query_leaves_the_file_alone(people: str, tmp_path: Path, refused: Refused) -> None:

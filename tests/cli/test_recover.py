@@ -112,7 +112,7 @@ def test_an_interrupted_write_is_finished_or_undone(
     assert run("recover", uri) == "no interrupted writes\n"
 
 
-def test_a_record_nobody_can_read_is_left_and_told(
+def test_an_unreadable_record_is_left_and_reported(
     uri: str, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("branch", "create", "--uri", uri, "work")
@@ -124,10 +124,10 @@ def test_a_record_nobody_can_read_is_left_and_told(
     assert main(["recover", uri]) == 1
     assert capsys.readouterr().out == f"{operation} on main unreadable: its checksum does not match\n"
     assert main(["recover", uri, "--dry-run", "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    (found,) = told["operations"]
+    report = json.loads(capsys.readouterr().out)
+    (found,) = report["operations"]
     assert (found["would"], found["write"]) == ("refuse writes: its checksum does not match", None)
-    assert (told["ok"], found["stuck"], found["decision"]) == (False, True, None)
+    assert (report["ok"], found["stuck"], found["decision"]) == (False, True, None)
     assert record.exists()
     assert main(["mutate", "-e", ADD, "--uri", uri, "--json"]) == 1
     assert json.loads(capsys.readouterr().err)["code"] == "recovery_required"
@@ -148,9 +148,9 @@ def test_a_damaged_table_stops_its_branch_until_its_record_is_abandoned(
     way_out = f"fix that, or abandon it with `omnigraph recover --abandon {operation}`"
     assert text.endswith(f" (node:Person is damaged); {way_out}\n")
     assert main(["recover", uri, "--dry-run", "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    (found,) = told["operations"]
-    assert (told["ok"], found["stuck"], found["decision"]) == (False, True, "Abort")
+    report = json.loads(capsys.readouterr().out)
+    (found,) = report["operations"]
+    assert (report["ok"], found["stuck"], found["decision"]) == (False, True, "Abort")
     assert found["tables"] == [
         {"table_key": "node:Person", "state": "damaged", "class": "InvariantViolation"}
     ]
@@ -181,7 +181,9 @@ def test_a_busy_branch_is_left_alone(uri: str, run_json: RunJson) -> None:
     assert ahead["tables"] == [{"table_key": "node:Person", "state": "not looked at", "class": None}]
 
 
-def test_a_schema_that_is_half_in_place_is_told_and_finished(uri: str, run: Run, run_json: RunJson) -> None:
+def test_a_schema_that_is_half_in_place_is_reported_and_finished(
+    uri: str, run: Run, run_json: RunJson
+) -> None:
     point = failpoints.SCHEMA_APPLY_AFTER_MANIFEST_COMMIT
     wanted = Path(uri, "_schema.pg").read_text(encoding="utf-8") + "\nnode Later { name: String @key }\n"
     with (

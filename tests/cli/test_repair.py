@@ -30,7 +30,7 @@ def rows(uri: str) -> int:
         return len(opened.snapshot().rows("Person"))
 
 
-def test_a_graph_in_order_is_told(uri: str, run: Run, run_json: RunJson) -> None:
+def test_a_graph_in_order_is_reported(uri: str, run: Run, run_json: RunJson) -> None:
     assert run("repair", uri) == run("repair", uri, "--confirm", "--quiet") == "nothing to repair\n"
     found = run_json("repair", uri)
     assert (found["confirmed"], found["ok"], found["commits"]) == (False, True, [])
@@ -49,20 +49,20 @@ def test_a_change_past_omnigraph_is_shown_refused_and_forced(
     uri: str, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     change_past_omnigraph(uri)
-    told = (
+    output = (
         "node:Person on main is at version 2, the branch shows 1: "
         "suspicious, {}: a change outside of a commit\n"
     )
-    assert run("repair", uri) == told.format("preview")
+    assert run("repair", uri) == output.format("preview")
     assert main(["repair", uri, "--confirm"]) == 1
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == (
-        told.format("refused"),
+        output.format("refused"),
         f"omnigraph repair → {uri} (direct, local)\n",
     )
     assert rows(uri) == 0
     first, second = run("repair", uri, "--confirm", "--force").splitlines()
-    assert first + "\n" == told.format("forced")
+    assert first + "\n" == output.format("forced")
     assert second.endswith(" on branch 'main' by omnigraph:repair:force")
     assert rows(uri) == 1
     assert main(["doctor", uri]) == 0

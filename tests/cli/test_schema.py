@@ -104,7 +104,7 @@ def test_apply_with_data_loss_says_so_in_its_steps(
     assert [step["mode"] for step in report["steps"]] == ["hard", "hard"]
 
 
-def test_data_that_does_not_fit_is_told_row_by_row(
+def test_data_that_does_not_fit_is_reported_row_by_row(
     uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with og.open(uri) as graph:

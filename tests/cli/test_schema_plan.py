@@ -37,14 +37,14 @@ def test_equal_schemas_need_nothing(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == "no changes\n"
 
 
-def test_a_hint_without_effect_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hint_without_effect_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = _files(tmp_path, OLD, 'node P { k: String @key  a: I32? @rename_from("b") }')
     assert main(arguments) == 0
-    told, last = capsys.readouterr().out.splitlines()
-    assert told.startswith("note: @rename_from(\"b\") on property 'P.a' has no effect")
+    note, last = capsys.readouterr().out.splitlines()
+    assert note.startswith("note: @rename_from(\"b\") on property 'P.a' has no effect")
     assert last == "no changes"
     assert main([*arguments, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["notes"] == [told.removeprefix("note: ")]
+    assert json.loads(capsys.readouterr().out)["notes"] == [note.removeprefix("note: ")]
 
 
 def test_drops_are_hard_only_when_data_loss_is_allowed(
@@ -68,7 +68,7 @@ def test_a_broken_schema_names_the_file_and_the_place(
     assert "^^^^^" in shown
 
 
-def test_a_missing_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = _files(tmp_path, OLD, OLD)
     (tmp_path / "old.pg").unlink()
     assert main(arguments) == 1

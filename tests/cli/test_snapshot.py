@@ -95,7 +95,9 @@ def test_the_past_is_asked_for_by_commit_version_and_time(
         (["--commit", "nothing", "--branch", "main"], "bad_request"),
     ],
 )
-def test_a_target_that_cannot_be_is_told(uri: str, refused: Refused, target: list[str], code: str) -> None:
+def test_a_target_that_cannot_be_is_reported(
+    uri: str, refused: Refused, target: list[str], code: str
+) -> None:
     assert refused("snapshot", uri, *target)[0] == code
 
 

@@ -200,10 +200,26 @@ def test_a_read_without_an_answer_is_sent_again_and_a_write_is_not(kind: str) ->
         async with og.aconnect(url) as graph:
             return await graph.mutate(ADD, {"name": "x"})
 
+    async def count_streamed(url: str) -> int:
+        if kind == "sync":
+            with og.connect(url) as opened:
+                return len(await asyncio.to_thread(lambda: opened.stream(PEOPLE).read_all()))
+        async with og.aconnect(url) as graph, graph.stream(PEOPLE) as batches:
+            return sum([batch.num_rows async for batch in batches])
+
     async def steps() -> None:
         serve, requests = answers(b"", b"", answer(COMMITS))
         async with listen(serve) as url:
             assert await list_commits(url) == []
+        assert len(requests) == 3
+        serve, requests = answers(b"", b"", answer(arrow_of(4)))
+        async with listen(serve) as url:
+            assert await count_streamed(url) == 4
+        assert len(requests) == 3
+        serve, requests = answers()
+        async with listen(serve) as url:
+            with pytest.raises(errors.ServerUnreachable):
+                await count_streamed(url)
         assert len(requests) == 3
         serve, requests = answers()
         async with listen(serve) as url:
@@ -290,14 +306,14 @@ def test_a_cancelled_export_closes_its_connection_and_leaves_no_file(tmp_path: P
 # --- Arrow in chunks ------------------------------------------------------------------------------
 
 
-def cut(body: bytes, size: int) -> Iterator[bytes]:
+def split_body(body: bytes, size: int) -> Iterator[bytes]:
     return (body[at : at + size] for at in range(0, len(body), size))
 
 
 @pytest.mark.parametrize("size", [1, 7, 100, 1_000_000])
 def test_batches_do_not_depend_on_where_chunks_end(size: int) -> None:
     frames = BatchFrames()
-    found = [batch for chunk in cut(arrow_of(10), size) for batch in frames.add(chunk)]
+    found = [batch for chunk in split_body(arrow_of(10), size) for batch in frames.add(chunk)]
     frames.finish()
     assert [batch.num_rows for batch in found] == [3, 3, 3, 1]
     assert pa.Table.from_batches(found).column("b").to_pylist() == ["x", "y"] * 5

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+import pandas
+import polars
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import omnigraph as og
@@ -59,13 +63,13 @@ def test_parameters_may_be_python_values(graph: AnyGraph) -> None:
 
 
 def test_a_query_in_a_file_is_named_in_its_error(graph: AnyGraph, tmp_path: Path) -> None:
-    (tmp_path / "wrong.gq").write_text("query q() {\n  match { $p: Nobody }\n  return { $p.name }\n}\n")
+    (tmp_path / "wrong.gq").write_text("query q() {\n  match { $p: Missing }\n  return { $p.name }\n}\n")
     with pytest.raises(errors.TypeCheckError) as caught:
         graph.query(tmp_path / "wrong.gq")
     (found,) = caught.value.diagnostics
     assert (found.line, found.source_name) == (2, str(tmp_path / "wrong.gq"))
-    assert "Nobody" in str(caught.value)
-    assert caught.value.render().count("^") >= len("Nobody")
+    assert "Missing" in str(caught.value)
+    assert caught.value.render().count("^") >= len("Missing")
 
 
 def test_limits_and_kinds_of_queries_fail_alike(graph: AnyGraph) -> None:
@@ -116,7 +120,7 @@ def test_a_mutation_reports_what_it_did(graph: AnyGraph) -> None:
     with pytest.raises(errors.PreconditionFailed) as lost:
         graph.mutate(SET, {"name": "Eve", "age": 8}, branch="mutated", if_commit=before.id)
     assert (lost.value.expected, lost.value.actual) == (before.id, done.commit.id)
-    nothing = graph.mutate(SET, {"name": "Nobody", "age": 8}, branch="mutated")
+    nothing = graph.mutate(SET, {"name": "Missing", "age": 8}, branch="mutated")
     assert nothing.commit is None
 
 
@@ -146,13 +150,61 @@ def test_files_are_loaded_and_their_lines_reported(graph: AnyGraph, tmp_path: Pa
     assert done.nodes == {"Person": 1}
 
 
+def test_files_of_columns_are_loaded_by_their_names(graph: AnyGraph, tmp_path: Path) -> None:
+    (tmp_path / "Person.csv").write_text("name,age,tags\nNed,7,\nOlga,,\n")
+    (tmp_path / "knows").mkdir()
+    pq.write_table(pa.table({"from": ["Ned"], "to": ["Olga"]}), tmp_path / "knows" / "part-0.parquet")
+    lines = gzip.compress(b'{"type": "Person", "data": {"name": "Pia"}}\n')
+    (tmp_path / "more.ndjson.gz").write_bytes(lines)
+    done = graph.load(tmp_path, mode="append", branch="columns", from_="main")
+    assert (done.nodes, done.edges) == ({"Person": 3}, {"Knows": 1})
+    assert names(graph, "columns")[4:] == ["Ned", "Olga", "Pia"]
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    (bad / "Person.csv").write_text("name,age\nQuy,1\nRa,x\n")
+    with pytest.raises(errors.LoadRejected) as refused:
+        graph.load(bad / "Person.csv", mode="append", branch="columns")
+    (violation,) = refused.value.violations
+    assert (violation.file, violation.line) == (str(bad / "Person.csv"), 3)
+    (tmp_path / "other.csv").write_text("name\nx\n")
+    with pytest.raises(errors.BadRequest, match="other"):
+        graph.load(tmp_path / "other.csv", mode="append", branch="columns")
+
+
+def test_frames_are_loaded(graph: AnyGraph) -> None:
+    graph.branches.create("frames")
+    frames: list[Any] = [
+        pandas.DataFrame({"name": ["Sam"], "age": [3]}),
+        polars.DataFrame({"name": ["Tom"], "age": [4]}),
+        pa.table({"name": ["Una"]}).to_reader(),
+    ]
+    for frame in frames:
+        assert graph.load(frame, type="Person", mode="append", branch="frames").total == 1
+    assert names(graph, "frames")[4:] == ["Sam", "Tom", "Una"]
+
+
+def test_rows_of_a_type_are_read_as_a_table(graph: AnyGraph) -> None:
+    pinned = graph.snapshot()
+    people = pinned.rows("Person", columns=["name", "age"])
+    assert sorted(people.to_pylist(), key=str)[0] == {"name": "Ada", "age": 36}
+    assert (people.num_rows, pinned.rows("Person", limit=2).num_rows) == (4, 2)
+    (edge,) = pinned.rows("Knows").to_pylist()
+    assert (edge["src"], edge["dst"], edge["since"]) == ("Ada", "Bob", 1833)
+    assert "photo" not in pinned.rows("Person").column_names
+    for wrong in ({"columns": ["photo"]}, {"limit": -1}):
+        with pytest.raises(errors.BadRequest):
+            pinned.rows("Person", **wrong)
+    with pytest.raises(errors.BadRequest, match="there is no type 'Nobody'"):
+        pinned.rows("Nobody")
+
+
 def test_wrong_inputs_of_a_load_are_refused(graph: AnyGraph, tmp_path: Path) -> None:
     with pytest.raises(errors.BadRequest, match="do not tell which type"):
         graph.load([{"name": "x"}], mode="append")
     with pytest.raises(errors.BadRequest, match="cannot read"):
         graph.load(tmp_path / "nothing.ndjson", mode="append")
-    with pytest.raises(errors.BadRequest, match="unknown type 'Nobody'"):
-        graph.load([{"name": "x"}], type="Nobody", mode="append")
+    with pytest.raises(errors.BadRequest, match="unknown type 'Missing'"):
+        graph.load([{"name": "x"}], type="Missing", mode="append")
     with pytest.raises(errors.BadRequest, match="not a mode"):
         graph.load([{"name": "x"}], type="Person", mode="replace")  # type: ignore[arg-type]
 
@@ -241,8 +293,8 @@ def test_a_diff_counts_and_lists_changes(graph: AnyGraph) -> None:
     assert insert.after.properties["age"] == 1
     assert [one.id for one in graph.diff(before, "later", ops="insert")] == ["Lea"]
     assert not graph.diff("later", graph.commits.list("later")[0])
-    with pytest.raises(errors.BadRequest, match="there is no type 'Nobody'"):
-        graph.diff("main", "later", types="Nobody")
+    with pytest.raises(errors.BadRequest, match="there is no type 'Missing'"):
+        graph.diff("main", "later", types="Missing")
 
 
 def test_a_feed_goes_on_where_a_reader_stopped(graph: AnyGraph) -> None:
@@ -316,8 +368,8 @@ def test_an_export_is_a_file_or_a_stream_that_a_load_takes(graph: AnyGraph, tmp_
         graph.export(tmp_path / "out.ndjson")
     with og.init(tmp_path / "copy.omni", schema=SCHEMA) as copy:
         assert copy.load(tmp_path / "out.ndjson", mode="append").total == 5
-    with pytest.raises(errors.BadRequest, match="Nobody"):
-        graph.export(io.BytesIO(), types=["Nobody"])
+    with pytest.raises(errors.BadRequest, match="Missing"):
+        graph.export(io.BytesIO(), types=["Missing"])
 
 
 def test_the_schema_is_read(graph: AnyGraph) -> None:

@@ -34,7 +34,7 @@ def test_texts_become_vectors_of_length_one_in_their_order(server: ProviderServe
     ("kind", "sent"),
     [("query", "task: search result | query: dogs"), ("document", "title: none | text: dogs")],
 )
-def test_the_task_is_told_in_words(server: ProviderServer, kind: Kind, sent: str) -> None:
+def test_the_task_is_sent_in_words(server: ProviderServer, kind: Kind, sent: str) -> None:
     gemini(server).embed(["dogs"], 3, kind)
     (request,) = server.requests
     assert request.path == "/v1beta/models/gemini-embedding-2:batchEmbedContents"
@@ -50,7 +50,7 @@ def test_the_task_is_told_in_words(server: ProviderServer, kind: Kind, sent: str
 
 @pytest.mark.parametrize(("kind", "task"), [("query", "RETRIEVAL_QUERY"), ("document", "RETRIEVAL_DOCUMENT")])
 @pytest.mark.parametrize("model", ["gemini-embedding-001", "models/gemini-embedding-001"])
-def test_an_older_model_is_told_the_task_by_its_type(
+def test_an_older_model_gets_the_task_by_its_type(
     server: ProviderServer, model: str, kind: Kind, task: str
 ) -> None:
     gemini(server, model).embed(["dogs"], 3, kind)
@@ -76,7 +76,7 @@ def test_many_texts_are_sent_in_several_requests(server: ProviderServer) -> None
     assert [len(request.body["requests"]) for request in server.requests] == [100, 30]
 
 
-def test_a_key_that_is_not_accepted_is_told_without_showing_it(server: ProviderServer) -> None:
+def test_a_key_that_is_not_accepted_is_reported_without_showing_it(server: ProviderServer) -> None:
     body = b'{"error": {"code": 400, "message": "not valid", "details": [{"reason": "API_KEY_INVALID"}]}}'
     server.replies.append(Reply(400, body))
     with pytest.raises(EmbeddingKeyRejected) as caught:
@@ -84,7 +84,7 @@ def test_a_key_that_is_not_accepted_is_told_without_showing_it(server: ProviderS
     assert KEY not in repr((str(caught.value), caught.value.to_json()))
 
 
-def test_a_text_that_is_too_long_is_told_as_such(server: ProviderServer) -> None:
+def test_a_text_that_is_too_long_is_reported_as_such(server: ProviderServer) -> None:
     said = "The input token count (9000) exceeds the maximum number of tokens allowed (8192)."
     server.replies.append(failing(400, said))
     with pytest.raises(EmbeddingTextRejected, match="is too long"):

@@ -83,7 +83,7 @@ def test_long_texts_are_sent_in_smaller_groups(server: ProviderServer) -> None:
     ]
 
 
-def test_no_texts_ask_nobody(server: ProviderServer) -> None:
+def test_no_texts_send_no_request(server: ProviderServer) -> None:
     assert http(server).embed([], 3, "document") == []
     assert server.requests == []
 
@@ -120,7 +120,7 @@ def test_a_failure_that_may_pass_is_tried_again(server: ProviderServer, status: 
 
 
 @pytest.mark.parametrize("status", [429, 500])
-def test_a_failure_that_stays_is_told_after_a_few_attempts(server: ProviderServer, status: int) -> None:
+def test_a_failure_that_stays_is_reported_after_a_few_attempts(server: ProviderServer, status: int) -> None:
     server.replies += [failing(status, "come back later")] * 100
     with pytest.raises(EmbeddingUnavailable, match=f"answered {status}: come back later") as caught:
         http(server).embed(["a"], 3, "query")
@@ -174,14 +174,14 @@ def test_a_service_that_takes_too_long_is_given_up(server: ProviderServer, reply
     assert server.saw(ATTEMPTS)
 
 
-def test_an_address_where_nobody_listens_is_unreachable() -> None:
+def test_an_address_without_a_listener_is_unreachable() -> None:
     with ProviderServer() as gone:
         pass
     with pytest.raises(EmbeddingUnavailable, match=rf"{gone.url} cannot be reached: Connection refused"):
         http(gone).embed(["a"], 3, "query")
 
 
-def test_a_connection_that_breaks_is_told(server: ProviderServer) -> None:
+def test_a_connection_that_breaks_is_reported(server: ProviderServer) -> None:
     server.replies.append(Reply(drops=True))
     with pytest.raises(EmbeddingUnavailable, match="cannot be reached"):
         http(server).embed(["a"], 3, "query")
@@ -263,7 +263,9 @@ def test_an_answer_cut_short_is_refused(server: ProviderServer) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_key_that_is_not_accepted_is_told_without_showing_it(server: ProviderServer, status: int) -> None:
+def test_a_key_that_is_not_accepted_is_reported_without_showing_it(
+    server: ProviderServer, status: int
+) -> None:
     server.replies.append(failing(status, f"Incorrect API key provided: {KEY}"))
     with pytest.raises(EmbeddingKeyRejected) as caught:
         openai(server).embed(["a"], 3, "query")
@@ -271,7 +273,7 @@ def test_a_key_that_is_not_accepted_is_told_without_showing_it(server: ProviderS
     assert "the key was not accepted" in str(caught.value)
 
 
-def test_a_missing_key_is_told_as_such(server: ProviderServer) -> None:
+def test_a_missing_key_is_reported_as_such(server: ProviderServer) -> None:
     server.replies.append(failing(401))
     with pytest.raises(EmbeddingKeyRejected, match="a key is needed"):
         http(server).embed(["a"], 3, "query")
@@ -286,7 +288,9 @@ def test_a_missing_key_is_told_as_such(server: ProviderServer) -> None:
         failing(413, "`inputs` must have less than 512 tokens. Given: 601"),
     ],
 )
-def test_a_text_that_is_too_long_for_the_model_is_told_as_such(server: ProviderServer, reply: Reply) -> None:
+def test_a_text_that_is_too_long_for_the_model_is_reported_as_such(
+    server: ProviderServer, reply: Reply
+) -> None:
     server.replies += [reply] * 2
     with pytest.raises(EmbeddingTextRejected, match=r"text for model 'm' is too long \(4 characters\)"):
         http(server).embed(["a", "bbbb"], 3, "query")
@@ -333,7 +337,7 @@ def test_the_message_of_a_refusal_is_found(server: ProviderServer, body: bytes, 
 # --- models with one dimension --------------------------------------------------------------------
 
 
-def test_an_endpoint_that_refuses_to_be_told_the_dimension_is_asked_without(server: ProviderServer) -> None:
+def test_an_endpoint_that_refuses_a_dimension_is_asked_without(server: ProviderServer) -> None:
     server.replies.append(failing(400, "model 'm' does not support matryoshka representation"))
     embedder = http(server)
     assert len(embedder.embed(["a"], 3, "query")) == 1

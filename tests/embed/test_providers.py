@@ -71,7 +71,7 @@ def test_without_a_provider_the_error_says_how_to_get_one() -> None:
     assert all(provider in remedy for provider in PROVIDERS)
 
 
-def test_a_provider_is_told_that_the_text_is_a_query(server: ProviderServer) -> None:
+def test_a_provider_learns_that_the_text_is_a_query(server: ProviderServer) -> None:
     settings = EmbedSettings.choose("gemini", base_url=server.url, api_key="k")
     embed_query(open_embedder(settings), "dogs", target("plain"))
     (request,) = server.requests[0].body["requests"]

@@ -24,11 +24,11 @@ COMPLETE = {
 }
 
 
-def chosen(**environment: str) -> EmbedSettings | None:
+def read_settings(**environment: str) -> EmbedSettings | None:
     return EmbedSettings.from_environment(environment)
 
 
-def refused(**environment: str) -> EmbeddingNotConfigured:
+def read_refusal(**environment: str) -> EmbeddingNotConfigured:
     with pytest.raises(EmbeddingNotConfigured) as caught:
         EmbedSettings.from_environment(environment)
     assert KEY not in repr((str(caught.value), caught.value.to_json()))
@@ -37,8 +37,10 @@ def refused(**environment: str) -> EmbeddingNotConfigured:
 
 
 def test_an_environment_that_says_nothing_chooses_nothing() -> None:
-    assert chosen() is None
-    assert chosen(OMNIGRAPH_EMBED_PROVIDER=" ", OMNIGRAPH_EMBEDDINGS_MOCK="0", OPENAI_API_KEY=KEY) is None
+    assert read_settings() is None
+    assert (
+        read_settings(OMNIGRAPH_EMBED_PROVIDER=" ", OMNIGRAPH_EMBEDDINGS_MOCK="0", OPENAI_API_KEY=KEY) is None
+    )
     assert configured_embedder({}) is None
 
 
@@ -77,20 +79,20 @@ def test_an_environment_that_says_nothing_chooses_nothing() -> None:
     ],
 )
 def test_an_environment_chooses_a_provider(environment: dict[str, str], expected: EmbedSettings) -> None:
-    assert chosen(**environment) == expected
+    assert read_settings(**environment) == expected
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_every_provider_has_an_embedder_with_the_name_of_its_model(provider: str) -> None:
     environment = {"OMNIGRAPH_EMBED_PROVIDER": provider, **COMPLETE[provider]}
-    settings, embedder = chosen(**environment), configured_embedder(environment)
+    settings, embedder = read_settings(**environment), configured_embedder(environment)
     assert settings is not None
     assert embedder is not None
     assert embedder.model == settings.model
 
 
 def test_an_unknown_provider_is_refused_with_the_known_ones() -> None:
-    error = refused(OMNIGRAPH_EMBED_PROVIDER="cohere")
+    error = read_refusal(OMNIGRAPH_EMBED_PROVIDER="cohere")
     assert str(error) == "there is no embedding provider 'cohere'"
     assert all(provider in str(error.remedy) for provider in PROVIDERS)
 
@@ -106,21 +108,21 @@ def test_an_unknown_provider_is_refused_with_the_known_ones() -> None:
 )
 def test_what_a_provider_lacks_is_named(provider: str, missing: str) -> None:
     environment = {name: value for name, value in COMPLETE[provider].items() if name != missing}
-    error = refused(OMNIGRAPH_EMBED_PROVIDER=provider, **environment)
+    error = read_refusal(OMNIGRAPH_EMBED_PROVIDER=provider, **environment)
     assert missing in str(error.remedy)
     assert error.provider == provider
 
 
 def test_the_key_of_a_service_is_not_sent_to_another_endpoint() -> None:
     environment = {**COMPLETE["http"], "OPENAI_API_KEY": KEY, "GEMINI_API_KEY": KEY}
-    settings = chosen(OMNIGRAPH_EMBED_PROVIDER="http", **environment)
+    settings = read_settings(OMNIGRAPH_EMBED_PROVIDER="http", **environment)
     assert settings is not None
     assert settings.api_key is None
 
 
 @pytest.mark.parametrize("key", ["two words", "line\nbreak", "schlüssel"])
 def test_a_key_that_is_no_key_is_refused_without_showing_it(key: str) -> None:
-    error = refused(OMNIGRAPH_EMBED_PROVIDER="openai", OPENAI_API_KEY=key)
+    error = read_refusal(OMNIGRAPH_EMBED_PROVIDER="openai", OPENAI_API_KEY=key)
     assert key not in str(error)
     assert "OPENAI_API_KEY" in str(error.remedy)
 
@@ -142,7 +144,7 @@ def test_a_key_that_is_no_key_is_refused_without_showing_it(key: str) -> None:
 )
 def test_an_address_that_cannot_be_used_is_refused_without_showing_it(url: str) -> None:
     environment = {**COMPLETE["http"], "OMNIGRAPH_EMBED_BASE_URL": url}
-    error = refused(OMNIGRAPH_EMBED_PROVIDER="http", **environment)
+    error = read_refusal(OMNIGRAPH_EMBED_PROVIDER="http", **environment)
     assert "word" not in str(error)
     assert "OMNIGRAPH_EMBED_BASE_URL" in str(error.remedy)
 
@@ -161,23 +163,23 @@ def test_an_address_that_cannot_be_used_is_refused_without_showing_it(url: str) 
 def test_the_key_of_a_service_leaves_the_machine_only_encrypted(url: str, is_fine: bool) -> None:
     environment = {**COMPLETE["openai"], "OMNIGRAPH_EMBED_BASE_URL": url}
     if is_fine:
-        assert chosen(OMNIGRAPH_EMBED_PROVIDER="openai", **environment) is not None
+        assert read_settings(OMNIGRAPH_EMBED_PROVIDER="openai", **environment) is not None
     else:
-        assert "https://" in str(refused(OMNIGRAPH_EMBED_PROVIDER="openai", **environment))
+        assert "https://" in str(read_refusal(OMNIGRAPH_EMBED_PROVIDER="openai", **environment))
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "soon", "3601"])
 def test_a_timeout_that_is_none_is_refused(seconds: str) -> None:
-    error = refused(OMNIGRAPH_EMBED_PROVIDER="mock", OMNIGRAPH_EMBED_TIMEOUT=seconds)
+    error = read_refusal(OMNIGRAPH_EMBED_PROVIDER="mock", OMNIGRAPH_EMBED_TIMEOUT=seconds)
     assert "OMNIGRAPH_EMBED_TIMEOUT" in str(error)
 
 
 def test_a_switch_that_is_neither_on_nor_off_is_refused() -> None:
-    assert "OMNIGRAPH_EMBEDDINGS_MOCK" in str(refused(OMNIGRAPH_EMBEDDINGS_MOCK="maybe"))
+    assert "OMNIGRAPH_EMBEDDINGS_MOCK" in str(read_refusal(OMNIGRAPH_EMBEDDINGS_MOCK="maybe"))
 
 
 def test_the_offline_provider_has_one_model() -> None:
-    error = refused(OMNIGRAPH_EMBED_PROVIDER="offline", OMNIGRAPH_EMBED_MODEL="other")
+    error = read_refusal(OMNIGRAPH_EMBED_PROVIDER="offline", OMNIGRAPH_EMBED_MODEL="other")
     assert "wordllama-l2-supercat" in str(error.remedy)
 
 

@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Location:
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new graph nobody uses; copying it takes a fraction of the time of making one."""
+    """A new, unused graph; copying it takes a fraction of the time of creating one."""
     at = tmp_path_factory.mktemp("template") / "graph"
     new_graph(Location.parse(at))
     return at

@@ -294,7 +294,7 @@ def require_migrated(old: OldGraph, branch: str = MAIN) -> None:
     assert set(old.history(branch)) <= set(ids)
 
 
-def opened(at: Location, *, read_only: bool = False) -> OpenGraph:
+def open_again(at: Location, *, read_only: bool = False) -> OpenGraph:
     """The graph at a place, through handles of its own."""
     return OpenGraph.open(Root.at(at), read_only=read_only)
 

@@ -1,7 +1,7 @@
 """A process that publishes to a graph: `publish_worker.py URI BRANCH COUNT [lock]`.
 
 Says `ready`, waits for a line, publishes COUNT times one version of a table above the one it read, and
-answers with the ids of the commits it was told it made, then with how often it was refused.
+answers with the ids of the commits it made, as far as it knows, then with how often it was refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def next_version(coordinator: Coordinator) -> tuple[ManifestChanges, dict[str, i
 
 
 def under_lock(coordinator: Coordinator, lineage: NewCommit) -> str:
-    """With the lock nobody can be refused: any error ends this process."""
+    """With the lock no publish can be refused: any error ends this process."""
     with coordinator.root.locks.hold([coordinator.branch], wait=600.0):
         changes, expected = next_version(coordinator)
         done = publish(coordinator, changes, lineage, expected=expected)

@@ -1,4 +1,4 @@
-"""A graph that nobody looked after for a thousand commits costs what a new one costs.
+"""A graph without upkeep for a thousand commits costs what a new one costs.
 
 `OMNIGRAPH_UPDATE_GOLDEN=1` writes the counts of this run into `aged_costs.json`.
 """
@@ -64,11 +64,11 @@ def _add_log(graph: OpenGraph, held: HeldLocks) -> None:
     done = publish(
         main, ManifestChanges(versions=(version,)), NewCommit(graph.root.new_id()), base=main.load()
     )
-    run_table_upkeep(main, held, WrittenTables({LOG: landed}, {LOG: 1}), lambda: graph.schema().catalog)
+    run_table_upkeep(graph, "main", done.loaded.state, held, WrittenTables({LOG: landed}, {LOG: 1}))
     run_manifest_upkeep(main, done)
 
 
-def grown(at: Location, commits: int) -> OpenGraph:
+def grow_graph(at: Location, commits: int) -> OpenGraph:
     """A graph with so many commits, and branches made all along."""
     graph = docs_graph(at)
     change(graph, 'insert Doc { slug: "d" }')
@@ -131,7 +131,7 @@ ONCE = (first_touch, make_branch)
 """Operations that are another one the second time."""
 
 
-def measured(at: Location) -> dict[str, Counts]:
+def measure_calls(at: Location) -> dict[str, Counts]:
     """The storage calls of every operation, warm; of writes in a row one may look after something."""
     recorder = Recorder()
     graph = OpenGraph.open(Root.at(at, recorder))
@@ -149,7 +149,7 @@ def _calls(operation: Callable[[OpenGraph], None], graph: OpenGraph, recorder: R
 
 
 def reads_of(graph: OpenGraph) -> Counter[str]:
-    """Requests inside Lance for a complete scan and for finding a row to replace, of tables opened anew."""
+    """Requests inside Lance for a complete scan and for finding a row to replace, of tables opened again."""
     found: Counter[str] = Counter()
     for key in (LOG, DOC):
         entry = graph.load("main").state.entries()[key]
@@ -173,8 +173,8 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, OpenGraph]:
         # Old versions of the manifest go once they are many; here they are seconds old.
         patch.setenv(upkeep.SETTING, "0")
         return {
-            "new": grown(folder / "new", BRANCHES),
-            "old": grown(folder / "old", COMMITS),
+            "new": grow_graph(folder / "new", BRANCHES),
+            "old": grow_graph(folder / "old", COMMITS),
         }
 
 
@@ -182,7 +182,7 @@ def test_reads_and_writes_of_an_old_graph_cost_what_those_of_a_new_one_cost(
     graphs: dict[str, OpenGraph],
 ) -> None:
     assert len(commits_of(graphs["old"])) >= COMMITS
-    new, old = (measured(graphs[name].root.layout.root) for name in ("new", "old"))
+    new, old = (measure_calls(graphs[name].root.layout.root) for name in ("new", "old"))
     if os.environ.get("OMNIGRAPH_UPDATE_GOLDEN"):
         GOLDEN.write_text(json.dumps(new, indent=2) + "\n")
     assert old == new

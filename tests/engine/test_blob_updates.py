@@ -18,7 +18,7 @@ from omnigraph.storage.location import Location
 SCHEMA = "node Doc { k: String @key  n: I32?  body: Blob? }"
 
 
-def changed(
+def change_with(
     graph: OpenGraph, text: str, parameters: str = "", given: dict[str, str] | None = None
 ) -> MutationResult:
     compiled = compile_query(f"query q({parameters}) {{ {text} }}", graph.schema().catalog)
@@ -32,10 +32,10 @@ def test_bytes_empty_and_null_survive_an_update(tmp_path: Path) -> None:
     graph = OpenGraph.open(root)
     for key, data in (("full", b"\x00hello"), ("empty", b"")):
         body = f"base64:{base64.b64encode(data).decode()}"
-        changed(graph, f'insert Doc {{ k: "{key}", n: 1, body: $b }}', "$b: Blob", {"b": body})
-    changed(graph, 'insert Doc { k: "none", n: 1 }')
+        change_with(graph, f'insert Doc {{ k: "{key}", n: 1, body: $b }}', "$b: Blob", {"b": body})
+    change_with(graph, 'insert Doc { k: "none", n: 1 }')
 
-    assert changed(graph, "update Doc set { n: 2 } where n = 1").affected_nodes == 3
+    assert change_with(graph, "update Doc set { n: 2 } where n = 1").affected_nodes == 3
 
     rows = open_table(graph, graph.snapshot(AtBranch()), "node:Doc").scan(["k", "n", "body"], blob_bytes=True)
     assert sorted(rows.to_pylist(), key=lambda row: row["k"]) == [

@@ -102,14 +102,14 @@ def test_a_branch_sees_its_source_as_it_is_and_not_as_this_handle_last_saw_it(gr
     assert graph.load("work").state.head == newest
 
 
-def test_a_taken_name_and_an_unknown_source_are_told_apart(graph: OpenGraph) -> None:
+def test_a_taken_name_and_an_unknown_source_are_distinguished(graph: OpenGraph) -> None:
     create_branch(graph, "work")
     with pytest.raises(errors.BranchExists):
         create_branch(graph, "work")
-    for name in ("new", "nobody"):
+    for name in ("new", "missing"):
         with pytest.raises(errors.BranchNotFound) as caught:
-            create_branch(graph, name, from_branch="nobody")
-        assert caught.value.branch == "nobody"
+            create_branch(graph, name, from_branch="missing")
+        assert caught.value.branch == "missing"
     assert names(graph) == ["main", "work"]
 
 
@@ -138,7 +138,7 @@ def test_the_mark_of_a_schema_apply_is_hidden_and_blocks_both(graph: OpenGraph) 
         assert names(graph) == ["main", "work"]
 
 
-def test_the_mark_of_a_schema_apply_that_died_blocks_nobody(graph: OpenGraph) -> None:
+def test_the_mark_of_a_schema_apply_that_died_blocks_no_other(graph: OpenGraph) -> None:
     create_branch(graph, "work")
     for act in (
         lambda: create_branch(graph, "new", from_branch="work"),
@@ -208,7 +208,7 @@ def test_a_creation_whose_answer_was_lost_counts(graph: OpenGraph, monkeypatch: 
     assert made == list_branches(graph)[1]
 
 
-def test_a_creation_that_failed_is_told_as_it_failed(graph: OpenGraph) -> None:
+def test_a_creation_that_failed_is_reported_with_its_cause(graph: OpenGraph) -> None:
     def fail(op: str, uri: str) -> None:
         if op == "create_fork":
             raise table_failure(TableFailureKind.TRANSIENT, op, uri, "no answer")
@@ -249,10 +249,10 @@ def test_nothing_is_kept_of_a_deleted_branch(graph: OpenGraph) -> None:
         graph.root.tables.open(at, entry.version, branch="work")
 
 
-def test_what_cannot_be_deleted_is_told_why(graph: OpenGraph) -> None:
+def test_what_cannot_be_deleted_is_reported_with_the_reason(graph: OpenGraph) -> None:
     create_branch(graph, "work")
     with pytest.raises(errors.BranchNotFound):
-        delete_branch(graph, "nobody", active="work")
+        delete_branch(graph, "missing", active="work")
     with pytest.raises(errors.Conflict, match="'work' cannot be deleted: it is the active branch"):
         delete_branch(graph, " work", active="work")
     delete_branch(graph, "work", active="main")
@@ -321,7 +321,9 @@ def test_a_survivor_that_cannot_be_read_keeps_the_branch_it_comes_from(graph: Op
 
 
 @pytest.mark.parametrize("text", ["", '{"parentBranch": null, "ide'])
-def test_a_branch_whose_reference_is_damaged_is_told_and_can_be_deleted(graph: OpenGraph, text: str) -> None:
+def test_a_branch_whose_reference_is_damaged_is_reported_and_can_be_deleted(
+    graph: OpenGraph, text: str
+) -> None:
     for name in ("broken", "work"):
         create_branch(graph, name)
         write_people(graph, name, "ann")
@@ -362,7 +364,9 @@ def test_a_branch_that_cannot_be_read_can_be_deleted(
     assert people(another(graph), "broken") == ["bob"]
 
 
-def test_forks_that_cannot_be_removed_fail_nobody(graph: OpenGraph, caplog: pytest.LogCaptureFixture) -> None:
+def test_forks_that_cannot_be_removed_fail_no_deletion(
+    graph: OpenGraph, caplog: pytest.LogCaptureFixture
+) -> None:
     create_branch(graph, "work")
     write_people(graph, "work", "ann")
     point = failpoints.BRANCH_DELETE_BEFORE_TABLE_CLEANUP
@@ -508,7 +512,7 @@ for line in sys.stdin:
 
 
 class Rival:
-    """A process that creates and deletes branches as it is told."""
+    """A process that creates and deletes branches on command."""
 
     def __init__(self, at: Location) -> None:
         self._process = Python("-c", _RIVAL, at.uri, stdin=PIPE, stdout=PIPE)
@@ -576,7 +580,7 @@ def test_siblings_come_and_go_without_hurting_each_other(graph: OpenGraph) -> No
         ("work", lambda graph: delete_branch(graph, "work")),
     ],
 )
-def test_a_busy_branch_is_waited_for_and_then_told(
+def test_a_busy_branch_is_waited_for_and_then_reported(
     graph: OpenGraph, monkeypatch: pytest.MonkeyPatch, busy: str, act: Act
 ) -> None:
     create_branch(graph, "work")
@@ -588,7 +592,7 @@ def test_a_busy_branch_is_waited_for_and_then_told(
     act(graph)
 
 
-def test_deleting_waits_for_nobody_on_other_branches(
+def test_deleting_does_not_wait_for_writers_of_other_branches(
     graph: OpenGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_branch(graph, "work")
@@ -598,7 +602,7 @@ def test_deleting_waits_for_nobody_on_other_branches(
     assert names(graph) == ["main"]
 
 
-# --- two lives of one name -----------------------------------------------------------------------
+# --- two incarnations of one name -----------------------------------------------------------------------
 
 
 def test_an_open_handle_sees_the_new_life_of_a_name_and_nothing_of_the_old(graph: OpenGraph) -> None:
@@ -752,7 +756,7 @@ class Clock:
 
 @pytest.mark.s3
 @pytest.mark.parametrize("verb", ["create", "delete"])
-def test_whoever_lost_the_lease_changes_nothing(s3_root: Location, verb: str) -> None:
+def test_a_process_that_lost_the_lease_changes_nothing(s3_root: Location, verb: str) -> None:
     graph = new_graph(s3_root)
     create_branch(graph, "old")
     clock = Clock()

@@ -74,14 +74,14 @@ def build(template: Path, bucket: str, tmp_path: Path) -> Build:
     return made
 
 
-def opened(at: Location, *, read_only: bool = False) -> OpenGraph:
+def open_at(at: Location, *, read_only: bool = False) -> OpenGraph:
     return OpenGraph.open(Root.at(at), read_only=read_only)
 
 
 def requests_of(act: Callable[[OpenGraph], object], at: Location, *, read_only: bool = False) -> Counter[str]:
     """The requests of an operation by a new handle, by method and first folder; Lance's own are included."""
     ask_s3("record")
-    act(opened(at, read_only=read_only))
+    act(open_at(at, read_only=read_only))
     return Counter(_request(*one) for one in ask_s3("requests"))
 
 
@@ -102,7 +102,7 @@ def test_requests_do_not_grow_with_the_number_of_branches(build: Build) -> None:
     found = []
     for others, written in ((FEW + 1, FEW + 1), (200, 40)):
         at = build(others, written)
-        opened(at)  # a process tries a store once
+        open_at(at)  # a process tries a store once
         first = requests_of(lambda graph: delete_branch(graph, "first"), at)
         deleting = requests_of(lambda graph: delete_branch(graph, "second"), at)
         references = others + len(DELETED), 2 * (written + len(DELETED))
@@ -113,7 +113,7 @@ def test_requests_do_not_grow_with_the_number_of_branches(build: Build) -> None:
         }, "every reference is read once, and a summary written of the manifest's and of those of two tables"
         creating = requests_of(lambda graph: create_branch(graph, "new"), at)
         listing = requests_of(list_branches, at, read_only=True)
-        assert len(list_branches(opened(at))) == 1 + others + 2
+        assert len(list_branches(open_at(at))) == 1 + others + 2
         found.append((deleting, creating, listing))
     few, many = found
     assert many == few
@@ -123,22 +123,22 @@ def test_requests_do_not_grow_with_the_number_of_branches(build: Build) -> None:
 @pytest.mark.s3
 def test_a_summary_that_is_damaged_or_out_of_date_changes_nothing_but_costs(build: Build) -> None:
     at = build(FEW + 1, 1)
-    expected = list_branches(opened(at))
+    expected = list_branches(open_at(at))
     assert summaries(at) == ["__manifest.forks"]
     place, objects = at / "__derived/__manifest.forks", Root.at(at).objects
     whole = objects.read_bytes_if_exists(place)
     assert whole is not None
     for damaged in (b"", b"damaged", whole[:-1], whole[:40] + b"\xff" + whole[41:]):
         objects.write_bytes(place, damaged)
-        assert list_branches(opened(at, read_only=True)) == expected
+        assert list_branches(open_at(at, read_only=True)) == expected
         assert objects.read_bytes_if_exists(place) == damaged, "a graph open for reading writes nothing"
-        assert list_branches(opened(at)) == expected
+        assert list_branches(open_at(at)) == expected
         assert objects.read_bytes_if_exists(place) == whole
-    delete_branch(opened(at), "first")
+    delete_branch(open_at(at), "first")
     objects.write_bytes(place, whole)
     references = at / "__manifest/_refs/branches"
     objects.share(references / "other-0.json", references / "first.json")  # the name has another content now
-    found = {one.name: one.identity for one in list_branches(opened(at))}
+    found = {one.name: one.identity for one in list_branches(open_at(at))}
     assert found["first"] == found["other-0"] != next(one for one in expected if one.name == "first").identity
 
 

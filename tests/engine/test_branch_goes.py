@@ -1,4 +1,4 @@
-"""A branch that is deleted, or made anew, while it is written to: told as that, and nothing stays."""
+"""A branch that is deleted, or recreated, while it is written to: reported as that, and nothing stays."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WRITES = {
     "insert": 'insert Person { handle: "new", age: 9 }',
     "edge": 'insert Knows { from: "ann", to: "bob" }',
     "delete": 'delete Person where handle = "ann"',
-    "nothing": 'delete Person where handle = "nobody"',
+    "nothing": 'delete Person where handle = "missing"',
 }
 AFTER: dict[str, Callable[[dict[str, int]], dict[str, int]]] = {
     "update": lambda before: {**before, "ann": 9},
@@ -75,7 +75,7 @@ class Scene:
         create_branch(self.other, name)
         write(self.other, more, name)
 
-    def made_anew(self, name: str, more: str) -> None:
+    def recreate(self, name: str, more: str) -> None:
         """Another branch of the same name."""
         delete_branch(self.other, name)
         self.branch(name, more)
@@ -132,10 +132,10 @@ def test_a_write_whose_branch_is_deleted_says_so_and_leaves_nothing(scene: Scene
 
 
 @KINDS
-def test_a_write_whose_branch_is_made_anew_changes_the_new_one_or_nothing(scene: Scene, kind: str) -> None:
+def test_a_write_whose_branch_is_recreated_changes_the_new_one_or_nothing(scene: Scene, kind: str) -> None:
     old, new = {**BEGIN, "eve": 1}, {**BEGIN, "zoe": 2}
     step = 1 if TORTURE else 5
-    for branch in scene.each_call(kind, lambda name: scene.made_anew(name, _person("zoe", 2)), step):
+    for branch in scene.each_call(kind, lambda name: scene.recreate(name, _person("zoe", 2)), step):
         found = new
         try:
             write(scene.writer, WRITES[kind], branch)
@@ -147,7 +147,7 @@ def test_a_write_whose_branch_is_made_anew_changes_the_new_one_or_nothing(scene:
         assert not [name for name in scene.left(branch) if name.startswith("__recovery")]
 
 
-def test_a_branch_that_goes_while_the_doctor_looks_is_not_told_as_damaged(scene: Scene) -> None:
+def test_a_branch_that_goes_while_the_doctor_looks_is_not_reported_as_damaged(scene: Scene) -> None:
     for number in count(1, 1 if TORTURE else 9):
         name = f"b{number}"
         scene.branch(name, 'insert Person { handle: "cy", age: 1 }')

@@ -77,7 +77,7 @@ def require_whole(graph: OpenGraph, branch: str = "work") -> None:
 
 
 def compact_by_lance(graph: OpenGraph, *keys: str) -> None:
-    """What a compaction that nobody looks after leaves on `work`: indexes whose files are elsewhere."""
+    """What a compaction without index upkeep leaves on `work`: indexes whose files are elsewhere."""
     for key in keys:
         native = checkout_newest(table_of(graph, key, "work").native)
         plan = Compaction.plan(native, CompactionOptions())
@@ -164,7 +164,7 @@ def test_cleanup_of_all_branches_leaves_the_indexes_that_are_used(graph: OpenGra
 # --- upkeep by itself ----------------------------------------------------------------------------
 
 
-def crowded(graph: OpenGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+def crowd_fragments(graph: OpenGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many small fragments on main, under indexes, which the next write will put together."""
     monkeypatch.setenv(SETTING, "off")
     for at in range(MIN_FRAGMENTS + 2):
@@ -178,7 +178,7 @@ def test_a_branch_that_is_tidied_by_itself_can_be_written_on(
     folder: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = docs_graph(folder)
-    crowded(graph, monkeypatch)
+    crowd_fragments(graph, monkeypatch)
     create_branch(graph, "work")
     change(graph, 'delete Doc where slug = "m3"', "work")
     tidied = table_of(graph, DOC, "work")
@@ -193,15 +193,15 @@ def test_a_branch_that_is_tidied_by_itself_can_be_written_on(
     require_settled(graph)
 
 
-def test_upkeep_that_dies_in_between_leaves_a_branch_that_can_be_written_and_the_next_one_mends(
+def test_upkeep_that_dies_in_between_leaves_a_branch_that_can_be_written_and_the_next_one_repairs(
     folder: Location, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     graph = docs_graph(folder)
-    crowded(graph, monkeypatch)
+    crowd_fragments(graph, monkeypatch)
     create_branch(graph, "work")
 
     class Dying(Recorder):
-        """Fails between a compaction of Lance's and its mending."""
+        """Fails between a compaction of Lance's and its repair."""
 
         compacted = False
 
@@ -228,21 +228,21 @@ def test_upkeep_that_dies_in_between_leaves_a_branch_that_can_be_written_and_the
 # --- damage --------------------------------------------------------------------------------------
 
 
-def misplaced(graph: OpenGraph) -> None:
+def misplace_indexes(graph: OpenGraph) -> None:
     change(graph, 'delete Doc where slug = "d0"', "work")
     compact_by_lance(graph, DOC, CITES)
     change(graph, 'update Doc set { level: "low" } where slug = "d1"', "work")
     change(graph, 'delete Cites where from = "d1"', "work")
 
 
-def lost(graph: OpenGraph) -> None:
+def lose_indexes(graph: OpenGraph) -> None:
     change(graph, 'delete Doc where slug = "d0"', "work")
     change(graph, 'delete Cites where from = "d1"', "work")
     remove_index_files(graph)
 
 
-@pytest.mark.parametrize("damage", [misplaced, lost])
-def test_a_branch_whose_indexes_have_no_files_is_read_written_and_mended(
+@pytest.mark.parametrize("damage", [misplace_indexes, lose_indexes])
+def test_a_branch_whose_indexes_have_no_files_is_read_written_and_repaired(
     graph: OpenGraph, folder: Location, damage: Callable[[OpenGraph], None]
 ) -> None:
     damage(graph)
@@ -274,7 +274,7 @@ def test_a_branch_whose_indexes_have_no_files_is_read_written_and_mended(
     require_settled(graph)
 
 
-def test_an_index_that_lies_elsewhere_is_told_so_and_not_built_again(
+def test_an_index_that_lies_elsewhere_is_reported_and_not_built_again(
     graph: OpenGraph, folder: Location
 ) -> None:
     change(graph, 'delete Doc where slug = "d0"', "work")
@@ -287,7 +287,9 @@ def test_an_index_that_lies_elsewhere_is_told_so_and_not_built_again(
     assert ids(graph, "id >= 'a'") == ["d2", "d3", "d4", "d5"]
 
 
-def test_main_without_index_files_is_read_written_and_mended_too(graph: OpenGraph, folder: Location) -> None:
+def test_main_without_index_files_is_read_written_and_repaired_too(
+    graph: OpenGraph, folder: Location
+) -> None:
     remove_index_files(graph)
     graph = OpenGraph.open(Root.at(folder))
     change(graph, 'update Doc set { score: 99 } where slug = "d1"')

@@ -118,7 +118,7 @@ def ends_before_texts(op: str, _: str, /) -> None:
 
 
 @pytest.mark.usefixtures("large")
-def test_whoever_ends_between_two_indexes_leaves_a_graph_in_order(folder: Location) -> None:
+def test_a_process_that_ends_between_two_indexes_leaves_a_valid_graph(folder: Location) -> None:
     graph = docs_graph(folder)
     add_docs(graph, range(30))
     ensure_indices(graph, MAIN)
@@ -148,13 +148,13 @@ def test_rows_without_vectors_do_not_hold_up_a_vector_index(folder: Location) ->
 
 
 @pytest.mark.usefixtures("large")
-def test_a_text_index_of_another_analyser_is_built_anew(
+def test_a_text_index_of_another_analyser_is_rebuilt(
     folder: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = docs_graph(folder)
     add_docs(graph, range(30))
     with monkeypatch.context() as patched:
-        patched.setattr(index_intent, "text_index_spec", unstemmed)
+        patched.setattr(index_intent, "text_index_spec", unstemmed_index)
         ensure_indices(graph, MAIN)
     add_docs(graph, range(30, 35))
     assert texts_with(table_of(graph, DOC), "walk") == set()
@@ -162,5 +162,5 @@ def test_a_text_index_of_another_analyser_is_built_anew(
     assert texts_with(table_of(graph, DOC), "walk") == {f"d{number}" for number in range(35)}
 
 
-def unstemmed(column: str, name: str) -> IndexSpec:
+def unstemmed_index(column: str, name: str) -> IndexSpec:
     return IndexSpec(column, INVERTED, name, {**ANALYSER, "stem": False})

@@ -135,7 +135,7 @@ OPERATIONS: dict[str, Callable[[Scene], None]] = {
 }
 
 
-def measured(at: Location) -> dict[str, Counts]:
+def measure_calls(at: Location) -> dict[str, Counts]:
     """The calls of every operation on a graph as it is now."""
     here = scene(at)
     here.graph.snapshot(AtBranch("steady"))
@@ -175,7 +175,7 @@ def grow(at: Location, commits: int) -> None:
     compact_manifest(main, thorough=True)
 
 
-def made(at: Location, types: int) -> Location:
+def make_graph(at: Location, types: int) -> Location:
     graph = new_graph(at, schema_of(types))
     publish(graph.coordinator("main"), ManifestChanges(), NewCommit(graph.root.new_id()))
     create_branch(graph, "steady")
@@ -202,8 +202,8 @@ def require_golden(found: dict[str, Counts], where: str) -> None:
 
 
 def test_no_operation_costs_more_with_history(folder: Location) -> None:
-    made(folder, 8)
-    first = measured(folder)
+    make_graph(folder, 8)
+    first = measure_calls(folder)
     if UPDATE:
         write_golden(first)
     require_golden(first, "in a new graph")
@@ -211,15 +211,15 @@ def test_no_operation_costs_more_with_history(folder: Location) -> None:
     # A graph of a thousand commits is looked at in test_aged_graph.py, too.
     for commits in (100, 1000 if TORTURE else 300):
         grow(folder, commits)
-        require_golden(measured(folder), f"after {commits} commits")
+        require_golden(measure_calls(folder), f"after {commits} commits")
         later = io_of_a_publish(folder)
         assert later["write_iops"] == io["write_iops"]
         assert abs(later["read_iops"] - io["read_iops"]) <= 4, f"after {commits} commits: {later}, first {io}"
 
 
 def test_no_operation_costs_more_with_types(folder: Location) -> None:
-    made(folder, 140)
-    require_golden(measured(folder), "with 140 types")
+    make_graph(folder, 140)
+    require_golden(measure_calls(folder), "with 140 types")
 
 
 def test_every_golden_file_belongs_to_an_operation() -> None:

@@ -61,7 +61,7 @@ def chain(graph: OpenGraph) -> list[str]:
     return found[-2::-1]
 
 
-def started(*work: Callable[[], object]) -> list[threading.Thread]:
+def start_threads(*work: Callable[[], object]) -> list[threading.Thread]:
     crew = [threading.Thread(target=one) for one in work]
     for one in crew:
         one.start()
@@ -84,14 +84,14 @@ def test_no_writer_of_disjoint_keys_starves(graph: OpenGraph) -> None:
         start.wait()
         acknowledged.extend(insert(graph, f"{number}-{turn}") for turn in range(each))
 
-    for one in started(*(lambda number=number: work(number) for number in range(THREADS))):
+    for one in start_threads(*(lambda number=number: work(number) for number in range(THREADS))):
         one.join()
 
     assert sorted(chain(graph)) == sorted(acknowledged)
     assert len(keys(graph)) == len(acknowledged) == THREADS * each
 
 
-def test_nobody_has_a_second_turn_before_everybody_who_waits_had_one(graph: OpenGraph) -> None:
+def test_no_writer_has_a_second_turn_before_every_waiting_one_had_its_first(graph: OpenGraph) -> None:
     threads = THREADS if graph.root.layout.root.is_local else 3
     gate = graph.root.locks._lock("main").gate
     busy = set(range(threads))
@@ -107,10 +107,10 @@ def test_nobody_has_a_second_turn_before_everybody_who_waits_had_one(graph: Open
         while gate.waiting() < len(busy) - 1:
             os.sched_yield()
 
-    # Whoever has the lock goes on when all others want it again, so nobody is late by chance.
+    # The holder goes on once all others want the lock again, so that none is late by chance.
     with failpoints.arm(failpoints.RECOVERY_SIDECAR_WRITE, let_the_others_queue):
         with graph.root.locks.hold(["main"]):
-            crew = started(*(partial(work, number) for number in range(threads)))
+            crew = start_threads(*(partial(work, number) for number in range(threads)))
             until_queued(graph, threads)
         for one in crew:
             one.join()
@@ -130,7 +130,7 @@ def test_writers_that_find_the_branch_taken_follow_in_the_order_they_came(graph:
 
     with graph.root.locks.hold(["main"]):
         for place, name in enumerate(names):
-            crew += started(partial(write, name))
+            crew += start_threads(partial(write, name))
             until_queued(graph, place + 1)
     for one in crew:
         one.join()
@@ -147,7 +147,7 @@ def test_a_write_that_finds_the_branch_taken_is_prepared_once_and_not_before_its
         return PreparedWrite("Mutation", {}, strict=False)
 
     with graph.root.locks.hold(["main"]):
-        (late,) = started(lambda: write(graph, Author("main"), prepare))
+        (late,) = start_threads(lambda: write(graph, Author("main"), prepare))
         until_queued(graph, 1)
         assert heads == []
     late.join()
@@ -174,14 +174,14 @@ def test_a_load_reads_its_files_before_it_queues(graph: OpenGraph, tmp_path: Pat
             load(graph, LoadRequest((records,), Mode.APPEND), Author("main"))
 
     with graph.root.locks.hold(["main"]):
-        (one,) = started(load_it)
+        (one,) = start_threads(load_it)
         until_queued(graph, 1)
         assert read == [1]
     one.join()
     assert (read, keys(graph)) == ([1], ["mine"])
 
 
-def test_a_load_nobody_contends_with_is_prepared_and_staged_without_the_lock(
+def test_an_uncontended_load_is_prepared_and_staged_without_the_lock(
     graph: OpenGraph, tmp_path: Path
 ) -> None:
     records = tmp_path / "p.jsonl"

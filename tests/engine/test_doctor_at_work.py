@@ -184,7 +184,7 @@ def test_a_table_that_moves_whenever_it_is_looked_at_is_alive(
     assert (found.drift, found.unread, found.ok) == ((), (), True)
 
 
-def test_a_write_that_stands_still_is_told_as_under_way_and_not_as_drift(
+def test_a_write_that_stands_still_is_reported_as_under_way_and_not_as_drift(
     graph: OpenGraph, doctor: Doctor
 ) -> None:
     with under_way(Slow(graph, BOTH.format("eve"))):
@@ -206,7 +206,7 @@ def test_what_another_process_wrote_is_drift_also_while_somebody_writes_elsewher
     assert not found.ok
 
 
-def test_upkeep_is_drift_only_when_nobody_is_at_it(graph: OpenGraph, doctor: Doctor) -> None:
+def test_upkeep_is_drift_only_when_no_upkeep_runs(graph: OpenGraph, doctor: Doctor) -> None:
     entry = graph.load(MAIN).state.entries()[PERSON]
     table = graph.root.tables.tip(graph.root.layout.table(entry.path))
     commit_staged(stage_indexes(table, [IndexSpec("age", "BTREE", "by_age")]))
@@ -215,7 +215,7 @@ def test_upkeep_is_drift_only_when_nobody_is_at_it(graph: OpenGraph, doctor: Doc
     assert [one.cause for one in doctor().drift] == ["maintenance"]
 
 
-def test_an_interrupted_write_is_told_with_its_drift(graph: OpenGraph, doctor: Doctor) -> None:
+def test_an_interrupted_write_is_reported_with_its_drift(graph: OpenGraph, doctor: Doctor) -> None:
     with failpoints.arm(WRITTEN, failpoints.error(WRITTEN)), pytest.raises(RecoveryRequired):
         change(graph, 'insert Person { name: "eve" }')
     found = doctor()
@@ -224,7 +224,7 @@ def test_an_interrupted_write_is_told_with_its_drift(graph: OpenGraph, doctor: D
     assert not found.ok
 
 
-def test_the_first_write_of_a_branch_is_told_as_under_way_and_not_as_a_stray_fork(
+def test_the_first_write_of_a_branch_is_reported_as_under_way_and_not_as_a_stray_fork(
     graph: OpenGraph, doctor: Doctor
 ) -> None:
     create_branch(graph, "work")

@@ -35,7 +35,7 @@ from omnigraph.storage.location import Location
 
 SCHEMA = "node P { k: String @key  n: I32?  b: Blob? }\nedge E: P -> P\n"
 
-# Control objects are synced by whoever writes them, a lock has no content that counts, and no write depends
+# Control objects are synced by their writers, a lock has no content that counts, and no write depends
 # on a log of checksums.
 CONTROL = ("_schema.pg", "_schema.ir.json", "_schema.ids.json", "__schema_state.json", "__place.json")
 OWN = ("__locks", "__recovery", "__schemas", "__checksums", *CONTROL)

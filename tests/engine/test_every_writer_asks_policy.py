@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.engine.crash.test_every_writer_is_tried import SOURCE, _parts, found
+from tests.engine.crash.test_every_writer_is_tried import SOURCE, _parts, find_writers
 
 ROOMS = {
     "engine/commit/": "the commit protocol, and recovery, which finishes what was allowed before",
@@ -28,7 +28,7 @@ ASKING_DOORS = {"create_branch", "delete_branch", "create_branch_for_write"}
 """Ways to change a graph that ask by themselves; a test below makes sure of it."""
 
 
-CALLERS = frozenset(found())
+CALLERS = frozenset(find_writers())
 
 
 class Place(NamedTuple):

@@ -54,7 +54,7 @@ def records(*lines: Mapping[str, Any]) -> bytes:
     return "".join(f"{json.dumps(line)}\n" for line in lines).encode()
 
 
-def loaded(at: Path, schema: str, data: bytes, mode: Any = "append") -> Graph:
+def make_loaded(at: Path, schema: str, data: bytes, mode: Any = "append") -> Graph:
     graph = graphs.init(at / "g.omni", schema=schema)
     if data:
         (at / "in.ndjson").write_bytes(data)
@@ -62,7 +62,7 @@ def loaded(at: Path, schema: str, data: bytes, mode: Any = "append") -> Graph:
     return graph
 
 
-def exported(graph: Graph, **options: Any) -> bytes:
+def export_bytes(graph: Graph, **options: Any) -> bytes:
     stream = io.BytesIO()
     graph.export(stream, **options)
     return stream.getvalue()
@@ -80,14 +80,14 @@ PEOPLE = records(
 
 @pytest.fixture
 def team(tmp_path: Path) -> Graph:
-    return loaded(tmp_path, SCHEMA, PEOPLE)
+    return make_loaded(tmp_path, SCHEMA, PEOPLE)
 
 
 # --- NDJSON --------------------------------------------------------------------------------------
 
 
 def test_nodes_come_first_then_edges_each_by_name_and_id_with_every_property(team: Graph) -> None:
-    assert [json.loads(line) for line in exported(team).splitlines()] == [
+    assert [json.loads(line) for line in export_bytes(team).splitlines()] == [
         {"type": "Note", "data": {"id": "n1", "text": "é\u2028\u0000"}},
         {"type": "Person", "data": {"id": "Zoe", "handle": "Zoe", "age": None}},
         {"type": "Person", "data": {"id": "ada", "handle": "ada", "age": 36}},
@@ -98,9 +98,9 @@ def test_nodes_come_first_then_edges_each_by_name_and_id_with_every_property(tea
 
 
 def test_file_folder_and_stream_hold_the_same(team: Graph, tmp_path: Path) -> None:
-    streamed = exported(team)
+    streamed = export_bytes(team)
     one, packed, folder = tmp_path / "all.ndjson", tmp_path / "all.ndjson.gz", tmp_path / "all"
-    told = team.export(one)
+    result = team.export(one)
     team.export(packed)
     spread = team.export(folder)
     assert one.read_bytes() == streamed
@@ -108,10 +108,10 @@ def test_file_folder_and_stream_hold_the_same(team: Graph, tmp_path: Path) -> No
     files = ["nodes/Note", "nodes/Person", "edges/About", "edges/Knows"]
     assert b"".join((folder / f"{name}.ndjson").read_bytes() for name in files) == streamed
     assert len(list(folder.rglob("*.*"))) == len(files)
-    assert (told.rows, told.bytes, told.output) == (6, len(streamed), one)
-    assert (told.snapshot, told.branch, told.format) == (team.snapshot().id, "main", "ndjson")
+    assert (result.rows, result.bytes, result.output) == (6, len(streamed), one)
+    assert (result.snapshot, result.branch, result.format) == (team.snapshot().id, "main", "ndjson")
     size = (folder / "nodes/Person.ndjson").stat().st_size
-    assert told.types[1] == ExportedType("node", "Person", 3, size, one)
+    assert result.types[1] == ExportedType("node", "Person", 3, size, one)
     assert spread.types[1] == ExportedType("node", "Person", 3, size, folder / "nodes/Person.ndjson")
 
 
@@ -126,34 +126,36 @@ def test_whatever_it_is_named_it_loads_back(team: Graph, tmp_path: Path, name: s
     team.export(tmp_path / name)
     with graphs.init(tmp_path / "again.omni", schema=SCHEMA) as again:
         again.load(tmp_path / name, mode="append")
-        assert exported(again) == exported(team)
+        assert export_bytes(again) == export_bytes(team)
 
 
 def test_types_are_chosen_by_name_or_key(team: Graph) -> None:
-    whole = exported(team).splitlines(keepends=True)
-    assert exported(team, types=["Knows", "Note", "Note"]) == b"".join([whole[0], *whole[4:]])
-    assert exported(team, types=["node:Person"]) == b"".join(whole[1:4])
+    whole = export_bytes(team).splitlines(keepends=True)
+    assert export_bytes(team, types=["Knows", "Note", "Note"]) == b"".join([whole[0], *whole[4:]])
+    assert export_bytes(team, types=["node:Person"]) == b"".join(whole[1:4])
 
 
 def test_the_past_and_branches_are_exported_as_they_are(team: Graph) -> None:
-    before, newest = exported(team), team.snapshot()
+    before, newest = export_bytes(team), team.snapshot()
     assert newest.commit is not None
     team.branches.create("draft")
     team.mutate('query q() { update Person set { age: 1 } where handle = "bo" }', branch="draft")
     team.mutate('query q() { delete Person where handle = "Zoe" }')
-    assert exported(team, commit=newest.commit.id) == before
-    assert exported(team, version=newest.version) == before
+    assert export_bytes(team, commit=newest.commit.id) == before
+    assert export_bytes(team, version=newest.version) == before
     assert newest.export(stream := io.BytesIO()).snapshot == newest.id
     assert stream.getvalue() == before
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=newest.commit.created_at)
-    assert exported(team, time=moment) == before
-    assert exported(team, branch="draft") == before.replace(b'"age":41', b'"age":1')
-    assert exported(team) == b"".join(line for line in before.splitlines(keepends=True) if b"Zoe" not in line)
+    assert export_bytes(team, time=moment) == before
+    assert export_bytes(team, branch="draft") == before.replace(b'"age":41', b'"age":1')
+    assert export_bytes(team) == b"".join(
+        line for line in before.splitlines(keepends=True) if b"Zoe" not in line
+    )
 
 
 def test_an_empty_graph_exports_and_loads_nothing(tmp_path: Path) -> None:
-    graph = loaded(tmp_path, SCHEMA, b"")
-    assert exported(graph) == b""
+    graph = make_loaded(tmp_path, SCHEMA, b"")
+    assert export_bytes(graph) == b""
     assert graph.export(tmp_path / "e.ndjson").rows == 0
     assert (tmp_path / "e.ndjson").read_bytes() == b""
 
@@ -228,22 +230,22 @@ def test_export_load_export_gives_the_same_bytes(
     tmp_path_factory: pytest.TempPathFactory, given_records: list[dict[str, Any]]
 ) -> None:
     at = tmp_path_factory.mktemp("rich")
-    with loaded(at, RICH, records(*given_records)) as first:
-        written = exported(first)
+    with make_loaded(at, RICH, records(*given_records)) as first:
+        written = export_bytes(first)
         (at / "again").mkdir()
-        with loaded(at / "again", RICH, written) as second:
-            assert exported(second) == written
+        with make_loaded(at / "again", RICH, written) as second:
+            assert export_bytes(second) == written
             for name in ("Thing", "Keyed", "Joins"):
                 assert by_id(second, name) == by_id(first, name)
     assert written.count(b"\n") == len(given_records)
-    assert said(written) == sorted(map(as_stored, given_records), key=repr)
+    assert comparable_values(written) == sorted(map(as_stored, given_records), key=repr)
 
 
 def by_id(graph: Graph, name: str) -> pa.Table:
     return graph.snapshot().rows(name).sort_by("id")
 
 
-def said(written: bytes) -> list[Any]:
+def comparable_values(written: bytes) -> list[Any]:
     """What lines say of values that have only one form, without ids."""
     return sorted((as_stored(json.loads(line)) for line in written.splitlines()), key=repr)
 
@@ -263,12 +265,12 @@ def test_parquet_keeps_the_types_of_arrow(tmp_path: Path) -> None:
         "id": "b", "u64": 2**64 - 1, "f32": 0.1, "day": -(2**31), "moment": 2**63 - 1, "vector": [1, 2, 3],
         "blob": blob, "texts": ["x", ""], "kind": "a",
     }  # fmt: skip
-    graph = loaded(
+    graph = make_loaded(
         tmp_path, RICH, records({"type": "Thing", "data": full}, {"type": "Thing", "data": {"id": "a"}})
     )
-    told = graph.export(tmp_path / "out", format="parquet", types=["Thing"])
-    assert [one.file for one in told.types] == [tmp_path / "out/nodes/Thing.parquet"]
-    assert told.bytes == (tmp_path / "out/nodes/Thing.parquet").stat().st_size
+    result = graph.export(tmp_path / "out", format="parquet", types=["Thing"])
+    assert [one.file for one in result.types] == [tmp_path / "out/nodes/Thing.parquet"]
+    assert result.bytes == (tmp_path / "out/nodes/Thing.parquet").stat().st_size
     found = parquet.read_table(tmp_path / "out/nodes/Thing.parquet")
     stored = graph.snapshot().rows("Thing").sort_by("id")
     assert found.column("blob").to_pylist() == [None, b"bytes"]
@@ -297,7 +299,7 @@ def test_csv_of_edges_blobs_and_lists(tmp_path: Path) -> None:
         {"type": "N", "data": {"id": "y", "b": "base64:YQ=="}},
         {"edge": "E", "from": "x", "to": "y", "data": {"id": "e", "at": 0}},
     )
-    loaded(tmp_path, schema, data).export(tmp_path / "out", format="csv")
+    make_loaded(tmp_path, schema, data).export(tmp_path / "out", format="csv")
     nodes = 'id,b,l,f\nx,base64:,"[1.0,0.5]",3.0\ny,base64:YQ==,,\n'
     assert (tmp_path / "out/nodes/N.csv").read_text() == nodes
     edges = "id,from,to,at\ne,x,y,1970-01-01T00:00:00.000Z\n"
@@ -319,11 +321,11 @@ def test_a_folder_of_columns_loads_back_to_an_equal_graph(tmp_path: Path, form: 
         {"edge": "E", "from": "x", "to": "y", "data": {"id": "e", "w": -7}},
         {"edge": "E", "from": "z", "to": "z", "data": {"id": "f"}},
     )
-    graph = loaded(tmp_path, schema, data)
+    graph = make_loaded(tmp_path, schema, data)
     graph.export(tmp_path / "out", format=form)
     with graphs.init(tmp_path / "back.omni", schema=schema) as back:
         assert back.load(tmp_path / "out", mode="append").total == 5
-        assert exported(back) == exported(graph)
+        assert export_bytes(back) == export_bytes(graph)
 
 
 def test_ends_have_their_stored_names_where_a_property_has_the_other(team: Graph, tmp_path: Path) -> None:
@@ -340,7 +342,7 @@ def test_ends_have_their_stored_names_where_a_property_has_the_other(team: Graph
 def test_large_types_are_written_in_bounded_pieces(tmp_path: Path) -> None:
     rng = np.random.default_rng(7)
     keys = rng.permutation(30_000)
-    graph = loaded(
+    graph = make_loaded(
         tmp_path,
         "node K { k: I64 @key  pad: String }",
         records(*({"type": "K", "data": {"k": int(key), "pad": "x" * 1000}} for key in keys)),
@@ -355,22 +357,22 @@ def test_large_types_are_written_in_bounded_pieces(tmp_path: Path) -> None:
 
     heard: list[tuple[int, int | None, int]] = []
     stream = Sizes()
-    told = graph.export(stream, progress=lambda now: heard.append((now.rows, now.all_rows, now.bytes)))
+    result = graph.export(stream, progress=lambda now: heard.append((now.rows, now.all_rows, now.bytes)))
     ids = [json.loads(line)["data"]["id"] for line in stream.getvalue().splitlines()]
     assert ids == sorted(map(str, keys.tolist()))
     assert stream.largest < len(stream.getvalue()) / 5
     assert len(heard) > 5
     assert heard == sorted(heard)
-    assert heard[-1] == (30_000, 30_000, told.bytes)
+    assert heard[-1] == (30_000, 30_000, result.bytes)
     again = graphs.init(tmp_path / "again.omni", schema="node K { k: I64 @key  pad: String }")
     (tmp_path / "again.ndjson").write_bytes(stream.getvalue())
     again.load(tmp_path / "again.ndjson", mode="append")
-    assert exported(again) == stream.getvalue()
+    assert export_bytes(again) == stream.getvalue()
 
 
 def test_blobs_are_read_a_few_at_a_time(tmp_path: Path) -> None:
     bodies = {f"k{number}": bytes([number]) * 3_000_000 for number in range(8)}
-    graph = loaded(
+    graph = make_loaded(
         tmp_path,
         "node D { k: String @key  b: Blob? }",
         records(
@@ -411,12 +413,12 @@ def test_a_killed_export_leaves_nothing_under_its_name(
     assert done.returncode == 86, done.stderr
     assert not (tmp_path / name).exists()
     team.export(tmp_path / name, format=form, types=["Person"])
-    before = kept(tmp_path / name)
+    before = read_contents(tmp_path / name)
     assert run(KILLED, team.uri, str(tmp_path / name), form, "overwrite").returncode == 86
-    assert kept(tmp_path / name) == before
+    assert read_contents(tmp_path / name) == before
 
 
-def kept(at: Path) -> Any:
+def read_contents(at: Path) -> Any:
     return at.read_bytes() if at.is_file() else tree(at)
 
 
@@ -437,12 +439,12 @@ def test_what_exists_is_replaced_only_when_asked(team: Graph, tmp_path: Path, na
     (tmp_path / "place").mkdir()
     at = tmp_path / "place" / name
     team.export(at, types=["Person"])
-    before = kept(at)
+    before = read_contents(at)
     with pytest.raises(BadRequest, match="exists already"):
         team.export(at)
-    assert kept(at) == before
+    assert read_contents(at) == before
     team.export(at, types=["Note"], overwrite=True)
-    assert kept(at) != before
+    assert read_contents(at) != before
     assert [found.name for found in at.parent.iterdir()] == [name]
     if at.is_dir():
         assert set(tree(at)) == {"nodes", "nodes/Note.ndjson"}
@@ -492,7 +494,7 @@ def test_a_graph_is_not_exported_into_itself(team: Graph, inside: str) -> None:
 # --- errors --------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_exported_is_told(team: Graph, tmp_path: Path) -> None:
+def test_what_cannot_be_exported_is_reported(team: Graph, tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match="there is no type 'Persn' in snapshot") as unknown:
         team.export(tmp_path / "x", types=["Person", "Persn"])
     assert unknown.value.remedy == "it has: Note, Person, About, Knows"
@@ -512,7 +514,7 @@ def test_what_cannot_be_exported_is_told(team: Graph, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.ndjson", "x"])
-def test_a_place_that_cannot_be_written_is_told(team: Graph, tmp_path: Path, name: str) -> None:
+def test_a_place_that_cannot_be_written_is_reported(team: Graph, tmp_path: Path, name: str) -> None:
     with pytest.raises(
         BadRequest, match=r"cannot write '.*': No such file or directory; nothing was exported"
     ):
@@ -522,7 +524,7 @@ def test_a_place_that_cannot_be_written_is_told(team: Graph, tmp_path: Path, nam
         team.export(tmp_path / "file" / name)
 
 
-def test_a_full_disk_is_told(team: Graph) -> None:
+def test_a_full_disk_is_reported(team: Graph) -> None:
     with (
         Path("/dev/full").open("wb", buffering=0) as full,
         pytest.raises(StorageFailure, match="cannot write the output"),
@@ -553,7 +555,7 @@ def test_a_record_that_no_load_takes_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("f32", float("nan")), ("f64s", [0.5, float("inf")])])
 def test_a_number_that_json_does_not_have_is_refused(tmp_path: Path, name: str, value: Any) -> None:
-    graph = loaded(tmp_path, RICH, b"")
+    graph = make_loaded(tmp_path, RICH, b"")
     (part,) = export_part.list_parts(graph._opened, graph.snapshot()._pinned, ["Thing"])
     # No write of ours stores such a number, so the row comes from elsewhere.
     row = pa.RecordBatch.from_pylist([{"id": "a", name: value}], schema=part.schema)

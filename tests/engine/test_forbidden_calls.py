@@ -19,7 +19,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     "commit_staged": {
         "engine/commit/protocol.py": "the commit protocol",
         "engine/commit/recovery/": "finishes or undoes what a writer left behind",
-        "engine/lifecycle/create.py": "sets up a manifest that nobody uses yet",
+        "engine/lifecycle/create.py": "sets up a manifest that is not used yet",
         "engine/graph/migrations.py": "stamps a manifest; changes no graph content",
         "engine/upkeep/table_rewrite.py": "a named effect of a plan; changes no row",
         "engine/upkeep/index_upkeep.py": "builds declared indexes after a write; changes no row",
@@ -75,7 +75,7 @@ def modules() -> Iterator[tuple[str, str]]:
             yield name, file.read_text()
 
 
-def named(tree: ast.AST) -> Iterator[tuple[str, int]]:
+def find_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
     """Every guarded name in use, whichever way it is reached."""
     for node in ast.walk(tree):
         match node:
@@ -91,7 +91,7 @@ def named(tree: ast.AST) -> Iterator[tuple[str, int]]:
 def moved_outside(name: str, tree: ast.AST) -> list[str]:
     return [
         f"{name}:{line} names {found}"
-        for found, line in named(tree)
+        for found, line in find_names(tree)
         if found in ALLOWED and not any(name == at or name.startswith(at) for at in ALLOWED[found] if at)
     ]
 
@@ -135,7 +135,7 @@ def found_in_source() -> dict[str, Found]:
     found = {}
     for name, source in modules():
         tree = ast.parse(source)
-        guarded = frozenset(each for each, _ in named(tree) if each in ALLOWED)
+        guarded = frozenset(each for each, _ in find_names(tree) if each in ALLOWED)
         found[name] = Found(guarded, tuple(moved_outside(name, tree)), tuple(lance_outside(name, tree)))
     return found
 

@@ -39,7 +39,7 @@ def anywhere(shared_root: Location) -> OpenGraph:
 
 
 @contextmanager
-def locked(graph: OpenGraph, branch: str = "work") -> Iterator[HeldLocks]:
+def hold_lock(graph: OpenGraph, branch: str = "work") -> Iterator[HeldLocks]:
     with graph.root.locks.hold([branch]) as held:
         yield held
 
@@ -80,30 +80,30 @@ def is_there(graph: OpenGraph, place: ForkPlace) -> tuple[bool, bool]:
     return found, graph.root.objects.exists(place.table / f"tree/{place.branch}")
 
 
-def watched(graph: OpenGraph, observe: Callable[[str, str], None]) -> OpenGraph:
+def observe_graph(graph: OpenGraph, observe: Callable[[str, str], None]) -> OpenGraph:
     return OpenGraph(Root.at(graph.root.layout.root, observe), read_only=False)
 
 
 # --- whose is it? --------------------------------------------------------------------------------
 
 
-def owned(graph: OpenGraph) -> None:
+def make_owned(graph: OpenGraph) -> None:
     create_branch(graph, "work")
     publish_fork(graph, "work", make_fork(graph, "work"))
 
 
-def inherited(graph: OpenGraph) -> None:
+def make_inherited(graph: OpenGraph) -> None:
     create_branch(graph, "work")
     make_fork(graph, "work")
 
 
 def owns_another_table(graph: OpenGraph) -> None:
-    inherited(graph)
+    make_inherited(graph)
     publish_fork(graph, "work", make_fork(graph, "work", TEAM), TEAM)
 
 
 def handed_back(graph: OpenGraph) -> None:
-    owned(graph)
+    make_owned(graph)
     changes = ManifestChanges(versions=(TableVersion(PERSON, entry_of(graph, "work").version, None, 0),))
     publish(graph.coordinator("work"), changes, NewCommit(graph.root.new_id()))
 
@@ -114,33 +114,33 @@ def without_branch(graph: OpenGraph) -> None:
 
 def of_a_child(graph: OpenGraph) -> None:
     """The child shows the table on `work`; that makes it nothing of its own."""
-    owned(graph)
+    make_owned(graph)
     create_branch(graph, "child", from_branch="work")
     make_fork(graph, "child")
 
 
-def damaged(graph: OpenGraph) -> None:
-    inherited(graph)
+def make_damaged(graph: OpenGraph) -> None:
+    make_inherited(graph)
     for at in (graph.root.layout.manifest.path / "tree/work/_versions").iterdir():
         at.write_bytes(b"damaged")
 
 
 def without_files(graph: OpenGraph) -> None:
-    inherited(graph)
+    make_inherited(graph)
     graph.root.objects.delete_prefix(graph.root.layout.manifest / "tree/work")
 
 
 @pytest.mark.parametrize(
     ("situation", "branch", "expected"),
     [
-        (owned, "work", ForkStatus.LEGITIMATE),
-        (inherited, "work", ForkStatus.ORPHAN),
+        (make_owned, "work", ForkStatus.LEGITIMATE),
+        (make_inherited, "work", ForkStatus.ORPHAN),
         (owns_another_table, "work", ForkStatus.ORPHAN),
         (handed_back, "work", ForkStatus.ORPHAN),
         (without_branch, "work", ForkStatus.ORPHAN),
         (of_a_child, "child", ForkStatus.ORPHAN),
         (of_a_child, "work", ForkStatus.LEGITIMATE),
-        (damaged, "work", ForkStatus.INDETERMINATE),
+        (make_damaged, "work", ForkStatus.INDETERMINATE),
         (without_files, "work", ForkStatus.INDETERMINATE),
     ],
 )
@@ -149,7 +149,7 @@ def test_the_manifest_says_whose_a_fork_is_and_only_an_orphan_goes(
 ) -> None:
     situation(graph)
     place = place_of(graph, branch)
-    with locked(graph, branch) as held:
+    with hold_lock(graph, branch) as held:
         assert classify_fork(graph.root, place) is expected
         assert is_there(graph, place) == (True, True)
         assert reclaim_fork(graph.root, held, place) is expected
@@ -157,8 +157,8 @@ def test_the_manifest_says_whose_a_fork_is_and_only_an_orphan_goes(
         assert is_there(graph, place) == (not gone, not gone)
 
 
-def test_a_branch_this_process_saw_before_is_asked_anew(graph: OpenGraph) -> None:
-    inherited(graph)
+def test_a_branch_this_process_saw_before_is_asked_again(graph: OpenGraph) -> None:
+    make_inherited(graph)
     graph.load("work")
     other = OpenGraph(Root.at(graph.root.layout.root), read_only=False)
     publish_fork(other, "work", graph.root.tables.tip(place_of(graph, "work").table, branch="work"))
@@ -171,7 +171,7 @@ def test_a_branch_this_process_saw_before_is_asked_anew(graph: OpenGraph) -> Non
 def test_an_unreadable_authority_decides_only_by_proven_absence(
     graph: OpenGraph, listed: bool, expected: ForkStatus
 ) -> None:
-    (inherited if listed else without_branch)(graph)
+    (make_inherited if listed else without_branch)(graph)
     point = failpoints.CLASSIFY_FRESH_READ
     with failpoints.arm(point, failpoints.error(point)):
         assert classify_fork(graph.root, place_of(graph, "work")) is expected
@@ -184,7 +184,9 @@ def test_no_answer_about_the_branch_is_not_absence(graph: OpenGraph) -> None:
         if op == "read_text_if_exists" and "__manifest" in uri:
             raise table_failure(TableFailureKind.TRANSIENT, op, uri, "no answer")
 
-    assert classify_fork(watched(graph, refuse).root, place_of(graph, "work")) is ForkStatus.INDETERMINATE
+    assert (
+        classify_fork(observe_graph(graph, refuse).root, place_of(graph, "work")) is ForkStatus.INDETERMINATE
+    )
 
 
 # --- removing ------------------------------------------------------------------------------------
@@ -194,7 +196,7 @@ def test_files_without_a_reference_are_removed_and_nothing_at_all_is_fine(anywhe
     without_branch(anywhere)
     place = place_of(anywhere, "work")
     anywhere.root.objects.delete(place.table / "_refs/branches/work.json")
-    with locked(anywhere) as held:
+    with hold_lock(anywhere) as held:
         for _ in range(2):
             assert reclaim_fork(anywhere.root, held, place) is ForkStatus.ORPHAN
             assert is_there(anywhere, place) == (False, False)
@@ -239,7 +241,7 @@ def live_child(graph: OpenGraph) -> Table:
 def test_a_fork_that_a_branch_is_built_on_stays(graph: OpenGraph) -> None:
     child = live_child(graph)
     place = place_of(graph, "work")
-    with locked(graph) as held, pytest.raises(errors.Conflict, match="'child' still uses it") as caught:
+    with hold_lock(graph) as held, pytest.raises(errors.Conflict, match="'child' still uses it") as caught:
         reclaim_fork(graph.root, held, place)
     assert not caught.value.retryable
     assert is_there(graph, place) == (True, True)
@@ -248,7 +250,7 @@ def test_a_fork_that_a_branch_is_built_on_stays(graph: OpenGraph) -> None:
 
 def test_what_stands_on_an_orphan_and_is_one_goes_before_it(anywhere: OpenGraph) -> None:
     places = stray_chain(anywhere, "work", "child", "a/grandchild")
-    with locked(anywhere) as held:
+    with hold_lock(anywhere) as held:
         assert reclaim_fork(anywhere.root, held, places[0]) is ForkStatus.ORPHAN
     assert [is_there(anywhere, place) for place in places] == [(False, False)] * 3
 
@@ -257,7 +259,7 @@ def test_what_stands_on_an_orphan_goes_at_many_tables_at_once(graph: OpenGraph) 
     for key in (PERSON, TEAM):
         graph.root.forks.create(make_fork(graph, "work", key), "child")
     places = [place_of(graph, "work", key) for key in (PERSON, TEAM)]
-    with locked(graph) as held, ThreadPoolExecutor(2) as pool:
+    with hold_lock(graph) as held, ThreadPoolExecutor(2) as pool:
         found = list(pool.map(lambda place: reclaim_fork(graph.root, held, place), places))
     assert found == [ForkStatus.ORPHAN] * 2
 
@@ -267,8 +269,8 @@ def test_what_stands_on_an_orphan_stays_while_its_branch_is_locked(graph: OpenGr
     work, child = stray_chain(graph, "work", "a/child")
     for busy in ("a", "a/child"):
         with (
-            locked(graph) as held,
-            locked(graph, busy),
+            hold_lock(graph) as held,
+            hold_lock(graph, busy),
             pytest.raises(errors.Unavailable, match="'a/child', which is being written") as caught,
         ):
             reclaim_fork(graph.root, held, work)
@@ -280,7 +282,7 @@ def test_what_stands_on_an_orphan_stays_while_a_write_on_record_may_need_it(grap
     work, child = stray_chain(graph, "work", "child")
     record = {"tables": [{"table_key": PERSON, "table_branch": "child"}]}
     graph.root.objects.write_text(graph.root.layout.recovery / "01OP.json", json.dumps(record))
-    with locked(graph) as held, pytest.raises(errors.Unavailable, match="may still need the fork"):
+    with hold_lock(graph) as held, pytest.raises(errors.Unavailable, match="may still need the fork"):
         reclaim_fork(graph.root, held, work)
     assert [is_there(graph, place) for place in (work, child)] == [(True, True)] * 2
 
@@ -289,7 +291,7 @@ def test_a_fork_with_a_live_branch_inside_its_folder_is_left_for_later(graph: Op
     make_fork(graph, "a")
     create_branch(graph, "a/b")
     place = place_of(graph, "a")
-    with locked(graph, "a") as held:
+    with hold_lock(graph, "a") as held:
         assert reclaim_fork(graph.root, held, place, live=["main", "a/b"]) is ForkStatus.INDETERMINATE
         assert is_there(graph, place) == (True, True)
         assert reclaim_fork(graph.root, held, place, live=["main", "ab", "b/a"]) is ForkStatus.ORPHAN
@@ -308,7 +310,7 @@ def test_a_write_on_record_that_may_need_a_fork_keeps_it(graph: OpenGraph, recor
     place, layout = place_of(graph, "work"), graph.root.layout
     graph.root.objects.write_text(layout.recovery / "01OP.json", record)
     graph.root.objects.write_text(layout.recovery / "notes.txt", json.dumps(RECORD))
-    with locked(graph) as held:
+    with hold_lock(graph) as held:
         if stops:
             with pytest.raises(errors.RecoveryRequired) as caught:
                 reclaim_fork(graph.root, held, place)
@@ -324,12 +326,12 @@ def test_the_first_write_forks_at_exactly_the_version_the_branch_shows(anywhere:
     append_people(anywhere, "ann")
     create_branch(anywhere, "work")
     append_people(anywhere, "bob")
-    with locked(anywhere) as held:
+    with hold_lock(anywhere) as held:
         made = fork_table(anywhere.root, held, entry_of(anywhere, "work"), "work")
     assert (made.branch, made.version, ids(made)) == ("work", entry_of(anywhere, "work").version, ["ann"])
     publish_fork(anywhere, "work", with_rows(made, "zoe"))
     create_branch(anywhere, "child", from_branch="work")
-    with locked(anywhere, "child") as held:
+    with hold_lock(anywhere, "child") as held:
         grandchild = fork_table(anywhere.root, held, entry_of(anywhere, "child"), "child")
     assert ids(with_rows(grandchild, "yan")) == ["ann", "zoe", "yan"]
     found = anywhere.root.forks.find(made.location, "child")
@@ -340,8 +342,8 @@ def test_the_first_write_forks_at_exactly_the_version_the_branch_shows(anywhere:
 
 @pytest.mark.parametrize("branch", ["main", "work"])
 def test_a_table_that_is_there_already_is_not_forked(graph: OpenGraph, branch: str) -> None:
-    owned(graph)
-    with locked(graph, branch) as held, pytest.raises(errors.InternalError, match="not needed"):
+    make_owned(graph)
+    with hold_lock(graph, branch) as held, pytest.raises(errors.InternalError, match="not needed"):
         fork_table(graph.root, held, entry_of(graph, branch), branch)
 
 
@@ -372,7 +374,7 @@ def test_what_an_interrupted_writer_left_makes_way_and_is_never_taken_over(
     if moved_on:
         append_people(graph, "ann")
     create_branch(graph, "work")
-    with locked(graph) as held:
+    with hold_lock(graph) as held:
         made = fork_table(graph.root, held, entry_of(graph, "work"), "work")
     expected = ["ann"] if moved_on else []
     assert ids(made) == ids(graph.root.tables.tip(made.location, branch="work")) == expected
@@ -383,7 +385,7 @@ def test_a_fork_another_writer_published_is_a_conflict_to_prepare_again(graph: O
     create_branch(graph, "work")
     stale = entry_of(graph, "work")
     publish_fork(graph, "work", with_rows(make_fork(graph, "work"), "ann"))
-    with locked(graph) as held, pytest.raises(errors.ReadSetChanged) as caught:
+    with hold_lock(graph) as held, pytest.raises(errors.ReadSetChanged) as caught:
         fork_table(graph.root, held, stale, "work")
     assert caught.value.retryable
     assert ids(graph.root.tables.tip(place_of(graph, "work").table, branch="work")) == ["ann"]
@@ -391,7 +393,7 @@ def test_a_fork_another_writer_published_is_a_conflict_to_prepare_again(graph: O
 
 def test_a_second_collision_is_a_conflict_and_not_a_loop(graph: OpenGraph) -> None:
     """Somebody without the lock makes the fork again whenever it was removed."""
-    inherited(graph)
+    make_inherited(graph)
     reclaimed: list[str] = []
 
     def meddle(op: str, uri: str) -> None:
@@ -399,9 +401,9 @@ def test_a_second_collision_is_a_conflict_and_not_a_loop(graph: OpenGraph) -> No
             make_fork(graph, "work")
 
     point = failpoints.FORK_BEFORE_RECLAIM
-    other = watched(graph, meddle)
+    other = observe_graph(graph, meddle)
     with (
-        locked(graph) as held,
+        hold_lock(graph) as held,
         failpoints.arm(point, lambda: reclaimed.append(point)),
         pytest.raises(errors.ReadSetChanged),
     ):
@@ -410,10 +412,10 @@ def test_a_second_collision_is_a_conflict_and_not_a_loop(graph: OpenGraph) -> No
 
 
 def test_an_unreadable_authority_stops_the_first_write_and_keeps_the_fork(graph: OpenGraph) -> None:
-    inherited(graph)
+    make_inherited(graph)
     entry, point = entry_of(graph, "work"), failpoints.CLASSIFY_FRESH_READ
     with (
-        locked(graph) as held,
+        hold_lock(graph) as held,
         failpoints.arm(point, failpoints.error(point)),
         pytest.raises(errors.Unavailable, match="may still be needed") as caught,
     ):
@@ -425,14 +427,14 @@ def test_an_unreadable_authority_stops_the_first_write_and_keeps_the_fork(graph:
 def test_a_leftover_that_another_branch_is_built_on_names_that_branch(graph: OpenGraph) -> None:
     live_child(graph)
     create_branch(graph, "work")
-    with locked(graph) as held, pytest.raises(errors.Conflict, match="'child' still uses it"):
+    with hold_lock(graph) as held, pytest.raises(errors.Conflict, match="'child' still uses it"):
         fork_table(graph.root, held, entry_of(graph, "work"), "work")
 
 
 def test_leftovers_that_stand_on_a_leftover_make_way_with_it(anywhere: OpenGraph) -> None:
     places = stray_chain(anywhere, "work", "child", "grandchild")
     create_branch(anywhere, "work")
-    with locked(anywhere) as held:
+    with hold_lock(anywhere) as held:
         made = fork_table(anywhere.root, held, entry_of(anywhere, "work"), "work")
     assert ids(with_rows(made, "new")) == ["new"]
     assert [is_there(anywhere, place)[0] for place in places] == [True, False, False]
@@ -446,47 +448,47 @@ def test_leftovers_below_the_name_are_in_nobodys_way(graph: OpenGraph, below: st
         graph.root.objects.delete(place_of(graph, "work").table / "_refs/branches/work.json")
     with_rows(make_fork(graph, f"work/{below}"), "old")
     create_branch(graph, "work")
-    with locked(graph) as held:
+    with hold_lock(graph) as held:
         made = fork_table(graph.root, held, entry_of(graph, "work"), "work")
     assert ids(with_rows(made, "new")) == ["new"]
-    with locked(graph, f"work/{below}") as held:
+    with hold_lock(graph, f"work/{below}") as held:
         assert reclaim_fork(graph.root, held, place_of(graph, f"work/{below}")) is ForkStatus.ORPHAN
     assert ids(OpenGraph.open(Root.at(graph.root.layout.root)).root.tables.tip(made.location, branch="work"))
 
 
-def test_a_leftover_below_the_name_that_cannot_go_is_told(
+def test_a_leftover_below_the_name_that_cannot_go_is_reported(
     graph: OpenGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMNIGRAPH_LOCK_WAIT", "0.05")
     make_fork(graph, "work/_versions")
     create_branch(graph, "work")
     with (
-        locked(graph) as held,
-        locked(graph, "work/_versions"),
+        hold_lock(graph) as held,
+        hold_lock(graph, "work/_versions"),
         pytest.raises(errors.Unavailable, match="'work/_versions', which is being written"),
     ):
         fork_table(graph.root, held, entry_of(graph, "work"), "work")
 
 
 def test_a_writer_on_record_may_make_way_for_itself_but_not_for_others(graph: OpenGraph) -> None:
-    inherited(graph)
+    make_inherited(graph)
     graph.root.objects.write_text(graph.root.layout.recovery / "01OP.json", json.dumps(RECORD))
     entry = entry_of(graph, "work")
-    with locked(graph) as held:
+    with hold_lock(graph) as held:
         with pytest.raises(errors.RecoveryRequired):
             fork_table(graph.root, held, entry, "work", operation_id="02OP")
         assert fork_table(graph.root, held, entry, "work", operation_id="01OP").branch == "work"
 
 
-def test_a_failure_of_the_store_is_told_as_it_is(graph: OpenGraph) -> None:
+def test_a_failure_of_the_store_is_reported_unchanged(graph: OpenGraph) -> None:
     create_branch(graph, "work")
 
     def fail(op: str, uri: str) -> None:
         if op == "create_fork":
             raise table_failure(TableFailureKind.TRANSIENT, op, uri, "no answer")
 
-    other = watched(graph, fail)
-    with locked(graph) as held, pytest.raises(errors.StorageFailure, match="no answer"):
+    other = observe_graph(graph, fail)
+    with hold_lock(graph) as held, pytest.raises(errors.StorageFailure, match="no answer"):
         fork_table(other.root, held, entry_of(other, "work"), "work")
 
 
@@ -494,7 +496,7 @@ def test_a_table_version_that_is_gone_is_not_mistaken_for_leftovers(graph: OpenG
     create_branch(graph, "work")
     entry = entry_of(graph, "work")
     missing = TableEntry(entry.key, entry.path, 99, entry.owner, 0)
-    with locked(graph) as held, pytest.raises(errors.StorageFailure) as caught:
+    with hold_lock(graph) as held, pytest.raises(errors.StorageFailure) as caught:
         fork_table(graph.root, held, missing, "work")
     assert caught.value.kind == TableFailureKind.NOT_FOUND
     assert is_there(graph, place_of(graph, "work")) == (False, False)
@@ -506,7 +508,7 @@ def test_branches_fork_one_table_at_the_same_time(graph: OpenGraph) -> None:
         create_branch(graph, name)
 
     def touch(name: str) -> list[str]:
-        with locked(graph, name) as held:
+        with hold_lock(graph, name) as held:
             return ids(with_rows(fork_table(graph.root, held, entry_of(graph, name), name), name))
 
     with ThreadPoolExecutor(4) as pool:
@@ -545,7 +547,7 @@ def test_after_a_writer_died_the_next_one_starts_from_what_the_branch_shows(
     ended = run(_FIRST_TOUCH, graph.root.uri, PERSON, **{failpoints.SETTING: f"{point}=exit"})
     assert ended.returncode == failpoints.EXIT_STATUS, ended.stderr
     assert is_there(graph, place_of(graph, "work")) == (left, left)
-    with locked(graph) as held:
+    with hold_lock(graph) as held:
         made = fork_table(graph.root, held, entry_of(graph, "work"), "work")
     assert ids(made) == []
     publish_fork(graph, "work", with_rows(made, "ann"))

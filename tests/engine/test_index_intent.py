@@ -31,31 +31,36 @@ KINDS = {
 }
 
 
-def wished(schema: str, key: str) -> dict[str, IndexKind]:
+def declared_kinds(schema: str, key: str) -> dict[str, IndexKind]:
     return {wish.column: wish.kind for wish in declared_indexes(compile_schema(schema), key)}
 
 
 @pytest.mark.parametrize(("declared", "kind"), KINDS.items())
 def test_a_declared_index_is_of_the_kind_its_type_needs(declared: str, kind: IndexKind) -> None:
-    assert wished(f"node A {{ p: {declared} @index }}", "node:A") == {"id": IndexKind.SCALAR, "p": kind}
-    assert wished(f"node A {{ p: {declared} }}", "node:A") == {"id": IndexKind.SCALAR}
+    assert declared_kinds(f"node A {{ p: {declared} @index }}", "node:A") == {
+        "id": IndexKind.SCALAR,
+        "p": kind,
+    }
+    assert declared_kinds(f"node A {{ p: {declared} }}", "node:A") == {"id": IndexKind.SCALAR}
 
 
 def test_ids_and_ends_are_always_indexed() -> None:
     schema = "node A { name: String @key }\nedge Knows: A -> A { since: Date @index }"
-    assert wished(schema, "node:A") == {"id": IndexKind.SCALAR}, "a key of text is the id"
-    assert wished(schema, "edge:Knows") == dict.fromkeys(("id", "src", "dst", "since"), IndexKind.SCALAR)
+    assert declared_kinds(schema, "node:A") == {"id": IndexKind.SCALAR}, "a key of text is the id"
+    assert declared_kinds(schema, "edge:Knows") == dict.fromkeys(
+        ("id", "src", "dst", "since"), IndexKind.SCALAR
+    )
 
 
 def test_a_key_that_is_no_text_is_indexed_by_its_own_values() -> None:
-    assert wished("node A { number: I64 @key }", "node:A") == {
+    assert declared_kinds("node A { number: I64 @key }", "node:A") == {
         "id": IndexKind.SCALAR,
         "number": IndexKind.SCALAR,
     }
 
 
 def test_an_index_over_several_columns_is_not_built() -> None:
-    assert wished("node A { a: I32  b: I32\n@index(a, b) }", "node:A") == {"id": IndexKind.SCALAR}
+    assert declared_kinds("node A { a: I32  b: I32\n@index(a, b) }", "node:A") == {"id": IndexKind.SCALAR}
 
 
 @pytest.mark.parametrize("declared", [ValueType(Scalar.I32, is_list=True), ValueType(Scalar.BLOB)])

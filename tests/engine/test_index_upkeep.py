@@ -15,6 +15,8 @@ import omnigraph as og
 from omnigraph import failpoints
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
+from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
+from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup
 from omnigraph.engine.maintenance.doctor import examine
 from omnigraph.engine.upkeep import after_write as tidy
 from omnigraph.engine.upkeep import index_lag as reach
@@ -73,7 +75,7 @@ def cites(count: int = ROWS) -> pa.Table:
     return pa.table({"from": ends, "to": ends[::-1]})
 
 
-def filled(at: Location) -> Graph:
+def make_filled(at: Location) -> Graph:
     graph = og.init(at.uri, schema=SCHEMA)
     graph.load(docs(0), type="Doc", mode="append")
     graph.load(cites(), type="Cites", mode="append")
@@ -180,7 +182,7 @@ def test_in_a_bucket_declared_indexes_cover_all_rows_after_a_write(
 
 
 def require_complete_after(place: Location, write: Write) -> None:
-    graph = filled(place)
+    graph = make_filled(place)
     assert lacking(graph) == {}, "those of the first load came by themselves, too"
     done = write(graph)
     assert lacking(graph) == {}
@@ -193,12 +195,14 @@ def require_complete_after(place: Location, write: Write) -> None:
 def test_without_upkeep_every_kind_of_write_says_what_is_pending(
     tmp_path: Path, limit: None, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph = filled(Location.parse(tmp_path / "g"))
+    graph = make_filled(Location.parse(tmp_path / "g"))
     monkeypatch.setenv(tidy.SETTING, "off")
     done = write(graph)
     left = lacking(graph)
     assert {key: set(columns) for key, columns in done.pending_indexes.items()} == left
     assert left
+    reported = {key: columns for (branch, key), columns in pending(graph).items() if branch == "main"}
+    assert reported == done.pending_indexes
     monkeypatch.setenv(tidy.SETTING, "on")
     graph.load(docs(9 * ROWS).rename_columns(_columns(graph)), type=_node(graph), mode="append")
     assert lacking(graph) == {}, "the next write of many rows sees to it"
@@ -217,7 +221,7 @@ def _columns(graph: Graph) -> list[str]:
 def test_a_branch_completes_what_it_has_of_its_own_and_leaves_main_alone(
     folder: Location, limit: None
 ) -> None:
-    graph = filled(folder)
+    graph = make_filled(folder)
     graph.branches.create("work")
     main = graph._opened.load("main").state.entries()
     graph.load(docs(ROWS), type="Doc", mode="append", branch="work")
@@ -229,20 +233,82 @@ def test_a_branch_completes_what_it_has_of_its_own_and_leaves_main_alone(
 
 
 def test_a_rewrite_of_a_table_without_indexes_builds_none(tmp_path: Path) -> None:
-    graph = filled(Location.parse(tmp_path / "g"))
+    graph = make_filled(Location.parse(tmp_path / "g"))
     assert lacking(graph) == COLUMNS
     assert overwrite(graph).pending_indexes == add_property(graph).pending_indexes == {}
     assert lacking(graph) == COLUMNS, "a small table is as fast without"
 
 
 def test_a_small_table_that_was_optimised_keeps_its_indexes(tmp_path: Path) -> None:
-    graph = filled(Location.parse(tmp_path / "g"))
+    graph = make_filled(Location.parse(tmp_path / "g"))
     graph.optimize()
     for write in (overwrite, add_property, rename_property, rename_type):
         assert write(graph).pending_indexes == {}
         assert all(left == {"place"} for left in lacking(graph).values()), "so few vectors need none"
-        graph = filled(Location.parse(tmp_path / write.__name__))
+        graph = make_filled(Location.parse(tmp_path / write.__name__))
         graph.optimize()
+
+
+def pending(graph: Graph) -> dict[tuple[str, str], tuple[str, ...]]:
+    """The columns of what `doctor` reports, by branch and table."""
+    return {(one.branch, one.key): one.columns for one in examine(graph._opened).pending}
+
+
+@pytest.mark.parametrize("write", [overwrite, add_property, rename_property, rename_type])
+def test_the_doctor_reports_what_a_small_table_lost_until_it_is_built(
+    folder: Location, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = make_filled(folder)
+    graph.optimize()
+    assert pending(graph) == {}
+    with monkeypatch.context() as patch:
+        patch.setenv(tidy.SETTING, "off")
+        done = write(graph)
+        (key,) = done.pending_indexes
+        lost = {("main", key): done.pending_indexes[key]}
+        assert pending(graph) == lost
+        graph.mutate(f'query q() {{ update {_node(graph)} set {{ text: "x" }} where slug = "d0" }}')
+        assert pending(graph) == lost
+        more = docs(ROWS, 1_024).rename_columns(_columns(graph))
+        done = graph.load(more, type=_node(graph), mode="append")
+        assert {("main", key): done.pending_indexes[key]} == lost == pending(graph)
+    graph.load(docs(9 * ROWS, 1_024).rename_columns(_columns(graph)), type=_node(graph), mode="merge")
+    assert pending(graph) == {}
+    assert lacking(graph) == {key: {"place"}}
+
+
+def test_the_doctor_reports_what_a_branch_lost_and_only_there(
+    folder: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = make_filled(folder)
+    graph.branches.create("early")
+    graph.optimize()
+    graph.branches.create("work")
+    monkeypatch.setenv(tidy.SETTING, "off")
+    done = graph.load(docs(0), type="Doc", mode="overwrite", branch="work")
+    assert done.pending_indexes == {DOC: ("id", "score", "text")}
+    assert pending(graph) == {("work", DOC): ("id", "score", "text")}
+    assert graph.load(docs(0), type="Doc", mode="overwrite", branch="early").pending_indexes == {}
+    graph.branches.create("again", from_="work")
+    again = graph.load(docs(0), type="Doc", mode="overwrite", branch="again")
+    assert again.pending_indexes == done.pending_indexes
+    assert pending(graph).keys() == {("work", DOC), ("again", DOC)}, "main was indexed after `early` was made"
+    graph.optimize(branch="work")
+    graph.optimize(branch="again")
+    assert pending(graph) == {}
+
+
+def test_what_cleanup_removed_no_longer_says_that_a_table_had_indexes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = make_filled(Location.parse(tmp_path / "g"))
+    graph.optimize()
+    monkeypatch.setenv(tidy.SETTING, "off")
+    overwrite(graph)
+    assert pending(graph).keys() == {("main", DOC)}
+    cleanup(graph._opened, CleanupPolicy(1, None, 0.0))
+    assert pending(graph) == {}
+    assert overwrite(graph).pending_indexes == {}
 
 
 def test_a_small_table_lags_until_its_tail_is_worth_a_segment(tmp_path: Path) -> None:
@@ -259,7 +325,7 @@ def test_a_small_table_lags_until_its_tail_is_worth_a_segment(tmp_path: Path) ->
 def test_a_failed_index_never_fails_the_write_and_is_reported(
     tmp_path: Path, limit: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    filled(Location.parse(tmp_path / "g")).close()
+    make_filled(Location.parse(tmp_path / "g")).close()
     with og.open(tmp_path / "g") as graph, pytest.MonkeyPatch.context() as patch:
         full = OpenGraph.open(Root.at(Location.parse(tmp_path / "g"), no_room_for("stage_indexes")))
         patch.setattr(graph, "_opened", full)
@@ -298,7 +364,7 @@ def test_a_bad_limit_does_not_fail_a_write(
 
 
 def test_the_write_after_a_recovery_completes_what_the_dead_one_left(tmp_path: Path, limit: None) -> None:
-    graph = filled(Location.parse(tmp_path / "g"))
+    graph = make_filled(Location.parse(tmp_path / "g"))
     with (
         failpoints.arm(
             failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER,
@@ -318,7 +384,7 @@ def test_the_write_after_a_recovery_completes_what_the_dead_one_left(tmp_path: P
 def test_others_write_while_indexes_are_built_after_a_write(tmp_path: Path, limit: None) -> None:
     """The lock is free meanwhile; what was built for a version that is gone is built again."""
     at = Location.parse(tmp_path / "g")
-    filled(at).close()
+    make_filled(at).close()
     other = og.open(tmp_path / "g")
     calls: list[str] = []
 

@@ -41,7 +41,7 @@ CLAIM = "__init_claim.json"
 
 
 def files(at: Location) -> set[str]:
-    """What is in the root, but for the lock that whoever initialises takes."""
+    """What is in the root, except the lock of an initialisation."""
     return {found.name for found in at.path.iterdir()} - {"__locks"} if at.path.exists() else set()
 
 
@@ -200,7 +200,7 @@ def test_a_claim_that_was_left_behind_needs_force(folder: Location) -> None:
     assert CLAIM not in files(folder)
 
 
-def test_whoever_is_initialising_keeps_others_out(folder: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_initialisation_keeps_others_out(folder: Location, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_LOCK_WAIT", "0")
     pause = failpoints.Pause()
     with ThreadPoolExecutor(1) as pool, failpoints.arm(AFTER_SCHEMA, pause):
@@ -230,7 +230,7 @@ create_graph(Root.at(Location.parse(sys.argv[1])), sys.argv[2], force="force" in
 
 @pytest.mark.crash
 @pytest.mark.parametrize("point", [AFTER_SOURCE, AFTER_SCHEMA])
-def test_a_crash_before_the_first_table_leaves_no_graph_and_force_starts_anew(
+def test_a_crash_before_the_first_table_leaves_no_graph_and_force_starts_over(
     folder: Location, point: str
 ) -> None:
     died = run(_CHILD, folder.uri, SCHEMA, OMNIGRAPH_FAILPOINTS=f"{point}=exit")
@@ -327,7 +327,7 @@ def test_a_forced_start_that_fails_over_tables_of_an_earlier_one_still_asks_for_
     require_whole(folder)
 
 
-def test_a_table_that_cannot_be_made_leaves_no_graph_and_force_starts_anew(folder: Location) -> None:
+def test_a_table_that_cannot_be_made_leaves_no_graph_and_force_starts_over(folder: Location) -> None:
     with pytest.raises(StorageFailure, match=r"create of .*602a25a3bd0b455b failed"):
         create_graph(Root.at(folder, failing(("create", "edges/602a25a3bd0b455b"))), SCHEMA)
     assert CLAIM not in files(folder)
@@ -378,7 +378,7 @@ def test_a_claim_that_cannot_be_removed_does_not_hide_that_the_graph_is_there(fo
     require_whole(folder)
 
 
-def test_when_nobody_can_tell_the_claim_stays(folder: Location) -> None:
+def test_when_the_outcome_is_unknown_the_claim_stays(folder: Location) -> None:
     down = failing(("open", "__manifest"))
     with (
         failpoints.arm(ACK_LOST, failpoints.error(ACK_LOST)),
@@ -390,7 +390,7 @@ def test_when_nobody_can_tell_the_claim_stays(folder: Location) -> None:
     require_whole(folder)
 
 
-def test_when_nobody_can_tell_and_there_is_no_graph_force_starts_anew(folder: Location) -> None:
+def test_when_the_outcome_is_unknown_and_there_is_no_graph_force_starts_over(folder: Location) -> None:
     down = failing(("create", "__manifest"), ("open", "__manifest"))
     with pytest.raises(InitializationIndeterminate):
         create_graph(Root.at(folder, down), SCHEMA)

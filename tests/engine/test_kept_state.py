@@ -1,4 +1,4 @@
-"""The state of main on file: it spares reading, and whatever is wrong with it, nobody sees another state."""
+"""The state of main on file: it saves reading, and whatever is wrong with it, readers see the true state."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read(graph: OpenGraph, *, caches_on_disk: bool = False) -> ManifestState:
     return Coordinator(Root.at(graph.root.layout.root), "main", caches_on_disk=caches_on_disk).load().state
 
 
-def read_anew(graph: OpenGraph) -> ManifestState:
+def read_again(graph: OpenGraph) -> ManifestState:
     """The same from the rows alone."""
     place(graph).unlink(missing_ok=True)
     return read(graph)
@@ -70,10 +70,10 @@ def test_a_new_process_reads_no_fragment_that_the_file_knows(graph: OpenGraph) -
         file.rename(file.with_suffix(".away"))
     assert read(graph) == now, "the rows of one fragment are enough"
     with pytest.raises(OmnigraphError):
-        read_anew(graph)
+        read_again(graph)
     for file in known:
         file.with_suffix(".away").rename(file)
-    assert read_anew(graph) == now
+    assert read_again(graph) == now
 
 
 def test_when_nothing_came_since_the_manifest_is_not_scanned(graph: OpenGraph) -> None:
@@ -118,7 +118,7 @@ def histories(graph: OpenGraph) -> Iterator[str]:
 def test_an_old_file_and_what_came_since_add_up_to_what_the_rows_say(graph: OpenGraph) -> None:
     kept: dict[str, bytes] = {}
     for happened in histories(graph):
-        expected = read_anew(graph)
+        expected = read_again(graph)
         assert expected == graph.load("main").state
         for when, body in kept.items():
             place(graph).write_bytes(body)
@@ -130,7 +130,7 @@ def test_an_old_file_and_what_came_since_add_up_to_what_the_rows_say(graph: Open
     assert len(kept) == 9, "one fragment alone is read as fast"
 
 
-def flipped(body: bytes) -> bytes:
+def flip_name(body: bytes) -> bytes:
     return body.replace(b'"ada"', b'"adb"', 1)
 
 
@@ -148,7 +148,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda _: b"",
     "cut": lambda body: body[:-1],
     "cut in the first bytes": lambda body: body[:10],
-    "a bit flipped": flipped,
+    "a bit flipped": flip_name,
     "another format": lambda body: body[:8] + struct.pack("<I", 99) + body[12:],
     "no such file": lambda body: b"x" + body[1:],
     "of another program": foreign,
@@ -156,7 +156,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-def test_a_damaged_file_costs_time_and_is_written_anew(graph: OpenGraph) -> None:
+def test_a_damaged_file_costs_time_and_is_rewritten(graph: OpenGraph) -> None:
     many(graph)
     expected = read(graph, caches_on_disk=True)
     body = place(graph).read_bytes()
@@ -247,7 +247,7 @@ def test_a_manifest_that_was_put_back_and_written_on_is_believed_and_not_the_fil
         shutil.rmtree(manifest)
         shutil.copytree(backup, manifest)
         write_on(Coordinator(Root.at(graph.root.layout.root), "main"))
-        expected = read_anew(graph)
+        expected = read_again(graph)
         assert expected.versions != future.versions
         place(graph).write_bytes(body)
         assert read(graph) == expected, write_on.__name__
@@ -263,7 +263,7 @@ def test_a_file_of_another_graph_is_not_believed(graph: OpenGraph, template: Pat
     again = Coordinator(Root.at(graph.root.layout.root), "main")
     for version in range(2, 10):
         bare_publish(again, {TEAM: version})
-    expected = read_anew(graph)
+    expected = read_again(graph)
     place(graph).write_bytes(body)
     assert read(graph) == expected
 

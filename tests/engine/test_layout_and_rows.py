@@ -53,7 +53,7 @@ def root(folder: Location) -> Root:
     return made
 
 
-def stored(root: Root, branch: str | None = None) -> list[tuple[Any, ...]]:
+def stored_rows(root: Root, branch: str | None = None) -> list[tuple[Any, ...]]:
     rows = manifest_rows(root, branch)
     assert rows.column_names == COLUMNS
     return sorted(zip(*(rows.column(name).to_pylist() for name in COLUMNS), strict=True))
@@ -109,7 +109,7 @@ def head_row(branch: str, metadata: str) -> tuple[Any, ...]:
 
 def test_a_new_manifest_holds_exactly_these_rows(root: Root) -> None:
     head = head_row("main", f'{{"head_commit_id":"{GENESIS}"}}')
-    assert stored(root) == sorted([*TABLE_ROWS, GENESIS_ROW, head])
+    assert stored_rows(root) == sorted([*TABLE_ROWS, GENESIS_ROW, head])
 
 
 def test_the_manifest_dataset_has_the_stored_form(root: Root) -> None:
@@ -177,7 +177,7 @@ def test_the_files_of_a_new_graph_are_these_and_no_others(root: Root, folder: Lo
 
 def test_a_publish_adds_exactly_its_rows_and_rewrites_the_head(root: Root) -> None:
     coordinator = Coordinator(root, "main")
-    before = stored(root)
+    before = stored_rows(root)
     changes = ManifestChanges(
         registered={"node:Näme": "nodes/fedcba9876543210"},
         versions=(TableVersion(PERSON, 7, None, 12), TableVersion("node:Näme", 1, None, 0)),
@@ -208,12 +208,12 @@ def test_a_publish_adds_exactly_its_rows_and_rewrites_the_head(root: Root) -> No
         head_row("main", f'{{"head_commit_id":"{commit}","parent_commit_id":"{GENESIS}"}}'),
     ]
     kept = [row for row in before if row[1] != "graph_head"]
-    assert stored(root) == sorted([*kept, *new])
+    assert stored_rows(root) == sorted([*kept, *new])
 
 
 def test_a_commit_without_actor_and_merge_leaves_these_keys_out(root: Root) -> None:
     done = bare_publish(Coordinator(root, "main"))
-    found = next(row for row in stored(root) if row[0] == done.commit.id)
+    found = next(row for row in stored_rows(root) if row[0] == done.commit.id)
     assert found[3] == f'{{"parent_commit_id":"{GENESIS}","created_at":{NOON + 1}}}'
 
 
@@ -221,7 +221,7 @@ def test_rows_of_a_branch_name_it_and_its_forks(root: Root) -> None:
     graph = OpenGraph(root, read_only=False)
     work = add_branch(graph, "team/work")
     done = bare_publish(work, {PERSON: 2}, owner="team/work", rows=3)
-    inherited = stored(root)
+    inherited = stored_rows(root)
     file = f"{PERSON_PATH}/tree/team/work/_versions/18446744073709551613.manifest"
     metadata = f'{{"parent_commit_id":"{GENESIS}","created_at":{NOON + 1}}}'
     own = [
@@ -229,11 +229,11 @@ def test_rows_of_a_branch_name_it_and_its_forks(root: Root) -> None:
         (done.commit.id, "graph_commit", None, metadata, None, "", 3, "team/work", None),
         head_row("team/work", f'{{"head_commit_id":"{done.commit.id}","parent_commit_id":"{GENESIS}"}}'),
     ]
-    assert stored(root, "team/work") == sorted([*inherited, *own])
-    assert stored(root) == inherited
+    assert stored_rows(root, "team/work") == sorted([*inherited, *own])
+    assert stored_rows(root) == inherited
 
 
-def test_rows_of_kinds_nobody_knows_are_skipped_and_kept(root: Root) -> None:
+def test_rows_of_unknown_kinds_are_skipped_and_kept(root: Root) -> None:
     known = OpenGraph.open(root).load("main").state
     strange = dict.fromkeys(COLUMNS) | {
         "object_id": "graph_tag:v1",
@@ -248,7 +248,7 @@ def test_rows_of_kinds_nobody_knows_are_skipped_and_kept(root: Root) -> None:
     found = graph.load("main").state
     assert (found.entries(), found.commits, found.heads) == (known.entries(), known.commits, known.heads)
     bare_publish(graph.coordinator("main"), {PERSON: 2})
-    assert "graph_tag:v1" in [row[0] for row in stored(root)]
+    assert "graph_tag:v1" in [row[0] for row in stored_rows(root)]
 
 
 # --- names and places ------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ def test_version_files_count_down_from_the_greatest_number() -> None:
 
 
 def test_the_recorded_file_is_where_lance_put_the_version(root: Root, folder: Location) -> None:
-    for row in stored(root):
+    for row in stored_rows(root):
         if row[1] == "table_version":
             path = row[3].partition('"manifest_path":"')[2].partition('"')[0]
             assert (folder.path / path).is_file()

@@ -32,7 +32,7 @@ TORTURE = bool(os.environ.get("OMNIGRAPH_TORTURE"))
 
 
 def race(at: Location, workers: int, each: int, *options: str, branch: str = "main") -> list[str]:
-    """Processes that publish at the same time; returns every commit that one of them was told it made."""
+    """Processes that publish at the same time; returns every commit that was acknowledged to one of them."""
     with ExitStack() as stack:
         running = [
             stack.enter_context(
@@ -126,7 +126,7 @@ def test_processes_on_a_bucket_under_the_lease_lose_nothing(s3_root: Location) -
 @pytest.mark.s3
 def test_processes_on_a_bucket_without_the_lease_lose_nothing_either(s3_root: Location) -> None:
     new_graph(s3_root)
-    # Nobody compacts here, and every attempt reads every fragment: more would only take longer.
+    # Nothing compacts here, and every attempt reads every fragment: more would only take longer.
     workers, each = (8, 10) if TORTURE else (3, 3)
     require_all(s3_root, race(s3_root, workers, each), workers * each)
 

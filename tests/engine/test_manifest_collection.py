@@ -1,4 +1,4 @@
-"""Old versions of the manifest go by themselves, and nobody misses them."""
+"""Old versions of the manifest are removed automatically, and no reader misses them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.engine.graphs import (
     require_linear,
     with_clock,
 )
-from tests.engine.old_graphs import opened, story
+from tests.engine.old_graphs import open_again, story
 from tests.engine.test_manifest_upkeep import logical, write
 from tests.python_process import PIPE, Python
 
@@ -144,7 +144,7 @@ def test_many_versions_go_a_few_with_each_of_the_next_writes(
     removed = files - files_of(plain)
     assert {name.partition("/")[0] for name in removed} == {"data", "_deletions", "_transactions"}
     require_what_versions_name(plain)
-    assert logical(opened(folder).load("main").state) == logical(graph.load("main").state)
+    assert logical(open_again(folder).load("main").state) == logical(graph.load("main").state)
 
 
 def test_versions_stay_few_where_each_write_is_a_process_of_its_own(
@@ -155,7 +155,7 @@ def test_versions_stay_few_where_each_write_is_a_process_of_its_own(
     new_graph(folder)
     most = 0
     for _ in range(12 * FRAGMENT_LIMIT):
-        graph = opened(folder)
+        graph = open_again(folder)
         write(graph, 1)
         most = max(most, len(versions(graph)))
     assert most <= 20 + 3 * FRAGMENT_LIMIT
@@ -201,7 +201,7 @@ def test_a_collection_that_breaks_off_is_finished_by_a_later_one(
         patch.setattr(collecting, "_remove_file", breaking_off)
         while left >= 0:
             write(graph, 1)
-    again = opened(graph.root.layout.root)
+    again = open_again(graph.root.layout.root)
     assert logical(again.load("main").state) == logical(graph.load("main").state)
     write(again, FRAGMENT_LIMIT)
     while again.coordinator("main").collection_runs:
@@ -220,7 +220,7 @@ def test_versions_that_another_process_removed_are_no_trouble(
     monkeypatch.setenv(upkeep.SETTING, "0")
     while not graph.coordinator("main").collection_runs:
         write(graph, 1)
-    assert collect_manifest(opened(graph.root.layout.root).coordinator("main")).versions > 0
+    assert collect_manifest(open_again(graph.root.layout.root).coordinator("main")).versions > 0
     left = versions(graph)
     with caplog.at_level(logging.WARNING, "omnigraph"):
         write(graph, 8)
@@ -263,7 +263,7 @@ def test_rows_that_do_not_remember_their_version_need_every_version(
     monkeypatch.setattr(upkeep, "COLLECTED_AT_ONCE", 1)
     at = Location.parse(tmp_path / "old")
     story(at, 4, stable_row_ids=False)
-    graph = opened(at)
+    graph = open_again(at)
     before = versions(graph)
     crowd(graph)
     assert compact_manifest(graph.coordinator("main"))
@@ -427,7 +427,7 @@ def test_old_versions_in_a_bucket_go_too(s3_root: Location, monkeypatch: pytest.
         few.setattr(upkeep, "MOST_STORED", 1)
         done = write(graph, 6)
         assert versions(graph)[0] == 1, "all of them would have to be read"
-    graph = opened(s3_root)  # one that has not looked yet
+    graph = open_again(s3_root)  # one that has not looked yet
     done += write(graph, 12)
     assert len(versions(graph)) < 18
     require_linear(graph.load("main").state.commits.values(), [commit for commit, _ in done])

@@ -26,7 +26,7 @@ from tests.engine.old_graphs import (
     OldGraph,
     kinds,
     manifest_schema,
-    opened,
+    open_again,
     require_migrated,
     small_graph,
     stored_stamp,
@@ -96,8 +96,8 @@ def test_migration_killed_before_any_of_its_effects_is_finished_by_the_next(tmp_
             kills += 1
         else:
             break
-        assert opened(at, read_only=True).load(MAIN).state.commits == old.history(MAIN)
-        graph = opened(at)
+        assert open_again(at, read_only=True).load(MAIN).state.commits == old.history(MAIN)
+        graph = open_again(at)
         require_migrated(old)
         assert graph.load(MAIN).state.commits == old.history(MAIN)
         assert graph.branch_names() == [MAIN, "work"]
@@ -110,7 +110,7 @@ def test_publish_killed_while_it_migrates_a_branch_is_finished_by_the_next(tmp_p
     while True:
         at = Location.parse(tmp_path / str(kills))
         old = small_graph(at)
-        opened(at)
+        open_again(at)
         try:
             graph = OpenGraph(Root.at(at, KillAt(kills)), read_only=False)
             bare_publish(graph.coordinator("work"), actor="killed")
@@ -118,10 +118,10 @@ def test_publish_killed_while_it_migrates_a_branch_is_finished_by_the_next(tmp_p
             kills += 1
         else:
             break
-        known = opened(at, read_only=True).load("work").state.commits
-        made = bare_publish(opened(at).coordinator("work")).commit
+        known = open_again(at, read_only=True).load("work").state.commits
+        made = bare_publish(open_again(at).coordinator("work")).commit
         require_migrated(old, "work")
-        found = opened(at).load("work").state.commits
+        found = open_again(at).load("work").state.commits
         assert found == {**known, made.id: made}
         assert known == old.history("work")
     assert kills == len(["key", "stamp 2", "stamp 3", "commits", "stamp 4", "publish"])
@@ -142,7 +142,7 @@ def test_process_that_dies_before_the_stamp_loses_nothing(folder: Location, poin
     assert stored_stamp(old) == "3"
     assert (kinds(old.stored("__manifest").to_table())["graph_commit"] > 0) == copied
     for read_only in (True, False):
-        assert opened(folder, read_only=read_only).load(MAIN).state.commits == old.history(MAIN)
+        assert open_again(folder, read_only=read_only).load(MAIN).state.commits == old.history(MAIN)
     require_migrated(old)
 
 
@@ -194,7 +194,7 @@ def require_one_history_after(code: str, at: Location) -> None:
         assert [process.returncode for process in processes] == [0, 0], outcomes
     require_migrated(old)
     assert kinds(old.stored("__manifest").to_table())["graph_commit"] == len(old.history(MAIN))
-    graph = opened(at)
+    graph = open_again(at)
     assert graph.load(MAIN).state.commits == old.history(MAIN)
     assert graph.branch_names() == [MAIN, "work"]
 
@@ -214,20 +214,20 @@ def test_runner_that_wakes_up_after_another_one_finished_changes_nothing(
     def sleepy() -> None:
         try:
             migrations.migrate_branch(root, MAIN, open_manifest(root, MAIN))
-        except BaseException as error:  # noqa: BLE001 - told to the test below
+        except BaseException as error:  # noqa: BLE001 - reported to the test below
             failed.append(error)
 
     with failpoints.arm(point, failpoints.once(pause)):
         runner = threading.Thread(target=sleepy)
         runner.start()
         pause.wait_until_reached()
-        graph = opened(folder)
+        graph = open_again(folder)
         made = bare_publish(graph.coordinator(MAIN)).commit
         pause.resume()
         runner.join()
     assert failed == []
     require_migrated(old)
-    state = opened(folder).load(MAIN).state
+    state = open_again(folder).load(MAIN).state
     assert state.commits == {**old.history(MAIN), made.id: made}
     require_consistent(state)
 
@@ -255,7 +255,7 @@ def test_run_that_vanishes_while_branches_are_listed_is_no_failure(folder: Locat
     migrations.migrate_main(Root.at(folder, vanish))
     assert vanished
     require_migrated(old)
-    assert opened(folder).branch_names() == [MAIN, "work"]
+    assert open_again(folder).branch_names() == [MAIN, "work"]
 
 
 def test_list_of_branches_that_fails_stops_the_sweep(folder: Location) -> None:
@@ -263,7 +263,7 @@ def test_list_of_branches_that_fails_stops_the_sweep(folder: Location) -> None:
     with pytest.raises(errors.StorageFailure, match="a branch vanished"):
         migrations.migrate_main(Root.at(folder, failing_lists(1, TableFailureKind.TRANSIENT)))
     assert stored_stamp(old) == "2"
-    assert "__run__01" in opened(folder, read_only=True).branch_names()
+    assert "__run__01" in open_again(folder, read_only=True).branch_names()
 
 
 def rival_head(at: Location, branch: str | None = None) -> Callable[[], None]:
@@ -297,10 +297,10 @@ def test_copy_that_keeps_losing_gives_up_typed_and_can_be_repeated(folder: Locat
         failpoints.arm(failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, rival_head(folder)),
         pytest.raises(errors.PublishContention) as refused,
     ):
-        opened(folder)
+        open_again(folder)
     assert refused.value.retryable
     assert stored_stamp(old) == "3"
-    graph = opened(folder)
+    graph = open_again(folder)
     require_migrated(old)
     assert graph.load(MAIN).state.commits == old.history(MAIN)
     require_consistent(graph.load(MAIN).state)
@@ -309,18 +309,18 @@ def test_copy_that_keeps_losing_gives_up_typed_and_can_be_repeated(folder: Locat
 def test_copy_that_loses_once_is_repeated(folder: Location) -> None:
     old = small_graph(folder)
     with failpoints.arm(failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, times(2, rival_head(folder))):
-        opened(folder)
+        open_again(folder)
     require_migrated(old)
 
 
 def test_publish_tries_a_contended_migration_again(folder: Location) -> None:
     old = small_graph(folder)
-    graph = opened(folder)
+    graph = open_again(folder)
     # A read, five lost copies of two opens each, and the read of the next attempt: all meet the rival.
     with failpoints.arm(failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, times(14, rival_head(folder, "work"))):
         made = bare_publish(graph.coordinator("work")).commit
     require_migrated(old, "work")
-    assert opened(folder).load("work").state.commits == {**old.history("work"), made.id: made}
+    assert open_again(folder).load("work").state.commits == {**old.history("work"), made.id: made}
 
 
 def test_stamp_that_keeps_losing_gives_up_typed_and_can_be_repeated(folder: Location) -> None:
@@ -335,10 +335,10 @@ def test_stamp_that_keeps_losing_gives_up_typed_and_can_be_repeated(folder: Loca
         failpoints.arm(failpoints.MIGRATION_V4_STAMP_FORCE_INCOMPATIBLE, lose),
         pytest.raises(errors.PublishContention),
     ):
-        opened(folder)
+        open_again(folder)
     assert len(attempts) == migrations.ATTEMPTS
     assert stored_stamp(old) == "3"
-    opened(folder)
+    open_again(folder)
     require_migrated(old)
 
 
@@ -349,5 +349,5 @@ def test_stamp_survives_a_concurrent_change_of_settings(folder: Location) -> Non
         lance.dataset(str(folder / "__manifest")).update_schema_metadata({"somebody": os.urandom(4).hex()})
 
     with failpoints.arm(failpoints.MIGRATION_V4_STAMP_FORCE_INCOMPATIBLE, times(3, rival)):
-        opened(folder)
+        open_again(folder)
     require_migrated(old)

@@ -31,7 +31,7 @@ from tests.engine.old_graphs import (
     PERSON,
     OldGraph,
     kinds,
-    opened,
+    open_again,
     require_migrated,
     small_graph,
     stored_stamp,
@@ -66,7 +66,7 @@ def require_same_history(graph: OpenGraph, old: OldGraph) -> None:
 def test_read_only_open_shows_history_and_writes_nothing(folder: Location, form: int, stable: bool) -> None:
     old = story(folder, form, stable_row_ids=stable)
     before = tree(folder.path)
-    graph = opened(folder, read_only=True)
+    graph = open_again(folder, read_only=True)
     require_same_history(graph, old)
     assert tree(folder.path) == before
 
@@ -74,7 +74,7 @@ def test_read_only_open_shows_history_and_writes_nothing(folder: Location, form:
 @forms
 def test_migration_keeps_history(folder: Location, form: int, stable: bool) -> None:
     old = story(folder, form, stable_row_ids=stable)
-    graph = opened(folder)
+    graph = open_again(folder)
     require_migrated(old)
     require_same_history(graph, old)
     require_consistent(graph.load(MAIN).state)
@@ -84,7 +84,7 @@ def test_migration_keeps_history(folder: Location, form: int, stable: bool) -> N
 @forms
 def test_each_branch_is_migrated_by_its_first_publish(folder: Location, form: int, stable: bool) -> None:
     old = story(folder, form, stable_row_ids=stable)
-    graph = opened(folder)
+    graph = open_again(folder)
     unmigrated = stored_stamp(old, "work")
     assert unmigrated == (None if form == 1 else str(form))
     for done, branch in enumerate(NAMED, start=1):
@@ -92,7 +92,7 @@ def test_each_branch_is_migrated_by_its_first_publish(folder: Location, form: in
         head = old.branches[branch].commits[-1]
         assert (made.parent, made.branch, made.actor) == (head.id, branch, "zoe")
         require_migrated(old, branch)
-        for other in (opened(folder), graph):
+        for other in (open_again(folder), graph):
             state = other.load(branch).state
             assert state.commits == {**old.history(branch), made.id: made}
             assert state.head == made
@@ -109,7 +109,7 @@ def test_migrated_rows_are_the_ones_the_current_form_has(folder: Location) -> No
     second = old.commit(actor="ann")
     third = old.commit(merged=second.id)
     before = old.stored("__manifest").to_table()
-    opened(folder)
+    open_again(folder)
     rows = old.stored("__manifest").to_table()
     assert rows.slice(0, before.num_rows) == before
     added = {row["object_id"]: row for row in rows.slice(before.num_rows).to_pylist()}
@@ -146,18 +146,18 @@ def test_migrated_rows_are_the_ones_the_current_form_has(folder: Location) -> No
 
 def test_graph_with_a_single_commit_keeps_its_version(folder: Location) -> None:
     old = OldGraph(folder, 1)
-    graph = opened(folder)
+    graph = open_again(folder)
     assert graph.load(MAIN).state.commits == old.history(MAIN)
     first = old.branches[MAIN].commits[0]
     second = bare_publish(graph.coordinator(MAIN)).commit
-    again = opened(folder)
+    again = open_again(folder)
     assert again.load(MAIN).state.commits == {first.id: first, second.id: second}
     assert again.snapshot(AtVersion(MAIN, 1)).commit == first
 
 
 def test_rows_of_every_old_commit_can_be_read_after_migration(folder: Location) -> None:
     old = story(folder, 1)
-    graph = opened(folder)
+    graph = open_again(folder)
     for commit_id in old.snapshots:
         for entry in graph.snapshot(AtCommit(commit_id)).entries.values():
             place = graph.root.layout.table(entry.path)
@@ -169,25 +169,25 @@ def test_legacy_tables_stay_as_they_were(folder: Location) -> None:
     story(folder, 2)
     names = ("_graph_commits.lance", "_graph_commit_actors.lance", PERSON, KNOWS)
     before = {name: tree(folder.path / name) for name in names}
-    bare_publish(opened(folder).coordinator("work"))
+    bare_publish(open_again(folder).coordinator("work"))
     assert {name: tree(folder.path / name) for name in names} == before
 
 
-def test_graph_whose_commits_were_never_recorded_starts_its_history_anew(folder: Location) -> None:
+def test_graph_whose_commits_were_never_recorded_starts_its_history_over(folder: Location) -> None:
     old = OldGraph(folder, 1, lineage=False)
-    assert opened(folder, read_only=True).load(MAIN).state.commits == {}
-    graph = opened(folder)
+    assert open_again(folder, read_only=True).load(MAIN).state.commits == {}
+    graph = open_again(folder)
     assert stored_stamp(old) == "4"
     assert kinds(manifest_rows(graph.root)) == {"table": 2, "table_version": 2}
     first = bare_publish(graph.coordinator(MAIN)).commit
     second = bare_publish(graph.coordinator(MAIN)).commit
     assert (first.parent, second.parent) == (None, first.id)
-    assert opened(folder).load(MAIN).state.commits == {first.id: first, second.id: second}
+    assert open_again(folder).load(MAIN).state.commits == {first.id: first, second.id: second}
 
 
 def test_open_graph_sees_what_an_old_release_goes_on_writing(folder: Location) -> None:
     old = OldGraph(folder, 3)
-    graph = opened(folder, read_only=True)
+    graph = open_again(folder, read_only=True)
     graph.load(MAIN)
     old.commit(actor="ann")
     assert graph.load(MAIN).state.commits == old.history(MAIN)
@@ -196,9 +196,9 @@ def test_open_graph_sees_what_an_old_release_goes_on_writing(folder: Location) -
 
 def test_reader_of_the_old_form_follows_a_migration(folder: Location) -> None:
     old = story(folder, 2)
-    reader = opened(folder, read_only=True)
+    reader = open_again(folder, read_only=True)
     require_same_history(reader, old)
-    writer = opened(folder)
+    writer = open_again(folder)
     made = bare_publish(writer.coordinator(MAIN)).commit
     assert reader.load(MAIN).state.commits == {**old.history(MAIN), made.id: made}
 
@@ -206,7 +206,7 @@ def test_reader_of_the_old_form_follows_a_migration(folder: Location) -> None:
 def test_schema_numbered_by_name_hashes_is_read_as_it_is(folder: Location) -> None:
     OldGraph(folder, 3)
     stored = json.loads((folder.path / "_schema.ir.json").read_text())
-    accepted = opened(folder).schema().accepted
+    accepted = open_again(folder).schema().accepted
     assert legacy_ir(accepted) == stored
     assert min(accepted.known_identities.types.values()) > 1_000
 
@@ -217,13 +217,13 @@ def test_migration_of_a_graph_in_any_store(shared_root: Location) -> None:
     old.branch("work")
     old.commit("work", actor="bob")
     old.branch("__run__01")
-    assert opened(shared_root, read_only=True).load("work").state.commits == old.history("work")
-    graph = opened(shared_root)
+    assert open_again(shared_root, read_only=True).load("work").state.commits == old.history("work")
+    graph = open_again(shared_root)
     require_migrated(old)
     assert graph.branch_names() == [MAIN, "work"]
     made = bare_publish(graph.coordinator("work")).commit
     require_migrated(old, "work")
-    assert opened(shared_root).load("work").state.commits == {**old.history("work"), made.id: made}
+    assert open_again(shared_root).load("work").state.commits == {**old.history("work"), made.id: made}
 
 
 # --- manifests whose rows do not remember when they were written ---------------------------------
@@ -231,14 +231,14 @@ def test_migration_of_a_graph_in_any_store(shared_root: Location) -> None:
 
 def test_manifest_without_stable_row_ids_stays_usable(folder: Location) -> None:
     old = story(folder, 3, stable_row_ids=False)
-    ours, theirs = opened(folder), opened(folder)
+    ours, theirs = open_again(folder), open_again(folder)
     ours.load(MAIN)
     made = []
     for number in range(3):
         made.append(bare_publish(theirs.coordinator(MAIN), {"node:Person": 10 + number}).commit)
         made.append(bare_publish(ours.coordinator(MAIN), {"edge:Knows": 10 + number}).commit)
     expected = {**old.history(MAIN), **{commit.id: commit for commit in made}}
-    for graph in (ours, theirs, opened(folder)):
+    for graph in (ours, theirs, open_again(folder)):
         assert graph.load(MAIN).state.commits == expected
         for commit in made:
             assert graph.snapshot(AtCommit(commit.id)).commit == commit
@@ -248,7 +248,7 @@ def test_manifest_without_stable_row_ids_stays_usable(folder: Location) -> None:
 
 def test_version_that_is_no_longer_stored_is_named(folder: Location) -> None:
     old = story(folder, 3, stable_row_ids=False)
-    graph = opened(folder)
+    graph = open_again(folder)
     version = old.branches[MAIN].commits[1].version
     shutil.move(
         folder.path / "__manifest" / "_versions" / f"{2**64 - 1 - version:020d}.manifest",
@@ -263,7 +263,7 @@ def test_version_that_is_no_longer_stored_is_named(folder: Location) -> None:
 
 def test_users_branch_with_the_name_of_a_run_survives_a_later_migration(folder: Location) -> None:
     story(folder, 2)
-    graph = opened(folder)
+    graph = open_again(folder)
     graph.root.forks.create(graph.load(MAIN).table, "__run__mine")
     bare_publish(graph.coordinator("work"))
     assert "__run__mine" in graph.branch_names()
@@ -278,13 +278,13 @@ def test_run_that_another_runner_removed_first_is_no_failure(folder: Location) -
             lance.dataset(manifest).branches.delete("__run__03")
 
     OpenGraph.open(Root.at(folder, be_faster))
-    assert opened(folder).branch_names() == [MAIN, *NAMED]
+    assert open_again(folder).branch_names() == [MAIN, *NAMED]
 
 
 def test_run_from_which_a_branch_was_made_stays(folder: Location, caplog: pytest.LogCaptureFixture) -> None:
     old = story(folder, 1)
     old.branch("kept", from_="__run__01")
-    graph = opened(folder)
+    graph = open_again(folder)
     assert graph.branch_names() == [MAIN, "__run__01", *sorted([*NAMED, "kept"])]
     assert "branch '__run__01' stays" in caplog.text
     assert graph.load("kept").state.commits == old.history("kept")
@@ -292,15 +292,15 @@ def test_run_from_which_a_branch_was_made_stays(folder: Location, caplog: pytest
 
 def test_new_branch_does_not_inherit_from_a_deleted_one_of_its_name(folder: Location) -> None:
     old = story(folder, 3)
-    graph = opened(folder)
+    graph = open_again(folder)
     delete_branch(graph, "deep")
     create_branch(graph, "deep", from_branch="work")
     require_migrated(old, "work")
-    for seen in (graph, opened(folder, read_only=True)):
+    for seen in (graph, open_again(folder, read_only=True)):
         assert seen.load("work").state.commits == old.history("work")
         assert seen.load("deep").state.commits == old.history("work")
     made = bare_publish(graph.coordinator("deep")).commit
-    assert opened(folder).load("deep").state.commits == {**old.history("work"), made.id: made}
+    assert open_again(folder).load("deep").state.commits == {**old.history("work"), made.id: made}
 
 
 # --- absence is proven ---------------------------------------------------------------------------
@@ -319,12 +319,12 @@ def test_failed_open_of_the_legacy_commits_stops_the_migration(
 
     with failpoints.arm(failpoints.MIGRATION_V3_TO_V4_LEGACY_OPEN, fail):
         with pytest.raises(errors.StorageFailure, match="not now"):
-            opened(folder)
+            open_again(folder)
         with pytest.raises(errors.StorageFailure, match="not now"):
-            opened(folder, read_only=True).load(MAIN)
+            open_again(folder, read_only=True).load(MAIN)
     assert stored_stamp(old) == "3"
     assert "graph_commit" not in kinds(old.stored("__manifest").to_table())
-    assert opened(folder).load(MAIN).state.commits == old.history(MAIN)
+    assert open_again(folder).load(MAIN).state.commits == old.history(MAIN)
 
 
 def lose_data(table: Path) -> None:
@@ -351,12 +351,12 @@ def test_damaged_legacy_table_never_passes_for_an_absent_one(
     shutil.copytree(folder.path / table, folder.path.parent / "backup")
     damage(folder.path / table)
     with pytest.raises((errors.StorageFailure, errors.CorruptGraph), match=table):
-        opened(folder)
+        open_again(folder)
     assert stored_stamp(old) == "3"
     assert "graph_commit" not in kinds(old.stored("__manifest").to_table())
     shutil.rmtree(folder.path / table)
     shutil.move(folder.path.parent / "backup", folder.path / table)
-    assert opened(folder).load(MAIN).state.commits == old.history(MAIN)
+    assert open_again(folder).load(MAIN).state.commits == old.history(MAIN)
 
 
 @pytest.mark.parametrize("damage", [lose_versions, garble_versions])
@@ -364,7 +364,7 @@ def test_damaged_commits_of_a_branch_never_pass_for_absent_ones(
     folder: Location, damage: Callable[[Path], None]
 ) -> None:
     old = small_graph(folder)
-    graph = opened(folder)
+    graph = open_again(folder)
     fork = folder.path / "_graph_commits.lance" / "tree" / "work"
     shutil.copytree(fork, folder.path.parent / "backup")
     damage(fork)
@@ -393,7 +393,7 @@ def lose_reference(folder: Location, branch: str, *, with_files: bool) -> None:
 def test_commits_whose_files_lost_only_their_reference_are_kept(folder: Location, form: int) -> None:
     old = story(folder, form)
     lose_reference(folder, "work", with_files=False)
-    graph = opened(folder)
+    graph = open_again(folder)
     made = bare_publish(graph.coordinator("work")).commit
     assert graph.load("work").state.commits == {**old.history("work"), made.id: made}
 
@@ -404,13 +404,13 @@ def test_own_commits_of_a_branch_whose_reference_is_missing_are_never_left_out(
 ) -> None:
     old = story(folder, form)
     lose_reference(folder, "work", with_files=True)
-    graph = opened(folder)
+    graph = open_again(folder)
     stamped = stored_stamp(old, "work")
     uses: list[Callable[[], object]] = [
         lambda: graph.load("work"),
         lambda: bare_publish(graph.coordinator("work")),
         lambda: create_branch(graph, "new", from_branch="work"),
-        lambda: opened(folder, read_only=True).load("work"),
+        lambda: open_again(folder, read_only=True).load("work"),
     ]
     for use in uses:
         with pytest.raises(errors.CorruptGraph, match="branch 'work' has commits of its own") as caught:
@@ -432,7 +432,7 @@ def test_a_branch_without_a_reference_does_not_hide_the_missing_one_of_its_paren
     old.commit("work")
     old.branch("below", from_="work", recorded=False)
     lose_reference(folder, "work", with_files=True)
-    graph = opened(folder)
+    graph = open_again(folder)
     for branch in ("work", "below"):
         with pytest.raises(errors.CorruptGraph, match="branch 'work' has commits of its own"):
             bare_publish(graph.coordinator(branch))
@@ -512,12 +512,12 @@ def test_commits_of_an_earlier_branch_of_the_same_name_are_never_taken_over(
     reference(folder, "work")
     recreate(old)
     stamped = stored_stamp(old, "work")
-    graph = opened(folder)
+    graph = open_again(folder)
     uses: list[Callable[[], object]] = [
         lambda: graph.load("work"),
         lambda: bare_publish(graph.coordinator("work")),
         lambda: create_branch(graph, "new", from_branch="work"),
-        lambda: opened(folder, read_only=True).load("work"),
+        lambda: open_again(folder, read_only=True).load("work"),
     ]
     for use in uses:
         with pytest.raises(errors.CorruptGraph, match="belong to an earlier branch of that name") as caught:
@@ -545,7 +545,7 @@ def test_commits_that_are_older_than_their_branch_are_never_taken_over(
     last = old.branches["work"].commits[-1].created_at // 1_000_000
     facts["createAt"] = (last if table == "__manifest" else facts["createAt"]) + seconds
     at.write_text(json.dumps(facts))
-    graph = opened(folder)
+    graph = open_again(folder)
     with pytest.raises(errors.CorruptGraph, match="older than the branch"):
         bare_publish(graph.coordinator("work"))
     assert stored_stamp(old, "work") == "3"
@@ -564,7 +564,7 @@ def test_a_branch_that_was_made_while_others_committed_is_migrated(folder: Locat
         "ahead", (None, old.stored("_graph_commits.lance").version)
     )
     commits.create_branch("behind", (None, late))
-    graph = opened(folder)
+    graph = open_again(folder)
     for branch, count in (("ahead", 3), ("behind", 2)):
         made = bare_publish(graph.coordinator(branch)).commit
         assert len(graph.load(branch).state.commits) == count + 1
@@ -574,7 +574,7 @@ def test_a_branch_that_was_made_while_others_committed_is_migrated(folder: Locat
 def test_branches_of_a_graph_whose_commits_were_never_recorded_are_migrated(folder: Location) -> None:
     old = OldGraph(folder, 3, lineage=False)
     old.branch("work")
-    graph = opened(folder)
+    graph = open_again(folder)
     made = bare_publish(graph.coordinator("work")).commit
     assert graph.load("work").state.commits == {made.id: made}
 
@@ -599,7 +599,7 @@ def test_stamp_out_of_range_is_refused_everywhere(
     folder: Location, text: str, message: str, remedy: str
 ) -> None:
     old = small_graph(folder)
-    graph = opened(folder)
+    graph = open_again(folder)
     graph.load(MAIN)
     graph.load("work")
     old.set_stamp(text, "work")
@@ -613,12 +613,12 @@ def test_stamp_out_of_range_is_refused_everywhere(
         assert message in refused.value.message
         assert refused.value.remedy is not None
         assert remedy in refused.value.remedy
-    assert opened(folder).load(MAIN).state.commits == old.history(MAIN)
+    assert open_again(folder).load(MAIN).state.commits == old.history(MAIN)
     old.set_stamp(text)
     before = old.stored("__manifest").version
     of_main: list[Callable[[], object]] = [
-        lambda: opened(folder),
-        lambda: opened(folder, read_only=True),
+        lambda: open_again(folder),
+        lambda: open_again(folder, read_only=True),
         lambda: graph.load(MAIN),
     ]
     for use in of_main:
@@ -637,8 +637,8 @@ def test_floor_refuses_older_forms_and_leaves_newer_ones(
     monkeypatch.setattr(stamp, "MIN_SUPPORTED", 3)
     for read_only in (True, False):
         with pytest.raises(errors.UnsupportedFormat, match="format 2, and this release knows formats 3 to 4"):
-            opened(below, read_only=read_only)
-    assert opened(at).load(MAIN).state.commits == old.history(MAIN)
+            open_again(below, read_only=read_only)
+    assert open_again(at).load(MAIN).state.commits == old.history(MAIN)
 
 
 @pytest.mark.parametrize(("name", "value"), [("MIN_SUPPORTED", 2), ("MIN_SUPPORTED", 0), ("CURRENT", 5)])
@@ -661,13 +661,13 @@ def test_manifest_with_another_key_is_refused(folder: Location) -> None:
     with pytest.raises(
         errors.UnsupportedFormat, match="branch 'main' has the key table_key instead of"
     ) as no:
-        opened(folder)
+        open_again(folder)
     assert no.value.remedy == "restore the manifest from a backup"
     assert old.stored("__manifest").version == before
-    assert opened(folder, read_only=True).load(MAIN).state.commits == old.history(MAIN)
+    assert open_again(folder, read_only=True).load(MAIN).state.commits == old.history(MAIN)
 
 
 def test_manifest_that_has_its_key_but_no_stamp_is_migrated(folder: Location) -> None:
     old = OldGraph(folder, 1, key="object_id")
-    opened(folder)
+    open_again(folder)
     require_migrated(old)

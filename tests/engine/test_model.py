@@ -60,7 +60,7 @@ UNRECORDED = (
     failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE,
     failpoints.RECOVERY_SIDECAR_WRITE,
 )
-"""A write that dies here was never begun: nobody knows of it."""
+"""A write that dies here was never begun: no other writer knows of it."""
 FIRST_TOUCH = (
     failpoints.MUTATION_POST_SIDECAR_PRE_FORK,
     failpoints.FORK_POST_CREATE_PRE_OPEN,
@@ -163,7 +163,7 @@ def accidents(*phases: str) -> st.SearchStrategy[Accident | None]:
 ACCIDENTS = accidents(*PHASES)
 
 
-def crashed(act: Callable[[], object], times: dict[str, int]) -> str | None:
+def crash_at(act: Callable[[], object], times: dict[str, int]) -> str | None:
     """Crash at the first of some points that is come to often enough, and say at which.
 
     At none if it came to none of them so often, and then it did all of it.
@@ -183,7 +183,7 @@ def crashed(act: Callable[[], object], times: dict[str, int]) -> str | None:
     return at[0] if at else None
 
 
-def opened(at: Path) -> OpenGraph:
+def open_at(at: Path) -> OpenGraph:
     return OpenGraph.open(Root.at(Location.parse(at)))
 
 
@@ -214,7 +214,7 @@ class GraphMachine(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
     def reopened(self) -> OpenGraph:
-        return opened(self.folder / "graph")
+        return open_at(self.folder / "graph")
 
     # --- writes ----------------------------------------------------------------------------------
 
@@ -309,7 +309,7 @@ class GraphMachine(RuleBasedStateMachine):
                 self.refused(act, KeyConflict)
                 return
             case Mode.OVERWRITE:
-                # Whoever is left out is gone: no edge may end there.
+                # A person left out is gone: no edge may end there.
                 if {end for edge in world.edges for end in edge[:2]} - people.keys():
                     self.refused(act, ConstraintViolation, LoadRejected)
                     return
@@ -388,7 +388,7 @@ class GraphMachine(RuleBasedStateMachine):
             act()
             self.settled(branch, after)
             return
-        point = crashed(act, crash.armed())
+        point = crash_at(act, crash.armed())
         assert point is not None, f"the write came to none of the points: {crash}"
         self.fired[next(phase for phase, points in PHASES.items() if point in points)] += 1
         self.graph = self.reopened()
@@ -401,7 +401,7 @@ class GraphMachine(RuleBasedStateMachine):
         self.settled(branch, found)
 
     def recover(self, branch: str, crash: Accident) -> frozenset[str]:
-        """Whoever opens the graph for writing, or whoever writes next, brings it in order."""
+        """Opening the graph for writing, or the next write, recovers it."""
 
         def act() -> object:
             if crash.by_sweep:
@@ -411,7 +411,7 @@ class GraphMachine(RuleBasedStateMachine):
         if sidecar.operations(self.graph.root):
             for point in crash.recoveries:
                 armed = dict.fromkeys(RECOVERING[RECOVERING.index(point) :], 1)
-                assert crashed(act, armed) is not None, f"the recovery came to none of {list(armed)}"
+                assert crash_at(act, armed) is not None, f"the recovery came to none of {list(armed)}"
                 self.fired[IN_A_RECOVERY] += 1
                 self.graph = self.reopened()
         act()
@@ -420,7 +420,7 @@ class GraphMachine(RuleBasedStateMachine):
     def control(self, act: Callable[[], object], point: str | None) -> None:
         if point is None:
             act()
-        elif crashed(act, {point: 1}):
+        elif crash_at(act, {point: 1}):
             self.graph = self.reopened()
 
     def refused(self, act: Callable[[], object], *errors: type[OmnigraphError]) -> None:
@@ -464,7 +464,7 @@ class TestModel(GraphMachine.TestCase):  # type: ignore[valid-type, misc]  # Hyp
         """A small graph, with a branch that has no tables of its own; each life begins with a copy of it."""
         GraphMachine.template = tmp_path_factory.mktemp("lives") / "template"
         create_graph(Root.at(Location.parse(GraphMachine.template)), SCHEMA)
-        graph = opened(GraphMachine.template)
+        graph = open_at(GraphMachine.template)
         mutation(graph, BEGINNING, MAIN)
         create_branch(graph, BRANCHES[0])
 

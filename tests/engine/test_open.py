@@ -102,7 +102,7 @@ def test_a_graph_may_move_as_a_folder(graph: OpenGraph, tmp_path: Path) -> None:
     append_people(moved, "bob")
 
 
-def test_a_graph_made_anew_in_the_same_place_is_not_mixed_with_the_old_one(folder: Location) -> None:
+def test_a_graph_recreated_in_the_same_place_is_not_mixed_with_the_old_one(folder: Location) -> None:
     old = new_graph(folder)
     for version in range(2, 6):
         bare_publish(old.coordinator("main"), {PERSON: version})
@@ -117,7 +117,7 @@ def test_a_graph_made_anew_in_the_same_place_is_not_mixed_with_the_old_one(folde
     assert done.commit.parent in new.load("main").state.commits
 
 
-def test_a_graph_made_anew_that_has_overtaken_the_old_one_is_noticed(folder: Location) -> None:
+def test_a_graph_recreated_that_has_overtaken_the_old_one_is_noticed(folder: Location) -> None:
     old = new_graph(folder)
     bare_publish(old.coordinator("main"), {PERSON: 9})
     Root.at(folder).objects.delete_prefix(folder)
@@ -240,7 +240,7 @@ def open_folder() -> Iterator[Location]:
 
 
 # Tests may run as root, whom nothing stops: the child becomes somebody else once it has its code.
-_AS_NOBODY = """
+_WITHOUT_ROOT = """
 import os, sys
 from omnigraph.engine.lifecycle.create import create_graph
 from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
@@ -296,7 +296,7 @@ def test_a_folder_one_may_only_read_can_be_read_and_nothing_else(open_folder: Lo
     restrict(open_folder.path, 0o444)
     before = tree(open_folder.path)
     try:
-        done = run(_AS_NOBODY, open_folder.uri)
+        done = run(_WITHOUT_ROOT, open_folder.uri)
     finally:
         allow(open_folder.path)
     assert done.stdout.splitlines() == ["0,0,2", *["StorageFailure Configuration True"] * 3], done.stderr
@@ -308,7 +308,7 @@ def test_a_folder_one_may_not_enter_is_not_taken_for_an_empty_one(open_folder: L
     new_graph(open_folder)
     restrict(open_folder.path, 0o000)
     try:
-        done = run(_AS_NOBODY, open_folder.uri)
+        done = run(_WITHOUT_ROOT, open_folder.uri)
     finally:
         for _ in range(4):
             allow(open_folder.path)
@@ -319,7 +319,7 @@ def test_a_folder_one_may_not_enter_is_not_taken_for_an_empty_one(open_folder: L
 def test_an_empty_folder_one_may_only_read_takes_no_graph(open_folder: Location) -> None:
     open_folder.path.mkdir()
     open_folder.path.chmod(0o555)
-    done = run(_AS_NOBODY, open_folder.uri)
+    done = run(_WITHOUT_ROOT, open_folder.uri)
     assert done.stdout.splitlines() == [
         "GraphNotFound  True",
         "GraphNotFound  True",

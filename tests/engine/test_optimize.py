@@ -36,7 +36,7 @@ MAIN = Author("main", "ada")
 WRITES = {"write_text", "write_text_if_absent", "commit", "commit_compaction", "merge_rows", "rewrite"}
 
 
-def test_small_fragments_and_lagging_indexes_are_mended_in_one_commit(folder: Location) -> None:
+def test_small_fragments_and_lagging_indexes_are_repaired_in_one_commit(folder: Location) -> None:
     graph = docs_graph(folder)
     add_docs(graph, range(10))
     ensure_indices(graph, MAIN)

@@ -73,7 +73,7 @@ def test_a_branch_is_known_from_its_source_and_moves_on_by_others(graph: OpenGra
     assert plain(graph.load("draft").state) == plain(other.load("draft").state)
 
 
-def test_a_branch_that_others_made_anew_is_read_anew(graph: OpenGraph) -> None:
+def test_a_branch_that_others_recreated_is_read_again(graph: OpenGraph) -> None:
     create_branch(graph, "draft")
     change(graph, 'insert Person { name: "eve" }', "draft")
     change(graph, 'insert Person { name: "fay" }', "draft")

@@ -25,7 +25,7 @@ from tests.engine.graphs import new_graph
 from tests.python_process import PIPE, Python
 
 
-def test_tables_are_prepared_side_by_side_and_told_in_their_order() -> None:
+def test_tables_are_prepared_side_by_side_and_reported_in_their_order() -> None:
     together = threading.Barrier(3)
 
     def one(key: str) -> str:
@@ -70,7 +70,7 @@ def test_a_failure_of_the_first_table_waits_for_the_others() -> None:
 
     with pytest.raises(ValueError, match="a"):
         run_per_table(one, ["a", "b", "c"])
-    assert sorted(done) == ["b", "c"], "nobody goes on writing for a plan that is given up"
+    assert sorted(done) == ["b", "c"], "no table is written on for a plan that is given up"
 
 
 _FORKED = """
@@ -134,7 +134,7 @@ def rows_of_all(key: str) -> str:
 def test_a_write_stages_as_many_tables_at_once_as_the_setting_says(
     wide: Location, limit: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twelve tables, of which eight at once leave four that meet nobody: so without a setting, no meeting."""
+    """Twelve tables, of which eight at once leave four that meet none: so without a setting, no meeting."""
     if limit is not None:
         monkeypatch.setenv(SETTING, str(limit))
     threads = Threads("stage_upsert", limit or 1)

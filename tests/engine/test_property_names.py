@@ -124,7 +124,7 @@ def records() -> list[dict[str, Any]]:
     return nodes + edges
 
 
-def exported(graph: Graph) -> list[dict[str, Any]]:
+def export_bytes(graph: Graph) -> list[dict[str, Any]]:
     stream = io.BytesIO()
     graph.export(stream)
     return sorted(map(json.loads, stream.getvalue().splitlines()), key=_by_id)
@@ -160,7 +160,7 @@ def test_the_names_are_many_and_those_that_matter_are_among_them() -> None:
 
 
 def test_a_load_of_every_name_is_exported_as_it_was_written(source: Graph) -> None:
-    assert exported(source) == sorted(records(), key=_by_id)
+    assert export_bytes(source) == sorted(records(), key=_by_id)
 
 
 @pytest.mark.parametrize("parts", [False, True], ids=["whole", "parts"])
@@ -171,7 +171,7 @@ def test_every_name_loads_back_from_every_format(
     write(source, tmp_path / "out", form, parts=parts)
     with og.init(tmp_path / "back.omni", schema=schema()) as back:
         assert back.load(tmp_path / "out", mode="append").total == len(records())
-        assert exported(back) == exported(source)
+        assert export_bytes(back) == export_bytes(source)
 
 
 @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.MERGE, Mode.OVERWRITE])
@@ -183,7 +183,7 @@ def test_every_name_is_loaded_by_a_large_load(source: Graph, tmp_path: Path, mod
         if mode is Mode.MERGE:
             back.load(tmp_path / "in.ndjson", mode="append")
         run_load(back._opened, request, Author("main"), engine=lambda _: Engine(LocalRunner(), "a test"))
-        assert exported(back) == exported(source)
+        assert export_bytes(back) == export_bytes(source)
 
 
 def test_changes_have_every_name(source: Graph) -> None:
@@ -196,8 +196,8 @@ def test_changes_have_every_name(source: Graph) -> None:
     assert len(found) == len(wanted) == 4
     for record in wanted:
         data = dict(record["data"])
-        told = found[record.get("type") or record["edge"], data.pop("id")]
-        assert sorted(told) == sorted(data)
+        properties = found[record.get("type") or record["edge"], data.pop("id")]
+        assert sorted(properties) == sorted(data)
 
 
 def test_every_name_loads_from_rows_in_memory(source: Graph, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_every_name_loads_from_rows_in_memory(source: Graph, tmp_path: Path) -> 
         for number, of in enumerate(properties("edge")):
             given = [{"src": "a0", "dst": "b0", **row} for row in rows(of, number)]
             back.load(given, type=f"E{number}", mode="append")
-        assert exported(back) == exported(source)
+        assert export_bytes(back) == export_bytes(source)
 
 
 def test_every_name_is_inserted_by_a_query_and_chosen_by_delete(tmp_path: Path) -> None:

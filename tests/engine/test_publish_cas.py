@@ -62,7 +62,7 @@ def stranger(root: Root, branch: str = "main") -> Coordinator:
     return Coordinator(Root.at(root.layout.root), branch)
 
 
-def changed(key: str, version: int, *, owner: str | None = None, rows: int = 0) -> ManifestChanges:
+def table_change(key: str, version: int, *, owner: str | None = None, rows: int = 0) -> ManifestChanges:
     return ManifestChanges(versions=(TableVersion(key, version, owner, rows),))
 
 
@@ -70,7 +70,7 @@ def send(main: Coordinator, changes: ManifestChanges, expected: dict[str, int] |
     return publish(main, changes, NewCommit(main.root.new_id()), expected=expected)
 
 
-def unchanged(main: Coordinator) -> Iterator[None]:
+def require_unchanged(main: Coordinator) -> Iterator[None]:
     """For a publish that must be refused: nothing of it is stored, and the branch goes on."""
     before = manifest_rows(main.root).num_rows
     yield
@@ -82,11 +82,11 @@ def unchanged(main: Coordinator) -> Iterator[None]:
 
 
 def test_expected_versions_that_hold_let_the_publish_from_outside(main: Coordinator) -> None:
-    done = send(main, changed(PERSON, 2, rows=5), {PERSON: 1, TEAM: 1, "node:Nobody": 0})
+    done = send(main, table_change(PERSON, 2, rows=5), {PERSON: 1, TEAM: 1, "node:Missing": 0})
     assert done.loaded.state.entries()[PERSON] == TableEntry(
         PERSON, main.load().state.locations[PERSON], 2, None, 5
     )
-    assert send(main, changed(PERSON, 3), {PERSON: 2}).commit.parent == done.commit.id
+    assert send(main, table_change(PERSON, 3), {PERSON: 2}).commit.parent == done.commit.id
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_expected_versions_that_hold_let_the_publish_from_outside(main: Coordina
         ({PERSON: 2}, PERSON, 1),
         ({PERSON: 0}, PERSON, 1),
         ({TEAM: 9, PERSON: 1}, TEAM, 1),
-        ({"node:Nobody": 3}, "node:Nobody", 0),
+        ({"node:Missing": 3}, "node:Missing", 0),
         ({KNOWS: 1, PERSON: 7, TEAM: 8}, PERSON, 1),
     ],
 )
@@ -104,7 +104,7 @@ def test_an_expected_version_that_does_not_hold_is_named(
 ) -> None:
     before = main.load()
     with pytest.raises(TableVersionConflict) as caught:
-        send(main, changed(PERSON, 2), expected)
+        send(main, table_change(PERSON, 2), expected)
     found = caught.value
     assert (found.table_key, found.expected, found.actual) == (key, expected[key], actual)
     assert found.retryable
@@ -112,7 +112,7 @@ def test_an_expected_version_that_does_not_hold_is_named(
 
 
 def test_a_dropped_table_is_expected_at_the_version_of_its_drop(main: Coordinator) -> None:
-    send(main, changed(TEAM, 4))
+    send(main, table_change(TEAM, 4))
     send(main, ManifestChanges(dropped={TEAM: 6}))
     assert TEAM not in main.load().state.entries()
     with pytest.raises(TableVersionConflict) as caught:
@@ -128,7 +128,7 @@ def test_expectations_are_checked_again_after_a_lost_race(graph: OpenGraph, main
         failpoints.arm(BEFORE_WRITE, failpoints.once(lambda: bare_publish(rival, {PERSON: 2}))),
         pytest.raises(TableVersionConflict) as caught,
     ):
-        send(main, changed(PERSON, 3), {PERSON: 1})
+        send(main, table_change(PERSON, 3), {PERSON: 1})
     assert (caught.value.expected, caught.value.actual) == (1, 2)
 
 
@@ -136,18 +136,18 @@ def test_expectations_are_checked_again_after_a_lost_race(graph: OpenGraph, main
 
 
 def test_an_identical_version_is_not_written_again(main: Coordinator) -> None:
-    first = send(main, changed(PERSON, 2, rows=3))
+    first = send(main, table_change(PERSON, 2, rows=3))
     created = manifest_rows(main.root)
-    again = send(main, changed(PERSON, 2, rows=3))
+    again = send(main, table_change(PERSON, 2, rows=3))
     assert manifest_rows(main.root).num_rows == created.num_rows + 1, "only the new commit was added"
     assert again.commit.parent == first.commit.id
 
 
 def test_a_handoff_changes_the_owner_in_place(graph: OpenGraph) -> None:
     work = add_branch(graph, "work")
-    send(work, changed(PERSON, 2, owner=None, rows=3))
+    send(work, table_change(PERSON, 2, owner=None, rows=3))
     rows = manifest_rows(work.root, "work").num_rows
-    done = send(work, changed(PERSON, 2, owner="work", rows=3))
+    done = send(work, table_change(PERSON, 2, owner="work", rows=3))
     assert manifest_rows(work.root, "work").num_rows == rows + 1
     for state in (done.loaded.state, work.load().state, stranger(work.root, "work").load().state):
         entry = state.entries()[PERSON]
@@ -156,31 +156,31 @@ def test_a_handoff_changes_the_owner_in_place(graph: OpenGraph) -> None:
 
 def test_a_handoff_with_other_rows_is_no_handoff(graph: OpenGraph) -> None:
     work = add_branch(graph, "work")
-    send(work, changed(PERSON, 2, owner=None, rows=3))
+    send(work, table_change(PERSON, 2, owner=None, rows=3))
     with pytest.raises(
         Conflict, match="version 2 of table 'node:Person' is published with 3 rows, not with 4"
     ):
-        send(work, changed(PERSON, 2, owner="work", rows=4))
+        send(work, table_change(PERSON, 2, owner="work", rows=4))
 
 
 def test_a_table_of_a_branch_that_is_no_ancestor_is_refused(main: Coordinator) -> None:
     with pytest.raises(Conflict, match="table 'node:Person' belongs to branch 'work', not to 'main'"):
-        send(main, changed(PERSON, 2, owner="work", rows=3))
+        send(main, table_change(PERSON, 2, owner="work", rows=3))
 
 
 def test_a_version_below_the_published_one_is_a_conflict(main: Coordinator) -> None:
-    send(main, changed(PERSON, 5))
+    send(main, table_change(PERSON, 5))
     with pytest.raises(TableVersionConflict) as caught:
-        send(main, changed(PERSON, 4))
+        send(main, table_change(PERSON, 4))
     assert (caught.value.expected, caught.value.actual) == (4, 5)
 
 
-NO_TABLE = "table 'node:Nobody' is not registered in the manifest"
+NO_TABLE = "table 'node:Missing' is not registered in the manifest"
 TWICE = "table 'node:Person' is changed twice in one publish"
 VERSION_2, VERSION_3 = TableVersion(PERSON, 2, None, 0), TableVersion(PERSON, 3, None, 0)
 REFUSED = [
-    (ManifestChanges(versions=(TableVersion("node:Nobody", 1, None, 0),)), NO_TABLE),
-    (ManifestChanges(dropped={"node:Nobody": 1}), NO_TABLE),
+    (ManifestChanges(versions=(TableVersion("node:Missing", 1, None, 0),)), NO_TABLE),
+    (ManifestChanges(dropped={"node:Missing": 1}), NO_TABLE),
     (ManifestChanges(versions=(VERSION_2, VERSION_2)), TWICE),
     (ManifestChanges(versions=(VERSION_2, VERSION_3)), TWICE),
     (ManifestChanges(versions=(VERSION_2,), dropped={PERSON: 2}), TWICE),
@@ -196,7 +196,7 @@ REFUSED = [
 def test_changes_that_do_not_add_up_are_refused_whole(
     main: Coordinator, changes: ManifestChanges, reason: str
 ) -> None:
-    judged = unchanged(main)
+    judged = require_unchanged(main)
     next(judged)
     with pytest.raises(Conflict, match=reason):
         send(main, changes)
@@ -204,7 +204,7 @@ def test_changes_that_do_not_add_up_are_refused_whole(
 
 
 def test_a_drop_holds_once_and_hides_every_version_up_to_its_own(main: Coordinator) -> None:
-    send(main, changed(TEAM, 3))
+    send(main, table_change(TEAM, 3))
     with pytest.raises(TableVersionConflict) as caught:
         send(main, ManifestChanges(dropped={TEAM: 2}))
     assert (caught.value.expected, caught.value.actual) == (2, 3), "a drop that hides nothing is no drop"
@@ -212,7 +212,7 @@ def test_a_drop_holds_once_and_hides_every_version_up_to_its_own(main: Coordinat
     with pytest.raises(Conflict, match="dropped already"):
         send(main, ManifestChanges(dropped={TEAM: 3}))
     with pytest.raises(TableVersionConflict) as caught:
-        send(main, changed(TEAM, 3))
+        send(main, table_change(TEAM, 3))
     assert caught.value.actual == 3
     assert TEAM not in main.load().state.entries()
 
@@ -237,9 +237,11 @@ def test_a_registered_table_appears_with_its_first_version(main: Coordinator) ->
 
 
 def test_the_state_after_a_publish_is_the_state_a_stranger_reads(main: Coordinator) -> None:
-    send(main, changed(PERSON, 2, rows=1))
+    send(main, table_change(PERSON, 2, rows=1))
     send(main, ManifestChanges(dropped={KNOWS: 1}))
-    done = publish(main, changed(TEAM, 2), NewCommit(main.root.new_id(), actor="ada", merged_parent="other"))
+    done = publish(
+        main, table_change(TEAM, 2), NewCommit(main.root.new_id(), actor="ada", merged_parent="other")
+    )
     read = stranger(main.root).load()
     assert read.state == done.loaded.state == main.load().state
     assert read.state.commits[done.commit.id] == done.commit
@@ -251,7 +253,7 @@ def test_the_loser_of_a_race_reparents_on_the_winner(main: Coordinator) -> None:
     winner: list[Publication] = []
     main.load()
     with failpoints.arm(BEFORE_WRITE, failpoints.once(lambda: winner.append(bare_publish(rival, {TEAM: 2})))):
-        done = send(main, changed(PERSON, 2))
+        done = send(main, table_change(PERSON, 2))
     assert done.commit.parent == winner[0].commit.id
     entries = done.loaded.state.entries()
     assert (entries[PERSON].version, entries[TEAM].version) == (2, 2)
@@ -262,7 +264,7 @@ def test_the_loser_of_a_race_reparents_on_the_winner(main: Coordinator) -> None:
 def test_a_publish_survives_as_many_losses_as_its_budget(main: Coordinator, losses: int) -> None:
     rival, left = stranger(main.root), [None] * losses
     with failpoints.arm(BEFORE_WRITE, lambda: rival_moves(rival, left)):
-        done = send(main, changed(PERSON, 2))
+        done = send(main, table_change(PERSON, 2))
     assert left == []
     assert len(done.loaded.state.commits) == losses + 2
 
@@ -281,13 +283,13 @@ def test_a_used_up_budget_is_a_typed_conflict_and_loses_nothing(main: Coordinato
         failpoints.arm(BEFORE_WRITE, lambda: publish_from_outside(rival)),
         pytest.raises(PublishContention) as caught,
     ):
-        publish(main, changed(PERSON, 2), lineage)
+        publish(main, table_change(PERSON, 2), lineage)
     assert (caught.value.branch, caught.value.attempts) == ("main", RETRY_BUDGET + 1)
     assert caught.value.retryable
     state = stranger(main.root).load().state
     assert lineage.commit_id not in state.commits
     assert len(state.commits) == 1 + RETRY_BUDGET + 1
-    assert publish(main, changed(PERSON, 2), lineage).commit.id == lineage.commit_id
+    assert publish(main, table_change(PERSON, 2), lineage).commit.id == lineage.commit_id
 
 
 def test_contention_while_loading_uses_up_an_attempt_and_no_more(main: Coordinator) -> None:
@@ -295,9 +297,9 @@ def test_contention_while_loading_uses_up_an_attempt_and_no_more(main: Coordinat
         raise StorageFailure("busy", kind="Contention")
 
     with failpoints.arm(WHILE_LOADING, failpoints.once(busy)):
-        send(main, changed(PERSON, 2))
+        send(main, table_change(PERSON, 2))
     with failpoints.arm(WHILE_LOADING, busy), pytest.raises(PublishContention):
-        send(main, changed(PERSON, 3))
+        send(main, table_change(PERSON, 3))
 
 
 def test_other_trouble_while_loading_is_not_retried(main: Coordinator) -> None:
@@ -308,7 +310,7 @@ def test_other_trouble_while_loading_is_not_retried(main: Coordinator) -> None:
         raise StorageFailure("broken", kind="Transient")
 
     with failpoints.arm(WHILE_LOADING, broken), pytest.raises(StorageFailure, match="broken"):
-        send(main, changed(PERSON, 2))
+        send(main, table_change(PERSON, 2))
     assert reached == [1]
 
 
@@ -321,16 +323,16 @@ def test_a_publish_that_died_before_its_write_left_nothing(main: Coordinator) ->
         failpoints.arm(BEFORE_WRITE, failpoints.error(BEFORE_WRITE)),
         pytest.raises(InternalError, match="injected"),
     ):
-        publish(main, changed(PERSON, 2), lineage)
+        publish(main, table_change(PERSON, 2), lineage)
     assert lineage.commit_id not in stranger(main.root).load().state.commits
-    assert not publish(main, changed(PERSON, 2), lineage).already_published
+    assert not publish(main, table_change(PERSON, 2), lineage).already_published
 
 
 @pytest.mark.parametrize("same_process", [True, False])
 def test_a_publish_repeated_after_its_answer_was_lost_is_made_once(
     main: Coordinator, same_process: bool
 ) -> None:
-    lineage, changes = NewCommit(main.root.new_id(), actor="ada"), changed(PERSON, 2, rows=4)
+    lineage, changes = NewCommit(main.root.new_id(), actor="ada"), table_change(PERSON, 2, rows=4)
     with (
         failpoints.arm(AFTER_WRITE, failpoints.error(AFTER_WRITE)),
         pytest.raises(InternalError, match="injected"),
@@ -349,8 +351,10 @@ def test_a_write_whose_answer_says_contention_but_which_landed_is_a_success(main
     lineage = NewCommit(main.root.new_id())
     twin = stranger(main.root)
     main.load()
-    with failpoints.arm(BEFORE_WRITE, failpoints.once(lambda: publish(twin, changed(PERSON, 2), lineage))):
-        done = publish(main, changed(PERSON, 2), lineage, expected={PERSON: 1})
+    with failpoints.arm(
+        BEFORE_WRITE, failpoints.once(lambda: publish(twin, table_change(PERSON, 2), lineage))
+    ):
+        done = publish(main, table_change(PERSON, 2), lineage, expected={PERSON: 1})
     assert done.already_published
     assert done.commit.id == lineage.commit_id
     require_linear(done.loaded.state.commits.values(), [lineage.commit_id])
@@ -359,7 +363,7 @@ def test_a_write_whose_answer_says_contention_but_which_landed_is_a_success(main
 def test_a_store_that_fails_the_write_is_reported_and_nothing_is_there(graph: OpenGraph) -> None:
     main = Coordinator(Root.at(graph.root.layout.root, no_room_for("merge_rows")), "main")
     with pytest.raises(StorageFailure, match="no room"):
-        send(main, changed(PERSON, 2))
+        send(main, table_change(PERSON, 2))
     assert len(stranger(graph.root).load().state.commits) == 1
 
 
@@ -372,11 +376,11 @@ def test_a_failed_write_that_landed_all_the_same_is_a_success(graph: OpenGraph) 
 
         def __call__(self, op: str, uri: str, /) -> None:
             if op == "merge_rows":
-                publish(twin, changed(PERSON, 2), lineage)
+                publish(twin, table_change(PERSON, 2), lineage)
                 raise StorageFailure("connection reset", kind="Transient", uri=uri)
 
     main = Coordinator(Root.at(graph.root.layout.root, LosesAnswers()), "main")
-    done = publish(main, changed(PERSON, 2), lineage)
+    done = publish(main, table_change(PERSON, 2), lineage)
     assert done.already_published
     assert done.commit == stranger(graph.root).load().state.commits[lineage.commit_id]
 
@@ -392,7 +396,7 @@ def test_a_store_that_fails_twice_reports_the_first_failure(graph: OpenGraph) ->
 
     main = Coordinator(Root.at(graph.root.layout.root, Down()), "main")
     with pytest.raises(StorageFailure, match="merge_rows failed") as caught:
-        send(main, changed(PERSON, 2))
+        send(main, table_change(PERSON, 2))
     assert "probe failed" in str(caught.value.__cause__)
 
 
@@ -401,11 +405,11 @@ def test_a_store_that_fails_twice_reports_the_first_failure(graph: OpenGraph) ->
 
 def test_of_two_outcomes_of_one_operation_the_first_decides(main: Coordinator) -> None:
     forward, back = main.root.new_id(), main.root.new_id()
-    publish(main, changed(PERSON, 2), NewCommit(forward, rival=back))
+    publish(main, table_change(PERSON, 2), NewCommit(forward, rival=back))
     with pytest.raises(Decided) as caught:
         publish(stranger(main.root), ManifestChanges(), NewCommit(back, rival=forward))
     assert (caught.value.commit_id, caught.value.rival) == (back, forward)
-    assert publish(main, changed(PERSON, 2), NewCommit(forward, rival=back)).already_published
+    assert publish(main, table_change(PERSON, 2), NewCommit(forward, rival=back)).already_published
 
 
 def test_a_rival_that_lands_during_the_race_decides_too(main: Coordinator) -> None:
@@ -414,7 +418,7 @@ def test_a_rival_that_lands_during_the_race_decides_too(main: Coordinator) -> No
     main.load()
     race = failpoints.once(lambda: publish(other, ManifestChanges(), NewCommit(back, rival=forward)))
     with failpoints.arm(BEFORE_WRITE, race), pytest.raises(Decided):
-        publish(main, changed(PERSON, 2), NewCommit(forward, rival=back))
+        publish(main, table_change(PERSON, 2), NewCommit(forward, rival=back))
     assert forward not in stranger(main.root).load().state.commits
 
 
@@ -425,14 +429,14 @@ def test_an_exact_head_lets_nothing_slip_in_between(main: Coordinator) -> None:
     other = stranger(main.root)
     race = failpoints.once(lambda: bare_publish(other, {TEAM: 2}))
     with failpoints.arm(BEFORE_WRITE, race), pytest.raises(ReadSetChanged) as caught:
-        publish(main, changed(PERSON, 2), NewCommit(main.root.new_id()), precondition=exact)
+        publish(main, table_change(PERSON, 2), NewCommit(main.root.new_id()), precondition=exact)
     assert (caught.value.member, caught.value.expected) == ("graph_head:main", exact.head)
     moved = main.load()
     assert moved.state.head is not None
     assert caught.value.actual == moved.state.head.id
     publish(
         main,
-        changed(PERSON, 2),
+        table_change(PERSON, 2),
         NewCommit(main.root.new_id()),
         precondition=ExactHead(moved.identity, moved.state.head.id),
     )
@@ -455,8 +459,8 @@ def test_a_lost_acknowledgement_is_found_before_the_head_is_compared(main: Coord
     assert loaded.state.head is not None
     exact = ExactHead(loaded.identity, loaded.state.head.id)
     lineage = NewCommit(main.root.new_id())
-    publish(main, changed(PERSON, 2), lineage, precondition=exact)
-    assert publish(main, changed(PERSON, 2), lineage, precondition=exact).already_published
+    publish(main, table_change(PERSON, 2), lineage, precondition=exact)
+    assert publish(main, table_change(PERSON, 2), lineage, precondition=exact).already_published
 
 
 # --- branches --------------------------------------------------------------------------------------
@@ -512,8 +516,8 @@ def test_fresh_branch_first_heads_never_duplicate(
 )
 def test_time_moves_on_along_a_chain_whatever_clocks_say(graph: OpenGraph, readings: list[int]) -> None:
     remaining = iter(readings)
-    told = with_clock(graph, lambda: next(remaining)).coordinator("main")
-    done = [bare_publish(told).commit for _ in readings]
+    coordinator = with_clock(graph, lambda: next(remaining)).coordinator("main")
+    done = [bare_publish(coordinator).commit for _ in readings]
     assert all(later.created_at > earlier.created_at for earlier, later in pairwise(done))
     require_linear(stranger(graph.root).load().state.commits.values(), [each.id for each in done])
 

@@ -34,7 +34,7 @@ def due(
     return find_due_indexes(wishes or (ID,), stored, table, dropped=dropped)
 
 
-def built(one: DueIndex, table: list[Fragment], most: int = MOST_ROWS) -> tuple[set[int], set[str]]:
+def build_segment(one: DueIndex, table: list[Fragment], most: int = MOST_ROWS) -> tuple[set[int], set[str]]:
     segment = next_segment(one, table, most=most, whole=one.wish.kind is IndexKind.TEXT)
     return set(segment.fragments), set(segment.replaced)
 
@@ -51,15 +51,15 @@ def test_every_declared_index_of_a_large_table_is_due() -> None:
         DueIndex(ID, None, EXTEND_ROWS + 1),
         DueIndex(TEXT, None, EXTEND_ROWS + 1),
     ]
-    assert built(due({}, table)[0], table) == ({0, 1}, set())
+    assert build_segment(due({}, table)[0], table) == ({0, 1}, set())
 
 
 def test_what_is_indexed_at_one_go_is_bounded() -> None:
     table = pieces(MOST_ROWS, MOST_ROWS, MOST_ROWS)
     (first,) = due({}, table)
-    assert (first.outside, built(first, table)) == (3 * MOST_ROWS, ({0}, set()))
+    assert (first.outside, build_segment(first, table)) == (3 * MOST_ROWS, ({0}, set()))
     (second,) = due(index("id", "BTree", [0]), table)
-    assert (second.outside, built(second, table)) == (2 * MOST_ROWS, ({1}, set()))
+    assert (second.outside, build_segment(second, table)) == (2 * MOST_ROWS, ({1}, set()))
 
 
 def test_an_index_is_extended_by_what_it_lacks_once_that_is_much() -> None:
@@ -67,14 +67,14 @@ def test_an_index_is_extended_by_what_it_lacks_once_that_is_much() -> None:
     assert due(stored, pieces(MOST_ROWS, EXTEND_ROWS - 1), dropped=True) == []
     table = pieces(MOST_ROWS, EXTEND_ROWS)
     (one,) = due(stored, table)
-    assert (one.outside, built(one, table)) == (EXTEND_ROWS, ({1}, set()))
+    assert (one.outside, build_segment(one, table)) == (EXTEND_ROWS, ({1}, set()))
 
 
 def test_small_segments_go_into_the_new_one() -> None:
     stored = index("id", "BTree", [0], [1], [2])
     table = pieces(500_000, 20_000, 30_000, EXTEND_ROWS)
     (one,) = due(stored, table)
-    assert built(one, table) == ({1, 2, 3}, {"s1", "s2"})
+    assert build_segment(one, table) == ({1, 2, 3}, {"s1", "s2"})
 
 
 def test_segments_stay_few_however_much_is_added() -> None:
@@ -83,7 +83,7 @@ def test_segments_stay_few_however_much_is_added() -> None:
     for number in range(1, 400):
         table.append(Fragment(number, EXTEND_ROWS, 0))
         (one,) = due(stored, table)
-        fragments, replaced = built(one, table)
+        fragments, replaced = build_segment(one, table)
         indexed += EXTEND_ROWS * len(fragments)
         kept = [part for part in stored["id_idx"].parts if part.uuid not in replaced]
         parts = (*kept, Segment(f"n{number}", frozenset(fragments)))
@@ -97,6 +97,6 @@ def test_a_text_index_is_due_when_a_share_of_the_rows_is_outside_and_stays_whole
     assert due(stored, pieces(10_000, 4_000), TEXT) == []
     table = pieces(10_000, 5_000)
     (one,) = due(stored, table, TEXT)
-    assert built(one, table) == ({0, 1}, {"s0"})
+    assert build_segment(one, table) == ({0, 1}, {"s0"})
     assert due(stored, pieces(8 * TEXT_ROWS, TEXT_ROWS), TEXT) == []
     assert len(due(stored, pieces(7 * TEXT_ROWS, TEXT_ROWS), TEXT)) == 1

@@ -56,7 +56,7 @@ def test_a_publish_that_slid_over_a_config_commit_knows_where_it_landed(graph: O
     assert graph.snapshot(AtVersion("main", before + 1)).entries[PERSON].version == 1
 
 
-def test_the_stored_number_may_be_wrong_and_nobody_believes_it(graph: OpenGraph) -> None:
+def test_the_stored_number_may_be_wrong_and_is_not_trusted(graph: OpenGraph) -> None:
     main = graph.coordinator("main")
     with failpoints.arm(BEFORE_WRITE, failpoints.once(lambda: change_config(graph.root))):
         done = bare_publish(main, {PERSON: 2})

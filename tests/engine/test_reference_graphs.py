@@ -96,7 +96,7 @@ def place(template: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(template, tmp_path / "g.omni"))
 
 
-def exported(place: Path, to: Path, **options: Any) -> list[str]:
+def export_sorted(place: Path, to: Path, **options: Any) -> list[str]:
     """The NDJSON export, sorted; generated ids of edges aside."""
     with og.open(place, read_only=True) as graph:
         graph.export(to, overwrite=True, **options)
@@ -113,7 +113,7 @@ def thing_path(graph: og.Graph) -> str:
 
 def test_reading_changes_nothing_and_gives_what_ours_gives(place: Path, ours: Path, tmp_path: Path) -> None:
     before = {at: at.read_bytes() for at in place.rglob("*") if at.is_file()}
-    assert exported(place, tmp_path / "a.ndjson") == exported(ours, tmp_path / "b.ndjson")
+    assert export_sorted(place, tmp_path / "a.ndjson") == export_sorted(ours, tmp_path / "b.ndjson")
     with og.open(place, read_only=True) as graph:
         assert [commit.actor for commit in graph.commits.list()] == [None, None, None]
         assert graph.snapshot("side").tables["node:Thing"].rows == 42

@@ -14,7 +14,7 @@ from omnigraph.storage.objects import Recorder
 from tests.engine.graphs import PERSON, TEAM, add_branch, bare_publish, manifest_rows, require_linear
 
 
-def moved(version: int, *, rows: int = 0) -> TableVersion:
+def person_version(version: int, *, rows: int = 0) -> TableVersion:
     return TableVersion(PERSON, version, None, rows)
 
 
@@ -22,7 +22,7 @@ def test_the_table_moves_and_the_history_does_not(graph: OpenGraph) -> None:
     main = graph.coordinator("main")
     done = bare_publish(main, {PERSON: 2})
     before = main.load().state
-    repin(main, [moved(4)], expected={PERSON: 2})
+    repin(main, [person_version(4)], expected={PERSON: 2})
     after = OpenGraph(Root.at(graph.root.layout.root), read_only=True).load("main").state
     assert after == main.load().state
     assert after.entries()[PERSON].version == 4
@@ -37,7 +37,7 @@ def test_the_head_row_is_written_again_as_it_was(graph: OpenGraph) -> None:
     main = graph.coordinator("main")
     bare_publish(main, {PERSON: 2})
     heads = [row for row in manifest_rows(graph.root).to_pylist() if row["object_type"] == "graph_head"]
-    repin(main, [moved(4)], expected={PERSON: 2})
+    repin(main, [person_version(4)], expected={PERSON: 2})
     again = [row for row in manifest_rows(graph.root).to_pylist() if row["object_type"] == "graph_head"]
     assert again == heads
 
@@ -47,7 +47,7 @@ def test_a_publish_that_was_prepared_before_sees_it(graph: OpenGraph) -> None:
     done = bare_publish(main, {PERSON: 2})
     other = Coordinator(Root.at(graph.root.layout.root), "main")
     other.load()
-    repin(main, [moved(4)], expected={PERSON: 2})
+    repin(main, [person_version(4)], expected={PERSON: 2})
     with pytest.raises(TableVersionConflict):
         publish(
             other,
@@ -72,7 +72,7 @@ def test_of_two_at_once_the_slower_one_looks_again(graph: OpenGraph) -> None:
                 bare_publish(graph.coordinator("main"), {TEAM: 3})
 
     watched = OpenGraph(Root.at(graph.root.layout.root, Rival()), read_only=False)
-    repin(watched.coordinator("main"), [moved(4)], expected={PERSON: 2})
+    repin(watched.coordinator("main"), [person_version(4)], expected={PERSON: 2})
     state = OpenGraph(Root.at(graph.root.layout.root), read_only=True).load("main").state
     assert {key: entry.version for key, entry in state.entries().items()} == {
         "edge:Knows": 1,
@@ -88,15 +88,15 @@ def test_other_rows_are_refused(graph: OpenGraph) -> None:
     main = graph.coordinator("main")
     bare_publish(main, {PERSON: 2}, rows=3)
     with pytest.raises(Conflict, match="does not hold the published rows"):
-        repin(main, [moved(4, rows=4)], expected={PERSON: 2})
+        repin(main, [person_version(4, rows=4)], expected={PERSON: 2})
     with pytest.raises(TableVersionConflict):
-        repin(main, [moved(4, rows=3)], expected={PERSON: 1})
+        repin(main, [person_version(4, rows=3)], expected={PERSON: 1})
 
 
 def test_a_second_time_nothing_is_written(graph: OpenGraph) -> None:
     main = graph.coordinator("main")
     bare_publish(main, {PERSON: 2})
-    wanted = [moved(4)]
+    wanted = [person_version(4)]
     version = repin(main, wanted, expected={PERSON: 2}).state.version
     assert repin(main, wanted, expected={PERSON: 2}).state.version == version
 
@@ -104,7 +104,7 @@ def test_a_second_time_nothing_is_written(graph: OpenGraph) -> None:
 def test_a_branch_that_has_no_commit_of_its_own_keeps_the_head_it_inherits(graph: OpenGraph) -> None:
     done = bare_publish(graph.coordinator("main"), {PERSON: 2})
     work = add_branch(graph, "work")
-    repin(work, [moved(4)], expected={PERSON: 2})
+    repin(work, [person_version(4)], expected={PERSON: 2})
     state = OpenGraph(Root.at(graph.root.layout.root), read_only=True).load("work").state
     assert state.head is not None
     assert state.head.id == done.commit.id

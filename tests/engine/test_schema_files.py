@@ -143,7 +143,7 @@ def test_a_compiled_schema_that_was_changed_is_refused(graph: OpenGraph, folder:
         graph.schema()
 
 
-def test_a_compiled_schema_may_be_formatted_anew(graph: OpenGraph, folder: Location) -> None:
+def test_a_compiled_schema_may_be_reformatted(graph: OpenGraph, folder: Location) -> None:
     value = json.loads((folder.path / IR).read_text())
     (folder.path / IR).write_text(json.dumps(value))
     assert graph.schema().catalog == initial_schema(SCHEMA).catalog

@@ -121,7 +121,7 @@ def test_a_deleted_branch_is_gone_for_warm_readers_too(graph: OpenGraph) -> None
 
 
 @pytest.mark.parametrize("publishes", [1, 3, 5])
-def test_a_branch_made_anew_is_not_taken_for_the_old_one(graph: OpenGraph, publishes: int) -> None:
+def test_a_branch_recreated_is_not_taken_for_the_old_one(graph: OpenGraph, publishes: int) -> None:
     work = add_branch(graph, "work")
     for version in range(2, 5):
         bare_publish(work, {PERSON: version})

@@ -1,4 +1,4 @@
-"""Upkeep by itself: after many small writes a table is as it was after few, and nobody notices."""
+"""Automatic upkeep: after many small writes a table is as it was after few, and no writer notices."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_failure_is_logged_the_write_stands_and_the_next_one_tries_again(
 def test_a_write_stands_whatever_goes_wrong_with_upkeep(
     folder: Location, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also what nobody thought of: whoever is told of a failure does it once more."""
+    """Also an unforeseen error: a caller that gets an error would write once more."""
     log(docs_graph(folder), MIN_FRAGMENTS)
 
     class Mistaken(Recorder):
@@ -190,7 +190,7 @@ def test_small_writes_under_indexes_stay_few_and_are_found(folder: Location) -> 
     assert docs.count("score < 7777") == 200 - 2 * MIN_FRAGMENTS
 
 
-def test_a_text_index_that_fell_behind_is_built_anew_in_one_piece(folder: Location) -> None:
+def test_a_text_index_that_fell_behind_is_rebuilt_in_one_piece(folder: Location) -> None:
     graph = docs_graph(folder)
     add_docs(graph, range(1_000))
     ensure_indices(graph, MAIN)

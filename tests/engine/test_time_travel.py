@@ -34,7 +34,7 @@ from tests.engine.graphs import (
 
 
 def checked_out(root: Root, branch: str | None, version: int) -> tuple[dict[str, TableEntry], str | None]:
-    """Tables and newest commit at a version, told from what Lance shows when it is checked out."""
+    """Tables and newest commit at a version, derived from what Lance shows when it is checked out."""
     tip = root.tables.tip(root.layout.manifest, branch=branch)
     rows: list[dict[str, Any]] = tip.native.checkout_version((branch, version)).to_table().to_pylist()
     paths = {row["table_key"]: row["location"] for row in rows if row["object_type"] == "table"}
@@ -211,17 +211,17 @@ def test_a_moment_shows_the_newest_commit_not_after_it(graph: OpenGraph) -> None
     genesis = graph.load("main").state.head
     assert genesis is not None
     start = genesis.created_at
-    told = with_clock(graph, iter(range(start + 100, start + 1000, 100)).__next__)
-    done = [bare_publish(told.coordinator("main"), {PERSON: v}).commit for v in range(2, 7)]
-    compact(told.load("main").table)
+    clocked = with_clock(graph, iter(range(start + 100, start + 1000, 100)).__next__)
+    done = [bare_publish(clocked.coordinator("main"), {PERSON: v}).commit for v in range(2, 7)]
+    compact(clocked.load("main").table)
     for number, commit in enumerate(done, start=2):
         for moment in (commit.created_at, commit.created_at + 99):
-            snapshot = told.snapshot(AtTime("main", moment))
+            snapshot = clocked.snapshot(AtTime("main", moment))
             assert (snapshot.id, snapshot.entries[PERSON].version) == (commit.id, number)
-        assert told.snapshot(AtTime("main", commit.created_at - 1)).id == commit.parent
-    assert told.snapshot(AtTime("main", 2**63)).id == done[-1].id
+        assert clocked.snapshot(AtTime("main", commit.created_at - 1)).id == commit.parent
+    assert clocked.snapshot(AtTime("main", 2**63)).id == done[-1].id
     with pytest.raises(VersionNotFound, match="branch 'main' not found"):
-        told.snapshot(AtTime("main", start - 1))
+        clocked.snapshot(AtTime("main", start - 1))
 
 
 def test_a_moment_before_a_branch_was_made_shows_where_it_came_from(graph: OpenGraph) -> None:
@@ -269,7 +269,9 @@ def collect_people(graph: OpenGraph, *versions: int) -> None:
     graph.root.tables.forget()
 
 
-def test_a_table_version_that_was_cleaned_up_is_told_apart_from_one_that_never_was(graph: OpenGraph) -> None:
+def test_a_table_version_that_was_cleaned_up_is_distinguished_from_one_that_never_was(
+    graph: OpenGraph,
+) -> None:
     first = append_people(graph, "ada")
     append_people(graph, "bob")
     collect_people(graph, 2)
@@ -281,8 +283,8 @@ def test_a_table_version_that_was_cleaned_up_is_told_apart_from_one_that_never_w
     assert found.data() == {"table_key": PERSON, "version": 2}
     assert open_table(graph, snapshot, TEAM).count() == 0, "the other tables are still there"
     assert people(graph, AtBranch()) == ["ada", "bob"]
-    with pytest.raises(NotFound, match="has no table 'node:Nobody'"):
-        open_table(graph, snapshot, "node:Nobody")
+    with pytest.raises(NotFound, match="has no table 'node:Missing'"):
+        open_table(graph, snapshot, "node:Missing")
 
 
 def test_a_pinned_version_that_is_missing_is_damage_and_not_history(graph: OpenGraph) -> None:

@@ -1,4 +1,4 @@
-"""What mutations and loads do to a stored graph, as told by the case files beside this one."""
+"""What mutations and loads do to a stored graph, as the case files beside this one say."""
 
 from __future__ import annotations
 
@@ -71,15 +71,15 @@ class Run:
         return {row["id"]: row for row in self.graph.snapshot().rows(type_name).to_pylist()}
 
     def act(self, step: Callable[[], MutationResult | LoadResult]) -> None:
-        self.check_told()
+        self.raise_unexpected()
         self.before = self.state()
         try:
             self.outcome = step()
         except errors.OmnigraphError as error:
             self.outcome = error
 
-    def check_told(self) -> None:
-        """A step whose error nobody expects is a failure of the case."""
+    def raise_unexpected(self) -> None:
+        """A step with an unexpected error is a failure of the case."""
         if isinstance(self.outcome, errors.OmnigraphError):
             raise self.outcome
 
@@ -115,7 +115,7 @@ class Run:
 
     def expect_result(self, text: str) -> None:
         done = self.outcome
-        self.check_told()
+        self.raise_unexpected()
         head = self.graph.snapshot().commit
         assert head is not None
         if isinstance(done, MutationResult):
@@ -156,13 +156,13 @@ def test_a_write_does_what_its_case_says(
         for name, text in case.sections:
             if name != "schema":
                 run.section(name, text)
-        run.check_told()
+        run.raise_unexpected()
 
 
 @pytest.mark.parametrize(("letter", "last"), [("M", 19), ("L", 13)])
-def test_every_conformance_case_is_told(letter: str, last: int) -> None:
-    told = {case.name.split()[0] for case in CASES}
-    assert {f"{letter}{number}" for number in range(1, last + 1)} <= told
+def test_every_conformance_case_exists(letter: str, last: int) -> None:
+    names = {case.name.split()[0] for case in CASES}
+    assert {f"{letter}{number}" for number in range(1, last + 1)} <= names
 
 
 def test_m20_a_query_writes_at_most_8192_rows_of_a_type(graph_of: Callable[[], Graph]) -> None:

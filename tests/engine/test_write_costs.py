@@ -24,6 +24,7 @@ from omnigraph.lang.query.compile import CompiledMutation, compile_query
 from omnigraph.storage import upsert as upserting
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
+from tests.engine.mutations import run_mutation
 from tests.storage.conftest import ask_s3, s3_server, use_s3
 
 SCHEMA = "node Person { handle: String @key }\nnode Log { msg: String }\n"
@@ -57,6 +58,11 @@ class Warm:
         mutate(self.graph, self._compiled[text], {}, Author("main"))
         return self.recorder.counts()
 
+    def write_as_text(self, text: str) -> None:
+        """Write as `graph.mutate` does, by statements that are compiled for the schema of that moment."""
+        self.recorder.clear()
+        run_mutation(self.graph, text, Author("main"))
+
     def _compile(self, text: str) -> CompiledMutation:
         compiled = compile_query(f"query q() {{ {text} }}", self.graph.schema().catalog)
         assert isinstance(compiled, CompiledMutation)
@@ -72,7 +78,7 @@ def part_of(path: str) -> str:
 
 
 def require_golden(name: str, found: Counter[str]) -> None:
-    """The counts are those on record; a rise and a fall are told apart."""
+    """The counts are those on record; a rise and a fall are distinguished."""
     at = GOLDEN / f"{name}.txt"
     if UPDATE:
         at.write_text("".join(f"{what}: {count}\n" for what, count in sorted(found.items())))
@@ -130,6 +136,12 @@ def test_a_write_touches_each_table_and_the_manifest_once(warm: Warm, text: str,
     assert calls["merge_rows"] == 1
 
 
+def test_a_mutation_reads_the_schema_once_and_its_hash_again_under_the_lock(warm: Warm) -> None:
+    warm.write_as_text(ONE)
+    read = Counter(call.uri.rpartition("/")[2] for call in warm.recorder.calls if "schema" in call.uri)
+    assert read == {"_schema.pg": 1, "_schema.ir.json": 1, "__schema_state.json": 2}
+
+
 def test_costs_do_not_grow_with_history(warm: Warm) -> None:
     first = warm.write(ONE)
     for _ in range(10):
@@ -142,7 +154,7 @@ def test_costs_do_not_grow_with_history(warm: Warm) -> None:
 
 @pytest.fixture(scope="module")
 def warm_bucket() -> Iterator[Warm]:
-    """A server of its own: nobody else's requests are counted."""
+    """A server of its own: no other requests are counted."""
     with pytest.MonkeyPatch.context() as patch, s3_server() as endpoint:
         yield Warm(use_s3(endpoint, patch))
 
@@ -182,6 +194,17 @@ def test_a_write_in_a_bucket_puts_few_objects_deletes_one_and_lists_no_data(
     assert lists == {"LIST __recovery", "LIST __manifest/_versions", "LIST table/_versions"}
     assert found["LIST table/_versions"] == tables, "one in each commit of Lance; nothing else lists a table"
     require_golden(f"s3-{request.node.callspec.id}", found)
+
+
+@pytest.mark.s3
+def test_a_mutation_in_a_bucket_makes_the_requests_of_its_write_and_no_others(warm_bucket: Warm) -> None:
+    ask_s3("record")
+    warm_bucket.write_as_text(ONE)
+    found = Counter(_request(warm_bucket.at, *one) for one in ask_s3("requests"))
+    assert found.total() == 26
+    ask_s3("record")
+    warm_bucket.write(ONE)
+    assert found == Counter(_request(warm_bucket.at, *one) for one in ask_s3("requests"))
 
 
 @pytest.mark.s3

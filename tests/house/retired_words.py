@@ -1,7 +1,8 @@
-"""Words that are not used any more, in source and docs: `python tests/house/retired_words.py`.
+"""Words that are not used any more, in code, cases and docs: `python tests/house/retired_words.py`.
 
-`retired_words.json` says how often each may still occur, mostly 0: what is stored, or what scripts read,
-keeps its name. A count may only fall; `--list WORD` shows where a word stands, `--record` notes lower counts.
+`retired_words.json` says how often each may still occur, mostly 0: "in vain" stays in the JSON member
+`in_vain` of the doctor and of a cleanup, which scripts read, and in their tests. A count may only fall;
+`--list WORD` shows where a word stands, `--record` notes lower counts.
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 ALLOWED = Path(__file__).with_suffix(".json")
 PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+CODE = ("src", "tests", "bench", "demo")
+CASES = (".gq", ".gqt", ".md", ".pg", ".pgt", ".st", ".txt", ".wt")
+"""Endings of the cases of tests; recorded figures and sample data are left out."""
+NAMING = ("retired_words.py", "test_retired_words.py", "measure.py")
+"""Files of this folder that name the words in order to find them."""
 
 # In names words are joined by underscores: a letter before or after is what makes it another word.
 WORDS = {
@@ -36,8 +42,11 @@ WORDS = {
 
 
 def files() -> Iterator[Path]:
-    """Source and docs; generated pages follow the source."""
-    yield from sorted((ROOT / "src").rglob("*.py"))
+    """Code, cases and docs; generated pages follow the source."""
+    naming = {Path(__file__).with_name(name) for name in NAMING}
+    for folder in CODE:
+        yield from sorted(set((ROOT / folder).rglob("*.py")) - naming)
+    yield from sorted(path for path in (ROOT / "tests").rglob("*") if path.suffix in CASES)
     yield from sorted((ROOT / "docs").rglob("*.md"))
     yield from (ROOT / name for name in PAGES)
 

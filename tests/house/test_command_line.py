@@ -197,7 +197,7 @@ sys.exit(command())
 """
 
 
-def interrupted(when: str, handler: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_interrupted(when: str, handler: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     program = INTERRUPTED_WHILE_IMPORTING.replace("WHEN", repr(when)).replace("HANDLER", f"signal.{handler}")
     command = [sys.executable, "-c", program, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
@@ -205,28 +205,28 @@ def interrupted(when: str, handler: str, *arguments: str) -> subprocess.Complete
 
 @pytest.mark.parametrize("when", ["typer", "omnigraph.errors", "omnigraph.cli.version"])
 def test_ctrl_c_while_the_command_is_imported_ends_it_without_a_word(when: str) -> None:
-    done = interrupted(when, "default_int_handler", "version")
+    done = run_interrupted(when, "default_int_handler", "version")
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_a_command_that_ignores_ctrl_c_in_the_background_goes_on() -> None:
-    done = interrupted("typer", "SIG_IGN", "--version")
+    done = run_interrupted("typer", "SIG_IGN", "--version")
     assert (done.returncode, done.stdout) == (0, f"omnigraph {__version__}\n")
 
 
 @pytest.mark.parametrize(
-    ("does", "told"),
+    ("does", "output"),
     [
         ("when_interrupted = \"'out.ndjson' is as it was\"", "interrupted: 'out.ndjson' is as it was\n"),
         ("command = 'query'", "interrupted\n"),
     ],
 )
-def test_ctrl_c_once_a_command_runs_is_told_by_what_the_command_does(
-    tmp_path: Path, does: str, told: str
+def test_ctrl_c_once_a_command_runs_is_reported_with_what_the_command_says(
+    tmp_path: Path, does: str, output: str
 ) -> None:
     body = f"""
         from omnigraph.cli.invocation import current_invocation
         current_invocation().{does}
         raise KeyboardInterrupt
     """
-    assert run_in(tmp_path, command_that(tmp_path, body)).stderr == told
+    assert run_in(tmp_path, command_that(tmp_path, body)).stderr == output

@@ -43,7 +43,7 @@ def project(tmp_path: Path) -> Path:
         ("cli/stray.py", "import pyspark.sql", "Only the pipeline imports pyspark"),
         ("lang/stray.py", "import rich", "Only the command line imports typer and rich"),
         ("lang/stray.py", "import pathlib", "The languages read and write nothing"),
-        ("errors/base.py", "import msgspec", "The errors use nobody"),
+        ("errors/base.py", "import msgspec", "The errors import no other package"),
     ],
 )
 def test_a_call_the_wrong_way_breaks_the_build(project: Path, module: str, line: str, contract: str) -> None:

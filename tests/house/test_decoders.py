@@ -62,7 +62,7 @@ def _uses(tree: ast.AST) -> Iterator[str]:
                 yield name
 
 
-def _found(source: Path) -> set[str]:
+def _find_decoders(source: Path) -> set[str]:
     found = set()
     for path in source.rglob("*.py"):
         used = set(_uses(ast.parse(path.read_text(encoding="utf-8"))))
@@ -72,7 +72,7 @@ def _found(source: Path) -> set[str]:
 
 
 def test_no_decoder_appears_outside_the_list() -> None:
-    assert _found(SOURCE) == ALLOWED
+    assert _find_decoders(SOURCE) == ALLOWED
 
 
 def test_each_place_that_decodes_is_explained() -> None:
@@ -86,6 +86,6 @@ def test_what_is_looked_for_is_found(tmp_path: Path) -> None:
         "eval('1')\nnp.load('x', allow_pickle=True)\n"
         "import_module(name)\nimport_module('json')\nre.compile('x')\n"
     )
-    assert _found(tmp_path) == {
+    assert _find_decoders(tmp_path) == {
         f"new.py: {name}" for name in ("pickle", "ruamel", "eval", "allow_pickle", "import_module")
     }

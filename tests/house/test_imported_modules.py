@@ -61,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def imported(folder: Path, *arguments: str) -> list[str]:
+def list_imports(folder: Path, *arguments: str) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-c", *arguments], cwd=folder, capture_output=True, text=True, check=True
     )
@@ -78,11 +78,11 @@ def require_golden(name: str, found: list[str]) -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_command_imports_the_modules_on_its_list(name: str, folder: Path) -> None:
-    require_golden(name, imported(folder, COMMAND, *RUNS[name]))
+    require_golden(name, list_imports(folder, COMMAND, *RUNS[name]))
 
 
 def test_opening_a_graph_imports_the_modules_on_its_list(folder: Path) -> None:
-    require_golden("python-open", imported(folder, OPENS))
+    require_golden("python-open", list_imports(folder, OPENS))
 
 
 def test_every_list_belongs_to_a_command() -> None:

@@ -19,7 +19,7 @@ PAGES = {"README.md": README, "quickstart.md": (ROOT / "docs" / "quickstart.md")
 FENCE = r"^```{}\n(.*?)^```$"
 
 
-def _fenced(page: str, language: str) -> list[str]:
+def _find_fenced(page: str, language: str) -> list[str]:
     return re.findall(FENCE.format(language), page, flags=re.DOTALL | re.MULTILINE)
 
 
@@ -30,7 +30,7 @@ def _comparable(text: str, place: Path | None = None) -> str:
 
 
 def _stand(page: str, place: Path) -> None:
-    """Put a reader where the page has them: beside the demo's files and what they were told to save."""
+    """Put a reader where the page has them: beside the demo's files and what the page lets them save."""
     shutil.copytree(ROOT / "demo", place / "demo", ignore=shutil.ignore_patterns("out"))
     saved = r"^Save this as `([\w.]+)`:\n\n```\w+\n(.*?)^```$"
     for name, text in re.findall(saved, page, flags=re.DOTALL | re.MULTILINE):
@@ -44,7 +44,7 @@ def test_a_page_shows_what_its_commands_print(
     page = PAGES[name]
     _stand(page, tmp_path)
     monkeypatch.chdir(tmp_path)
-    parts = re.split(r"^\$ omnigraph (.*)\n", "".join(_fenced(page, "console")), flags=re.MULTILINE)
+    parts = re.split(r"^\$ omnigraph (.*)\n", "".join(_find_fenced(page, "console")), flags=re.MULTILINE)
     assert parts[0] == ""
     commands = list(zip(parts[1::2], parts[2::2], strict=True))
     assert len(commands) >= 10
@@ -52,9 +52,9 @@ def test_a_page_shows_what_its_commands_print(
         main(shlex.split(arguments))
         printed = capsys.readouterr()
         assert _comparable(printed.out + printed.err, tmp_path) == _comparable(shown), arguments
-    (program,) = _fenced(page, "python")
+    (program,) = _find_fenced(page, "python")
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == _fenced(page, "")[-1].strip()
+    assert ran.stdout.strip() == _find_fenced(page, "")[-1].strip()
 
 
 def test_what_the_readme_says_to_make_is_a_target() -> None:

@@ -28,7 +28,7 @@ def _below(command: Any, context: Any, words: tuple[str, ...]) -> Iterator[tuple
             yield from _below(child, inner, (*words, name))
 
 
-def misused(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+def run_misused(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     assert main([*arguments, "--json"]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -42,19 +42,19 @@ def misused(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
 
 def test_an_unknown_option_is_reported_as_json_by_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     for words in commands():
-        found = misused(capsys, *words, "--no-such-option")
+        found = run_misused(capsys, *words, "--no-such-option")
         assert "--no-such-option" in found["error"], words
 
 
 def test_unknown_commands_and_missing_arguments_are_reported_as_json(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert "No such command 'querry'" in misused(capsys, "querry")["error"]
-    assert "No such command 'lst'" in misused(capsys, "commit", "lst")["error"]
-    assert "Missing argument" in misused(capsys, "blob", "get")["error"]
-    assert "Missing option '--schema'" in misused(capsys, "init", "here")["error"]
-    assert "'xml' is not" in misused(capsys, "export", "x", "--format", "xml")["error"]
-    assert "unexpected extra argument" in misused(capsys, "version", "extra")["error"]
+    assert "No such command 'querry'" in run_misused(capsys, "querry")["error"]
+    assert "No such command 'lst'" in run_misused(capsys, "commit", "lst")["error"]
+    assert "Missing argument" in run_misused(capsys, "blob", "get")["error"]
+    assert "Missing option '--schema'" in run_misused(capsys, "init", "here")["error"]
+    assert "'xml' is not" in run_misused(capsys, "export", "x", "--format", "xml")["error"]
+    assert "unexpected extra argument" in run_misused(capsys, "version", "extra")["error"]
 
 
 def test_wrong_usage_never_steers_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

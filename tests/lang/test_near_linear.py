@@ -58,11 +58,11 @@ def _types(size: int, properties: str = "") -> str:
     return "\n".join([*nodes, *(f"edge E{number}: T{number} -> T0" for number in range(size))])
 
 
-def _planned(size: int) -> object:
+def _plan_types(size: int) -> object:
     return plan_files(compile_schema(_types(size)), compile_schema(_types(size, "v: I32?")))
 
 
-def _decoded(size: int) -> object:
+def _decode_parameters(size: int) -> object:
     declared = parse_queries(Source(_parameters(size))).queries[0].parameters
     return decode_parameters(declared, {f"p{number}": number for number in range(size)})
 
@@ -75,7 +75,7 @@ def _given_items(size: int) -> object:
 WORK: dict[str, Callable[[int], object]] = {
     "parameters": lambda size: compile_query(_parameters(size), CATALOG),
     "parameters, linted": lambda size: lint(Source(_parameters(size)), CATALOG),
-    "parameters, with values": _decoded,
+    "parameters, with values": _decode_parameters,
     "items of a list parameter": _given_items,
     "items of `in`": lambda size: compile_query(_items(size), CATALOG),
     "items of `in`, linted": lambda size: lint(Source(_items(size)), CATALOG),
@@ -83,7 +83,7 @@ WORK: dict[str, Callable[[int], object]] = {
     "queries, linted": lambda size: lint(Source(_queries(size)), CATALOG),
     "types": lambda size: compile_schema(_types(size)),
     "types, with identities": lambda size: render(compile_with_ir(_types(size))[1], indent=2),
-    "types, migrated": _planned,
+    "types, migrated": _plan_types,
 }
 
 

@@ -27,7 +27,7 @@ from omnigraph.lang.tokens import (
 )
 
 
-def scanned(text: str) -> list[tuple[str, str]]:
+def scan(text: str) -> list[tuple[str, str]]:
     cursor = Cursor(Source(text))
     found = []
     while cursor.kind != END:
@@ -37,7 +37,7 @@ def scanned(text: str) -> list[tuple[str, str]]:
 
 
 def test_every_kind_of_token() -> None:
-    assert scanned('ab Ab $ab 12 1.5 "x" ->..>= <=!={}') == [
+    assert scan('ab Ab $ab 12 1.5 "x" ->..>= <=!={}') == [
         (LOWER, "ab"),
         (UPPER, "Ab"),
         (VAR, "$ab"),
@@ -55,16 +55,16 @@ def test_every_kind_of_token() -> None:
 
 
 def test_a_range_is_three_tokens() -> None:
-    assert [kind for kind, _ in scanned("0..150")] == [INT, "..", INT]
+    assert [kind for kind, _ in scan("0..150")] == [INT, "..", INT]
 
 
 def test_comments_and_space_are_skipped() -> None:
-    assert scanned("a // b\n /* c * / ** */ d /**/\r\n\te") == [(LOWER, "a"), (LOWER, "d"), (LOWER, "e")]
+    assert scan("a // b\n /* c * / ** */ d /**/\r\n\te") == [(LOWER, "a"), (LOWER, "d"), (LOWER, "e")]
 
 
 @pytest.mark.parametrize("text", ["1e5", "12abc", "1.5x", "$", "$Ab", "#", "'x'", "é", '"open', "/* open"])
 def test_what_is_no_token_is_bad(text: str) -> None:
-    assert scanned(text)[0][0] == BAD
+    assert scan(text)[0][0] == BAD
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_braces_are_counted_when_they_are_passed() -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")))
 def test_a_string_reads_back_as_it_was(value: str) -> None:
     text = escape(value)
-    assert scanned(text) == [(STR, text)]
+    assert scan(text) == [(STR, text)]
     assert unescape(text, Span(0, len(text))) == value
 
 
@@ -131,4 +131,4 @@ def test_integers_are_bounded_without_converting_huge_ones(text: str, limit: int
     ids=["name", "stars", "backslashes", "comments", "slashes"],
 )
 def test_huge_garbage_is_one_token_and_not_a_hang(text: str) -> None:
-    assert len(scanned(text)) <= 1
+    assert len(scan(text)) <= 1

@@ -75,8 +75,8 @@ def test_a_graph_shows_its_types_branches_and_newest_commit(graph: og.Graph) -> 
     ]
     assert page.texts[0] == f"Graph {graph.uri}"
     assert "branches: main, draft" in page.texts
-    told = newest.time.strftime("%Y-%m-%d %H:%M:%S UTC")
-    assert f"newest commit of main: {newest.id} of {told} by ann" in page.texts
+    time = newest.time.strftime("%Y-%m-%d %H:%M:%S UTC")
+    assert f"newest commit of main: {newest.id} of {time} by ann" in page.texts
 
 
 def test_a_graph_that_is_only_read_says_so_and_a_closed_one_shows_no_table(graph: og.Graph) -> None:

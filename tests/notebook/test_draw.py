@@ -134,11 +134,11 @@ def test_edges_are_cut_as_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "how", "error", "told"),
+    ("what", "how", "error", "message"),
     [
         ("query q() { match { $p: Person } return { $p.name } }", {}, BadRequest, "returns no nodes to draw"),
         ('query q() { delete Person where handle = "a" }', {}, WrongQueryKind, "changes the graph"),
-        (["nobody"], {}, BadRequest, "there is no node 'nobody'"),
+        (["missing"], {}, BadRequest, "there is no node 'missing'"),
         ([7], {}, BadRequest, "7 is not the id of a node"),
         ({"Person": ["x"]}, {}, BadRequest, "there is no node 'x' of type 'Person'"),
         ({"Knows": ["x"]}, {}, BadRequest, "'Knows' is not a node type"),
@@ -150,10 +150,10 @@ def test_edges_are_cut_as_well(tmp_path: Path) -> None:
         (["a"], {"height": 20}, InvalidValue, "height must be at least 250, got 20"),
     ],
 )
-def test_what_cannot_be_drawn_is_told(
-    graph: og.Graph, what: Any, how: dict[str, Any], error: type[Exception], told: str
+def test_what_cannot_be_drawn_is_reported(
+    graph: og.Graph, what: Any, how: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=re.escape(told)):
+    with pytest.raises(error, match=re.escape(message)):
         graph.draw(what, **how)
 
 
@@ -180,9 +180,9 @@ def test_a_picture_is_saved_by_the_ending_of_its_name(graph: og.Graph, tmp_path:
 
 
 def test_nothing_is_a_picture_too(graph: og.Graph) -> None:
-    nobody = graph.draw('query q() { match { $p: Person { handle: "zoe" } } return { $p } }')
-    assert "0 nodes and 0 edges" in nobody.svg()
-    assert nobody.widget() is not None
+    empty = graph.draw('query q() { match { $p: Person { handle: "zoe" } } return { $p } }')
+    assert "0 nodes and 0 edges" in empty.svg()
+    assert empty.widget() is not None
 
 
 def test_names_in_letters_that_no_font_has_are_drawn_without_warnings(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
+MASTER = os.environ.get("OMNIGRAPH_TEST_SPARK_MASTER", "local[2,1]")
+"""Tests of failures need not see each of them four times; `make torture` has more tasks at a time."""
+PARTITIONS = os.environ.get("OMNIGRAPH_TEST_SPARK_PARTITIONS")
+"""How many partitions every shuffle has, and keeps; if not set, few, which Spark joins if they are small."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -46,13 +51,21 @@ def spark(cache: Path) -> Iterator[SparkSession]:
         _set(patch, cache)
         patch.setenv("PYSPARK_PYTHON", str(_worker_python(cache)))
         settings = {
-            "spark.sql.shuffle.partitions": "2",
+            **spread(PARTITIONS or "2"),
             "spark.python.daemon.module": "tests.pipeline.preloaded",
         }
-        # Tests of failures need not see each of them four times.
-        found = session("local[2,1]", fast_start=True, settings=settings)
+        found = session(MASTER, fast_start=True, settings=settings)
     yield found
     found.stop()
+
+
+def spread(partitions: str) -> dict[str, str]:
+    """Settings for so many partitions; Spark leaves them apart if they are more than usual."""
+    joined = "true" if PARTITIONS is None and int(partitions) <= 2 else "false"
+    return {
+        "spark.sql.shuffle.partitions": partitions,
+        "spark.sql.adaptive.coalescePartitions.enabled": joined,
+    }
 
 
 def _worker_python(folder: Path) -> Path:

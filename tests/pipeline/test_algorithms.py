@@ -12,12 +12,14 @@ import omnigraph as og
 from omnigraph.errors import BadRequest
 from omnigraph.graph import Graph
 from omnigraph.pipeline import table_scan
+from omnigraph.pipeline.algorithms import spark_graph
 from omnigraph.pipeline.algorithms.edge_blocks import (
     ByBlock,
     BySource,
     ByTarget,
     IntoBlocks,
     Piece,
+    StraightToBlocks,
     emit_numbers,
     unpack_blocks,
 )
@@ -89,21 +91,29 @@ class Tasks:
             scan = plan_scan(graph.uri, snapshot, f"edge:{edge.name}", ["src", "dst", "cost"])
             self.pieces += [Piece(scan, some, edge.name, edge.source, edge.target) for some in scan.pieces()]
 
-    def blocks(self, algorithm: Algorithm) -> list[Block]:
+    def blocks(self, algorithm: Algorithm, *, straight: bool) -> list[Block]:
         arranged = algorithm.arrangement
         places = len(list_corners(COLOURS)) if arranged.corners else BUCKETS
-        raw = [batch for piece in self.pieces for batch in BySource(arranged.weight, BUCKETS)(piece)]
-        half = _reduced([*raw, *emit_numbers(self.nodes, BUCKETS)], ByTarget(BUCKETS))
-        whole = _reduced([*half, *emit_numbers(self.nodes, BUCKETS)], ByBlock(arranged, places, COLOURS))
-        rows = _reduced(whole, IntoBlocks(arranged.distinct, self.nodes.count))
+        placing = ByBlock(arranged, places, COLOURS)
+        if straight:
+            task = StraightToBlocks(self.nodes, placing)
+            whole = [batch for piece in self.pieces for batch in task(piece)]
+        else:
+            whole = self._shuffled(arranged.weight, placing)
+        rows = _reduce(whole, IntoBlocks(arranged.distinct, self.nodes.count))
         return [block for row in rows for block in unpack_blocks(row)]
+
+    def _shuffled(self, weight: str | None, placing: ByBlock) -> list[pa.RecordBatch]:
+        raw = [batch for piece in self.pieces for batch in BySource(weight, BUCKETS)(piece)]
+        half = _reduce([*raw, *emit_numbers(self.nodes, BUCKETS)], ByTarget(BUCKETS))
+        return _reduce([*half, *emit_numbers(self.nodes, BUCKETS)], placing)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks)
 
 
-def _reduced(batches: list[pa.RecordBatch], reducer: Callable[[Any], Any]) -> list[pa.RecordBatch]:
+def _reduce(batches: list[pa.RecordBatch], reducer: Callable[[Any], Any]) -> list[pa.RecordBatch]:
     arrived: dict[int, dict[str, list[pa.Table]]] = {}
     for row in pa.Table.from_batches(batches, BLOBS).to_pylist():
         tables = arrived.setdefault(row["bucket"], {}).setdefault(row["tag"], [])
@@ -132,11 +142,12 @@ def test_blocks_of_tasks_give_the_values_of_this_process(
     graph: Graph, algorithm: Algorithm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_scan, "ROWS_PER_TASK", 10)
-    tasks = Tasks(graph)
-    blocks = tasks.blocks(algorithm)
-    assert len(blocks) > 1
-    found = algorithm.run(_Kept(tasks.nodes.count, blocks), tasks.nodes)
-    assert tasks.nodes.table(found.column).equals(local(graph, algorithm))
+    tasks, wanted = Tasks(graph), local(graph, algorithm)
+    for straight in (True, False):
+        blocks = tasks.blocks(algorithm, straight=straight)
+        assert len(blocks) > 1
+        found = algorithm.run(_Kept(tasks.nodes.count, blocks), tasks.nodes)
+        assert tasks.nodes.table(found.column).equals(wanted), straight
 
 
 def local(graph: Graph, algorithm: Algorithm) -> pa.Table:
@@ -158,7 +169,10 @@ def _how(algorithm: Algorithm) -> dict[str, Any]:
     return {}
 
 
-def test_what_spark_finds_is_a_dataframe(spark: SparkSession, graph: Graph) -> None:
+def test_what_spark_finds_is_a_dataframe(
+    spark: SparkSession, graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_graph, "BYTES_FOR_EVERY_TASK", 0)
     found = graph.spark(spark).algorithms.triangle_count().toArrow()
     assert found.sort_by([("type", "ascending"), ("id", "ascending")]).equals(local(graph, TriangleCount()))
 
@@ -177,7 +191,9 @@ def test_ranks_of_spark_are_those_of_this_process_and_become_a_property(
     assert stored.column("rank").to_pylist() == found.to_arrow().column("value").to_pylist()
 
 
-def test_a_weight_that_is_negative_is_told_by_the_task_that_met_it(spark: SparkSession, graph: Graph) -> None:
+def test_a_weight_that_is_negative_is_reported_by_the_task_that_finds_it(
+    spark: SparkSession, graph: Graph
+) -> None:
     graph.branches.create("debts")
     with graph.write("debts") as tx:
         tx.insert_edge("Knows", "p1", "p2", cost=-1.0)

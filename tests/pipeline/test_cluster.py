@@ -93,7 +93,7 @@ def standalone(cache: Path, tmp_path: Path) -> Iterator[str]:
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                # Nobody reads what workers say, and a full pipe would stop them.
+                # The output of workers is not read, and a full pipe would stop them.
                 stderr=subprocess.PIPE if role == "Master" else subprocess.DEVNULL,
                 text=True,
             )
@@ -105,12 +105,12 @@ def standalone(cache: Path, tmp_path: Path) -> Iterator[str]:
 
 def _read_until(process: subprocess.Popen[str], words: str) -> None:
     assert process.stderr is not None
-    told = []
+    output = []
     for line in process.stderr:
-        told.append(line)
+        output.append(line)
         if words in line:
             return
-    pytest.fail("".join(told))
+    pytest.fail("".join(output))
 
 
 def _end(process: subprocess.Popen[str]) -> None:

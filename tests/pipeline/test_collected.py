@@ -1,4 +1,4 @@
-"""Tasks whose answers come back to this process, and what is told when they fail."""
+"""Tasks whose answers come back to this process, and what is reported when they fail."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 def test_answers_come_in_the_order_of_items_each_from_a_task_of_its_own(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OMNIGRAPH_TOLD", "yes")
+    monkeypatch.setenv("OMNIGRAPH_SENT", "yes")
 
     def task(item: str) -> tuple[str, int, str]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None
-        return item, context.partitionId(), os.environ["OMNIGRAPH_TOLD"]
+        return item, context.partitionId(), os.environ["OMNIGRAPH_SENT"]
 
     with watch_stage(spark, "read"):
         found = list(collect_answers(spark, ["a", "b", "c"], task))
     assert found == [("a", 0, "yes"), ("b", 1, "yes"), ("c", 2, "yes")]
 
 
-def test_what_goes_wrong_is_told_as_it_was_said(spark: SparkSession) -> None:
+def test_what_goes_wrong_is_reported_unchanged(spark: SparkSession) -> None:
     def task(item: str) -> None:
         if item == "work":
             raise BranchNotFound(item)

@@ -66,8 +66,8 @@ def test_values_are_worked_out_and_land_with_plain_files_in_one_commit(
         assert edge == {"src": "ada.l, x", "dst": "bo.b", "since": 1970}
         staging = tmp_path / "graph/__staging"
         assert [path for path in staging.rglob("*") if path.is_file()] == []
-        wrong = {"inputs": [{"files": "*.csv", "type": "Person", "expressions": {"name": "nobody"}}]}
-        with pytest.raises(BadRequest, match=r"`expressions`: .*nobody"):
+        wrong = {"inputs": [{"files": "*.csv", "type": "Person", "expressions": {"name": "missing"}}]}
+        with pytest.raises(BadRequest, match=r"`expressions`: .*missing"):
             graph.load(tmp_path / "people.csv", mode="append", mapping=wrong)
 
 
@@ -81,7 +81,7 @@ def test_without_spark_expressions_are_refused_with_a_remedy(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("entry", "told"),
+    ("entry", "message"),
     [
         ("{files: a.csv, expressions: {name: x}}", "needs `type` or `edge`"),
         (
@@ -93,6 +93,8 @@ def test_without_spark_expressions_are_refused_with_a_remedy(tmp_path: Path) -> 
         ("{files: a.csv, type: Person, expressions: {name: 7}}", "`expressions.name` must be a text"),
     ],
 )
-def test_an_entry_with_expressions_is_checked_like_any_other(entry: str, told: str, tmp_path: Path) -> None:
-    with og.init(tmp_path / "graph", schema=SCHEMA) as graph, pytest.raises(BadRequest, match=told):
+def test_an_entry_with_expressions_is_checked_like_any_other(
+    entry: str, message: str, tmp_path: Path
+) -> None:
+    with og.init(tmp_path / "graph", schema=SCHEMA) as graph, pytest.raises(BadRequest, match=message):
         parse_mapping(f"inputs: [{entry}]").check(graph.schema)

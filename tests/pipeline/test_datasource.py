@@ -59,6 +59,52 @@ def test_one_frame_answers_different_filters_about_one_moment(reading: SparkSess
     assert read(reading, graph, type="Team").collect() == []
 
 
+def test_spark_still_takes_the_last_filters_for_those_of_every_use(spark: SparkSession) -> None:
+    """If this fails, Spark is fixed: let `Reader` take the filters it can prove, and columns."""
+    from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter
+
+    class Numbers(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "pushed_numbers"
+
+        def schema(self) -> str:
+            return "n int"
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return Pushed()
+
+    class Pushed(DataSourceReader):
+        def __init__(self) -> None:
+            self._wanted = {1, 2, 3}
+
+        def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
+            for one in filters:
+                if isinstance(one, EqualTo):
+                    self._wanted &= {one.value}
+                # What is read is less, and Spark still applies the filter itself.
+                yield one
+
+        def read(self, partition: object) -> Iterator[tuple[int]]:
+            return ((number,) for number in sorted(self._wanted))
+
+    spark.dataSource.register(Numbers)
+    frame = spark.read.format("pushed_numbers").load()
+    spark.conf.set(PUSHING, "true")
+    try:
+        both = frame.where("n = 1").union(frame.where("n = 2"))
+        assert [row.n for row in both.collect()] != [1, 2]
+        assert frame.count() != 3
+    finally:
+        spark.conf.unset(PUSHING)
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    builder = jvm.java.lang.Class.forName(
+        "org.apache.spark.sql.execution.datasources.v2.python.PythonScanBuilder"
+    )
+    assert [one.getSimpleName() for one in builder.getInterfaces()] == ["SupportsPushDownFilters"]
+
+
 def test_changes_up_to_now_are_a_frame_of_their_own(reading: SparkSession, graph: Graph) -> None:
     frame = read(reading, graph, type="Person", since="beginning")
     with graph.write() as tx:
@@ -79,7 +125,7 @@ def test_changes_up_to_now_are_a_frame_of_their_own(reading: SparkSession, graph
         ({}, "the option type is missing"),
     ],
 )
-def test_what_is_wrong_with_options_is_told(graph: Graph, options: dict[str, str], message: str) -> None:
+def test_what_is_wrong_with_options_is_reported(graph: Graph, options: dict[str, str], message: str) -> None:
     with pytest.raises(OmnigraphError) as caught:
         OmnigraphSource({"uri": graph.uri, **options}).schema()
     assert message in str(caught.value)

@@ -46,7 +46,7 @@ def test_a_diff_as_a_frame_has_the_same_changes(graph: Graph, spark: SparkSessio
     frames, local = graph.spark(spark), graph.diff("main", "draft")
     rows = [row.asDict() for row in frames.diff("main", "draft").sort("kind", "type", "id").collect()]
     wanted = sorted(local, key=lambda one: (one.kind, one.type_name, one.id))
-    assert rows == [_told(change) for change in wanted]
+    assert rows == [_to_row(change) for change in wanted]
 
     typed = {
         row["id"]: row.asDict(recursive=True) for row in frames.diff("main", "draft", "Person").collect()
@@ -68,7 +68,7 @@ def test_changes_as_a_frame_have_their_commits(graph: Graph, spark: SparkSession
     )
 
 
-def _told(change: Change) -> dict[str, Any]:
+def _to_row(change: Change) -> dict[str, Any]:
     return {
         "kind": change.kind,
         "type": change.type_name,

@@ -23,7 +23,7 @@ def test_all_that_is_needed_is_here(capsys: pytest.CaptureFixture[str], cache: P
     assert found["warm server"] == "not running"
 
 
-def test_a_missing_java_is_told_with_its_remedy(
+def test_a_missing_java_is_reported_with_its_remedy(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("OMNIGRAPH_JAVA", str(tmp_path))
@@ -33,7 +33,9 @@ def test_a_missing_java_is_told_with_its_remedy(
     assert "help: install Java 17 or newer" in shown
 
 
-def test_a_cache_folder_that_cannot_be_made_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_cache_folder_that_cannot_be_made_is_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("OMNIGRAPH_CACHE_DIR", str(tmp_path / "file" / "below"))
     (folder,) = [check for check in examine() if check.name == "cache folder"]

@@ -17,7 +17,7 @@ from omnigraph.pipeline.map_reduce import BLOBS, emit
 ROWS = pa.table({"key": [f"k{number % 300}" for number in range(1000)], "n": range(1000)})
 
 
-def arrived(batches: Iterable[pa.RecordBatch]) -> dict[int, list[dict[str, Any]]]:
+def collect_rows(batches: Iterable[pa.RecordBatch]) -> dict[int, list[dict[str, Any]]]:
     found: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for batch in batches:
         assert batch.schema == BLOBS
@@ -29,7 +29,7 @@ def arrived(batches: Iterable[pa.RecordBatch]) -> dict[int, list[dict[str, Any]]
 
 @pytest.mark.parametrize("buckets", [1, 2, 7, 1000, MAX_BUCKETS])
 def test_every_row_arrives_once_and_equal_keys_together(buckets: int) -> None:
-    found = arrived(emit("t", ROWS, "key", buckets))
+    found = collect_rows(emit("t", ROWS, "key", buckets))
     assert sorted(row["n"] for rows in found.values() for row in rows) == list(range(1000))
     assert all(0 <= bucket < buckets for bucket in found)
     homes: defaultdict[str, set[int]] = defaultdict(set)
@@ -41,8 +41,8 @@ def test_every_row_arrives_once_and_equal_keys_together(buckets: int) -> None:
 
 
 def test_the_bucket_of_a_key_does_not_depend_on_the_rows_beside_it() -> None:
-    alone = arrived(emit("t", ROWS.slice(17, 1), "key", 64))
-    among = arrived(emit("t", ROWS, "key", 64))
+    alone = collect_rows(emit("t", ROWS.slice(17, 1), "key", 64))
+    among = collect_rows(emit("t", ROWS, "key", 64))
     (bucket,) = alone
     assert alone[bucket][0] in among[bucket]
 
@@ -57,7 +57,7 @@ def test_a_large_bucket_travels_in_several_blobs_and_batches(monkeypatch: pytest
     batches = list(emit("t", ROWS, "key", 1))
     assert len(batches) > 1
     assert all(batch.num_rows == 1 or batch.nbytes < 6000 for batch in batches)
-    assert [row["n"] for row in arrived(batches)[0]] == list(range(1000))
+    assert [row["n"] for row in collect_rows(batches)[0]] == list(range(1000))
 
 
 @pytest.mark.parametrize("buckets", [0, MAX_BUCKETS + 1])

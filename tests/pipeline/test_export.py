@@ -1,4 +1,4 @@
-"""An export in parts has the rows of one without, in the same order, whoever writes the parts."""
+"""An export in parts has the rows of one without, in the same order, whichever process writes the parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark says at length is told in a line."""
+"""What Spark says at length is reported in a line."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_each_kind_of_failure_has_its_error(text: str, kind: type[OmnigraphError
     assert type(translate_failure(RuntimeError(text), "parse")) is kind
 
 
-def test_a_gateway_that_is_gone_is_told_as_that() -> None:
+def test_a_gateway_that_is_gone_is_reported_in_one_line() -> None:
     error = translate_failure(ConnectionRefusedError(111, "refused"), "parse")
     assert str(error) == "Spark went away during stage 'parse'"
     assert error.retryable

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NUMBERS = pa.schema([("item", pa.int64()), ("partition", pa.int64())])
 
 
-def test_spark_is_told_how_much_tasks_will_make(spark: SparkSession) -> None:
+def test_spark_learns_how_much_tasks_will_make(spark: SparkSession) -> None:
     """Otherwise it takes the largest table for one that may be sent whole to every task."""
 
     def task(item: int) -> Iterator[pa.RecordBatch]:
@@ -85,7 +85,7 @@ def test_an_error_of_ours_arrives_whole(spark: SparkSession) -> None:
     assert caught.value.to_json() == BranchNotFound("work").to_json()
 
 
-def test_any_other_error_is_told_in_one_line(spark: SparkSession) -> None:
+def test_any_other_error_is_reported_in_one_line(spark: SparkSession) -> None:
     def task(item: str) -> Iterator[pa.RecordBatch]:
         if item == "seven":
             raise ValueError(f"item {item} is odd")
@@ -96,7 +96,7 @@ def test_any_other_error_is_told_in_one_line(spark: SparkSession) -> None:
     assert str(caught.value) == "stage 'parse' failed: ValueError: item seven is odd"
 
 
-def test_a_worker_that_is_killed_is_told_as_that(spark: SparkSession) -> None:
+def test_a_worker_that_is_killed_is_reported_as_killed(spark: SparkSession) -> None:
     def task(item: int) -> Iterator[pa.RecordBatch]:
         os.kill(os.getpid(), signal.SIGKILL)
         yield

@@ -22,7 +22,7 @@ from omnigraph.pipeline.declared.run import run
 from omnigraph.pipeline.fan_out import fan_out
 from omnigraph.pipeline.progress import watch_stage
 from omnigraph.pipeline.task_errors import encode_error
-from tests.pipeline.declared.world import declared, graph_at, into
+from tests.pipeline.declared.world import declare_pipeline, graph_at, into
 from tests.pipeline.graphs import SCHEMA
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def test_a_declared_pipeline_fails_as_what_it_is(
 ) -> None:
     graph_at(tmp_path / "team")
     (tmp_path / "people.csv").write_text(f'email,age,updated\na@x,"{cell}",2024-01-01\n')
-    pipeline = declared(tmp_path, into())
+    pipeline = declare_pipeline(tmp_path, into())
     done = run(pipeline, SparkExtract(pipeline, spark))
     error = done.targets["graph.team"].error
     assert error is not None

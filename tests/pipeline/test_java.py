@@ -11,7 +11,7 @@ from omnigraph.errors import JavaNotFound
 from omnigraph.pipeline.java import BUNDLED, Java, find_java, launcher_home
 
 
-def made(home: Path, version: str, *, release: bool = True) -> Path:
+def make_java(home: Path, version: str, *, release: bool = True) -> Path:
     """A Java that can do nothing but tell its version, in its files or when asked."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
@@ -23,20 +23,20 @@ def made(home: Path, version: str, *, release: bool = True) -> Path:
 
 
 def test_java_home_comes_before_path(tmp_path: Path) -> None:
-    home, other = made(tmp_path / "home", "21.0.1"), made(tmp_path / "other", "17")
+    home, other = make_java(tmp_path / "home", "21.0.1"), make_java(tmp_path / "other", "17")
     found = find_java({"JAVA_HOME": str(home), "PATH": str(other / "bin")})
     assert (found.executable, found.major, found.origin) == (home / "bin" / "java", 21, "JAVA_HOME")
 
 
 def test_a_java_on_the_path_is_found_behind_its_links(tmp_path: Path) -> None:
-    home = made(tmp_path / "jvm", "17.0.15")
+    home = make_java(tmp_path / "jvm", "17.0.15")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
     assert find_java({"PATH": str(tmp_path / "bin")}) == Java(home / "bin" / "java", "17.0.15", "PATH")
 
 
 def test_a_java_without_a_release_file_is_asked(tmp_path: Path) -> None:
-    home = made(tmp_path / "jvm", "25.0.2", release=False)
+    home = make_java(tmp_path / "jvm", "25.0.2", release=False)
     assert find_java({"JAVA_HOME": str(home), "PATH": ""}).version == "25.0.2"
 
 
@@ -47,19 +47,19 @@ def test_the_number_that_counts(version: str, major: int) -> None:
 
 @pytest.mark.parametrize("old", ["1.8.0_392", "11.0.2"])
 def test_an_old_java_gives_way_to_the_bundled_one(tmp_path: Path, old: str) -> None:
-    found = find_java({"JAVA_HOME": str(made(tmp_path / "old", old)), "PATH": ""})
+    found = find_java({"JAVA_HOME": str(make_java(tmp_path / "old", old)), "PATH": ""})
     assert found.origin == BUNDLED
     assert found.major >= 17
     assert found.executable.is_file()
 
 
 def test_the_bundled_java_can_be_asked_for(tmp_path: Path) -> None:
-    home = made(tmp_path / "home", "21.0.1")
+    home = make_java(tmp_path / "home", "21.0.1")
     assert find_java({"OMNIGRAPH_JAVA": "bundled", "JAVA_HOME": str(home)}).origin == BUNDLED
 
 
 def test_a_java_that_was_asked_for_and_is_too_old_is_an_error(tmp_path: Path) -> None:
-    home = made(tmp_path / "eleven", "11.0.2")
+    home = make_java(tmp_path / "eleven", "11.0.2")
     with pytest.raises(JavaNotFound) as caught:
         find_java({"OMNIGRAPH_JAVA": str(home), "PATH": ""})
     assert str(caught.value) == (
@@ -89,8 +89,8 @@ def test_the_launcher_drops_what_small_javas_do_not_know(tmp_path: Path) -> None
         "--add-opens=java.base/java.io=ALL-UNNAMED",
     ]
     options += ["--add-opens=java.base/sun.security.action=ALL-UNNAMED", "", 'say "$HOME"']
-    told = subprocess.run([launcher, *options], capture_output=True, text=True, check=True)
-    assert told.stdout.split("\n")[:-1] == [
+    done = subprocess.run([launcher, *options], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:-1] == [
         "-cp",
         "a b:*",
         "--add-opens=java.base/java.io=ALL-UNNAMED",

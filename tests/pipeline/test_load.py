@@ -92,20 +92,20 @@ def folder(tmp_path: Path) -> Path:
     return data
 
 
-def _exported(graph: Graph) -> bytes:
+def _export_lines(graph: Graph) -> bytes:
     stream = BytesIO()
     graph.export(stream)
     return stream.getvalue()
 
 
-def _chosen(spark: SparkSession | None) -> Any:
+def _choose_runner(spark: SparkSession | None) -> Any:
     runner: Any = LocalRunner() if spark is None else SparkRunner(spark)
     return lambda *_, **__: Engine(runner, "chosen by a test")
 
 
 def _both(spark: SparkSession) -> Iterator[Any]:
     for engine in (None, spark):
-        with split_small(), patch("omnigraph.graph.select_engine", _chosen(engine)):
+        with split_small(), patch("omnigraph.graph.select_engine", _choose_runner(engine)):
             yield engine
 
 
@@ -128,7 +128,7 @@ def test_files_of_several_formats_make_the_same_graph(
             second = graph.load(more, mode=mode, branch="draft", from_="main")
             assert first.engine is not None
             assert first.engine.name == ("local", "spark")[number]
-            found.append((_exported(graph), _branch(graph), first.nodes, first.edges, second.nodes))
+            found.append((_export_lines(graph), _branch(graph), first.nodes, first.edges, second.nodes))
             assert not list((tmp_path / f"g{number}" / "__staging").glob("*/*"))
     assert found[0] == found[1]
     assert found[0][2:4] == ({"City": 5, "Person": PEOPLE}, {"Knows": PEOPLE, "Lives": PEOPLE})
@@ -172,7 +172,7 @@ def test_tasks_build_the_indexes_over_what_a_load_adds(
 
 
 @pytest.mark.parametrize("skip_bad", [False, True])
-def test_what_is_wrong_is_told_in_the_same_words(
+def test_what_is_wrong_is_reported_in_the_same_words(
     spark: SparkSession, tmp_path: Path, folder: Path, skip_bad: bool
 ) -> None:
     bad = _ndjson(
@@ -183,7 +183,7 @@ def test_what_is_wrong_is_told_in_the_same_words(
             {"type": "Person", "data": {"slug": "p1"}},
             {"type": "Person", "data": {"slug": "again", "email": "2@x"}},
             {"type": "Person", "data": {"slug": "new"}},
-            {"edge": "Knows", "from": "nobody", "to": "p2"},
+            {"edge": "Knows", "from": "missing", "to": "p2"},
             *({"edge": "Knows", "from": "p3", "to": f"p{at}"} for at in range(4)),
         ],
     )
@@ -198,10 +198,10 @@ def test_what_is_wrong_is_told_in_the_same_words(
                     skip_bad=skip_bad,
                     rejects=tmp_path / f"rejects-{number}.ndjson" if skip_bad else None,
                 )
-                told: Any = [str(one) for one in done.skipped], dict(done.skipped_counts)
+                outcome: Any = [str(one) for one in done.skipped], dict(done.skipped_counts)
             except (KeyConflict, LoadRejected) as refused:
-                told = type(refused), [str(one) for one in refused.violations], refused.total
-            found.append((told, _exported(graph)))
+                outcome = type(refused), [str(one) for one in refused.violations], refused.total
+            found.append((outcome, _export_lines(graph)))
     assert found[0] == found[1]
     if skip_bad:
         assert (tmp_path / "rejects-0.ndjson").read_text() == (tmp_path / "rejects-1.ndjson").read_text()
@@ -219,11 +219,11 @@ def test_rows_come_from_a_bucket_and_go_to_one(
         store = open_store(source)
         for path in folder.iterdir():
             store.write_bytes(source / path.name, path.read_bytes())
-        with split_small(), patch("omnigraph.graph.select_engine", _chosen(spark)):
+        with split_small(), patch("omnigraph.graph.select_engine", _choose_runner(spark)):
             with omnigraph.init(root.uri, schema=SCHEMA) as graph:
                 done = graph.load(source.uri, mode="append")
-                in_bucket = _exported(graph)
+                in_bucket = _export_lines(graph)
             assert done.total == 3 * PEOPLE + 5
             with omnigraph.init(tmp_path / "g", schema=SCHEMA) as graph:
                 graph.load(folder, mode="append")
-                assert _exported(graph) == in_bucket
+                assert _export_lines(graph) == in_bucket

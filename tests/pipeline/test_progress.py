@@ -7,11 +7,13 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
+import omnigraph as og
 from omnigraph.errors import PipelineCancelled
 from omnigraph.pipeline.fan_out import fan_out
 from omnigraph.pipeline.progress import watch_stage
@@ -73,25 +75,25 @@ def when_the_task_runs(door: socket.socket, act: Callable[[], None]) -> Callable
 
 
 def test_the_last_report_has_every_task_done(spark: SparkSession) -> None:
-    told: list[Progress] = []
-    with progress_to(told.append), watch_stage(spark, "stage one"):
+    reports: list[Progress] = []
+    with progress_to(reports.append), watch_stage(spark, "stage one"):
         fan_out(spark, range(6), finishing(), DONE).toArrow()
-    assert (told[0].event, told[0].tasks_done) == (ProgressEvent.BEGUN, 0)
-    assert (told[-1].event, told[-1].stage, told[-1].tasks_done, told[-1].tasks) == (
+    assert (reports[0].event, reports[0].tasks_done) == (ProgressEvent.BEGUN, 0)
+    assert (reports[-1].event, reports[-1].stage, reports[-1].tasks_done, reports[-1].tasks) == (
         ProgressEvent.ENDED,
         "stage one",
         6,
         6,
     )
-    assert [one.tasks_done for one in told] == sorted(one.tasks_done for one in told)
+    assert [one.tasks_done for one in reports] == sorted(one.tasks_done for one in reports)
 
 
 def test_a_running_job_is_reported_and_can_be_cancelled(spark: SparkSession, door: socket.socket) -> None:
-    cancel, told = threading.Event(), []
+    cancel, reports = threading.Event(), []
 
     def note(progress: Progress) -> None:
         if progress.tasks:
-            told.append((progress.stage, progress.tasks_done, progress.tasks))
+            reports.append((progress.stage, progress.tasks_done, progress.tasks))
             cancel.set()
 
     ended = when_the_task_runs(door, lambda: None)
@@ -101,7 +103,7 @@ def test_a_running_job_is_reported_and_can_be_cancelled(spark: SparkSession, doo
         watch_stage(spark, "wait", cancel=cancel),
     ):
         fan_out(spark, [1], waits_at(door.getsockname()[1]), DONE).toArrow()
-    assert told[0] == ("wait", 0, 1)
+    assert reports[0] == ("wait", 0, 1)
     assert ended()
 
 
@@ -112,3 +114,25 @@ def test_ctrl_c_stops_the_tasks(spark: SparkSession, door: socket.socket) -> Non
     assert ended()
     with watch_stage(spark, "after"):
         assert fan_out(spark, [1, 2], finishing(), DONE).toArrow().num_rows == 2
+
+
+def test_a_load_names_its_spark_stages_and_says_what_their_tasks_cost(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    told: list[Progress] = []
+    rows = spark.range(0, 4, 1, 4).selectExpr("concat('p', id) as slug")
+    with og.init(tmp_path / "graph", schema="node Person { slug: String @key }") as graph:
+        done = graph.load(rows, type="Person", mode="append", engine="spark", progress=told.append)
+    assert done.engine is not None
+    spooled, read, *_ = done.engine.tasks
+    assert (spooled.stage, spooled.tasks, spooled.failed_tasks, read.stage) == ("rows", 4, 0, "read")
+    assert spooled.task_seconds is not None
+    assert spooled.task_seconds > 0
+    assert spooled.spark_jobs
+    ended = [one for one in told if one.event is ProgressEvent.ENDED and one.stage == "rows"]
+    assert [one.spark_stages for one in ended] == [spooled.spark_stages]
+    assert ended[0].to_json()["spark"] == {
+        "jobs": list(spooled.spark_jobs),
+        "stages": list(spooled.spark_stages),
+    }
+    assert max(spooled.spark_stages) < min(read.spark_stages)

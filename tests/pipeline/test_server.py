@@ -45,7 +45,7 @@ def other() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def recorded(pid: int, identity: str = "b" * 32) -> ServerFolder:
+def record_server(pid: int, identity: str = "b" * 32) -> ServerFolder:
     folder = ServerFolder.of_this_environment()
     folder.write(Server(**{**asdict(WISH), "identity": identity}, keeper=pid, jvm=pid, started=0.0))
     return folder
@@ -244,9 +244,9 @@ def failure(stage, task, cancel=None):
         return error
 
 # The server tells of progress every two seconds, so the last task goes on once that was heard.
-told, heard = [], threading.Event()
+reports, heard = [], threading.Event()
 def listen(report):
-    told.append(report)
+    reports.append(report)
     if report.tasks:
         heard.set()
 def let_go():
@@ -271,7 +271,7 @@ answer = {
     "error": f"{error.code}: {error}",
     "bug": str(wrong),
     "cancelled": str(cancelled),
-    "last_progress": [told[-1].stage, told[-1].tasks_done, told[-1].tasks] if told else [],
+    "last_progress": [reports[-1].stage, reports[-1].tasks_done, reports[-1].tasks] if reports else [],
 }
 [line.close() for line in lines]
 door.close()
@@ -384,7 +384,7 @@ except OmnigraphError as error:
 
 
 def test_a_process_that_took_over_the_number_of_ours_is_left_alone(other: subprocess.Popen[bytes]) -> None:
-    folder = recorded(other.pid)
+    folder = record_server(other.pid)
     assert server.find_server() is None
     assert server.lease() is None
     assert not server.stop()
@@ -401,7 +401,7 @@ def test_a_state_that_cannot_be_read_counts_as_none() -> None:
 
 
 def test_the_state_is_for_the_owner_alone() -> None:
-    folder = recorded(0)
+    folder = record_server(0)
     assert (folder.state.stat().st_mode & 0o777, folder.path.stat().st_mode & 0o777) == (0o600, 0o700)
     folder.state.unlink()
 
@@ -424,11 +424,11 @@ def test_a_process_is_known_by_its_identity() -> None:
         assert not is_ours(process.pid, identity)
 
 
-def test_a_server_nobody_uses_ends(other: subprocess.Popen[bytes], tmp_path: Path) -> None:
+def test_an_unused_server_ends(other: subprocess.Popen[bytes], tmp_path: Path) -> None:
     folder = ServerFolder(tmp_path)
     with folder.users.open("a") as users:
         assert server_supervisor._watch(folder, WISH, users, other) == 0
-        # Whoever comes now is turned away until the server is gone.
+        # A new user is turned away until the server is gone.
         with folder.users.open("a") as late, pytest.raises(BlockingIOError):
             fcntl.flock(late, fcntl.LOCK_SH | fcntl.LOCK_NB)
 

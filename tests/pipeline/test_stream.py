@@ -1,4 +1,4 @@
-"""The changes of a type as rows: what happened, before and after, each commit told once."""
+"""The changes of a type as rows: what happened, before and after, each commit reported once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def graph(tmp_path: Path) -> Iterator[Graph]:
         yield made
 
 
-def told(scan: ChangeScan) -> list[dict[str, Any]]:
+def read_changes(scan: ChangeScan) -> list[dict[str, Any]]:
     """All changes up to now, as the tasks tell them."""
     steps = scan.steps(scan.start(), scan.until)
     batches = [batch for step in steps for batch in scan.read(step.commits)]
@@ -52,7 +52,7 @@ def test_a_commit_with_inserts_updates_and_deletes_tells_all_of_them(graph: Grap
     )
     with graph.write() as tx:
         tx.delete("Person", ("name", "=", "ada"))
-    rows = told(change_scan(graph, "main", "node:Person", since))
+    rows = read_changes(change_scan(graph, "main", "node:Person", since))
     assert [short(row) for row in rows] == [
         ("update", "bo", ["age"], None, 7),
         ("insert", "cy", [], None, 8),
@@ -66,14 +66,14 @@ def test_a_commit_with_inserts_updates_and_deletes_tells_all_of_them(graph: Grap
     assert (last["before"]["tags"], last["after"]) == (["x", "y"], None)
 
 
-def test_what_a_merge_and_a_blob_alone_change_is_told(graph: Graph) -> None:
+def test_what_a_merge_and_a_blob_alone_change_is_reported(graph: Graph) -> None:
     graph.branches.create("draft")
     with graph.write("draft") as tx:
         tx.update("Person", ("name", "=", "bo"), photo=b"new")
         tx.insert("Person", name="dee")
     since = f"after:{graph.snapshot().id}"
     graph.merge("draft")
-    rows = told(change_scan(graph, "main", "node:Person", since))
+    rows = read_changes(change_scan(graph, "main", "node:Person", since))
     assert [short(row) for row in rows] == [
         ("update", "bo", ["photo"], None, None),
         ("insert", "dee", [], None, None),
@@ -86,14 +86,14 @@ def test_many_commits_are_shared_out_and_stay_in_order(graph: Graph, monkeypatch
     steps = scan.steps(scan.start(), scan.until)
     assert [len(step.commits) for step in steps] == [1] * len(steps)
     assert len(steps) > 1
-    assert [(row["after"]["src"], row["after"]["dst"]) for row in told(scan)] == [
+    assert [(row["after"]["src"], row["after"]["dst"]) for row in read_changes(scan)] == [
         ("ada", "ada"),
         ("ada", "bo"),
     ]
 
 
 def test_now_begins_behind_everything(graph: Graph) -> None:
-    assert told(change_scan(graph, "main", "node:Person", "now")) == []
+    assert read_changes(change_scan(graph, "main", "node:Person", "now")) == []
 
 
 def test_a_commit_of_another_branch_is_no_place_to_begin(graph: Graph) -> None:
@@ -102,13 +102,13 @@ def test_a_commit_of_another_branch_is_no_place_to_begin(graph: Graph) -> None:
         tx.insert("Person", name="dee")
     scan = change_scan(graph, "main", "node:Person", f"after:{graph.snapshot('draft').id}")
     with pytest.raises(ChangeCursorRejected):
-        told(scan)
+        read_changes(scan)
 
 
 def test_a_schema_change_ends_the_feed_with_the_place_to_go_on(graph: Graph) -> None:
     graph.apply_schema(SCHEMA.replace("title: String @key", "title: String @key  note: String?"))
     with pytest.raises(ChangeDiffRefused, match="go on with 'after:"):
-        told(change_scan(graph, "main", "node:Person", "beginning"))
+        read_changes(change_scan(graph, "main", "node:Person", "beginning"))
 
 
 def test_a_stream_tells_each_change_once_over_restarts(
@@ -119,9 +119,9 @@ def test_a_stream_tells_each_change_once_over_restarts(
 
     def caught_up() -> list[tuple[str, str]]:
         frame = spark.readStream.format("omnigraph").options(**options).load()
-        told = frame.select("version", "op", "id").writeStream.format("json")
+        changes = frame.select("version", "op", "id").writeStream.format("json")
         query = (
-            told.option("checkpointLocation", str(tmp_path / "checkpoint"))
+            changes.option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
             .start(str(tmp_path / "out"))
         )

@@ -34,7 +34,7 @@ class Shelf:
 
     @contextmanager
     def reading(self, schema: str, data: str, condition: str) -> Iterator[Graph]:
-        """A graph in a condition: `cold` and `indexed` have nothing in memory, and a handle nobody has used.
+        """A graph in a condition: `cold` and `indexed` have nothing in memory, and an unused handle.
 
         With indexes a few rows are read as very many would be, which is where indexes are asked. `reference`
         has its tables as the reference implementation writes them, and indexes.
@@ -84,7 +84,7 @@ class Shelf:
                 with every_index():
                     graph.optimize()
             else:
-                # Every row is written anew on the branch, and none of them changes.
+                # Every row is rewritten on the branch, and none of them changes.
                 graph.branches.create(BRANCH)
                 if data:
                     self._load(graph, data, "merge", branch=BRANCH)

@@ -198,7 +198,7 @@ class Author:
         edge = self.pick(list(CATALOG.edges.values()))
         left, right = self.fresh("n"), self.fresh("n")
         scope.nodes.update({left: edge.source, right: edge.target})
-        return f"${left} {_spelled(edge.name)} ${right}"
+        return f"${left} {_edge_name(edge.name)} ${right}"
 
     def traversal(self, scope: Scope) -> str:
         near, near_type = self.pick(list(scope.nodes.items()))
@@ -207,7 +207,7 @@ class Author:
         same = edge.source == edge.target
         far_type = edge.target if edge.source == near_type else edge.source
         far = self._far_end(scope, near, far_type)
-        word = _spelled(edge.name)
+        word = _edge_name(edge.name)
         if same and self.one_in(4):
             word = f"<{word}>"
         middle = self._hops(scope, edge.name, word)
@@ -451,7 +451,7 @@ def queries(draw: DrawFn) -> Query:
     """A read of a generated graph."""
     author, scope = Author(draw), Scope()
     if author.one_in(8):
-        return _ranked(author, scope)
+        return _write_ranking(author, scope)
     clauses = author.match(scope)
     returned = Returned()
     grouped = author.one_in(3)
@@ -461,7 +461,7 @@ def queries(draw: DrawFn) -> Query:
     for _ in range(author.number(1, 3) if grouped else 0):
         _total(author, scope, returned)
     order, loose = _order(author, scope, returned, grouped or distinct)
-    cut = _cut(author) if order and not loose else ""
+    cut = _write_limits(author) if order and not loose else ""
     head = "return distinct" if distinct else "return"
     tail = f"{order} {cut}".strip()
     return _query(author, clauses, head, returned, tail, loose=loose)
@@ -481,7 +481,7 @@ def _order(author: Author, scope: Scope, returned: Returned, by_columns: bool) -
     return f"order {{ {', '.join(chosen)} }}", loose
 
 
-def _cut(author: Author) -> str:
+def _write_limits(author: Author) -> str:
     limit = author.pick(
         ["", "", "", "limit 3", "limit 5", "limit 8", "limit $", "limit $", "limit 1", "limit 0"]
     )
@@ -496,7 +496,7 @@ def _cut(author: Author) -> str:
     return " ".join(word for word in words if word)
 
 
-def _ranked(author: Author, scope: Scope) -> Query:
+def _write_ranking(author: Author, scope: Scope) -> Query:
     """A read whose first variable is ranked."""
     scope.nodes["n0"] = "Thing"
     clauses = ["$n0: Thing"] + [author.clause(scope, 0) for _ in range(author.number(0, 3))]
@@ -535,7 +535,7 @@ _NUMERIC = sorted(INTEGERS | FLOATS)
 _FILTERS = ["compare"] * 6 + ["pair"] * 3 + ["number", "text", "list", "null", "in"] * 2 + ["search"]
 
 
-def _spelled(edge: str) -> str:
+def _edge_name(edge: str) -> str:
     return edge[0].lower() + edge[1:]
 
 

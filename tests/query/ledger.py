@@ -1,4 +1,4 @@
-"""A graph whose every published state can be told from any other, and cannot be mixed up with it.
+"""A graph whose every published state is distinct from any other, and cannot be mixed up with it.
 
 Money only moves between accounts, and each round writes one `Round` and one `Owes` with its number in the
 same commit: a reader that sees two states at once sees a wrong sum, or rounds without their debts.
@@ -50,7 +50,7 @@ def look(graph: Graph, branch: str | None = None) -> tuple[str, dict[str, Any]]:
 
 
 def look_again(graph: Graph) -> tuple[str, dict[str, Any]]:
-    """The same beside somebody who removes what is not newest: who was too slow is told, and looks again."""
+    """The same beside a process that removes old versions: a reader that was too slow retries."""
     while True:
         try:
             return look(graph)

@@ -18,7 +18,7 @@ from omnigraph.graph import Graph
 from omnigraph.query.read_cache import shared_cache
 from tests.query import oracle
 from tests.query.generate import CATALOG, SCHEMA, Query, stored_values
-from tests.query.test_against_oracle import disagreement, foretold
+from tests.query.test_against_oracle import ask_oracle, disagreement
 
 SIDE = "side"
 THINGS = [f"t{number}" for number in range(40)]
@@ -27,36 +27,38 @@ NODES = {"Thing": THINGS, "Place": PLACES}
 EDGES = {name: CATALOG.edges[name] for name in ("Knows", "Likes", "Visits", "Near")}
 
 
-def asked(text: str, scored: tuple[int, ...] = ()) -> Query:
+def make_query(text: str, scored: tuple[int, ...] = ()) -> Query:
     return Query(f"query q() {{ {text} }}", {}, scored=frozenset(scored), approximate=frozenset(scored))
 
 
 QUERIES = [
-    asked("match { $a: Thing } return { $a.k, $a.s, $a.i, $a.tags, $a.v, $a.day }"),
-    asked('match { $a: Thing { k: "t3" } } return { $a.k, $a.i, $a.t }'),
-    asked('match { $a: Thing  $a.k in ["t1", "t5", "t9", "tx"] } return { $a.k, $a.x }'),
-    asked("match { $a: Thing  $a.i >= 1 } return { $a.k, $a.i } order { $a.i desc }"),
-    asked("match { $a: Thing } return { $a.kind as kind, count($a) as n, sum($a.x) as x } order { kind }"),
-    asked("match { $a: Thing  $a knows $b } return { $a.k, $b.k, $b.s }"),
-    asked("match { $a: Thing  $a $e:knows $b } return { $a.k, $e.i, $e.s, $b.i }"),
-    asked("match { $a: Thing  $a <knows> $b } return { $a.k, $b.k }"),
-    asked("match { $a: Thing  $a knows{1,3} $b } return { $a.k, $b.k }"),
-    asked("match { $a: Thing  $a knows{2,4} $b  $b.i >= 1 } return { $a.k, $b.k }"),
-    asked("match { $a: Thing  $a knows $b  $b likes $a } return { $a.k, $b.k }"),
-    asked("match { $a: Thing  $a $e:knows $b  $b likes $c } return { count($a) as n }"),
-    asked("match { $a: Thing  not { $a likes $_ } } return { $a.k }"),
-    asked("match { $a: Thing  optional { $a visits $p } } return { $a.k, $p.name }"),
-    asked("match { $p: Place  $a visits $p } return { $p as p, count($a) as n } order { n desc, p }"),
-    asked("match { $p: Place  $p near{1,2} $q  $a visits $q } return distinct { $p as p, $a.k as k }"),
-    asked('match { $a: Thing  search($a.t, "graph quartz") } return { $a.k }'),
-    asked('match { $a: Thing  fuzzy($a.t, "lemno") } return { $a.k, $a.t }'),
-    asked('match { $a: Thing  $b knows $a } return { $a.k, bm25($a.t, "zinc lemon") as r }', (1,)),
-    asked("match { $a: Thing } return { $a.k, $a.v } order { nearest($a.v, [1.0, 0.5]) } limit 4"),
-    asked("match { $a: Thing  $a knows $b } return { $b.k, nearest($b.v, [3.0, 3.0]) as d }", (1,)),
+    make_query("match { $a: Thing } return { $a.k, $a.s, $a.i, $a.tags, $a.v, $a.day }"),
+    make_query('match { $a: Thing { k: "t3" } } return { $a.k, $a.i, $a.t }'),
+    make_query('match { $a: Thing  $a.k in ["t1", "t5", "t9", "tx"] } return { $a.k, $a.x }'),
+    make_query("match { $a: Thing  $a.i >= 1 } return { $a.k, $a.i } order { $a.i desc }"),
+    make_query(
+        "match { $a: Thing } return { $a.kind as kind, count($a) as n, sum($a.x) as x } order { kind }"
+    ),
+    make_query("match { $a: Thing  $a knows $b } return { $a.k, $b.k, $b.s }"),
+    make_query("match { $a: Thing  $a $e:knows $b } return { $a.k, $e.i, $e.s, $b.i }"),
+    make_query("match { $a: Thing  $a <knows> $b } return { $a.k, $b.k }"),
+    make_query("match { $a: Thing  $a knows{1,3} $b } return { $a.k, $b.k }"),
+    make_query("match { $a: Thing  $a knows{2,4} $b  $b.i >= 1 } return { $a.k, $b.k }"),
+    make_query("match { $a: Thing  $a knows $b  $b likes $a } return { $a.k, $b.k }"),
+    make_query("match { $a: Thing  $a $e:knows $b  $b likes $c } return { count($a) as n }"),
+    make_query("match { $a: Thing  not { $a likes $_ } } return { $a.k }"),
+    make_query("match { $a: Thing  optional { $a visits $p } } return { $a.k, $p.name }"),
+    make_query("match { $p: Place  $a visits $p } return { $p as p, count($a) as n } order { n desc, p }"),
+    make_query("match { $p: Place  $p near{1,2} $q  $a visits $q } return distinct { $p as p, $a.k as k }"),
+    make_query('match { $a: Thing  search($a.t, "graph quartz") } return { $a.k }'),
+    make_query('match { $a: Thing  fuzzy($a.t, "lemno") } return { $a.k, $a.t }'),
+    make_query('match { $a: Thing  $b knows $a } return { $a.k, bm25($a.t, "zinc lemon") as r }', (1,)),
+    make_query("match { $a: Thing } return { $a.k, $a.v } order { nearest($a.v, [1.0, 0.5]) } limit 4"),
+    make_query("match { $a: Thing  $a knows $b } return { $b.k, nearest($b.v, [3.0, 3.0]) as d }", (1,)),
 ]
 
 
-def stored(
+def load_lines(
     graph: Graph, lines: list[str], mode: Literal["append", "merge", "overwrite"], branch: str
 ) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as file:
@@ -108,17 +110,17 @@ class Moving:
         with og.open(self.place, read_only=True) as graph:
             for (query, branch), found in zip(wanted, warm, strict=True):
                 fresh = graph.query(query.text, query.params, branch=branch)
-                assert unordered(query, found) == unordered(query, fresh), self._told(query)
+                assert comparable_rows(query, found) == comparable_rows(query, fresh), self._describe(query)
 
     def require(self, query: Query, state: oracle.Graph, **target: str) -> None:
         """The warm handle shows a state; the few texts that do not compile are left out."""
-        wanted = foretold(query, state)
+        wanted = ask_oracle(query, state)
         if wanted is not None:
             found = self.graph.query(query.text, query.params, **target).to_arrow()  # type: ignore[arg-type]
             wrong = disagreement(query, wanted, found)
-            assert wrong is None, f"{self._told(query)}\ngave {wrong}"
+            assert wrong is None, f"{self._describe(query)}\ngave {wrong}"
 
-    def _told(self, query: Query) -> str:
+    def _describe(self, query: Query) -> str:
         return "\n".join([*self.done, query.text, f"with {query.params}"])
 
     # --- steps ---------------------------------------------------------------------------------------
@@ -134,7 +136,7 @@ class Moving:
             : random.randint(1, 3)
         ]
         if lines:
-            stored(self.graph, lines, "append", branch)
+            load_lines(self.graph, lines, "append", branch)
             self._put(lines, branch)
 
     def update_nodes(self, branch: str, random: Random) -> None:
@@ -153,11 +155,11 @@ class Moving:
                 props.update(i=number, t=text, v=None if vector is None else tuple(vector))
 
     def touch(self, id_: str, random: Random) -> None:
-        """One node written anew."""
+        """One node rewritten."""
         self._merge([node_line("Thing", id_, random)], MAIN)
 
     def many_updates(self, branch: str, random: Random) -> None:
-        """So often that most positions are dead and the rows are numbered anew."""
+        """So often that most positions are dead and the rows are renumbered."""
         for _ in range(3):
             self.update_nodes(branch, random)
 
@@ -184,14 +186,14 @@ class Moving:
             self.states[branch].delete_node(CATALOG, "Thing", id_)
 
     def overwrite_nodes(self, branch: str, random: Random) -> None:
-        """All nodes of a type anew; those that edges need stay."""
+        """Replace all nodes of a type; those that edges need stay."""
         state = self.states[branch]
         ends = [(CATALOG.edges[name], edge) for name, edges in state.edges.items() for edge in edges]
         needed = {edge.src for type_, edge in ends if type_.source == "Thing"}
         needed |= {edge.dst for type_, edge in ends if type_.target == "Thing"}
         ids = sorted(needed | set(sample(THINGS, random, 3)))
         lines = [node_line("Thing", id_, random) for id_ in ids]
-        stored(self.graph, lines, "overwrite", branch)
+        load_lines(self.graph, lines, "overwrite", branch)
         state.nodes["Thing"] = {}
         self._put(lines, branch)
 
@@ -199,7 +201,7 @@ class Moving:
         drawn = [edge_line(self.states[branch], "Knows", random) for _ in range(25)]
         lines = list({json.loads(line)["data"]["id"]: line for line in drawn if line}.values())
         if lines:
-            stored(self.graph, lines, "overwrite", branch)
+            load_lines(self.graph, lines, "overwrite", branch)
             self.states[branch].edges["Knows"] = []
             self._put(lines, branch)
 
@@ -221,7 +223,7 @@ class Moving:
     def _merge(self, lines: list[str], branch: str) -> None:
         if lines:
             lines = list({line_key(line): line for line in lines}.values())
-            stored(self.graph, lines, "merge", branch)
+            load_lines(self.graph, lines, "merge", branch)
             self._put(lines, branch)
 
     def _put(self, lines: list[str], branch: str) -> None:
@@ -302,7 +304,7 @@ def sample(pool: list[str], random: Random, most: int) -> list[str]:
     return random.sample(pool, random.randint(1, min(most, len(pool))))
 
 
-def unordered(query: Query, result: og.Result) -> list[str]:
+def comparable_rows(query: Query, result: og.Result) -> list[str]:
     """Rows whose order says nothing; of scores only whether there is one, for an index may lag behind."""
     rows_ = (list(row.values()) for row in result.to_arrow().to_pylist())
     return sorted(

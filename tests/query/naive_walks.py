@@ -101,19 +101,19 @@ class Drawn:
 
 
 @st.composite
-def drawn(draw: st.DrawFn, shared: bool | None = None) -> Drawn:
+def draw_walks(draw: st.DrawFn, shared: bool | None = None) -> Drawn:
     """Few nodes and many edges, so that parallel edges, self-loops and cycles are common."""
     one_type = draw(st.booleans()) if shared is None else shared
     nodes = draw(st.integers(1, 9))
     ends = st.tuples(st.integers(0, nodes - 1), st.integers(0, nodes - 1))
     edges = draw(st.lists(st.one_of(ends, ends, ends, st.just((-1, -1))), max_size=30))
-    sources, source_count = draw(_placed(nodes))
-    targets, target_count = (sources, source_count) if one_type else draw(_placed(nodes))
+    sources, source_count = draw(_draw_positions(nodes))
+    targets, target_count = (sources, source_count) if one_type else draw(_draw_positions(nodes))
     return Drawn(tuple(edges), one_type, sources, targets, source_count, target_count, draw(st.booleans()))
 
 
 @st.composite
-def _placed(draw: st.DrawFn, nodes: int) -> tuple[tuple[int, ...], int]:
+def _draw_positions(draw: st.DrawFn, nodes: int) -> tuple[tuple[int, ...], int]:
     """A position for most nodes, among positions of which some have no edges."""
     count = nodes + draw(st.integers(0, 3))
     places = draw(st.permutations(range(count)))[:nodes]

@@ -51,7 +51,7 @@ Pick = Callable[[Sequence[Any]], Any]
 def constant(scalar: Scalar, pick: Pick) -> str:
     """A literal of the query language."""
     if scalar is Scalar.STRING:
-        return quoted(pick(TEXTS))
+        return quote(pick(TEXTS))
     value = pick(POOLS[scalar])
     if scalar is Scalar.BOOL:
         return json.dumps(value)
@@ -76,7 +76,7 @@ def parameter_value(scalar: Scalar, pick: Pick) -> Any:
     return value
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 

@@ -46,7 +46,7 @@ stored = settings(
 NOW = 1_900_000_000_000
 
 
-def foretold(query: Query, graph: oracle.Graph, catalog: Catalog = CATALOG) -> oracle.Answer | None:
+def ask_oracle(query: Query, graph: oracle.Graph, catalog: Catalog = CATALOG) -> oracle.Answer | None:
     """What the oracle says, or None for the few texts that do not compile."""
     source = Source(query.text)
     try:
@@ -64,11 +64,11 @@ def foretold(query: Query, graph: oracle.Graph, catalog: Catalog = CATALOG) -> o
 
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
     """Rows of stored values: moments as numbers, lists as tuples."""
-    columns = [_stored(column) for column in table.columns]
+    columns = [_storage_values(column) for column in table.columns]
     return list(zip(*columns, strict=True)) if columns else []
 
 
-def _stored(column: pa.ChunkedArray) -> list[Any]:
+def _storage_values(column: pa.ChunkedArray) -> list[Any]:
     if pa.types.is_date32(column.type):
         return column.cast(pa.int32()).to_pylist()  # type: ignore[no-any-return]
     if pa.types.is_timestamp(column.type):
@@ -124,7 +124,7 @@ def load(graph: Graph, lines: list[str], mode: Literal["append", "merge"]) -> No
 
 def check_all(graph: Graph, model: oracle.Graph, asked: list[Query], branch: str = MAIN) -> None:
     for query in asked:
-        wanted = foretold(query, model)
+        wanted = ask_oracle(query, model)
         if wanted is None:
             continue
         result = graph.query(query.text, query.params, branch=branch)
@@ -189,5 +189,5 @@ def test_indexes_and_compaction_change_no_answer(
 def test_generated_reads_are_worth_asking(lines: list[str], asked: list[Query]) -> None:
     """Nearly all compile; a generator that only writes refused texts would prove nothing."""
     model = oracle.graph_of(CATALOG, lines)
-    answers = [foretold(query, model) for query in asked]
+    answers = [ask_oracle(query, model) for query in asked]
     assert answers.count(None) <= 1, asked[answers.index(None)].text

@@ -13,11 +13,11 @@ from tests.query import oracle
 from tests.query.generate import Query
 from tests.query.nested import CATALOG, SCHEMA, nested_queries, small_graphs
 from tests.query.shared_names import with_shared_names
-from tests.query.test_against_oracle import disagreement, foretold, stored, stored_graph
+from tests.query.test_against_oracle import ask_oracle, disagreement, stored, stored_graph
 
 
 @st.composite
-def shared(draw: st.DrawFn) -> tuple[Query, str]:
+def draw_shared(draw: st.DrawFn) -> tuple[Query, str]:
     """A query in which no two variables have one name, and a text that means the same with fewer names."""
     query = draw(nested_queries())
     return query, with_shared_names(query.text, lambda names: draw(st.sampled_from(names)))
@@ -25,12 +25,12 @@ def shared(draw: st.DrawFn) -> tuple[Query, str]:
 
 @pytest.mark.fuzz
 @settings(stored, max_examples=max(8, EXAMPLES // 50))
-@given(small_graphs(), st.lists(shared(), min_size=20, max_size=40))
+@given(small_graphs(), st.lists(draw_shared(), min_size=20, max_size=40))
 def test_local_variables_may_be_called_like_others(lines: list[str], asked: list[tuple[Query, str]]) -> None:
     model = oracle.graph_of(CATALOG, lines)
     with stored_graph(lines, SCHEMA) as graph:
         for query, text in asked:
-            wanted = foretold(query, model, CATALOG)
+            wanted = ask_oracle(query, model, CATALOG)
             assert wanted is not None, query.text
             wrong = disagreement(query, wanted, graph.query(text).to_arrow())
             assert wrong is None, f"{text}\ngave {wrong}"
@@ -38,7 +38,7 @@ def test_local_variables_may_be_called_like_others(lines: list[str], asked: list
 
 @pytest.mark.fuzz
 @settings(max_examples=max(1, EXAMPLES // 5))
-@given(st.lists(shared(), min_size=10, max_size=10))
+@given(st.lists(draw_shared(), min_size=10, max_size=10))
 def test_generated_queries_compile(asked: list[tuple[Query, str]]) -> None:
     for query, text in asked:
         try:

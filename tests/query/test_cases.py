@@ -73,7 +73,7 @@ def params_of(case: Case) -> Any:
 # --- the oracle ----------------------------------------------------------------------------------
 
 
-def foretold(case: Case) -> Answer:
+def ask_oracle(case: Case) -> Answer:
     """What the oracle says, or the error of a query that cannot run."""
     catalog = catalog_of(schema_of(case))
     source = Source(query_of(case))
@@ -162,21 +162,21 @@ def test_a_case_is_well_formed(case: Case) -> None:
 
 @pytest.mark.parametrize("case", ANSWERED, ids=str)
 def test_the_oracle_gives_the_rows_of_each_case(case: Case) -> None:
-    found = foretold(case)
+    found = ask_oracle(case)
     expect(case, found.columns, objects(found))
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=str)
 def test_the_oracle_is_asked_nothing_that_is_refused(case: Case) -> None:
     with pytest.raises(OmnigraphError) as caught:
-        foretold(case)
+        ask_oracle(case)
     expect_error(case, caught.value)
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.parametrize("case", ANSWERED, ids=str)
 def test_a_read_gives_the_rows_of_its_case(case: Case, condition: str, shelf: Shelf) -> None:
-    oracle = foretold(case)
+    oracle = ask_oracle(case)
     branch = BRANCH if condition == "branch" else MAIN
     with shelf.reading(schema_of(case), data_of(case), condition) as graph:
         if condition == "warm":
@@ -241,6 +241,6 @@ def expect_error(case: Case, error: OmnigraphError) -> None:
     ("letter", "numbers"),
     [("E", range(1, 36)), ("X", [*range(1, 5), *range(7, 32)]), ("V", range(1, 6))],
 )
-def test_every_conformance_case_is_told(letter: str, numbers: list[int]) -> None:
-    told = {case.name.split()[0] for case in CASES}
-    assert {f"{letter}{number}" for number in numbers} <= told
+def test_every_conformance_case_exists(letter: str, numbers: list[int]) -> None:
+    names = {case.name.split()[0] for case in CASES}
+    assert {f"{letter}{number}" for number in numbers} <= names

@@ -30,7 +30,7 @@ State = dict[str, tuple[int, str]]
 
 
 @contextmanager
-def kept(monkeypatch: pytest.MonkeyPatch, budget: int) -> Iterator[ReadCache]:
+def make_cache(monkeypatch: pytest.MonkeyPatch, budget: int) -> Iterator[ReadCache]:
     monkeypatch.setenv(CACHE_BYTES, str(budget))
     shared_cache.cache_clear()
     try:
@@ -39,7 +39,7 @@ def kept(monkeypatch: pytest.MonkeyPatch, budget: int) -> Iterator[ReadCache]:
         shared_cache.cache_clear()
 
 
-def filled(place: Path) -> tuple[Graph, State]:
+def make_filled(place: Path) -> tuple[Graph, State]:
     state = {f"p{number}": (number, f"text {number}") for number in range(NODES)}
     graph = og.init(place, schema=SCHEMA)
     put(graph, state)
@@ -71,7 +71,7 @@ def change(graph: Graph, state: State, random: Random, turn: int) -> None:
 
 
 def check(graph: Graph, state: State, random: Random) -> None:
-    asked = [*random.sample(sorted(state), 3), f"p{random.randrange(NODES)}", "nobody"]
+    asked = [*random.sample(sorted(state), 3), f"p{random.randrange(NODES)}", "missing"]
     for name in asked:
         wanted = [(*state[name], name)] if name in state else []
         assert graph.query(POINT, {"k": name}).tuples() == wanted
@@ -79,7 +79,7 @@ def check(graph: Graph, state: State, random: Random) -> None:
         assert sorted(graph.query(SCAN).tuples()) == sorted((k, *held) for k, held in state.items())
 
 
-def known(graph: Graph) -> Rows:
+def cached_rows(graph: Graph) -> Rows:
     """The rows of the newest version, as memory has them."""
     version = graph.snapshot().tables["node:P"].version
     kept = [entry.value for entry in shared_cache()._entries.values() if isinstance(entry.value, Rows)]
@@ -99,14 +99,14 @@ def test_many_small_changes_show(
     monkeypatch.setattr(rows, "_PASSES", dictionary)
     shared_cache().forget()
     random = Random(few + dictionary)
-    graph, state = filled(tmp_path / "g")
+    graph, state = make_filled(tmp_path / "g")
     with graph:
         graph.query(SCAN)
         ways = set[str]()
         for turn in range(10):
             change(graph, state, random, turn)
             check(graph, state, random)
-            ways.add("grown" if known(graph).growth else "anew")
+            ways.add("grown" if cached_rows(graph).growth else "rebuilt")
         assert "grown" in ways
 
 
@@ -117,8 +117,8 @@ def test_a_small_budget_changes_no_answer(
     """The first values may be forgotten at any time, and with them what holds on to them."""
     monkeypatch.setattr(rows, "_PASSES", 2)
     random = Random(budget)
-    with kept(monkeypatch, budget) as memory:
-        graph, state = filled(tmp_path / "g")
+    with make_cache(monkeypatch, budget) as memory:
+        graph, state = make_filled(tmp_path / "g")
         with graph:
             graph.query(SCAN)
             for turn in range(5):
@@ -134,20 +134,20 @@ def test_a_point_after_a_write_copies_nothing_and_reads_no_table(
     """What is in memory of the first version is the very same array, whatever came since."""
     monkeypatch.setattr(rows, "_PASSES", 1)
     shared_cache().forget()
-    graph, _ = filled(tmp_path / "g")
+    graph, _ = make_filled(tmp_path / "g")
     with graph:
         graph.query(COUNT)
         graph.query(SCAN)
         graph.query(POINT, {"k": "p1"})
-        first = {name: known(graph).column(name) for name in ("id", "n", "t")}
-        places = known(graph).id_positions()
+        first = {name: cached_rows(graph).column(name) for name in ("id", "n", "t")}
+        places = cached_rows(graph).id_positions()
         assert places is not None
         for turn in range(3):
             put(graph, {f"p{turn}": (-turn, "changed"), f"new{turn}": (turn, "came")})
             graph.mutate("query d($k: String) { delete P where k = $k }", {"k": f"p{turn + 10}"})
             assert graph.query(POINT, {"k": f"p{turn}"}).tuples() == [(-turn, "changed", f"p{turn}")]
             assert graph.query(POINT, {"k": f"p{turn + 10}"}).tuples() == []
-            newest = known(graph)
+            newest = cached_rows(graph)
             for name, column in first.items():
                 pieces = newest.cached_column(name)
                 assert pieces is not None

@@ -91,7 +91,7 @@ def prop(name: str, type_: ValueType) -> Prop:
     return Prop("x", name, type_.with_nullable())
 
 
-def listed(scalar: Scalar) -> ValueType:
+def list_of(scalar: Scalar) -> ValueType:
     return ValueType(scalar, nullable=True, is_list=True)
 
 
@@ -246,7 +246,7 @@ $x.i32 - 16 > 3                       -> a b
 """
 
 
-def written(text: str) -> tuple[Predicate, ...]:
+def lower_filter(text: str) -> tuple[Predicate, ...]:
     """What a filter becomes."""
     query = compile_query(f"query q({PARAMETERS}) {{ match {{ $x: Item {text} }} return {{ $x }} }}", CATALOG)
     assert isinstance(query, CompiledRead)
@@ -263,7 +263,7 @@ def written(text: str) -> tuple[Predicate, ...]:
 @pytest.mark.parametrize("case", FILTERS.strip().splitlines())
 def test_filters_select_by_value(case: str) -> None:
     text, _, expected = case.rpartition("->")
-    (test,) = written(text)
+    (test,) = lower_filter(text)
     flags = evaluate_predicate(test, ITEM_ROWS)
     assert flags.dtype == np.bool_
     assert [key for key, flag in zip("abcn", flags, strict=True) if flag] == expected.split()
@@ -271,7 +271,7 @@ def test_filters_select_by_value(case: str) -> None:
 
 @pytest.mark.parametrize("case", FILTERS.strip().splitlines())
 def test_filters_on_no_rows_select_none(case: str) -> None:
-    (test,) = written(case.rpartition("->")[0])
+    (test,) = lower_filter(case.rpartition("->")[0])
     none = Rows(0, {name: held.slice(0, 0) for name, held in ITEM_ROWS.columns.items()}, ITEM_ROWS.parameters)
     assert evaluate_predicate(test, none).shape == (0,)
 
@@ -279,10 +279,10 @@ def test_filters_on_no_rows_select_none(case: str) -> None:
 def test_a_test_that_nothing_can_pass_fetches_no_column() -> None:
     bare = Rows(2)  # has no column to fetch
     for text in ("$x.i32 = 2.7", "$x.i32 > 3000000000", "$x.i32 = $nothing", "$x.s in []"):
-        (test,) = written(text)
+        (test,) = lower_filter(text)
         assert evaluate_predicate(test, Rows(2, parameters={"nothing": None})).tolist() == [False, False]
     with pytest.raises(KeyError):
-        evaluate_predicate(written("$x.i32 = 2")[0], bare)
+        evaluate_predicate(lower_filter("$x.i32 = 2")[0], bare)
 
 
 def test_a_text_search_holds_only_where_it_is_true() -> None:
@@ -306,13 +306,13 @@ def test_a_text_search_holds_only_where_it_is_true() -> None:
         (Const(True, BOOL), True),
         (Const("2024-01-01", DATE), 19723),
         (Const("2024-01-01T02:00:00+02:00", DATETIME), NOW),
-        (Const((2**53 + 1, 2.5), listed(Scalar.F64)), [2.0**53, 2.5]),
-        (Const((), listed(Scalar.STRING)), []),
+        (Const((2**53 + 1, 2.5), list_of(Scalar.F64)), [2.0**53, 2.5]),
+        (Const((), list_of(Scalar.STRING)), []),
         (Const((1.0, 2.0), vector_type(2)), [1.0, 2.0]),
         (ParamRef("small", ValueType(Scalar.U32)), 7),
         (ParamRef("day", DATE), 1),
         (ParamRef("nothing", ValueType(Scalar.F32, nullable=True)), None),
-        (ParamRef("nothing", listed(Scalar.I32)), None),
+        (ParamRef("nothing", list_of(Scalar.I32)), None),
         (Instant(), NOW),
         (Calc("+", Const(2, I64), Const(3, I64), I64.with_nullable()), 5),
         (Calc("/", Const(7, I64), Const(0, I64), F64.with_nullable()), None),
@@ -507,7 +507,7 @@ def test_membership_is_equality_with_an_item(
     left = data.draw(sides(scalars[0], "l", length, known))
     items = data.draw(st.lists(values_of(scalars[1]), max_size=7))
     known["$r"] = data.draw(st.just(tuple(items)) | st.none())
-    given_list = ParamRef("r", listed(scalars[1]))
+    given_list = ParamRef("r", list_of(scalars[1]))
     test = Has(given_list, left.term) if as_list else InList(left.term, given_list)
     each = [plainly("=", left, Side(given_list, [item] * length, True)) for item in known["$r"] or ()]
     expected = [any(flags[row] for flags in each) for row in range(length)]
@@ -524,14 +524,14 @@ def test_a_stored_list_has_an_item_by_value(
     lists = st.lists(values_of(scalars[0]) | st.none(), max_size=3)
     stored = data.draw(st.lists(lists, min_size=length, max_size=length))
     missing = data.draw(st.lists(st.booleans(), min_size=length, max_size=length))
-    known["l"] = _with_hidden_items(stored, missing, listed(scalars[0]))
+    known["l"] = _with_hidden_items(stored, missing, list_of(scalars[0]))
     item = data.draw(sides(scalars[1], "r", length, known))
     expected = []
     for row, items in enumerate(stored):
         column = Side(prop("l", ValueType(scalars[0])), list(items))
         wanted = Side(item.term, [item.plain[row]] * len(items), item.written)
         expected.append(not missing[row] and any(plainly("=", column, wanted)))
-    flags = evaluate_predicate(Has(prop("l", listed(scalars[0])), item.term), rows_of(length, known))
+    flags = evaluate_predicate(Has(prop("l", list_of(scalars[0])), item.term), rows_of(length, known))
     assert flags.tolist() == expected
 
 

@@ -48,13 +48,13 @@ def topology() -> Topology:
 
 
 @cache
-def written() -> bytes:
+def topology_bytes() -> bytes:
     return topology_to_bytes(topology(), ABOUT)
 
 
-def stored(data: bytes | None = None) -> tuple[LinkedTopology, list[tuple[int, int]]]:
+def open_stored(data: bytes | None = None) -> tuple[LinkedTopology, list[tuple[int, int]]]:
     """A link to a file of which nothing was read, and what will have been fetched."""
-    file = Counted(memoryview(written() if data is None else data))
+    file = Counted(memoryview(topology_bytes() if data is None else data))
     object.__setattr__(file, "fetched", [])
     found = open_topology(file, ABOUT)
     assert found is not None
@@ -76,23 +76,23 @@ START = some(17, NO_ROW, 4999, 0, 17, 2500)
 def test_few_nodes_have_the_neighbours_they_have_in_memory(direction: EdgeDirection) -> None:
     whole = LinkedTopology(topology(), np.arange(NODES), NODES)
     for distinct in (True, False):
-        linked, _ = stored()
+        linked, _ = open_stored()
         assert isinstance(linked.steps_from(START, direction, distinct=distinct), FewSteps)
         assert rows(walk.hop(linked, START, direction, distinct=distinct)) == rows(
             walk.hop(whole, START, direction, distinct=distinct)
         )
         fanout = walk.count_hop_rows(linked, START, direction, distinct=distinct)
         assert fanout.tolist() == walk.count_hop_rows(whole, START, direction, distinct=distinct).tolist()
-    linked, _ = stored()
+    linked, _ = open_stored()
     assert rows(walk.hop_edges(linked, START, direction)) == rows(walk.hop_edges(whole, START, direction))
     for bounds in ((1, 2), (2, 2), (1, 3)):
-        linked, _ = stored()
+        linked, _ = open_stored()
         found = walk.find_reached(linked, START, direction, *bounds)
         assert rows(found) == rows(walk.find_reached(whole, START, direction, *bounds))
 
 
 def test_nothing_is_read_but_the_blocks_of_the_neighbours() -> None:
-    linked, fetched = stored()
+    linked, fetched = open_stored()
     before = linked.topology.nbytes
     walk.hop(linked, some(17), "out")
     assert len(fetched) == 2, "a block of offsets, one of neighbours"
@@ -107,9 +107,9 @@ def test_nothing_is_read_but_the_blocks_of_the_neighbours() -> None:
 
 def test_many_nodes_and_many_walks_read_all_neighbours_at_once() -> None:
     many = np.arange(FEW + 1)
-    linked, _ = stored()
+    linked, _ = open_stored()
     assert not isinstance(linked.steps_from(many, "out", distinct=True), FewSteps)
-    linked, fetched = stored()
+    linked, fetched = open_stored()
     for _ in range(200):
         walk.hop(linked, some(17), "out")
     assert not isinstance(linked.steps_from(some(17), "out", distinct=True), FewSteps)
@@ -120,14 +120,14 @@ def test_many_nodes_and_many_walks_read_all_neighbours_at_once() -> None:
 
 
 def test_only_damage_of_what_is_read_counts() -> None:
-    linked, fetched = stored()
+    linked, fetched = open_stored()
     walk.hop(linked, some(17), "out")
     begin, end = fetched[-1]
     for place in (begin, (begin + end) // 2, end - 1):
-        damaged = bytearray(written())
+        damaged = bytearray(topology_bytes())
         damaged[place] ^= 1
         for nodes, harmed in ((some(17), True), (some(4999), False)):
-            linked, _ = stored(bytes(damaged))
+            linked, _ = open_stored(bytes(damaged))
             if harmed:
                 with pytest.raises(DamagedFile):
                     walk.hop(linked, nodes, "out")
@@ -138,7 +138,7 @@ def test_only_damage_of_what_is_read_counts() -> None:
 
 
 def test_threads_that_read_one_file_get_what_is_in_it() -> None:
-    linked, fetched = stored()
+    linked, fetched = open_stored()
     whole = LinkedTopology(topology(), np.arange(NODES), NODES)
 
     def hops(seed: int) -> bool:
@@ -153,7 +153,7 @@ def test_threads_that_read_one_file_get_what_is_in_it() -> None:
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
     place = tmp_path / "file"
-    place.write_bytes(written())
+    place.write_bytes(topology_bytes())
     return place
 
 
@@ -165,7 +165,7 @@ def linked_to(place: Path) -> LinkedTopology:
 
 def test_a_file_that_is_cut_short_is_damaged_and_nothing_worse(kept: Path) -> None:
     linked = linked_to(kept)
-    kept.write_bytes(written()[:20_000])
+    kept.write_bytes(topology_bytes()[:20_000])
     with pytest.raises(DamagedFile):
         walk.hop(linked, some(4999), "in")
 
@@ -175,7 +175,7 @@ def test_a_file_that_was_removed_or_replaced_is_still_read_by_those_who_had_it(k
     linked = linked_to(kept)
     walk.hop(linked, some(17), "out")
     other = kept.with_name("other")
-    other.write_bytes(bytes(len(written())))
+    other.write_bytes(bytes(len(topology_bytes())))
     other.replace(kept)
     assert rows(walk.hop(linked, START, "in")) == rows(walk.hop(whole, START, "in"))
     kept.unlink()
@@ -183,7 +183,7 @@ def test_a_file_that_was_removed_or_replaced_is_still_read_by_those_who_had_it(k
     assert rows(walk.hop_edges(linked, everybody, "out")) == rows(walk.hop_edges(whole, everybody, "out"))
 
 
-def test_files_are_closed_when_nobody_needs_them(kept: Path) -> None:
+def test_files_are_closed_when_they_are_not_needed(kept: Path) -> None:
     def opened_files() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 

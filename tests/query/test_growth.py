@@ -52,7 +52,7 @@ def edge(name: str, source: str, target: str, number: int) -> str:
     return json.dumps({"edge": name, **ends, "data": {"id": f"back{number}"}})
 
 
-def numbered(graph: Moving, key: str) -> Rows:
+def cached_rows(graph: Moving, key: str) -> Rows:
     """The rows of a table as the warm handle knows them."""
     version = graph.graph.snapshot().tables[key].version
     kept = [entry.value for entry in shared_cache()._entries.values() if isinstance(entry.value, Rows)]
@@ -70,11 +70,11 @@ def test_rows_grow_by_small_changes_until_too_many_positions_are_dead() -> None:
         for seed in range(12):
             graph.touch(f"t{seed % 5}", Random(seed))
             graph.check(QUERIES[::2])
-            rows = numbered(graph, "node:Thing")
+            rows = cached_rows(graph, "node:Thing")
             assert rows.live_count == len(graph.states["main"].nodes["Thing"])
-            ways["grown" if rows.growth else "anew"] += 1
+            ways["grown" if rows.growth else "rebuilt"] += 1
     assert ways["grown"] > 5
-    assert ways["anew"] >= 1
+    assert ways["rebuilt"] >= 1
 
 
 @pytest.mark.parametrize("unread", [0, 3])

@@ -73,7 +73,7 @@ def answer(place: Path, match: str) -> list[Mapping[str, object]]:
     text = f"query q({parameter}) {{ match {{ {match} }} {wanted} }}"
     found: list[Mapping[str, object]] = []
     with og.open(place) as graph:
-        for k in ("p1", "p2", "p17", "p5", "nobody"):
+        for k in ("p1", "p2", "p17", "p5", "missing"):
             found += graph.query(text, {"k": k} if parameter else {}).rows()
     return found
 
@@ -118,7 +118,8 @@ def test_a_walk_from_few_nodes_finds_in_the_file_of_sorted_edges_what_is_in_memo
     monkeypatch.setattr(saved_topology, "WORTH_SAVING", 1)
     monkeypatch.setattr(AdjacencyReader, "should_read_all", False)
     if name != "both":  # which is sorted from the others
-        monkeypatch.setattr(Topology, "_make_adjacency", lambda *_: pytest.fail("more was read than few neighbours"))
+        refuse = "more was read than few neighbours"
+        monkeypatch.setattr(Topology, "_make_adjacency", lambda *_: pytest.fail(refuse))
     monkeypatch.setattr("omnigraph.query.sources.build_topology", lambda *_: pytest.fail("edges were sorted"))
     shared_cache().forget()
     assert answer(sorted_place, match) == warm
@@ -129,24 +130,24 @@ def test_a_walk_from_few_nodes_finds_in_the_file_of_sorted_edges_what_is_in_memo
 def test_few_walks_go_through_indexes_and_more_build_the_adjacency(place: Path) -> None:
     text = 'query q() { match { $a: P { k: "p1" }  $a e $b } return { count($b.n) as n } }'
     with og.open(place) as graph:
-        told = [graph.explain(text).text() for _ in range(30)]
-    assert "indexes of its ends" in told[0]
-    assert "adjacency in memory" in told[-1]
+        plans = [graph.explain(text).text() for _ in range(30)]
+    assert "indexes of its ends" in plans[0]
+    assert "adjacency in memory" in plans[-1]
 
 
-def test_every_look_up_is_told_with_its_rows_where_it_was_done(place: Path) -> None:
+def test_every_look_up_is_reported_with_its_rows_where_it_was_done(place: Path) -> None:
     """Also those that only served to find out where to begin."""
     shared_cache().forget()
     text = "query q() { match { $a: P { n: 7 }  $a e $b  $b.n < 10 } return { $a.k as a, $b.k as b } }"
     with og.open(place) as graph:
-        told = graph.explain(text)
+        plan = graph.explain(text)
         alone = [
             len(graph.query(f"query q() {{ match {{ $p: P  $p.n {test} }} return {{ $p.k as k }} }}"))
             for test in ("= 7", "< 10")
         ]
-    scans = [(step.detail, step.rows) for step in told.steps if step.name == "Scan"]
+    scans = [(step.detail, step.rows) for step in plan.steps if step.name == "Scan"]
     assert scans == [("$a: node:P", alone[0]), ("$b: node:P", alone[1])]
-    assert sum(step.milliseconds for step in told.steps) <= told.milliseconds
+    assert sum(step.milliseconds for step in plan.steps) <= plan.milliseconds
 
 
 def test_explain_tells_where_the_adjacency_came_from(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,8 +155,10 @@ def test_explain_tells_where_the_adjacency_came_from(place: Path, monkeypatch: p
     shared_cache().forget()
     text = "query q() { match { $a: P  $a e $b } return { $a.k as a, $b.k as b } }"
     with og.open(place) as graph:
-        told = [step.how for _ in range(2) for step in graph.explain(text).steps if step.name == "Expand"]
+        strategies = [
+            step.how for _ in range(2) for step in graph.explain(text).steps if step.name == "Expand"
+        ]
         shared_cache().forget()
-        told += [step.how for step in graph.explain(text).steps if step.name == "Expand"]
+        strategies += [step.how for step in graph.explain(text).steps if step.name == "Expand"]
     shared_cache().forget()
-    assert told == ["edges sorted first", "adjacency in memory", "adjacency read from its file"]
+    assert strategies == ["edges sorted first", "adjacency in memory", "adjacency read from its file"]

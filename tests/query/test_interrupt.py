@@ -1,4 +1,4 @@
-"""Whoever waits for a long query may stop waiting at any moment, whatever step it is in."""
+"""The caller of a long query may stop waiting at any moment, whatever step it is in."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def pieces_of_work(graph: Graph, text: str) -> int:
 
 
 @pytest.mark.parametrize("kind", QUERIES)
-def test_an_answer_is_the_same_whoever_does_the_work(
+def test_an_answer_is_the_same_in_every_thread(
     graph: Graph, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared_cache().forget()
@@ -254,7 +254,7 @@ def test_short_work_makes_no_thread(graph: Graph) -> None:
     assert counted.met == 0
 
 
-def test_a_failure_of_work_that_was_done_apart_is_told_as_ever(
+def test_a_failure_of_work_that_was_done_apart_is_reported_as_usual(
     graph: Graph, everything_is_long: None
 ) -> None:
     name = failpoints.QUERY_APART
@@ -269,7 +269,7 @@ def test_a_failure_of_work_that_was_done_apart_is_told_as_ever(
 # --- by itself -----------------------------------------------------------------------------------
 
 
-def answered(work: Callable[[], int], asking: WaitingQuery) -> int:
+def run_only(work: Callable[[], int], asking: WaitingQuery) -> int:
     """A query that does nothing but this work, on very many rows."""
 
     def batches() -> Iterator[int]:
@@ -292,7 +292,7 @@ def test_what_is_left_settles_when_it_ends_and_not_before() -> None:
         return 7
 
     with pytest.raises(errors.QueryCancelled):
-        answered(work, asking)
+        run_only(work, asking)
     assert settled == []
     assert asking.request.abandoned
     go_on.set()
@@ -303,13 +303,13 @@ def test_what_is_left_settles_when_it_ends_and_not_before() -> None:
 def test_what_is_finished_settles_once() -> None:
     settled = list[str]()
     asking = WaitingQuery(Request({}, 0, Limits(cancel=threading.Event())), lambda: settled.append("settled"))
-    assert answered(lambda: 7, asking) == 7
+    assert run_only(lambda: 7, asking) == 7
     assert settled == ["settled"]
     assert not asking.request.abandoned
 
 
 def test_work_that_was_left_ends_where_it_asks_whether_to_go_on() -> None:
-    cancel, told = threading.Event(), list[str]()
+    cancel, notes = threading.Event(), list[str]()
     request = Request({}, 0, Limits(cancel=cancel))
     asking = WaitingQuery(request, lambda: None)
 
@@ -319,16 +319,16 @@ def test_work_that_was_left_ends_where_it_asks_whether_to_go_on() -> None:
             try:
                 request.check()
             except errors.QueryCancelled:
-                told.append("told")
+                notes.append("noted")
                 raise
 
     with pytest.raises(errors.QueryCancelled):
-        answered(work, asking)
+        run_only(work, asking)
     wait_for_the_end()
-    assert told == ["told"]
+    assert notes == ["noted"]
 
 
-def test_between_two_batches_a_thread_belongs_to_nobody(graph: Graph) -> None:
+def test_between_two_batches_a_thread_is_free(graph: Graph) -> None:
     """What a reader of a stream does with a batch is not work of the query."""
     counted = Held(0, lambda: None)
     stream = graph.stream(QUERIES["fetch"], batch_rows=5, cancel=threading.Event())

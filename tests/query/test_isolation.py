@@ -1,4 +1,4 @@
-"""Whoever reads while others write, compact and clean up sees one published state, and nothing between."""
+"""A reader beside others who write, compact and clean up sees one published state, and nothing between."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ def test_processes_see_published_states_only(ledger: Ledger) -> None:
         if number % 2:
             ledger.clean_up()
     for reader in readers:
-        told, _ = reader.communicate()
+        output, _ = reader.communicate()
         assert reader.returncode == 0
-        for line in told.splitlines():
+        for line in output.splitlines():
             commit, answer = json.loads(line)
             ledger.require_published(commit, answer)
 
@@ -138,7 +138,7 @@ def test_a_snapshot_keeps_its_answer(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("known", ["nothing", "the old state", "both states"])
-def test_a_past_that_was_cleaned_up_is_told_and_the_present_goes_on(ledger: Ledger, known: str) -> None:
+def test_a_past_that_was_cleaned_up_is_reported_and_the_present_goes_on(ledger: Ledger, known: str) -> None:
     first = ledger.play()
     pinned = ledger.graph.snapshot()
     if known != "nothing":

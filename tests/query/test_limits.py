@@ -224,7 +224,7 @@ def test_another_thread_stops_a_query_in_the_middle(
     cancel = SetLater(looks)
     with pytest.raises(errors.QueryCancelled, match="was cancelled"):
         crowd.query(text, cancel=cancel)
-    assert cancel.seen == looks, "it went on after it was told to stop"
+    assert cancel.seen == looks, "it went on after it was cancelled"
 
 
 class Interrupting(SetLater):
@@ -267,7 +267,7 @@ NAMED = "query q($name: String, $n: I64?) { match { $a: Person { name: $name } }
         (NAMED, {"name": None}, errors.ParameterError),
         (NAMED, {"name": 7}, errors.ParameterError),
         (NAMED, {"name": "p1", "n": "seven"}, errors.ParameterError),
-        ("query q() { match { $a: Nobody } return { $a.name } }", None, errors.CompileError),
+        ("query q() { match { $a: Missing } return { $a.name } }", None, errors.CompileError),
         ("query q() { match { $a: Person } return { $a.shoe } }", None, errors.CompileError),
         ("query q() { match { $a: Person  $a hates $b } return { $a.name } }", None, errors.CompileError),
         ("query q() { match { $a: Person } return { $a.name }", None, errors.ParseError),
@@ -275,7 +275,7 @@ NAMED = "query q($name: String, $n: I64?) { match { $a: Person { name: $name } }
         ('query q() { insert Person { name: "new" } }', None, errors.WrongQueryKind),
     ],
 )
-def test_a_wrong_question_is_told_and_changes_nothing(
+def test_a_wrong_question_is_reported_and_changes_nothing(
     crowd: Graph, text: str, params: Any, kind: type[errors.OmnigraphError]
 ) -> None:
     head = crowd.snapshot().id

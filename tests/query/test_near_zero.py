@@ -17,7 +17,7 @@ from tests.query import oracle
 from tests.query.conftest import every_index
 from tests.query.generate import CATALOG, Query, graphs, queries
 from tests.query.near_zero import OTHERS, SIZES, engine_modules, near_zero, numbers_of
-from tests.query.test_against_oracle import check_all, disagreement, foretold, load, stored, stored_graph
+from tests.query.test_against_oracle import ask_oracle, check_all, disagreement, load, stored, stored_graph
 
 SCHEMA_OF_TWO = "node A { k: String @key  n: I64? }\nnode B { k: String @key  n: I64? }\nedge Ab: A -> B"
 
@@ -25,7 +25,7 @@ SCHEMA_OF_TWO = "node A { k: String @key  n: I64? }\nnode B { k: String @key  n:
 def check_streams(graph: Graph, model: oracle.Graph, asked: list[Query], size: int) -> None:
     """The same rows, a few at a time."""
     for query in asked:
-        wanted = foretold(query, model)
+        wanted = ask_oracle(query, model)
         if wanted is None:
             continue
         shared_cache().forget()

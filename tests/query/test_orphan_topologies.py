@@ -16,7 +16,7 @@ MAKE = """query q() {
 }"""
 
 
-def kept(graph: og.Graph) -> list[str]:
+def topology_files(graph: og.Graph) -> list[str]:
     return sorted(at.name for at in Path(graph.uri, "__derived").glob("*.topology"))
 
 
@@ -35,17 +35,17 @@ def test_files_of_edges_that_a_branch_shows_stay_and_others_go(
         graph.mutate('query q() { insert Knows { from: "a", to: "a" } }', branch="work")
         graph.optimize()
         graph.optimize("work")
-        both = kept(graph)
+        both = topology_files(graph)
         assert len(both) == 2
         assert graph.cleanup(keep=1).derived_files == 0
-        assert kept(graph) == both
+        assert topology_files(graph) == both
         graph.branches.delete("work")
-        told = graph.cleanup(keep=1, dry_run=True)
-        assert told.derived_files == 1
-        assert told.derived_bytes > 0
-        assert kept(graph) == both
+        preview = graph.cleanup(keep=1, dry_run=True)
+        assert preview.derived_files == 1
+        assert preview.derived_bytes > 0
+        assert topology_files(graph) == both
         assert graph.cleanup(keep=1).derived_files == 1
-        assert len(kept(graph)) == 1
+        assert len(topology_files(graph)) == 1
         worth(monkeypatch, 3)
         assert graph.cleanup(keep=1).derived_files == 1, "there are too few edges to need it"
-        assert kept(graph) == []
+        assert topology_files(graph) == []

@@ -104,7 +104,7 @@ def test_a_result_that_is_too_large_is_refused_before_all_of_it_is_made(graph: o
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_a_stream_that_nobody_reads_on_makes_no_more_rows(graph: og.Graph) -> None:
+def test_a_stream_that_is_not_read_on_makes_no_more_rows(graph: og.Graph) -> None:
     made: list[int] = []
 
     def counted(

@@ -38,7 +38,7 @@ KEYS: dict[str, list[Any]] = {
     "DateTime": ["2030-01-31T12:00:00Z"],
 }
 ASKED: dict[str, list[Any]] = {
-    "String": ["ann", "böb", "", "nobody", "red", "blue", "true", "5", None],
+    "String": ["ann", "böb", "", "missing", "red", "blue", "true", "5", None],
     "I32": [0, 7, 8, -1],
     "I64": [0, 7, 2**63 - 1, -(2**63), 16777217, None],
     "U32": [0, 7, 2**32 - 1, None],
@@ -56,7 +56,7 @@ def kind(key: str) -> str:
     return "String" if key.startswith("enum") else key
 
 
-def named(key: str) -> str:
+def type_of(key: str) -> str:
     return f"By{kind(key)}" if key == kind(key) else "ByEnum"
 
 
@@ -67,14 +67,14 @@ def meets(key: str, asked: str) -> bool:
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
     types = " ".join(
-        f"node {named(key)} {{ k: {key} @key  note: String?  at: Date?  list: [I32]? }}" for key in KEYS
+        f"node {type_of(key)} {{ k: {key} @key  note: String?  at: Date?  list: [I32]? }}" for key in KEYS
     )
     with og.init(tmp_path_factory.mktemp("points") / "g", schema=types) as made:
         with made.write() as tx:
             for key, values in KEYS.items():
                 for place, value in enumerate(values):
                     more = {"at": "2031-02-03", "list": [place, 1]} if place else {}
-                    tx.insert(named(key), k=value, note=f"{place}", **more)
+                    tx.insert(type_of(key), k=value, note=f"{place}", **more)
         yield made
 
 
@@ -114,7 +114,7 @@ def test_a_point_is_what_matching_finds(graph: Graph, key: str) -> None:
     asked: Asked = [
         (
             f"""query q($v: {type_}?) {{
-                match {{ $p: {named(key)} {{ k: $v }} }}
+                match {{ $p: {type_of(key)} {{ k: $v }} }}
                 return {{ $p.note as note, $p.k as k, $p.at, $p.list, $p }}
             }}""",
             {"v": value},
@@ -178,7 +178,7 @@ def test_a_point_keeps_to_limits(graph: Graph) -> None:
         graph.query(text, {"k": "ann"}, cancel=cancelled)
     with pytest.raises(errors.QueryCancelled):
         graph.query(text, {"k": "ann"}, timeout=0)
-    assert graph.query(text, {"k": "nobody"}, max_rows=0).tuples() == []
+    assert graph.query(text, {"k": "missing"}, max_rows=0).tuples() == []
 
 
 def test_what_is_known_of_keys_outlives_small_writes(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_what_is_known_of_keys_outlives_small_writes(tmp_path: Path) -> None:
             del known[f"p{turn}"]
             graph.query(text, {"k": "p9"})
             assert steps(graph, text, {"k": "p7"}) == ["Lookup"]
-            for key in [*known, "nobody", *(f"p{number}" for number in range(7))]:
+            for key in [*known, "missing", *(f"p{number}" for number in range(7))]:
                 wanted = [(known[key],)] if key in known else []
                 assert graph.query(text, {"k": key}).tuples() == wanted, (turn, key)
 

@@ -179,7 +179,7 @@ class Scanned:
         raise AssertionError("there is no result yet")
 
 
-def selected(rows: pa.Table, tests: tuple[Predicate, ...]) -> list[str]:
+def select_ids(rows: pa.Table, tests: tuple[Predicate, ...]) -> list[str]:
     """The ids of the rows that Arrow finds to pass all tests."""
     flags = np.logical_and.reduce(
         [np.ones(rows.num_rows, np.bool_), *(evaluate_predicate(t, Scanned(rows)) for t in tests)]
@@ -202,7 +202,7 @@ def test_lance_answers_as_arrow_does(dataset: lance.LanceDataset, text: str) -> 
     tests = scan_of(text)
     sql, rest = lance_filter("i", tests, BOUND)
     assert rest == ()
-    assert dataset.to_table(filter=sql).column("id").to_pylist() == selected(ROWS, tests)
+    assert dataset.to_table(filter=sql).column("id").to_pylist() == select_ids(ROWS, tests)
 
 
 @pytest.mark.parametrize("text", KEPT_FOR_ARROW)
@@ -221,7 +221,7 @@ SEARCHED = tuple(
 def test_a_conjunction_may_be_answered_in_two_parts(dataset: lance.LanceDataset, filters: list[str]) -> None:
     tests = scan_of(*filters)
     sql, rest = lance_filter("i", tests, BOUND)
-    assert selected(dataset.to_table(filter=sql), rest) == selected(ROWS, tests)
+    assert select_ids(dataset.to_table(filter=sql), rest) == select_ids(ROWS, tests)
 
 
 def test_a_test_that_cannot_pass_makes_the_whole_filter_false() -> None:

@@ -22,7 +22,7 @@ from tests.query.small_limits import other_ways
 
 
 @contextmanager
-def kept(monkeypatch: pytest.MonkeyPatch, given: str) -> Iterator[ReadCache]:
+def make_cache(monkeypatch: pytest.MonkeyPatch, given: str) -> Iterator[ReadCache]:
     """The memory of a process with this setting."""
     monkeypatch.setenv(CACHE_BYTES, given)
     shared_cache.cache_clear()
@@ -38,7 +38,7 @@ def test_a_small_memory_changes_no_answer(limit: int, ways: str, monkeypatch: py
     """Whatever is forgotten in whatever order, what stays must still fit together."""
     random = Random(limit)
     with (
-        kept(monkeypatch, str(limit)) as memory,
+        make_cache(monkeypatch, str(limit)) as memory,
         nullcontext() if ways == "few rows" else other_ways(),
         moving() as graph,
     ):
@@ -53,9 +53,9 @@ def test_a_small_memory_changes_no_answer(limit: int, ways: str, monkeypatch: py
 
 
 def test_whatever_is_forgotten_the_rest_still_fits_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that grew may be forgotten before their columns, and are then numbered anew."""
+    """Rows that grew may be forgotten before their columns, and are then renumbered."""
     asked = [query for query in QUERIES if any(part in query.text for part in ("$e:knows", "$a.day"))]
-    with kept(monkeypatch, "5000000") as memory, moving() as graph:
+    with make_cache(monkeypatch, "5000000") as memory, moving() as graph:
         for kind, seed in (("update nodes", 1), ("delete edges", 5), ("merge edges", 6)):
             graph.step(kind, seed)
         (old, _), (newest, state) = graph.past[0], graph.past[-1]
@@ -76,7 +76,7 @@ def test_whatever_is_forgotten_the_rest_still_fits_together(monkeypatch: pytest.
 
 
 def test_readers_side_by_side_keep_the_account_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    with kept(monkeypatch, "150000") as memory, moving() as graph:
+    with make_cache(monkeypatch, "150000") as memory, moving() as graph:
         graph.step("update nodes", 1)
         state = graph.states["main"]
 
@@ -139,15 +139,17 @@ def test_threads_that_keep_and_forget_at_once_agree_on_what_is_used() -> None:
 
 
 @pytest.mark.parametrize("given", ["", "-1", "1.5", "2GB", "lots", " 5", "\u0665", "9" * 5000])
-def test_a_setting_that_is_no_number_of_bytes_is_told(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_that_is_no_number_of_bytes_is_reported(
+    given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with (
         pytest.raises(InvalidValue, match=f"{CACHE_BYTES} must be a number of bytes"),
-        kept(monkeypatch, given),
+        make_cache(monkeypatch, given),
     ):
         pass
 
 
-def test_a_wrong_setting_is_told_by_a_query_and_the_handle_works_once_it_is_right(
+def test_a_wrong_setting_is_reported_by_a_query_and_the_handle_works_once_it_is_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with moving() as graph:
@@ -155,7 +157,7 @@ def test_a_wrong_setting_is_told_by_a_query_and_the_handle_works_once_it_is_righ
         shared_cache.cache_clear()
         with pytest.raises(InvalidValue, match="got 'much'"):
             graph.graph.query(QUERIES[0].text)
-        with kept(monkeypatch, "1000000"):
+        with make_cache(monkeypatch, "1000000"):
             graph.check(QUERIES[:3])
 
 
@@ -204,7 +206,7 @@ def test_a_value_that_is_no_longer_kept_takes_along_what_holds_on_to_it() -> Non
     assert (memory.get("base"), memory.get("user"), memory.used) == (None, None, 0)
 
 
-def test_a_value_that_is_kept_anew_keeps_what_goes_with_it() -> None:
+def test_a_value_that_is_kept_again_keeps_what_goes_with_it() -> None:
     memory = ReadCache(100)
     memory.keep("base", "b", 10)
     memory.keep("user", "u", 20, depends_on="base")

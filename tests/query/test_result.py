@@ -102,15 +102,15 @@ def test_one_and_scalar_take_what_is_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         ([], "query: 'q' gave no rows where one was expected"),
         ([1, 2], "query: 'q' gave 2 rows where one was"),
     ],
 )
-def test_one_and_scalar_refuse_another_number_of_rows(values: list[int], told: str) -> None:
+def test_one_and_scalar_refuse_another_number_of_rows(values: list[int], message: str) -> None:
     for taken in (Result.one, Result.scalar):
-        with pytest.raises(QueryError, match=re.escape(told)):
+        with pytest.raises(QueryError, match=re.escape(message)):
             taken(result([("n", I64, values)]))
 
 
@@ -190,10 +190,10 @@ def test_a_missing_package_is_named(package: str, monkeypatch: pytest.MonkeyPatc
 def test_a_package_that_is_broken_is_not_called_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "polars.py").write_text("import a_package_nobody_has", encoding="utf-8")
+    (tmp_path / "polars.py").write_text("import a_package_that_is_missing", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "polars", raising=False)
-    with pytest.raises(ModuleNotFoundError, match="a_package_nobody_has"):
+    with pytest.raises(ModuleNotFoundError, match="a_package_that_is_missing"):
         people().to_polars()
 
 

@@ -16,10 +16,10 @@ from omnigraph.query.rows import Rows
 SCHEMA = """
 node P { k: String @key  t: String?  n: I64  words: [String]?  numbers: [I64]? }
 node Q { k: String @key }
-node Nobody { k: String @key }
+node Missing { k: String @key }
 edge E: P -> P
 edge F: P -> Q
-edge G: P -> Nobody
+edge G: P -> Missing
 """
 NODES = 60
 LONG = 20_000
@@ -27,7 +27,7 @@ TWO_HOPS = "$a: P  $a e $b  $b e $c"
 MOST = 30 * LONG
 
 
-def listed(at: int) -> dict[str, Any]:
+def make_lists(at: int) -> dict[str, Any]:
     """One node has lists as long as a text, and the others have short ones or none."""
     if at == 3:
         return {"words": ["x" * 10] * (LONG // 10), "numbers": [1] * (LONG // 8)}
@@ -41,7 +41,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
         with graph.write() as tx:
             for at in range(NODES):
                 tx.insert(
-                    "P", k=f"p{at:02}", n=at, t=None if at == 7 else f"{at % 7}{'x' * LONG}", **listed(at)
+                    "P", k=f"p{at:02}", n=at, t=None if at == 7 else f"{at % 7}{'x' * LONG}", **make_lists(at)
                 )
                 tx.insert("Q", k=f"q{at}")
             for at in range(NODES):
@@ -103,7 +103,7 @@ def test_few_long_lists_among_short_ones_count_for_what_they_are(
     text = f"query q() {{ match {{ {TWO_HOPS}  $a.n < 9  $b.n = 3 }} return {{ $b.{name} as l }} }}"
     found = graph.query(text).table
     assert found.num_rows == 9 * NODES
-    assert found["l"][0].as_py() == found["l"][-1].as_py() == listed(3)[name]
+    assert found["l"][0].as_py() == found["l"][-1].as_py() == make_lists(3)[name]
     assert max(sizes) <= MOST + 4 * LONG
 
 

@@ -57,17 +57,17 @@ def test_the_next_process_reads_what_the_first_one_built(
     assert kept.suffix == ".topology"
 
 
-def _shifted(whole: bytes) -> bytes:
+def _shift_arrays(whole: bytes) -> bytes:
     """The file with every array damaged and its head as it was."""
     begin = whole.index(b"}}}") + 3
     return whole[:begin] + bytes(byte ^ 1 for byte in whole[begin:])
 
 
-def test_a_deleted_or_damaged_file_is_made_anew(place: Path) -> None:
+def test_a_deleted_or_damaged_file_is_recreated(place: Path) -> None:
     pairs(place)
     (kept,) = files(place)
     whole = kept.read_bytes()
-    for damage in (b"", whole[:100], whole[:40] + b"\xff" + whole[41:], _shifted(whole), b"nonsense"):
+    for damage in (b"", whole[:100], whole[:40] + b"\xff" + whole[41:], _shift_arrays(whole), b"nonsense"):
         kept.write_bytes(damage)
         assert pairs(place) == ["ab", "bc"]
         assert kept.read_bytes() == whole
@@ -119,7 +119,7 @@ def test_rows_are_streamed_and_explained_from_a_damaged_file_as_from_a_whole_one
 ) -> None:
     pairs(place)
     (kept,) = files(place)
-    damaged = _shifted(kept.read_bytes())
+    damaged = _shift_arrays(kept.read_bytes())
     for ask in (og.Graph.query, og.Graph.stream, og.Graph.explain):
         kept.write_bytes(damaged)
         shared_cache().forget()
@@ -138,7 +138,7 @@ def test_a_damaged_file_that_another_read_has_put_into_memory_again_is_not_used(
 ) -> None:
     pairs(place)
     (kept,) = files(place)
-    kept.write_bytes(_shifted(kept.read_bytes()))
+    kept.write_bytes(_shift_arrays(kept.read_bytes()))
     shared_cache().forget()
     # As it is when a read that has the file open, too, ends between the two tries of this one.
     monkeypatch.setattr(ReadCache, "forget_graph", lambda *_: None)
@@ -153,7 +153,7 @@ def test_optimize_replaces_a_damaged_file(place: Path) -> None:
         graph.optimize()
     (kept,) = files(place)
     whole = kept.read_bytes()
-    kept.write_bytes(_shifted(whole))
+    kept.write_bytes(_shift_arrays(whole))
     with og.open(place) as graph:
         graph.optimize()
     assert kept.read_bytes() == whole
@@ -201,7 +201,7 @@ def test_a_first_walk_by_key_reads_no_row_where_the_file_tells_everything(
         graph.query(text, {"k": keys[0]})
     shared_cache().forget()
     with og.open(tmp_path / "keyed") as graph:
-        graph.query('query q() { match { $a: P { t: "nobody" } } return { $a.t as t } }')
+        graph.query('query q() { match { $a: P { t: "missing" } } return { $a.t as t } }')
         shared_cache().forget()
         calls: list[str] = []
         graph._opened.root.tables.access.observe = lambda operation, _: calls.append(operation)

@@ -56,13 +56,13 @@ def docs(
     return pa.table(columns, schema=schema(width))
 
 
-def stored(place: Path, rows: pa.Table) -> Table:
+def create_table(place: Path, rows: pa.Table) -> Table:
     width = rows.schema.field("at").type.list_size
     root = Location.parse(place / f"docs{next(NUMBERS)}")
     return commit_staged(stage_append(Tables().create(root, schema(width), primary_key="id"), rows))
 
 
-def numbered(table: Table, memory: ReadCache | None = None) -> Rows:
+def number_rows(table: Table, memory: ReadCache | None = None) -> Rows:
     return Rows("node:Doc", (next(NUMBERS),), table, memory or ReadCache(ROOMY))
 
 
@@ -79,7 +79,7 @@ def vector(*numbers: float) -> np.ndarray[Any, np.dtype[np.float32]]:
     return np.array(numbers, dtype=np.float32)
 
 
-def named(rows: Rows, positions: Any) -> list[str]:
+def take_names(rows: Rows, positions: Any) -> list[str]:
     names: list[str] = rows.take("id", np.asarray(positions)).to_pylist()
     return names
 
@@ -88,7 +88,7 @@ def named(rows: Rows, positions: Any) -> list[str]:
 
 
 def test_distances_are_euclidean_exact_and_null_without_a_vector(tmp_path: Path) -> None:
-    rows = numbered(stored(tmp_path, docs("abc", at=[[0.1, 0.2], [3.1, 4.2], None])))
+    rows = number_rows(create_table(tmp_path, docs("abc", at=[[0.1, 0.2], [3.1, 4.2], None])))
     found = searches().distances(rows, "at", vector(0.1, 0.2))
     assert found[0].as_py() == 0.0
     assert found[1].as_py() == pytest.approx(5.0)
@@ -120,28 +120,28 @@ def test_distances_equal_those_of_exact_arithmetic(rows: list[list[float]]) -> N
 
 def test_the_nearest_come_first_and_equal_ones_in_the_order_of_ids(tmp_path: Path) -> None:
     at = [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], None, [5.0, 0.0], [-1.0, 0.0]]
-    rows = numbered(stored(tmp_path, docs("fedcba", at=at)))
+    rows = number_rows(create_table(tmp_path, docs("fedcba", at=at)))
     positions, distances = searches().nearest(rows, "at", vector(0, 0), 3)
-    assert named(rows, positions) == ["d", "a", "e"]
+    assert take_names(rows, positions) == ["d", "a", "e"]
     assert distances.tolist() == [0.0, 1.0, 1.0]
-    assert named(rows, searches().nearest(rows, "at", vector(0, 0), 99)[0]) == ["d", "a", "e", "f", "b"]
+    assert take_names(rows, searches().nearest(rows, "at", vector(0, 0), 99)[0]) == ["d", "a", "e", "f", "b"]
     assert len(searches().nearest(rows, "at", vector(0, 0), 0)[0]) == 0
 
 
 @pytest.mark.parametrize("as_mask", [True, False])
 def test_only_the_choice_is_ranked(tmp_path: Path, as_mask: bool) -> None:
-    rows = numbered(stored(tmp_path, docs("abcd", at=[[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], None])))
+    rows = number_rows(create_table(tmp_path, docs("abcd", at=[[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], None])))
     among = np.array([False, True, True, True]) if as_mask else np.array([3, 2, 1])
     positions, _ = searches().nearest(rows, "at", vector(0, 0), 2, among)
-    assert named(rows, positions) == ["b", "c"]
+    assert take_names(rows, positions) == ["b", "c"]
     nothing = np.zeros(4, np.bool_) if as_mask else np.empty(0, np.int64)
     assert len(searches().nearest(rows, "at", vector(0, 0), 2, nothing)[0]) == 0
 
 
 def test_vectors_beyond_32_bits_and_not_numbers_come_last(tmp_path: Path) -> None:
     at = [[math.nan, 0.0], [3e38, 3e38], [math.inf, 0.0], [1.0, 0.0]]
-    rows = numbered(stored(tmp_path, docs("abcd", at=at)))
-    assert named(rows, searches().nearest(rows, "at", vector(0, 0), 4)[0]) == ["d", "b", "c", "a"]
+    rows = number_rows(create_table(tmp_path, docs("abcd", at=at)))
+    assert take_names(rows, searches().nearest(rows, "at", vector(0, 0), 4)[0]) == ["d", "b", "c", "a"]
     assert len(searches().nearest(rows, "at", vector(math.inf, 0), 2)[0]) == 2
 
 
@@ -218,7 +218,7 @@ def test_the_nth_smallest_is_that_of_a_sort(numbers: list[float], data: st.DataO
 # --- the vector index ------------------------------------------------------------------------------
 
 
-def clustered(seed: int, many: int, width: int = 16) -> np.ndarray[Any, np.dtype[np.float32]]:
+def draw_clusters(seed: int, many: int, width: int = 16) -> np.ndarray[Any, np.dtype[np.float32]]:
     centres = np.random.default_rng(1).normal(size=(50, width))
     numbers = np.random.default_rng(seed)
     return (centres[numbers.integers(0, 50, many)] + 0.5 * numbers.normal(size=(many, width))).astype(
@@ -228,22 +228,22 @@ def clustered(seed: int, many: int, width: int = 16) -> np.ndarray[Any, np.dtype
 
 def test_an_index_gives_the_nearest_of_a_large_table_of_any_choice_and_after_changes(tmp_path: Path) -> None:
     many, width = 3 * PARTITION_ROWS, 16
-    values = clustered(2, many)
+    values = draw_clusters(2, many)
     ids = [f"d{number}" for number in range(many)]
-    table = stored(tmp_path, docs(ids, at=list(values), width=width))
+    table = create_table(tmp_path, docs(ids, at=list(values), width=width))
     spec = IndexSpec("at", "IVF_FLAT", "by_at", {"num_partitions": many // PARTITION_ROWS, "metric": "L2"})
     table = commit_staged(stage_indexes(table, [spec]))
-    changed = list(clustered(3, 200))
+    changed = list(draw_clusters(3, 200))
     table = commit_staged(stage_upsert(table, docs(ids[:200], at=changed, width=width)))
     table = commit_staged(stage_append(table, docs(["n1", "n2"], at=[values[5], None], width=width)))
     table = commit_staged(stage_delete(table, pa.array(ids[300:400])))
-    rows = numbered(table)
+    rows = number_rows(table)
     calls: list[str] = []
     table.access.observe = lambda operation, _: calls.append(operation)
     among = np.flatnonzero(np.random.default_rng(4).random(rows.count) < 0.4)
     right = total = 0
     for choice in (None, among):
-        for query in (values[5], *clustered(5, 20)):
+        for query in (values[5], *draw_clusters(5, 20)):
             exact = searches().nearest(rows, "at", query, 10, choice)
             indexed = searches(exact_bytes=0).nearest(rows, "at", query, 10, choice)
             right += len(np.intersect1d(exact[0], indexed[0]))
@@ -258,10 +258,10 @@ def test_an_index_gives_the_nearest_of_a_large_table_of_any_choice_and_after_cha
 def test_an_index_is_not_asked_where_its_32_bits_cannot_tell_distances_apart(
     tmp_path: Path, scale: float
 ) -> None:
-    values = (clustered(2, 5000) * scale).astype(np.float32)
-    table = stored(tmp_path, docs([f"d{n}" for n in range(5000)], at=list(values), width=16))
+    values = (draw_clusters(2, 5000) * scale).astype(np.float32)
+    table = create_table(tmp_path, docs([f"d{n}" for n in range(5000)], at=list(values), width=16))
     spec = IndexSpec("at", "IVF_FLAT", "by_at", {"num_partitions": 1, "metric": "L2"})
-    rows = numbered(commit_staged(stage_indexes(table, [spec])))
+    rows = number_rows(commit_staged(stage_indexes(table, [spec])))
     for query in (values[5], values[5] * np.float32(1.01), np.full(16, 1e30, np.float32)):
         exact = searches().nearest(rows, "at", query, 10)
         indexed = searches(exact_bytes=0).nearest(rows, "at", query, 10)
@@ -270,9 +270,11 @@ def test_an_index_is_not_asked_where_its_32_bits_cannot_tell_distances_apart(
 
 
 def test_a_choice_of_few_rows_is_compared_though_there_is_an_index(tmp_path: Path) -> None:
-    table = stored(tmp_path, docs([f"d{n}" for n in range(5000)], at=list(clustered(2, 5000)), width=16))
+    table = create_table(
+        tmp_path, docs([f"d{n}" for n in range(5000)], at=list(draw_clusters(2, 5000)), width=16)
+    )
     spec = IndexSpec("at", "IVF_FLAT", "by_at", {"num_partitions": 1, "metric": "L2"})
-    rows = numbered(commit_staged(stage_indexes(table, [spec])))
+    rows = number_rows(commit_staged(stage_indexes(table, [spec])))
     far = searches().nearest(rows, "at", np.zeros(16, np.float32), 5000)[0][-3:]
     found = searches(exact_bytes=0).nearest(rows, "at", np.zeros(16, np.float32), 3, far)
     assert sorted(found[0]) == sorted(far)
@@ -285,13 +287,13 @@ def matching(
     rows: Rows, text: str, fn: Any = "search", edits: int = 2, memory: ReadCache | None = None
 ) -> set[str]:
     hits, _ = searches(memory).matches(rows, "text", text, fn, edits)
-    return set(named(rows, np.flatnonzero(hits)))
+    return set(take_names(rows, np.flatnonzero(hits)))
 
 
 @pytest.mark.parametrize("indexed", [False, True])
 def test_any_common_token_matches_and_null_texts_are_unknown(tmp_path: Path, indexed: bool) -> None:
-    table = stored(tmp_path, docs("abcde", ["Running DOGS", "a café", None, "", "the dog's bed"]))
-    rows = numbered(text_index(table) if indexed else table)
+    table = create_table(tmp_path, docs("abcde", ["Running DOGS", "a café", None, "", "the dog's bed"]))
+    rows = number_rows(text_index(table) if indexed else table)
     assert matching(rows, "dog cafe") == {"a", "b", "e"}
     assert matching(rows, "ran Dogs!", "match_text") == {"a", "e"}
     assert matching(rows, "the of") == set()
@@ -301,22 +303,22 @@ def test_any_common_token_matches_and_null_texts_are_unknown(tmp_path: Path, ind
 
 @pytest.mark.parametrize("indexed", [False, True])
 def test_relevance_is_best_first_and_has_matches_only(tmp_path: Path, indexed: bool) -> None:
-    table = stored(tmp_path, docs("cbad", ["graph graph", "graph", "graph", "table"]))
-    rows = numbered(text_index(table) if indexed else table)
+    table = create_table(tmp_path, docs("cbad", ["graph graph", "graph", "graph", "table"]))
+    rows = number_rows(text_index(table) if indexed else table)
     positions, scores = searches().relevance(rows, "text", "graph")
-    assert named(rows, positions) == ["c", "a", "b"]
+    assert take_names(rows, positions) == ["c", "a", "b"]
     assert scores[0] > scores[1] == scores[2] > 0
-    assert named(rows, searches().relevance(rows, "text", "graph", 2)[0]) == ["c", "a"]
-    assert named(rows, searches().relevance(rows, "text", "graph", 1, np.array([1, 2, 3]))[0]) == ["a"]
-    assert named(rows, searches().relevance(rows, "text", "graph", None, np.array([3]))[0]) == []
-    assert named(rows, searches().relevance(rows, "text", "graph", 0)[0]) == []
+    assert take_names(rows, searches().relevance(rows, "text", "graph", 2)[0]) == ["c", "a"]
+    assert take_names(rows, searches().relevance(rows, "text", "graph", 1, np.array([1, 2, 3]))[0]) == ["a"]
+    assert take_names(rows, searches().relevance(rows, "text", "graph", None, np.array([3]))[0]) == []
+    assert take_names(rows, searches().relevance(rows, "text", "graph", 0)[0]) == []
 
 
 def test_the_best_few_of_very_many_equal_texts_are_those_with_the_least_ids(tmp_path: Path) -> None:
     ids = [f"{number:04}" for number in range(500)]
     random.Random(3).shuffle(ids)
-    rows = numbered(text_index(stored(tmp_path, docs(ids, ["red"] * 500))))
-    assert named(rows, searches().relevance(rows, "text", "red", 3)[0]) == ["0000", "0001", "0002"]
+    rows = number_rows(text_index(create_table(tmp_path, docs(ids, ["red"] * 500))))
+    assert take_names(rows, searches().relevance(rows, "text", "red", 3)[0]) == ["0000", "0001", "0002"]
 
 
 def test_the_best_few_are_found_when_better_ones_were_deleted_and_put_out_of_the_table(
@@ -327,26 +329,26 @@ def test_the_best_few_are_found_when_better_ones_were_deleted_and_put_out_of_the
     ids = [f"{number:04}" for number in range(500)]
     gone = ["red " * (number % 40 + 2) for number in range(400)]
     texts = [*gone, *(f"red {'blue ' * (1 + number % 5)}" for number in range(100))]
-    table = text_index(stored(tmp_path, docs(ids, texts)))
+    table = text_index(create_table(tmp_path, docs(ids, texts)))
     table = compact(commit_staged(stage_delete(table, pa.array(ids[:400])))).table
     memory = ReadCache(ROOMY)
-    rows = numbered(table, memory)
+    rows = number_rows(table, memory)
     positions, _ = searches(memory).relevance(rows, "text", "red", 3)
     assert memory.get((*rows.identity, "text", "text")) is None, "the stored index answered"
-    assert named(rows, positions) == ["0400", "0405", "0410"]
+    assert take_names(rows, positions) == ["0400", "0405", "0410"]
 
 
 def test_a_stored_index_and_one_in_memory_rank_alike(tmp_path: Path) -> None:
     words, colours = random.Random(5), ["red", "green", "blue", "pink", "grey"]
     texts = [" ".join(words.choices(colours, k=words.randint(0, 30))) for _ in range(300)]
-    table = stored(tmp_path, docs([f"d{n}" for n in range(300)], texts))
+    table = create_table(tmp_path, docs([f"d{n}" for n in range(300)], texts))
     memory = ReadCache(ROOMY)
-    plain, indexed = numbered(table), numbered(text_index(table), memory)
+    plain, indexed = number_rows(table), number_rows(text_index(table), memory)
     for query in ("red", "red red blue", "pink grey green"):
         want = searches().relevance(plain, "text", query)
         found = searches(memory).relevance(indexed, "text", query)
         assert memory.get((*indexed.identity, "text", "text")) is None, "the stored index answered"
-        assert named(indexed, found[0]) == named(plain, want[0])
+        assert take_names(indexed, found[0]) == take_names(plain, want[0])
         assert found[1] == pytest.approx(want[1], rel=1e-5)
 
 
@@ -377,12 +379,12 @@ def bm25(texts: Mapping[str, str | None], query: str) -> dict[str, float]:
     return scores
 
 
-def ranked(rows: Rows, query: str) -> dict[str, float]:
+def rank(rows: Rows, query: str) -> dict[str, float]:
     positions, scores = searches().relevance(rows, "text", query)
-    return dict(zip(named(rows, positions), scores.tolist(), strict=True))
+    return dict(zip(take_names(rows, positions), scores.tolist(), strict=True))
 
 
-def written(table: Table, texts: dict[str, str | None], step: str, new: list[str | None]) -> Table:
+def write_more(table: Table, texts: dict[str, str | None], step: str, new: list[str | None]) -> Table:
     """One more write, in the table and in `texts`."""
     ids = sorted(texts)
     match step:
@@ -412,20 +414,20 @@ def test_scores_are_those_of_the_formula_whatever_was_written_since_the_index_wa
     tmp_path: Path, first: list[str | None], steps: list[tuple[str, list[str | None]]]
 ) -> None:
     texts = {f"d{number}": text for number, text in enumerate(first)}
-    table = text_index(stored(tmp_path, docs(list(texts), list(texts.values()))))
+    table = text_index(create_table(tmp_path, docs(list(texts), list(texts.values()))))
     for step, new in [("index", []), *steps]:
-        table = written(table, texts, step, new)
+        table = write_more(table, texts, step, new)
         for query in ("red", "blue graph", "node node table"):
-            assert ranked(numbered(table), query) == pytest.approx(bm25(texts, query), rel=1e-5)
+            assert rank(number_rows(table), query) == pytest.approx(bm25(texts, query), rel=1e-5)
 
 
 def test_a_stored_index_gives_the_scores_of_the_formula_right_after_it_was_built(tmp_path: Path) -> None:
     texts = {f"d{number}": " ".join(WORDS[number % 5 :]) for number in range(50)}
-    rows = numbered(text_index(stored(tmp_path, docs(list(texts), list(texts.values())))))
+    rows = number_rows(text_index(create_table(tmp_path, docs(list(texts), list(texts.values())))))
     looked = TextLookup(ReadCache(ROOMY))
     positions, scores = looked.relevance(rows, "text", "red node", None)
     assert looked.how == "stored index"
-    found = dict(zip(named(rows, positions), scores.tolist(), strict=True))
+    found = dict(zip(take_names(rows, positions), scores.tolist(), strict=True))
     assert found == pytest.approx(bm25(texts, "red node"), rel=1e-5)
 
 
@@ -438,24 +440,24 @@ def test_in_a_large_table_scores_of_common_words_deviate_little_while_few_texts_
     texts: dict[str, str | None] = {
         f"d{number}": " ".join(numbers.choices(WORDS, k=numbers.randint(1, 12))) for number in range(many)
     }
-    table = text_index(stored(tmp_path, docs(list(texts), list(texts.values()))))
-    table = written(table, texts, "append", ["red"] * 500)
-    table = written(table, texts, "delete", [None] * 500)
-    rows = numbered(table)
+    table = text_index(create_table(tmp_path, docs(list(texts), list(texts.values()))))
+    table = write_more(table, texts, "append", ["red"] * 500)
+    table = write_more(table, texts, "delete", [None] * 500)
+    rows = number_rows(table)
     looked = TextLookup(ReadCache(ROOMY))
     positions, scores = looked.relevance(rows, "text", "red blue", None)
     assert looked.how == "stored index"
-    found = dict(zip(named(rows, positions), scores.tolist(), strict=True))
+    found = dict(zip(take_names(rows, positions), scores.tolist(), strict=True))
     assert found == pytest.approx(bm25(texts, "red blue"), rel=0.05)
-    table = written(table, texts, "delete", [None])
-    looked.relevance(numbered(table), "text", "red blue", None)
+    table = write_more(table, texts, "delete", [None])
+    looked.relevance(number_rows(table), "text", "red blue", None)
     assert looked.how != "stored index", "more than 1,000 texts are new or gone"
 
 
 def test_many_searches_of_one_version_are_answered_from_memory(tmp_path: Path) -> None:
-    table = text_index(stored(tmp_path, docs("ab", ["red", "blue"])))
+    table = text_index(create_table(tmp_path, docs("ab", ["red", "blue"])))
     memory = ReadCache(ROOMY)
-    rows = numbered(table, memory)
+    rows = number_rows(table, memory)
     calls: list[str] = []
     table.access.observe = lambda operation, _: calls.append(operation)
     for _ in range(30):
@@ -465,8 +467,8 @@ def test_many_searches_of_one_version_are_answered_from_memory(tmp_path: Path) -
 
 def test_an_index_in_memory_grows_with_the_table(tmp_path: Path) -> None:
     memory = ReadCache(ROOMY)
-    table = stored(tmp_path, docs("abcdefgh", ["red", "red", "blue", None, "red", "red", "red", "red"]))
-    rows = numbered(table, memory)
+    table = create_table(tmp_path, docs("abcdefgh", ["red", "red", "blue", None, "red", "red", "red", "red"]))
+    rows = number_rows(table, memory)
     assert matching(rows, "red", memory=memory) == set("abefgh")
     table = commit_staged(stage_upsert(table, docs("ai", ["blue", "blue red"])))
     table = commit_staged(stage_delete(table, pa.array(["b"])))
@@ -475,9 +477,9 @@ def test_an_index_in_memory_grows_with_the_table(tmp_path: Path) -> None:
     assert matching(grown, "red", memory=memory) == set("iefgh")
     assert matching(grown, "blue", memory=memory) == set("aic")
     assert matching(grown, "blau", "fuzzy", memory=memory) == set("aic")
-    fresh, grew = numbered(table), searches(memory).relevance(grown, "text", "blue red")
+    fresh, grew = number_rows(table), searches(memory).relevance(grown, "text", "blue red")
     want = searches().relevance(fresh, "text", "blue red")
-    assert named(grown, grew[0]) == named(fresh, want[0])
+    assert take_names(grown, grew[0]) == take_names(fresh, want[0])
     assert grew[1].tolist() == want[1].tolist(), "dead texts count for nothing"
 
 
@@ -492,7 +494,7 @@ STEPS = st.lists(
 )
 
 
-def changed(table: Table, step: str, argument: Any) -> Table:
+def change_table(table: Table, step: str, argument: Any) -> Table:
     match step:
         case "put":
             return commit_staged(stage_upsert(table, docs(list(argument), list(argument.values()))))
@@ -532,25 +534,25 @@ QUERIES = ["red", "Graphs cafe", "naïve 漢字", "idea the"]
 def test_the_same_rows_match_however_the_table_came_about(
     tmp_path: Path, first: dict[str, str | None], steps: list[tuple[str, Any]]
 ) -> None:
-    table = stored(tmp_path, docs(list(first), list(first.values())))
+    table = create_table(tmp_path, docs(list(first), list(first.values())))
     memory = ReadCache(ROOMY)
-    rows: Rows | None = numbered(table, memory)
+    rows: Rows | None = number_rows(table, memory)
     for step, argument in steps:
-        table = changed(table, step, argument)
-        rows = (rows and rows.grow((next(NUMBERS),), table)) or numbered(table, memory)
-        cold = numbered(table)
+        table = change_table(table, step, argument)
+        rows = (rows and rows.grow((next(NUMBERS),), table)) or number_rows(table, memory)
+        cold = number_rows(table)
         for query, want in zip(QUERIES, fresh_matches(table, QUERIES), strict=True):
             assert matching(cold, query) == want
-            assert set(named(cold, searches().relevance(cold, "text", query)[0])) == want
+            assert set(take_names(cold, searches().relevance(cold, "text", query)[0])) == want
             assert matching(rows, query, memory=memory) == want
             assert matching(cold, query, "fuzzy", 0) == want
 
 
 def test_an_index_that_finds_old_texts_is_not_asked(tmp_path: Path) -> None:
-    table = text_index(stored(tmp_path, docs("ab", ["red", "red"])))
-    table = changed(commit_staged(stage_upsert(table, docs("a", ["blue"]))), "split", None)
+    table = text_index(create_table(tmp_path, docs("ab", ["red", "red"])))
+    table = change_table(commit_staged(stage_upsert(table, docs("a", ["blue"]))), "split", None)
     assert find_text_index(table, "text") is None
-    assert matching(numbered(table), "red") == {"b"}
+    assert matching(number_rows(table), "red") == {"b"}
 
 
 # --- fuzzy -----------------------------------------------------------------------------------------
@@ -585,9 +587,9 @@ def test_fuzzy_compares_the_tokens_of_both_sides(texts: list[str], query: str, e
 
 @pytest.mark.parametrize("indexed", [False, True])
 def test_fuzzy_finds_what_is_misspelt_also_outside_of_the_index(tmp_path: Path, indexed: bool) -> None:
-    table = stored(tmp_path, docs("ab", ["database", "idéal"]))
+    table = create_table(tmp_path, docs("ab", ["database", "idéal"]))
     table = text_index(table) if indexed else table
-    rows = numbered(commit_staged(stage_append(table, docs("cd", ["a datbase", None]))))
+    rows = number_rows(commit_staged(stage_append(table, docs("cd", ["a datbase", None]))))
     assert matching(rows, "databse", "fuzzy") == {"a", "c"}
     assert matching(rows, "ideel", "fuzzy", 1) == {"b"}
     assert matching(rows, "databse", "fuzzy", 0) == matching(rows, "databse") == set()
@@ -643,7 +645,7 @@ def test_an_index_in_many_runs_is_that_of_all_texts(monkeypatch: pytest.MonkeyPa
     assert cut.nbytes > 0
 
 
-def test_an_index_that_grew_very_often_is_made_anew() -> None:
+def test_an_index_that_grew_very_often_is_recreated() -> None:
     texts = pa.array([f"word{number}" for number in range(60)])
     index = TextIndex.of(texts.slice(0, 1))
     for length in range(2, 61):

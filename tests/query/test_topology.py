@@ -15,7 +15,7 @@ from omnigraph.query.frame import NO_ROW
 from omnigraph.query.topology.adjacency import Pairs, arrange_edges
 from omnigraph.query.topology.linked_topology import LinkedTopology
 from omnigraph.query.topology.topology import Topology, build_topology, extend_topology
-from tests.query.naive_walks import DIRECTIONS, Drawn, Edge, directions, drawn
+from tests.query.naive_walks import DIRECTIONS, Drawn, Edge, directions, draw_walks
 
 Triple = tuple[str, str, int]
 
@@ -31,7 +31,7 @@ def _triples(topology: Topology, direction: EdgeDirection, *, distinct: bool = F
     return [(near[left], far[right], edge) for left, right, edge in places]
 
 
-def _expected(edges: list[tuple[str | None, str | None]], direction: EdgeDirection) -> list[Triple]:
+def _expected_edges(edges: list[tuple[str | None, str | None]], direction: EdgeDirection) -> list[Triple]:
     found = []
     for number, (source, target) in enumerate(edges):
         if source is None or target is None:
@@ -47,14 +47,14 @@ def _texts(graph: Drawn) -> list[tuple[str | None, str | None]]:
     return [(graph.id(source), graph.id(target)) for source, target in graph.edges]
 
 
-@given(drawn())
+@given(draw_walks())
 def test_every_living_edge_is_in_the_adjacency_of_each_direction(graph: Drawn) -> None:
     topology = graph.topology()
     for direction in directions(graph):
-        assert sorted(_triples(topology, direction)) == _expected(_texts(graph), direction)
+        assert sorted(_triples(topology, direction)) == _expected_edges(_texts(graph), direction)
 
 
-@given(drawn())
+@given(draw_walks())
 def test_neighbours_are_sorted_and_parallel_edges_lie_in_the_order_of_their_positions(graph: Drawn) -> None:
     topology = graph.topology()
     for direction in directions(graph):
@@ -68,12 +68,12 @@ def test_neighbours_are_sorted_and_parallel_edges_lie_in_the_order_of_their_posi
             assert run == sorted(run)
 
 
-@given(drawn())
+@given(draw_walks())
 def test_the_distinct_adjacency_has_each_neighbour_once_by_its_first_edge(graph: Drawn) -> None:
     topology = graph.topology()
     for direction in directions(graph):
         first: dict[tuple[str, str], int] = {}
-        for near, far, edge in _expected(_texts(graph), direction):
+        for near, far, edge in _expected_edges(_texts(graph), direction):
             first.setdefault((near, far), edge)
         found = {(near, far): edge for near, far, edge in _triples(topology, direction, distinct=True)}
         assert found == first
@@ -86,7 +86,7 @@ def test_without_parallel_edges_the_distinct_adjacency_takes_no_memory_of_its_ow
     assert topology.adjacency("both", distinct=True) is not topology.adjacency("both")
 
 
-@given(drawn())
+@given(draw_walks())
 def test_degrees_are_the_same_before_and_after_the_adjacency_is_built(graph: Drawn) -> None:
     for direction in directions(graph):
         topology = graph.topology()
@@ -178,7 +178,7 @@ _most = st.sets(st.integers(0, len(_MANY) - 1), min_size=40, max_size=300)
 
 
 @given(_added, _few | _most, st.sets(st.sampled_from(DIRECTIONS)), st.booleans(), st.booleans())
-def test_an_extension_equals_the_topology_built_anew(
+def test_an_extension_equals_the_topology_rebuilt(
     added: list[Edge], removed: set[int], built: set[EdgeDirection], shared: bool, texts: bool
 ) -> None:
     graph = Drawn(_MANY, shared, (), (), 0, 0, texts)
@@ -195,7 +195,7 @@ def test_an_extension_equals_the_topology_built_anew(
     kept = [(None, None) if number in removed else ends for number, ends in enumerate(_texts(graph))]
     assert grown.dead == len(removed)
     for direction in directions(graph):
-        assert sorted(_triples(grown, direction)) == _expected([*kept, *new], direction)
+        assert sorted(_triples(grown, direction)) == _expected_edges([*kept, *new], direction)
         _require_sorted(grown, direction)
 
 

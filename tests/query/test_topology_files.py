@@ -23,7 +23,7 @@ from omnigraph.query.topology.topology_file import (
     open_topology,
     topology_to_bytes,
 )
-from tests.query.naive_walks import DIRECTIONS, Drawn, directions, drawn
+from tests.query.naive_walks import DIRECTIONS, Drawn, directions, draw_walks
 
 ABOUT = "edge:Knows main 7"
 
@@ -58,7 +58,7 @@ def _require_same(found: Topology | None, expected: Topology) -> None:
             assert one.edges.tolist() == other.edges.tolist()
 
 
-@given(drawn(), st.sets(st.tuples(st.sampled_from(DIRECTIONS), st.booleans())))
+@given(draw_walks(), st.sets(st.tuples(st.sampled_from(DIRECTIONS), st.booleans())))
 def test_a_topology_is_read_as_it_was_written(graph: Drawn, built: set[tuple[EdgeDirection, bool]]) -> None:
     topology = graph.topology()
     for direction, distinct in built:
@@ -181,7 +181,7 @@ def _head(adjacencies: str = "", **arrays: str) -> str:
 _ARRAYS = ("loops", "src", "dst", "sources_offsets", "sources_letters")
 
 
-def _written(head: str) -> bytes:
+def _write_head(head: str) -> bytes:
     text = head.encode()
     start = (
         topology_to_bytes(_sample(), "A")[:8]
@@ -192,7 +192,7 @@ def _written(head: str) -> bytes:
 
 
 def test_a_head_of_ours_is_understood() -> None:
-    assert _read(_written(_head()), "A") is not None
+    assert _read(_write_head(_head()), "A") is not None
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_head_of_ours_is_understood() -> None:
     ],
 )
 def test_a_whole_file_of_another_program_is_ignored(head: str) -> None:
-    assert _read(_written(head), "A") is None
+    assert _read(_write_head(head), "A") is None
 
 
 def test_a_file_of_a_later_format_is_ignored() -> None:

@@ -14,16 +14,16 @@ from omnigraph.query.frame import NO_ROW, Positions
 from omnigraph.query.topology import walk
 from omnigraph.query.topology.linked_topology import LinkedTopology
 from omnigraph.query.topology.topology import build_topology
-from tests.query.naive_walks import DIRECTIONS, Drawn, directions, drawn, far_count, near_count
+from tests.query.naive_walks import DIRECTIONS, Drawn, directions, draw_walks, far_count, near_count
 
 _chunks = st.sampled_from([1, 3, 1 << 20])
 _bounds = st.tuples(st.integers(1, 4), st.integers(0, 4)).map(lambda drawn: (drawn[0], sum(drawn)))
 
 
 @st.composite
-def _walked(draw: st.DrawFn, shared: bool | None = None) -> tuple[Drawn, EdgeDirection, Positions]:
+def _draw_walks(draw: st.DrawFn, shared: bool | None = None) -> tuple[Drawn, EdgeDirection, Positions]:
     """A graph, a direction, and sources with repetitions and rows without a match."""
-    graph = draw(drawn(shared))
+    graph = draw(draw_walks(shared))
     direction = draw(st.sampled_from(directions(graph)))
     sources = draw(st.lists(st.integers(NO_ROW, near_count(graph, direction) - 1), max_size=12))
     return graph, direction, np.array(sources, dtype=np.int64)
@@ -44,7 +44,7 @@ def _ones(values: list[int]) -> list[tuple[int, ...]]:
 # --- one hop ----------------------------------------------------------------------------------------
 
 
-@given(_walked())
+@given(_draw_walks())
 def test_a_hop_gives_each_row_each_neighbour_once(given_: tuple[Drawn, EdgeDirection, Positions]) -> None:
     graph, direction, sources = given_
     linked = graph.linked()
@@ -55,7 +55,7 @@ def test_a_hop_gives_each_row_each_neighbour_once(given_: tuple[Drawn, EdgeDirec
     assert row_index.tolist() == sorted(row_index.tolist())
 
 
-@given(_walked())
+@given(_draw_walks())
 def test_a_hop_over_edges_gives_a_row_for_each_stored_edge(
     given_: tuple[Drawn, EdgeDirection, Positions],
 ) -> None:
@@ -68,7 +68,7 @@ def test_a_hop_over_edges_gives_a_row_for_each_stored_edge(
     assert _by_row(sources, *many) == [[(target,) for target, _ in row] for row in expected]
 
 
-@given(_walked(), st.data())
+@given(_draw_walks(), st.data())
 def test_edges_between_two_known_ends_are_those_a_hop_would_find(
     given_: tuple[Drawn, EdgeDirection, Positions], data: st.DataObject
 ) -> None:
@@ -91,7 +91,7 @@ def _drawn_targets(graph: Drawn, direction: EdgeDirection, count: int, data: st.
 # --- several hops -----------------------------------------------------------------------------------
 
 
-@given(_walked(), _bounds, _chunks)
+@given(_draw_walks(), _bounds, _chunks)
 def test_a_walk_reaches_what_breadth_first_search_does(
     given_: tuple[Drawn, EdgeDirection, Positions], bounds: tuple[int, int], chunk: int
 ) -> None:
@@ -101,7 +101,7 @@ def test_a_walk_reaches_what_breadth_first_search_does(
     assert _by_row(sources, row_index, targets) == expected
 
 
-@given(_walked(), _bounds, _chunks)
+@given(_draw_walks(), _bounds, _chunks)
 def test_all_targets_of_a_row_come_in_one_part(
     given_: tuple[Drawn, EdgeDirection, Positions], bounds: tuple[int, int], chunk: int
 ) -> None:
@@ -112,7 +112,7 @@ def test_all_targets_of_a_row_come_in_one_part(
         seen |= set(row_index.tolist())
 
 
-@given(_walked(), _bounds, _chunks)
+@given(_draw_walks(), _bounds, _chunks)
 def test_what_a_set_reaches_is_the_union_of_what_its_members_reach(
     given_: tuple[Drawn, EdgeDirection, Positions], bounds: tuple[int, int], chunk: int
 ) -> None:
@@ -124,7 +124,7 @@ def test_what_a_set_reaches_is_the_union_of_what_its_members_reach(
     assert reached.tolist() == sorted(expected)
 
 
-@given(_walked(), _bounds, _chunks, st.data())
+@given(_draw_walks(), _bounds, _chunks, st.data())
 def test_a_path_between_two_known_ends_is_one_a_walk_would_find(
     given_: tuple[Drawn, EdgeDirection, Positions],
     bounds: tuple[int, int],
@@ -194,7 +194,7 @@ def _plain(
 # --- sums -------------------------------------------------------------------------------------------
 
 
-@given(_walked(), st.booleans(), st.data())
+@given(_draw_walks(), st.booleans(), st.data())
 def test_weights_are_sums_over_the_neighbours_of_each_position(
     given_: tuple[Drawn, EdgeDirection, Positions], distinct: bool, data: st.DataObject
 ) -> None:
@@ -244,7 +244,7 @@ def test_a_sum_beyond_64_bits_is_refused_and_one_just_inside_is_exact() -> None:
     ]
 
 
-def test_a_value_at_a_node_nobody_leads_to_does_not_matter() -> None:
+def test_a_value_at_an_unreachable_node_does_not_matter() -> None:
     linked = _plain([(0, 1), (0, 2)])
     assert walk.sum_neighbours(linked, np.array([2**63 - 1, 3, 4]), "out").tolist() == [7, 0, 0]
 

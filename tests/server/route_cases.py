@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.server.route import ARROW
+from omnigraph.server.route import ARROW, TAR
 from tests.server.running import SCHEMA
 
 READ = "query q() { match { $p: Person } return { $p.name } order { $p.name } }"
@@ -32,6 +33,16 @@ class Case:
 
 def insert(name: str) -> dict[str, str]:
     return {"query": f'query q() {{ insert Person {{ name: "{name}" }} }}'}
+
+
+def archive_of(name: str, content: bytes) -> bytes:
+    """Return a tar archive of one file."""
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w") as archive:
+        member = tarfile.TarInfo(name)
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
+    return sink.getvalue()
 
 
 def arrow_rows() -> bytes:
@@ -84,6 +95,9 @@ CASES: dict[str, Case] = {
     "loadArrow": Case(
         "load/arrow", content=arrow_rows(), params={"type": "Person"}, headers={"Content-Type": ARROW}
     ),
+    "loadFiles": Case(
+        "load/files", content=archive_of("Person.csv", b"name\nFay\n"), headers={"Content-Type": TAR}
+    ),
     "ingest": Case("ingest", {"data": LINE}),
     "export": Case("export", {}),
     "captureChangeBaseline": Case("changes/baseline", {}),
@@ -95,11 +109,18 @@ CASES: dict[str, Case] = {
     "headBlob": Case("blob", params=PHOTO),
     "diff": Case("diff", {"from": "main", "to": "main"}),
     "explain": Case("explain", {"query": READ}),
+    "rows": Case("rows", {"type": "Person", "columns": ["name"], "limit": 2}),
     "previewMerge": Case(
         "branches/merge/preview",
         {"source": "draft"},
         before=(("POST", "branches", {"name": "draft"}),),
         after=(("DELETE", "branches/draft", None),),
     ),
+    "getPermissions": Case("permissions", denied=200),
+    "describeSchema": Case("schema/types"),
+    "lint": Case("lint", {"query": READ}),
+    "findNodes": Case("find", params={"text": "ad"}),
+    "readSubgraph": Case("subgraph", {"nodes": {"Person": ["Ada"]}, "hops": 1}),
+    "doctor": Case("doctor"),
 }
 """By operation; HEAD stands for the newest commit of main."""

@@ -15,6 +15,7 @@ import omnigraph as og
 from omnigraph.engine.graph.root import Root
 from omnigraph.errors import TooManyRequests
 from omnigraph.server.admission import Admission
+from omnigraph.server.board import Board
 from omnigraph.server.settings import Limits
 from omnigraph.storage.location import Location
 from tests.server.route_cases import insert
@@ -61,7 +62,7 @@ def test_of_parallel_writes_of_one_actor_as_many_are_admitted_as_the_limit_says(
 
 
 def test_bytes_are_counted_and_a_refusal_leaves_no_residue() -> None:
-    admission = Admission(Limits(inflight=3, bytes=100))
+    admission = Admission(Limits(inflight=3, bytes=100), Board.create(), ("ada", "bob"))
     with admission.admit("ada", 60):
         with pytest.raises(TooManyRequests, match="would use 110 bytes against cap 100"):
             admission.admit("ada", 50).__enter__()
@@ -73,6 +74,6 @@ def test_bytes_are_counted_and_a_refusal_leaves_no_residue() -> None:
 
 
 def test_requests_without_an_actor_share_a_bucket() -> None:
-    admission = Admission(Limits(inflight=1))
+    admission = Admission(Limits(inflight=1), Board.create())
     with admission.admit(None, 1), pytest.raises(TooManyRequests, match="count cap 1 exceeded"):
         admission.admit(None, 1).__enter__()

@@ -63,7 +63,7 @@ def test_anything_wider_than_arrow_means_json(client: httpx.Client, accept: str)
 
 
 def test_result_without_rows_has_its_columns(client: httpx.Client) -> None:
-    nothing = 'query q() { match { $p: Person { name: "nobody" } } return { $p.name } }'
+    nothing = 'query q() { match { $p: Person { name: "missing" } } return { $p.name } }'
     table = read(ask(client, query=nothing))
     assert (table.num_rows, table.column_names) == (0, ["p.name"])
 

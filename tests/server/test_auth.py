@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import boto3
 import pytest
+from moto.moto_server.werkzeug_app import create_backend_app
+from werkzeug.serving import make_server
 
 from omnigraph.errors import BadRequest, MissingExtra, Unauthorized
 from omnigraph.server import auth
@@ -97,3 +104,52 @@ def test_secret_store_without_its_package_stops_the_start(monkeypatch: pytest.Mo
     monkeypatch.setattr(auth, "import_module", missing)
     with pytest.raises(MissingExtra):
         load_tokens({auth.AWS_SECRET: "arn", auth.TOKENS_JSON: json.dumps({"a": "b"})})
+
+
+@pytest.fixture
+def secrets_manager(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A client of AWS Secrets Manager on loopback, which the environment names as well."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = make_server("127.0.0.1", 0, create_backend_app("secretsmanager"), threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.port}",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_MAX_ATTEMPTS": "1",
+        "AWS_CONFIG_FILE": "/nonexistent",
+        "NO_PROXY": "127.0.0.1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    yield boto3.client("secretsmanager")
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_tokens_come_from_a_secret_store_before_all_others(
+    secrets_manager: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = secrets_manager.create_secret(Name="tokens", SecretString=json.dumps({"ada": SECRET}))
+    secrets_manager.create_secret(Name="binary", SecretBinary=SECRET.encode())
+    secrets_manager.create_secret(Name="wrong", SecretString=SECRET)
+    for secret in ("tokens", made["ARN"]):
+        found = load_tokens({auth.AWS_SECRET: secret, auth.TOKENS_JSON: '{"bob": "other"}'})
+        assert found.source == "aws-secrets-manager"
+        assert found.identify([f"Bearer {SECRET}".encode()]) == "ada"
+        with pytest.raises(Unauthorized):
+            found.identify([b"Bearer other"])
+    for secret, reason in (
+        ("missing", "ResourceNotFoundException"),
+        ("binary", "not a text"),
+        ("wrong", "not a JSON object"),
+    ):
+        with pytest.raises(BadRequest, match=reason) as refused:
+            load_tokens({auth.AWS_SECRET: secret})
+        assert SECRET not in str(refused.value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    with pytest.raises(BadRequest, match="the secret cannot be read: EndpointConnectionError"):
+        load_tokens({auth.AWS_SECRET: "tokens"})

@@ -113,7 +113,7 @@ def test_if_range_counts_only_for_the_exact_tag(
 @pytest.mark.parametrize(
     ("changes", "status"),
     [
-        ({"id": "Nobody"}, 404),
+        ({"id": "Missing"}, 404),
         ({"id": "Bob"}, 404),
         ({"property": "age"}, 400),
         ({"property": "nothing"}, 400),

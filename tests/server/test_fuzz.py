@@ -16,7 +16,7 @@ from schemathesis.checks import (
 )
 
 from omnigraph.server.openapi import build_openapi
-from omnigraph.server.route import ARROW
+from omnigraph.server.route import ARROW, TAR
 from tests.examples import EXAMPLES
 from tests.server.running import RunningServer
 
@@ -33,7 +33,7 @@ document: Any = schemathesis.openapi.from_dict(build_openapi(authenticated=False
 operations = [found.ok() for found in document.get_all_operations()]
 
 
-@schemathesis.serializer("application/x-ndjson", ARROW)
+@schemathesis.serializer("application/x-ndjson", ARROW, TAR)
 def send_anything(_context: Any, value: Any) -> bytes:
     return value if isinstance(value, bytes) else json.dumps(value).encode()
 

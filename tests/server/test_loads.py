@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import io
 import json
 import socket
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +15,8 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from omnigraph.server.route import ARROW, LOAD_LIMIT
+from omnigraph.server.route import ARROW, LOAD_LIMIT, TAR
+from tests.server.route_cases import archive_of
 from tests.server.running import RunningServer, start_server
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -218,6 +221,40 @@ def test_wrong_arrow_gets_a_typed_error(client: httpx.Client, params: dict[str, 
     assert answer.json()["code"] == "bad_request"
     assert "rows.arrow" not in answer.text
     assert "/omnigraph-held" not in answer.text
+
+
+def link_archive() -> bytes:
+    """Return an archive whose only member points to a file elsewhere."""
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w") as archive:
+        member = tarfile.TarInfo("../../secret.csv")
+        member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(member)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "not a tar archive"),
+        (b"x" * 2000, "not a tar archive"),
+        (gzip.compress(archive_of("Person.csv", b"name\nx\n")), "not a tar archive"),
+        (archive_of("Person.csv", b"name\n" + b"x\n" * 1000)[:1500], "not a tar archive"),
+        (archive_of("Person.csv", b"")[512:], "no files"),
+        (link_archive(), "'../../secret.csv' in the archive is not a file"),
+        (archive_of("../../Nothing.csv", b"name\nx\n"), "Nothing.csv"),
+        (archive_of("Person.lance", b"name"), "Person.lance"),
+        (archive_of("s3://bucket/Person.parquet", b"name"), "s3://bucket/Person.parquet"),
+    ],
+    ids=["empty", "garbage", "packed", "cut-off", "none", "link", "unknown-type", "lance", "bucket"],
+)
+def test_wrong_archive_gets_a_typed_error(client: httpx.Client, content: bytes, expected: str) -> None:
+    before = count(client)
+    answer = client.post("/load/files", content=content, headers={"Content-Type": TAR})
+    assert answer.status_code == 400, answer.text
+    assert expected in answer.text
+    assert "/omnigraph-held" not in answer.text
+    assert count(client) == before
 
 
 def test_limit_of_arrow_loads_is_configurable(copied: Callable[[], Path], tmp_path: Path) -> None:

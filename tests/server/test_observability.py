@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from omnigraph.server.metrics import Counter, Gauge, Histogram
+from omnigraph.server.numbers import NumberFile, read_numbers
 from tests.server.route_cases import READ, insert
 from tests.server.running import TOKENS, RunningServer, start_server, with_tokens
 
@@ -99,14 +100,18 @@ def test_browsers_of_named_origins_may_call(copied: Callable[[], Path], tmp_path
     assert preflight.status_code == 200
 
 
-def test_counters_render_labels_and_buckets() -> None:
-    counter = Counter("c_total", "C.")
+def test_counters_render_labels_and_buckets(tmp_path: Path) -> None:
+    numbers = NumberFile(tmp_path / "numbers")
+    counter = Counter("c_total", "C.", numbers)
     counter.add(2, name='a"b\\c\nd')
-    assert list(counter.lines())[-1] == 'c_total{name="a\\"b\\\\c\\nd"} 2'
-    histogram = Histogram("h", "H.")
+    histogram = Histogram("h", "H.", numbers)
     histogram.observe(0.001)
     histogram.observe(99)
-    lines = list(histogram.lines())
+    gauge = Gauge("g", "G.", numbers, lambda: {"x": 12345678}, "label")
+    gauge.publish()
+    found = read_numbers(tmp_path / "numbers")
+    assert list(counter.lines(found))[-1] == 'c_total{name="a\\"b\\\\c\\nd"} 2'
+    lines = list(histogram.lines(found))
     assert 'h_bucket{le="0.001"} 1' in lines
     assert lines[-3:] == ['h_bucket{le="+Inf"} 2', "h_sum 99.001", "h_count 2"]
-    assert list(Gauge("g", "G.", lambda: {"x": 12345678}, "label").lines())[-1] == 'g{label="x"} 12345678'
+    assert list(gauge.lines(found))[-1] == 'g{label="x"} 12345678'

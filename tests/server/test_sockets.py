@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+import omnigraph as og
 from omnigraph.engine.graph.root import Root
 from omnigraph.storage.location import Location
 from tests.python_process import PIPE, Python
@@ -121,6 +122,30 @@ def test_half_closed_connection_does_not_stay_open(open_server: RunningServer) -
     assert b"200 OK" not in exchange(open_server, cut, half_close=True)
 
 
+def test_head_that_comes_too_slowly_is_cut_off(example_graph: Path, tmp_path: Path) -> None:
+    with waiting_server(example_graph, tmp_path / "log") as (server, _):
+        silent = socket.create_connection((server.host, server.port), timeout=20)
+        slow = socket.create_connection((server.host, server.port), timeout=0.02)
+        silent.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
+        slow.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
+        with silent, slow, server.client() as client:
+            assert drip(slow) in (b"", b"HTTP/1.1 408")
+            assert silent.recv(12) in (b"", b"HTTP/1.1 408")
+            assert client.get("/healthz").status_code == 200
+
+
+def drip(connection: socket.socket) -> bytes:
+    """Send a byte now and then until the server has had enough; return how its answer begins."""
+    while True:
+        try:
+            connection.sendall(b"a")
+            return connection.recv(12)
+        except TimeoutError:
+            continue
+        except (ConnectionResetError, BrokenPipeError):
+            return b""
+
+
 def test_query_that_takes_too_long_is_stopped(open_server: RunningServer) -> None:
     with open_server.client() as client:
         answer = client.post("/query", json={"query": READ, "timeout": 1e-9})
@@ -200,6 +225,37 @@ def test_write_under_way_is_finished_before_the_server_ends(
             server.process.send_signal(15)
         assert sent.result().status_code == 200
         assert server.process.wait() == 0
+
+
+def test_load_that_is_under_way_at_the_end_of_the_server_is_whole_or_not_there(
+    copied: Callable[[], Path], tmp_path: Path
+) -> None:
+    place = copied()
+    lines = b"".join(b'{"type": "Person", "data": {"name": "load-%d"}}\n' % number for number in range(200))
+    kind = {"Content-Type": "application/x-ndjson"}
+    with (
+        start_server(place, tmp_path / "log", "--unauthenticated") as server,
+        server.client() as client,
+        server.client() as other,
+        socket.create_connection((server.host, server.port), timeout=30) as half_sent,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        half_sent.sendall(
+            b"POST /load/ndjson HTTP/1.1\r\n%bContent-Type: application/x-ndjson\r\n"
+            b"Content-Length: %d\r\n\r\n" % (HOST, len(lines)) + lines.replace(b"load", b"half")[:-100]
+        )
+        with Root.at(Location.parse(place)).locks.hold(["main"]):
+            sent = pool.submit(client.post, "/load/ndjson", content=lines, headers=kind)
+            while "omnigraph_admitted 1" not in other.get("/metrics").text:
+                pass
+            server.process.send_signal(15)
+        assert sent.result().status_code == 200
+        half_sent.close()
+        assert server.process.wait() == 0
+    with og.open(place) as graph:
+        names = [str(row["p.name"]) for row in graph.query(READ).rows()]
+    assert sum(name.startswith("load-") for name in names) == 200
+    assert not any(name.startswith("half-") for name in names)
 
 
 def test_https_with_a_certificate(copied: Callable[[], Path], tmp_path: Path) -> None:

@@ -114,9 +114,9 @@ def test_denial_comes_before_a_conflict_and_after_the_token(policy_server: Runni
     with policy_server.client("root") as root:
         root.post("/branches", json={"name": "blocker"})
         assert root.post("/schema/apply", json=body).status_code == 409
-        with policy_server.client("reader") as reader, policy_server.client() as nobody:
+        with policy_server.client("reader") as reader, policy_server.client() as anonymous:
             assert reader.post("/schema/apply", json=body).status_code == 403
-            assert nobody.post("/schema/apply", json=body).status_code == 401
+            assert anonymous.post("/schema/apply", json=body).status_code == 401
         assert root.delete("/branches/blocker").status_code == 200
 
 

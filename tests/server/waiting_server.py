@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 import omnigraph as og
 from omnigraph.policy.actions import Action
+from omnigraph.server import listen as listening
 from omnigraph.server.app import build_app
 from omnigraph.server.auth import Tokens
 from omnigraph.server.authorize import RuntimeState
@@ -22,6 +23,9 @@ from omnigraph.server.requests import Call
 from omnigraph.server.routes import ROUTES
 from omnigraph.server.service import Service
 from omnigraph.server.settings import Bind, ServeOptions
+
+HEAD_MILLISECONDS = 300
+"""How long a client may take here to send the head of a request."""
 
 
 def report(word: str) -> None:
@@ -43,6 +47,7 @@ async def wait(call: Call) -> Response:
 
 def main() -> None:
     set_up_logs()
+    listening.HEADER_MILLISECONDS = HEAD_MILLISECONDS
     options = ServeOptions(store=sys.argv[1], bind=Bind("127.0.0.1", 0), unauthenticated=True)
     served = ServedGraph(DEFAULT_GRAPH, og.open(options.store))
     booted = Booted(RuntimeState.OPEN, {DEFAULT_GRAPH: served}, None, DEFAULT_GRAPH)

@@ -1,4 +1,4 @@
-"""A process that takes branch locks as it is told, one command per line; answers with one line each."""
+"""A process that takes and frees branch locks: one command per line, answered with one line each."""
 
 from __future__ import annotations
 

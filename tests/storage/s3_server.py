@@ -1,7 +1,7 @@
 """S3-compatible servers on loopback, as a program that ends when its input ends.
 
 Each line starts or stops a server and is answered with its port; all of them show the same buckets. One can
-be told to behave as servers do that lack something, or on a bad day. Under `/-/` it answers questions of
+be set to behave as servers do that lack something, or on a bad day. Under `/-/` it answers questions of
 tests: which requests came and how many answers were lost; and it fills, copies and drops all below a prefix.
 """
 
@@ -158,8 +158,8 @@ def main() -> None:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     servers = Servers()
     for line in sys.stdin:
-        told = json.loads(line)
-        print(getattr(servers, told.pop("do"))(**told), flush=True)
+        command = json.loads(line)
+        print(getattr(servers, command.pop("do"))(**command), flush=True)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def test_an_index_larger_than_the_budget_is_searched_and_not_kept(
     assert kept() > vectors.nbytes // 2, "it is kept where there is room"
 
 
-def test_a_setting_that_is_no_number_is_told_before_anything_is_kept(
+def test_a_setting_that_is_no_number_is_reported_before_anything_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(CACHE_BYTES, "much")

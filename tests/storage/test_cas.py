@@ -32,12 +32,12 @@ def content(table: Table) -> dict[str, int]:
     return dict(zip(rows["object_id"].to_pylist(), rows["value"].to_pylist(), strict=True))
 
 
-def created(at: Location, **values: int) -> Table:
+def create_table(at: Location, **values: int) -> Table:
     return Tables().create(at, SCHEMA, primary_key="object_id", rows=entries(**values))
 
 
 def test_swap_inserts_and_replaces_in_one_version(shared_root: Location) -> None:
-    table = created(shared_root / "m", head=1)
+    table = create_table(shared_root / "m", head=1)
     done = merge_rows(table, entries(head=2, commit=1), "object_id")
     assert done.table.version == 2
     assert content(done.table) == content(Tables().tip(shared_root / "m")) == {"head": 2, "commit": 1}
@@ -48,7 +48,7 @@ def test_swap_inserts_and_replaces_in_one_version(shared_root: Location) -> None
 def test_swap_fails_whole_when_one_of_its_rows_was_written_since(
     shared_root: Location, rival: dict[str, int]
 ) -> None:
-    table = created(shared_root / "m", head=1)
+    table = create_table(shared_root / "m", head=1)
     merge_rows(table, entries(**rival), "object_id")
     with pytest.raises(StorageFailure) as caught:
         merge_rows(table, entries(head=2, new=2, third=2), "object_id")
@@ -57,7 +57,7 @@ def test_swap_fails_whole_when_one_of_its_rows_was_written_since(
 
 
 def test_swap_after_a_compaction_of_a_replaced_row_fails(tmp_path: Path) -> None:
-    table = created(Location.parse(tmp_path / "m"), head=1)
+    table = create_table(Location.parse(tmp_path / "m"), head=1)
     table = merge_rows(table, entries(a=1), "object_id").table
     compact(table)
     with pytest.raises(StorageFailure) as caught:
@@ -66,7 +66,7 @@ def test_swap_after_a_compaction_of_a_replaced_row_fails(tmp_path: Path) -> None
 
 
 def test_an_index_on_the_key_does_not_weaken_the_swap(shared_root: Location) -> None:
-    table = created(shared_root / "m", head=1)
+    table = create_table(shared_root / "m", head=1)
     table = commit_staged(stage_indexes(table, [IndexSpec("object_id", "BTREE", "by_id")]))
     merge_rows(table, entries(new=1), "object_id")
     with pytest.raises(StorageFailure) as caught:
@@ -75,7 +75,7 @@ def test_an_index_on_the_key_does_not_weaken_the_swap(shared_root: Location) -> 
 
 
 def test_swap_on_a_fork_leaves_main(shared_root: Location) -> None:
-    main = created(shared_root / "m", head=1)
+    main = create_table(shared_root / "m", head=1)
     main.native.create_branch("work", (None, 1))
     fork = Tables().tip(shared_root / "m", branch="work")
     done = merge_rows(fork, entries(head=2), "object_id")
@@ -115,7 +115,7 @@ def test_the_replaced_row_goes_and_the_address_of_its_successor_is_known(shared_
 
 
 def test_a_row_that_is_alone_in_its_fragment_takes_the_fragment_with_it(shared_root: Location) -> None:
-    done = replaced_head(created(shared_root / "m", head=1), head=2)
+    done = replaced_head(create_table(shared_root / "m", head=1), head=2)
     assert (content(done.table), done.table.fragment_count) == ({"head": 2}, 1)
     assert done.last_address == find_row(done.table, "object_id", "head")
 
@@ -125,7 +125,7 @@ def test_a_row_that_is_alone_in_its_fragment_takes_the_fragment_with_it(shared_r
 def test_two_swaps_of_one_row_collide_whichever_way_they_are_made(
     shared_root: Location, first: object, second: object
 ) -> None:
-    table = created(shared_root / "m", other=0, head=1)
+    table = create_table(shared_root / "m", other=0, head=1)
 
     def swap(way: object, **values: int) -> SwapResult:
         if way is replaced_head:
@@ -140,7 +140,7 @@ def test_two_swaps_of_one_row_collide_whichever_way_they_are_made(
 
 
 def test_a_compaction_of_the_replaced_row_is_contention_and_of_others_is_not(tmp_path: Path) -> None:
-    table = created(Location.parse(tmp_path / "m"), a=0)
+    table = create_table(Location.parse(tmp_path / "m"), a=0)
     for name in ("b", "c"):
         table = merge_rows(table, entries(**{name: 0}), "object_id").table
     table = merge_rows(table, entries(head=1), "object_id").table
@@ -155,7 +155,7 @@ def test_a_compaction_of_the_replaced_row_is_contention_and_of_others_is_not(tmp
 
 
 def test_a_barrier_stops_a_swap_that_was_decided_before_it(tmp_path: Path) -> None:
-    table = created(Location.parse(tmp_path / "m"), head=1)
+    table = create_table(Location.parse(tmp_path / "m"), head=1)
     commit_staged(stage_barrier(table))
     with pytest.raises(StorageFailure) as caught:
         replaced_head(table, head=2)
@@ -163,7 +163,7 @@ def test_a_barrier_stops_a_swap_that_was_decided_before_it(tmp_path: Path) -> No
 
 
 def test_a_row_that_a_fork_shares_with_main_is_replaced_on_the_fork_alone(shared_root: Location) -> None:
-    main = created(shared_root / "m", other=0, head=1)
+    main = create_table(shared_root / "m", other=0, head=1)
     main.native.create_branch("work", (None, 1))
     fork = Tables().tip(shared_root / "m", branch="work")
     replaced_head(replaced_head(fork, head=2).table, a=1, head=3)
@@ -173,7 +173,7 @@ def test_a_row_that_a_fork_shares_with_main_is_replaced_on_the_fork_alone(shared
 
 
 def test_a_key_that_is_not_stored_has_no_address(tmp_path: Path) -> None:
-    table = created(Location.parse(tmp_path / "m"), head=1)
+    table = create_table(Location.parse(tmp_path / "m"), head=1)
     assert find_row(table, "object_id", "it's not there") is None
 
 
@@ -181,7 +181,7 @@ def test_a_key_that_is_not_stored_has_no_address(tmp_path: Path) -> None:
 
 
 def test_swap_refuses_rows_it_could_not_protect(tmp_path: Path) -> None:
-    table = created(Location.parse(tmp_path / "m"), head=1)
+    table = create_table(Location.parse(tmp_path / "m"), head=1)
     twice = pa.concat_tables([entries(a=1), entries(a=2)])
     with pytest.raises(StorageFailure) as caught:
         merge_rows(table, twice, "object_id")
@@ -191,7 +191,7 @@ def test_swap_refuses_rows_it_could_not_protect(tmp_path: Path) -> None:
     assert caught.value.kind == TableFailureKind.INVALID
 
 
-def swapped(table: Table, rows: pa.Table) -> bool:
+def try_swap(table: Table, rows: pa.Table) -> bool:
     try:
         merge_rows(table, rows, "object_id")
     except StorageFailure as error:
@@ -203,7 +203,7 @@ def swapped(table: Table, rows: pa.Table) -> bool:
 
 def test_a_contended_counter_comes_out_exact(shared_root: Location) -> None:
     at = shared_root / "m"
-    created(at, head=0)
+    create_table(at, head=0)
     start = threading.Barrier(3)
 
     def count_up(writer: int) -> None:
@@ -214,7 +214,7 @@ def test_a_contended_counter_comes_out_exact(shared_root: Location) -> None:
             while not done:
                 table = tables.tip(at)
                 head = content(table)["head"]
-                done = swapped(table, entries(**{"head": head + 1, f"w{writer}s{step}": 1}))
+                done = try_swap(table, entries(**{"head": head + 1, f"w{writer}s{step}": 1}))
 
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(count_up, range(3)))
@@ -255,7 +255,7 @@ while step < steps:
 
 def test_processes_that_swap_at_once_lose_nothing_and_double_nothing(shared_root: Location) -> None:
     at = shared_root / "m"
-    created(at, head=0)
+    create_table(at, head=0)
     with ExitStack() as stack:
         writers = [
             stack.enter_context(Python("-c", _WRITER, at.uri, name, way, "3", stdin=PIPE, stdout=PIPE))

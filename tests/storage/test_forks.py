@@ -36,25 +36,25 @@ class Graph:
 
 @pytest.fixture
 def graph(shared_root: Location) -> Graph:
-    return made(shared_root)
+    return make_graph(shared_root)
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Graph:
     """The same in a folder only, for what is asked in many forms."""
-    return made(Location.parse(tmp_path))
+    return make_graph(Location.parse(tmp_path))
 
 
-def made(root: Location) -> Graph:
+def make_graph(root: Location) -> Graph:
     objects = open_store(root)
     tables = Tables(objects=objects)
     main = tables.create(root / "people", SCHEMA, primary_key="id")
     for name in ("ann", "bob"):
-        main = added(main, name)
+        main = add_rows(main, name)
     return Graph(root / "people", objects, tables, Forks(tables, objects), main)
 
 
-def added(table: Table, *ids: str) -> Table:
+def add_rows(table: Table, *ids: str) -> Table:
     return commit_staged(stage_append(table, pa.table({"id": list(ids)}, schema=SCHEMA)))
 
 
@@ -76,12 +76,12 @@ def test_a_fork_starts_at_exactly_its_source_and_moves_nothing(graph: Graph) -> 
     old = graph.tables.open(graph.at, 2)
     fork = graph.forks.create(old, "work/a")
     assert (fork.branch, fork.version, ids(fork)) == ("work/a", 2, ["ann"])
-    assert ids(added(fork, "zoe")) == ids(graph.tables.tip(graph.at, branch="work/a")) == ["ann", "zoe"]
+    assert ids(add_rows(fork, "zoe")) == ids(graph.tables.tip(graph.at, branch="work/a")) == ["ann", "zoe"]
     assert graph.main.latest() is graph.main
 
 
 def test_a_fork_of_a_fork_starts_at_the_forks_own_version(graph: Graph) -> None:
-    fork = added(graph.forks.create(graph.main, "work"), "zoe")
+    fork = add_rows(graph.forks.create(graph.main, "work"), "zoe")
     child = graph.forks.create(fork, "child")
     assert (child.version, ids(child)) == (4, ["ann", "bob", "zoe"])
     found = graph.forks.find(graph.at, "child")
@@ -105,9 +105,9 @@ def test_one_read_finds_a_fork_and_the_listing_agrees(graph: Graph) -> None:
         assert graph.forks.find(graph.at, name) == listed[name]
     assert recorder.counts() == {"read_text_if_exists": len(names)}
     assert listed["a/b"] == Fork("a/b", None, 3, listed["a/b"].identity)
-    assert graph.forks.find(graph.at, "nobody") is None
+    assert graph.forks.find(graph.at, "missing") is None
     assert graph.forks.identity(graph.at, None) == ()
-    assert graph.forks.identity(graph.at, "nobody") is None
+    assert graph.forks.identity(graph.at, "missing") is None
 
 
 def test_notes_about_a_fork_are_found_with_it_and_replace_earlier_ones(graph: Graph) -> None:
@@ -134,7 +134,7 @@ def test_a_name_created_again_has_another_identity(graph: Graph) -> None:
 def test_a_pinned_read_of_a_name_created_again_shows_its_new_life(graph: Graph) -> None:
     for name in ("old", "new"):
         fork = graph.forks.create(graph.main, "work")
-        pinned = added(fork, name).version
+        pinned = add_rows(fork, name).version
         seen = graph.tables.open(graph.at, pinned, branch="work")
         assert ids(seen) == ["ann", "bob", name]
         if name == "old":
@@ -142,7 +142,7 @@ def test_a_pinned_read_of_a_name_created_again_shows_its_new_life(graph: Graph) 
 
 
 def test_creating_a_fork_twice_fails_and_leaves_the_first(graph: Graph) -> None:
-    added(graph.forks.create(graph.main, "work"), "zoe")
+    add_rows(graph.forks.create(graph.main, "work"), "zoe")
     with pytest.raises(StorageFailure) as caught:
         graph.forks.create(graph.main, "work")
     assert kind(caught) == TableFailureKind.EXISTS
@@ -170,7 +170,7 @@ def test_of_rivals_creating_one_fork_exactly_one_wins(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "main", "a b", "../x", "a//b"])
-def test_a_name_lance_refuses_is_told_as_invalid(graph: Graph, name: str) -> None:
+def test_a_name_lance_refuses_is_reported_as_invalid(graph: Graph, name: str) -> None:
     with pytest.raises(StorageFailure) as caught:
         graph.forks.create(graph.main, name)
     assert kind(caught) == TableFailureKind.INVALID
@@ -178,7 +178,7 @@ def test_a_name_lance_refuses_is_told_as_invalid(graph: Graph, name: str) -> Non
 
 def test_deleting_tells_missing_from_used(graph: Graph) -> None:
     with pytest.raises(StorageFailure) as caught:
-        graph.forks.delete(graph.at, "nobody")
+        graph.forks.delete(graph.at, "missing")
     assert kind(caught) == TableFailureKind.NOT_FOUND
     graph.forks.create(graph.forks.create(graph.main, "work"), "child")
     with pytest.raises(StorageFailure) as caught:
@@ -191,8 +191,8 @@ def test_deleting_tells_missing_from_used(graph: Graph) -> None:
 
 @pytest.mark.parametrize("below", BELOW)
 def test_deleting_a_fork_keeps_one_stored_below_its_name(here: Graph, below: str) -> None:
-    added(here.forks.create(here.main, "a"), "old")
-    added(here.forks.create(here.main, f"a/{below}"), "zoe")
+    add_rows(here.forks.create(here.main, "a"), "old")
+    add_rows(here.forks.create(here.main, f"a/{below}"), "zoe")
     here.forks.delete(here.at, "a")
     assert not here.forks.has_residue(here.at, "a", [f"a/{below}"])
     assert ids(fresh(here, f"a/{below}")) == ["ann", "bob", "zoe"]
@@ -201,12 +201,12 @@ def test_deleting_a_fork_keeps_one_stored_below_its_name(here: Graph, below: str
 @pytest.mark.parametrize("below", [name for name in BELOW if not name.startswith("_versions")])
 def test_deleting_a_fork_keeps_one_in_whose_folder_it_is(here: Graph, below: str) -> None:
     """With `_versions` below it Lance makes none."""
-    added(here.forks.create(here.main, f"a/{below}"), "zoe")
-    kept = added(here.forks.create(here.main, "a"), "old")
+    add_rows(here.forks.create(here.main, f"a/{below}"), "zoe")
+    kept = add_rows(here.forks.create(here.main, "a"), "old")
     kept = commit_staged(stage_delete(kept, pa.array(["ann"])))
     here.forks.delete(here.at, f"a/{below}")
     assert ids(fresh(here, "a")) == ["bob", "old"]
-    assert ids(added(kept.latest(), "new")) == ["bob", "old", "new"]
+    assert ids(add_rows(kept.latest(), "new")) == ["bob", "old", "new"]
     assert not here.objects.exists(here.at / f"tree/a/{below}/_versions")
 
 
@@ -222,9 +222,9 @@ def test_files_of_an_interrupted_creation_are_recognised_and_removed(graph: Grap
 
 
 def test_forks_whose_folders_are_parts_of_each_other_go_one_by_one(graph: Graph) -> None:
-    added(graph.forks.create(graph.main, "a/data"), "zoe")
-    added(graph.forks.create(graph.main, "a"), "old")
-    added(graph.forks.create(graph.main, "a/b"), "yan")
+    add_rows(graph.forks.create(graph.main, "a/data"), "zoe")
+    add_rows(graph.forks.create(graph.main, "a"), "old")
+    add_rows(graph.forks.create(graph.main, "a/b"), "yan")
     graph.forks.delete(graph.at, "a/data")
     assert ids(fresh(graph, "a")) == ["ann", "bob", "old"]
     graph.forks.delete(graph.at, "a")
@@ -242,8 +242,8 @@ def test_residue_is_not_removed_while_the_fork_is_there(graph: Graph) -> None:
 
 @pytest.mark.parametrize("below", BELOW)
 def test_residue_goes_and_a_fork_inside_its_folder_stays(here: Graph, below: str) -> None:
-    added(here.forks.create(here.main, "a"), "old")
-    added(here.forks.create(here.main, f"a/{below}"), "zoe")
+    add_rows(here.forks.create(here.main, "a"), "old")
+    add_rows(here.forks.create(here.main, f"a/{below}"), "zoe")
     here.objects.delete(here.at / "_refs/branches/a.json")
     assert here.forks.has_residue(here.at, "a", [f"a/{below}"])
     here.forks.remove_residue(here.at, "a")
@@ -269,7 +269,7 @@ def test_a_reference_that_cannot_be_understood_is_not_absence(here: Graph, text:
         assert "delete branch 'a/b'" in str(caught.value.remedy)
 
 
-def test_a_reference_that_is_no_text_is_told_by_name(graph: Graph) -> None:
+def test_a_reference_that_is_no_text_is_reported_by_name(graph: Graph) -> None:
     graph.forks.create(graph.main, "a")
     graph.objects.write_bytes(graph.at / "_refs/branches/a.json", b"\xff\xfe")
     assert graph.forks.survey(graph.at).broken == {"a"}
@@ -283,7 +283,7 @@ def test_beside_a_broken_reference_others_are_found_and_made(here: Graph, text: 
     here.objects.write_text(here.at / "_refs/branches/a.json", text)
     found = here.forks.survey(here.at)
     assert (dict(found.forks), set(found.broken), set(found.names)) == ({"b": kept}, {"a"}, {"a", "b"})
-    assert ids(added(here.forks.create(here.main, "c"), "zoe")) == ["ann", "bob", "zoe"]
+    assert ids(add_rows(here.forks.create(here.main, "c"), "zoe")) == ["ann", "bob", "zoe"]
     assert here.forks.names(here.at) == {"a", "b", "c"}
 
 

@@ -62,12 +62,12 @@ def place(shared_root: Location) -> Place:
     return Place(Forks(tables, open_store(shared_root)), main)
 
 
-def removed(table: Table, *ids: str) -> Table:
+def remove_rows(table: Table, *ids: str) -> Table:
     return commit_staged(stage_delete(table, pa.array(ids)))
 
 
 def compacted_by_lance(table: Table) -> Table:
-    """As a compaction leaves a fork when nobody looks after it."""
+    """As a compaction leaves a fork when its index files are not moved along."""
     native = checkout_newest(table.native)
     plan = Compaction.plan(native, CompactionOptions())
     Compaction.commit(native, [task.execute(native) for task in plan.tasks])
@@ -95,25 +95,25 @@ def is_index_used(table: Table, where: str = "id = 'b'") -> bool:
 
 
 def test_a_fork_that_was_compacted_can_be_read_and_written_and_uses_its_indexes(place: Place) -> None:
-    fork = removed(place.forks.create(place.main, "work"), "a")
+    fork = remove_rows(place.forks.create(place.main, "work"), "a")
     fork = compact(fork).table
     assert find_misplaced_indexes(fork) is None
     assert (ids(fork, "id = 'b'"), ids(fork, "id = 'a'")) == (["b"], [])
     assert is_index_used(fork)
     assert all(index.is_complete and index.segments == 1 for index in read_coverage(fork).values())
     fork = commit_staged(stage_upsert(fork, docs("b", "e", text="swimming")))
-    assert ids(removed(fork, "c")) == ["b", "d", "e"]
+    assert ids(remove_rows(fork, "c")) == ["b", "d", "e"]
     assert ids(place.main) == ["a", "b", "c", "d"]
 
 
 def test_a_fork_stays_whole_over_many_compactions_and_in_forks_of_its_own(place: Place) -> None:
     fork = place.forks.create(place.main, "work")
     for name in "abc":
-        fork = commit_staged(stage_append(removed(fork, name), docs(f"{name}2")))
+        fork = commit_staged(stage_append(remove_rows(fork, name), docs(f"{name}2")))
         fork = compact(fork).table
         fork = compact(commit_staged(stage_indexes(fork, SPECS))).table if name == "b" else fork
         assert find_misplaced_indexes(fork) is None
-    child = removed(place.forks.create(fork, "child"), "d")
+    child = remove_rows(place.forks.create(fork, "child"), "d")
     assert find_misplaced_indexes(child) is None
     child = compact(child).table
     assert find_misplaced_indexes(child) is None
@@ -123,41 +123,41 @@ def test_a_fork_stays_whole_over_many_compactions_and_in_forks_of_its_own(place:
 
 
 def test_indexes_that_only_lie_in_another_folder_are_found_there_again(place: Place) -> None:
-    fork = compacted_by_lance(removed(place.forks.create(place.main, "work"), "a"))
+    fork = compacted_by_lance(remove_rows(place.forks.create(place.main, "work"), "a"))
     astray = find_misplaced_indexes(fork)
     assert astray is not None
     assert not astray.missing
-    mended = commit_staged(astray.stage_repair())
-    assert mended.version == fork.version + 1
-    assert find_misplaced_indexes(mended) is None
-    assert read_coverage(mended) == read_coverage(fork), "nothing was built anew"
-    assert is_index_used(mended)
-    assert ids(mended, "id = 'b'") == ["b"]
+    repaired = commit_staged(astray.stage_repair())
+    assert repaired.version == fork.version + 1
+    assert find_misplaced_indexes(repaired) is None
+    assert read_coverage(repaired) == read_coverage(fork), "nothing was rebuilt"
+    assert is_index_used(repaired)
+    assert ids(repaired, "id = 'b'") == ["b"]
 
 
 def test_indexes_that_are_nowhere_are_dropped(place: Place) -> None:
-    fork = compacted_by_lance(removed(place.forks.create(place.main, "work"), "a"))
+    fork = compacted_by_lance(remove_rows(place.forks.create(place.main, "work"), "a"))
     for table in (without_index_files(fork), without_index_files(place.main)):
         astray = find_misplaced_indexes(table)
         assert astray is not None
         assert astray.missing == {"id_idx", "text_idx", "place_idx"}
-        mended = commit_staged(astray.stage_repair())
-        assert read_coverage(mended) == {}
-        again = commit_staged(stage_indexes(mended, SPECS))
+        repaired = commit_staged(astray.stage_repair())
+        assert read_coverage(repaired) == {}
+        again = commit_staged(stage_indexes(repaired, SPECS))
         assert find_misplaced_indexes(again) is None
         assert is_index_used(again)
 
 
 def test_cleaning_up_main_leaves_the_indexes_that_a_fork_inherits(place: Place) -> None:
     fork = place.forks.create(place.main, "work")
-    main = removed(place.main, "d")
+    main = remove_rows(place.main, "d")
     for _ in range(2):
         main = compact(commit_staged(stage_indexes(main, SPECS))).table
     collect_versions(main, [one for one in main.versions() if one != main.version])
     fork = Tables().open(fork.location, fork.version, branch="work")
     assert find_misplaced_indexes(fork) is None
     assert ids(fork, "id = 'd'") == ["d"]
-    fork = compact(removed(fork, "a")).table
+    fork = compact(remove_rows(fork, "a")).table
     collect_versions(fork, [one for one in fork.versions() if one != fork.version])
     fork = Tables().open(fork.location, fork.version, branch="work")
     assert find_misplaced_indexes(fork) is None
@@ -171,7 +171,7 @@ def test_cleaning_up_main_leaves_the_indexes_that_a_fork_inherits(place: Place) 
 @pytest.fixture
 def bare(place: Place) -> Table:
     """A fork whose indexes have no files any more."""
-    return without_index_files(removed(place.forks.create(place.main, "work"), "a"))
+    return without_index_files(remove_rows(place.forks.create(place.main, "work"), "a"))
 
 
 def test_rows_are_read_without_an_index_that_lost_its_files(bare: Table) -> None:
@@ -200,7 +200,7 @@ def test_rows_are_written_without_an_index_that_lost_its_files(
     assert ids(commit_staged(stage(bare))) == after
 
 
-def test_searches_are_told_that_there_is_no_index(bare: Table) -> None:
+def test_searches_see_that_there_is_no_index(bare: Table) -> None:
     assert find_text_index(bare, "text") is not None
     assert search_text(bare, "text", "walking") is None
     fresh = Tables().open(bare.location, bare.version, branch=bare.branch)

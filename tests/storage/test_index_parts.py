@@ -60,19 +60,19 @@ def rows(first: int, word: str, *, vectors: bool = True) -> pa.Table:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    return filled(Location.parse(tmp_path / "docs"))
+    return create_filled(Location.parse(tmp_path / "docs"))
 
 
-def filled(at: Location) -> Table:
+def create_filled(at: Location) -> Table:
     """Four fragments, the second of them without vectors; some rows of the first are in the last one."""
     made = Tables().create(at, SCHEMA, primary_key="id")
     made = commit_staged(stage_append(made, rows(0, "walking")))
     made = commit_staged(stage_append(made, rows(SIZE, "swimming", vectors=False)))
     made = commit_staged(stage_append(made, rows(2 * SIZE, "flying")))
-    return commit_staged(stage_upsert(made, changed(100, "climbing")))
+    return commit_staged(stage_upsert(made, changed_rows(100, "climbing")))
 
 
-def changed(first: int, word: str) -> pa.Table:
+def changed_rows(first: int, word: str) -> pa.Table:
     """Rows that are stored already, with other values."""
     old = rows(first, word)
     return old.set_column(1, "num", pa.array([number + 10_000 for number in old["num"].to_pylist()])).slice(
@@ -128,7 +128,7 @@ def test_parts_become_one_index_that_answers_like_one_built_at_one_go(
 
 
 def test_nothing_is_left_of_the_parts(shared_root: Location, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = filled(shared_root / "docs")
+    table = create_filled(shared_root / "docs")
     monkeypatch.setattr(index_parts, "_ROWS_PER_PART", 1)
     monkeypatch.setattr(index_parts, "_VECTOR_BYTES_PER_PART", 1)
     built: list[str] = []
@@ -147,7 +147,7 @@ def test_nothing_is_left_of_the_parts(shared_root: Location, monkeypatch: pytest
 
 def test_segments_beside_older_ones_answer_for_rows_that_were_changed_since(table: Table) -> None:
     indexed = commit_staged(stage_indexes(table, [NUM, AT]))
-    later = commit_staged(stage_upsert(indexed, changed(200, "sailing")))
+    later = commit_staged(stage_upsert(indexed, changed_rows(200, "sailing")))
     later = commit_staged(stage_append(later, rows(3 * SIZE, "driving")))
     outside = (
         frozenset(int(one.fragment_id) for one in later.native.get_fragments())
@@ -173,24 +173,24 @@ def test_rows_without_vectors_are_covered_by_a_segment_of_nothing(table: Table) 
 
 def test_a_text_index_takes_in_new_texts_and_forgets_old_ones(table: Table) -> None:
     indexed = commit_staged(stage_indexes(table, [TEXT]))
-    later = commit_staged(stage_upsert(indexed, changed(200, "sailing")))
+    later = commit_staged(stage_upsert(indexed, changed_rows(200, "sailing")))
     later = commit_staged(stage_append(later, rows(3 * SIZE, "driving")))
     caught_up = catch_up_text_indexes(later, ["text_idx"])
     stored = read_coverage(caught_up)["text_idx"]
     assert (caught_up.version, stored.segments, stored.is_complete) == (later.version + 1, 1, True)
-    anew = commit_staged(stage_indexes(caught_up, [TEXT]))
+    rebuilt = commit_staged(stage_indexes(caught_up, [TEXT]))
     for word in ("walk", "climb", "sail", "drive", "tree"):
-        assert texts(caught_up, word) == pytest.approx(texts(anew, word), rel=1e-5)
+        assert texts(caught_up, word) == pytest.approx(texts(rebuilt, word), rel=1e-5)
     assert len(texts(caught_up, "walk")) == SIZE - 100
 
 
-def test_a_text_index_that_is_completed_on_an_old_version_is_told_as_displaced(table: Table) -> None:
+def test_a_text_index_that_is_completed_on_an_old_version_is_reported_as_displaced(table: Table) -> None:
     indexed = commit_staged(stage_indexes(table, [TEXT]))
     later = commit_staged(stage_append(indexed, rows(3 * SIZE, "driving")))
     commit_staged(stage_append(later, rows(4 * SIZE, "riding")))
-    with pytest.raises(StorageFailure) as told:
+    with pytest.raises(StorageFailure) as caught:
         catch_up_text_indexes(later, ["text_idx"])
-    assert told.value.kind == TableFailureKind.DISPLACED
+    assert caught.value.kind == TableFailureKind.DISPLACED
 
 
 def test_lance_does_not_look_for_centres_among_fragments_with_deleted_rows(table: Table) -> None:

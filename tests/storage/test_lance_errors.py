@@ -21,7 +21,7 @@ PLACE = ", /build/lance/rust/lance/src/dataset.rs:774:25"
     ("error", "trouble"),
     [
         (OSError("Too many concurrent writers. Attempted 0 retries."), TableFailureKind.CONTENTION),
-        (CommitConflictError("in words nobody knows yet"), TableFailureKind.CONFLICT),
+        (CommitConflictError("in words that are not known yet"), TableFailureKind.CONFLICT),
         (OSError("Retryable commit conflict for version 4: it was preempted"), TableFailureKind.CONFLICT),
         (
             OSError("Ref conflict error: Branch p is referenced by [(q, 2)] versions, can not delete"),
@@ -79,7 +79,7 @@ def test_a_typed_error_names_the_table_and_not_lances_source() -> None:
     assert isinstance(error.__cause__, OSError)
 
 
-def test_errors_that_can_be_mended_say_how() -> None:
+def test_errors_that_can_be_fixed_say_how() -> None:
     with pytest.raises(StorageFailure) as caught, wrap_lance_errors("merge_rows", "/g/m"):
         raise OSError("Too many concurrent writers")
     assert caught.value.remedy == "read again and retry the write"
@@ -123,7 +123,7 @@ def _press_ctrl_c(when: threading.Event) -> None:
 
 
 def test_a_panic_of_lance_is_a_failure_like_any_other(tmp_path: Path) -> None:
-    """Its class is no `Exception`: whoever finishes or undoes what failed would not hear of it."""
+    """Its class is no `Exception`: code that finishes or undoes what failed would not catch it."""
     schema = pa.schema([pa.field("id", pa.string(), nullable=False)])
     table = Tables().create(Location.parse(tmp_path / "t"), schema, primary_key="id")
     with pytest.raises(StorageFailure, match="take failed: Lance broke off: ") as broke:

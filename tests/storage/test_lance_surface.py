@@ -29,7 +29,7 @@ def rows(*ids: str, n: int = 0) -> pa.Table:
     return pa.table({"id": list(ids), "n": [n] * len(ids)}, schema=SCHEMA)
 
 
-def created(at: Path, *batches: pa.Table) -> LanceDataset:
+def create_table(at: Path, *batches: pa.Table) -> LanceDataset:
     ds = lance.write_dataset(
         SCHEMA.empty_table(), str(at), enable_stable_row_ids=True, data_storage_version="2.2"
     )
@@ -79,7 +79,7 @@ def commit(ds: LanceDataset, transaction: Transaction) -> LanceDataset:
 
 
 def test_commit_without_retries_still_slides_over_other_commits(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     first, second = append(ds, "b"), append(ds, "c")
     commit(ds, first)
     assert commit(ds, second).version == ds.version + 2, (
@@ -89,7 +89,7 @@ def test_commit_without_retries_still_slides_over_other_commits(tmp_path: Path) 
 
 
 def test_staged_upsert_has_lost_the_filter_of_its_keys(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     first, second = upsert(ds, "new"), upsert(ds, "new")
     commit(ds, first)
     assert ids(commit(ds, second)) == ["a", "new", "new"], (
@@ -98,7 +98,7 @@ def test_staged_upsert_has_lost_the_filter_of_its_keys(tmp_path: Path) -> None:
 
 
 def test_one_shot_merge_reports_contention_in_these_words(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     stale = copy.copy(ds)
     swap(ds, rows("new"))
     with pytest.raises(OSError, match="Too many concurrent writers") as caught:
@@ -107,14 +107,14 @@ def test_one_shot_merge_reports_contention_in_these_words(tmp_path: Path) -> Non
 
 
 def test_one_shot_merge_moves_the_handle_it_ran_on(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     other = copy.copy(ds)
     swap(other, rows("b"))
     assert (ds.version, other.version) == (2, 3), "cas.py runs on a copy and reads the landed version from it"
 
 
 def test_index_on_the_key_switches_the_conflict_check_off(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     ds.create_scalar_index("id", "BTREE")
     stale = copy.copy(ds)
     swap(ds, rows("new"), use_index=True)
@@ -123,7 +123,7 @@ def test_index_on_the_key_switches_the_conflict_check_off(tmp_path: Path) -> Non
 
 
 def test_index_on_the_key_is_harmless_when_not_used(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     ds.create_scalar_index("id", "BTREE")
     stale = copy.copy(ds)
     swap(ds, rows("new"))
@@ -132,7 +132,7 @@ def test_index_on_the_key_is_harmless_when_not_used(tmp_path: Path) -> None:
 
 
 def test_retries_inside_lance_overwrite_what_was_decided_on(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     stale = copy.copy(ds)
     swap(ds, rows("a", n=1))
     swap(stale, rows("a", n=2), retries=3)
@@ -142,13 +142,13 @@ def test_retries_inside_lance_overwrite_what_was_decided_on(tmp_path: Path) -> N
 
 
 def test_two_new_rows_with_one_key_are_inserted_silently(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     swap(ds, rows("new", "new"))
     assert ids(ds) == ["a", "new", "new"], "our own check for duplicate keys could go"
 
 
 def test_mark_and_properties_of_the_caller_are_stored(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     staged = append(ds, "b")
     ours = Transaction(
         staged.read_version, staged.operation, "7f3f0b9e-5d0a-4c0e-9b0e-1d2c3b4a5f60", {"who": "me"}
@@ -161,19 +161,19 @@ def test_mark_and_properties_of_the_caller_are_stored(tmp_path: Path) -> None:
 
 
 def test_committing_a_transaction_twice_applies_it_twice(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     staged = append(ds, "b")
     commit(ds, staged)
     assert ids(commit(ds, staged)) == ["a", "b", "b"], "Lance may know marks now; see commit_staged"
 
 
 def test_commit_leaves_the_handle_it_was_given(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     assert (commit(ds, append(ds, "b")).version, ds.version) == (3, 2), "a Table would move under its readers"
 
 
 def test_overwrite_without_retries_is_a_strict_swap(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     staged = overwrite(ds, "z")
     commit(ds, Transaction(ds.version, Op.UpdateConfig(config_updates=Op.UpdateMap({"k": "v"}))))
     with pytest.raises(CommitConflictError, match="after 0 retries"):
@@ -181,7 +181,7 @@ def test_overwrite_without_retries_is_a_strict_swap(tmp_path: Path) -> None:
 
 
 def test_a_fence_does_not_see_an_index_build(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     staged = upsert(ds, "a")
     commit(ds, index(ds))
     assert commit(ds, staged).version == ds.version + 2, (
@@ -190,7 +190,7 @@ def test_a_fence_does_not_see_an_index_build(tmp_path: Path) -> None:
 
 
 def test_overlapping_changes_conflict_in_these_words(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a", "b"))
+    ds = create_table(tmp_path / "t", rows("a", "b"))
     first, second = upsert(ds, "a"), delete(ds, "b")
     commit(ds, first)
     with pytest.raises(CommitConflictError, match="Retryable commit conflict"):
@@ -198,14 +198,14 @@ def test_overlapping_changes_conflict_in_these_words(tmp_path: Path) -> None:
 
 
 def test_a_delete_of_nothing_makes_a_version(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
-    assert commit(ds, delete(ds, "nobody")).version == ds.version + 1, (
+    ds = create_table(tmp_path / "t", rows("a"))
+    assert commit(ds, delete(ds, "missing")).version == ds.version + 1, (
         "an empty change may be dropped silently now"
     )
 
 
 def test_an_overwrite_with_nothing_keeps_counting_row_ids(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a", "b"))
+    ds = create_table(tmp_path / "t", rows("a", "b"))
     emptied = commit(ds, overwrite(ds))
     refilled = lance.write_dataset(rows("a"), emptied, mode="append")
     assert emptied.has_stable_row_ids
@@ -213,7 +213,7 @@ def test_an_overwrite_with_nothing_keeps_counting_row_ids(tmp_path: Path) -> Non
 
 
 def test_an_overwrite_keeps_the_key_only_if_its_schema_says_so(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     bare = pa.schema([pa.field("id", pa.string(), nullable=False)])
     staged = write_fragments(bare.empty_table(), ds, mode="overwrite", return_transaction=True)
     assert commit(ds, staged).lance_schema.unenforced_primary_key() == [], (
@@ -222,7 +222,7 @@ def test_an_overwrite_keeps_the_key_only_if_its_schema_says_so(tmp_path: Path) -
 
 
 def test_settings_conflict_on_one_key_only_and_schema_metadata_always(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
 
     def setting(**changes: str | None) -> Transaction:
         return Transaction(ds.version, Op.UpdateConfig(config_updates=Op.UpdateMap(changes)))
@@ -276,7 +276,7 @@ STAGES: dict[str, Callable[[LanceDataset], Transaction]] = {
 
 @pytest.mark.parametrize("kind", STAGES)
 def test_restore_defeats_everything_staged_before_it(tmp_path: Path, kind: str) -> None:
-    ds = created(tmp_path / "t", rows("a"), rows("b"))
+    ds = create_table(tmp_path / "t", rows("a"), rows("b"))
     staged = STAGES[kind](ds)
     restored = commit(ds, Transaction(ds.version, Op.Restore(version=2)))
     with pytest.raises(CommitConflictError):
@@ -285,7 +285,7 @@ def test_restore_defeats_everything_staged_before_it(tmp_path: Path, kind: str) 
 
 
 def test_restore_defeats_a_compaction_that_was_rewritten_before_it(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"), rows("b"))
+    ds = create_table(tmp_path / "t", rows("a"), rows("b"))
     plan = Compaction.plan(ds, CompactionOptions())
     done = [task.execute(ds) for task in plan.tasks]
     restored = commit(ds, Transaction(ds.version, Op.Restore(version=2)))
@@ -298,14 +298,14 @@ def test_restore_defeats_a_compaction_that_was_rewritten_before_it(tmp_path: Pat
 
 
 def test_restore_overrides_what_landed_before_it(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     restore = Transaction(ds.version, Op.Restore(version=2))
     commit(ds, append(ds, "b"))
     assert ids(commit(ds, restore)) == ["a"], "restore may conflict now: rollback would need to try again"
 
 
 def test_settings_pass_a_restore(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     staged = Transaction(ds.version, Op.UpdateConfig(config_updates=Op.UpdateMap({"k": "v"})))
     commit(ds, Transaction(ds.version, Op.Restore(version=2)))
     assert commit(ds, staged).config() == {"k": "v"}, "the one change a restore does not stop"
@@ -315,7 +315,7 @@ def test_settings_pass_a_restore(tmp_path: Path) -> None:
 
 
 def test_a_branch_opens_by_its_folder_and_counts_on_from_its_source(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"), rows("b"))
+    ds = create_table(tmp_path / "t", rows("a"), rows("b"))
     made = ds.create_branch("x/y", (None, 2))
     opened = lance.dataset(f"{ds.uri}/tree/x/y", version=2)
     assert (made.version, opened.latest_version, ids(opened)) == (2, 2, ["a"]), (
@@ -326,7 +326,7 @@ def test_a_branch_opens_by_its_folder_and_counts_on_from_its_source(tmp_path: Pa
 
 
 def test_a_branch_reference_is_one_small_file_of_this_form(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     ds.create_branch("x/Ü", (None, 2))
     (listed,) = ds.branches.list().values()
     stored = json.loads((tmp_path / "t/_refs/branches/x%2F%C3%9C.json").read_text())
@@ -335,17 +335,17 @@ def test_a_branch_reference_is_one_small_file_of_this_form(tmp_path: Path) -> No
 
 
 def test_a_branch_created_again_has_another_identifier(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     marks = []
     for _ in range(2):
         ds.create_branch("b", (None, 2))
         marks.append(ds.branches.list()["b"]["branch_identifier"])
         ds.branches.delete("b")
-    assert marks[0] != marks[1], "handles of an earlier life of a branch could not be told apart"
+    assert marks[0] != marks[1], "handles of two incarnations could not be distinguished"
 
 
 def test_a_session_does_not_mix_the_lives_of_a_branch(tmp_path: Path) -> None:
-    ds, session = created(tmp_path / "t", rows("a")), Session()
+    ds, session = create_table(tmp_path / "t", rows("a")), Session()
     for name in ("old", "new"):
         ds.create_branch("b", (None, 2))
         fork = lance.dataset(f"{ds.uri}/tree/b", session=session)
@@ -355,7 +355,7 @@ def test_a_session_does_not_mix_the_lives_of_a_branch(tmp_path: Path) -> None:
 
 
 def test_names_one_below_the_other_live_side_by_side(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     for name in ("a", "a/b", "a/b/c"):
         ds.create_branch(name, (None, 2))
     ds.branches.delete("a/b")
@@ -364,14 +364,14 @@ def test_names_one_below_the_other_live_side_by_side(tmp_path: Path) -> None:
 
 
 def test_a_branch_with_children_cannot_be_deleted(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     ds.create_branch("b", (None, 2)).create_branch("c", ("b", 2))
     with pytest.raises(OSError, match="versions, can not delete"):
         ds.branches.delete("b")
 
 
 def test_files_without_a_reference_block_the_name_and_deleting_says_not_found(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     ds.create_branch("b", (None, 2))
     (tmp_path / "t/_refs/branches/b.json").unlink()
     assert ds.branches.list() == {}
@@ -384,7 +384,7 @@ def test_files_without_a_reference_block_the_name_and_deleting_says_not_found(tm
 
 
 def test_a_handle_of_an_earlier_life_commits_into_the_new_one(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     ds.create_branch("b", (None, 2))
     stale = lance.dataset(f"{ds.uri}/tree/b")
     stale = commit(stale, append(stale, "old"))
@@ -400,8 +400,8 @@ def test_a_handle_of_an_earlier_life_commits_into_the_new_one(tmp_path: Path) ->
 # --- reading, history and upkeep -----------------------------------------------------------------
 
 
-def test_what_is_missing_or_there_already_is_told_in_these_words(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+def test_what_is_missing_or_there_already_is_reported_in_these_words(tmp_path: Path) -> None:
+    ds = create_table(tmp_path / "t", rows("a"))
     with pytest.raises(ValueError, match="was not found: Not found:"):
         lance.dataset(str(tmp_path / "none"))
     with pytest.raises(ValueError, match="was not found: Not found:"):
@@ -415,12 +415,12 @@ def test_what_is_missing_or_there_already_is_told_in_these_words(tmp_path: Path)
 
 
 def test_versions_are_stored_under_these_names(tmp_path: Path) -> None:
-    created(tmp_path / "t", rows("a"))
+    create_table(tmp_path / "t", rows("a"))
     names = {path.name for path in (tmp_path / "t/_versions").glob("*.manifest")}
     assert names == {f"{2**64 - 1 - version:020}.manifest" for version in (1, 2)}, "manifest_path is computed"
 
 
-def noted(at: Path) -> int:
+def read_hint(at: Path) -> int:
     return int(json.loads((at / "_versions/latest_version_hint.json").read_text())["version"])
 
 
@@ -435,22 +435,22 @@ MOVES: dict[str, Callable[[LanceDataset], object]] = {
 
 @pytest.mark.parametrize("kind", MOVES)
 def test_every_version_in_a_folder_is_noted_before_the_call_returns(tmp_path: Path, kind: str) -> None:
-    ds = created(tmp_path / "t", rows("a"), rows("b"))
+    ds = create_table(tmp_path / "t", rows("a"), rows("b"))
     MOVES[kind](ds)
-    assert noted(tmp_path / "t") == lance.dataset(ds.uri).version, "version_files.py reads the note"
+    assert read_hint(tmp_path / "t") == lance.dataset(ds.uri).version, "version_files.py reads the note"
     if kind == "fork":
-        assert noted(tmp_path / "t/tree/b") == ds.version
+        assert read_hint(tmp_path / "t/tree/b") == ds.version
 
 
 def test_a_commit_in_a_folder_goes_up_from_the_note_and_lists_nothing(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     (tmp_path / f"t/_versions/{2**64 - 1 - 9:020}.manifest").touch()
     assert ds.latest_version == 9, "this one lists; if it does not any more, tables.py need not spare it"
     assert commit(ds, append(ds, "b")).version == 3, "if commits list, they cost more with every version kept"
 
 
 def test_a_note_that_lags_behind_collected_versions_lets_a_stale_commit_fill_the_gap(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     staged = append(ds, "stale")
     newest = commit(commit(ds, append(ds, "b")), append(ds, "c"))
     newest.cleanup_old_versions(versions=[3])
@@ -461,7 +461,7 @@ def test_a_note_that_lags_behind_collected_versions_lets_a_stale_commit_fill_the
 
 
 def test_a_strict_overwrite_takes_the_number_of_a_collected_version(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     staged = overwrite(ds, "stale")
     newest = commit(commit(ds, append(ds, "b")), append(ds, "c"))
     with pytest.raises(CommitConflictError):
@@ -479,12 +479,12 @@ def test_tables_of_old_releases_count_their_versions_up(tmp_path: Path) -> None:
 
 
 def test_rows_are_taken_by_row_id_in_order(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a", "b"), rows("c"))
+    ds = create_table(tmp_path / "t", rows("a", "b"), rows("c"))
     assert ds._take_rows([2, 9, 0], columns=["id"])["id"].to_pylist() == ["c", "a"], "Table.take relies on it"
 
 
 def test_filtering_by_creation_equals_checking_out_across_compaction(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t")
+    ds = create_table(tmp_path / "t")
     seen: dict[int, list[str]] = {}
     for number in range(12):
         swap(ds, rows(f"commit{number}"))
@@ -497,7 +497,7 @@ def test_filtering_by_creation_equals_checking_out_across_compaction(tmp_path: P
 
 
 def test_a_failed_compaction_still_moves_the_table(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"), rows("b"))
+    ds = create_table(tmp_path / "t", rows("a"), rows("b"))
     plan = Compaction.plan(ds, CompactionOptions())
     done = [task.execute(ds) for task in plan.tasks]
     assert ds.latest_version == ds.version
@@ -508,7 +508,7 @@ def test_a_failed_compaction_still_moves_the_table(tmp_path: Path) -> None:
 
 
 def test_some_transactions_can_only_be_printed(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"), rows("b"))
+    ds = create_table(tmp_path / "t", rows("a"), rows("b"))
     ds.create_scalar_index("id", "BTREE")
     ds.optimize.compact_files()
     built = ds.read_transaction(ds.version - 1)
@@ -519,7 +519,7 @@ def test_some_transactions_can_only_be_printed(tmp_path: Path) -> None:
 
 
 def test_cleanup_keeps_only_versions_that_branches_stand_on(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"), rows("b"), rows("c"))
+    ds = create_table(tmp_path / "t", rows("a"), rows("b"), rows("c"))
     ds.create_branch("b", (None, 3))
     ds.optimize.compact_files()
     ds.cleanup_old_versions(versions=[1, 2, 3, 4])
@@ -530,7 +530,7 @@ def test_cleanup_keeps_only_versions_that_branches_stand_on(tmp_path: Path) -> N
 
 
 def fork_with_index(at: Path, kind: str = "BTREE") -> LanceDataset:
-    ds = created(at, rows("a", "b", "c", "d"))
+    ds = create_table(at, rows("a", "b", "c", "d"))
     transaction = index(ds, kind=kind)
     if kind == "INVERTED":
         assert isinstance(transaction.operation, Op.CreateIndex)
@@ -548,7 +548,7 @@ def only_segment(ds: LanceDataset) -> Any:
     return found
 
 
-def test_compacting_a_fork_leaves_its_b_trees_where_nobody_looks(tmp_path: Path) -> None:
+def test_compacting_a_fork_leaves_its_b_trees_where_they_are_not_looked_for(tmp_path: Path) -> None:
     fork = fork_with_index(tmp_path / "t")
     before = only_segment(fork)
     fork.optimize.compact_files()
@@ -575,7 +575,7 @@ def test_compacting_a_fork_leaves_text_indexes_in_place(tmp_path: Path) -> None:
     assert fork.to_table(full_text_query="b").num_rows == 1
 
 
-def test_an_index_can_be_told_where_it_is(tmp_path: Path) -> None:
+def test_the_place_of_an_index_can_be_corrected(tmp_path: Path) -> None:
     fork = fork_with_index(tmp_path / "t")
     fork.optimize.compact_files()
     (stored,), segment = fork.describe_indices(), only_segment(fork)
@@ -588,16 +588,16 @@ def test_an_index_can_be_told_where_it_is(tmp_path: Path) -> None:
         "index_version": segment.index_version,
     }
     here = Index(**facts, index_details=(stored.type_url, b""))
-    mend = Op.CreateIndex(new_indices=[here], removed_indices=[Index(**facts, base_id=segment.base_id)])
-    mended = commit(fork, Transaction(fork.version, mend))
-    assert only_segment(mended).base_id is None
-    assert "ScalarIndexQuery" in mended.scanner(filter="id = 'b'").explain_plan(verbose=True)
-    assert mended.count_rows(filter="id = 'b'") == 1
-    assert mended.count_rows(filter="id = 'a'") == 0
+    repair = Op.CreateIndex(new_indices=[here], removed_indices=[Index(**facts, base_id=segment.base_id)])
+    repaired = commit(fork, Transaction(fork.version, repair))
+    assert only_segment(repaired).base_id is None
+    assert "ScalarIndexQuery" in repaired.scanner(filter="id = 'b'").explain_plan(verbose=True)
+    assert repaired.count_rows(filter="id = 'b'") == 1
+    assert repaired.count_rows(filter="id = 'a'") == 0
 
 
 def test_deleting_unverified_files_breaks_a_staged_change(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a"))
+    ds = create_table(tmp_path / "t", rows("a"))
     kept, lost = append(ds, "kept1", "kept2"), append(ds, "lost1", "lost2")
     ds.cleanup_old_versions(versions=[1])
     assert ids(commit(ds, kept)) == ["a", "kept1", "kept2"]
@@ -607,7 +607,7 @@ def test_deleting_unverified_files_breaks_a_staged_change(tmp_path: Path) -> Non
 
 
 def test_one_commit_carries_indexes_of_several_kinds(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("some words"))
+    ds = create_table(tmp_path / "t", rows("some words"))
     text = ds.create_index_uncommitted("id", "INVERTED", name="by_text", fragment_ids=[0])
     text = ds.merge_existing_index_segments([text])
     number = ds.create_index_uncommitted("n", "BTREE", name="by_n", fragment_ids=[0])
@@ -617,7 +617,7 @@ def test_one_commit_carries_indexes_of_several_kinds(tmp_path: Path) -> None:
 
 
 def test_a_text_index_that_was_not_merged_commits_and_then_fails(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("some words"))
+    ds = create_table(tmp_path / "t", rows("some words"))
     done = commit(ds, index(ds, "id", "INVERTED", "by_text"))
     with pytest.raises(ValueError, match=r"tokens.lance"):
         done.to_table(full_text_query="words")
@@ -639,7 +639,7 @@ def test_compaction_keeps_blobs_apart_from_null_and_empty(tmp_path: Path) -> Non
 
 
 def test_a_one_row_write_costs_this_many_files(tmp_path: Path) -> None:
-    ds = created(tmp_path / "t", rows("a", "a2"), rows("b", "b2"))
+    ds = create_table(tmp_path / "t", rows("a", "a2"), rows("b", "b2"))
 
     def files() -> set[Path]:
         return {path for path in (tmp_path / "t").rglob("*") if path.is_file()}

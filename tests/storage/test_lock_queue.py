@@ -1,4 +1,4 @@
-"""The turn among the threads of one process: whoever came first is next, and nobody slips in between."""
+"""The turn among the threads of one process: first come, first served, and none slips in between."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_thread_that_gives_up_leaves_the_queue_to_the_others() -> None:
     assert not gate.idle()
 
 
-def test_there_is_nobody_to_leave_to_when_nobody_waits() -> None:
+def test_there_is_no_successor_when_no_thread_waits() -> None:
     gate = Gate()
     assert gate.enter(0)
     assert not gate.leave_to_waiter()

@@ -87,7 +87,7 @@ def test_threads_of_one_process_exclude_each_other(root: Location) -> None:
     assert (inside, most) == (0, 1)
 
 
-def test_a_second_thread_is_told_that_this_process_is_busy(root: Location) -> None:
+def test_a_second_thread_learns_that_this_process_is_busy(root: Location) -> None:
     with _locks(root).hold(["main"], operation_id="01FIRST"), pytest.raises(errors.WriterBusy) as busy:
         _locks(root).hold(["main"], wait=0)
     assert f"process {os.getpid()} " in busy.value.owner
@@ -147,7 +147,7 @@ with open(sys.argv[1], "r+b") as file:
 
 
 def test_a_lock_that_another_process_waits_for_is_taken(root: Location) -> None:
-    """Whoever comes now does not get it: the other one is next."""
+    """A new thread does not get it: the other one is next."""
     locks = _locks(root)
     locks.hold(["main"]).release()
     place = str(root.path / "__locks" / "main.lock")

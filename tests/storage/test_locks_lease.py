@@ -121,7 +121,7 @@ def test_who_gives_the_lease_back_leaves_it_to_one_that_waits(
         assert bucket.lease()["epoch"] == 3
 
 
-def test_a_lease_that_nobody_takes_is_not_left_to_others_for_long(
+def test_a_lease_that_is_not_taken_is_not_left_to_others_for_long(
     process: Process, bucket: Bucket, clock: Clock
 ) -> None:
     mine, gone = process(), process()
@@ -134,7 +134,7 @@ def test_a_lease_that_nobody_takes_is_not_left_to_others_for_long(
         assert 0 < clock.now - started < 1
     started = clock.now
     with mine.hold(["main"], wait=5):
-        assert clock.now == started, "nobody waits any more"
+        assert clock.now == started, "no thread waits any more"
 
 
 def test_a_lease_that_is_wanted_is_anybodys_but_for_who_had_it(process: Process, bucket: Bucket) -> None:
@@ -238,7 +238,7 @@ def test_a_lease_long_dead_by_the_clock_of_the_store_is_taken_at_once(
     assert process().try_acquire(["main"]) is not None
 
 
-def test_whether_a_lease_is_taken_is_told_by_reading_it(process: Process, bucket: Bucket) -> None:
+def test_reading_a_lease_shows_whether_it_is_taken(process: Process, bucket: Bucket) -> None:
     mine, other, now = process(), process(), time.time()
     assert other.read_status("main", wall=now) is None
     heard = Recorder()
@@ -403,7 +403,7 @@ def test_a_put_that_landed_although_it_was_reported_refused_counts(process: Proc
         held.require()
 
 
-def test_a_lost_answer_to_taking_the_lease_delays_nobody_in_this_process(
+def test_a_lost_answer_to_taking_the_lease_delays_no_thread_of_this_process(
     process: Process, bucket: Bucket
 ) -> None:
     locks = process()
@@ -506,7 +506,7 @@ def test_a_thread_that_waits_to_reuse_a_name_deleted_meanwhile_is_refused(
     assert bucket.lease()["state"] == "deleted"
 
 
-def test_a_lease_nobody_here_wrote_is_reported_not_replaced(process: Process, bucket: Bucket) -> None:
+def test_a_lease_of_an_unknown_writer_is_reported_not_replaced(process: Process, bucket: Bucket) -> None:
     bucket.write_text(LEASE, '{"epoch": "x"}')
     with pytest.raises(errors.CorruptGraph) as failure:
         process().hold(["main"])

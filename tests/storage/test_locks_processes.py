@@ -115,9 +115,7 @@ def test_a_busy_branch_names_its_writer_and_the_operation(worker: Start, locks: 
         assert owner.do("hold 0 main") == "writer_busy"
 
 
-def test_whether_a_branch_is_busy_is_told_without_disturbing_its_writer(
-    worker: Start, locks: BranchLocks
-) -> None:
+def test_a_busy_branch_is_recognised_without_disturbing_its_writer(worker: Start, locks: BranchLocks) -> None:
     owner = worker()
     assert locks.read_status("main", wall=time.time()) is None
     assert owner.do("hold 0 main") == "done"
@@ -168,7 +166,7 @@ def test_a_process_that_waits_is_not_overtaken_by_the_one_that_had_the_lock(
 
 
 @pytest.mark.parametrize("shared_root", ["folder"], indirect=True)
-def test_a_waiting_process_that_does_not_go_on_holds_nobody_up(worker: Start, tmp_path: Path) -> None:
+def test_a_waiting_process_that_does_not_go_on_delays_no_other(worker: Start, tmp_path: Path) -> None:
     root = Location.parse(tmp_path / "graph")
     owner = worker()
     assert owner.do("hold 0 main") == "done"
@@ -220,7 +218,7 @@ def test_a_forked_child_can_take_the_lock_after_its_parent(worker: Start) -> Non
 
 @pytest.mark.s3
 @pytest.mark.parametrize("shared_root", ["s3"], indirect=True)
-def test_a_child_forked_after_a_bucket_was_used_is_told_so(worker: Start) -> None:
+def test_a_child_forked_after_a_bucket_was_used_is_rejected(worker: Start) -> None:
     owner = worker()
     assert owner.do("hold 0 main") == "done"
     assert owner.do("fork-and-hold") == "storage_failure storage_failure"
@@ -233,12 +231,12 @@ def test_a_lock_on_a_file_that_was_replaced_is_no_lock(
     owner = worker()
     assert owner.do("hold 0 main") == "done"
 
-    def make_the_graph_anew(seconds: float) -> None:
+    def recreate_the_graph(seconds: float) -> None:
         shutil.rmtree(shared_root.path)
         locks.hold(["main"], wait=0).release()
         owner.kill()
 
-    waiter = BranchLocks(open_store(shared_root), shared_root, pause=make_the_graph_anew)
+    waiter = BranchLocks(open_store(shared_root), shared_root, pause=recreate_the_graph)
     with pytest.raises(errors.ReadSetChanged, match="lock file"):
         waiter.hold(["main"], wait=60)
 

@@ -132,7 +132,7 @@ def test_a_lock_file_is_not_an_object(store: ObjectStore, root: Location) -> Non
     assert [at.name for at in store.list_dir(root / "__locks")] == ["main.lock"]
 
 
-def test_names_nobody_can_address_are_not_listed(store: ObjectStore, root: Location) -> None:
+def test_names_that_cannot_be_addressed_are_not_listed(store: ObjectStore, root: Location) -> None:
     root.path.mkdir()
     (root.path / "with\nnewline").write_text("")
     (root.path / "fine").write_text("")

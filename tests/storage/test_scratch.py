@@ -82,17 +82,17 @@ def test_a_child_that_was_forked_leaves_the_folder_to_its_parent(at: Path) -> No
     assert [*at.iterdir()] == []
 
 
-def test_no_place_for_temporary_files_is_told_and_is_no_object_that_is_not_there(
+def test_no_place_for_temporary_files_is_reported_and_is_no_object_that_is_not_there(
     at: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(at / "none"))
-    with pytest.raises(StorageFailure, match="none': No such file") as told:
+    with pytest.raises(StorageFailure, match="none': No such file") as caught:
         TemporaryFolder("rows")
-    assert told.value.kind == FailureKind.CONFIGURATION
-    assert "TMPDIR" in str(told.value.remedy)
+    assert caught.value.kind == FailureKind.CONFIGURATION
+    assert "TMPDIR" in str(caught.value.remedy)
 
 
-def test_no_room_for_rows_is_told_and_what_fails_in_the_rows_stays_what_it_is(at: Path) -> None:
+def test_no_room_for_rows_is_reported_and_what_fails_in_the_rows_stays_what_it_is(at: Path) -> None:
     batch = pa.record_batch({"n": list(range(10_000))})
     assert write_rows(at / "rows", batch.schema, [batch, batch]) == 20_000
     with pytest.raises(StorageFailure, match="No space left"):

@@ -40,7 +40,7 @@ def docs(**texts: str | None) -> pa.Table:
     return pa.table({"id": list(texts), "text": list(texts.values()), "at": at}, schema=SCHEMA)
 
 
-def stored(tmp_path: Path, rows: pa.Table) -> Table:
+def create_table(tmp_path: Path, rows: pa.Table) -> Table:
     table = Tables().create(Location.parse(tmp_path / "docs"), SCHEMA, primary_key="id")
     return commit_staged(stage_append(table, rows))
 
@@ -66,7 +66,7 @@ def hits(table: Table, text: str, limit: int | None = None) -> tuple[NDArray[np.
     return found
 
 
-def found(table: Table, text: str) -> set[str]:
+def search(table: Table, text: str) -> set[str]:
     return ids(table, hits(table, text)[0])
 
 
@@ -92,57 +92,57 @@ def test_words_keep_their_places_among_words_that_give_no_token() -> None:
 
 
 def test_an_index_made_with_the_analyser_is_trusted(tmp_path: Path) -> None:
-    table = with_text_index(stored(tmp_path, docs(a="running dogs", b="a cat")))
+    table = with_text_index(create_table(tmp_path, docs(a="running dogs", b="a cat")))
     index = find_text_index(table, "text")
     assert index is not None
     assert (index.indexed_rows, index.unindexed_rows) == (2, 0)
-    assert found(table, "run") == {"a"}
+    assert search(table, "run") == {"a"}
 
 
 @pytest.mark.parametrize(
     "other", [{"stem": False}, {"remove_stop_words": False}, {"lower_case": False}, {"base_tokenizer": "raw"}]
 )
 def test_an_index_made_with_another_analyser_is_not(tmp_path: Path, other: dict[str, Any]) -> None:
-    table = with_text_index(stored(tmp_path, docs(a="running dogs")), **other)
+    table = with_text_index(create_table(tmp_path, docs(a="running dogs")), **other)
     assert find_text_index(table, "text") is None
 
 
 def test_there_is_no_index_to_trust_without_one(tmp_path: Path) -> None:
-    table = stored(tmp_path, docs(a="running dogs"))
+    table = create_table(tmp_path, docs(a="running dogs"))
     assert find_text_index(table, "text") is None
     assert find_vector_index(table, "at") is None
 
 
 def test_lance_finds_nothing_without_an_index(tmp_path: Path) -> None:
     """Neither rows nor an error: the reason why a text without an index is never asked for in Lance."""
-    assert found(stored(tmp_path, docs(a="running dogs")), "run") == set()
+    assert search(create_table(tmp_path, docs(a="running dogs")), "run") == set()
 
 
 def test_rows_outside_the_index_are_found_with_the_same_analyser(tmp_path: Path) -> None:
-    table = with_text_index(stored(tmp_path, docs(a="running dogs", b="cats", e="", n=None)))
+    table = with_text_index(create_table(tmp_path, docs(a="running dogs", b="cats", e="", n=None)))
     table = commit_staged(stage_append(table, docs(c="The DOG runs", d="dóg", m=None)))
     index = find_text_index(table, "text")
     assert index is not None
     assert (index.indexed_rows, index.unindexed_rows) == (4, 3)
-    assert found(table, "dogs") == {"a", "c", "d"}
-    assert found(table, "the") == set()
+    assert search(table, "dogs") == {"a", "c", "d"}
+    assert search(table, "the") == set()
 
 
 def test_updated_and_deleted_rows_are_found_as_they_are_now(tmp_path: Path) -> None:
-    table = with_text_index(stored(tmp_path, docs(a="red", b="red", c="red")))
+    table = with_text_index(create_table(tmp_path, docs(a="red", b="red", c="red")))
     table = commit_staged(stage_upsert(table, docs(a="blue")))
     table = commit_staged(stage_delete(table, pa.array(["b"])))
-    assert found(table, "red") == {"c"}
-    assert found(table, "blue") == {"a"}
+    assert search(table, "red") == {"c"}
+    assert search(table, "blue") == {"a"}
 
 
 def test_an_index_of_several_segments_finds_texts_that_are_gone_and_is_not_trusted(tmp_path: Path) -> None:
     """When this fails because nothing stale is found, Lance was repaired: several segments may be trusted."""
-    table = with_text_index(stored(tmp_path, docs(a="red", b="red")))
+    table = with_text_index(create_table(tmp_path, docs(a="red", b="red")))
     table = commit_staged(stage_upsert(table, docs(a="blue")))
     table.native.optimize.optimize_indices(num_indices_to_merge=0)
     table = table.latest()
-    assert found(table, "red") == {"a", "b"}, "the old text of `a` is found"
+    assert search(table, "red") == {"a", "b"}, "the old text of `a` is found"
     assert find_text_index(table, "text") is None
 
 
@@ -150,7 +150,7 @@ def test_the_fuzzy_search_of_lance_misses_rows_outside_of_the_index_and_words_wi
     tmp_path: Path,
 ) -> None:
     """When this fails, Lance was repaired, and `fuzzy` may use stored indexes."""
-    table = with_text_index(stored(tmp_path, docs(a="ede", b="eda")))
+    table = with_text_index(create_table(tmp_path, docs(a="ede", b="eda")))
     table = commit_staged(stage_append(table, docs(c="edo")))
 
     def fuzzy(text: str) -> set[str]:
@@ -164,7 +164,7 @@ def test_the_fuzzy_search_of_lance_misses_rows_outside_of_the_index_and_words_wi
 
 
 def test_hits_come_with_scores_and_no_more_than_asked_for(tmp_path: Path) -> None:
-    table = with_text_index(stored(tmp_path, docs(a="graph graph", b="graph of things", c="table")))
+    table = with_text_index(create_table(tmp_path, docs(a="graph graph", b="graph of things", c="table")))
     row_ids, scores = hits(table, "graph", 1)
     assert ids(table, row_ids) == {"a"}
     assert (scores > 0).all()
@@ -172,7 +172,7 @@ def test_hits_come_with_scores_and_no_more_than_asked_for(tmp_path: Path) -> Non
 
 
 def test_the_nearest_rows_include_those_outside_of_the_index(tmp_path: Path) -> None:
-    table = with_vector_index(stored(tmp_path, docs(a="x", b="x", c="x")))
+    table = with_vector_index(create_table(tmp_path, docs(a="x", b="x", c="x")))
     near = pa.table({"id": ["n"], "text": ["x"], "at": [[0.25, 0.0]]}, schema=SCHEMA)
     moved = pa.table({"id": ["a"], "text": ["x"], "at": [[9.0, 0.0]]}, schema=SCHEMA)
     table = commit_staged(stage_upsert(commit_staged(stage_append(table, near)), moved))
@@ -188,5 +188,5 @@ def test_the_nearest_rows_include_those_outside_of_the_index(tmp_path: Path) -> 
 
 
 def test_an_index_that_compares_by_angle_is_not_trusted(tmp_path: Path) -> None:
-    table = with_vector_index(stored(tmp_path, docs(a="x", b="x", c="x")), metric="cosine")
+    table = with_vector_index(create_table(tmp_path, docs(a="x", b="x", c="x")), metric="cosine")
     assert find_vector_index(table, "at") is None

@@ -26,7 +26,7 @@ class Handle:
     """Stands for a handle of Lance."""
 
 
-def added(table: Table, *ids: str) -> Table:
+def add_rows(table: Table, *ids: str) -> Table:
     return commit_staged(stage_append(table, pa.table({"id": list(ids)}, schema=SCHEMA)))
 
 
@@ -43,11 +43,11 @@ class Shared:
         self.here = Tables(self.calls, objects=open_store(root))
         there = open_store(root)
         self.forks = Forks(Tables(objects=there), there)
-        self.main = added(self.here.create(self.at, SCHEMA, primary_key="id"), "ann")
+        self.main = add_rows(self.here.create(self.at, SCHEMA, primary_key="id"), "ann")
 
     def live(self, name: str) -> int:
         """The other party makes the fork and adds a row to it."""
-        return added(self.forks.create(self.main, "work"), name).version
+        return add_rows(self.forks.create(self.main, "work"), name).version
 
     def die(self) -> None:
         """The other party removes it."""
@@ -75,40 +75,40 @@ def test_a_fork_is_opened_once_in_its_life_and_never_seen_in_an_older_one(shared
 
 
 def test_what_a_write_made_of_a_fork_is_there_for_the_next_one(shared: Shared) -> None:
-    written = added(shared.open(shared.live("bob")), "cid")
+    written = add_rows(shared.open(shared.live("bob")), "cid")
     shared.here.keep(written)
     assert shared.open(written.version) is written
     shared.die()
     shared.live("dan")
     shared.here.keep(written)  # by a writer that slept
-    after = added(shared.open(shared.main.version + 1), "eve")
+    after = add_rows(shared.open(shared.main.version + 1), "eve")
     assert ids(shared.open(after.version)) == ["ann", "dan", "eve"]
 
 
 def test_a_fork_that_was_made_here_is_kept_from_its_first_version_on(shared: Shared) -> None:
     made = shared.here.prepare_to_keep(shared.forks.create(shared.main, "work"))
-    after = added(made, "bob")
+    after = add_rows(made, "bob")
     shared.here.keep(after)
     assert shared.open(after.version) is after
     assert shared.here.prepare_to_keep(shared.main) is shared.main
 
 
-def test_a_fork_that_is_made_anew_while_it_is_opened_is_kept_in_no_life(shared: Shared) -> None:
+def test_a_fork_that_is_recreated_while_it_is_opened_is_kept_for_no_incarnation(shared: Shared) -> None:
     version = shared.live("old")
     lives = iter(["new"])
 
-    def make_anew(op: str, _uri: str, /) -> None:
+    def recreate(op: str, _uri: str, /) -> None:
         if op == "open" and (name := next(lives, None)):
             shared.die()
             shared.live(name)
 
-    shared.here.access.observe = make_anew
+    shared.here.access.observe = recreate
     opened = [shared.open(version) for _ in range(3)]
     assert [ids(one) for one in opened] == [["ann", "new"]] * 3
     assert opened[0] is not opened[1] is opened[2]
 
 
-def test_a_reference_that_cannot_be_understood_keeps_nobody_from_reading(shared: Shared) -> None:
+def test_a_reference_that_cannot_be_understood_does_not_prevent_reading(shared: Shared) -> None:
     version = shared.live("bob")
     objects = open_store(shared.at)
     objects.write_text(Location(f"{shared.at.uri}/_refs/branches/work.json"), "[")

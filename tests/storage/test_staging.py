@@ -54,7 +54,7 @@ def at(tmp_path: Path) -> Location:
     return Location.parse(tmp_path / "people")
 
 
-def created(at: Location, *batches: pa.Table, tables: Tables | None = None) -> Table:
+def create_table(at: Location, *batches: pa.Table, tables: Tables | None = None) -> Table:
     table = (tables or Tables()).create(at, SCHEMA, primary_key="id")
     for batch in batches:
         table = commit_staged(stage_append(table, batch))
@@ -94,9 +94,9 @@ CHANGES: dict[str, tuple[Callable[[Table], Staged], dict[str, int], Counts]] = {
         {"ann": 1, "bob": 1, "new": 5},
         Counts(1, 0, 0),
     ),
-    "delete": (lambda t: stage_delete(t, pa.array(["bob", "nobody", "bob"])), {"ann": 1}, Counts(0, 0, 1)),
+    "delete": (lambda t: stage_delete(t, pa.array(["bob", "missing", "bob"])), {"ann": 1}, Counts(0, 0, 1)),
     "delete all": (lambda t: stage_delete(t, pa.array(["ann", "bob"])), {}, Counts(0, 0, 2)),
-    "delete none": (lambda t: stage_delete(t, pa.array(["nobody"])), {"ann": 1, "bob": 1}, Counts(0, 0, 0)),
+    "delete none": (lambda t: stage_delete(t, pa.array(["missing"])), {"ann": 1, "bob": 1}, Counts(0, 0, 0)),
     "overwrite": (lambda t: stage_overwrite(t, people("zoe", age=7)), {"zoe": 7}, Counts(1, 0, 2)),
     "empty": (lambda t: stage_overwrite(t, people()), {}, Counts(0, 0, 2)),
 }
@@ -105,7 +105,7 @@ CHANGES: dict[str, tuple[Callable[[Table], Staged], dict[str, int], Counts]] = {
 @pytest.mark.parametrize("kind", CHANGES)
 def test_a_staged_change_is_invisible_and_lands_as_the_next_version(shared_root: Location, kind: str) -> None:
     stage, expected, counts = CHANGES[kind]
-    table = created(shared_root / "people", people("ann", age=1), people("bob", age=1))
+    table = create_table(shared_root / "people", people("ann", age=1), people("bob", age=1))
     staged = stage(table)
     assert staged.counts == counts
     assert table.latest_version() == table.version
@@ -118,7 +118,7 @@ def test_a_staged_change_is_invisible_and_lands_as_the_next_version(shared_root:
 @pytest.mark.parametrize("kind", CHANGES)
 def test_a_staged_change_lands_on_a_fork_and_leaves_main(at: Location, kind: str) -> None:
     stage, expected, counts = CHANGES[kind]
-    main = created(at, people("ann", age=1), people("bob", age=1))
+    main = create_table(at, people("ann", age=1), people("bob", age=1))
     main.native.create_branch("work/a", (None, main.version))
     staged = stage(Tables().tip(at, branch="work/a"))
     assert staged.counts == counts
@@ -133,7 +133,7 @@ def test_no_two_changes_staged_on_one_version_both_land(tmp_path: Path, rows: tu
     for number, (first, second) in enumerate(itertools.product(CHANGES, repeat=2)):
         observer = AtCommit()
         tables = Tables(observer)
-        table = created(
+        table = create_table(
             Location.parse(tmp_path / str(number)), *(people(name, age=1) for name in rows), tables=tables
         )
         winner, loser = CHANGES[first][0](table), CHANGES[second][0](table)
@@ -146,7 +146,7 @@ def test_no_two_changes_staged_on_one_version_both_land(tmp_path: Path, rows: tu
 
 
 def test_a_change_is_refused_when_the_table_has_moved_on(shared_root: Location) -> None:
-    table = created(shared_root / "people", people("ann"))
+    table = create_table(shared_root / "people", people("ann"))
     staged = stage_append(table, people("bob"))
     commit_staged(stage_append(table, people("cid")))
     with pytest.raises(StorageFailure) as caught:
@@ -156,9 +156,9 @@ def test_a_change_is_refused_when_the_table_has_moved_on(shared_root: Location) 
     assert set(content(Tables().tip(shared_root / "people"))) == {"ann", "cid"}
 
 
-def test_a_change_that_slid_over_an_index_build_is_told_as_displaced(at: Location) -> None:
+def test_a_change_that_slid_over_an_index_build_is_reported_as_displaced(at: Location) -> None:
     observer = AtCommit()
-    table = created(at, people("ann"), tables=Tables(observer))
+    table = create_table(at, people("ann"), tables=Tables(observer))
     index = stage_indexes(table, [IndexSpec("id", "BTREE", "id_idx")])
     staged = stage_append(table, people("bob"))
     observer.then = lambda: land(index)
@@ -170,7 +170,7 @@ def test_a_change_that_slid_over_an_index_build_is_told_as_displaced(at: Locatio
 
 def test_a_commit_whose_answer_was_lost_is_recognised_as_ours(shared_root: Location) -> None:
     observer = AtCommit()
-    table = created(shared_root / "people", people("ann"), tables=Tables(observer))
+    table = create_table(shared_root / "people", people("ann"), tables=Tables(observer))
     staged = stage_append(table, people("bob")).with_properties({"omnigraph.operation": "op1"})
     observer.then = lambda: land(staged)
     landed = commit_staged(staged)
@@ -180,7 +180,7 @@ def test_a_commit_whose_answer_was_lost_is_recognised_as_ours(shared_root: Locat
 
 
 def test_committing_one_change_twice_applies_it_once(shared_root: Location) -> None:
-    table = created(shared_root / "people", people("ann"))
+    table = create_table(shared_root / "people", people("ann"))
     staged = stage_append(table, people("bob"))
     first = commit_staged(staged)
     commit_staged(stage_append(first, people("cid")))
@@ -204,8 +204,8 @@ class Unreachable:
             raise StorageFailure("the store does not answer", kind=TableFailureKind.TRANSIENT, uri=uri)
 
 
-def test_a_commit_nobody_answered_is_undecided(at: Location) -> None:
-    table = created(at, people("ann"))
+def test_a_commit_without_an_answer_is_undecided(at: Location) -> None:
+    table = create_table(at, people("ann"))
     for ops in (("commit",), ("commit", "probe")):
         tip = Tables(Unreachable(*ops)).tip(at)
         with pytest.raises(StorageFailure) as caught:
@@ -217,7 +217,7 @@ def test_a_commit_nobody_answered_is_undecided(at: Location) -> None:
 
 @pytest.mark.parametrize("silent", ["probe", "read_transaction"])
 def test_a_conflict_is_not_believed_while_authorship_is_unknown(at: Location, silent: str) -> None:
-    created(at, people("ann"))
+    create_table(at, people("ann"))
     observer = Unreachable(silent)
     staged = stage_append(Tables(observer).tip(at), people("bob"))
     observer.then = lambda: land(staged)
@@ -232,7 +232,7 @@ def test_a_conflict_is_not_believed_while_authorship_is_unknown(at: Location, si
 
 def test_an_error_before_the_commit_leaves_the_table_where_it_was(at: Location) -> None:
     observer = AtCommit()
-    table = created(at, people("ann"), tables=Tables(observer))
+    table = create_table(at, people("ann"), tables=Tables(observer))
     staged = stage_append(table, people("bob"))
 
     def stop() -> None:
@@ -246,7 +246,7 @@ def test_an_error_before_the_commit_leaves_the_table_where_it_was(at: Location) 
 
 
 def test_a_version_tells_who_made_it(shared_root: Location) -> None:
-    table = created(shared_root / "people", people("ann"))
+    table = create_table(shared_root / "people", people("ann"))
     staged = stage_upsert(table, people("ann", age=2)).with_properties({"omnigraph.operation": "op1"})
     landed = commit_staged(staged.with_properties({"more": "x"}))
     found = read_transaction(landed, landed.version)
@@ -259,32 +259,36 @@ def test_a_version_tells_who_made_it(shared_root: Location) -> None:
     assert caught.value.kind == TableFailureKind.NOT_FOUND
 
 
-def test_maintenance_is_told_apart_from_changes_of_rows(at: Location) -> None:
-    table = created(at, people("ann"), people("bob"))
+def test_maintenance_is_distinguished_from_changes_of_rows(at: Location) -> None:
+    table = create_table(at, people("ann"), people("bob"))
     indexed = commit_staged(stage_indexes(table, [IndexSpec("id", "BTREE", "id_idx")]))
     compacted = compact(indexed).table
     settled = commit_staged(stage_config(compacted, {"a": "1"}))
-    told = read_transactions(settled, table.version - 1, settled.version)
-    assert [found.operation for found in told] == [
+    transactions = read_transactions(settled, table.version - 1, settled.version)
+    assert [found.operation for found in transactions] == [
         "Update",
         "CreateIndex",
         "ReserveFragments",
         "Rewrite",
         "UpdateConfig",
     ]
-    assert [found.is_maintenance for found in told] == [False, True, True, True, True]
+    assert [found.is_maintenance for found in transactions] == [False, True, True, True, True]
 
 
 def test_restore_brings_back_a_version_and_defeats_what_was_staged_before(shared_root: Location) -> None:
-    old = created(shared_root / "people", people("ann"))
+    old = create_table(shared_root / "people", people("ann"))
     new = commit_staged(stage_append(old, people("bob")))
     waiting = [stage(new) for stage, _, _ in CHANGES.values()]
     mark = {"omnigraph.operation": "op1", "omnigraph.restored": str(old.version)}
     restored = commit_staged(stage_restore(new, old.version).with_properties(mark))
     assert restored.version == new.version + 1
     assert content(restored) == {"ann": 0}
-    told = read_transaction(restored, restored.version)
-    assert (told.operation, told.restored, told.properties) == ("Restore", old.version, mark)
+    transaction = read_transaction(restored, restored.version)
+    assert (transaction.operation, transaction.restored, transaction.properties) == (
+        "Restore",
+        old.version,
+        mark,
+    )
     for staged in waiting:
         with pytest.raises(CommitConflictError):
             land(staged)
@@ -292,7 +296,7 @@ def test_restore_brings_back_a_version_and_defeats_what_was_staged_before(shared
 
 
 def test_restore_lands_above_a_writer_that_woke_up(at: Location) -> None:
-    old = created(at, people("ann"))
+    old = create_table(at, people("ann"))
     new = commit_staged(stage_append(old, people("bob")))
     restore = stage_restore(new, old.version)
     commit_staged(stage_append(new, people("late")))
@@ -303,7 +307,7 @@ def test_restore_lands_above_a_writer_that_woke_up(at: Location) -> None:
 
 
 def test_upsert_keeps_row_ids_and_overwrite_never_reuses_them(at: Location) -> None:
-    table = created(at, people("ann", "bob"))
+    table = create_table(at, people("ann", "bob"))
     updated = commit_staged(stage_upsert(table, people("bob", age=1)))
     found = updated.scan(["id"], row_ids=True).to_pylist()
     assert {row["id"]: row["_rowid"] for row in found} == {"ann": 0, "bob": 1}
@@ -314,7 +318,7 @@ def test_upsert_keeps_row_ids_and_overwrite_never_reuses_them(at: Location) -> N
 
 
 def test_overwrite_changes_columns_and_keeps_key_and_settings(at: Location) -> None:
-    table = commit_staged(stage_config(created(at, people("ann")), {"kept": "yes"}))
+    table = commit_staged(stage_config(create_table(at, people("ann")), {"kept": "yes"}))
     columns = pa.schema([pa.field("id", pa.string()), pa.field("name", pa.string())], metadata={"stamp": "2"})
     landed = commit_staged(stage_overwrite(table, pa.table({"id": ["x"], "name": ["X"]}, schema=columns)))
     assert landed.schema.names == ["id", "name"]
@@ -339,7 +343,7 @@ def test_first_write_to_an_empty_table_keeps_its_description(at: Location) -> No
 
 
 def test_settings_and_schema_metadata_are_set_and_removed(at: Location) -> None:
-    table = created(at, people("ann"))
+    table = create_table(at, people("ann"))
     table = commit_staged(stage_config(table, {"a": "1", "b": "2"}))
     table = commit_staged(stage_config(table, {"a": None}))
     table = commit_staged(stage_schema_metadata(table, {"stamp": "4"}))
@@ -379,7 +383,7 @@ def test_two_migrations_that_mark_the_key_do_not_both_land(at: Location) -> None
 
 
 def test_a_write_leaves_untouched_rows_in_their_indexes(at: Location) -> None:
-    table = created(at, people(*(f"p{n}" for n in range(50))), people("q"))
+    table = create_table(at, people(*(f"p{n}" for n in range(50))), people("q"))
     table = commit_staged(stage_indexes(table, [IndexSpec("id", "BTREE", "id_idx")]))
     table = commit_staged(stage_append(table, people("new")))
     found = read_coverage(table)["id_idx"]
@@ -388,14 +392,14 @@ def test_a_write_leaves_untouched_rows_in_their_indexes(at: Location) -> None:
 
 
 def test_two_rows_with_one_key_are_refused(at: Location) -> None:
-    table = created(at, people("ann"))
+    table = create_table(at, people("ann"))
     with pytest.raises(StorageFailure) as caught:
         stage_upsert(table, people("new", "new"))
     assert caught.value.kind == TableFailureKind.DUPLICATE_KEYS
 
 
-def test_rows_that_do_not_fit_the_table_are_told_as_invalid(at: Location) -> None:
-    table = created(at, people("ann"))
+def test_rows_that_do_not_fit_the_table_are_reported_as_invalid(at: Location) -> None:
+    table = create_table(at, people("ann"))
     strange = pa.table({"id": ["x"], "height": [1.5]})
     for stage in (stage_append, stage_upsert):
         with pytest.raises(StorageFailure) as caught:
@@ -404,7 +408,7 @@ def test_rows_that_do_not_fit_the_table_are_told_as_invalid(at: Location) -> Non
 
 
 def test_a_version_is_recognised_by_the_mark_and_the_properties_its_change_was_given(at: Location) -> None:
-    staged = stage_append(created(at, people("ann")), people("bob"))
+    staged = stage_append(create_table(at, people("ann")), people("bob"))
     mark = new_uuid()
     landed = commit_staged(staged.with_properties({"omnigraph.operation": "op1"}).with_uuid(mark))
     made = read_transaction(landed, 3)
@@ -412,7 +416,7 @@ def test_a_version_is_recognised_by_the_mark_and_the_properties_its_change_was_g
     assert (made.uuid, made.properties["omnigraph.operation"]) == (mark, "op1")
 
 
-def landed(change: Staged) -> bool:
+def try_commit(change: Staged) -> bool:
     try:
         commit_staged(change)
     except StorageFailure as error:
@@ -424,7 +428,7 @@ def landed(change: Staged) -> bool:
 
 def test_writers_that_race_lose_nothing_and_double_nothing(shared_root: Location) -> None:
     at = shared_root / "people"
-    created(at)
+    create_table(at)
     keys = [f"k{n}" for n in range(8)]
     start = threading.Barrier(3)
 
@@ -433,7 +437,7 @@ def test_writers_that_race_lose_nothing_and_double_nothing(shared_root: Location
         start.wait()
         for key in keys[writer:] + keys[:writer]:
             while not (table := tables.tip(at)).count(f"id = '{key}'"):
-                wins += landed(stage_upsert(table, people(key)))
+                wins += try_commit(stage_upsert(table, people(key)))
         return wins
 
     with ThreadPoolExecutor(3) as pool:

@@ -39,7 +39,7 @@ def tables() -> Tables:
     return Tables()
 
 
-def created(tables: Tables, at: Location, *batches: pa.Table) -> Table:
+def create_table(tables: Tables, at: Location, *batches: pa.Table) -> Table:
     table = tables.create(at, SCHEMA, primary_key="id")
     for batch in batches:
         table = commit_staged(stage_append(table, batch))
@@ -60,7 +60,7 @@ def test_new_table_is_empty_with_stable_row_ids_and_a_key(tables: Tables, shared
 
 def test_creating_over_a_table_fails_and_leaves_it(tables: Tables, shared_root: Location) -> None:
     at = shared_root / "people"
-    created(tables, at, people("ann"))
+    create_table(tables, at, people("ann"))
     with pytest.raises(StorageFailure) as caught:
         tables.create(at, SCHEMA, primary_key="id")
     assert caught.value.kind == TableFailureKind.EXISTS
@@ -94,10 +94,10 @@ def test_of_rivals_creating_one_table_exactly_one_wins(shared_root: Location) ->
     assert ids(Tables().tip(shared_root / "people")) == winners
 
 
-def test_what_is_not_there_is_told_as_not_found(tables: Tables, shared_root: Location) -> None:
-    created(tables, shared_root / "people")
+def test_what_is_not_there_is_reported_as_not_found(tables: Tables, shared_root: Location) -> None:
+    create_table(tables, shared_root / "people")
     calls: list[Callable[[], Table]] = [
-        lambda: tables.tip(shared_root / "nobody"),
+        lambda: tables.tip(shared_root / "missing"),
         lambda: tables.open(shared_root / "people", 9),
         lambda: tables.open(shared_root / "people", 1, branch="none"),
     ]
@@ -105,12 +105,12 @@ def test_what_is_not_there_is_told_as_not_found(tables: Tables, shared_root: Loc
         with pytest.raises(StorageFailure) as caught:
             missing()
         assert caught.value.kind == TableFailureKind.NOT_FOUND
-    assert not tables.exists(shared_root / "nobody")
+    assert not tables.exists(shared_root / "missing")
     assert tables.exists(shared_root / "people")
 
 
 def test_a_damaged_table_is_not_taken_for_a_missing_one(tables: Tables, at: Location) -> None:
-    created(tables, at)
+    create_table(tables, at)
     (manifest,) = (at.path / "_versions").glob("*.manifest")
     manifest.write_bytes(manifest.read_bytes()[:20])
     with pytest.raises(StorageFailure) as caught:
@@ -127,7 +127,7 @@ def test_a_file_in_the_place_of_a_table_is_not_absence(tables: Tables, at: Locat
 
 
 def test_a_table_keeps_showing_its_version(tables: Tables, shared_root: Location) -> None:
-    first = created(tables, shared_root / "people", people("ann"))
+    first = create_table(tables, shared_root / "people", people("ann"))
     second = commit_staged(stage_append(first, people("bob")))
     assert (ids(first), ids(second)) == (["ann"], ["ann", "bob"])
     assert first.latest_version() == second.version == first.version + 1
@@ -137,7 +137,7 @@ def test_a_table_keeps_showing_its_version(tables: Tables, shared_root: Location
 
 
 def test_scan_reads_only_what_is_asked_for(tables: Tables, shared_root: Location) -> None:
-    table = created(tables, shared_root / "people", people("ann", "bob", age=30), people("cid", age=40))
+    table = create_table(tables, shared_root / "people", people("ann", "bob", age=30), people("cid", age=40))
     assert table.scan(["age"], where="id >= 'bob'").to_pydict() == {"age": [30, 40]}
     assert ids(table, "age = 40 AND id <> 'x'") == ["cid"]
     assert table.scan(limit=2).num_rows == 2
@@ -146,7 +146,7 @@ def test_scan_reads_only_what_is_asked_for(tables: Tables, shared_root: Location
 
 
 def test_scan_tells_row_ids_and_the_versions_that_wrote_a_row(tables: Tables, at: Location) -> None:
-    table = created(tables, at, people("ann", "bob"))
+    table = create_table(tables, at, people("ann", "bob"))
     changed = commit_staged(stage_upsert(table, people("ann", "cid", age=9)))
     columns = ["id", "_rowid", "_row_created_at_version", "_row_last_updated_at_version"]
     found = {row.pop("id"): tuple(row.values()) for row in changed.scan(columns).to_pylist()}
@@ -156,7 +156,7 @@ def test_scan_tells_row_ids_and_the_versions_that_wrote_a_row(tables: Tables, at
 
 
 def test_batches_stream_the_rows_a_scan_returns(tables: Tables, at: Location) -> None:
-    table = created(tables, at, people(*(f"p{n:04}" for n in range(500))))
+    table = create_table(tables, at, people(*(f"p{n:04}" for n in range(500))))
     batches = list(table.batches(["id"], where="id < 'p0300'", batch_size=64))
     assert len(batches) > 1
     assert pa.Table.from_batches(batches) == table.scan(["id"], where="id < 'p0300'")
@@ -165,8 +165,10 @@ def test_batches_stream_the_rows_a_scan_returns(tables: Tables, at: Location) ->
 @pytest.mark.parametrize(
     "where", ["nothing = 1", "age = 'x'", "age ===", "id = 'Not found: x' AND nothing = 1"]
 )
-def test_a_predicate_that_does_not_fit_is_told_as_invalid(tables: Tables, at: Location, where: str) -> None:
-    table = created(tables, at, people("ann"))
+def test_a_predicate_that_does_not_fit_is_reported_as_invalid(
+    tables: Tables, at: Location, where: str
+) -> None:
+    table = create_table(tables, at, people("ann"))
     for read in (table.scan, table.count, lambda where: list(table.batches(where=where))):
         with pytest.raises(StorageFailure) as caught:
             read(where=where)
@@ -175,15 +177,15 @@ def test_a_predicate_that_does_not_fit_is_told_as_invalid(tables: Tables, at: Lo
 
 
 def test_take_answers_in_order_and_leaves_out_what_is_gone(tables: Tables, shared_root: Location) -> None:
-    table = created(tables, shared_root / "people", people("ann", "bob"), people("cid"))
+    table = create_table(tables, shared_root / "people", people("ann", "bob"), people("cid"))
     table = commit_staged(stage_delete(table, pa.array(["bob"])))
     taken = table.take(pa.array([2, 1, 0, 77], pa.uint64()), ["id", "_rowid"])
     assert taken.to_pydict() == {"id": ["cid", "ann"], "_rowid": [2, 0]}
 
 
-def test_reading_a_version_collected_under_us_is_told_apart(tables: Tables, shared_root: Location) -> None:
+def test_reading_a_version_collected_under_us_is_recognised(tables: Tables, shared_root: Location) -> None:
     at = shared_root / "people"
-    created(tables, at, people("ann", "bob"))
+    create_table(tables, at, people("ann", "bob"))
     old = tables.open(at, 2)
     commit_staged(stage_delete(old, pa.array(["ann", "bob"])))
     tip = commit_staged(stage_append(tables.tip(at), people("cid")))
@@ -200,7 +202,7 @@ def test_reading_a_version_collected_under_us_is_told_apart(tables: Tables, shar
 def test_a_pinned_version_is_opened_once_and_a_tip_each_time(at: Location) -> None:
     recorder = Recorder()
     tables = Tables(recorder)
-    created(tables, at, people("ann"))
+    create_table(tables, at, people("ann"))
     recorder.clear()
     assert tables.open(at, 2) is tables.open(at, 2)
     assert recorder.counts()["open"] == 1
@@ -211,16 +213,14 @@ def test_a_pinned_version_is_opened_once_and_a_tip_each_time(at: Location) -> No
     assert recorder.counts()["open"] == 4
 
 
-def test_nothing_is_kept_of_forks_by_whoever_cannot_read_their_references(
-    tables: Tables, at: Location
-) -> None:
-    created(tables, at, people("ann")).native.create_branch("work", (None, 2))
+def test_no_fork_is_cached_when_its_reference_cannot_be_read(tables: Tables, at: Location) -> None:
+    create_table(tables, at, people("ann")).native.create_branch("work", (None, 2))
     assert tables.open(at, 2, branch="work") is not tables.open(at, 2, branch="work")
 
 
 def test_kept_handles_are_bounded_and_the_oldest_goes(at: Location) -> None:
     tables = Tables(cached_handles=2)
-    table = created(tables, at, people("ann"), people("bob"))
+    table = create_table(tables, at, people("ann"), people("bob"))
     kept = [tables.open(at, version) for version in (1, 2)]
     assert tables.open(at, 1) is kept[0]
     tables.open(at, table.version)
@@ -242,7 +242,7 @@ def test_every_call_is_announced_and_a_refusal_prevents_it(at: Location) -> None
             raise Stop
 
     tables = Tables(observe)
-    table = created(tables, at, people("ann"))
+    table = create_table(tables, at, people("ann"))
     doings: dict[str, Callable[[], object]] = {
         "open": lambda: tables.tip(at),
         "scan": table.scan,
@@ -265,7 +265,7 @@ def test_a_fork_made_from_a_relative_root_survives_another_working_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tables: Tables
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    table = created(tables, Location.parse("graph/people"), people("ann"))
+    table = create_table(tables, Location.parse("graph/people"), people("ann"))
     table.native.create_branch("work", (None, 2))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -275,14 +275,14 @@ def test_a_fork_made_from_a_relative_root_survives_another_working_folder(
 
 def test_a_folder_may_have_any_name(tables: Tables, tmp_path: Path) -> None:
     at = Location.parse(tmp_path / "my graph #1 %20 ü~x") / "people"
-    table = created(tables, at, people("ann"))
+    table = create_table(tables, at, people("ann"))
     table.native.create_branch("work", (None, table.version))
     assert ids(Tables().tip(at)) == ids(Tables().tip(at, branch="work")) == ["ann"]
     assert at.path.is_dir()
 
 
 def test_one_table_serves_many_threads(tables: Tables, at: Location) -> None:
-    table = created(tables, at, people(*(f"p{n}" for n in range(100)), age=1))
+    table = create_table(tables, at, people(*(f"p{n}" for n in range(100)), age=1))
     with ThreadPoolExecutor(8) as pool:
         counts = list(pool.map(lambda n: table.count(f"id = 'p{n}'"), range(100)))
     assert counts == [1] * 100

@@ -43,7 +43,7 @@ def people(ids: range | list[str], age: int) -> pa.Table:
     return pa.table({"id": names, "age": [age] * len(names)}, schema=SCHEMA)
 
 
-def created(at: Location) -> Table:
+def create_table(at: Location) -> Table:
     """Three fragments with an index on ids, of which the first has lost a row."""
     table = Tables().create(at, SCHEMA, primary_key="id")
     for start in (0, 100, 200):
@@ -52,7 +52,7 @@ def created(at: Location) -> Table:
     return commit_staged(stage_delete(table, pa.array(["p7"])))
 
 
-def landed(staged: Staged) -> Table:
+def commit_both(staged: Staged) -> Table:
     table = commit_staged(staged)
     return table if staged.second_phase is None else commit_staged(staged.second_phase(table))
 
@@ -63,25 +63,25 @@ def content(table: Table) -> list[dict[str, object]]:
     return found
 
 
-def changed(table: Table, number: int, *, allow_two_versions: bool) -> Table:
+def change_table(table: Table, number: int, *, allow_two_versions: bool) -> Table:
     staged = stage_upsert(table, people(CHANGES[number], number + 1), allow_two_versions=allow_two_versions)
     known = {row["id"] for row in content(table)}
     wanted = set(CHANGES[number])
     assert staged.counts == Counts(len(wanted - known), len(wanted & known), 0)
     assert (staged.second_phase is not None) == (allow_two_versions and not known.isdisjoint(wanted))
-    return landed(staged)
+    return commit_both(staged)
 
 
 class Course:
     """A table that goes through all changes, in one way or the other."""
 
     def __init__(self, root: Location, *, allow_two_versions: bool, forked: bool) -> None:
-        self.begin = self.end = created(root / "people")
+        self.begin = self.end = create_table(root / "people")
         if forked:
             self.begin = self.end = Forks(Tables(), open_store(root)).create(self.begin, "work")
         self.versions = [self.begin.version]
         for number in range(len(CHANGES)):
-            self.end = changed(self.end, number, allow_two_versions=allow_two_versions)
+            self.end = change_table(self.end, number, allow_two_versions=allow_two_versions)
             self.versions.append(self.end.version)
 
     @property
@@ -129,7 +129,7 @@ def test_both_ways_lead_to_the_same_rows(tmp_path: Path, forked: bool) -> None:
 
 
 def test_keys_and_row_ids_are_found_in_what_took_over(tmp_path: Path) -> None:
-    table = created(Location.parse(tmp_path) / "people")
+    table = create_table(Location.parse(tmp_path) / "people")
     ids = {str(row["id"]): row["_rowid"] for row in content(table)}
     replaced = pa.array([ids["p250"], None, ids["p1"]], pa.uint64())
     staged = stage_upsert(table, people(["p250", "new", "p1"], 5), replaced=replaced, allow_two_versions=True)
@@ -152,7 +152,7 @@ def test_keys_and_row_ids_are_found_in_what_took_over(tmp_path: Path) -> None:
 
 
 def test_a_rival_between_the_two_versions_stops_the_second(tmp_path: Path) -> None:
-    table = created(Location.parse(tmp_path) / "people")
+    table = create_table(Location.parse(tmp_path) / "people")
     staged = stage_upsert(table, people(["p1"], 5), allow_two_versions=True)
     between = commit_staged(staged)
     assert staged.second_phase is not None
@@ -172,29 +172,28 @@ def test_blobs_of_replaced_rows_come_along(tmp_path: Path) -> None:
 
     table = Tables().create(Location.parse(tmp_path) / "people", schema, primary_key="id")
     table = commit_staged(stage_append(table, photos(ann=b"a", bob=b"b")))
-    after = landed(stage_upsert(table, photos(new=b"n", bob=b"B" * 100_000), allow_two_versions=True))
+    after = commit_both(stage_upsert(table, photos(new=b"n", bob=b"B" * 100_000), allow_two_versions=True))
     rows = after.native.scanner(blob_handling="all_binary").to_table()
     found = dict(zip(rows["id"].to_pylist(), rows["photo"].to_pylist(), strict=True))
     assert found == {"ann": b"a", "bob": b"B" * 100_000, "new": b"n"}
 
 
-@pytest.mark.parametrize("reason", ["small", "many", "nobody allows it"])
+@pytest.mark.parametrize("reason", ["small", "many", "not allowed"])
 def test_one_version_is_enough_where_a_second_would_not_pay(
     tmp_path: Path, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = created(Location.parse(tmp_path) / "people")
+    table = create_table(Location.parse(tmp_path) / "people")
     if reason == "small":
         monkeypatch.setattr(upserting, "_LARGE", 300)
     ids = range(150) if reason == "many" else ["p1"]
     assert (
-        stage_upsert(table, people(ids, 5), allow_two_versions=reason != "nobody allows it").second_phase
-        is None
+        stage_upsert(table, people(ids, 5), allow_two_versions=reason != "not allowed").second_phase is None
     )
 
 
 @pytest.mark.s3
 def test_in_a_bucket_one_version_is_enough(s3_root: Location) -> None:
-    table = created(s3_root / "people")
+    table = create_table(s3_root / "people")
     assert stage_upsert(table, people(["p1"], 5), allow_two_versions=True).second_phase is None
 
 

@@ -36,7 +36,7 @@ def docs(*ids: str, text: str = "some text") -> pa.Table:
     return pa.table({"id": list(ids), "text": [text] * len(ids)}, schema=SCHEMA)
 
 
-def filled(at: Location, fragments: int = 5) -> Table:
+def create_filled(at: Location, fragments: int = 5) -> Table:
     table = Tables().create(at, SCHEMA, primary_key="id")
     for number in range(fragments):
         table = commit_staged(stage_append(table, docs(f"d{number}")))
@@ -44,7 +44,7 @@ def filled(at: Location, fragments: int = 5) -> Table:
 
 
 def test_compaction_keeps_rows_their_ids_and_their_versions(shared_root: Location) -> None:
-    table = commit_staged(stage_upsert(filled(shared_root / "docs"), docs("d1", text="new")))
+    table = commit_staged(stage_upsert(create_filled(shared_root / "docs"), docs("d1", text="new")))
     before = table.scan(SEEN).sort_by("id")
     done = compact(table)
     assert (done.table.fragment_count, done.fragments_added) == (1, 1)
@@ -55,14 +55,14 @@ def test_compaction_keeps_rows_their_ids_and_their_versions(shared_root: Locatio
 
 
 def test_planning_and_rewriting_move_nothing(shared_root: Location) -> None:
-    table = filled(shared_root / "docs")
+    table = create_filled(shared_root / "docs")
     rewritten = rewrite_fragments(plan_compaction(table))
     assert table.latest_version() == table.version
     assert commit_compaction(rewritten).table.latest_version() == table.version + 2
 
 
 def test_only_the_fragments_that_are_named_are_put_together(shared_root: Location) -> None:
-    table = filled(shared_root / "docs")
+    table = create_filled(shared_root / "docs")
     chosen = [one.id for one in list_fragments(table)[1:4]]
     plan = plan_compaction(table, only=chosen)
     assert plan.fragments == set(chosen)
@@ -73,7 +73,7 @@ def test_only_the_fragments_that_are_named_are_put_together(shared_root: Locatio
 
 
 def test_fragments_tell_their_rows_and_bytes(shared_root: Location) -> None:
-    table = filled(shared_root / "docs", fragments=2)
+    table = create_filled(shared_root / "docs", fragments=2)
     table = commit_staged(stage_append(table, docs("x", "y", "z")))
     table = commit_staged(stage_delete(table, pa.array(["y"])))
     assert [one.rows for one in list_fragments(table)] == [1, 1, 2]
@@ -81,7 +81,7 @@ def test_fragments_tell_their_rows_and_bytes(shared_root: Location) -> None:
 
 
 def test_a_compaction_that_lost_the_race_moves_the_table_but_no_row(shared_root: Location) -> None:
-    table = filled(shared_root / "docs")
+    table = create_filled(shared_root / "docs")
     rewritten = rewrite_fragments(plan_compaction(table))
     winner = commit_staged(stage_upsert(table, docs("d1", text="new")))
     with pytest.raises(StorageFailure) as caught:
@@ -93,7 +93,7 @@ def test_a_compaction_that_lost_the_race_moves_the_table_but_no_row(shared_root:
 
 
 def test_compacting_a_fork_leaves_main(shared_root: Location) -> None:
-    main = filled(shared_root / "docs")
+    main = create_filled(shared_root / "docs")
     main.native.create_branch("work", (None, main.version))
     fork = compact(Tables().tip(shared_root / "docs", branch="work")).table
     assert (fork.branch, fork.fragment_count, fork.count()) == ("work", 1, 5)
@@ -101,7 +101,7 @@ def test_compacting_a_fork_leaves_main(shared_root: Location) -> None:
 
 
 def test_collecting_removes_exactly_the_versions_named(shared_root: Location) -> None:
-    table = compact(filled(shared_root / "docs")).table
+    table = compact(create_filled(shared_root / "docs")).table
     done = collect_versions(table, [1, 2, 4])
     assert (done.versions, table.versions()) == (3, (3, 5, 6, 7, 8))
     assert done.bytes > 0
@@ -110,7 +110,7 @@ def test_collecting_removes_exactly_the_versions_named(shared_root: Location) ->
 
 
 def test_collecting_keeps_the_newest_version_and_what_a_fork_stands_on(shared_root: Location) -> None:
-    table = filled(shared_root / "docs")
+    table = create_filled(shared_root / "docs")
     Tables().open(shared_root / "docs", 3).native.create_branch("work", (None, 3))
     table = compact(table).table
     collect_versions(table, table.versions())
@@ -120,14 +120,14 @@ def test_collecting_keeps_the_newest_version_and_what_a_fork_stands_on(shared_ro
 
 
 def test_collecting_leaves_staged_files_alone(shared_root: Location) -> None:
-    table = filled(shared_root / "docs")
+    table = create_filled(shared_root / "docs")
     staged = stage_append(table, docs("later"))
     collect_versions(table, [1, 2, 3])
     assert commit_staged(staged).count() == 6
 
 
 def test_a_barrier_changes_nothing_but_the_version(shared_root: Location) -> None:
-    table = commit_staged(stage_upsert(filled(shared_root / "docs"), docs("d1", text="new")))
+    table = commit_staged(stage_upsert(create_filled(shared_root / "docs"), docs("d1", text="new")))
     after = commit_staged(stage_barrier(table))
     assert after.version == table.version + 1
     assert after.scan([*SEEN, "text"]) == table.scan([*SEEN, "text"])
@@ -137,7 +137,7 @@ def test_a_barrier_changes_nothing_but_the_version(shared_root: Location) -> Non
 
 
 def test_a_barrier_is_refused_where_the_table_moved(shared_root: Location) -> None:
-    table = filled(shared_root / "docs")
+    table = create_filled(shared_root / "docs")
     barrier = stage_barrier(table)
     swapped = merge_rows(table, docs("d1", text="new"), "id").table
     with pytest.raises(StorageFailure) as caught:
@@ -151,7 +151,7 @@ def test_a_late_swap_meets_the_barrier_where_the_versions_since_its_base_are_gon
     shared_root: Location, guarded: bool
 ) -> None:
     """Without one it lands, and the row is there twice; if Lance ever refuses that, no barrier is needed."""
-    late = table = filled(shared_root / "docs")
+    late = table = create_filled(shared_root / "docs")
     for number in range(3):
         table = merge_rows(table, docs("d1", text=f"v{number}"), "id").table
     if guarded:
@@ -171,7 +171,7 @@ def test_a_late_compaction_is_refused_where_another_took_its_fragments(
     shared_root: Location, guarded: bool
 ) -> None:
     """A barrier does not stop it: only after a compaction of everything may versions be collected."""
-    table = commit_staged(stage_append(filled(shared_root / "docs"), docs("e1", "e2")))
+    table = commit_staged(stage_append(create_filled(shared_root / "docs"), docs("e1", "e2")))
     late = rewrite_fragments(plan_compaction(table))
     table = merge_rows(table, docs("e1", text="new"), "id").table
     table = compact(table).table if guarded else table
@@ -187,7 +187,7 @@ def test_a_late_compaction_is_refused_where_another_took_its_fragments(
 
 
 def test_collecting_keeps_what_a_fork_of_a_fork_stands_on(shared_root: Location) -> None:
-    main = filled(shared_root / "docs")
+    main = create_filled(shared_root / "docs")
     main.native.create_branch("work", (None, 3))
     work = commit_staged(stage_append(Tables().tip(shared_root / "docs", branch="work"), docs("w1")))
     work.native.create_branch("inner", ("work", work.version))
@@ -207,7 +207,7 @@ def test_collecting_keeps_what_a_fork_of_a_fork_stands_on(shared_root: Location)
 
 
 def test_several_kinds_of_index_land_in_one_version_and_answer(shared_root: Location) -> None:
-    table = filled(shared_root / "docs")
+    table = create_filled(shared_root / "docs")
     specs = [IndexSpec("id", "BTREE", "by_id"), IndexSpec("text", "INVERTED", "by_text")]
     indexed = commit_staged(stage_indexes(table, specs))
     assert indexed.version == table.version + 1
@@ -225,7 +225,7 @@ def test_several_kinds_of_index_land_in_one_version_and_answer(shared_root: Loca
 
 
 def test_rows_under_an_index_are_found_after_update_and_delete(shared_root: Location) -> None:
-    table = filled(shared_root / "docs")
+    table = create_filled(shared_root / "docs")
     table = commit_staged(stage_indexes(table, [IndexSpec("id", "BTREE", "by_id")]))
     table = commit_staged(stage_upsert(table, docs("d1", text="new")))
     table = commit_staged(stage_delete(table, pa.array(["d2"])))
@@ -235,7 +235,7 @@ def test_rows_under_an_index_are_found_after_update_and_delete(shared_root: Loca
 
 def test_an_index_is_extended_by_a_segment_and_segments_can_be_joined(shared_root: Location) -> None:
     spec = IndexSpec("id", "BTREE", "by_id")
-    table = commit_staged(stage_indexes(filled(shared_root / "docs"), [spec]))
+    table = commit_staged(stage_indexes(create_filled(shared_root / "docs"), [spec]))
     table = commit_staged(stage_append(table, docs("e1")))
     table = commit_staged(stage_extensions(table, [IndexExtension(spec, _outside(table, "by_id"))]))
     index = read_coverage(table)["by_id"]
@@ -250,9 +250,9 @@ def test_an_index_is_extended_by_a_segment_and_segments_can_be_joined(shared_roo
 
 
 def test_an_older_segment_does_not_find_what_a_row_said_before(shared_root: Location) -> None:
-    """Of scalars; were it otherwise, such an index could only be built anew as a whole."""
+    """Of scalars; were it otherwise, such an index could only be rebuilt as a whole."""
     spec = IndexSpec("text", "BTREE", "by_text")
-    table = commit_staged(stage_indexes(filled(shared_root / "docs"), [spec]))
+    table = commit_staged(stage_indexes(create_filled(shared_root / "docs"), [spec]))
     table = commit_staged(stage_upsert(table, docs("d1", text="new")))
     table = commit_staged(stage_extensions(table, [IndexExtension(spec, _outside(table, "by_text"))]))
     assert read_coverage(table)["by_text"].segments == 2
@@ -261,7 +261,7 @@ def test_an_older_segment_does_not_find_what_a_row_said_before(shared_root: Loca
 
 def test_a_text_index_is_whole_and_right_after_updates_and_compactions(shared_root: Location) -> None:
     spec = text_index_spec("text", "by_text")
-    table = commit_staged(stage_indexes(filled(shared_root / "docs"), [spec]))
+    table = commit_staged(stage_indexes(create_filled(shared_root / "docs"), [spec]))
     for round_ in range(3):
         table = commit_staged(stage_upsert(table, docs(f"d{round_}", text="swimming")))
         table = compact(table).table
@@ -277,7 +277,7 @@ def _outside(table: Table, name: str) -> frozenset[int]:
 
 
 def test_swaps_stay_cheap_when_the_table_is_compacted(shared_root: Location) -> None:
-    table = filled(shared_root / "docs", fragments=1)
+    table = create_filled(shared_root / "docs", fragments=1)
     for number in range(6):
         table = merge_rows(table, docs("head", f"c{number}"), "id").table
     assert table.fragment_count > 6

@@ -29,7 +29,7 @@ def people(ids: range | list[str], age: int) -> pa.Table:
     return pa.table({"id": names, "age": [age] * len(names)}, schema=SCHEMA)
 
 
-def created(at: Location) -> Table:
+def create_table(at: Location) -> Table:
     """Three fragments, of which the first has lost a row."""
     table = Tables().create(at, SCHEMA, primary_key="id")
     for start in range(0, ROWS, ROWS // 3):
@@ -59,7 +59,7 @@ def test_replaced_rows_keep_their_row_ids_over_several_changes(
     shared_root: Location, few: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upserting, "_FEW_KEYS", 1_000 if few else 0)
-    table = begin = created(shared_root / "people")
+    table = begin = create_table(shared_root / "people")
     before = row_ids(table)
     for age, wanted in enumerate([["p8", "new'1", "p250"], ["p9", "p8", "p7"], ["new'1"]], start=1):
         staged = stage_upsert(table, people(wanted, age))
@@ -83,7 +83,7 @@ def test_replaced_rows_keep_their_row_ids_over_several_changes(
 
 
 def test_a_fragment_whose_rows_are_all_replaced_is_gone(shared_root: Location) -> None:
-    table = created(shared_root / "people")
+    table = create_table(shared_root / "people")
     table = commit_staged(stage_upsert(table, people(range(100, 200), 1)))
     assert sorted({age for name, age in ages(table).items() if 100 <= int(name[1:]) < 200}) == [1]
     assert [fragment.physical_rows for fragment in table.native.get_fragments()] == [100, 100, 100]
@@ -91,7 +91,7 @@ def test_a_fragment_whose_rows_are_all_replaced_is_gone(shared_root: Location) -
 
 
 def test_keys_are_found_where_they_are(shared_root: Location) -> None:
-    table = created(shared_root / "people")
+    table = create_table(shared_root / "people")
     met = find_keys(table, pa.chunked_array([["none", "p299"], ["p7", "p0"]]))
     assert met.places.tolist() == [1, 3]
     assert met.row_ids.tolist() == [row_ids(table)[name] for name in ("p299", "p0")]
@@ -104,7 +104,7 @@ def test_rows_are_replaced_by_their_row_ids(
     shared_root: Location, few: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upserting, "_FEW_KEYS", 1_000 if few else 0)
-    table = commit_staged(stage_upsert(created(shared_root / "people"), people(["p8"], 1)))
+    table = commit_staged(stage_upsert(create_table(shared_root / "people"), people(["p8"], 1)))
     before = row_ids(table)
     wanted = ["p250", "new", "p8", "p0"]
     known = pa.array([before.get(name) for name in wanted], pa.uint64())
@@ -118,7 +118,7 @@ def test_rows_are_replaced_by_their_row_ids(
 
 
 def test_a_row_id_that_is_not_stored_makes_all_keys_be_looked_up(shared_root: Location) -> None:
-    table = created(shared_root / "people")
+    table = create_table(shared_root / "people")
     gone = pa.array([7, row_ids(table)["p9"]], pa.uint64())
     assert find_rows(table, gone) is None
     after = commit_staged(stage_upsert(table, people(["p8", "p9"], 1), replaced=gone))
@@ -149,7 +149,7 @@ def test_pieces_replace_and_add_and_only_mixed_ones_are_written_again(
     shared_root: Location, forked: bool, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("omnigraph.storage.pieces._KEYS_AT_ONCE", together)
-    table, objects = created(shared_root / "people"), open_store(shared_root)
+    table, objects = create_table(shared_root / "people"), open_store(shared_root)
     if forked:
         table = Forks(Tables(), objects).create(table, "work")
     before, was = row_ids(table), ages(table)

@@ -33,7 +33,7 @@ def people(*ids: str) -> pa.Table:
     return pa.table({"id": list(ids)}, schema=SCHEMA)
 
 
-def created(at: Location, *ids: str) -> Table:
+def create_table(at: Location, *ids: str) -> Table:
     table = Tables().create(at, SCHEMA, primary_key="id")
     for one in ids:
         table = commit_staged(stage_append(table, people(one)))
@@ -62,7 +62,7 @@ def at(tmp_path: Path) -> Location:
 
 @pytest.mark.parametrize("branch", [None, "work/a"])
 def test_the_newest_version_in_a_folder_is_known_without_a_listing(at: Location, branch: str | None) -> None:
-    table = created(at, "ann", "bob")
+    table = create_table(at, "ann", "bob")
     table.native.create_branch("work/a", (None, table.version))
     table = Tables().tip(at, branch=branch)
     folder = Path(table.uri)
@@ -74,7 +74,7 @@ def test_the_newest_version_in_a_folder_is_known_without_a_listing(at: Location,
 
 
 def test_a_version_with_a_successor_is_not_the_newest(at: Location) -> None:
-    table = created(at, "ann")
+    table = create_table(at, "ann")
     after = commit_staged(stage_append(table, people("bob")))
     assert [is_last(one) for one in (table, after)] == [False, True]
     assert not table.is_newest()
@@ -82,7 +82,7 @@ def test_a_version_with_a_successor_is_not_the_newest(at: Location) -> None:
 
 
 def test_a_version_whose_successor_was_collected_is_not_the_newest(at: Location) -> None:
-    table = created(at, "ann")
+    table = create_table(at, "ann")
     after = commit_staged(stage_append(commit_staged(stage_append(table, people("bob"))), people("cid")))
     collect_versions(after, [table.version + 1])
     assert not is_version_stored(at.uri, table.version + 1)
@@ -92,14 +92,14 @@ def test_a_version_whose_successor_was_collected_is_not_the_newest(at: Location)
 
 
 def test_a_version_that_is_gone_is_not_the_newest(at: Location) -> None:
-    table = created(at, "ann", "bob")
+    table = create_table(at, "ann", "bob")
     (at.path / version_file(table.version)).unlink()
     (at.path / hint_file()).write_text(f'{{"version": {table.version - 1}}}')
     assert not is_last(table)
 
 
 def test_a_writer_that_died_before_it_noted_its_version_hides_nothing(at: Location) -> None:
-    before = created(at, "ann")
+    before = create_table(at, "ann")
     after = commit_staged(stage_append(before, people("bob")))
     (at.path / hint_file()).write_text(f'{{"version": {before.version}}}')
     assert [is_last(one) for one in (before, after)] == [False, True]
@@ -109,7 +109,7 @@ def test_a_writer_that_died_before_it_noted_its_version_hides_nothing(at: Locati
 
 @pytest.mark.parametrize("note", [None, "", "{}", "[]", '{"version": null}', '{"version": "x"}'])
 def test_without_a_note_the_folder_is_listed(at: Location, note: str | None) -> None:
-    table = created(at, "ann")
+    table = create_table(at, "ann")
     after = commit_staged(stage_append(table, people("bob")))
     hint = at.path / hint_file()
     hint.unlink() if note is None else hint.write_text(note)
@@ -128,8 +128,8 @@ def test_only_a_proven_not_found_means_that_a_version_is_not_stored(tmp_path: Pa
         is_version_stored(str(looped), 1)
 
 
-def test_a_look_that_fails_is_told_and_typed(at: Location, tmp_path: Path) -> None:
-    table = created(at, "ann")
+def test_a_look_that_fails_is_reported_and_typed(at: Location, tmp_path: Path) -> None:
+    table = create_table(at, "ann")
     at.path.rename(tmp_path / "moved")
     at.path.symlink_to(at.path)
     with pytest.raises(StorageFailure) as caught:
@@ -140,15 +140,15 @@ def test_a_look_that_fails_is_told_and_typed(at: Location, tmp_path: Path) -> No
 # --- what was looked at before ---------------------------------------------------------------------
 
 
-def settled(at: Location) -> None:
+def age_note(at: Location) -> None:
     """Make the note look as if it was written long ago."""
     os.utime(at.path / hint_file(), (1_000_000_000, 1_000_000_000))
 
 
-def watched(at: Location) -> tuple[Table, NewestVersion]:
+def watch_tip(at: Location) -> tuple[Table, NewestVersion]:
     """The newest version of a table, and what tells that it still is."""
-    table = created(at, "ann")
-    settled(at)
+    table = create_table(at, "ann")
+    age_note(at)
     last, found = check_newest(at.uri, table.version)
     assert last
     assert found is not None
@@ -157,41 +157,41 @@ def watched(at: Location) -> tuple[Table, NewestVersion]:
 
 
 def test_a_version_stays_the_newest_until_another_one_is_made(at: Location) -> None:
-    table, found = watched(at)
+    table, found = watch_tip(at)
     assert found.holds()
     after = commit_staged(stage_append(table, people("bob")))
     assert not found.holds()
-    settled(at)
+    age_note(at)
     assert not found.holds()
     assert check_newest(at.uri, table.version) == (False, None)
     assert check_newest(at.uri, after.version)[0]
 
 
 def test_a_version_whose_successor_came_and_went_is_not_taken_for_the_newest(at: Location) -> None:
-    table, found = watched(at)
+    table, found = watch_tip(at)
     after = commit_staged(stage_append(commit_staged(stage_append(table, people("bob"))), people("cid")))
     collect_versions(after, [table.version + 1])
     assert not is_version_stored(at.uri, table.version + 1)
     assert not found.holds()
 
 
-def test_a_table_that_was_made_anew_is_looked_at_again(at: Location) -> None:
-    _, found = watched(at)
+def test_a_table_that_was_recreated_is_looked_at_again(at: Location) -> None:
+    _, found = watch_tip(at)
     shutil.rmtree(at.path)
     assert not found.holds()
-    created(at, "ann")
+    create_table(at, "ann")
     assert not found.holds()
 
 
 def test_a_note_of_this_very_moment_tells_nothing_later(at: Location) -> None:
-    table = created(at, "ann")
+    table = create_table(at, "ann")
     assert check_newest(at.uri, table.version) == (True, None)
-    settled(at)
+    age_note(at)
     assert check_newest(at.uri, table.version)[1] is not None
 
 
 def test_a_look_that_fails_does_not_tell_that_nothing_changed(at: Location, tmp_path: Path) -> None:
-    table, found = watched(at)
+    table, found = watch_tip(at)
     assert table.latest() is table
     at.path.rename(tmp_path / "moved")
     at.path.symlink_to(at.path)
@@ -202,7 +202,7 @@ def test_a_look_that_fails_does_not_tell_that_nothing_changed(at: Location, tmp_
 
 def test_versions_that_count_up_are_watched_by_their_names(at: Location) -> None:
     table = counting_up(at)
-    settled(at)
+    age_note(at)
     found = check_newest(at.uri, table.version)[1]
     assert found is not None
     assert found.holds()
@@ -213,7 +213,7 @@ def test_versions_that_count_up_are_watched_by_their_names(at: Location) -> None
 def test_a_table_that_was_found_to_be_the_newest_is_asked_by_two_names(
     at: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, _ = watched(at)
+    table, _ = watch_tip(at)
     assert table.latest() is table
 
     def refused(*_: object) -> None:
@@ -239,8 +239,8 @@ def test_tables_whose_versions_count_up_are_understood(shared_root: Location) ->
     assert table.latest_version() == after.version
 
 
-def test_a_fork_made_anew_is_not_the_one_that_was(shared_root: Location) -> None:
-    main = created(shared_root / "people", "ann")
+def test_a_fork_recreated_is_not_the_one_that_was(shared_root: Location) -> None:
+    main = create_table(shared_root / "people", "ann")
     main.native.create_branch("work", (None, main.version))
     old = commit_staged(stage_append(Tables().tip(main.location, branch="work"), people("bob")))
     staged = stage_append(old, people("cid"))
@@ -258,7 +258,7 @@ def test_a_fork_made_anew_is_not_the_one_that_was(shared_root: Location) -> None
 
 @pytest.mark.s3
 def test_whether_a_table_in_a_bucket_moved_is_asked_by_name(s3_root: Location) -> None:
-    table = created(s3_root / "people", "ann")
+    table = create_table(s3_root / "people", "ann")
     ask_s3("record")
     assert table.is_newest()
     asked = [(method, path) for method, path, _ in ask_s3("requests") if s3_root.bucket in path]
@@ -267,7 +267,7 @@ def test_whether_a_table_in_a_bucket_moved_is_asked_by_name(s3_root: Location) -
 
 
 def test_an_overwrite_does_not_take_the_number_of_a_collected_version(shared_root: Location) -> None:
-    table = created(shared_root / "people", "ann")
+    table = create_table(shared_root / "people", "ann")
     staged = stage_overwrite(table, people("late"))
     after = commit_staged(stage_append(commit_staged(stage_append(table, people("bob"))), people("cid")))
     collect_versions(after, [table.version + 1])
@@ -280,8 +280,8 @@ def test_an_overwrite_does_not_take_the_number_of_a_collected_version(shared_roo
 @pytest.mark.s3
 @pytest.mark.parametrize("last", ["rows", "settings"])
 def test_a_commit_over_a_collected_successor_is_never_a_silent_success(s3_root: Location, last: str) -> None:
-    """The one state in which asking by name is not enough; under the branch's lock nobody gets there."""
-    table = created(s3_root / "people", "ann")
+    """The one state in which asking by name is not enough; under the branch's lock it cannot occur."""
+    table = create_table(s3_root / "people", "ann")
     staged = stage_append(table, people("late"))
     after = commit_staged(stage_append(table, people("bob")))
     after = commit_staged(_change(after, last))

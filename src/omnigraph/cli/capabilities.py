@@ -16,6 +16,7 @@ class Kind(StrEnum):
     DATA = "data"
     SERVED = "served"
     DIRECT = "direct (storage-native)"
+    CONTROL = "cluster control"
     LOCAL = "local"
 
 
@@ -30,6 +31,7 @@ class Capability:
 READS = Capability(Kind.DATA, frozenset({"--server", "--graph", "--store", "--profile"}))
 WRITES = Capability(Kind.DATA, READS.flags | {"--as"})
 UPKEEP = Capability(Kind.DIRECT, frozenset({"--cluster", "--graph", "--store", "--profile"}))
+CONTROL = Capability(Kind.CONTROL)
 LOCAL = Capability(Kind.LOCAL)
 
 CAPABILITIES: Mapping[str, Capability] = {
@@ -39,8 +41,11 @@ CAPABILITIES: Mapping[str, Capability] = {
     "graphs": Capability(Kind.SERVED, frozenset({"--server", "--profile"})),
     **dict.fromkeys(("optimize", "repair", "cleanup", "lint", "doctor", "recover"), UPKEEP),
     "serve": Capability(Kind.DIRECT, frozenset({"--store", "--profile"})),
+    "ui": Capability(Kind.DIRECT, frozenset({"--store", "--profile", "--as"})),
     "schema plan": Capability(Kind.DIRECT, frozenset({"--store", "--profile"})),
     **dict.fromkeys(("init", "copy"), Capability(Kind.DIRECT)),
+    "cluster": CONTROL,
+    **dict.fromkeys(("cluster apply", "cluster approve"), Capability(Kind.CONTROL, frozenset({"--as"}))),
     # Its file names the graphs.
     "pipeline": Capability(Kind.LOCAL, frozenset({"--as"})),
     **dict.fromkeys(
@@ -49,7 +54,8 @@ CAPABILITIES: Mapping[str, Capability] = {
 }
 
 NAMES_ITS_AUTHOR = frozenset(
-    {"mutate", "load", "branch merge", "schema apply", "embed"} | {"pipeline run", "algorithm"}
+    {"mutate", "load", "branch merge", "schema apply", "embed", "ui"}
+    | {"pipeline run", "algorithm", "cluster apply", "cluster approve"}
 )
 ECHOES_ITS_WRITE = frozenset(
     {"load", "branch create", "branch delete", "branch merge", "schema apply"}
@@ -106,6 +112,8 @@ def reject_unused_flags(invocation: Invocation) -> None:
 def _suggest_remedy(able: Capability, idle: str) -> str:
     if idle == "--as" or able.kind is Kind.LOCAL:
         return " Leave it out."
+    if able.kind is Kind.CONTROL:
+        return " Name the directory of the cluster with --config."
     if "--store" in able.flags:
         return " Name the graph by its URI or with --store."
     if able.kind is Kind.SERVED:

@@ -17,6 +17,7 @@ class Plane(StrEnum):
     DATA = "Data"
     STORAGE = "Storage"
     PIPELINE = "Pipeline"
+    CLUSTER = "Cluster"
     LOCAL = "Local"
 
 
@@ -40,6 +41,11 @@ COMMANDS: Mapping[str, Command] = {
     "changes": Command("omnigraph.cli.changes:app", "Show what the commits of a branch changed."),
     "cleanup": Command(
         "omnigraph.cli.cleanup:app", "Remove old versions, or show what would go.", Plane.STORAGE
+    ),
+    "cluster": Command(
+        "omnigraph.cli.cluster:app",
+        "Declare graphs in files, plan what would change, and apply it.",
+        Plane.CLUSTER,
     ),
     "commit": Command("omnigraph.cli.commit:app", "Look at the history of a graph."),
     "completion": Command(
@@ -83,6 +89,7 @@ COMMANDS: Mapping[str, Command] = {
         "omnigraph.cli.snapshot:app", "Show the version and size of every type, now or in the past."
     ),
     "spark": Command("omnigraph.cli.spark:app", "Keep a warm Spark, and see what it needs.", Plane.PIPELINE),
+    "ui": Command("omnigraph.cli.ui:app", "Explore a graph in the browser.", Plane.STORAGE),
     "version": Command(
         "omnigraph.cli.version:app", "Print the version of omnigraph and of its storage format.", Plane.LOCAL
     ),

@@ -26,25 +26,28 @@ from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.load.request import EngineReport, LoadResult
 from omnigraph.engine.load.sources.item import Format
 from omnigraph.engine.load.sources.pipes import Stream
+from omnigraph.engine.load.sources.spark_source import SparkSource
 from omnigraph.engine.upkeep.declared_indexes import pending_json
-from omnigraph.errors import BadRequest
+from omnigraph.errors import BadRequest, SourceSecretInline
+from omnigraph.lang.values import shorten_legibly
 
 app = new_app()
 
 _STANDARD_INPUT = "-"
+_SPARK = "spark:"
 
 
 @app.command()
 def load(
+    mode: Annotated[Mode, typer.Option("--mode", help="What to do with what is stored already.")],
     data: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             "--data",
             help="A file, folder, pattern, s3:// URI or pipe; - for standard input; may be repeated.",
             metavar="FILE",
         ),
-    ],
-    mode: Annotated[Mode, typer.Option("--mode", help="What to do with what is stored already.")],
+    ] = None,
     place: Place = None,
     branch: OnBranch = "main",
     source: Annotated[
@@ -56,8 +59,25 @@ def load(
         typer.Option("--mapping", help="A file that says how columns become properties.", metavar="FILE"),
     ] = None,
     form: Annotated[
-        Format | None,
-        typer.Option("--format", help="What standard input and pipes bring; else NDJSON, or by their names."),
+        str | None,
+        typer.Option(
+            "--format",
+            help="The format of standard input and pipes, else NDJSON, or by their names; or spark:NAME, "
+            "for any that Spark reads, with --type.",
+            metavar="FORMAT",
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            help="An option of Spark's reader, for --format spark:NAME; may be repeated.",
+            metavar="NAME=VALUE",
+        ),
+    ] = None,
+    type_name: Annotated[
+        str | None,
+        typer.Option("--type", help="The type of all rows, for --format spark:NAME.", metavar="TYPE"),
     ] = None,
     engine: EngineBySize = "auto",
     skip_bad: Annotated[
@@ -69,15 +89,16 @@ def load(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Load files of NDJSON, Parquet, CSV, Arrow or Lance in one commit: everything, or nothing."""
+    """Load NDJSON, Parquet, CSV, Arrow, Lance, or what Spark reads, in one commit: everything, or nothing."""
     uri = resolve_graph(place=place)
     actor = resolve_actor(uri)
     if mode is Mode.OVERWRITE:
         require_consent(f"overwriting types on branch '{branch}'", uri, as_json=as_json)
     with open_graph(uri) as opened:
         done = opened.load(
-            _open_inputs(data, form),
+            _open_inputs(data or [], form, _parse_options(option or [])),
             mode=mode.value,
+            type=type_name,
             mapping=mapping,
             engine=engine,
             branch=branch,
@@ -100,8 +121,49 @@ def load(
     echo_write("load", place)
 
 
-def _open_inputs(data: Sequence[str], form: Format | None) -> list[Stream]:
-    return [Stream(name, form, _standard_input() if name == _STANDARD_INPUT else None) for name in data]
+def _open_inputs(
+    data: Sequence[str], form: str | None, options: Mapping[str, str]
+) -> list[Stream] | SparkSource:
+    if form is not None and form.startswith(_SPARK):
+        return SparkSource(form.removeprefix(_SPARK), tuple(data), options)
+    if options:
+        raise BadRequest("--option is for --format spark:NAME", remedy="leave --option out")
+    if not data:
+        raise typer.BadParameter(f"name a file, or a format {_SPARK}NAME.", param_hint="'--data'")
+    known = None if form is None else _known_format(form)
+    return [Stream(name, known, _standard_input() if name == _STANDARD_INPUT else None) for name in data]
+
+
+def _known_format(name: str) -> Format:
+    try:
+        return Format(name)
+    except ValueError:
+        known = ", ".join(Format)
+        raise typer.BadParameter(
+            f"'{shorten_legibly(name)}' is not one of {known}, {_SPARK}NAME.", param_hint="'--format'"
+        ) from None
+
+
+def _parse_options(given: Sequence[str]) -> dict[str, str]:
+    """Parse options of Spark's reader; a secret must not be in the history of a shell."""
+    if not given:
+        return {}
+    from omnigraph.pipeline.declared.secrets import SECRET_MEMBERS, is_reference
+
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise typer.BadParameter(f"'{shorten_legibly(text)}' is not NAME=VALUE.", param_hint="'--option'")
+        if name in found:
+            raise typer.BadParameter(f"'{shorten_legibly(name)}' is given twice.", param_hint="'--option'")
+        if name.lower() in SECRET_MEMBERS and not is_reference(value):
+            raise SourceSecretInline(
+                f"the option '{name}' holds a secret",
+                remedy=f"write --option '{name}=${{NAME}}' and set NAME in the environment",
+            )
+        found[name] = value
+    return found
 
 
 def _standard_input() -> BinaryIO:
@@ -158,4 +220,9 @@ def _engine_json(engine: EngineReport) -> dict[str, Any]:
         }
         for stage in engine.stages
     ]
-    return {"name": engine.name, "why": engine.why, "stages": stages}
+    return {
+        "name": engine.name,
+        "why": engine.why,
+        "stages": stages,
+        "tasks": [one.to_json() for one in engine.tasks],
+    }

@@ -45,8 +45,8 @@ def query(
     version: Version = None,
     time: Time = None,
     engine: Annotated[
-        Literal["local", "spark"],
-        typer.Option("--engine", help="Where the work is done; spark is for whole graphs."),
+        Literal["auto", "local", "spark"],
+        typer.Option("--engine", help="Where the work is done; auto goes by the size of the tables."),
     ] = "local",
     form: Form = None,
     output: Output = None,

@@ -47,6 +47,10 @@ def serve(
     require_all_graphs: Annotated[
         bool, typer.Option("--require-all-graphs", help="Do not start when a graph cannot be served.")
     ] = False,
+    workers: Annotated[
+        int,
+        typer.Option("--workers", help="How many processes serve the graph.", min=1, max=64, metavar="N"),
+    ] = 1,
     tls_cert: Annotated[
         Path | None, typer.Option("--tls-cert", help="A certificate chain, for HTTPS.", metavar="FILE")
     ] = None,
@@ -62,7 +66,7 @@ def serve(
     store = resolve_graph(place=place)
     if (tls_cert is None) != (tls_key is None):
         raise BadRequest("--tls-cert and --tls-key go together")
-    _require_packages()
+    require_packages("omnigraph serve")
     from omnigraph.server import settings
     from omnigraph.server.start import serve as run
 
@@ -79,16 +83,18 @@ def serve(
             tls_key=tls_key,
             limits=settings.Limits.from_environment(),
             cors_origins=settings.cors_origins(),
+            workers=workers,
         )
     )
 
 
-def _require_packages() -> None:
+def require_packages(command: str) -> None:
+    """Raise `MissingExtra` unless the packages of a server are installed."""
     from importlib.util import find_spec
 
     for package in sorted(PACKAGES):
         if find_spec(package) is None:
-            raise MissingExtra("omnigraph serve", package=package, extra="server")
+            raise MissingExtra(command, package=package, extra="server")
 
 
 def server_command() -> int:

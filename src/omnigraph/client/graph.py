@@ -266,10 +266,10 @@ class RemoteGraph:
         skip_bad: bool = False,
         rejects: str | os.PathLike[str] | None = None,
     ) -> LoadResult:
-        """Load files of NDJSON, or rows of one type, on a branch: all of them, in one commit, or nothing.
+        """Load files, or rows of one type, on a branch: all of them, in one commit, or nothing.
 
         Rows are a list of dictionaries, an Arrow table or stream, or a DataFrame of pandas or polars; they
-        travel as Arrow and may be many. Files together have at most 32 MiB.
+        travel as Arrow. Files travel as they are, in all formats of `Graph.load` but Lance.
         """
         self._transport.require_open()
         options: RemoteLoadOptions = {

@@ -1,16 +1,18 @@
-"""Rows and files as bodies of loads: rows of one type as Arrow, files of records as NDJSON."""
+"""Rows and files as bodies of loads: rows of one type as Arrow, few lines as NDJSON, other files as files."""
 
 from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, TypedDict
 
 import pyarrow as pa
 
 from omnigraph.client import decode
+from omnigraph.client.archives import TAR, pack_files
 from omnigraph.client.calls import ARROW, NDJSON, Call, decode_json, query_of
 from omnigraph.client.served_options import refuse_actor, refuse_engine, refuse_given, require_known
 from omnigraph.deferred_dataclass import dataclass
@@ -18,8 +20,9 @@ from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.load.request import LoadResult
 from omnigraph.engine.load.sources.input_files import InputFile, find_inputs
+from omnigraph.engine.load.sources.item import Format
 from omnigraph.engine.load.sources.memory_tables import as_arrow, is_table
-from omnigraph.engine.load.sources.pipes import receive_pipes
+from omnigraph.engine.load.sources.pipes import ReceivedPipe, receive_pipes
 from omnigraph.engine.load.spool import is_frame, require_paths
 from omnigraph.engine.rows.violations import Violation
 from omnigraph.engine.tasks.runner import EngineName
@@ -27,7 +30,7 @@ from omnigraph.errors import BadRequest, KeyConflict, LoadRejected, ResourceLimi
 from omnigraph.storage.input_files import open_input
 
 LINE_BYTES = 32 * 2**20
-"""The most bytes of NDJSON that a server takes."""
+"""The most bytes of NDJSON that a server takes as they are; more travel as files."""
 WHOLE_BYTES = 4 * 2**20
 """Rows up to this size are sent as one message, larger ones batch by batch."""
 BATCH_ROWS = 65_536
@@ -159,7 +162,9 @@ def _drain(sink: io.BytesIO) -> bytes:
 def _files_call(data: Any, type_name: str | None, target: LoadTarget) -> PreparedLoad:
     with receive_pipes(require_paths(data, type_name)) as inputs:
         files = find_inputs(inputs)
-        _require_records(files)
+        if not _are_few_lines(files):
+            _require_sendable(inputs, files)
+            return PreparedLoad(_archive_call(files, target))
         texts = _read_all(files)
     ranges, first = [], 1
     for file, text in zip(files, texts, strict=True):
@@ -168,13 +173,37 @@ def _files_call(data: Any, type_name: str | None, target: LoadTarget) -> Prepare
     return PreparedLoad(_lines_call(b"".join(texts), target), tuple(ranges))
 
 
-def _require_records(files: list[InputFile]) -> None:
-    for file in files:
-        if not file.format.is_records:
+def _are_few_lines(files: Sequence[InputFile]) -> bool:
+    """Whether files are lines that a server takes as they are."""
+    plain = all(file.format.is_records and file.format.packing is None for file in files)
+    return plain and sum(file.size for file in files) <= LINE_BYTES
+
+
+def _require_sendable(inputs: Sequence[str | os.PathLike[str]], files: Sequence[InputFile]) -> None:
+    for one in inputs:
+        if isinstance(one, ReceivedPipe):
             raise BadRequest(
-                f"'{file.file}' is {file.format}, and a server takes files of NDJSON",
+                f"'{one.name}' is a pipe, and its size must be known before it is sent",
+                remedy="write it to a file first",
+            )
+    for file in files:
+        if file.format is Format.LANCE:
+            raise BadRequest(
+                f"'{file.file}' is a table of Lance, which cannot be sent to a server",
                 remedy='read it as an Arrow table, and load that with its type, as in `type="Person"`',
             )
+
+
+def _archive_call(files: Sequence[InputFile], target: LoadTarget) -> Call[LoadResult]:
+    return Call(
+        "POST",
+        "load/files",
+        decode_json(decode.load),
+        target.query,
+        {"Content-Type": TAR},
+        pack_files(files),
+        is_safe=False,
+    )
 
 
 def _read_all(files: list[InputFile]) -> list[bytes]:
@@ -189,16 +218,14 @@ def _read_all(files: list[InputFile]) -> list[bytes]:
 
 
 def _read(file: InputFile, room: int) -> bytes:
-    packing = file.format.packing
-    with open_input(file.at) as raw:
-        stream = pa.input_stream(raw, compression=packing)
-        text: bytes = stream.read(room + 1)
+    with closing(open_input(file.at)) as source:
+        text: bytes = pa.input_stream(source, compression=None).read(room + 1)
     if len(text) > room:
         raise ResourceLimitExceeded(
             "graph_batch_request_bytes",
             limit=LINE_BYTES,
             actual=LINE_BYTES - room + len(text),
-            remedy="load rows of one type as Arrow, or the storage of the graph itself",
+            remedy="load it again: it became larger while it was read",
         )
     return text
 

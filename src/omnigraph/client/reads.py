@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypedDict, TypeVar
 
+import pyarrow as pa
+
 from omnigraph.client import decode
 from omnigraph.client.calls import (
     ARROW,
@@ -20,13 +22,13 @@ from omnigraph.client.calls import (
     query_of,
     read_text,
 )
-from omnigraph.client.results import decode_arrow, result_from_json
+from omnigraph.client.results import decode_arrow, decode_table, result_from_json
 from omnigraph.client.served_options import refuse_engine, require_known
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
-from omnigraph.errors import BadRequest
+from omnigraph.errors import BadRequest, InvalidValue
 from omnigraph.lang.query.statements import plain_value
 from omnigraph.query.request import Explanation
 from omnigraph.query.result import Result
@@ -79,6 +81,18 @@ def run_query(query: QueryText, params: Params, options: QueryOptions) -> Call[R
 def stream_query(query: QueryText, params: Params, options: QueryOptions) -> Call[None]:
     """Return a query whose batches are read as they arrive."""
     return _query_call("query", query, params, options, lambda _: None, accept=ARROW)
+
+
+def read_rows(
+    type_name: str, columns: Sequence[str] | None, limit: int | None, branch: str, version: int
+) -> Call[pa.Table]:
+    """Return the rows of a type at a version of a branch."""
+    if limit is not None and limit < 0:
+        raise InvalidValue(f"limit must not be negative, got {limit}")
+    wanted = None if columns is None else list(columns)
+    body = json_body(type=type_name, columns=wanted, limit=limit, branch=branch, version=version)
+    headers = {"Content-Type": JSON, "Accept": ARROW}
+    return Call("POST", "rows", decode_table, headers=headers, body=body)
 
 
 def explain_query(query: QueryText, params: Params, options: QueryOptions) -> Call[Explanation]:

@@ -28,6 +28,15 @@ def decode_arrow(reply: Reply) -> Result:
         raise _unreadable(error) from error
 
 
+def decode_table(reply: Reply) -> pa.Table:
+    """Return the table in a stream of Arrow."""
+    try:
+        with pa.ipc.open_stream(reply.content) as batches:
+            return batches.read_all()
+    except (pa.ArrowException, ValueError) as error:
+        raise _unreadable(error) from error
+
+
 def result_of(table: pa.Table) -> Result:
     """Return a result for a table whose schema says what was read."""
     facts = facts_of(table.schema)

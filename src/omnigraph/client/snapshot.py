@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Literal
+
+import pyarrow as pa
 
 from omnigraph.arguments import check_arguments
 from omnigraph.client import reads
@@ -92,6 +94,15 @@ class RemoteSnapshot(PinnedMoment):
         """Run a read query on this moment of the graph; see `Graph.query`."""
         call = reads.run_query(query, params, self._options(name, max_rows, timeout))
         return self._transport.send(call)
+
+    def rows(
+        self, type_name: str, *, columns: Sequence[str] | None = None, limit: int | None = None
+    ) -> pa.Table:
+        """The nodes or edges of a type as an Arrow table, in no promised order.
+
+        An edge has its ends as `src` and `dst`. Blobs are left out.
+        """
+        return self._transport.send(reads.read_rows(type_name, columns, limit, self.branch, self.version))
 
     def blob(
         self, type_name: str, id: str, property_name: str, *, entity: Literal["node", "edge"] = "node"

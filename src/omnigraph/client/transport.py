@@ -101,17 +101,26 @@ class Transport:
     @contextmanager
     def stream(self, call: Call[Any]) -> Iterator[httpx.Response]:
         """Open an answer that is read while it arrives; what fails in the block is reported like a call."""
+        response = self._open(call)
         try:
             with report_failures(self.address, call):
-                response = self._client.send(self._request(call), stream=True)
-                try:
-                    if response.status_code >= 400:
-                        raise rebuild_error(response.status_code, response.read(), call.source_name)
-                    yield response
-                finally:
-                    response.close()
+                if response.status_code >= 400:
+                    raise rebuild_error(response.status_code, response.read(), call.source_name)
+                yield response
         except Unanswered as failure:
             raise failure.error from failure
+        finally:
+            response.close()
+
+    def _open(self, call: Call[Any]) -> httpx.Response:
+        """Return an answer whose head is there; until then a read is repeated like any other."""
+        pauses = iter(PAUSES)
+        while True:
+            try:
+                with report_failures(self.address, call):
+                    return self._client.send(self._request(call), stream=True)
+            except Unanswered as failure:
+                time.sleep(failure.next_pause(pauses))
 
     def chunks(self, call: Call[Any], response: httpx.Response) -> Iterator[bytes]:
         """Yield the bytes of an answer that was opened by hand; what fails is reported like a call."""

@@ -9,7 +9,8 @@
     ├── BadRequest                    the request cannot be carried out as asked
     │   ├── ParameterError, InvalidValue, InvalidName, ConstraintViolation, LoadRejected
     │   ├── UnsupportedSchemaChange, SchemaDataViolation, WrongQueryKind, WrongUsage, QueryError, MissingExtra
-    │   ├── GraphClosed, ReadOnlyGraph, ChangeCursorRejected, YamlInvalid, UnsupportedMediaType
+    │   ├── GraphClosed, ReadOnlyGraph, ChangeCursorRejected, YamlInvalid, DuplicateYamlKey
+    │   ├── UnsupportedMediaType
     │   ├── EmbeddingNotConfigured, EmbeddingModelMismatch, EmbeddingTextRejected, PolicyInvalid
     │   ├── JavaNotFound, SparkSessionActive, PipelineDuplicateKey
     │   └── PipelineInvalid           a pipeline file is wrong; carries positions
@@ -138,6 +139,7 @@ from omnigraph.errors.request import (
     ChangeCursorRejected,
     CommitNotFound,
     ConstraintViolation,
+    DuplicateYamlKey,
     EntityNotFound,
     GraphClosed,
     GraphNotFound,
@@ -204,6 +206,7 @@ __all__ = [
     "CopyNotVerified",
     "CorruptGraph",
     "Decided",
+    "DuplicateYamlKey",
     "EmbeddingAnswerRejected",
     "EmbeddingDimensionMismatch",
     "EmbeddingFailed",

@@ -169,6 +169,16 @@ class YamlInvalid(BadRequest):
         self.column = column
 
 
+class DuplicateYamlKey(YamlInvalid):
+    """A mapping of a YAML text has a name twice."""
+
+    code = "duplicate_yaml_key"
+
+    def __init__(self, key: str, *, file: str, line: int, column: int) -> None:
+        super().__init__(f"'{key}' appears twice", file=file, line=line, column=column)
+        self.key = key
+
+
 class QueryError(BadRequest):
     """A query compiled but cannot be run with these values or this data."""
 

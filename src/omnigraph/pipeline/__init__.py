@@ -7,10 +7,12 @@ To read in this order:
     server.py, server_supervisor.py, processes.py, cache_files.py   a warm Spark on this machine
     fan_out.py, collect.py, map_reduce.py, task_environment.py   the three kinds of job: one task per item,
                                    the same with answers, and rows grouped by key
-    progress.py, failures.py, task_errors.py, answers.py   progress, errors and answers of tasks
+    progress.py, stage_metrics.py  how far jobs are, and what they cost
+    failures.py, task_errors.py, answers.py   errors and answers of tasks
     runner.py, spark_engine.py     runs the tasks of a load; what `engine.tasks.engines` imports
     table_scan.py, row_filter.py   scans of one type; graph_frames.py: what `graph.spark()` returns
-    frame_spool.py, mapping_expressions.py   DataFrames and expressions as input of a load
+    frame_spool.py, source_reader.py, mapping_expressions.py   DataFrames, any source that Spark has, and
+                                   expressions as input of a load
     datasource.py, change_stream.py, source_errors.py   the Spark format `omnigraph`
     writer.py, staged_rows.py, sink_records.py   its writers, also of streams: tasks stage rows, one commits
     query/, changes/, algorithms/  logical plans, diffs and algorithms as DataFrames

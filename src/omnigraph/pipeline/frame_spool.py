@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import accumulate, repeat
 from typing import TYPE_CHECKING
 
@@ -19,15 +19,17 @@ from pyarrow import types as kinds
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.root import Root, shared_root
 from omnigraph.engine.load.sources.plan import file_of
+from omnigraph.engine.load.sources.spark_source import SparkSource
 from omnigraph.engine.load.spool import PassedRows, Spool
 from omnigraph.engine.tasks.runner import Engine
 from omnigraph.pipeline.fan_out import arrow_schema, map_partitions
 from omnigraph.pipeline.progress import watch_stage
 from omnigraph.pipeline.runner import SparkRunner
+from omnigraph.pipeline.source_reader import open_source
 from omnigraph.storage.location import Location
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 PART_BYTES = 64 * 2**20
 """The approximate size of a file, which a load reads as one task."""
@@ -51,6 +53,15 @@ def spool_frame(frame: DataFrame, root: Root, key: str) -> Iterator[Spool]:
         yield Spool(files, Engine(SparkRunner(spark), "the rows are a DataFrame of Spark"))
     finally:
         stage.clear()
+
+
+@contextmanager
+def spool_source(spark: SparkSession, source: SparkSource, root: Root, key: str) -> Iterator[Spool]:
+    """Write the rows of a source of Spark to files of a type; the source is read once."""
+    with ExitStack() as files:
+        with open_source(spark, source) as frame:
+            spool = files.enter_context(spool_frame(frame, root, key))
+        yield spool
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,12 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.deferred_dataclass import dataclass
+from omnigraph.engine.tasks.task_metrics import TaskMetrics, add_metrics, collects_metrics
 from omnigraph.errors import OmnigraphError, PipelineCancelled
 from omnigraph.pipeline.connection import is_connect
 from omnigraph.pipeline.failures import translate_failures
+from omnigraph.pipeline.stage_metrics import stage_metrics
 from omnigraph.progress import Stage, begin_stage
 
 if TYPE_CHECKING:
@@ -55,6 +58,20 @@ def watch_stage(spark: SparkSession, stage: str, *, cancel: threading.Event | No
     # The last look may have been before the end, or there was none.
     job.look(counts)
     counts.last()
+    if collects_metrics() and counts.stages:
+        with translate_failures(stage):
+            add_metrics(job.metrics(stage, counts))
+
+
+@dataclass(frozen=True, slots=True)
+class StageState:
+    """How far one of Spark's stages is."""
+
+    number: int
+    done: int
+    tasks: int
+    bytes: int = 0
+    """What Spark itself has read; tasks that open files report it with their answers."""
 
 
 class _Interrupt:
@@ -93,26 +110,33 @@ class _TaskCounts:
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self._seen: dict[int, tuple[int, int]] = {}
-        self._done = self._tasks = 0
+        self._seen: dict[int, StageState] = {}
+        self._done = self._tasks = self._bytes = 0
+        self.jobs: set[int] = set()
 
-    def tasks(self, stages: Iterable[tuple[int, int, int]]) -> None:
-        for number, done, total in stages:
-            self._seen[number] = (done, total)
-        self._report(sum(done for done, _ in self._seen.values()))
+    @property
+    def stages(self) -> list[StageState]:
+        return list(self._seen.values())
+
+    def tasks(self, stages: Iterable[StageState], jobs: Iterable[int] = ()) -> None:
+        self._seen.update({one.number: one for one in stages})
+        self.jobs.update(jobs)
+        self._report(sum(one.done for one in self.stages))
 
     def last(self) -> None:
         """All is done."""
-        self._report(sum(total for _, total in self._seen.values()))
+        self._report(sum(one.tasks for one in self.stages))
         self._stage.end()
 
     def _report(self, done: int) -> None:
-        tasks = max(self._tasks, sum(total for _, total in self._seen.values()))
+        tasks = max(self._tasks, sum(one.tasks for one in self.stages))
+        size = max(self._bytes, sum(one.bytes for one in self.stages))
         done = max(self._done, min(done, tasks))
-        if (done, tasks) != (self._done, self._tasks):
+        if (done, tasks, size) != (self._done, self._tasks, self._bytes):
+            self._stage.note_spark(self.jobs, self._seen)
             self._stage.expect(tasks - self._tasks)
-            self._stage.advance(tasks=done - self._done)
-            self._done, self._tasks = done, tasks
+            self._stage.advance(tasks=done - self._done, size=size - self._bytes)
+            self._done, self._tasks, self._bytes = done, tasks, size
 
 
 class _Job:
@@ -123,6 +147,10 @@ class _Job:
 
     def look(self, counts: _TaskCounts) -> None:
         """Report how far it is, where that has to be asked for."""
+
+    def metrics(self, stage: str, counts: _TaskCounts) -> TaskMetrics:
+        """What the tasks cost, when they are done."""
+        raise NotImplementedError
 
     def cancel(self) -> None:
         raise NotImplementedError
@@ -146,7 +174,18 @@ class _ClassicJob(_Job):
         jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(self._group)]
         numbers = {number for job in jobs if job is not None for number in job.stageIds}
         stages = [tracker.getStageInfo(number) for number in sorted(numbers)]
-        counts.tasks((one.stageId, one.numCompletedTasks, one.numTasks) for one in stages if one is not None)
+        counts.tasks(
+            (
+                StageState(one.stageId, one.numCompletedTasks, one.numTasks)
+                for one in stages
+                if one is not None
+            ),
+            (job.jobId for job in jobs if job is not None),
+        )
+
+    def metrics(self, stage: str, counts: _TaskCounts) -> TaskMetrics:
+        store = self._context._jsc.sc().statusStore()  # noqa: SLF001 - no public way
+        return stage_metrics(stage, store, counts.jobs, counts.stages)
 
     def cancel(self) -> None:
         self._context.cancelJobGroup(self._group)
@@ -171,11 +210,24 @@ class _ConnectJob(_Job):
         def on_stages(stages: Any, **_: Any) -> None:
             # Handlers get every action of the session; those of other threads are not ours.
             if threading.get_ident() == self._thread:
-                counts.tasks((one.stage_id, one.num_completed_tasks, one.num_tasks) for one in stages or ())
+                counts.tasks(
+                    StageState(one.stage_id, one.num_completed_tasks, one.num_tasks, one.num_bytes_read)
+                    for one in stages or ()
+                )
 
         self._handler = on_stages
         self._spark.addTag(self._tag)
         self._spark.registerProgressHandler(self._handler)
+
+    def metrics(self, stage: str, counts: _TaskCounts) -> TaskMetrics:
+        """What a server shows of its stages."""
+        return TaskMetrics(
+            stage,
+            (),
+            tuple(sorted(one.number for one in counts.stages)),
+            sum(one.tasks for one in counts.stages),
+            input_bytes=sum(one.bytes for one in counts.stages),
+        )
 
     def cancel(self) -> None:
         self._spark.interruptTag(self._tag)

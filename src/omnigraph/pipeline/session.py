@@ -78,6 +78,13 @@ def session(
     return _start_session(asked or LOCAL, memory, fast_start, settings or {})
 
 
+def has_session() -> bool:
+    """Whether this process has a session already; asking does not import Spark."""
+    if "pyspark.sql" not in sys.modules:
+        return False
+    return _active_session("") is not None
+
+
 def require_spark() -> None:
     """Fail with what to install if the packages of the `spark` extra are missing."""
     for package in ("pyspark", "pandas"):

@@ -11,9 +11,11 @@ from typing import Any
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.load.loader import IN_MEMORY
 from omnigraph.engine.load.sources.mapping import InputMapping
+from omnigraph.engine.load.sources.spark_source import SparkSource
 from omnigraph.engine.load.spool import Spool
 from omnigraph.engine.tasks.runner import Engine
 from omnigraph.pipeline import server
+from omnigraph.query.engine_choice import SparkState
 
 
 def choose(size: int, *, asked: bool) -> Engine | None:
@@ -29,11 +31,15 @@ def choose(size: int, *, asked: bool) -> Engine | None:
 
 def _reason(size: int) -> str | None:
     """Why Spark should run it; None when this process should."""
-    if find_spec("pyspark") is None or find_spec("pandas") is None:
+    if not _is_installed():
         return None
     if size > IN_MEMORY:
         return f"{size} bytes of input are more than {IN_MEMORY}"
     return "a warm Spark is at hand" if server.find_server() is not None else None
+
+
+def _is_installed() -> bool:
+    return find_spec("pyspark") is not None and find_spec("pandas") is not None
 
 
 class SparkFrames:
@@ -49,6 +55,15 @@ class SparkFrames:
 
         return GraphFrames(graph, questions, spark)
 
+    def spark_state(self) -> SparkState:
+        """Whether a session or a warm server is there, or could be started."""
+        if not _is_installed():
+            return SparkState.MISSING
+        from omnigraph.pipeline.session import has_session
+
+        warm = has_session() or server.find_server() is not None
+        return SparkState.WARM if warm else SparkState.COLD
+
     def query_runner(self) -> Callable[..., Any]:
         """Return the function that runs pinned reads."""
         from omnigraph.pipeline.session import session
@@ -59,9 +74,12 @@ class SparkFrames:
         return SparkReads(spark).result
 
     def spool_frame(self, frame: Any, root: Root, key: str) -> AbstractContextManager[Spool]:
-        """Write the rows of a DataFrame to files, in the tasks that hold them."""
-        from omnigraph.pipeline.frame_spool import spool_frame
+        """Write the rows of a DataFrame or a `SparkSource` to files, in the tasks that hold them."""
+        from omnigraph.pipeline.frame_spool import spool_frame, spool_source
+        from omnigraph.pipeline.session import session
 
+        if isinstance(frame, SparkSource):
+            return spool_source(session(), frame, root, key)
         return spool_frame(frame, root, key)
 
     def spool_computed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,9 @@ from omnigraph.pipeline.cache_files import write_atomically
 MEMORY_SETTING = "OMNIGRAPH_SPARK_MEMORY"
 # Records stay out of the JVM, so it needs room for plans and shuffled blobs only.
 DEFAULT_MEMORY = "2g"
+
+PACKAGES_SETTING = "OMNIGRAPH_SPARK_PACKAGES"
+"""Maven coordinates, separated by commas, of formats and drivers that do not ship with Spark."""
 
 # Failures of tasks come back as exceptions, so they need not be logged as well.
 _QUIET = {
@@ -70,6 +74,8 @@ def spark_settings(folder: Path, *, master: str, memory: str) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+    if packages := os.environ.get(PACKAGES_SETTING, "").strip():
+        settings["spark.jars.packages"] = packages
     if master.startswith("local"):
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     return settings

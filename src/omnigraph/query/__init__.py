@@ -5,6 +5,7 @@ expression needs them, and returned columns once, at the end. Read in this order
 
     query_service.py, reader.py            a query, compiled, prepared and run on a snapshot
     request.py                             its parameters, limits and explained steps
+    engine_choice.py                       this process or Spark, by size
     plan_runner.py                         runs a plan, step by step; context.py: what all steps share
     interrupt.py                           long work in worker threads
     pattern.py, match.py                   what a plan matches, and the order of its walks

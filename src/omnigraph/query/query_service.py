@@ -28,6 +28,7 @@ from omnigraph.lang.query.parameters import decode_parameters
 from omnigraph.lang.query.statements import plain_value
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.values import Stored
+from omnigraph.phases import in_phase
 from omnigraph.query.reader import PinnedTarget, PreparedRead, Reader, prepare_query
 from omnigraph.query.request import Limits
 from omnigraph.query.result import Result
@@ -60,6 +61,7 @@ class QueryService:
         self._cache = QueryCache(prepare=prepare_query)
         self._opened_embedder: tuple[EmbedSettings, Embedder] | None = None
 
+    @in_phase("query.compile")
     def _prepare_cached(
         self, query: QueryText, name: str | None, catalog: Catalog
     ) -> PreparedRead | CompiledMutation:
@@ -106,12 +108,16 @@ class QueryService:
     def ask(self, target: ReadTarget, read: ReadQuery, run: RunRead[Answer]) -> Answer:
         """Pin a branch or a past version, and run a read on it."""
         try:
-            return self.answer(PinnedTarget(target, self.opened().snapshot(target)), read, run)
+            return self.answer(self._pin(target), read, run)
         except HistoricalVersionReclaimed:
             if not isinstance(target, AtBranch):
                 raise
             # The branch moved on and its old version was cleaned up before any row was returned.
-            return self.answer(PinnedTarget(target, self.opened().snapshot(target)), read, run)
+            return self.answer(self._pin(target), read, run)
+
+    @in_phase("query.pin")
+    def _pin(self, target: ReadTarget) -> PinnedTarget:
+        return PinnedTarget(target, self.opened().snapshot(target))
 
     def answer(self, pinned: PinnedTarget, read: ReadQuery, run: RunRead[Answer]) -> Answer:
         """Run a read on a pinned snapshot."""
@@ -124,7 +130,8 @@ class QueryService:
                 remedy="use `mutate` instead",
             )
         values = decode_params(compiled.decode, read.params)
-        return run(Reader(opened, self._current_embedder), compiled, values, pinned, read.limits)
+        reading = in_phase("query.read")(run)
+        return reading(Reader(opened, self._current_embedder), compiled, values, pinned, read.limits)
 
     def _current_embedder(self) -> Embedder | None:
         """Return the embedder of the current environment; opened again when its settings change."""
@@ -147,11 +154,29 @@ def choose_engine(engine: str) -> RunRead[Result]:
     """Return what runs a read: this process, or Spark, which is started on demand."""
     if engine == "local":
         return Reader.read
+    if engine == "auto":
+        return _read_by_size
     if engine != "spark":
-        raise BadRequest(f"there is no engine '{engine}'", remedy="choose one of: local, spark")
+        raise BadRequest(f"there is no engine '{engine}'", remedy="choose one of: auto, local, spark")
     from omnigraph.engine.load.spool import get_frames
 
     return get_frames().query_runner()
+
+
+def _read_by_size(
+    reader: Reader,
+    query: PreparedRead,
+    values: Mapping[str, Stored],
+    pinned: PinnedTarget,
+    limits: Limits,
+) -> Result:
+    """Run a read where it takes less time, by the sizes of its tables."""
+    from omnigraph.query.engine_choice import choose_by_size, find_spark, query_bytes
+
+    engine = "local"
+    if query.point_lookup is None:
+        engine = choose_by_size(query_bytes(query.plan, pinned.snapshot), find_spark).engine
+    return choose_engine(engine)(reader, query, values, pinned, limits)
 
 
 def decode_params(decode: Decode, params: Mapping[str, object] | None) -> dict[str, Stored]:

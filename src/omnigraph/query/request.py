@@ -18,6 +18,7 @@ from omnigraph.errors import InvalidValue, QueryCancelled, ResourceLimitExceeded
 from omnigraph.lang.query.parameters import check_count
 from omnigraph.lang.query.resolved import Count
 from omnigraph.lang.values import Stored
+from omnigraph.phases import PhaseListener, current_listener
 from omnigraph.storage.cache_budget import machine_memory
 
 MAX_ROWS_IN_FLIGHT = 200_000_000
@@ -94,6 +95,8 @@ class Request:
     """Whether the caller stopped waiting for it."""
     _started: float = field(default_factory=time.monotonic)
     _depth: int = 0
+    # Taken where the query begins: its steps may run in other threads.
+    _listener: PhaseListener | None = field(default_factory=current_listener)
 
     @property
     def bindings(self) -> Bindings:
@@ -133,7 +136,7 @@ class Request:
         """Record a step with its time, if steps are recorded; the caller sets its rows."""
         self.check()
         if self.steps is None:
-            return _IGNORED
+            return _IGNORED if self._listener is None else _ReportedStep(self._listener(f"query.{name}"))
         return _TimedStep(self, QueryStep(name, "" if detail is None else detail(), self._depth))
 
     def begin(self, step: QueryStep) -> None:
@@ -165,6 +168,22 @@ class _TimedStep:
     ) -> None:
         self._step.milliseconds = (time.perf_counter() - self._begun) * 1000
         self._request.end()
+
+
+class _ReportedStep:
+    """Reports a step as a phase."""
+
+    def __init__(self, phase: AbstractContextManager[object]) -> None:
+        self._phase = phase
+
+    def __enter__(self) -> QueryStep:
+        self._phase.__enter__()
+        return _IGNORED
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._phase.__exit__(kind, error, trace)
 
 
 class _IgnoredStep(QueryStep):

@@ -3,6 +3,9 @@
 settings.py         what a server was started with: options and environment
 start.py            starts a server: tokens, graphs, policies, then the socket
 boot.py             the graphs to serve: one store now; opens them and reports those that failed
+supervisor.py       with --workers: starts, replaces and ends worker processes (worker_process.py)
+frozen_source.py    what workers that start later serve: the files as they were at the start
+board.py            what workers share: a folder; numbers.py: numbers in a file of it
 listen.py           binds, announces the address, serves until a signal; the only file that knows granian
 route.py            what a route is
 routes.py           the one table: method, path, operation, policy action, admission, types
@@ -19,9 +22,16 @@ service.py          what all requests share
 errors.py           a failure as status and body
 handlers.py         which handler belongs to which operation; data_handlers.py: those of data_routes.py
 health.py, reads.py, writes.py, branches.py, commits.py, schemas.py     handlers
-loads.py, exports.py, blobs.py, change_feed.py, comparisons.py, invocations.py     more of them
+loads.py, load_files.py, exports.py, blobs.py, change_feed.py     more of them
+comparisons.py, invocations.py, type_rows.py     and the last
 moments.py          which moment of a graph a read is about
 streams.py          answers that are sent piece by piece; slots.py: how many exports run at once
+ui_routes.py        the part of the table for the page in the browser; ui_handlers.py: which handler does what
+ui_page.py          the files of the page, as `make ui` built them
+ui_sessions.py      cookies that only the page can use; ui_sign_in.py: a token for a cookie
+ui_reads.py         rights, types, findings of lint, health; ui_subgraph.py: nodes by text and around others
+ui_start.py         a server for one person on this machine
 openapi.py          the OpenAPI document; pages.py: docs/http.md; both from the table
+engine_phases.py    what the engine does for a request, by phase; tracing.py: spans for OpenTelemetry
 logs.py             one JSON line for each request; metrics.py: counters for Prometheus
 """

@@ -42,6 +42,8 @@ ACCEPTED = (
     "if-range",
     REQUEST_ID,
 )
+FAILED = 500
+"""From here on the server is to blame, and a trace has an error."""
 CLOSED = 499
 """What logs say of a request whose client went away; it is never sent."""
 
@@ -70,8 +72,9 @@ class Application:
         raw_path = request.scope.get("raw_path") or request.scope["path"].encode()
         match = self._tree.find(request.method, raw_path)
         exchange.route = match.route
+        service.sessions.check_host(request)
         actor = self._authenticate(request, match.route)
-        exchange.call = call = Call(service, request, match.route, match.path, actor)
+        exchange.call = call = Call(service, request, match.route, match.path, actor, exchange.span)
         if match.route.is_per_graph and not match.route.is_public:
             call.served = service.find_graph(match.path[GRAPH_ID])
         await call.receive_body()
@@ -83,8 +86,9 @@ class Application:
     def _authenticate(self, request: Request, route: Route) -> str | None:
         if route.is_public or not self.service.is_authenticated:
             return None
-        raw = (value for name, value in request.scope["headers"] if name == b"authorization")
-        return self.service.tokens.identify(raw)
+        raw = [value for name, value in request.scope["headers"] if name == b"authorization"]
+        session = None if raw else self.service.sessions.find(request)
+        return self.service.tokens.identify(raw) if session is None else session.actor
 
 
 class _Exchange:
@@ -98,11 +102,14 @@ class _Exchange:
         self._id = request_id_of(request)
         self._begun = time.perf_counter()
         self._status = CLOSED
+        tracing = app.service.tracing
+        self.span = None if tracing is None else tracing.begin_request(request.headers)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, count and log; a client that went away gets nothing."""
         service = self.app.service
         service.in_flight += 1
+        service.metrics.publish()
         try:
             response = await self._respond()
             self._add_headers(response)
@@ -117,6 +124,7 @@ class _Exchange:
         finally:
             service.in_flight -= 1
             self._report()
+            service.metrics.publish()
 
     async def _respond(self) -> Response:
         try:
@@ -153,7 +161,7 @@ class _Exchange:
         if isinstance(error, Conflict):
             metrics.conflicts.add(code=error.code)
         if isinstance(error, RecoveryRequired):
-            metrics.recoveries.add()
+            metrics.blocked.add()
         if self.call is not None and isinstance(error, OmnigraphError):
             self.call.facts["error_code"] = error.code
 
@@ -167,11 +175,30 @@ class _Exchange:
         if call is not None:
             for phase, spent in call.phases.items():
                 metrics.phases.add(spent, operation=operation, phase=phase)
+            for phase, spent in call.listener.seconds.items():
+                metrics.engine_phases.add(spent, phase=phase)
+            metrics.recoveries.add(call.listener.recoveries)
             if call.facts.get("commit"):
                 metrics.commits.add(operation=operation)
             metrics.rows.add(call.facts.get("rows", 0), operation=operation)
+        self._trace(operation)
         if _log.isEnabledFor(logging.INFO):
             _log.info("request", extra={"facts": self._line(operation, seconds)})
+
+    def _trace(self, operation: str) -> None:
+        if self.span is None:
+            return
+        call, route = self.call, self.route
+        facts = {
+            "http.request.method": self.request.method,
+            "http.response.status_code": self._status,
+            "http.route": None if route is None else route.path,
+            "omnigraph.request_id": self._id,
+            "omnigraph.graph": None if call is None else call.path.get(GRAPH_ID),
+            "omnigraph.actor": None if call is None else call.actor,
+            **({} if call is None else {f"omnigraph.{name}": value for name, value in call.facts.items()}),
+        }
+        self.span.end(operation, facts, failed=self._status >= FAILED)
 
     def _line(self, operation: str, seconds: float) -> dict[str, Any]:
         call = self.call

@@ -113,12 +113,13 @@ def _encode_batches(call: Call, result: ArrowResult) -> Pieces:
             rows += batch.num_rows
             # A client that reads slowly holds what is on its way, and not the batch as well.
             del batch
-            yield _drain(sink)
+            yield drain(sink)
     call.facts.update(rows=rows, commit_read=result.schema.metadata.get(COMMIT.encode(), b"").decode())
-    yield _drain(sink)
+    yield drain(sink)
 
 
-def _drain(sink: io.BytesIO) -> bytes:
+def drain(sink: io.BytesIO) -> bytes:
+    """Return what was written, and empty the sink."""
     written = sink.getvalue()
     sink.seek(0)
     sink.truncate()

@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import BadRequest, OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.graph import open as open_graph
+from omnigraph.phases import PhaseListener, report_phases_to
 from omnigraph.policy.policy import Policy
 from omnigraph.server.auth import Tokens
 from omnigraph.server.authorize import RuntimeState
@@ -141,8 +143,17 @@ def decide_state(tokens: Tokens, *, has_policy: bool, unauthenticated: bool) -> 
     return RuntimeState.OPEN
 
 
-def boot(source: BootSource, tokens: Tokens, options: ServeOptions, loaders: Loaders) -> Booted:
-    """Open what a source names; a graph that fails is left out, unless all are required."""
+def boot(
+    source: BootSource,
+    tokens: Tokens,
+    options: ServeOptions,
+    loaders: Loaders,
+    listener: PhaseListener = lambda _: nullcontext(),
+) -> Booted:
+    """Open what a source names; a graph that fails is left out, unless all are required.
+
+    `listener` gets the phases of opening, such as recoveries.
+    """
     plan = source.load()
     for diagnostic in plan.diagnostics:
         _log.warning("startup diagnostic: %s", diagnostic)
@@ -152,15 +163,17 @@ def boot(source: BootSource, tokens: Tokens, options: ServeOptions, loaders: Loa
     state = decide_state(tokens, has_policy=has_policy, unauthenticated=options.unauthenticated)
     _warn_about(state)
     server_policy = None if plan.server_policy is None else loaders.policy(plan.server_policy, None)
-    graphs = _open_all(plan, loaders, require_all=options.require_all_graphs)
+    graphs = _open_all(plan, loaders, listener, require_all=options.require_all_graphs)
     return Booted(state, graphs, server_policy, plan.flat)
 
 
-def _open_all(plan: ServingPlan, loaders: Loaders, *, require_all: bool) -> dict[str, ServedGraph]:
+def _open_all(
+    plan: ServingPlan, loaders: Loaders, listener: PhaseListener, *, require_all: bool
+) -> dict[str, ServedGraph]:
     opened: dict[str, ServedGraph] = {}
     failures: list[OmnigraphError] = []
     with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
-        for found in pool.map(lambda graph: _try_open(graph, plan, loaders), plan.graphs):
+        for found in pool.map(lambda graph: _try_open(graph, plan, loaders, listener), plan.graphs):
             if isinstance(found, ServedGraph):
                 opened[found.graph_id] = found
             else:
@@ -172,9 +185,12 @@ def _open_all(plan: ServingPlan, loaders: Loaders, *, require_all: bool) -> dict
     return opened
 
 
-def _try_open(source: GraphSource, plan: ServingPlan, loaders: Loaders) -> ServedGraph | OmnigraphError:
+def _try_open(
+    source: GraphSource, plan: ServingPlan, loaders: Loaders, listener: PhaseListener
+) -> ServedGraph | OmnigraphError:
     try:
-        return _open(source, plan, loaders)
+        with report_phases_to(listener):
+            return _open(source, plan, loaders)
     except OmnigraphError as error:
         _log.warning("graph '%s' is not served: %s", source.graph_id, error)
         return error

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from omnigraph.server import blobs, change_feed, comparisons, exports, invocations, loads
+from omnigraph.server import (
+    blobs,
+    change_feed,
+    comparisons,
+    exports,
+    invocations,
+    load_files,
+    loads,
+    type_rows,
+)
 from omnigraph.server.app import Handler
 
 DATA_HANDLERS: Mapping[str, Handler] = {
@@ -14,6 +23,7 @@ DATA_HANDLERS: Mapping[str, Handler] = {
     "load": loads.load,
     "loadNdjson": loads.load_ndjson,
     "loadArrow": loads.load_arrow,
+    "loadFiles": load_files.load_files,
     "ingest": loads.load,
     "export": exports.export,
     "captureChangeBaseline": exports.capture_baseline,
@@ -23,5 +33,6 @@ DATA_HANDLERS: Mapping[str, Handler] = {
     "headBlob": blobs.head_blob,
     "diff": comparisons.diff,
     "explain": comparisons.explain,
+    "rows": type_rows.rows,
     "previewMerge": comparisons.preview_merge,
 }

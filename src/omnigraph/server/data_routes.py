@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.server.route import ARROW, BYTES, LOAD_LIMIT, NDJSON, Body, Param, Route
+from omnigraph.server.route import ARROW, BYTES, LOAD_LIMIT, NDJSON, TAR, Body, Param, Route
 from omnigraph.server.wire import changes, comparisons, exports, loads, reads, stored_queries, writes
 
 _BRANCH = Param("branch", "The branch; main, if none is named.")
@@ -111,6 +111,20 @@ DATA_ROUTES: tuple[Route, ...] = (
         body=Body.STREAM,
         request_media=ARROW,
         params=(Param("type", "The type of the rows.", required=True), *_LOAD_PARAMS),
+        response=loads.GraphBatchLoadOutput,
+        statuses=(409, 424),
+        admission=True,
+        ours=True,
+    ),
+    Route(
+        method="POST",
+        path="load/files",
+        operation="loadFiles",
+        summary="Load the files of a tar archive, in any format that a load reads, in one commit.",
+        policy=_LOAD_POLICY,
+        body=Body.STREAM,
+        request_media=TAR,
+        params=_LOAD_PARAMS,
         response=loads.GraphBatchLoadOutput,
         statuses=(409, 424),
         admission=True,
@@ -228,6 +242,18 @@ DATA_ROUTES: tuple[Route, ...] = (
         request=reads.QueryRequest,
         response=comparisons.ExplainOutput,
         statuses=(408, 410, 502),
+        ours=True,
+    ),
+    Route(
+        method="POST",
+        path="rows",
+        operation="rows",
+        summary="The nodes or edges of one type as a stream of Arrow batches, without their Blobs.",
+        policy="read(b)",
+        body=Body.JSON,
+        request=reads.RowsRequest,
+        media=ARROW,
+        statuses=(410,),
         ours=True,
     ),
     Route(

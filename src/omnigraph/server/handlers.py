@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from omnigraph.server import branches, commits, health, reads, schemas, writes
 from omnigraph.server.app import Handler
 from omnigraph.server.data_handlers import DATA_HANDLERS
+from omnigraph.server.ui_handlers import UI_HANDLERS
 
 HANDLERS: Mapping[str, Handler] = {
     "health": health.health,
@@ -29,4 +30,5 @@ HANDLERS: Mapping[str, Handler] = {
     "listCommits": commits.list_commits,
     "getCommit": commits.get_commit,
     **DATA_HANDLERS,
+    **UI_HANDLERS,
 }

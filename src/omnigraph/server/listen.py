@@ -9,6 +9,7 @@ import signal
 import socket
 import ssl
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from granian._granian import SocketHolder
@@ -66,24 +67,36 @@ def check_certificate(options: ServeOptions) -> None:
         ) from error
 
 
-def listen(app: ASGIApp, options: ServeOptions) -> None:
-    """Serve until SIGINT or SIGTERM; requests under way are finished first."""
-    _warn_about(options)
-    with _bind(options.bind) as bound:
-        asyncio.run(_serve(app, bound, options))
+def listen(
+    app: ASGIApp, options: ServeOptions, announce: Callable[[socket.socket], None] | None = None
+) -> None:
+    """Bind, announce the address, and serve until SIGINT or SIGTERM."""
+    warn_about(options)
+    with bind_socket(options.bind) as bound:
+        accept_connections(bound)
+        serve_on(bound, app, options, on_start=lambda: (announce or print_address)(bound))
 
 
-async def _serve(app: ASGIApp, bound: socket.socket, options: ServeOptions) -> None:
+def serve_on(
+    bound: socket.socket, app: ASGIApp, options: ServeOptions, on_start: Callable[[], None] = lambda: None
+) -> None:
+    """Serve on a socket until SIGINT or SIGTERM; requests under way are finished first."""
+    asyncio.run(_serve(bound, app, options, on_start))
+
+
+async def _serve(
+    bound: socket.socket, app: ASGIApp, options: ServeOptions, on_start: Callable[[], None]
+) -> None:
     server = BoundServer(app, bound, ssl_cert=options.tls_cert, ssl_key=options.tls_key)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, server.stop)
     serving = asyncio.ensure_future(server.serve())
-    announce(bound)
+    on_start()
     await serving
 
 
-def announce(bound: socket.socket) -> None:
+def print_address(bound: socket.socket) -> None:
     """Write the one line by which others learn the port."""
     host, port = bound.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
@@ -91,7 +104,8 @@ def announce(bound: socket.socket) -> None:
     sys.stdout.flush()
 
 
-def _bind(bind: Bind) -> socket.socket:
+def bind_socket(bind: Bind) -> socket.socket:
+    """Return a socket at an address; nothing can connect before `accept_connections`."""
     family = socket.AF_INET6 if ":" in bind.host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -103,12 +117,17 @@ def _bind(bind: Bind) -> socket.socket:
         raise BadRequest(
             f"cannot listen on {bind.host}:{bind.port}: {reason}", remedy="choose another --bind"
         ) from error
-    bound.listen(BACKLOG)
-    bound.setblocking(False)
     return bound
 
 
-def _warn_about(options: ServeOptions) -> None:
+def accept_connections(bound: socket.socket) -> None:
+    """Let clients connect."""
+    bound.listen(BACKLOG)
+    bound.setblocking(False)
+
+
+def warn_about(options: ServeOptions) -> None:
+    """Log what is dangerous about an address that other machines can reach."""
     if options.bind.is_loopback:
         return
     if options.tls_cert is None:

@@ -1,4 +1,4 @@
-"""Handlers of loads: NDJSON in a member of JSON, NDJSON as it is, and Arrow."""
+"""Handlers of loads: NDJSON in a member of JSON, NDJSON as it is, and Arrow; load_files.py has files."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def load(call: Call) -> Response:
 async def load_ndjson(call: Call) -> Response:
     """Load the lines of the body, strictly; policy is asked before a byte of it is read."""
     require_media(call.request, call.route.request_media)
-    target = await _authorize_parameters(call)
+    target = await authorize_parameters(call)
     data = b"".join([chunk async for chunk in call.chunks(call.route.limit, BATCH_BYTES)])
 
     def work() -> bytes:
@@ -76,10 +76,10 @@ async def load_arrow(call: Call) -> Response:
     type_name = call.query("type")
     if not type_name:
         raise BadRequest("the request does not say which type the rows have", remedy="add ?type=NAME")
-    target = await _authorize_parameters(call)
+    target = await authorize_parameters(call)
     with TemporaryFolder("arrow") as folder:
         file = folder / "rows.arrow"
-        size = await _receive(call, file)
+        size = await receive(call, file)
 
         def work() -> bytes:
             done = _load_rows(call, target, file, type_name)
@@ -89,7 +89,8 @@ async def load_arrow(call: Call) -> Response:
             return call.reply(await call.write(work))
 
 
-async def _authorize_parameters(call: Call) -> LoadTarget:
+async def authorize_parameters(call: Call) -> LoadTarget:
+    """Return where the parameters of a request send a load, if the actor may."""
     mode = call.query("mode") or DEFAULT_MODE
     if mode not in _MODES:
         raise BadRequest(f"'{mode}' is not a mode of loading", remedy=f"choose one of: {', '.join(_MODES)}")
@@ -111,7 +112,7 @@ async def _authorize(call: Call, branch: str | None, from_: str | None, mode: An
     return target
 
 
-async def _receive(call: Call, file: Path) -> int:
+async def receive(call: Call, file: Path) -> int:
     """Write the body to a file as it arrives, and return its size."""
     size = 0
     with wrap_temporary_errors(), file.open("wb") as sink:
@@ -121,7 +122,7 @@ async def _receive(call: Call, file: Path) -> int:
 
 
 def _load_lines(call: Call, target: LoadTarget, data: bytes) -> LoadResult:
-    return _load(call, target, Stream(BODY, Format.NDJSON, io.BytesIO(data)))
+    return run_load(call, target, Stream(BODY, Format.NDJSON, io.BytesIO(data)))
 
 
 def _load_rows(call: Call, target: LoadTarget, file: Path, type_name: str) -> LoadResult:
@@ -131,7 +132,7 @@ def _load_rows(call: Call, target: LoadTarget, file: Path, type_name: str) -> Lo
     with wrap_temporary_errors():
         named.parent.mkdir()
         file.rename(named)
-    return _load(call, target, PassedRows(str(named), key.partition(":")[2]))
+    return run_load(call, target, PassedRows(str(named), key.partition(":")[2]))
 
 
 def _require_arrow(file: Path) -> None:
@@ -145,7 +146,8 @@ def _require_arrow(file: Path) -> None:
         raise BadRequest(f"the body is not a stream of Arrow batches: {reason}") from error
 
 
-def _load(call: Call, target: LoadTarget, data: Any) -> LoadResult:
+def run_load(call: Call, target: LoadTarget, data: Any) -> LoadResult:
+    """Run a load in the thread of the caller."""
     done = call.graph.load(
         data, mode=target.mode, branch=target.branch, from_=target.from_, actor=call.actor, engine="local"
     )

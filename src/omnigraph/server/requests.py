@@ -25,12 +25,15 @@ from omnigraph.errors import (
     UnsupportedMediaType,
 )
 from omnigraph.graph import Graph
+from omnigraph.phases import report_phases_to
 from omnigraph.policy.actions import Action
 from omnigraph.server.authorize import authorize
 from omnigraph.server.boot import ServedGraph
+from omnigraph.server.engine_phases import EnginePhases
 from omnigraph.server.errors import ClientGone
 from omnigraph.server.route import JSON, Body, Route
 from omnigraph.server.service import Service
+from omnigraph.server.tracing import RequestSpan
 from omnigraph.server.wire.base import encode
 from omnigraph.server.workers import Pool
 
@@ -51,7 +54,13 @@ class Call:
     """A request that was routed: what a handler needs, and what logs and metrics report."""
 
     def __init__(
-        self, service: Service, request: Request, route: Route, path: Mapping[str, str], actor: str | None
+        self,
+        service: Service,
+        request: Request,
+        route: Route,
+        path: Mapping[str, str],
+        actor: str | None,
+        span: RequestSpan | None = None,
     ) -> None:
         self.service = service
         self.request = request
@@ -66,6 +75,8 @@ class Call:
         """Seconds by phase, for `Server-Timing`."""
         self.facts: dict[str, Any] = {}
         """What the log line of the request says beside: commit, rows and the like."""
+        self.listener = EnginePhases(span)
+        """Measures and traces what the engine does for the request."""
         self.was_authorized = False
         self.has_read_body = False
         self._body: Any = None
@@ -109,6 +120,8 @@ class Call:
     def authorize(self, action: Action, branch: str | None = None, target: str | None = None) -> None:
         """Let the request pass, or raise `PolicyDenied`."""
         self.was_authorized = True
+        if self.service.sessions.is_personal:
+            return  # the owner of the files asks: nothing is refused that a command would do
         booted = self.service.booted
         policy = booted.server_policy if action is Action.GRAPH_LIST else self.target.policy
         authorize(policy, action, self.actor, branch, target)
@@ -141,7 +154,8 @@ class Call:
             begun = time.perf_counter()
             self._spend("queue", begun - sent)
             try:
-                return work()
+                with report_phases_to(self.listener), self.listener(f"{pool.value} work"):
+                    return work()
             finally:
                 self._spend("work", time.perf_counter() - begun)
 

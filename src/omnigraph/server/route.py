@@ -10,6 +10,7 @@ from omnigraph.deferred_dataclass import dataclass
 JSON = "application/json"
 NDJSON = "application/x-ndjson; charset=utf-8"
 ARROW = "application/vnd.apache.arrow.stream"
+TAR = "application/x-tar"
 BYTES = "application/octet-stream"
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from omnigraph.server.data_routes import DATA_ROUTES
 from omnigraph.server.route import TEXT, Body, Param, Route
+from omnigraph.server.ui_routes import UI_ROUTES
 from omnigraph.server.wire import branches, commits, health, reads, schemas, writes
 
 BRANCH = Param("branch", "The branch; main, if none is named.")
@@ -213,4 +214,5 @@ ROUTES: tuple[Route, ...] = (
         response=commits.CommitOutput,
     ),
     *DATA_ROUTES,
+    *UI_ROUTES,
 )

@@ -87,6 +87,8 @@ class ServeOptions:
     tls_key: Path | None = None
     limits: Limits = Limits()
     cors_origins: tuple[str, ...] = ()
+    workers: int = 1
+    """How many processes serve."""
 
 
 def is_set(name: str, environment: Mapping[str, str] = os.environ) -> bool:

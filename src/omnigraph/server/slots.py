@@ -1,7 +1,7 @@
 """How many exports may run: one for each graph, and as many in all as the transport has room for.
 
-A slot is a kernel lock on a file. It is free again when its process ends, however that ends, and several
-processes that serve the same graphs share the slots when they share the folder.
+A slot is a kernel lock on a file. It is free again when its process ends, however that ends, and the workers
+of a server share the slots because they share the folder.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from omnigraph.errors import ResourceLimitExceeded
-from omnigraph.storage.scratch import TemporaryFolder
 
 TRANSPORT_BYTES = 2 << 20
 """What all streams of a server may hold of their answers at one time."""
@@ -44,10 +43,8 @@ class Slot:
 class StreamSlots:
     """The export slots of all graphs of a server, and the room of its transport."""
 
-    def __init__(self, folder: TemporaryFolder | Path | None = None) -> None:
-        # Kept here: the folder of an object that is gone is removed.
-        self._kept = TemporaryFolder("slots") if folder is None else folder
-        self._folder = self._kept.path if isinstance(self._kept, TemporaryFolder) else self._kept
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     def claim_export(self, graph_id: str) -> Slot:
         """Return the one slot of a graph; raises `ResourceLimitExceeded` at once when it is taken."""

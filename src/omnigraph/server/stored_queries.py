@@ -73,7 +73,7 @@ def load_stored_queries(paths: Sequence[Path], graph: Graph) -> StoredQueries:
 def read_stored_queries(paths: Iterable[Path]) -> StoredQueries:
     """Return the queries of files and folders by name; a name that is there twice is an error."""
     found: dict[str, StoredQuery] = {}
-    for path in _files(paths):
+    for path in list_files(paths):
         source = read_source(path)
         for query in parse_queries(source).queries:
             if query.name in found:
@@ -99,7 +99,8 @@ def check_stored_queries(queries: StoredQueries, catalog: Catalog) -> None:
             ) from error
 
 
-def _files(paths: Iterable[Path]) -> Iterator[Path]:
+def list_files(paths: Iterable[Path]) -> Iterator[Path]:
+    """Yield the files that paths name: a file itself, and the queries in a folder."""
     for path in paths:
         if not path.is_dir():
             yield path

@@ -27,27 +27,30 @@ class Pool(StrEnum):
 
 
 class Workers:
-    """The thread pools of a server."""
+    """The thread pools of a worker; several processes divide the cores between them."""
 
-    def __init__(self) -> None:
+    def __init__(self, processes: int = 1, changed: Callable[[], None] = lambda: None) -> None:
         sizes = {
-            Pool.READ: max(2, os.cpu_count() or 2),
+            Pool.READ: max(2, (os.cpu_count() or 2) // processes),
             Pool.WRITE: MOST_WRITES,
             Pool.LOOKUP: MOST_LOOKUPS,
         }
         self._pools = {
             pool: ThreadPoolExecutor(size, f"omnigraph {pool.value}") for pool, size in sizes.items()
         }
+        self._changed = changed
         self._waiting = dict.fromkeys(Pool, 0)
 
     def submit(self, pool: Pool, work: Callable[[], Made]) -> Future[Made]:
         """Run a call as soon as a thread of the pool is free; called on the event loop only."""
         self._waiting[pool] += 1
+        self._changed()
         return self._pools[pool].submit(work)
 
     def finished(self, pool: Pool) -> None:
         """Count a call out; called on the event loop only."""
         self._waiting[pool] -= 1
+        self._changed()
 
     def in_progress(self) -> dict[str, int]:
         """How many calls run or wait, by pool."""

@@ -176,7 +176,7 @@ def test_a_fork_of_a_fork_is_compared_with_any_ancestor(graph: Graph) -> None:
     assert summarize(graph.diff("one", "two")) == ["delete Thing b", "update Thing n"]
 
 
-def test_many_changes_are_told_as_few_are(graph: Graph) -> None:
+def test_many_changes_are_reported_like_few(graph: Graph) -> None:
     numbers = range(3 * FEW_ROWS)
     before = head(graph)
     load(graph, {("Link", f"e{number:05}"): link("x", "y", float(number)) for number in numbers})
@@ -193,7 +193,7 @@ def test_many_changes_are_told_as_few_are(graph: Graph) -> None:
 # --- cost ----------------------------------------------------------------------------------------
 
 
-def recorded(at: str) -> tuple[OpenGraph, Recorder]:
+def open_recorded(at: str) -> tuple[OpenGraph, Recorder]:
     recorder = Recorder()
     return OpenGraph.open(Root.at(Location.parse(at), recorder), read_only=True), recorder
 
@@ -201,7 +201,7 @@ def recorded(at: str) -> tuple[OpenGraph, Recorder]:
 def test_tables_that_did_not_move_are_not_opened(graph: Graph) -> None:
     before = head(graph)
     set_i(graph, "a", 2)
-    opened, recorder = recorded(graph.uri)
+    opened, recorder = open_recorded(graph.uri)
     diff = Graph(opened).diff(before, "main")
     assert "nodes" not in " ".join(call.uri for call in recorder.calls), (
         "nothing is read before it is asked for"
@@ -215,7 +215,7 @@ def test_the_calls_of_a_diff_do_not_follow_the_size_of_the_table(graph: Graph) -
     def cost(key: str) -> dict[str, int]:
         before = head(graph)
         set_i(graph, key, 2)
-        opened, recorder = recorded(graph.uri)
+        opened, recorder = open_recorded(graph.uri)
         diff = Graph(opened).diff(before, "main")
         recorder.clear()
         assert summarize(diff) == [f"update Thing {key}"]
@@ -232,7 +232,7 @@ def test_forks_are_compared_by_what_was_written(graph: Graph) -> None:
         graph.branches.create(branch)
         set_i(graph, "a", len(branch) + ord(branch[0]), branch)
     set_i(graph, "b", 2)
-    opened, recorder = recorded(graph.uri)
+    opened, recorder = open_recorded(graph.uri)
     for a, b, ways in ((first, "one", 1), ("main", "one", 2), ("one", "two", 2)):
         recorder.clear()
         assert Graph(opened).diff(a, b)
@@ -247,7 +247,7 @@ def test_few_rows_are_read_once_on_each_side(graph: Graph) -> None:
     with graph.write("one") as tx:
         tx.insert("Hub", k="new")
         tx.update("Thing", ("k", "=", "a"), {"i": 2})
-    opened, recorder = recorded(graph.uri)
+    opened, recorder = open_recorded(graph.uri)
     diff = Graph(opened).diff(before, "one", types="Hub")
     recorder.clear()
     assert summarize(diff) == ["insert Hub new"]
@@ -329,7 +329,7 @@ def test_moments_have_many_names(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("name", ["nowhere", "", "../main", "v3", "0" * 26, "2030-99-99"])
-def test_a_name_of_nothing_is_told_as_such(graph: Graph, name: str) -> None:
+def test_a_name_that_refers_to_nothing_is_reported(graph: Graph, name: str) -> None:
     with pytest.raises(NotFound) as caught:
         graph.diff(name, "main")
     assert str(caught.value) == f"'{name}' is neither a branch nor a commit nor a time"
@@ -399,7 +399,7 @@ def test_values_are_plain_and_hashable_by_what_identifies_them(graph: Graph) -> 
 
 
 @pytest.mark.parametrize("other", ["work", "main"])
-def test_a_branch_that_was_made_anew_is_not_compared_as_the_one_that_was_read(
+def test_a_branch_that_was_recreated_is_not_compared_as_the_one_that_was_read(
     graph: Graph, other: str
 ) -> None:
     """Its versions have the same numbers: all the same, or that of main from which it was made."""

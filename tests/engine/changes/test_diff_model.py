@@ -25,7 +25,7 @@ from tests.engine.changes.world import (
     HUBS,
     SCHEMA,
     State,
-    applied,
+    apply_changes,
     few_rows_at_once,
     hubs,
     link,
@@ -149,7 +149,7 @@ def test_a_diff_leads_from_any_state_to_any_other(template: Path, steps: list[An
 def require_right(graph: Graph, one: tuple[str, State], other: tuple[str, State]) -> None:
     diff = graph.diff(one[0], other[0])
     changes = list(diff)
-    assert texts(applied(one[1], changes)) == texts(other[1])
+    assert texts(apply_changes(one[1], changes)) == texts(other[1])
     assert [order(change) for change in changes] == sorted({order(change) for change in changes})
     assert bool(diff) == bool(changes)
     assert sum(s.inserted + s.updated + s.deleted for s in diff.stats().values()) == len(changes)

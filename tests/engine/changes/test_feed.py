@@ -28,7 +28,7 @@ from omnigraph.graph import Graph
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
 from omnigraph.storage.upkeep import collect_versions
-from tests.engine.changes.world import applied, link, load, texts, thing
+from tests.engine.changes.world import apply_changes, link, load, texts, thing
 
 
 def add(graph: Graph, *keys: str, branch: str = "main", **values: Any) -> str:
@@ -114,8 +114,8 @@ def test_applying_a_feed_gives_the_newest_state(graph: Graph) -> None:
     load(graph, {("Link", "e"): link("x", "y", 1.0)})
     graph.mutate('query q() { delete Thing where k = "b" }')
     load(graph, {("Link", "e"): link("y", "z", 1.0)}, "overwrite")
-    state = applied({}, (change for block in graph.changes() for change in block.changes))
-    expected = applied({}, graph.diff(graph.commits.list()[-1], "main"))
+    state = apply_changes({}, (change for block in graph.changes() for change in block.changes))
+    expected = apply_changes({}, graph.diff(graph.commits.list()[-1], "main"))
     assert texts(state) == texts(expected)
     assert ("Thing", "b") not in state
 
@@ -214,7 +214,7 @@ def branch_off(graph: Graph, *keys: str) -> list[str]:
 
 @pytest.mark.parametrize("asked", ASKING)
 @pytest.mark.parametrize("when", ["commits listed", "versions known"])
-def test_a_branch_that_is_made_anew_under_a_poll_is_a_gap(graph: Graph, when: str, asked: str) -> None:
+def test_a_branch_that_is_recreated_under_a_poll_is_a_gap(graph: Graph, when: str, asked: str) -> None:
     since = f"after:{graph.snapshot().id}"
     first, _ = branch_off(graph, "c", "d")
 

@@ -124,7 +124,7 @@ def test_an_engine_that_does_not_exist_is_refused_at_once(graph: Graph) -> None:
         graph.diff("main", "main", engine="steam")  # type: ignore[arg-type]
 
 
-def test_a_version_that_was_cleaned_up_is_told_as_such(changed: Graph) -> None:
+def test_a_version_that_was_cleaned_up_is_reported_as_reclaimed(changed: Graph) -> None:
     before, opened = changed.snapshot(), changed._opened
     entry = before._pinned.entries[THING]
     load(changed, {("Thing", "t00"): thing("t00", i=99)})

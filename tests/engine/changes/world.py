@@ -119,7 +119,7 @@ def texts(state: State) -> dict[tuple[str, str], str]:
     return {key: text(row) for key, row in state.items()}
 
 
-def applied(state: State, changes: Iterable[Change]) -> State:
+def apply_changes(state: State, changes: Iterable[Change]) -> State:
     """The rows after changes; fails when a change does not fit the rows it is applied to."""
     found = dict(state)
     for change in changes:

@@ -19,7 +19,7 @@ def state(commits: Mapping[str, Commit]) -> ManifestState:
     return replace(EMPTY_STATE, commits=commits, head=find_head(commits.values()))
 
 
-def grown(random: Random, steps: int) -> dict[str, dict[str, Commit]]:
+def grow_branches(random: Random, steps: int) -> dict[str, dict[str, Commit]]:
     """Branches with what each of them shows: commits of its own and inherited ones, never merged ones."""
     first = Commit("c0", "main", 1, 1)
     branches = {"main": {first.id: first}}
@@ -46,7 +46,7 @@ def grown(random: Random, steps: int) -> dict[str, dict[str, Commit]]:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_none_is_left_out_and_none_is_more_than_a_start(seed: int) -> None:
-    states = {name: state(shown) for name, shown in grown(Random(seed), 60).items()}
+    states = {name: state(shown) for name, shown in grow_branches(Random(seed), 60).items()}
     known = {name: commit for one in states.values() for name, commit in one.commits.items()}
     tips = {one.head.id for one in states.values() if one.head is not None}
     found, expected = find_merge_bases(states), set[str]()

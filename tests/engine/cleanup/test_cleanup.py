@@ -47,7 +47,7 @@ from tests.engine.cleanup.world import add, clean, newcomer, people_at, readable
 from tests.engine.crash.matrix import make_scene
 from tests.engine.crash.world import KNOWS, PERSON, TEAM, change, look, make_graph, require_settled, rows_of
 from tests.engine.graphs import new_graph, no_room_for, tree, with_clock
-from tests.engine.test_blob_updates import changed
+from tests.engine.test_blob_updates import change_with
 from tests.engine.upkeep_graph import commits_of
 
 SECOND = 1_000_000
@@ -63,7 +63,7 @@ def graph(folder: Location) -> OpenGraph:
 # --- what goes, and what stays -------------------------------------------------------------------
 
 
-def test_the_newest_commits_stay_readable_and_older_ones_are_told_to_be_gone(graph: OpenGraph) -> None:
+def test_the_newest_commits_stay_readable_and_older_ones_are_reported_as_reclaimed(graph: OpenGraph) -> None:
     made = add(graph, "p0", "p1", "p2", "p3", "p4")
     before = rows_of(look(graph))
     done = clean(graph, keep=2)
@@ -96,14 +96,14 @@ def test_a_dry_run_tells_exactly_what_goes_then_and_touches_nothing(graph: OpenG
     assert sum(one.versions_removed for one in preview.tables) == 7
 
 
-def stopped(moment: int) -> Callable[[], int]:
+def stop_clock(moment: int) -> Callable[[], int]:
     return lambda: moment
 
 
 def test_every_moment_of_the_time_that_is_kept_can_be_read(folder: Location, graph: OpenGraph) -> None:
     start = graph.root.clock() + 3_600 * SECOND
     for number in range(5):
-        add(with_clock(graph, stopped(start + number * 60 * SECOND)), f"p{number}")
+        add(with_clock(graph, stop_clock(start + number * 60 * SECOND)), f"p{number}")
     now = start + 241 * SECOND
     cleanup(with_clock(graph, lambda: now), CleanupPolicy.of(None, "90s", 0.0))
     fresh = newcomer(graph)
@@ -120,7 +120,7 @@ def table_rows(graph: OpenGraph, snapshot: Snapshot) -> set[str]:
 
 
 def test_nothing_goes_that_was_current_less_than_the_minimum_age_ago(graph: OpenGraph) -> None:
-    """Whoever reads or writes in another process may stand still for so long."""
+    """A reader or writer in another process may stand still for so long."""
     made = add(graph, "p0", "p1", "p2")
     assert clean(graph, keep=1, age=600.0).versions_removed == 0
     assert all(people_at(graph, commit) for commit in made)
@@ -271,7 +271,7 @@ def test_files_of_forks_that_were_never_finished_go(graph: OpenGraph) -> None:
     assert "w0" in {row["name"] for row in rows_of(look(newcomer(graph)))["team/ivy"][PERSON]}
 
 
-def test_a_fork_that_cannot_go_is_told_and_everything_else_is_done(graph: OpenGraph) -> None:
+def test_a_fork_that_cannot_go_is_reported_and_everything_else_is_done(graph: OpenGraph) -> None:
     add(graph, "p0", "p1")
     source = table_at(graph)
     graph.root.forks.create(source, "gone")
@@ -306,10 +306,10 @@ def test_blobs_that_are_needed_stay(folder: Location) -> None:
     body = "base64:" + b64encode(b"x" * 100_000).decode()
     for number in range(4):
         text = f'insert Doc {{ k: "d{number}", n: 1, body: $b }}'
-        changed(graph, text, "$b: Blob", {"b": body})
-    changed(graph, 'update Doc set { n: 2 } where k = "d0"')
+        change_with(graph, text, "$b: Blob", {"b": body})
+    change_with(graph, 'update Doc set { n: 2 } where k = "d0"')
     optimize(graph, Author("main"))
-    changed(graph, 'delete Doc where k = "d3"')
+    change_with(graph, 'delete Doc where k = "d3"')
     assert clean(graph).bytes_removed > 100_000
     fresh = newcomer(graph)
     rows = open_table(fresh, fresh.snapshot(AtBranch()), "node:Doc").scan(["k", "body"], blob_bytes=True)
@@ -321,7 +321,7 @@ def test_blobs_that_are_needed_stay(folder: Location) -> None:
 # --- what a cleanup refuses ----------------------------------------------------------------------
 
 
-def stored(graph: OpenGraph) -> tuple[int, ...]:
+def stored_versions(graph: OpenGraph) -> tuple[int, ...]:
     return table_at(graph).versions()
 
 
@@ -333,29 +333,29 @@ def test_an_interrupted_write_is_recovered_first(graph: OpenGraph) -> None:
     assert "late" in {row["name"] for row in rows_of(look(newcomer(graph)))["main"][PERSON]}
 
 
-def test_a_record_that_nobody_can_read_refuses_the_cleanup(graph: OpenGraph) -> None:
+def test_an_unreadable_record_refuses_the_cleanup(graph: OpenGraph) -> None:
     add(graph, "p0", "p1")
-    before = stored(graph)
+    before = stored_versions(graph)
     graph.root.objects.write_text(graph.root.layout.recovery / "01J0000000000000000000000A.json", "{")
     with pytest.raises(RecoveryRequired):
         clean(graph)
-    assert stored(graph) == before
+    assert stored_versions(graph) == before
 
 
 def test_a_table_that_was_changed_past_the_door_refuses_the_cleanup(graph: OpenGraph) -> None:
     add(graph, "p0", "p1")
     teams = lance.dataset(table_at(graph, TEAM).uri)
     teams.insert(pa.table({"id": ["x"], "name": ["x"], "title": ["x"]}, schema=teams.schema))
-    before = stored(graph)
+    before = stored_versions(graph)
     with pytest.raises(Conflict, match="changed outside of a commit") as refused:
         clean(graph)
     assert "omnigraph repair" in str(refused.value.remedy)
-    assert stored(graph) == before
+    assert stored_versions(graph) == before
 
 
 def test_a_branch_that_cannot_be_read_refuses_the_cleanup(graph: OpenGraph) -> None:
     add(graph, "p0", "p1")
-    before = stored(graph)
+    before = stored_versions(graph)
     create_branch(graph, "work")
     (only,) = Path(graph.root.layout.manifest.path, "tree", "work", "_versions").glob("*.manifest")
     only.write_text("damaged")
@@ -364,19 +364,19 @@ def test_a_branch_that_cannot_be_read_refuses_the_cleanup(graph: OpenGraph) -> N
         clean(reader, dry=True)
     with pytest.raises(StorageFailure, match="/__manifest/tree/work': open failed"):
         clean(reader)
-    assert stored(graph) == before
+    assert stored_versions(graph) == before
 
 
 def test_a_branch_that_becomes_unreadable_in_between_refuses_the_cleanup_as_well(graph: OpenGraph) -> None:
     add(graph, "p0", "p1")
-    before = stored(graph)
+    before = stored_versions(graph)
     point = failpoints.CLEANUP_RESOLVE_BRANCH_SNAPSHOT
     with (
         failpoints.arm(point, failpoints.error(point)),
         pytest.raises(Unavailable, match="nothing is cleaned up while branch 'main' cannot be read"),
     ):
         clean(graph)
-    assert stored(graph) == before
+    assert stored_versions(graph) == before
 
 
 def test_a_schema_apply_under_way_refuses_the_cleanup_and_disturbs_no_preview(graph: OpenGraph) -> None:
@@ -461,7 +461,7 @@ def test_one_table_that_fails_does_not_keep_the_others(graph: OpenGraph) -> None
 # --- those who read meanwhile --------------------------------------------------------------------
 
 
-def test_a_handle_that_read_the_past_before_is_told_that_it_is_gone(graph: OpenGraph) -> None:
+def test_a_handle_that_read_the_past_before_learns_that_it_is_gone(graph: OpenGraph) -> None:
     made = add(graph, "p0", "p1", "p2")
     reader = newcomer(graph)
     pinned = reader.snapshot(AtCommit(made[0]))
@@ -565,7 +565,7 @@ def test_a_table_that_a_failed_schema_change_left_in_a_bucket_goes_after_a_week(
     assert stored() == shown
     assert apply_schema(graph, wanted).applied
     assert stored() == shown | {left}
-    # Whoever looked before that does not remove what is used by now, however old it is.
+    # A cleanup that looked before that does not remove what is used by now, however old it is.
     assert remove_orphan_tables(later, [left]) == []
     change(graph, 'insert Q { k: "b" }')
 

@@ -35,7 +35,7 @@ def _with_texts(graph: OpenGraph) -> None:
     change(graph, 'insert Doc { name: "c" }')
 
 
-def _outdated(graph: OpenGraph) -> None:
+def _outdate_vectors(graph: OpenGraph) -> None:
     """The same, filled, and one text is another now and one is gone."""
     _with_texts(graph)
     _fills()(graph)
@@ -50,7 +50,7 @@ def _outdated_on_a_branch(graph: OpenGraph) -> None:
     change(graph, 'insert Doc { name: "d", body: "w" }', BRANCH)
 
 
-def _inherited(graph: OpenGraph) -> None:
+def _branch_off(graph: OpenGraph) -> None:
     """Texts that a branch inherits and main did not fill."""
     _with_texts(graph)
     create_branch(graph, BRANCH)
@@ -60,8 +60,8 @@ CONFIRMED = failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER
 
 EMBEDDINGS: dict[str, Write] = {
     "embed": Write(_fills(), _with_texts, again=True),
-    "embed-outdated": Write(_fills(), _outdated, again=True),
+    "embed-outdated": Write(_fills(), _outdate_vectors, again=True),
     "embed-branch": Write(_fills(BRANCH), _outdated_on_a_branch, BRANCH, again=True),
-    "embed-first-touch": Write(_fills(BRANCH), _inherited, BRANCH, again=True),
+    "embed-first-touch": Write(_fills(BRANCH), _branch_off, BRANCH, again=True),
     "recover-embed": Write(recovery, left_at(CONFIRMED, _fills(), _with_texts), recovers=True),
 }

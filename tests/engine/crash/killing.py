@@ -61,7 +61,7 @@ def run_disturbed(write: str, moment: str, uri: str) -> str:
         run = partial(WRITES[write].run, OpenGraph.open(root))
     disturber.armed = True
     if number is None:
-        # Nobody handles the signal: the kernel ends all threads at once, inside whatever they do.
+        # The signal has no handler: the kernel ends all threads at once, inside whatever they do.
         signal.setitimer(signal.ITIMER_REAL, int(moment[1:]) / 1e6)
     try:
         run()

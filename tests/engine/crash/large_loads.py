@@ -8,7 +8,7 @@ from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.load import load_job as job
 from omnigraph.engine.tasks.runner import Engine, LocalRunner
-from tests.engine.crash.steps import BRANCH, Step, Write, branched, rows_to_load, touched
+from tests.engine.crash.steps import BRANCH, Step, Write, make_branch, rows_to_load, touch_branch
 from tests.engine.crash.world import load_rows
 
 
@@ -26,7 +26,7 @@ LARGE_LOADS: dict[str, Write] = {
     "load-large-append": Write(_loads(Mode.APPEND)),
     "load-large-merge": Write(_loads(Mode.MERGE)),
     "load-large-overwrite": Write(_loads(Mode.OVERWRITE)),
-    "load-large-append-first-touch": Write(_loads(Mode.APPEND, BRANCH), branched, BRANCH),
-    "load-large-merge-first-touch": Write(_loads(Mode.MERGE, BRANCH), branched, BRANCH),
-    "load-large-overwrite-branch": Write(_loads(Mode.OVERWRITE, BRANCH), touched, BRANCH),
+    "load-large-append-first-touch": Write(_loads(Mode.APPEND, BRANCH), make_branch, BRANCH),
+    "load-large-merge-first-touch": Write(_loads(Mode.MERGE, BRANCH), make_branch, BRANCH),
+    "load-large-overwrite-branch": Write(_loads(Mode.OVERWRITE, BRANCH), touch_branch, BRANCH),
 }

@@ -19,7 +19,7 @@ from omnigraph.engine.upkeep.table_rewrite import MIN_FRAGMENTS
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import InternalError
 from omnigraph.lang.source import Source
-from tests.engine.crash.steps import Step, Write, changes, interrupted, recovery
+from tests.engine.crash.steps import Step, Write, changes, interrupt_at, recovery
 from tests.engine.crash.world import PERSON, SCHEMA, change
 
 ONE = 'insert Person { name: "eve" }'
@@ -27,7 +27,7 @@ TWO = 'insert Person { name: "eve" }  insert Knows { from: "eve", to: "ada", sin
 
 
 def _left_by_upkeep(graph: OpenGraph) -> None:
-    """A table that upkeep moved, and whose branch was not told any more."""
+    """A table that upkeep moved, without publishing it on its branch."""
     for number in range(MIN_FRAGMENTS - 1):
         change(graph, f'insert Person {{ name: "p{number}" }}')
     before = graph.load("main").state.entries()[PERSON]
@@ -74,13 +74,13 @@ def _rewrites(limit: int) -> Step:
     return step
 
 
-def _published(graph: OpenGraph) -> None:
+def _publish_and_keep_record(graph: OpenGraph) -> None:
     """A write that was done, and whose record stayed."""
     with failpoints.arm(NOT_REMOVED, failpoints.error(NOT_REMOVED)):
         change(graph, TWO)
 
 
-def _told_as_before(left: Step) -> Step:
+def _record_as_before(left: Step) -> Step:
     """A write that left a record, and that as earlier releases wrote it."""
 
     def step(graph: OpenGraph) -> None:
@@ -111,16 +111,20 @@ def _with_indexes(graph: OpenGraph) -> None:
 
 LEFTOVERS: dict[str, Write] = {
     "settling-upkeep": Write(changes(TWO), _left_by_upkeep),
-    "mending-indexes": Write(lambda graph: optimize(graph, Author("main")), _without_index_files),
-    "mending-by-building": Write(lambda graph: ensure_indices(graph, Author("main")), _without_index_files),
+    "repairing-indexes": Write(lambda graph: optimize(graph, Author("main")), _without_index_files),
+    "repairing-by-building": Write(lambda graph: ensure_indices(graph, Author("main")), _without_index_files),
     "extending-indexes": Write(_extends(ONE), _with_indexes),
     "extending-indexes-later": Write(_extends(ONE, limit=0), _with_indexes),
     "schema-apply-indexed": Write(_rewrites(1_000), _with_indexes, again=True),
     "schema-apply-indexed-later": Write(_rewrites(0), _with_indexes, again=True),
-    "recover-published": Write(recovery, _published, recovers=True),
-    "recover-old-record-back": Write(recovery, _told_as_before(interrupted(COMMITTED, TWO)), recovers=True),
-    "recover-old-record-forward": Write(
-        recovery, _told_as_before(interrupted(CONFIRMED, TWO)), recovers=True
+    "recover-published": Write(recovery, _publish_and_keep_record, recovers=True),
+    "recover-old-record-back": Write(
+        recovery, _record_as_before(interrupt_at(COMMITTED, TWO)), recovers=True
     ),
-    "recover-old-record-published": Write(recovery, _told_as_before(_published), recovers=True),
+    "recover-old-record-forward": Write(
+        recovery, _record_as_before(interrupt_at(CONFIRMED, TWO)), recovers=True
+    ),
+    "recover-old-record-published": Write(
+        recovery, _record_as_before(_publish_and_keep_record), recovers=True
+    ),
 }

@@ -18,7 +18,7 @@ from omnigraph.engine.maintenance.cleanup.staged_files import LONGEST_LOAD, find
 from omnigraph.errors import OmnigraphError, RecoveryRequired
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Call, Recorder
-from tests.engine.crash.places import copied, root_at
+from tests.engine.crash.places import copy_graph, root_at
 from tests.engine.crash.steps import BRANCH, Step, Write
 from tests.engine.crash.world import (
     MEMBER,
@@ -29,8 +29,8 @@ from tests.engine.crash.world import (
     View,
     change,
     look,
+    open_unrecovered,
     pending,
-    reached,
     require_settled,
     rows_of,
     stray_forks,
@@ -84,17 +84,17 @@ class Scene:
 
     @property
     def refused(self) -> list[Contents]:
-        """What may be there for whoever was told that it was not done."""
+        """What may be there after a write that reported a refusal."""
         return [rows_of(view) for view in (self.before, self.begun) if view is not None]
 
     @property
     def done(self) -> list[Contents]:
-        """What may be there for whoever was told that it was done."""
+        """What may be there after a write that reported success."""
         return [rows_of(view) for view in (self.after, self.halfway) if view is not None]
 
     @property
     def recovered(self) -> list[Contents]:
-        """What may be there when the end was open: nobody finishes the second part of a write."""
+        """What may be there when the end was open: recovery does not do the second part of a write."""
         return [*self.refused, rows_of(self.halfway or self.after)]
 
     def cell(self, number: int) -> str:
@@ -105,12 +105,12 @@ class Scene:
 
 def make_scene(name: str, base: Location, folder: Location) -> Scene:
     """A write on a copy of a graph, and how it goes when it is left alone."""
-    write, template = WRITES[name], copied(base, folder / "template")
-    graph = reached(template)
+    write, template = WRITES[name], copy_graph(base, folder / "template")
+    graph = open_unrecovered(template)
     write.prepare(graph)
     before = look(graph)
     recorder = Recorder()
-    undisturbed = OpenGraph.open(root_at(copied(template, folder / "undisturbed"), recorder))
+    undisturbed = OpenGraph.open(root_at(copy_graph(template, folder / "undisturbed"), recorder))
     recorder.clear()
     started = perf_counter()
     write.run(undisturbed)
@@ -122,13 +122,13 @@ def make_scene(name: str, base: Location, folder: Location) -> Scene:
 
 
 def _seen_after(step: Step, template: Location, at: Location) -> View:
-    graph = reached(copied(template, at))
+    graph = open_unrecovered(copy_graph(template, at))
     step(graph)
     return look(graph)
 
 
 @contextmanager
-def explained(cell: str) -> Iterator[None]:
+def explain_cell(cell: str) -> Iterator[None]:
     """Says in which cell something was wrong."""
     try:
         yield
@@ -149,8 +149,8 @@ def outcome(scene: Scene, graph: OpenGraph) -> OmnigraphError | None:
     return None
 
 
-def require_told_right(scene: Scene, graph: OpenGraph, error: OmnigraphError | None) -> None:
-    """Who was told of success sees it; who was told of anything but an open end sees nothing."""
+def require_true_report(scene: Scene, graph: OpenGraph, error: OmnigraphError | None) -> None:
+    """After success the write is visible; after any error but an open end nothing is."""
     seen = rows_of(look(graph))
     if error is None:
         assert seen in scene.done
@@ -162,13 +162,13 @@ def require_told_right(scene: Scene, graph: OpenGraph, error: OmnigraphError | N
         visible = scene.outcomes if scene.name.startswith("schema-apply") else scene.refused[-1:]
         assert seen in visible, "the end was open, and something was visible"
     else:
-        assert seen in scene.refused, f"told of '{error}', and it happened"
+        assert seen in scene.refused, f"reported '{error}', and it happened"
         assert pending(graph) == [], "nothing had happened, and a record is left"
 
 
 def require_whole(scene: Scene, at: Location, opened: Callable[[Root], OpenGraph]) -> None:
     """A newcomer sees all or nothing; then the next write works, and nothing is left to do."""
-    interrupted = pending(reached(at))
+    interrupted = pending(open_unrecovered(at))
     branch, newcomer, last = _next(scene, at, opened, scene.outcomes)
     require_settled(newcomer)
     _require_audit(scene, newcomer, interrupted, last, branch)
@@ -180,7 +180,7 @@ def require_whole(scene: Scene, at: Location, opened: Callable[[Root], OpenGraph
 
 
 def _require_removable(at: Location) -> None:
-    """Files in which rows of the dead wait are in nobody's way, and a cleanup long after removes them."""
+    """Staged rows of a dead writer do not disturb others, and a cleanup long after removes them."""
     root = root_at(at)
     waiting = sorted(root.objects.list_folders(root.layout.staging))
     if waiting:
@@ -200,7 +200,7 @@ def _require_again(scene: Scene, graph: OpenGraph, branch: str, last: View) -> N
         scene.write.requires(graph)
     meant, taken, found = (_merge_commits(view[branch]) for view in (scene.after, last, again))
     assert len(found) == len(meant), "a branch was taken in twice, or without a trace"
-    if _sorted(rows_of(last)) == _sorted(rows_of(again)) and scene.outcomes[0] != scene.outcomes[1]:
+    if _sort_rows(rows_of(last)) == _sort_rows(rows_of(again)) and scene.outcomes[0] != scene.outcomes[1]:
         assert taken == found, "it was done, and does not tell what it took in"
 
 
@@ -212,7 +212,7 @@ def _next(
     scene: Scene, at: Location, opened: Callable[[Root], OpenGraph], outcomes: Sequence[Contents]
 ) -> tuple[str, OpenGraph, View]:
     """One of the outcomes is there, and the next write works; its branch, and what is seen after it."""
-    assert look(reached(at)).keys() in [found.keys() for found in outcomes]
+    assert look(open_unrecovered(at)).keys() in [found.keys() for found in outcomes]
     graph = opened(root_at(at))
     assert rows_of(look(graph)) in outcomes, "what is visible is neither of the outcomes"
     branch = _branch_to_write(scene, graph)
@@ -226,7 +226,7 @@ def _next(
 
 
 def _branch_to_write(scene: Scene, graph: OpenGraph) -> str:
-    """The branch for the next write; for writes that are about a branch, one made anew."""
+    """The branch for the next write; for writes that are about a branch, a recreated one."""
     if scene.makes_its_branch and BRANCH not in graph.branch_names():
         create_branch(graph, BRANCH)
     if not scene.about_a_branch:
@@ -248,12 +248,12 @@ def _require_next(rows: Contents, scene: Scene, branch: str, outcomes: Sequence[
         tables = expected[branch]
         tables[PERSON] = [row | {"age": 77} if row["id"] == "bo" else row for row in tables[PERSON]]
         tables[TEAM] = [row | {"title": "next"} if row["id"] == "core" else row for row in tables[TEAM]]
-        if _sorted(rows) == _sorted(expected):
+        if _sort_rows(rows) == _sort_rows(expected):
             return
     raise AssertionError(f"the next write did not simply add to what was there: {rows}")
 
 
-def _sorted(rows: Contents) -> object:
+def _sort_rows(rows: Contents) -> object:
     return {b: {k: sorted(map(repr, found)) for k, found in t.items()} for b, t in rows.items()}
 
 
@@ -298,7 +298,7 @@ _LATE = {"id": "(new)", "src": "bo", "dst": "core"}
 def write_beside(scene: Scene, at: Location) -> OmnigraphError | None:
     """Another write to the same branch, whose rows no write of the matrix touches; why it was refused."""
     try:
-        change(reached(at), 'insert MemberOf { from: "bo", to: "core" }', _branch_beside(scene))
+        change(open_unrecovered(at), 'insert MemberOf { from: "bo", to: "core" }', _branch_beside(scene))
     except OmnigraphError as error:
         return error
     return None
@@ -309,16 +309,20 @@ def _branch_beside(scene: Scene) -> str:
 
 
 def require_both(
-    scene: Scene, at: Location, told: str, beside: OmnigraphError | None, opened: Callable[[Root], OpenGraph]
+    scene: Scene,
+    at: Location,
+    report: str,
+    beside: OmnigraphError | None,
+    opened: Callable[[Root], OpenGraph],
 ) -> None:
-    """Both writes are there or not, as their writers were told; then the next write works."""
+    """Both writes are there or not, as they reported; then the next write works."""
     before, after = rows_of(scene.before), rows_of(scene.after)
-    possible = {"done": scene.done, RecoveryRequired.code: scene.recovered}.get(told, scene.refused)
+    possible = {"done": scene.done, RecoveryRequired.code: scene.recovered}.get(report, scene.refused)
     if scene.write.recovers or scene.about_a_branch:
         possible = [before, after]
     outcomes = possible if beside else [late for one in possible for late in _with_late(scene, one)]
     branch, newcomer, _ = _next(scene, at, opened, outcomes)
-    # A recovery that was overtaken may restore a table once more; whoever writes to that table settles it.
+    # A recovery that was overtaken may restore a table once more; the next write to that table settles it.
     change(newcomer, _ALL_TABLES, branch)
     require_settled(newcomer)
     notes = audit.read_audit(newcomer.root)

@@ -11,7 +11,7 @@ from omnigraph.engine.changes.comparison import RunnerChoice
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.merge.merge import MergeRequest, merge
 from omnigraph.engine.write.transaction import Author
-from tests.engine.crash.steps import BRANCH, Step, Write, branched, left_at, recovery, touched
+from tests.engine.crash.steps import BRANCH, Step, Write, left_at, make_branch, recovery, touch_branch
 from tests.engine.crash.world import ACTOR, change
 
 OTHER = "other"
@@ -35,7 +35,7 @@ def _merges_in_buckets(source: str = BRANCH, into: str = "main") -> Step:
 
 def _ahead(graph: OpenGraph) -> None:
     """A branch with new, changed and deleted people, and edges that came and went with them."""
-    touched(graph)
+    touch_branch(graph)
     change(graph, 'update Person set { age: 50 } where name = "ada"', BRANCH)
     change(graph, 'delete Person where name = "cy"', BRANCH)
 
@@ -44,7 +44,7 @@ def _main_goes_on(graph: OpenGraph) -> None:
     change(graph, 'insert Person { name: "eve" }  insert Team { name: "night" }')
 
 
-def parted(graph: OpenGraph) -> None:
+def part_branches(graph: OpenGraph) -> None:
     """The same, and main has other people by now."""
     _ahead(graph)
     _main_goes_on(graph)
@@ -52,13 +52,13 @@ def parted(graph: OpenGraph) -> None:
 
 def _behind(graph: OpenGraph) -> None:
     """A branch without tables of its own, and main has gone on."""
-    branched(graph)
+    make_branch(graph)
     _main_goes_on(graph)
 
 
 def _behind_in_part(graph: OpenGraph) -> None:
     """A branch with people of its own and without teams of its own, and main has gone on with both."""
-    touched(graph)
+    touch_branch(graph)
     _main_goes_on(graph)
 
 
@@ -81,24 +81,24 @@ MOVED = failpoints.BRANCH_MERGE_POST_EFFECTS_PRE_CONFIRM
 CONFIRMED = failpoints.BRANCH_MERGE_POST_PHASE_B_PRE_MANIFEST_COMMIT
 
 MERGES: dict[str, Write] = {
-    "merge-fast-forward": Write(merges(), touched, again=True),
-    "merge-three-way": Write(merges(), parted, again=True),
-    "merge-in-buckets": Write(_merges_in_buckets(), parted, again=True),
+    "merge-fast-forward": Write(merges(), touch_branch, again=True),
+    "merge-three-way": Write(merges(), part_branches, again=True),
+    "merge-in-buckets": Write(_merges_in_buckets(), part_branches, again=True),
     "merge-adopt": Write(merges("main", BRANCH), _behind, BRANCH, again=True),
     "merge-adopt-and-replay": Write(merges("main", BRANCH), _behind_in_part, BRANCH, again=True),
     "merge-first-touch": Write(merges(BRANCH, OTHER), _beside, OTHER, again=True),
     "merge-net-zero": Write(merges(), _undone_by_itself, again=True),
-    "merge-delete-branch": Write(merges(delete_branch=True), parted, halfway=merges()),
+    "merge-delete-branch": Write(merges(delete_branch=True), part_branches, halfway=merges()),
 }
 RECOVERED_MERGES: dict[str, Write] = {
-    "recover-merge-back": Write(recovery, left_at(HALF, merges(), parted), recovers=True),
+    "recover-merge-back": Write(recovery, left_at(HALF, merges(), part_branches), recovers=True),
     "recover-merge-unforked": Write(
         recovery, left_at(UNFORKED, merges(BRANCH, OTHER), _beside), OTHER, recovers=True
     ),
     "recover-merge-first-touch": Write(
         recovery, left_at(MOVED, merges(BRANCH, OTHER), _beside), OTHER, recovers=True
     ),
-    "recover-merge-forward": Write(recovery, left_at(CONFIRMED, merges(), parted), recovers=True),
+    "recover-merge-forward": Write(recovery, left_at(CONFIRMED, merges(), part_branches), recovers=True),
     "recover-merge-adopt": Write(
         recovery, left_at(CONFIRMED, merges("main", BRANCH), _behind_in_part), BRANCH, recovers=True
     ),

@@ -21,7 +21,7 @@ def _loads(mode: Mode, rows: Mode | None = None) -> Step:
     return lambda graph: load_rows(graph, rows_to_load(rows or mode), mode, BRANCH, from_="main")
 
 
-def _loads_in_vain(graph: OpenGraph) -> object:
+def _fails_to_load(graph: OpenGraph) -> object:
     """A load that fails once its branch is there: what is disturbed is how it goes again."""
     with failpoints.arm(_STAGED, failpoints.error(_STAGED)):
         try:
@@ -43,13 +43,13 @@ def _makes_the_branch(graph: OpenGraph) -> None:
 
 NEW_BRANCHES: dict[str, Write] = {
     "onto-new-append": Write(_loads(Mode.APPEND), branch=BRANCH, begins=_makes_the_branch),
-    # Rows of nobody else, so that it may be loaded once more.
+    # Rows that no other write touches, so that it may be loaded once more.
     "onto-new-merge": Write(
         _loads(Mode.MERGE, rows=Mode.APPEND), branch=BRANCH, begins=_makes_the_branch, again=True
     ),
     "onto-new-overwrite": Write(_loads(Mode.OVERWRITE), branch=BRANCH, begins=_makes_the_branch),
     "onto-new-taken-back": Write(
-        _loads_in_vain, branch=BRANCH, begins=_makes_the_branch, halfway=_makes_the_branch
+        _fails_to_load, branch=BRANCH, begins=_makes_the_branch, halfway=_makes_the_branch
     ),
     "onto-new-values": Write(_writes_values, branch=BRANCH, begins=_makes_the_branch),
 }

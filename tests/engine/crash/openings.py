@@ -25,7 +25,7 @@ from omnigraph.errors import (
 )
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Call, Recorder
-from tests.engine.crash.places import copied, root_at
+from tests.engine.crash.places import copy_graph, root_at
 from tests.engine.crash.world import (
     FIRST,
     KNOWS,
@@ -45,10 +45,10 @@ from tests.engine.old_graphs import OldGraph, require_migrated
 
 WORK = "work"
 Contents = dict[str, dict[str, Rows]]
-Told = OmnigraphError | str | None
-"""How it ended for whoever asked: well, with an error or its code; a dead process was told nothing at all."""
+Report = OmnigraphError | str | None
+"""How it ended for its caller: well, with an error or its code; a dead process reported nothing at all."""
 
-UNTOLD, DONE = "untold", "done"
+UNREPORTED, DONE = "unreported", "done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Opening:
     make: Callable[[Location], OldGraph | None]
     """What is at the place before."""
     run: Callable[[Root], object]
-    require: Callable[[Location, OldGraph | None, Told], None]
+    require: Callable[[Location, OldGraph | None, Report], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,9 @@ class Stage:
     def opening(self) -> Opening:
         return OPENINGS[self.name]
 
-    def require(self, at: Location, told: Told) -> None:
+    def require(self, at: Location, report: Report) -> None:
         """What must hold at a copy of the place."""
-        self.opening.require(at, self.old, told)
+        self.opening.require(at, self.old, report)
 
     def cell(self, number: int) -> str:
         """What a fault at a call means."""
@@ -88,7 +88,7 @@ def make_stage(name: str, folder: Location) -> Stage:
     """An opening at a place of its own, and how it goes when it is left alone."""
     opening, template, recorder = OPENINGS[name], folder / "template", Recorder()
     old = opening.make(template)
-    undisturbed = copied(template, folder / "undisturbed")
+    undisturbed = copy_graph(template, folder / "undisturbed")
     opening.run(root_at(undisturbed, recorder))
     opening.require(undisturbed, old, None)
     return Stage(name, template, old, recorder.calls)
@@ -103,15 +103,15 @@ def outcome(stage: Stage, root: Root) -> OmnigraphError | None:
     return None
 
 
-def both_told(stage: Stage, told: str, beside: OmnigraphError | None) -> Told:
+def combine_reports(stage: Stage, report: str, beside: OmnigraphError | None) -> Report:
     """What two know together who did the same at one time."""
     if stage.name in INITS:
-        assert not (told == DONE and beside is None), "both made the graph"
-        if InitializationIndeterminate.code in (told, _code(beside)):
-            return UNTOLD
-    if told == DONE or beside is None:
+        assert not (report == DONE and beside is None), "both made the graph"
+        if InitializationIndeterminate.code in (report, _code(beside)):
+            return UNREPORTED
+    if report == DONE or beside is None:
         return None
-    return UNTOLD
+    return UNREPORTED
 
 
 # --- a new graph -----------------------------------------------------------------------------------
@@ -134,18 +134,18 @@ def _initialises(*, force: bool = False) -> Callable[[Root], object]:
     return lambda root: create_graph(root, SCHEMA, force=force)
 
 
-def _require_made(at: Location, _: OldGraph | None, told: Told) -> None:
-    """There is a new graph or none, as was told; where there is none it can be made, if only by force."""
+def _require_made(at: Location, _: OldGraph | None, report: Report) -> None:
+    """There is a new graph or none, as was reported; where there is none it can be made, if only by force."""
     try:
         graph = open_graph(root_at(at))
     except GraphNotFound:
-        assert told is not None, "told that there is a graph, and there is none"
-        assert _code(told) != InitializationCommitted.code
+        assert report is not None, "a graph was reported, and there is none"
+        assert _code(report) != InitializationCommitted.code
         _make_at_last(at)
         graph = open_graph(root_at(at))
     else:
-        possible = (None, UNTOLD, InitializationCommitted.code, InitializationIndeterminate.code)
-        assert _code(told) in possible, f"told of '{told}', and there is a graph"
+        possible = (None, UNREPORTED, InitializationCommitted.code, InitializationIndeterminate.code)
+        assert _code(report) in possible, f"'{report}' was reported, and there is a graph"
     (state,) = look(graph).values()
     assert len(state.chain) == 1
     assert _rows_in(state) == 0
@@ -171,8 +171,8 @@ def _make_at_last(at: Location) -> None:
     create_graph(root_at(at), SCHEMA, force=True)
 
 
-def _code(told: Told) -> str | None:
-    return told.code if isinstance(told, OmnigraphError) else told
+def _code(report: Report) -> str | None:
+    return report.code if isinstance(report, OmnigraphError) else report
 
 
 # --- a graph of an older form ----------------------------------------------------------------------
@@ -200,18 +200,18 @@ def _old_branch(at: Location) -> OldGraph:
     return old
 
 
-def _seen(graph: OpenGraph) -> Contents:
+def _visible_rows(graph: OpenGraph) -> Contents:
     """What people see; what an old release left for itself is nothing of theirs."""
     return {name: rows for name, rows in rows_of(look(graph)).items() if not name.startswith(RUN_PREFIX)}
 
 
-def _require_migrated(at: Location, old: OldGraph | None, told: Told) -> None:
+def _require_migrated(at: Location, old: OldGraph | None, report: Report) -> None:
     """Readers see every commit and every row at any time, and the next one to open it finishes."""
     assert old is not None
     found = copy(old)
     found.root = at
     _require_history(OpenGraph.open(root_at(at), read_only=True), found)
-    if told is None:
+    if report is None:
         require_migrated(found)
     graph = open_graph(root_at(at))
     require_migrated(found)
@@ -221,7 +221,7 @@ def _require_migrated(at: Location, old: OldGraph | None, told: Told) -> None:
 
 
 def _require_history(graph: OpenGraph, old: OldGraph) -> None:
-    seen = _seen(graph)
+    seen = _visible_rows(graph)
     assert seen.keys() == {MAIN, WORK}
     for branch, tables in seen.items():
         state = graph.load(branch).state
@@ -233,12 +233,12 @@ def _require_writable(at: Location, old: OldGraph) -> None:
     """A write to main, and one to the branch, which migrates that one."""
     for branch in (MAIN, WORK):
         graph = open_graph(root_at(at))
-        before = _seen(graph)[branch]["node:Person"]
+        before = _visible_rows(graph)[branch]["node:Person"]
         done = change(graph, 'insert Person { name: "next", age: 7 }', branch).commit
         assert done is not None
         fresh = open_graph(root_at(at))
         row = {"id": "next", "name": "next", "age": 7}
-        assert _seen(fresh)[branch]["node:Person"] == sorted([*before, row], key=repr)
+        assert _visible_rows(fresh)[branch]["node:Person"] == sorted([*before, row], key=repr)
         require_migrated(old, branch)
         assert set(fresh.load(branch).state.commits) - {done.id} >= set(old.history(branch))
 
@@ -246,17 +246,17 @@ def _require_writable(at: Location, old: OldGraph) -> None:
 _LATE = 'insert Person { name: "late", age: 8 }'
 
 
-def _require_branch_migrated(at: Location, old: OldGraph | None, told: Told) -> None:
+def _require_branch_migrated(at: Location, old: OldGraph | None, report: Report) -> None:
     """The first write to an old branch happened or did not, and nothing of its past is lost."""
     assert old is not None
     found = copy(old)
     found.root = at
     graph = open_graph(root_at(at))
     row = {"id": "late", "name": "late", "age": 8}
-    people = _seen(graph)[WORK]["node:Person"]
+    people = _visible_rows(graph)[WORK]["node:Person"]
     assert len(people) - (row in people) == found.branches[WORK].entries["node:Person"].row_count
-    if _code(told) not in (UNTOLD, RecoveryRequired.code):
-        assert (row in people) == (told is None), f"told of '{told}'"
+    if _code(report) not in (UNREPORTED, RecoveryRequired.code):
+        assert (row in people) == (report is None), f"'{report}' was reported"
     past = found.history(WORK)
     assert {id_: one for id_, one in graph.load(WORK).state.commits.items() if id_ in past} == past
     assert graph.load(MAIN).state.commits == found.history(MAIN)
@@ -266,17 +266,17 @@ def _require_branch_migrated(at: Location, old: OldGraph | None, told: Told) -> 
 _NEW = "new"
 
 
-def _require_branched(at: Location, old: OldGraph | None, told: Told) -> None:
+def _require_branched(at: Location, old: OldGraph | None, report: Report) -> None:
     """A branch made from an old one has the past of that, or is not there."""
     assert old is not None
     found = copy(old)
     found.root = at
     graph = open_graph(root_at(at))
     there = _NEW in graph.branch_names()
-    assert there or told is not None
+    assert there or report is not None
     for branch in (WORK, _NEW) if there else (WORK,):
         assert graph.load(branch).state.commits == found.history(WORK)
-        assert _seen(graph)[branch] == _seen(graph)[WORK]
+        assert _visible_rows(graph)[branch] == _visible_rows(graph)[WORK]
     if not there:
         create_branch(graph, _NEW, from_branch=WORK)
     assert change(graph, _LATE, _NEW).commit is not None

@@ -1,6 +1,6 @@
 """Where graphs of the crash matrix are: in folders, or in buckets of a loopback S3 server.
 
-In a bucket the lease of a dead writer runs out only after a while. Here it does at once: whoever waits
+In a bucket the lease of a dead writer runs out only after a while. Here it does at once: a writer that waits
 for a lock finds that much time has passed.
 """
 
@@ -53,7 +53,7 @@ def root_at(at: Location, observe: Observer | None = None, *, disturbed: bool = 
     return replace(root, locks=locks_of(root.objects, at, disturbed=disturbed))
 
 
-def copied(template: Location, at: Location) -> Location:
+def copy_graph(template: Location, at: Location) -> Location:
     """A copy of a graph."""
     if at.is_local:
         shutil.copytree(template.path, at.path)
@@ -63,7 +63,7 @@ def copied(template: Location, at: Location) -> Location:
     return at
 
 
-def dropped(at: Location) -> None:
+def drop_graph(at: Location) -> None:
     """Remove a graph."""
     if at.is_local:
         shutil.rmtree(at.path)

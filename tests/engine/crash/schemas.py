@@ -38,7 +38,7 @@ def _applies(schema: str, *, allow_data_loss: bool = False) -> Step:
     return lambda graph: apply_schema(graph, SchemaRequest(Source(schema), allow_data_loss))
 
 
-def _extended(graph: OpenGraph) -> None:
+def _extend_schema(graph: OpenGraph) -> None:
     _applies(EXTENDED)(graph)
     change(graph, 'insert Place { name: "attic", note: "dusty" }  insert Gone { name: "gone" }')
 
@@ -68,29 +68,38 @@ PUBLISHED = failpoints.SCHEMA_APPLY_AFTER_MANIFEST_COMMIT
 SCHEMA_CHANGES: dict[str, Write] = {
     "schema-apply-metadata": Write(_applies(DOCUMENTED), again=True),
     "schema-apply-hard": Write(
-        _applies(WANTED, allow_data_loss=True), _extended, again=True, requires=_require_no_dropped_tables
+        _applies(WANTED, allow_data_loss=True),
+        _extend_schema,
+        again=True,
+        requires=_require_no_dropped_tables,
     ),
     "schema-apply-hard-column": Write(
         _applies(FEWER_COLUMNS, allow_data_loss=True), again=True, requires=_require_no_dropped_columns
     ),
     "schema-apply-new-types": Write(_applies(LARGER), again=True),
-    "schema-apply-renamed-type": Write(_applies(RENAMED), _extended, again=True),
-    "schema-apply-dropped-type": Write(_applies(SMALLER), _extended, again=True),
+    "schema-apply-renamed-type": Write(_applies(RENAMED), _extend_schema, again=True),
+    "schema-apply-dropped-type": Write(_applies(SMALLER), _extend_schema, again=True),
     "schema-apply-columns": Write(_applies(OTHER_COLUMNS), again=True),
     "schema-apply-dropped-column": Write(_applies(FEWER_COLUMNS), again=True),
     "schema-apply-wider": Write(_applies(WIDER), again=True),
 }
-ALL_AT_ONCE = Write(_applies(WANTED), _extended, again=True)
+ALL_AT_ONCE = Write(_applies(WANTED), _extend_schema, again=True)
 RECOVERED_SCHEMA_CHANGES: dict[str, Write] = {
-    "recover-schema-back": Write(recovery, left_at(TABLES_MADE, _applies(WANTED), _extended), recovers=True),
-    "recover-schema-staged": Write(recovery, left_at(STAGED, _applies(WANTED), _extended), recovers=True),
-    "recover-schema-forward": Write(recovery, left_at(CONFIRMED, _applies(WANTED), _extended), recovers=True),
+    "recover-schema-back": Write(
+        recovery, left_at(TABLES_MADE, _applies(WANTED), _extend_schema), recovers=True
+    ),
+    "recover-schema-staged": Write(
+        recovery, left_at(STAGED, _applies(WANTED), _extend_schema), recovers=True
+    ),
+    "recover-schema-forward": Write(
+        recovery, left_at(CONFIRMED, _applies(WANTED), _extend_schema), recovers=True
+    ),
     "recover-schema-published": Write(
-        recovery, left_at(PUBLISHED, _applies(WANTED), _extended), recovers=True
+        recovery, left_at(PUBLISHED, _applies(WANTED), _extend_schema), recovers=True
     ),
     "recover-schema-hard-forward": Write(
         recovery,
-        left_at(CONFIRMED, _applies(WANTED, allow_data_loss=True), _extended),
+        left_at(CONFIRMED, _applies(WANTED, allow_data_loss=True), _extend_schema),
         recovers=True,
         requires=_require_no_dropped_tables,
     ),

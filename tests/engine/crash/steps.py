@@ -38,18 +38,18 @@ class Write:
     """Fails when something that the write owes is still to be done."""
 
 
-def branched(graph: OpenGraph) -> None:
+def make_branch(graph: OpenGraph) -> None:
     """A branch on which nothing happened yet."""
     create_branch(graph, BRANCH)
 
 
-def touched(graph: OpenGraph) -> None:
+def touch_branch(graph: OpenGraph) -> None:
     """A branch with tables of its own."""
     create_branch(graph, BRANCH)
     change(graph, 'insert Person { name: "fay" }  insert Knows { from: "fay", to: "ada" }', BRANCH)
 
 
-def interrupted(point: str, text: str, branch: str = "main", before: Step = lambda graph: None) -> Step:
+def interrupt_at(point: str, text: str, branch: str = "main", before: Step = lambda graph: None) -> Step:
     """A step that leaves the record of a mutation that came as far as a failpoint."""
     return left_at(point, changes(text, branch), before)
 
@@ -80,10 +80,10 @@ def loads(mode: Mode, branch: str = "main") -> Step:
 
 
 def recovery(graph: OpenGraph) -> None:
-    """Deal with what is left, as opening a graph does; a write that has to wait is told as by its branch."""
+    """Deal with what is left, as opening a graph does; raise what a branch that has to wait raises."""
     open_graph(graph.root)
     for operation in pending(graph):
-        raise RecoveryRequired(operation, "it waits for whoever writes to its branch")
+        raise RecoveryRequired(operation, "it waits for the next write to its branch")
 
 
 def rows_to_load(mode: Mode) -> tuple[dict[str, Any], ...]:
@@ -99,5 +99,5 @@ def rows_to_load(mode: Mode) -> tuple[dict[str, Any], ...]:
     return (
         *rows,
         {"type": "Person", "data": {"name": "ada"}},
-        {"type": "Team", "data": {"name": "core", "title": "Anew"}},
+        {"type": "Team", "data": {"name": "core", "title": "Again"}},
     )

@@ -1,4 +1,4 @@
-"""Giving up a record that nobody can finish or undo."""
+"""Discarding a record that recovery can neither finish nor undo."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def cut_off(graph: OpenGraph) -> str:
 
 
 def bury(graph: OpenGraph) -> None:
-    """Somebody writes on top of it, past the door."""
+    """Write on top of it, outside omnigraph."""
     table = lance.dataset(table_at(graph).uri)
     table.insert(pa.table({"id": ["x"], "name": ["x"], "age": [1]}, schema=table.schema))
 
@@ -62,7 +62,7 @@ def test_an_operation_that_recovery_gave_up_can_be_abandoned_and_its_tables_repa
     assert {"late", "x", "next"} <= {row["name"] for row in rows_of(look(graph))["main"][PERSON]}
 
 
-def test_a_record_of_a_table_that_is_gone_stops_its_branch_and_nobody_else(graph: OpenGraph) -> None:
+def test_a_record_of_a_table_that_is_gone_stops_its_branch_and_no_other(graph: OpenGraph) -> None:
     create_branch(graph, "work")
     change(graph, 'insert Person { name: "w" }', "work")
     operation = cut_off(graph)
@@ -99,6 +99,6 @@ def test_a_record_without_a_branch_needs_everybody_to_stand_still(
     add(graph, "next")
 
 
-def test_an_operation_that_is_not_on_record_is_told(graph: OpenGraph) -> None:
+def test_an_operation_that_is_not_on_record_is_reported(graph: OpenGraph) -> None:
     with pytest.raises(NotFound, match=r"no operation '\.\./x' on record"):
         abandon_record(graph, "../x")

@@ -121,7 +121,7 @@ def test_a_strict_record_owns_only_the_version_it_announced() -> None:
 # --- exact ---------------------------------------------------------------------------------------
 
 
-def made(version: int, what: str) -> TransactionInfo:
+def make_transaction(version: int, what: str) -> TransactionInfo:
     if what in ("restore", "other restore"):
         operation = ID if what == "restore" else "another"
         return TransactionInfo(version, "Restore", f"r{version}", version - 1, {OPERATION: operation})
@@ -170,7 +170,7 @@ def test_a_new_record_knows_its_own_transactions(
     found: TableProgress,
     compensated: bool,
 ) -> None:
-    transactions = tuple(made(6 + position, what) for position, what in enumerate(versions))
+    transactions = tuple(make_transaction(6 + position, what) for position, what in enumerate(versions))
     observed = TableObservation(5 + len(versions), pinned, transactions)
     judged = judge_table(record(3, "Mutation", phase), pin(5, confirmed=confirmed, uuids=plan), observed)
     assert (judged.progress, judged.compensated) == (found, compensated)

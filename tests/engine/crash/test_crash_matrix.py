@@ -30,16 +30,16 @@ from tests.engine.crash import openings
 from tests.engine.crash.faults import Fault, faulty_root
 from tests.engine.crash.matrix import (
     Scene,
-    explained,
+    explain_cell,
     make_scene,
     outcome,
     require_both,
-    require_told_right,
+    require_true_report,
     require_whole,
     write_beside,
 )
 from tests.engine.crash.openings import OPENINGS, Stage, make_stage
-from tests.engine.crash.places import ENDLESS, copied, dropped, root_at
+from tests.engine.crash.places import ENDLESS, copy_graph, drop_graph, root_at
 from tests.engine.crash.world import make_graph, pending
 from tests.engine.crash.writes import IN_TURN, WRITES
 from tests.storage.conftest import s3_server, use_s3
@@ -94,7 +94,7 @@ PATIENT = (
 
 BUCKET = "-s3"
 """Makes names in buckets others than those in folders. Pytest puts equal ones together, and would make every
-place anew between them.
+place again between them.
 """
 
 ANY = "init-or-migrate"
@@ -208,7 +208,7 @@ _COPIES = itertools.count()
 def copy_of(scene: Scene | Stage) -> Location:
     """The graph of a scene, for one disturbed write."""
     folder = Location(scene.template.uri.rpartition("/")[0])
-    return copied(scene.template, folder / f"copy{next(_COPIES)}")
+    return copy_graph(scene.template, folder / f"copy{next(_COPIES)}")
 
 
 def cells(scene: Scene | Stage, how: str, tell: Property) -> range:
@@ -238,10 +238,10 @@ def test_a_write_killed_at_any_call_happened_or_did_not(
     for number in cells(scene, "killed", record_property):
         at = copy_of(scene)
         assert disturb(killer, f"{scene.name} {number} {at.uri}") == "killed"
-        with explained(scene.cell(number)):
+        with explain_cell(scene.cell(number)):
             # Half of the newcomers deal with it as they open the graph, the others as they write.
             require_whole(scene, at, open_graph if number % 2 else OpenGraph.open)
-        dropped(at)
+        drop_graph(at)
 
 
 @PLACES
@@ -256,13 +256,13 @@ def test_a_write_killed_at_any_moment_happened_or_did_not(
         moment = random.randrange(int(1.5e6 * scene.seconds))
         at = copy_of(scene)
         assert disturb(killer, f"{scene.name} @{moment} {at.uri}") in ("killed", "done")
-        with explained(f"{scene.name}: killed after {moment} microseconds, OMNIGRAPH_SEED={SEED}"):
+        with explain_cell(f"{scene.name}: killed after {moment} microseconds, OMNIGRAPH_SEED={SEED}"):
             require_whole(scene, at, open_graph)
-        dropped(at)
+        drop_graph(at)
 
 
 def again(graph: OpenGraph) -> Callable[[Root], OpenGraph]:
-    """Instead of opening a graph anew: the handle there is."""
+    """Instead of opening the graph again: the handle there is."""
     return lambda _: graph
 
 
@@ -277,12 +277,12 @@ def test_a_write_with_one_bad_call_happened_or_did_not_and_the_same_handle_goes_
         fault = Fault(number, lost=lost)
         graph = OpenGraph.open(faulty_root(root_at(at), fault))
         fault.armed = True
-        with explained(scene.cell(number)):
+        with explain_cell(scene.cell(number)):
             error = outcome(scene, graph)
             assert fault.fired, "the call did not fail"
-            require_told_right(scene, graph, error)
+            require_true_report(scene, graph, error)
             require_whole(scene, at, again(graph))
-        dropped(at)
+        drop_graph(at)
 
 
 @pytest.mark.usefixtures("hears_ctrl_c")
@@ -298,11 +298,11 @@ def test_a_write_given_up_at_any_call_happened_or_did_not_and_the_same_handle_go
         fault = Fault(number, interrupts=True)
         graph = OpenGraph.open(faulty_root(root_at(at), fault))
         fault.armed = True
-        with explained(scene.cell(number)):
+        with explain_cell(scene.cell(number)):
             with pytest.raises(KeyboardInterrupt):
                 outcome(scene, graph)
             require_whole(scene, at, again(graph))
-        dropped(at)
+        drop_graph(at)
 
 
 @pytest.mark.usefixtures("hears_ctrl_c")
@@ -316,16 +316,16 @@ def test_ctrl_c_at_any_call_leaves_no_end_open(name: str, scenes: Scenes, record
         fault = Fault(number, presses=True)
         graph = OpenGraph.open(faulty_root(root_at(at), fault))
         fault.armed = True
-        with explained(scene.cell(number)):
+        with explain_cell(scene.cell(number)):
             with pytest.raises(KeyboardInterrupt):
                 outcome(scene, graph)
             assert pending(graph) == []
             require_whole(scene, at, again(graph))
-        dropped(at)
+        drop_graph(at)
 
 
 @KINDS
-def test_a_write_held_at_any_call_and_one_that_acts_meanwhile_are_both_told_the_truth(
+def test_a_write_held_at_any_call_and_one_that_acts_meanwhile_both_report_the_truth(
     name: str,
     scenes: Scenes,
     killer: subprocess.Popen[str],
@@ -336,16 +336,16 @@ def test_a_write_held_at_any_call_and_one_that_acts_meanwhile_are_both_told_the_
     scene = scenes(name)
     for number in cells(scene, "held", record_property):
         at = copy_of(scene)
-        with explained(scene.cell(number)):
+        with explain_cell(scene.cell(number)):
             assert disturb(killer, f"{scene.name} ={number} {at.uri}") == "held"
             with monkeypatch.context() as patch:
                 if at.is_local:
                     patch.setenv("OMNIGRAPH_LOCK_WAIT", "0")
                 beside = write_beside(scene, at)
-            told = disturb(killer, "")
+            report = disturb(killer, "")
             assert beside is None or isinstance(beside, WriterBusy), beside
-            require_both(scene, at, told, beside, open_graph if number % 2 else OpenGraph.open)
-        dropped(at)
+            require_both(scene, at, report, beside, open_graph if number % 2 else OpenGraph.open)
+        drop_graph(at)
 
 
 # --- before there is a graph to write to ---------------------------------------------------------
@@ -358,10 +358,10 @@ def test_a_graph_whose_making_or_migration_was_killed_at_any_call_is_whole_or_ca
     stage = stages(name)
     for number in cells(stage, "killed", record_property):
         at = copy_of(stage)
-        with explained(stage.cell(number)):
+        with explain_cell(stage.cell(number)):
             assert disturb(killer, f"{stage.name} {number} {at.uri}") == "killed"
-            stage.require(at, openings.UNTOLD)
-        dropped(at)
+            stage.require(at, openings.UNREPORTED)
+        drop_graph(at)
 
 
 @OPENINGS_TRIED
@@ -373,15 +373,15 @@ def test_making_or_migrating_a_graph_with_one_bad_call_tells_the_truth(
     for number in cells(stage, "unanswered" if lost else "failed", record_property):
         at, fault = copy_of(stage), Fault(number, lost=lost)
         fault.armed = True
-        with explained(stage.cell(number)):
+        with explain_cell(stage.cell(number)):
             error = openings.outcome(stage, faulty_root(root_at(at), fault))
             assert fault.fired, "the call did not fail"
             stage.require(at, error)
-        dropped(at)
+        drop_graph(at)
 
 
 @OPENINGS_TRIED
-def test_two_that_make_or_migrate_one_graph_are_both_told_the_truth(
+def test_two_that_make_or_migrate_one_graph_both_report_the_truth(
     name: str,
     stages: Stages,
     killer: subprocess.Popen[str],
@@ -391,15 +391,15 @@ def test_two_that_make_or_migrate_one_graph_are_both_told_the_truth(
     stage = stages(name)
     for number in cells(stage, "held", record_property):
         at = copy_of(stage)
-        with explained(stage.cell(number)):
+        with explain_cell(stage.cell(number)):
             assert disturb(killer, f"{stage.name} ={number} {at.uri}") == "held"
             with monkeypatch.context() as patch:
                 if at.is_local:
                     patch.setenv("OMNIGRAPH_LOCK_WAIT", "0")
                 beside = openings.outcome(stage, root_at(at))
-            told = disturb(killer, "")
-            stage.require(at, openings.both_told(stage, told, beside))
-        dropped(at)
+            report = disturb(killer, "")
+            stage.require(at, openings.combine_reports(stage, report, beside))
+        drop_graph(at)
 
 
 def disturb(killer: subprocess.Popen[str], line: str) -> str:

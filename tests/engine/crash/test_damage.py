@@ -1,4 +1,4 @@
-"""An interrupted write whose table or branch is damaged stops its own branch, and nobody else."""
+"""An interrupted write whose table or branch is damaged stops its own branch, and no other."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ KNOWS_AT = table_path("edge", "Knows")
 Spoil = Callable[[Path], None]
 
 
-def emptied(folder: Path) -> None:
+def empty(folder: Path) -> None:
     _newest_version(folder).write_bytes(b"")
 
 
-def scrambled(folder: Path) -> None:
+def scramble(folder: Path) -> None:
     at = _newest_version(folder)
     at.write_bytes(bytes((byte * 7 + 13) % 256 for byte in at.read_bytes()))
 
@@ -85,7 +85,7 @@ class Damage:
     folder: str
     spoil: Spoil
     tells: str
-    """A part of what is told about it."""
+    """A part of what is reported about it."""
 
     @property
     def elsewhere(self) -> str:
@@ -95,13 +95,13 @@ class Damage:
 FORK = f"{KNOWS_AT}/tree/{DRAFT}"
 MANIFEST = f"__manifest/tree/{DRAFT}"
 DAMAGES = {
-    "table": Damage(MAIN, COMMITTED, KNOWS_AT, emptied, f"table '{KNOWS}' cannot be read"),
-    "fork": Damage(DRAFT, COMMITTED, FORK, scrambled, f"table '{KNOWS}' cannot be read"),
+    "table": Damage(MAIN, COMMITTED, KNOWS_AT, empty, f"table '{KNOWS}' cannot be read"),
+    "fork": Damage(DRAFT, COMMITTED, FORK, scramble, f"table '{KNOWS}' cannot be read"),
     "fork-base": Damage(DRAFT, COMMITTED, FORK, without_its_first_version, f"table '{KNOWS}' cannot be read"),
     "fork-reference": Damage(
         DRAFT, CONFIRMED, FORK, with_a_spoiled_reference, f"table '{KNOWS}' cannot be read"
     ),
-    "branch": Damage(DRAFT, CONFIRMED, MANIFEST, emptied, f"branch '{DRAFT}' cannot be read"),
+    "branch": Damage(DRAFT, CONFIRMED, MANIFEST, empty, f"branch '{DRAFT}' cannot be read"),
     "branch-without-versions": Damage(
         DRAFT, CONFIRMED, MANIFEST, without_versions, f"branch '{DRAFT}' cannot be read"
     ),
@@ -124,7 +124,7 @@ def graph(tmp_path: Path) -> OpenGraph:
 def test_a_branch_that_cannot_be_read_keeps_only_those_that_it_was_made_from(graph: OpenGraph) -> None:
     for name, source in (("beside", MAIN), ("below", DRAFT), ("deep", "below")):
         create_branch(graph, name, from_branch=source)
-    emptied(graph.root.layout.root.path / "__manifest/tree/deep")
+    empty(graph.root.layout.root.path / "__manifest/tree/deep")
     stranger = newcomer(graph)
     delete_branch(stranger, "beside")
     with pytest.raises(BranchInUse, match=f"branch '{DRAFT}' cannot be deleted: 'below', 'deep'"):
@@ -134,7 +134,7 @@ def test_a_branch_that_cannot_be_read_keeps_only_those_that_it_was_made_from(gra
     assert stranger.branch_names() == [MAIN]
 
 
-def spoiled(graph: OpenGraph, damage: Damage) -> str:
+def leave_damage(graph: OpenGraph, damage: Damage) -> str:
     """Leave the record of a write whose table or branch is damaged then; its operation."""
     operation = interrupt(graph, damage.point, branch=damage.branch)
     damage.spoil(graph.root.layout.root.path / damage.folder)
@@ -144,7 +144,7 @@ def spoiled(graph: OpenGraph, damage: Damage) -> str:
 def test_only_its_own_branch_stands_still_until_a_person_gives_it_up(
     graph: OpenGraph, damage: Damage
 ) -> None:
-    operation = spoiled(graph, damage)
+    operation = leave_damage(graph, damage)
 
     (found,) = forecast_recovery(open_without_recovery(newcomer(graph).root, read_only=True))
     assert (found.branch, found.stuck) == (damage.branch, True)
@@ -181,14 +181,14 @@ def test_only_its_own_branch_stands_still_until_a_person_gives_it_up(
 
 def test_tables_beside_a_damaged_one_can_be_written_once_its_record_is_given_up(graph: OpenGraph) -> None:
     damage = DAMAGES["table"]
-    abandon_record(graph, spoiled(graph, damage))
+    abandon_record(graph, leave_damage(graph, damage))
     assert change(newcomer(graph), TEAM, damage.branch).commit is not None
     with pytest.raises(OmnigraphError):
         change(newcomer(graph), 'insert Knows { from: "ada", to: "cy" }', damage.branch)
 
 
 @pytest.mark.parametrize("name", ["fork", "branch"])
-def test_a_record_is_dealt_with_as_soon_as_the_damage_is_mended(graph: OpenGraph, name: str) -> None:
+def test_a_record_is_dealt_with_as_soon_as_the_damage_is_repaired(graph: OpenGraph, name: str) -> None:
     damage = DAMAGES[name]
     interrupt(graph, damage.point, branch=damage.branch)
     at = _newest_version(graph.root.layout.root.path / damage.folder)
@@ -202,7 +202,7 @@ def test_a_record_is_dealt_with_as_soon_as_the_damage_is_mended(graph: OpenGraph
 
 
 def test_a_second_record_is_dealt_with_beside_the_damaged_one(graph: OpenGraph) -> None:
-    stuck = spoiled(graph, DAMAGES["branch"])
+    stuck = leave_damage(graph, DAMAGES["branch"])
     with pytest.raises(RecoveryRequired):
         # The same write on main breaks off as well, and can be undone.
         _break_off(graph)
@@ -217,13 +217,13 @@ def _break_off(graph: OpenGraph) -> None:
         change(newcomer(graph), UPDATE, MAIN)
 
 
-def test_a_table_that_is_damaged_while_a_write_is_undone_is_told_alike(graph: OpenGraph) -> None:
-    """The decision to undo is visible already, and a dry run foretells that nobody can carry it out."""
+def test_a_table_that_is_damaged_while_a_write_is_undone_is_reported_alike(graph: OpenGraph) -> None:
+    """The decision to undo is visible already, and a dry run predicts that it cannot be carried out."""
     operation = interrupt(graph, COMMITTED)
     point = failpoints.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT
     with failpoints.arm(point, failpoints.error(point)), pytest.raises(OmnigraphError, match=point):
         change(newcomer(graph), UPDATE)
-    emptied(graph.root.layout.root.path / KNOWS_AT)
+    empty(graph.root.layout.root.path / KNOWS_AT)
     (found,) = forecast_recovery(newcomer(graph))
     (report,) = sweep(newcomer(graph), only_forward=False)
     assert (found.stuck, report.status) == (True, RecordStatus.STUCK)
@@ -234,7 +234,7 @@ def test_a_table_that_is_damaged_while_a_write_is_undone_is_told_alike(graph: Op
 
 
 def test_a_damaged_branch_can_be_deleted_and_its_record_goes_with_it(graph: OpenGraph) -> None:
-    operation = spoiled(graph, DAMAGES["branch"])
+    operation = leave_damage(graph, DAMAGES["branch"])
     delete_branch(newcomer(graph), DRAFT)
     (report,) = recover_all(newcomer(graph))
     assert (report.operation_id, report.status) == (operation, RecordStatus.DISCARDED)
@@ -246,7 +246,7 @@ def test_a_damaged_audit_keeps_only_what_is_to_be_noted_waiting(graph: OpenGraph
     open_graph(newcomer(graph).root)
     operation = interrupt(graph, CONFIRMED, branch=DRAFT)
     notes = graph.root.layout.audit.path
-    emptied(notes)
+    empty(notes)
     (report,) = recover_all(open_without_recovery(newcomer(graph).root))
     assert (report.status, report.operation_id) == (RecordStatus.WAITING, operation)
     assert report.reason.startswith("the audit of recoveries cannot be read: ")
@@ -302,11 +302,11 @@ def through(graph: OpenGraph, part: str, kind: str) -> OpenGraph:
         (errno.ENOTDIR, True),
     ],
 )
-def test_a_disk_that_does_not_answer_is_no_damage_whoever_asks_it(number: int, damage: bool) -> None:
-    told = OSError(number, os.strerror(number))
+def test_a_disk_that_does_not_answer_is_no_damage_in_either_layer(number: int, damage: bool) -> None:
+    by_the_system = OSError(number, os.strerror(number))
     by_lance = OSError(f"LanceError(IO): Generic error: {os.strerror(number)} (os error {number}), a.rs:1:2")
     with pytest.raises(StorageFailure) as ours, wrap_os_errors("read", "x"):
-        raise told
+        raise by_the_system
     with pytest.raises(StorageFailure) as lances, wrap_lance_errors("scan", "x"):
         raise by_lance
     assert [is_damage(caught.value) for caught in (ours, lances)] == [damage, damage]

@@ -1,4 +1,4 @@
-"""Whoever changes a graph is in the crash matrix, and a new one cannot be forgotten."""
+"""Every writer of a graph is in the crash matrix, and a new one cannot be forgotten."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.engine.crash.openings import OPENINGS
 from tests.engine.crash.places import root_at
 from tests.engine.crash.two_versions import TWO_VERSIONS
 from tests.engine.crash.vector_indexes import VECTOR_INDEXES
-from tests.engine.crash.world import make_graph, reached
+from tests.engine.crash.world import make_graph, open_unrecovered
 from tests.engine.crash.writes import WRITES
 
 SOURCE = Path(omnigraph.__file__).parent
@@ -116,7 +116,7 @@ WRITERS: dict[str, tuple[str, ...] | str] = {
     "engine/graph/publish.py _write: replace_row": (*_MUTATIONS, "automatic-upkeep", "settling-upkeep"),
     "engine/upkeep/table_rewrite.py _update_indexes: catch_up_text_indexes": ("optimize-texts",),
     "engine/upkeep/table_rewrite.py _update_indexes: commit_staged": ("optimize", "vectors-optimize-parts"),
-    "engine/upkeep/table_rewrite.py drop_broken_indexes: commit_staged": ("mending-indexes",),
+    "engine/upkeep/table_rewrite.py drop_broken_indexes: commit_staged": ("repairing-indexes",),
     "engine/upkeep/table_rewrite.py commit_rewrite: commit_compaction": ("optimize", "automatic-upkeep"),
     "engine/commit/recovery/actions.py _finish_legacy: publish": ("recover-old-record-published",),
     "engine/commit/recovery/actions.py _repin: publish": ("recover-back", "recover-merge-back"),
@@ -210,7 +210,7 @@ def _known_as(tree: ast.Module) -> tuple[dict[str, str], dict[str, frozenset[str
     return names, rooms
 
 
-def found() -> set[str]:
+def find_writers() -> set[str]:
     rooms = {room for module in DOORS for room in (module, f"from {module.rpartition('.')[0]} import ")}
     return {
         caller
@@ -223,7 +223,7 @@ def found() -> set[str]:
 
 
 def test_every_writer_is_tried_in_the_crash_matrix_or_tells_why_not() -> None:
-    writers = found()
+    writers = find_writers()
     assert sorted(writers - WRITERS.keys()) == [], (
         "no kind in `writes.py` or `openings.py` is named for these"
     )
@@ -262,7 +262,7 @@ def test_the_walk_sees_every_way_to_call_a_door(source: str) -> None:
 
 def functions_reached(kind: str, folder: Location) -> set[str]:
     """The functions of the package that a kind runs through, in whichever thread."""
-    run = _prepared(kind, folder)
+    run = _prepare_run(kind, folder)
     seen: set[str] = set()
 
     def notice(frame: FrameType, event: str, _: object) -> None:
@@ -280,7 +280,7 @@ def functions_reached(kind: str, folder: Location) -> set[str]:
     return seen
 
 
-def _prepared(kind: str, folder: Location, observe: Observer | None = None) -> Callable[[], object]:
+def _prepare_run(kind: str, folder: Location, observe: Observer | None = None) -> Callable[[], object]:
     if kind in OPENINGS:
         OPENINGS[kind].make(folder)
         return partial(OPENINGS[kind].run, root_at(folder, observe))
@@ -303,7 +303,7 @@ def some(kinds: Sequence[str]) -> Sequence[str]:
 @pytest.mark.parametrize("kind", some(list(TWO_VERSIONS)))
 def test_rows_of_small_tables_are_replaced_as_those_of_large_ones(kind: str, tmp_path: Path) -> None:
     recorder = Recorder()
-    _prepared(kind, Location.parse(tmp_path / "graph"), recorder)()
+    _prepare_run(kind, Location.parse(tmp_path / "graph"), recorder)()
     assert recorder.counts()["stage_takeover"] > 0
 
 
@@ -311,8 +311,8 @@ def test_rows_of_small_tables_are_replaced_as_those_of_large_ones(kind: str, tmp
 @pytest.mark.parametrize("kind", some(VECTORS))
 def test_few_vectors_are_indexed_as_many_are(kind: str, tmp_path: Path) -> None:
     at = Location.parse(tmp_path / "graph")
-    _prepared(kind, at)()
-    graph = reached(at)
+    _prepare_run(kind, at)()
+    graph = open_unrecovered(at)
     table = open_table(graph, graph.snapshot(AtBranch(WRITES[kind].branch)), "node:Doc")
     (index,) = (index for index in read_coverage(table).values() if index.columns == ("about",))
     assert (index.kind, index.is_complete) == (IVF_FLAT, True)

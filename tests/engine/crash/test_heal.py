@@ -28,7 +28,7 @@ from omnigraph.lang.source import Source
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Observer, Recorder
 from omnigraph.storage.staging import commit_staged, read_transactions, stage_append
-from tests.engine.crash.places import copied
+from tests.engine.crash.places import copy_graph
 from tests.engine.crash.world import (
     ACTOR,
     KNOWS,
@@ -190,7 +190,7 @@ def test_a_dry_run_knows_of_a_branch_that_is_being_written(graph: OpenGraph) -> 
     with graph.root.locks.hold([MAIN]) as held:
         (found,) = forecast_recovery(newcomer(graph))
         (report,) = sweep(newcomer(graph), only_forward=False)
-        # Who has the lock itself is told what it can do.
+        # A caller that holds the lock itself learns what it can do.
         (own,) = forecast_recovery(newcomer(graph), held)
     assert (found.busy, report.status) == (True, RecordStatus.BUSY)
     assert (own.busy, own.would) == (False, "undo it")
@@ -322,7 +322,7 @@ def test_a_recovery_that_is_repeated_after_its_last_publish_still_tells_what_was
     require_settled(graph)
 
 
-def test_a_note_is_made_once_however_often_it_is_told(graph: OpenGraph) -> None:
+def test_a_note_is_made_once_however_often_it_is_recorded(graph: OpenGraph) -> None:
     row = audit.AuditRow("op", "RolledBack", "c", "Load", None, (audit.TableOutcome("node:A", 3, 2),), 17)
     assert audit.read_audit(graph.root) == []
     audit.record_recovery(graph.root, row)
@@ -431,7 +431,7 @@ def test_a_discarded_record_is_noted_once_though_the_note_fails_at_first(graph: 
 
 
 def test_a_record_is_discarded_again_when_that_broke_off_before_it_was_noted(graph: OpenGraph) -> None:
-    """Whoever opens the graph is told; a write elsewhere goes on, and so does what comes next."""
+    """Opening the graph reports it; a write elsewhere goes on, and so does what comes next."""
     create_branch(graph, "draft")
     operation = interrupt(graph, FORKED, branch="draft")
     delete_branch(graph, "draft")
@@ -605,7 +605,7 @@ def test_a_note_that_fails_at_a_refresh_is_complete_once_it_is_made(
     operation = interrupt(graph, point)
     if version < sidecar.CURRENT:
         rewrite_old(graph, operation, version)
-    at = copied(graph.root.layout.root, Location.parse(tmp_path / "undisturbed"))
+    at = copy_graph(graph.root.layout.root, Location.parse(tmp_path / "undisturbed"))
     expected = note(open_graph(Root.at(at)))
     failing = failpoints.RECOVERY_RECORD_AUDIT
     with failpoints.arm(failing, failpoints.error(failing)):
@@ -659,7 +659,7 @@ def test_an_old_record_of_a_published_write_is_stale(graph: OpenGraph) -> None:
 
 
 @pytest.mark.parametrize("point", [None, failpoints.FORK_BEFORE_RECLAIM, FORKED])
-def test_a_branch_made_anew_is_written_although_older_forks_of_its_name_are_left(
+def test_a_branch_recreated_is_written_although_older_forks_of_its_name_are_left(
     graph: OpenGraph, point: str | None
 ) -> None:
     """Main has moved on since, so that those forks end before the new one begins."""

@@ -23,7 +23,7 @@ from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import InternalError
 from omnigraph.storage.indexes import read_coverage
 from omnigraph.storage.location import Location
-from tests.engine.crash.steps import BRANCH, Step, branched, loads, rows_to_load, touched
+from tests.engine.crash.steps import BRANCH, Step, loads, make_branch, rows_to_load, touch_branch
 from tests.engine.crash.world import (
     PERSON,
     TEAM,
@@ -32,8 +32,8 @@ from tests.engine.crash.world import (
     load_rows,
     look,
     make_graph,
+    open_unrecovered,
     pending,
-    reached,
     require_settled,
 )
 from tests.engine.graphs import run
@@ -43,9 +43,9 @@ pytestmark = pytest.mark.crash
 DIES = """
 import sys
 from omnigraph.storage.location import Location
-from tests.engine.crash.world import change, reached
+from tests.engine.crash.world import change, open_unrecovered
 change(
-    reached(Location.parse(sys.argv[1])),
+    open_unrecovered(Location.parse(sys.argv[1])),
     'insert Person { name: "dead" }  insert Team { name: "dead" }',
     sys.argv[2],
 )
@@ -60,7 +60,7 @@ def names(graph: OpenGraph, key: str, branch: str) -> set[str]:
     return {row["id"] for row in look(graph)[branch].rows[key]}
 
 
-def indexed(graph: OpenGraph, branch: str) -> bool:
+def is_indexed(graph: OpenGraph, branch: str) -> bool:
     """Whether the people of a branch have an index that knows all of them."""
     graph.coordinator(branch).forget()
     table = open_table(graph, graph.snapshot(AtBranch(branch)), PERSON)
@@ -71,8 +71,8 @@ def _overwrites(graph: OpenGraph) -> object:
     return load_rows(graph, ({"type": "Team", "data": {"name": "core"}},), Mode.OVERWRITE)
 
 
-def _parted(graph: OpenGraph) -> None:
-    touched(graph)
+def _part_branches(graph: OpenGraph) -> None:
+    touch_branch(graph)
     change(graph, 'insert Person { name: "new" }')
 
 
@@ -94,20 +94,20 @@ KINDS = {
     "merge": Kind(
         lambda graph: merge(graph, MergeRequest(BRANCH), Author("main")),
         lambda graph: "fay" in names(graph, PERSON, "main"),
-        touched,
+        touch_branch,
     ),
     "merge-onto-branch": Kind(
         lambda graph: merge(graph, MergeRequest("main"), Author(BRANCH)),
         lambda graph: "new" in names(graph, PERSON, BRANCH),
-        _parted,
+        _part_branches,
         BRANCH,
     ),
     "ensure-indices": Kind(
-        lambda graph: ensure_indices(graph, Author("main")), lambda graph: indexed(graph, "main")
+        lambda graph: ensure_indices(graph, Author("main")), lambda graph: is_indexed(graph, "main")
     ),
     "optimize": Kind(
         lambda graph: optimize(graph, Author("main")),
-        lambda graph: indexed(graph, "main"),
+        lambda graph: is_indexed(graph, "main"),
         lambda graph: change(graph, 'insert Person { name: "apart" }'),
     ),
 }
@@ -147,7 +147,7 @@ def test_an_open_handle_heals_its_branch_and_then_does_its_own_work(
         "RolledForward" if point == FINISHED else "RolledBack",
     )
     require_settled(graph)
-    require_settled(reached(at))
+    require_settled(open_unrecovered(at))
 
 
 def test_a_new_branch_begins_with_what_a_dead_process_had_finished(at: Location) -> None:
@@ -162,7 +162,7 @@ def test_a_new_branch_begins_with_what_a_dead_process_had_finished(at: Location)
 
 
 def test_a_new_branch_shows_nothing_of_what_will_be_undone(at: Location) -> None:
-    """Making it only finishes; undoing is left to whoever writes to the branch it was made from."""
+    """Making it only finishes; undoing is left to the next write to the branch it was made from."""
     graph = make_graph(at)
     look(graph)
     left_by_a_dead_process(at, UNDONE, "main")
@@ -177,7 +177,7 @@ def test_a_new_branch_shows_nothing_of_what_will_be_undone(at: Location) -> None
 @pytest.mark.parametrize("point", ENDS)
 def test_a_branch_goes_with_what_a_dead_process_left_on_it(at: Location, point: str) -> None:
     graph = make_graph(at)
-    branched(graph)
+    make_branch(graph)
     look(graph)
     left_by_a_dead_process(at, point, BRANCH)
     delete_branch(graph, BRANCH)

@@ -94,7 +94,7 @@ def test_a_fork_that_was_not_made_is_made_so_that_the_writer_cannot_make_it(
     require_settled(graph)
 
 
-def test_a_record_or_a_table_that_cannot_be_read_stops_its_branch_and_nobody_else(graph: OpenGraph) -> None:
+def test_a_record_or_a_table_that_cannot_be_read_stops_its_branch_and_no_other(graph: OpenGraph) -> None:
     create_branch(graph, "draft")
     torn = graph.root.layout.recovery / f"{OPERATION}.json"
     with graph.root.locks.hold(["draft"], operation_id=OPERATION):

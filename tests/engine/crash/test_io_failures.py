@@ -143,7 +143,7 @@ def test_ctrl_c_after_the_record_passes_as_itself(graph: OpenGraph) -> None:
 
 
 @pytest.mark.parametrize("text", [TWO, UPDATE], ids=["repeated", "not-repeated"])
-def test_a_record_that_cannot_be_taken_back_changes_nothing_of_what_is_told(
+def test_a_record_that_cannot_be_taken_back_changes_nothing_of_what_is_reported(
     graph: OpenGraph, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
     """A write that was overtaken before its first effect leaves its record, and no harm."""
@@ -192,7 +192,7 @@ WRITERS: dict[str, Callable[[omnigraph.Graph], object]] = {
 }
 
 
-def stored(graph: OpenGraph) -> dict[str, bytes | None]:
+def stored_files(graph: OpenGraph) -> dict[str, bytes | None]:
     """All files but those of locks, which are taken before anything is asked for."""
     found = tree(graph.root.layout.root.path)
     return {at: content for at, content in found.items() if not at.startswith("__locks")}
@@ -203,12 +203,12 @@ def test_whatever_writes_is_refused_while_records_cannot_be_listed(graph: OpenGr
     change(graph, TWO, "draft")
     point = failpoints.RECOVERY_SIDECAR_LIST
     with omnigraph.open(graph.root.uri) as held:
-        before = stored(graph)
+        before = stored_files(graph)
         with failpoints.arm(point, failpoints.error(point)):
             for name, write in WRITERS.items():
                 with pytest.raises(InternalError, match=point):
                     write(held)
-                assert stored(graph) == before, name
+                assert stored_files(graph) == before, name
             with pytest.raises(InternalError, match=point):
                 omnigraph.open(graph.root.uri)
             with omnigraph.open(graph.root.uri, read_only=True) as reader:

@@ -39,7 +39,7 @@ def put(graph: OpenGraph, content: bytes | str, operation: str = OPERATION) -> P
     return at
 
 
-def refused(graph: OpenGraph) -> set[str]:
+def refused_branches(graph: OpenGraph) -> set[str]:
     """The branches that cannot be written because of the record."""
     return {branch for branch in graph.branch_names() if _is_refused(graph, branch)}
 
@@ -73,7 +73,7 @@ def test_writes_are_refused_on_the_branch_it_names_or_everywhere(
 ) -> None:
     at = put(graph, content)
     kept = at.read_bytes()
-    assert refused(graph) == concerned
+    assert refused_branches(graph) == concerned
     assert at.read_bytes() == kept
     assert audit.read_audit(graph.root) == []
 
@@ -96,7 +96,7 @@ def test_the_graph_opens_and_reads_as_ever(graph: OpenGraph, content: bytes | st
 def test_a_torn_record_is_placed_by_the_lock_that_was_taken_for_it(graph: OpenGraph) -> None:
     with graph.root.locks.hold(["draft"], operation_id=OPERATION):
         put(graph, '{"schema_version": 3, "bra')
-    assert refused(graph) == {"draft"}
+    assert refused_branches(graph) == {"draft"}
 
 
 def test_a_newer_record_tells_to_upgrade(graph: OpenGraph) -> None:
@@ -119,7 +119,7 @@ def test_readable_records_beside_it_are_dealt_with(graph: OpenGraph) -> None:
     open_graph(graph.root)
     assert pending(graph) == [OPERATION]
     assert {row["id"] for row in look(graph)["other"].rows["node:Person"]} == {"ada", "bo", "cy", "eve"}
-    assert refused(graph) == {"draft"}
+    assert refused_branches(graph) == {"draft"}
 
 
 @pytest.mark.parametrize("name", ["x.txt", "01J.json.bad", f"{OPERATION}.json#123", "json"])
@@ -128,4 +128,4 @@ def test_files_of_other_names_are_nobodys_record(graph: OpenGraph, name: str) ->
     folder.mkdir(exist_ok=True)
     (folder / name).write_text("{")
     assert pending(graph) == []
-    assert refused(graph) == set()
+    assert refused_branches(graph) == set()

@@ -144,7 +144,7 @@ def test_a_newer_form_is_refused_before_the_rest_is_read() -> None:
         ('{"schema_version": 3}', "checksum"),
     ],
 )
-def test_what_is_no_record_is_told_apart(text: str, reason: str) -> None:
+def test_what_is_no_record_is_recognised(text: str, reason: str) -> None:
     assert reason in unreadable(text).reason
 
 
@@ -181,7 +181,7 @@ def test_a_distrusted_record_still_says_whom_it_concerns(branch: dict[str, Any],
         {"started_at": 5},
     ],
 )
-def test_a_malformed_older_record_is_told_apart(wrong: dict[str, Any]) -> None:
+def test_a_malformed_older_record_is_recognised(wrong: dict[str, Any]) -> None:
     assert "malformed" in unreadable(json.dumps(old_form(2, **wrong))).reason
 
 

@@ -27,7 +27,7 @@ from tests.engine.crash.world import (
     TEAM,
     change,
     make_graph,
-    reached,
+    open_unrecovered,
     require_settled,
     stray_forks,
 )
@@ -46,7 +46,7 @@ def graph(tmp_path: Path) -> OpenGraph:
 def anywhere(shared_root: Location) -> OpenGraph:
     """The same in each kind of store; in the bucket a name can be used again at once."""
     make_graph(shared_root)
-    return reached(shared_root)
+    return open_unrecovered(shared_root)
 
 
 def person(name: str) -> str:
@@ -68,7 +68,7 @@ def half_deleted(graph: OpenGraph, branch: str) -> None:
 
 
 def chain_of_strays(graph: OpenGraph) -> None:
-    """Forks of `inner` stand on those of `draft`, neither is a branch any more, and `draft` is made anew."""
+    """Forks of `inner` stand on those of `draft`, neither is a branch any more, and `draft` is recreated."""
     create_branch(graph, "draft")
     change(graph, TWO, "draft")
     create_branch(graph, "inner", from_branch="draft")
@@ -84,13 +84,13 @@ def used_by_a_branch(graph: OpenGraph) -> None:
     root, entry = graph.root, graph.load("main").state.entries()[PERSON]
     stray = root.forks.create(root.tables.tip(root.layout.table(entry.path)), "draft")
     fork = root.forks.create(stray, "user")
-    told = TableVersion(PERSON, fork.version, "user", entry.row_count)
-    publish(graph.coordinator("user"), ManifestChanges(versions=(told,)), NewCommit(root.new_id()))
+    version = TableVersion(PERSON, fork.version, "user", entry.row_count)
+    publish(graph.coordinator("user"), ManifestChanges(versions=(version,)), NewCommit(root.new_id()))
     create_branch(graph, "draft")
 
 
 @pytest.mark.parametrize("moved_on", [False, True])
-def test_a_branch_made_anew_over_strays_that_stand_on_each_other_is_written(
+def test_a_branch_recreated_over_strays_that_stand_on_each_other_is_written(
     graph: OpenGraph, moved_on: bool
 ) -> None:
     if moved_on:
@@ -128,7 +128,7 @@ def test_deleting_a_branch_takes_the_strays_on_its_forks_with_it(anywhere: OpenG
     assert stray_forks(anywhere) == []
 
 
-def test_a_name_whose_data_a_branch_still_uses_is_told_at_once(anywhere: OpenGraph) -> None:
+def test_a_name_whose_data_a_branch_still_uses_is_reported_at_once(anywhere: OpenGraph) -> None:
     used_by_a_branch(anywhere)
     before = people(anywhere, "user")
     with pytest.raises(OmnigraphError, match="'user' still uses it"):

@@ -42,7 +42,7 @@ def _updates(graph: OpenGraph) -> object:
         return change(graph, 'insert Team { name: "later", title: "new words" }')
 
 
-def _indexed(graph: OpenGraph) -> None:
+def _index_text(graph: OpenGraph) -> None:
     apply_schema(graph, SchemaRequest(Source(WITH_INDEX)))
     change(graph, _TEAMS)
     ensure_indices(graph, Author("main"))
@@ -54,14 +54,14 @@ def _lagging(graph: OpenGraph, branch: str = "main") -> None:
     change(graph, 'insert Team { name: "late", title: "new words" }', branch)
 
 
-def _outdated(graph: OpenGraph) -> None:
-    _indexed(graph)
+def _outdate_index(graph: OpenGraph) -> None:
+    _index_text(graph)
     _lagging(graph)
 
 
 def _outdated_on_a_branch(graph: OpenGraph) -> None:
     """The same where the index is the branch's own."""
-    _indexed(graph)
+    _index_text(graph)
     create_branch(graph, BRANCH)
     change(graph, 'insert Team { name: "own" }', BRANCH)
     optimize(graph, Author(BRANCH))
@@ -72,11 +72,13 @@ COMMITTED = failpoints.MUTATION_POST_TABLE_COMMIT
 OPTIMIZED = failpoints.OPTIMIZE_POST_PHASE_B_PRE_MANIFEST_COMMIT
 
 TEXT_INDEXES: dict[str, Write] = {
-    "optimize-texts": Write(_optimizes(), _outdated),
-    "completing-texts": Write(_updates, _outdated),
+    "optimize-texts": Write(_optimizes(), _outdate_index),
+    "completing-texts": Write(_updates, _outdate_index),
     "optimize-texts-branch": Write(_optimizes(BRANCH), _outdated_on_a_branch, BRANCH),
-    "recover-optimize-texts": Write(recovery, left_at(COMMITTED, _optimizes(), _outdated), recovers=True),
+    "recover-optimize-texts": Write(
+        recovery, left_at(COMMITTED, _optimizes(), _outdate_index), recovers=True
+    ),
     "recover-optimize-texts-forward": Write(
-        recovery, left_at(OPTIMIZED, _optimizes(), _outdated), recovers=True
+        recovery, left_at(OPTIMIZED, _optimizes(), _outdate_index), recovers=True
     ),
 }

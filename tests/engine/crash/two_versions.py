@@ -11,17 +11,17 @@ from omnigraph import failpoints
 from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.storage import upsert as upserting
-from tests.engine.crash.merges import merges, parted
+from tests.engine.crash.merges import merges, part_branches
 from tests.engine.crash.steps import (
     BRANCH,
     Step,
     Write,
-    branched,
     changes,
     left_at,
     loads,
+    make_branch,
     recovery,
-    touched,
+    touch_branch,
 )
 
 
@@ -46,14 +46,14 @@ TWO_VERSIONS: dict[str, Write] = {
     "in-two-update": Write(in_two(changes(UPDATE))),
     "in-two-keyed-insert": Write(in_two(changes(KEYED))),
     "in-two-load-merge": Write(in_two(loads(Mode.MERGE))),
-    "in-two-merge": Write(in_two(merges()), parted, again=True),
-    "in-two-first-touch": Write(in_two(changes(KEYED, BRANCH)), branched, BRANCH),
-    "in-two-second-touch": Write(in_two(changes(KEYED, BRANCH)), touched, BRANCH),
+    "in-two-merge": Write(in_two(merges()), part_branches, again=True),
+    "in-two-first-touch": Write(in_two(changes(KEYED, BRANCH)), make_branch, BRANCH),
+    "in-two-second-touch": Write(in_two(changes(KEYED, BRANCH)), touch_branch, BRANCH),
 }
 RECOVERED_TWO_VERSIONS: dict[str, Write] = {
     "recover-in-two-between": Write(recovery, left_at(BETWEEN, in_two(changes(KEYED))), recovers=True),
     "recover-in-two-first-touch": Write(
-        recovery, left_at(BETWEEN, in_two(changes(KEYED, BRANCH)), branched), BRANCH, recovers=True
+        recovery, left_at(BETWEEN, in_two(changes(KEYED, BRANCH)), make_branch), BRANCH, recovers=True
     ),
     "recover-in-two-back": Write(recovery, left_at(COMMITTED, in_two(changes(KEYED))), recovers=True),
     "recover-in-two-forward": Write(recovery, left_at(CONFIRMED, in_two(changes(KEYED))), recovers=True),

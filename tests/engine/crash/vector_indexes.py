@@ -1,4 +1,4 @@
-"""Indexes of vectors for the crash matrix: built, extended by what came later, and put together anew."""
+"""Indexes of vectors for the crash matrix: built, extended by what came later, and rebuilt."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _with_vectors(graph: OpenGraph) -> None:
     change(graph, 'insert Doc { name: "without" }')
 
 
-def _inherited(graph: OpenGraph) -> None:
+def _branch_off(graph: OpenGraph) -> None:
     """A branch without a table of its own."""
     _with_vectors(graph)
     create_branch(graph, BRANCH)
@@ -96,7 +96,7 @@ OPTIMIZED = failpoints.OPTIMIZE_POST_PHASE_B_PRE_MANIFEST_COMMIT
 
 VECTOR_INDEXES: dict[str, Write] = {
     "vectors-build": Write(_builds(), _with_vectors),
-    "vectors-build-first-touch": Write(_builds(BRANCH), _inherited, BRANCH),
+    "vectors-build-first-touch": Write(_builds(BRANCH), _branch_off, BRANCH),
     "vectors-optimize": Write(_optimizes(), _lagging),
     "vectors-optimize-parts": Write(_optimizes(), _in_parts),
     "vectors-optimize-branch": Write(_optimizes(BRANCH), _lagging_on_a_branch, BRANCH),

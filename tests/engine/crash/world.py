@@ -24,13 +24,11 @@ from omnigraph.engine.lifecycle.create import create_graph
 from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest, LoadResult
 from omnigraph.engine.tasks.runner import ChooseEngine
-from omnigraph.engine.write.mutate import MutationResult, mutate_current_schema
+from omnigraph.engine.write.mutate import MutationResult
 from omnigraph.engine.write.transaction import Author
-from omnigraph.lang.query.compile import CompiledMutation, compile_query
-from omnigraph.lang.schema.catalog import Catalog
-from omnigraph.lang.values import Stored
 from omnigraph.storage.location import Location
 from tests.engine.crash.places import root_at
+from tests.engine.mutations import run_mutation
 
 SCHEMA = """
 node Person { name: String @key  age: I32? }
@@ -68,7 +66,7 @@ def make_graph(at: Path | Location) -> OpenGraph:
     return graph
 
 
-def reached(at: Path | Location) -> OpenGraph:
+def open_unrecovered(at: Path | Location) -> OpenGraph:
     """The graph at a place as a newcomer holds it who has not dealt with anything yet."""
     return OpenGraph.open(root_at(at if isinstance(at, Location) else Location.parse(at)))
 
@@ -91,13 +89,7 @@ def load_rows(
 
 def change(graph: OpenGraph, text: str, branch: str = MAIN, if_commit: str | None = None) -> MutationResult:
     """Carry out the statements of a mutation."""
-
-    def compiled(catalog: Catalog) -> tuple[CompiledMutation, dict[str, Stored]]:
-        found = compile_query(f"query change() {{ {text} }}", catalog)
-        assert isinstance(found, CompiledMutation)
-        return found, {}
-
-    return mutate_current_schema(graph, compiled, Author(branch, ACTOR, if_commit))
+    return run_mutation(graph, text, Author(branch, ACTOR, if_commit))
 
 
 # --- looking -------------------------------------------------------------------------------------

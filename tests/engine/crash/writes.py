@@ -34,13 +34,13 @@ from tests.engine.crash.steps import (
     BRANCH,
     Step,
     Write,
-    branched,
     changes,
-    interrupted,
+    interrupt_at,
     left_at,
     loads,
+    make_branch,
     recovery,
-    touched,
+    touch_branch,
 )
 from tests.engine.crash.text_indexes import TEXT_INDEXES
 from tests.engine.crash.two_versions import RECOVERED_TWO_VERSIONS, TWO_VERSIONS
@@ -48,7 +48,7 @@ from tests.engine.crash.vector_indexes import VECTOR_INDEXES
 from tests.engine.crash.world import PERSON, change
 
 
-def _scattered(graph: OpenGraph, branch: str = "main") -> None:
+def _scatter_rows(graph: OpenGraph, branch: str = "main") -> None:
     """Rows in several fragments of two tables, beside the rows that indexes know."""
     ensure_indices(graph, Author(branch))
     for number in range(3):
@@ -57,7 +57,7 @@ def _scattered(graph: OpenGraph, branch: str = "main") -> None:
 
 def _scattered_branch(graph: OpenGraph) -> None:
     create_branch(graph, BRANCH)
-    _scattered(graph, BRANCH)
+    _scatter_rows(graph, BRANCH)
 
 
 def _about_to_be_tidied(graph: OpenGraph) -> None:
@@ -75,7 +75,7 @@ def _about_to_be_collected(graph: OpenGraph, branch: str = "main") -> None:
 
 def _branch_about_to_be_collected(graph: OpenGraph) -> None:
     """The same on a branch that has a branch of its own."""
-    touched(graph)
+    touch_branch(graph)
     create_branch(graph, f"{BRANCH}-of-{BRANCH}", from_branch=BRANCH)
     _about_to_be_collected(graph, BRANCH)
 
@@ -93,9 +93,9 @@ def _collects(text: str, branch: str = "main") -> Step:
     return step
 
 
-def _aged(graph: OpenGraph) -> None:
+def _age_tables(graph: OpenGraph) -> None:
     """Old versions of tables, on main and on a branch."""
-    touched(graph)
+    touch_branch(graph)
     change(graph, 'insert Person { name: "gus" }  insert Team { name: "old" }')
     change(graph, 'update Person set { age: 1 } where name = "gus"')
     change(graph, 'insert Person { name: "hal" }', BRANCH)
@@ -103,7 +103,7 @@ def _aged(graph: OpenGraph) -> None:
 
 def _with_orphans(graph: OpenGraph) -> None:
     """The same, and forks of a branch that is gone."""
-    _aged(graph)
+    _age_tables(graph)
     create_branch(graph, "gone", from_branch=BRANCH)
     change(graph, ONE, "gone")
     point = failpoints.BRANCH_DELETE_BEFORE_TABLE_CLEANUP
@@ -112,8 +112,8 @@ def _with_orphans(graph: OpenGraph) -> None:
 
 
 def _over_orphans(graph: OpenGraph) -> None:
-    """A branch made anew, over forks of an earlier one of its name that those of another one stand on."""
-    touched(graph)
+    """A branch recreated, over forks of an earlier one of its name that those of another one stand on."""
+    touch_branch(graph)
     create_branch(graph, "gone", from_branch=BRANCH)
     change(graph, ONE, "gone")
     point = failpoints.BRANCH_DELETE_BEFORE_TABLE_CLEANUP
@@ -144,9 +144,9 @@ def _builds_indexes(branch: str = "main") -> Step:
     return lambda graph: ensure_indices(graph, Author(branch))
 
 
-def _abandoned(graph: OpenGraph) -> None:
+def _abandon_record(graph: OpenGraph) -> None:
     """A record whose branch is gone."""
-    interrupted(failpoints.MUTATION_POST_FORK_PRE_COMMIT, ONE, BRANCH, branched)(graph)
+    interrupt_at(failpoints.MUTATION_POST_FORK_PRE_COMMIT, ONE, BRANCH, make_branch)(graph)
     delete_branch(graph, BRANCH)
 
 
@@ -170,30 +170,32 @@ WRITES: dict[str, Write] = {
     "insert-two-tables": Write(changes(TWO)),
     "update": Write(changes(UPDATE)),
     "delete-cascade": Write(changes(CASCADE)),
-    "first-touch": Write(changes(ONE, BRANCH), branched, BRANCH),
-    "first-touch-two-tables": Write(changes(TWO, BRANCH), branched, BRANCH),
+    "first-touch": Write(changes(ONE, BRANCH), make_branch, BRANCH),
+    "first-touch-two-tables": Write(changes(TWO, BRANCH), make_branch, BRANCH),
     "first-touch-over-orphans": Write(changes(TWO, BRANCH), _over_orphans, BRANCH),
-    "second-touch": Write(changes(TWO, BRANCH), touched, BRANCH),
-    "first-touch-delete-cascade": Write(changes(CASCADE, BRANCH), branched, BRANCH),
+    "second-touch": Write(changes(TWO, BRANCH), touch_branch, BRANCH),
+    "first-touch-delete-cascade": Write(changes(CASCADE, BRANCH), make_branch, BRANCH),
     "load-append": Write(loads(Mode.APPEND)),
     "load-merge": Write(loads(Mode.MERGE)),
     "load-overwrite": Write(loads(Mode.OVERWRITE)),
-    "load-append-first-touch": Write(loads(Mode.APPEND, BRANCH), branched, BRANCH),
+    "load-append-first-touch": Write(loads(Mode.APPEND, BRANCH), make_branch, BRANCH),
     "branch-create": Write(lambda graph: create_branch(graph, BRANCH)),
-    "branch-delete": Write(lambda graph: delete_branch(graph, BRANCH), touched),
-    "recover-back": Write(recovery, interrupted(COMMITTED, TWO), recovers=True),
-    "recover-forward": Write(recovery, interrupted(CONFIRMED, TWO), recovers=True),
-    "recover-first-touch": Write(recovery, interrupted(FORKED, TWO, BRANCH, branched), BRANCH, True),
-    "recover-first-touch-moved": Write(recovery, interrupted(COMMITTED, TWO, BRANCH, branched), BRANCH, True),
-    "recover-orphan": Write(recovery, _abandoned, recovers=True),
+    "branch-delete": Write(lambda graph: delete_branch(graph, BRANCH), touch_branch),
+    "recover-back": Write(recovery, interrupt_at(COMMITTED, TWO), recovers=True),
+    "recover-forward": Write(recovery, interrupt_at(CONFIRMED, TWO), recovers=True),
+    "recover-first-touch": Write(recovery, interrupt_at(FORKED, TWO, BRANCH, make_branch), BRANCH, True),
+    "recover-first-touch-moved": Write(
+        recovery, interrupt_at(COMMITTED, TWO, BRANCH, make_branch), BRANCH, True
+    ),
+    "recover-orphan": Write(recovery, _abandon_record, recovers=True),
     "ensure-indices": Write(_builds_indexes()),
-    "ensure-indices-first-touch": Write(_builds_indexes(BRANCH), branched, BRANCH),
-    "optimize": Write(_optimizes(), _scattered),
+    "ensure-indices-first-touch": Write(_builds_indexes(BRANCH), make_branch, BRANCH),
+    "optimize": Write(_optimizes(), _scatter_rows),
     "optimize-branch": Write(_optimizes(BRANCH), _scattered_branch, BRANCH),
     "automatic-upkeep": Write(changes(TWO), _about_to_be_tidied),
     "collecting": Write(_collects(ONE), _about_to_be_collected),
     "collecting-branch": Write(_collects(ONE, BRANCH), _branch_about_to_be_collected, BRANCH),
-    "cleanup": Write(_cleans_up, _aged),
+    "cleanup": Write(_cleans_up, _age_tables),
     "cleanup-orphan-forks": Write(_cleans_up, _with_orphans),
     "schema-apply": ALL_AT_ONCE,
     "repair": Write(lambda graph: repair(graph, confirm=True), _indexed_past_the_door),
@@ -201,12 +203,16 @@ WRITES: dict[str, Write] = {
     "recover-indices-staged": Write(recovery, left_at(INDEXES_STAGED, _builds_indexes()), recovers=True),
     "recover-indices-unconfirmed": Write(recovery, left_at(INDEXED, _builds_indexes()), recovers=True),
     "recover-indices-forward": Write(recovery, left_at(INDEXES_CONFIRMED, _builds_indexes()), recovers=True),
-    "recover-optimize-back": Write(recovery, left_at(COMMITTED, _optimizes(), _scattered), recovers=True),
-    "recover-optimize-begun": Write(recovery, left_at(OPTIMIZING, _optimizes(), _scattered), recovers=True),
-    "recover-optimize-compacted": Write(
-        recovery, left_at(REINDEXING, _optimizes(), _scattered), recovers=True
+    "recover-optimize-back": Write(recovery, left_at(COMMITTED, _optimizes(), _scatter_rows), recovers=True),
+    "recover-optimize-begun": Write(
+        recovery, left_at(OPTIMIZING, _optimizes(), _scatter_rows), recovers=True
     ),
-    "recover-optimize-forward": Write(recovery, left_at(OPTIMIZED, _optimizes(), _scattered), recovers=True),
+    "recover-optimize-compacted": Write(
+        recovery, left_at(REINDEXING, _optimizes(), _scatter_rows), recovers=True
+    ),
+    "recover-optimize-forward": Write(
+        recovery, left_at(OPTIMIZED, _optimizes(), _scatter_rows), recovers=True
+    ),
     **MERGES,
     **RECOVERED_MERGES,
     **SCHEMA_CHANGES,

@@ -24,7 +24,7 @@ def test_texts_have_equal_digests_when_they_are_equal(texts: list[str], skipped:
     assert text_digests(sliced).tolist() == digests[min(skipped, len(texts)) :]
 
 
-def test_long_texts_that_differ_in_one_place_are_told_apart() -> None:
+def test_long_texts_that_differ_in_one_place_are_distinguished() -> None:
     texts = ["x" * length for length in range(4090, 4110)]
     for base in ("x" * 4000, "x" * 5000):
         texts += [base, *(base[:at] + "y" + base[at + 1 :] for at in range(0, len(base), 7)), "\0" + base]
@@ -41,7 +41,7 @@ def test_digests_stay_what_they_were() -> None:
     assert vector_digests(vectors).tolist() == [14714728727596824318, 11506968737806943295]
 
 
-def test_vectors_are_told_apart_and_none_is_zero() -> None:
+def test_vectors_are_distinguished_and_none_is_zero() -> None:
     numbers = np.random.default_rng(3).random((200, 6), dtype=np.float32)
     numbers[100:] = numbers[:100]
     numbers[150] = numbers[50][::-1]

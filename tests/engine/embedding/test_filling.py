@@ -72,11 +72,11 @@ def test_only_texts_that_changed_are_embedded_again(graph: Graph) -> None:
         graph, {"slug": "a", "body": "first"}, {"slug": "b", "body": "second"}, {"slug": "c", "body": "third"}
     )
     graph.embed()
-    change(graph, 'update Doc set { body: "anew" } where slug = "a"')
+    change(graph, 'update Doc set { body: "changed" } where slug = "a"')
     change(graph, 'update Doc set { level: 9 } where slug = "b"')
     done = graph.embed()
     assert done.embedded == 1
-    assert vectors(graph) == {"a": vector_of("anew"), "b": vector_of("second"), "c": vector_of("third")}
+    assert vectors(graph) == {"a": vector_of("changed"), "b": vector_of("second"), "c": vector_of("third")}
     change(graph, 'update Doc set { body: "first" } where slug = "a"')
     assert graph.embed().embedded == 1
     assert vectors(graph)["a"] == vector_of("first")
@@ -114,12 +114,12 @@ def test_without_its_text_a_vector_goes_where_the_schema_allows_it(graph: Graph)
     assert vectors(graph, type_name="Note", column="place") == {"n": [1.0, 2.0, 3.0, 4.0]}
 
 
-def test_a_text_that_is_refused_is_left_out_and_told(graph: Graph) -> None:
+def test_a_text_that_is_refused_is_left_out_and_reported(graph: Graph) -> None:
     docs = [{"slug": f"d{number}", "body": f"text {number}"} for number in range(5)]
     put(graph, *docs, {"slug": "long", "body": "x" * (MAX_TEXT_BYTES + 1)})
-    told: list[Progress] = []
-    (done, _) = graph.embed(progress=told.append).properties
-    filling = [(now.stage, now.rows, now.all_rows) for now in told if now.stage.startswith("embed")]
+    reports: list[Progress] = []
+    (done, _) = graph.embed(progress=reports.append).properties
+    filling = [(now.stage, now.rows, now.all_rows) for now in reports if now.stage.startswith("embed")]
     assert list(dict.fromkeys(filling)) == [
         ("embed Doc.about", 0, 6),
         ("embed Doc.about", 6, 6),
@@ -144,7 +144,7 @@ def test_a_type_can_be_named_and_a_wrong_one_is_refused(graph: Graph) -> None:
         graph.embed(batch=0)
 
 
-def test_a_schema_without_anything_to_embed_is_told(tmp_path: Path) -> None:
+def test_a_schema_without_anything_to_embed_is_reported(tmp_path: Path) -> None:
     with (
         og.init(tmp_path / "plain.omni", schema="node Plain { slug: String @key }") as plain,
         pytest.raises(BadRequest, match="no property of the schema is to be embedded"),

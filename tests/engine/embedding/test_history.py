@@ -54,12 +54,12 @@ def test_compaction_and_cleanup_forget_nothing(graph: Graph, monkeypatch: pytest
     for number in range(4):
         put(graph, {"slug": f"d{number}", "body": f"text {number}"})
     graph.embed(batch=2)
-    change(graph, 'update Doc set { body: "anew" } where slug = "d1"')
+    change(graph, 'update Doc set { body: "changed" } where slug = "d1"')
     graph.optimize()
     graph.cleanup(keep=1)
     assert due(graph) == 1
     assert graph.embed().embedded == 1
-    assert vectors(graph)["d1"] == vector_of("anew")
+    assert vectors(graph)["d1"] == vector_of("changed")
 
 
 @pytest.mark.parametrize("with_notes", [False, True])
@@ -68,7 +68,7 @@ def test_an_export_loaded_elsewhere_is_embedded_as_far_as_notes_tell(
 ) -> None:
     put(graph, *({"slug": f"d{number}", "body": f"text {number}"} for number in range(3)))
     graph.embed()
-    change(graph, 'update Doc set { body: "anew" } where slug = "d1"')
+    change(graph, 'update Doc set { body: "changed" } where slug = "d1"')
     graph.export(tmp_path / "all.ndjson")
     with og.init(tmp_path / "other.omni", schema=SCHEMA) as other:
         if with_notes:
@@ -122,7 +122,7 @@ class Meddling(LocalRunner):
             self._meddle()
 
 
-def filled(graph: Graph, meddle: Callable[[], None]) -> int:
+def fill_beside(graph: Graph, meddle: Callable[[], None]) -> int:
     """A run beside a writer; how many rows it left to the next one."""
     engine = Engine(Meddling(meddle), "a test")
     settings = EmbedSettings.choose("mock")
@@ -139,7 +139,7 @@ def test_who_writes_at_the_same_time_is_never_overwritten(graph: Graph) -> None:
         change(graph, 'update Doc set { about: [1.0,1.0,1.0,1.0,1.0,1.0,1.0,1.0] } where slug = "vector"')
         change(graph, 'delete Doc where slug = "gone"')
 
-    assert filled(graph, meddle) == 3
+    assert fill_beside(graph, meddle) == 3
     assert vectors(graph) == {"text": None, "level": vector_of("text level"), "vector": [1.0] * 8}
     levels = graph.snapshot().rows("Doc", columns=["slug", "level"]).to_pylist()
     assert {"slug": "level", "level": 7} in levels
@@ -149,9 +149,9 @@ def test_who_writes_at_the_same_time_is_never_overwritten(graph: Graph) -> None:
 
 def test_rows_that_were_overwritten_at_the_same_time_are_left_alone(graph: Graph, tmp_path: Path) -> None:
     put(graph, {"slug": "a", "body": "first"}, {"slug": "b", "body": "second"})
-    file = tmp_path / "anew.jsonl"
+    file = tmp_path / "changed.jsonl"
     file.write_text('{"type":"Doc","data":{"slug":"c","body":"first"}}\n{"type":"Doc","data":{"slug":"a"}}')
-    assert filled(graph, lambda: _overwritten(graph, file)) == 2
+    assert fill_beside(graph, lambda: _overwritten(graph, file)) == 2
     assert vectors(graph) == {"c": None, "a": None}
 
 
@@ -167,7 +167,7 @@ def test_many_files_of_notes_become_one_that_says_the_same(
     graph.embed(batch=1)
     notes = Path(graph.uri) / provenance.notes_path("Doc", "about")
     assert len(list(notes.iterdir())) == 4
-    change(graph, 'update Doc set { body: "anew" } where slug = "d1"')
+    change(graph, 'update Doc set { body: "changed" } where slug = "d1"')
     assert due(graph) == 1
     assert len(list(notes.iterdir())) == 4
     assert graph.embed().embedded == 1
@@ -187,9 +187,9 @@ def test_a_new_name_for_a_type_or_a_property_forgets_nothing(
 ) -> None:
     put(graph, {"slug": "a", "body": "first"}, {"slug": "b", "body": "second"})
     graph.embed()
-    change(graph, 'update Doc set { body: "anew" } where slug = "a"')
+    change(graph, 'update Doc set { body: "changed" } where slug = "a"')
     graph.apply_schema(wanted)
     assert due(graph, everything=True) == due(graph) == 1
     assert graph.embed().embedded == 1
     found = vectors(graph, type_name=name, column=column)
-    assert found == {"a": vector_of("anew"), "b": vector_of("second")}
+    assert found == {"a": vector_of("changed"), "b": vector_of("second")}

@@ -22,7 +22,7 @@ node Follows { name: String @key }
 edge Knows: Person -> Person
 edge Follows: Person -> Person
 """
-NOBODY = pa.table({"name": pa.array([], pa.string()), "age": pa.array([], pa.int32())})
+NO_PERSONS = pa.table({"name": pa.array([], pa.string()), "age": pa.array([], pa.int32())})
 
 
 @pytest.fixture
@@ -44,13 +44,13 @@ def _csv(at: Path) -> Path:
 
 
 def _parquet(at: Path) -> Path:
-    with pq.ParquetWriter(at / "Person.parquet", NOBODY.schema):
+    with pq.ParquetWriter(at / "Person.parquet", NO_PERSONS.schema):
         pass
     return at / "Person.parquet"
 
 
 def _lance(at: Path) -> Path:
-    lance.write_dataset(NOBODY, str(at / "Person.lance"))
+    lance.write_dataset(NO_PERSONS, str(at / "Person.lance"))
     return at / "Person.lance"
 
 
@@ -58,7 +58,7 @@ SOURCES: dict[str, Callable[[Path], Any]] = {
     "csv": _csv,
     "parquet": _parquet,
     "lance": _lance,
-    "memory": lambda _: NOBODY,
+    "memory": lambda _: NO_PERSONS,
 }
 
 
@@ -81,7 +81,7 @@ def test_overwriting_with_no_rows_leaves_a_type_empty(
 def test_no_rows_do_not_take_nodes_from_their_edges(graph: og.Graph) -> None:
     graph.load(pa.table({"from": ["ada"], "to": ["bo"]}), type="Knows", mode="append")
     with pytest.raises(LoadRejected, match="not found in Person"):
-        graph.load(NOBODY, type="Person", mode="overwrite")
+        graph.load(NO_PERSONS, type="Person", mode="overwrite")
     assert people(graph) == ["ada", "bo"]
 
 

@@ -87,7 +87,7 @@ def records(draw: st.DrawFn) -> dict[str, Any]:
             return {"edge": "Twin", "from": draw(cities), "to": draw(cities), "data": draw(_id("t"))}
 
 
-def _written(folder: Path, name: str, rows: Sequence[dict[str, Any]]) -> Path:
+def _write_records(folder: Path, name: str, rows: Sequence[dict[str, Any]]) -> Path:
     at = folder / name
     at.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return at
@@ -103,8 +103,8 @@ def _one_hash(keys: pa.Array) -> Hashes:
     return np.zeros(len(keys), np.uint64)
 
 
-def _told(done: LoadResult) -> tuple[Any, ...]:
-    # Rows that break several rules at once are told in the order in which the rules are looked at.
+def _summarize(done: LoadResult) -> tuple[Any, ...]:
+    # Rows that break several rules at once are reported in the order in which the rules are checked.
     skipped = sorted(str(one) for one in done.skipped) if len(done.skipped) < MAX_REPORTED_VIOLATIONS else []
     return dict(done.nodes), dict(done.edges), skipped, dict(done.skipped_counts), done.commit is None
 
@@ -114,7 +114,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A graph with some rows, to be copied."""
     folder = tmp_path_factory.mktemp("stored")
     with omnigraph.init(folder / "graph", schema=SCHEMA) as graph:
-        graph.load(_written(folder, "first.jsonl", STORED), mode="append")
+        graph.load(_write_records(folder, "first.jsonl", STORED), mode="append")
     return folder / "graph"
 
 
@@ -123,10 +123,10 @@ def _outcome(stored: Path, uri: Path, request: LoadRequest, engine: Engine | Non
     with omnigraph.open(uri) as graph:
         opened = graph._writing()
         try:
-            outcome: Any = _told(load(opened, request, Author("main"), engine=lambda _: engine))
+            outcome: Any = _summarize(load(opened, request, Author("main"), engine=lambda _: engine))
         except (LoadRejected, KeyConflict) as refused:
-            told = [str(one) for one in refused.violations]
-            outcome = type(refused).__name__, told, refused.total, refused.counts
+            violations = [str(one) for one in refused.violations]
+            outcome = type(refused).__name__, violations, refused.total, refused.counts
         if request.rejects is not None:
             found = request.rejects.read_text().splitlines()
             least = outcome[2] if len(outcome) == 4 else sum(outcome[3].values())
@@ -151,7 +151,7 @@ def _outcome(stored: Path, uri: Path, request: LoadRequest, engine: Engine | Non
     buckets=st.sampled_from([1, 8]),
     worth=st.sampled_from([0, 1 << 20]),
     doubtful=st.booleans(),
-    told=st.sampled_from([2, 100]),
+    limit=st.sampled_from([2, 100]),
     kept=st.booleans(),
     together=st.booleans(),
 )
@@ -165,21 +165,21 @@ def test_a_load_through_files_is_a_load_in_memory(
     buckets: int,
     worth: int,
     doubtful: bool,
-    told: int,
+    limit: int,
     kept: bool,
     together: bool,
 ) -> None:
     folder = tmp_path_factory.mktemp("both")
-    files = tuple(_written(folder, f"more-{at}.jsonl", rows) for at, rows in enumerate(parts))
+    files = tuple(_write_records(folder, f"more-{at}.jsonl", rows) for at, rows in enumerate(parts))
     request = LoadRequest(files, mode, skip_bad, folder / "rejects" if kept else None)
     with (
         patch.object(loader, "LoadIds", lambda _: LoadIds(1_700_000_000_000, 5)),
-        patch.object(loader, "MAX_REPORTED_VIOLATIONS", told),
-        patch.object(small_load, "MAX_REPORTED_VIOLATIONS", told),
+        patch.object(loader, "MAX_REPORTED_VIOLATIONS", limit),
+        patch.object(small_load, "MAX_REPORTED_VIOLATIONS", limit),
         patch.object(staging, "AT_ONCE", 2),
         patch.object(plan, "SMALLEST", split),
         patch.object(plan, "LARGEST", split),
-        # Keys are told apart into as many parts as there are cores.
+        # Keys are divided into as many parts as there are cores.
         patch.object(LocalRunner, "cores", buckets),
         # Stored rows are found by tasks, or at the door.
         patch.object(replaced_rows, "WORTH", worth),
@@ -197,7 +197,7 @@ def test_a_load_through_files_is_a_load_in_memory(
 
 def test_a_load_that_makes_its_branch_is_checked_once(stored: Path, tmp_path: Path) -> None:
     shutil.copytree(stored, tmp_path / "graph")
-    request = LoadRequest((_written(tmp_path, "more.jsonl", NEW),), Mode.APPEND)
+    request = LoadRequest((_write_records(tmp_path, "more.jsonl", NEW),), Mode.APPEND)
     with omnigraph.open(tmp_path / "graph") as graph:
         done = load(graph._writing(), request, Author("work"), from_="main", engine=lambda _: _HERE)
         assert done.branch_created
@@ -210,7 +210,7 @@ def test_a_load_that_makes_its_branch_is_checked_again_when_somebody_is_faster(
     stored: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(stored, tmp_path / "graph")
-    more = _written(tmp_path, "more.jsonl", NEW)
+    more = _write_records(tmp_path, "more.jsonl", NEW)
     request = LoadRequest((more,), Mode.APPEND)
     gate = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE
     with omnigraph.open(tmp_path / "graph") as graph, omnigraph.open(tmp_path / "graph") as rival:
@@ -225,7 +225,7 @@ def test_a_load_that_was_overtaken_is_checked_and_staged_once_more(
     stored: Path, tmp_path: Path, mode: Mode
 ) -> None:
     shutil.copytree(stored, tmp_path / "graph")
-    request = LoadRequest((_written(tmp_path, "more.jsonl", NEW),), mode)
+    request = LoadRequest((_write_records(tmp_path, "more.jsonl", NEW),), mode)
     gate = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE
     with omnigraph.open(tmp_path / "graph") as graph, omnigraph.open(tmp_path / "graph") as rival:
         faster = failpoints.once(lambda: rival.mutate('query q() { insert Person { slug: "rival" } }'))
@@ -237,28 +237,28 @@ def test_a_load_that_was_overtaken_is_checked_and_staged_once_more(
 
 
 @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.MERGE])
-def test_a_load_is_checked_again_on_a_branch_that_was_made_anew(
+def test_a_load_is_checked_again_on_a_branch_that_was_recreated(
     stored: Path, tmp_path: Path, mode: Mode
 ) -> None:
     """The branch has as many rows as before by then, in tables of the same versions."""
     shutil.copytree(stored, tmp_path / "graph")
     old, new = ([{"type": "Person", "data": {"slug": slug}}] for slug in ("p8", "p9"))
-    request = LoadRequest((_written(tmp_path, "more.jsonl", new),), mode)
+    request = LoadRequest((_write_records(tmp_path, "more.jsonl", new),), mode)
     gate = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE
     with omnigraph.open(tmp_path / "graph") as graph, omnigraph.open(tmp_path / "graph") as rival:
 
         def make(rows: list[dict[str, Any]]) -> None:
             rival.branches.create("work")
-            rival.load(_written(tmp_path, "first.jsonl", rows), mode="append", branch="work")
+            rival.load(_write_records(tmp_path, "first.jsonl", rows), mode="append", branch="work")
 
-        def make_anew() -> None:
+        def recreate() -> None:
             rival.branches.delete("work")
             make(new)
 
         make(old)
         refused = pytest.raises(KeyConflict, match="p9") if mode is Mode.APPEND else nullcontext()
         with (
-            failpoints.arm(gate, failpoints.once(make_anew)),
+            failpoints.arm(gate, failpoints.once(recreate)),
             patch.object(replaced_rows, "WORTH", 0),
             refused,
         ):
@@ -291,7 +291,7 @@ def test_many_small_files_are_few_tasks_and_few_staged_files(tmp_path: Path) -> 
     folder, count = tmp_path / "many", 300
     folder.mkdir()
     for at in range(count):
-        _written(folder, f"{at:04}.jsonl", [{"type": "City", "data": {"name": f"n{at}"}}])
+        _write_records(folder, f"{at:04}.jsonl", [{"type": "City", "data": {"name": f"n{at}"}}])
     staged: list[int] = []
 
     def count_staged(*_: Any) -> None:

@@ -31,7 +31,7 @@ from omnigraph.engine.tasks.buckets import hash_keys
 from omnigraph.engine.tasks.runner import Engine, LocalRunner
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import KeyConflict, LoadRejected
-from tests.engine.write.support import IDS, accepted
+from tests.engine.write.support import IDS, accept_schema
 
 SCHEMA = """
 node Person { slug: String @key }
@@ -62,7 +62,7 @@ class _Buckets(LocalRunner):
         return super().grouped(*args, **options)
 
 
-def _loaded(graph: omnigraph.Graph, folder: Path, records: list[dict[str, Any]], mode: Mode) -> int:
+def _count_meetings(graph: omnigraph.Graph, folder: Path, records: list[dict[str, Any]], mode: Mode) -> int:
     """How often the rows of a load met in buckets."""
     return _run(graph, folder, records, mode).met
 
@@ -91,27 +91,27 @@ def _edge(source: str, target: str, name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("mode", list(Mode))
 def test_the_rows_of_a_load_that_is_right_need_not_meet(tmp_path: Path, mode: Mode) -> None:
     with omnigraph.init(tmp_path / "graph", schema=SCHEMA) as graph:
-        assert _loaded(graph, tmp_path, _people(0, 20), Mode.APPEND) == 0
+        assert _count_meetings(graph, tmp_path, _people(0, 20), Mode.APPEND) == 0
         new = [*_people(20, 30), _edge("p20", "p21", "e1"), _edge("p25", "p29", "e2")]
-        assert _loaded(graph, tmp_path, new, mode) == 0
+        assert _count_meetings(graph, tmp_path, new, mode) == 0
         if mode is not Mode.OVERWRITE:
-            assert _loaded(graph, tmp_path, [_edge("p1", "p25", "e3")], mode) == 0
+            assert _count_meetings(graph, tmp_path, [_edge("p1", "p25", "e3")], mode) == 0
 
 
 def test_what_is_wrong_is_found_where_rows_meet(tmp_path: Path) -> None:
     with omnigraph.init(tmp_path / "graph", schema=SCHEMA) as graph:
-        _loaded(graph, tmp_path, [*_people(0, 20), _edge("p1", "p2", "e1")], Mode.APPEND)
+        _count_meetings(graph, tmp_path, [*_people(0, 20), _edge("p1", "p2", "e1")], Mode.APPEND)
         with pytest.raises(KeyConflict, match="p3"):
-            _loaded(graph, tmp_path, _people(3, 4), Mode.APPEND)
+            _count_meetings(graph, tmp_path, _people(3, 4), Mode.APPEND)
         with pytest.raises(KeyConflict, match="e1"):
-            _loaded(graph, tmp_path, [_edge("p1", "p2", "e1")], Mode.APPEND)
+            _count_meetings(graph, tmp_path, [_edge("p1", "p2", "e1")], Mode.APPEND)
         with pytest.raises(LoadRejected, match="p7"):
-            _loaded(graph, tmp_path, [*_people(7, 8), *_people(7, 8)], Mode.MERGE)
+            _count_meetings(graph, tmp_path, [*_people(7, 8), *_people(7, 8)], Mode.MERGE)
         with pytest.raises(LoadRejected, match="dst 'p99' not found in Person"):
-            _loaded(graph, tmp_path, [_edge("p1", "p99", "e2")], Mode.APPEND)
+            _count_meetings(graph, tmp_path, [_edge("p1", "p99", "e2")], Mode.APPEND)
         # These people are to be all there are.
         with pytest.raises(LoadRejected, match="src 'p1' not found in Person"):
-            _loaded(graph, tmp_path, [*_people(5, 9), _edge("p1", "p5", "e2")], Mode.OVERWRITE)
+            _count_meetings(graph, tmp_path, [*_people(5, 9), _edge("p1", "p5", "e2")], Mode.OVERWRITE)
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("omnigraph.engine.load.checks.check_scope.FEW", 0)
 
 
-def _numbered(*numbers: int) -> list[dict[str, Any]]:
+def _number_records(*numbers: int) -> list[dict[str, Any]]:
     return [{"type": "Person", "data": {"number": number}} for number in numbers]
 
 
@@ -128,10 +128,10 @@ def _numbered(*numbers: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("mode", list(Mode))
 def test_no_row_is_read_again_where_ids_are_numbers(tmp_path: Path, mode: Mode) -> None:
     with omnigraph.init(tmp_path / "graph", schema=NUMBERED) as graph:
-        first = [*_numbered(0, 7, 70_000), _edge("0", "70000", "1")]
+        first = [*_number_records(0, 7, 70_000), _edge("0", "70000", "1")]
         assert _run(graph, tmp_path, first, mode).stages == ["read"]
         more = [
-            *_numbered(3),
+            *_number_records(3),
             _edge("3", "3", "2"),
             *([] if mode is Mode.OVERWRITE else [_edge("3", "7", "3")]),
         ]
@@ -147,11 +147,11 @@ def test_no_row_is_read_again_where_ids_are_numbers(tmp_path: Path, mode: Mode) 
 @pytest.mark.parametrize(
     ("records", "stages"),
     [
-        ([*_numbered(1, 2), _edge("1", "2", "1"), _edge("2", "1", "2")], ["read"]),
-        ([*_numbered(1, 2), {"edge": "Knows", "from": "1", "to": "2"}], ["read"]),
-        ([*_numbered(1, -2), _edge("1", "-2", "1")], ["read", "check"]),
-        ([*_numbered(1, 1 << 24), _edge("1", str(1 << 24), "1")], ["read", "check"]),
-        ([*_numbered(1, 2), _edge("1", "2", "e")], ["read", "check"]),
+        ([*_number_records(1, 2), _edge("1", "2", "1"), _edge("2", "1", "2")], ["read"]),
+        ([*_number_records(1, 2), {"edge": "Knows", "from": "1", "to": "2"}], ["read"]),
+        ([*_number_records(1, -2), _edge("1", "-2", "1")], ["read", "check"]),
+        ([*_number_records(1, 1 << 24), _edge("1", str(1 << 24), "1")], ["read", "check"]),
+        ([*_number_records(1, 2), _edge("1", "2", "e")], ["read", "check"]),
     ],
 )
 def test_what_has_no_mark_is_looked_at_otherwise(
@@ -164,25 +164,25 @@ def test_what_has_no_mark_is_looked_at_otherwise(
 
 
 @pytest.mark.parametrize(
-    ("records", "told"),
+    ("records", "message"),
     [
-        ([*_numbered(4, 5, 4)], "4"),
+        ([*_number_records(4, 5, 4)], "4"),
         ([_edge("1", "07", "e")], "dst '07' not found in Person"),
         ([_edge("1", "0x1", "e")], "dst '0x1' not found in Person"),
         ([_edge("-1", "1", "e")], "src '-1' not found in Person"),
-        ([*_numbered(8), _edge("8", "9", "e")], "dst '9' not found in Person"),
+        ([*_number_records(8), _edge("8", "9", "e")], "dst '9' not found in Person"),
         ([_edge("1", "16777217", "e")], "dst '16777217' not found in Person"),
         ([{"edge": "In", "from": "1", "to": "1"}], "dst '1' not found in Place"),
     ],
 )
 def test_numbers_that_are_not_there_are_found_where_rows_meet(
-    tmp_path: Path, records: list[dict[str, Any]], told: str
+    tmp_path: Path, records: list[dict[str, Any]], message: str
 ) -> None:
     with omnigraph.init(tmp_path / "graph", schema=NUMBERED) as graph:
-        _run(graph, tmp_path, [*_numbered(0, 1, 7), _edge("1", "7", "3")], Mode.APPEND)
-        with pytest.raises(LoadRejected, match=told):
+        _run(graph, tmp_path, [*_number_records(0, 1, 7), _edge("1", "7", "3")], Mode.APPEND)
+        with pytest.raises(LoadRejected, match=message):
             _run(graph, tmp_path, records, Mode.APPEND)
-        for again in (_numbered(7), [_edge("1", "7", "3")]):
+        for again in (_number_records(7), [_edge("1", "7", "3")]):
             with pytest.raises(KeyConflict):
                 _run(graph, tmp_path, again, Mode.APPEND)
 
@@ -201,7 +201,7 @@ def test_numbers_that_are_not_there_are_found_where_rows_meet(
     ],
 )
 def test_marks_are_sets_of_numbers(tmp_path: Path, some: list[set[int]], others: list[set[int]]) -> None:
-    job = LoadJob(str(tmp_path), accepted(SCHEMA), IDS, "waiting", 100)
+    job = LoadJob(str(tmp_path), accept_schema(SCHEMA), IDS, "waiting", 100)
 
     def bits(name: str, parts: list[set[int]]) -> Bits:
         files = []
@@ -220,7 +220,7 @@ def test_marks_are_sets_of_numbers(tmp_path: Path, some: list[set[int]], others:
 
 
 def test_equal_hashes_are_found_wherever_they_are(tmp_path: Path) -> None:
-    job = LoadJob(str(tmp_path), accepted(SCHEMA), IDS, "waiting", 100)
+    job = LoadJob(str(tmp_path), accept_schema(SCHEMA), IDS, "waiting", 100)
     hashes = hash_keys(pa.array([f"id-{at}" for at in range(5000)]))
 
     def kept(name: str, *parts: Any) -> IdHashes:

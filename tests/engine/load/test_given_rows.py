@@ -1,4 +1,4 @@
-"""Rows that are given as rows: what is wrong with them is told by their numbers, and never by a file."""
+"""Rows passed as rows: problems are reported by their numbers, and never by a file."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def graph(tmp_path: Path) -> Iterator[og.Graph]:
         yield made
 
 
-def stored(graph: og.Graph) -> dict[str, Any]:
+def stored_ages(graph: og.Graph) -> dict[str, Any]:
     return {row["name"]: row["age"] for row in graph.snapshot().rows("Person").to_pylist()}
 
 
 @pytest.mark.parametrize("as_table", [False, True], ids=["dictionaries", "arrow"])
-def test_what_is_wrong_with_a_row_is_told_by_its_number(graph: og.Graph, *, as_table: bool) -> None:
+def test_what_is_wrong_with_a_row_is_reported_by_its_number(graph: og.Graph, *, as_table: bool) -> None:
     rows = pa.Table.from_pylist(PEOPLE) if as_table else PEOPLE
     with pytest.raises(LoadRejected) as refused:
         graph.load(rows, type="Person", mode="merge")
@@ -51,7 +51,7 @@ def test_what_is_wrong_with_all_rows_names_them_and_no_file(graph: og.Graph) -> 
         graph.load([{"name": "bo", "nick": "b"}], type="Person", mode="append")
 
 
-def test_rows_that_are_stored_or_lack_an_end_are_told_by_their_numbers(graph: og.Graph) -> None:
+def test_rows_that_are_stored_or_lack_an_end_are_reported_by_their_numbers(graph: og.Graph) -> None:
     with pytest.raises(KeyConflict) as taken:
         graph.load([{"name": "bo"}, {"name": "ada"}], type="Person", mode="append")
     assert [(one.file, one.line) for one in taken.value.violations] == [("<rows of Person>", 2)]
@@ -63,10 +63,10 @@ def test_rejects_and_what_was_left_out_tell_rows_by_their_numbers(graph: og.Grap
     at = tmp_path / "rejects.jsonl"
     done = graph.load(PEOPLE, type="Person", mode="merge", skip_bad=True, rejects=at)
     assert [(one.file, one.line) for one in done.skipped] == [("<rows of Person>", 2)]
-    (told,) = map(json.loads, at.read_text().splitlines())
-    assert (told["file"], told["row"]) == ("<rows of Person>", 2)
-    assert told["record"] == {"name": "cy", "age": TOO_OLD}
-    assert stored(graph) == {"ada": None, "bo": 20}
+    (reject,) = map(json.loads, at.read_text().splitlines())
+    assert (reject["file"], reject["row"]) == ("<rows of Person>", 2)
+    assert reject["record"] == {"name": "cy", "age": TOO_OLD}
+    assert stored_ages(graph) == {"ada": None, "bo": 20}
 
 
 def test_rows_in_several_files_are_numbered_on(graph: og.Graph, tmp_path: Path) -> None:
@@ -104,10 +104,10 @@ def test_values_that_do_not_fit_together_name_their_property(graph: og.Graph) ->
 def test_an_empty_list_is_no_rows_of_its_type(graph: og.Graph) -> None:
     assert repr(graph.load([], type="Knows", mode="append")) == "<LoadResult 0 Knows, no commit>"
     graph.load([], type="Person", mode="overwrite")
-    assert stored(graph) == {}
+    assert stored_ages(graph) == {}
 
 
-def test_what_is_no_rows_is_told_with_what_to_give(graph: og.Graph) -> None:
+def test_what_is_no_rows_is_reported_with_what_to_give(graph: og.Graph) -> None:
     rows = ({"name": name} for name in ("bo", "cy"))
     for given, found in (
         (rows, "'generator'"),
@@ -120,10 +120,10 @@ def test_what_is_no_rows_is_told_with_what_to_give(graph: og.Graph) -> None:
         assert "a list of dictionaries" in (refused.value.remedy or "")
         assert "`list(rows)`" in (refused.value.remedy or "")
     assert len(list(rows)) == 2
-    assert set(stored(graph)) == {"ada"}
+    assert set(stored_ages(graph)) == {"ada"}
 
 
-def test_what_is_no_name_of_a_file_is_told_with_what_to_give(graph: og.Graph) -> None:
+def test_what_is_no_name_of_a_file_is_reported_with_what_to_give(graph: og.Graph) -> None:
     for given in (({"name": "bo"} for _ in range(1)), {"name": "bo"}, [5], 5, b"people.jsonl", None):
         with pytest.raises(BadRequest, match=r"^a load takes names of files, and no '") as refused:
             graph.load(given, mode="append")

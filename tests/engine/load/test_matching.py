@@ -114,7 +114,7 @@ def test_what_was_found_in_another_version_is_looked_up_again(
     assert _rows(graph._opened, graph.snapshot())["p1"] == (before["p1"][0], 2, b"\x02")
 
 
-def test_a_graph_in_the_place_of_another_is_read_anew(tmp_path: Path) -> None:
+def test_a_graph_in_the_place_of_another_is_read_again(tmp_path: Path) -> None:
     """Its tables have the versions and places that those of the other one had."""
     for names in (["ann", "bob"], ["cid", "dee"]):
         shutil.rmtree(tmp_path / "graph", ignore_errors=True)

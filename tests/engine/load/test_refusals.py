@@ -41,54 +41,56 @@ def edge(name: str, source: str, target: str, **data: Any) -> dict[str, Any]:
     return {"edge": name, "from": source, "to": target, "data": data}
 
 
-def loaded(graph: og.Graph, folder: Path, *records: dict[str, Any], mode: Any = "append") -> None:
+def load_records(graph: og.Graph, folder: Path, *records: dict[str, Any], mode: Any = "append") -> None:
     at = folder / "in.jsonl"
     at.write_text("".join(json.dumps(record) + "\n" for record in records))
     graph.load(at, mode=mode)
 
 
-def refused(graph: og.Graph, folder: Path, *records: dict[str, Any], mode: Any = "append") -> LoadRejected:
+def load_refused(
+    graph: og.Graph, folder: Path, *records: dict[str, Any], mode: Any = "append"
+) -> LoadRejected:
     with pytest.raises(LoadRejected) as caught:
-        loaded(graph, folder, *records, mode=mode)
+        load_records(graph, folder, *records, mode=mode)
     return caught.value
 
 
 def test_each_rule_has_a_remedy(graph: og.Graph, tmp_path: Path) -> None:
-    loaded(graph, tmp_path, node("a"), node("b"), edge("K", "a", "b", id="k1"))
-    same = refused(graph, tmp_path, node("c", s="x"), node("d", s="x"))
+    load_records(graph, tmp_path, node("a"), node("b"), edge("K", "a", "b", id="k1"))
+    same = load_refused(graph, tmp_path, node("c", s="x"), node("d", s="x"))
     assert same.remedy == "change the value of one of the two, or remove that one" + SKIP
-    twice = refused(graph, tmp_path, node("c"), node("c"))
+    twice = load_refused(graph, tmp_path, node("c"), node("c"))
     assert twice.remedy == "give each record a key of its own" + SKIP
-    loose = refused(graph, tmp_path, edge("K", "a", "nobody"))
+    loose = load_refused(graph, tmp_path, edge("K", "a", "missing"))
     assert loose.remedy == "add the missing nodes before the edges or together with them" + SKIP
     card = (
         "give each source, stored edges included, as many edges as @card says, or change @card in the schema"
     )
-    many = refused(graph, tmp_path, edge("Few", "a", "a"), edge("Few", "a", "b"))
+    many = load_refused(graph, tmp_path, edge("Few", "a", "a"), edge("Few", "a", "b"))
     assert many.remedy == card + SKIP
     # Leaving records out does not help any more from here on, so it is not said.
-    few = refused(graph, tmp_path, edge("Two", "a", "b"))
+    few = load_refused(graph, tmp_path, edge("Two", "a", "b"))
     assert few.remedy == card
-    stranded = refused(graph, tmp_path, node("b"), mode="overwrite")
+    stranded = load_refused(graph, tmp_path, node("b"), mode="overwrite")
     assert stranded.remedy == (
         "keep these nodes, remove their edges first, or replace the edges together with the nodes"
     )
 
 
 def test_what_is_about_no_record_says_what_it_is_about(graph: og.Graph, tmp_path: Path) -> None:
-    loaded(graph, tmp_path, node("a"), node("b"), edge("K", "a", "b", id="k1"))
-    stranded = refused(graph, tmp_path, node("b"), mode="overwrite")
+    load_records(graph, tmp_path, node("a"), node("b"), edge("K", "a", "b", id="k1"))
+    stranded = load_refused(graph, tmp_path, node("b"), mode="overwrite")
     assert str(stranded) == "stored edge:K 'k1': src 'a' not found in P"
-    few = refused(graph, tmp_path, edge("Two", "a", "b"))
+    few = load_refused(graph, tmp_path, edge("Two", "a", "b"))
     assert str(few) == "@card violation on edge Two: source 'a' has 1 edges (min 2)"
     assert [one.entity for one in few.violations] == ["node:P 'a'"]
 
 
-def test_stored_rows_are_told_by_id(graph: og.Graph, tmp_path: Path) -> None:
+def test_stored_rows_are_reported_by_id(graph: og.Graph, tmp_path: Path) -> None:
     numbers = [7 * place % 150 for place in range(150)]
     nodes = [node(f"n{number:03}") for number in numbers]
-    loaded(graph, tmp_path, *nodes, *(edge("K", f"n{at:03}", "n000", id=f"k{at:03}") for at in numbers))
-    stranded = refused(graph, tmp_path, node("n000"), mode="overwrite")
+    load_records(graph, tmp_path, *nodes, *(edge("K", f"n{at:03}", "n000", id=f"k{at:03}") for at in numbers))
+    stranded = load_refused(graph, tmp_path, node("n000"), mode="overwrite")
     assert [one.entity for one in stranded.violations] == [
         f"edge:K 'k{number:03}'" for number in range(1, MAX_REPORTED_VIOLATIONS + 1)
     ]
@@ -97,18 +99,18 @@ def test_stored_rows_are_told_by_id(graph: og.Graph, tmp_path: Path) -> None:
 def test_an_id_that_is_twice_in_the_input_is_not_to_be_replaced(graph: og.Graph, tmp_path: Path) -> None:
     log = {"type": "Log", "data": {"id": "l1"}}
     with pytest.raises(KeyConflict) as again:
-        loaded(graph, tmp_path, log, log)
+        load_records(graph, tmp_path, log, log)
     assert again.value.remedy == (
         "give each record an id of its own, or use merge, which keeps the last of those with one id"
     )
-    loaded(graph, tmp_path, log)
+    load_records(graph, tmp_path, log)
     with pytest.raises(KeyConflict) as stored:
-        loaded(graph, tmp_path, log)
+        load_records(graph, tmp_path, log)
     assert stored.value.remedy == "use merge to replace stored rows"
 
 
 def test_overwriting_an_empty_type_with_nothing_leaves_no_commit(graph: og.Graph, tmp_path: Path) -> None:
     assert graph.load([], type="Log", mode="overwrite").commit is None
-    loaded(graph, tmp_path, {"type": "Log", "data": {"msg": "x"}})
+    load_records(graph, tmp_path, {"type": "Log", "data": {"msg": "x"}})
     assert graph.load([], type="Log", mode="overwrite").commit is not None
     assert graph.load([], type="Log", mode="overwrite").commit is None

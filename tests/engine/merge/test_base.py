@@ -29,7 +29,7 @@ from omnigraph.errors import BranchNotFound
 from omnigraph.graph import Graph
 from tests.engine.changes.world import few_rows_at_once
 from tests.engine.merge.family import PERSON, PET, kinds, person, pet, put, remove, rows, value
-from tests.engine.test_model import crashed
+from tests.engine.test_model import crash_at
 
 HOW = pytest.mark.parametrize("in_buckets", [False, True], ids=["in memory", "in buckets"])
 
@@ -73,7 +73,7 @@ def test_the_api_names_the_commit_that_the_merge_starts_at(graph: Graph) -> None
 # --- several bases ---------------------------------------------------------------------------------
 
 
-def crossed(graph: Graph) -> None:
+def merge_crosswise(graph: Graph) -> None:
     """`work` and main each take in what the other one was; both commits are then best common ancestors."""
     graph.branches.create("kept")
     graph.merge("work")
@@ -87,7 +87,7 @@ def crossed(graph: Graph) -> None:
 def test_what_either_base_inserted_and_a_branch_deleted_stays_deleted(graph: Graph, in_buckets: bool) -> None:
     put(graph, person("ours"))
     put(graph, person("theirs"), branch="work")
-    crossed(graph)
+    merge_crosswise(graph)
     remove(graph, "Person", "ours", "work")
     remove(graph, "Person", "theirs", "work")
     put(graph, person("more"))
@@ -99,7 +99,7 @@ def test_what_either_base_inserted_and_a_branch_deleted_stays_deleted(graph: Gra
 def test_what_either_base_changed_can_be_changed_again_and_back(graph: Graph, in_buckets: bool) -> None:
     put(graph, person("ann", age=2, city="here"))
     put(graph, person("bob", age=2, city="here"), branch="work")
-    crossed(graph)
+    merge_crosswise(graph)
     put(graph, person("ann", age=1, city="here"), person("bob", age=7, city="here"), branch="work")
     put(graph, person("cid", age=9))
     assert kinds(graph, "work") == []
@@ -112,7 +112,7 @@ def test_what_either_base_changed_can_be_changed_again_and_back(graph: Graph, in
 def test_what_a_base_deleted_does_not_come_back(graph: Graph, in_buckets: bool) -> None:
     remove(graph, "Person", "ann")
     put(graph, person("eve"), branch="work")
-    crossed(graph)
+    merge_crosswise(graph)
     put(graph, person("dan"), branch="work")
     put(graph, person("fay"))
     assert taken_in(graph, "work", in_buckets=in_buckets) == "merged"
@@ -143,7 +143,7 @@ def test_what_both_bases_changed_is_agreed_on_or_in_conflict(
 def test_a_blob_comes_from_the_base_that_has_it(graph: Graph) -> None:
     put(graph, pet("dog", photo="base64:AQ=="))
     put(graph, pet("emu", photo="base64:Ag=="), branch="work")
-    crossed(graph)
+    merge_crosswise(graph)
     put(graph, pet("dog", photo="base64:BQ=="), branch="work")
     put(graph, pet("emu", photo="base64:BQ=="))
     taken_in(graph, "work")
@@ -378,7 +378,7 @@ def test_a_merge_that_recovery_finishes_records_what_it_took_in(graph: Graph) ->
     graph.merge(MAIN, "via")
     put(graph, person("v"), branch="via")
     point = failpoints.BRANCH_MERGE_POST_PHASE_B_PRE_MANIFEST_COMMIT
-    assert crashed(lambda: graph.merge("via", "work"), {point: 1})
+    assert crash_at(lambda: graph.merge("via", "work"), {point: 1})
     with omnigraph.open(graph.uri) as reopened:
         reopened.branches.delete("via")
         remove(reopened, "Person", "x")
@@ -391,13 +391,13 @@ def test_a_merge_that_recovery_finishes_records_what_it_took_in(graph: Graph) ->
 def test_a_virtual_base_travels_to_other_processes(graph: Graph) -> None:
     put(graph, person("ours", age=1))
     put(graph, person("theirs", age=2), branch="work")
-    crossed(graph)
+    merge_crosswise(graph)
     opened = graph._opened
     base = find_merge_inputs(opened, capture_source(opened, "work"), opened.snapshot(AtBranch(MAIN))).base
     side = base.side(PERSON, opened.schema().catalog)
     assert isinstance(side, PatchedSide)
     there = pickle.loads(pickle.dumps(side))
-    ids = pa.array(["theirs", "ann", "ours", "nobody"])
+    ids = pa.array(["theirs", "ann", "ours", "missing"])
     assert read_rows_by_id(there, ids).equals(read_rows_by_id(side, ids))
     assert read_rows_by_id(there, ids).column("id").to_pylist() == ["theirs", "ann", "ours"]
     everybody = side.scan_places()

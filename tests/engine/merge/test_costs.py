@@ -59,7 +59,7 @@ def no_upkeep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_AUTO_UPKEEP", "off")
 
 
-def diverged(at: Path, *, people: int, depth: int) -> tuple[Counter[str], set[str]]:
+def make_diverged(at: Path, *, people: int, depth: int) -> tuple[Counter[str], set[str]]:
     watched = Watched(at, people)
     for number in range(depth):
         put(watched.graph, person("p0", age=number + 2), branch="work")
@@ -79,12 +79,12 @@ def test_a_fast_forward_of_one_row_opens_only_its_own_table(tmp_path: Path) -> N
 
 
 def test_a_merge_costs_the_same_in_a_large_table(tmp_path: Path) -> None:
-    small, large = (diverged(tmp_path / str(people), people=people, depth=1) for people in (5, 5000))
+    small, large = (make_diverged(tmp_path / str(people), people=people, depth=1) for people in (5, 5000))
     assert small[0] == large[0]
 
 
 def test_a_merge_costs_the_same_after_many_commits(tmp_path: Path) -> None:
-    young, old = (diverged(tmp_path / str(depth), people=5, depth=depth) for depth in (3, 15))
+    young, old = (make_diverged(tmp_path / str(depth), people=5, depth=depth) for depth in (3, 15))
     assert young[0] == old[0]
 
 

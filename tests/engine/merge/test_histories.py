@@ -97,7 +97,7 @@ def virtual_base(history: History, bases: Sequence[str]) -> Base:
     for one in others:
         base = virtual_base(history, best_common(history, taken, [one]))
         theirs = history[one].rows
-        found = merged(base, theirs, rows, MergeGranularity.ROW, None)
+        found = merge_rows(base, theirs, rows, MergeGranularity.ROW, None)
         disputed |= found.conflicts.keys()
         rows = found.rows
         rows |= {name: theirs[name] for name in found.conflicts if name not in rows}
@@ -113,7 +113,7 @@ class Merged:
     conflicts: dict[str, Kind] = field(default_factory=dict)
 
 
-def merged(
+def merge_rows(
     base: Base, theirs: Rows, ours: Rows, granularity: MergeGranularity, strategy: MergeSide | None
 ) -> Merged:
     """The three-way rule, entity by entity."""
@@ -273,7 +273,7 @@ class World:
         api = Commits("", lambda: self.graph)
         assert [one.id for one in api.merge_bases(theirs, ours)] == bases
         base = virtual_base(self.history, bases)
-        expected = merged(base, self.rows(source), self.rows(target), granularity, strategy)
+        expected = merge_rows(base, self.rows(source), self.rows(target), granularity, strategy)
         request = MergeRequest(source, strategy, None, granularity, runner_choice=RunnerChoice("local"))
         with few_rows_at_once() if self.random.random() < 0.4 else nullcontext():
             shown = preview(self.graph, request, target)

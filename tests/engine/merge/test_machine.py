@@ -44,7 +44,7 @@ from omnigraph.storage.location import Location
 from tests.engine.changes.world import few_rows_at_once
 from tests.engine.crash.world import change
 from tests.engine.graphs import require_owners
-from tests.engine.test_model import crashed
+from tests.engine.test_model import crash_at
 from tests.engine.writing import write
 from tests.examples import EXAMPLES
 
@@ -221,7 +221,7 @@ def put(graph: OpenGraph, folder: Path, world: World, branch: str) -> None:
     load(graph, LoadRequest((file,), Mode.MERGE), Author(branch))
 
 
-def seen(graph: OpenGraph, branch: str) -> World:
+def visible_rows(graph: OpenGraph, branch: str) -> World:
     snapshot = graph.snapshot(AtBranch(branch))
     people, knows = (open_table(graph, snapshot, key).scan().to_pylist() for key in (PERSON, KNOWS))
     found = World(
@@ -387,9 +387,9 @@ class MergeMachine(RuleBasedStateMachine):
             self.refused(source, target, conflicts)
             return
         point, again = crash or (None, None)
-        if point is not None and crashed(lambda: self.taken_in(source, target), from_on(POINTS, point)):
+        if point is not None and crash_at(lambda: self.taken_in(source, target), from_on(POINTS, point)):
             self.recover(again)
-            found = seen(self.graph, target)
+            found = visible_rows(self.graph, target)
             assert found in (before, after), f"half a merge after {crash}"
             self.note(target, found, merged=theirs)
             self.require_made(source, target)
@@ -441,7 +441,7 @@ class MergeMachine(RuleBasedStateMachine):
     @invariant()
     def every_branch_is_as_it_should_be(self) -> None:
         for branch, head in self.heads.items():
-            assert seen(self.graph, branch) == self.world(branch), branch
+            assert visible_rows(self.graph, branch) == self.world(branch), branch
             assert self.head(branch).id == head
             assert not self.world(branch).broken()
             require_owners(self.graph, branch)
@@ -503,9 +503,9 @@ class MergeMachine(RuleBasedStateMachine):
         self.heads[branch] = head.id
 
     def recover(self, again: str | None) -> None:
-        """Whoever opens the graph for writing brings it in order, the second time at the latest."""
+        """Opening the graph for writing recovers it, the second time at the latest."""
         self.graph = self.reopened()
-        if again is not None and crashed(
+        if again is not None and crash_at(
             lambda: sweep(self.graph, only_forward=False), from_on(LATER_POINTS, again)
         ):
             self.graph = self.reopened()
@@ -549,7 +549,7 @@ def test_branches_without_anything_in_common_can_be_merged_in_any_order(
         shutil.copytree(template, Path(name) / "graph")
         graph = OpenGraph.open(Root.at(Location.parse(Path(name) / "graph")))
         put(graph, Path(name), World(dict.fromkeys("abcxyz", (0, None))), MAIN)
-        expected = seen(graph, MAIN)
+        expected = visible_rows(graph, MAIN)
         for branch, (rows, gone) in {"left": left, "right": right}.items():
             create_branch(graph, branch)
             put(graph, Path(name), rows, branch)
@@ -561,4 +561,4 @@ def test_branches_without_anything_in_common_can_be_merged_in_any_order(
             create_branch(graph, target)
             for source in order:
                 take_in(graph, source, target, in_buckets=False)
-        assert seen(graph, "first") == seen(graph, "second") == expected
+        assert visible_rows(graph, "first") == visible_rows(graph, "second") == expected

@@ -56,7 +56,7 @@ def test_keys_are_not_looked_up_where_row_ids_are_known(
     assert after.keys() - before.keys() == {"new"}
 
 
-def test_an_entity_that_the_target_made_anew_is_found_by_its_key(graph: Graph, lookups: list[int]) -> None:
+def test_an_entity_that_the_target_recreated_is_found_by_its_key(graph: Graph, lookups: list[int]) -> None:
     put(graph, person("a", age=1), person("b", age=1))
     graph.branches.create("side")
     put(graph, person("a", age=2), person("b", age=2), branch="side")
@@ -99,7 +99,7 @@ def test_a_decided_entity_replaces_the_row_of_the_target(graph: Graph, lookups: 
     assert [value(graph, PERSON, name, "age") for name in ("a", "new", "other")] == [2, 2, 3]
 
 
-def test_rows_that_differ_are_told_by_few_columns_and_all_others_are_compared(
+def test_rows_that_differ_are_found_by_few_columns_and_all_others_are_compared(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(row_pairs, "_SOME", 2)

@@ -85,7 +85,7 @@ def test_of_a_deleted_entity_the_other_branch_says_what_it_changed(graph: Graph)
     assert not found.is_separable
 
 
-def test_the_ends_of_edges_are_told_like_properties(graph: Graph) -> None:
+def test_the_ends_of_edges_are_reported_like_properties(graph: Graph) -> None:
     put(graph, knows("k1", "ann", "cid"), branch="work")
     put(graph, knows("k1", "ann", "bob", since=3))
     found = conflict_of(graph)

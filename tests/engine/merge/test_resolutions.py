@@ -417,7 +417,7 @@ def test_a_result_says_what_it_did(torn: Graph) -> None:
     }
 
 
-def test_a_blob_in_conflict_is_told_by_size_and_digest(graph: Graph) -> None:
+def test_a_blob_in_conflict_is_reported_by_size_and_digest(graph: Graph) -> None:
     put(graph, pet("cat", photo="base64:b25l"), branch="work")
     put(graph, pet("cat", photo="base64:dHdv"))
     (conflict,) = graph.merge("work", dry_run=True).conflicts

@@ -26,7 +26,7 @@ from tests.engine.merge.family import (
 )
 
 
-def refused(
+def merge_refused(
     graph: Graph, source: str = "work", into: str = "main", **how: Any
 ) -> list[tuple[str, str | None, str]]:
     """The conflicts of a merge that must not happen, and that must change nothing."""
@@ -51,7 +51,7 @@ def into(request: pytest.FixtureRequest, graph: Graph) -> str:
 def test_an_edge_of_the_source_without_its_node_is_an_orphan(graph: Graph, into: str) -> None:
     put(graph, knows("k2", "ann", "cid"), branch="work")
     remove(graph, "Person", "cid", into)
-    assert refused(graph, into=into) == [(KNOWS, "k2", "orphan_edge")]
+    assert merge_refused(graph, into=into) == [(KNOWS, "k2", "orphan_edge")]
     (conflict,) = graph.merge("work", into, dry_run=True).conflicts
     assert conflict.message == "edge Knows 'k2': dst 'cid' not found in Person"
     assert conflict.source is not None
@@ -62,13 +62,13 @@ def test_an_edge_of_the_source_without_its_node_is_an_orphan(graph: Graph, into:
 def test_an_edge_of_the_target_without_its_node_is_an_orphan(graph: Graph, into: str) -> None:
     put(graph, knows("k2", "ann", "cid"), branch=into)
     remove(graph, "Person", "cid", "work")
-    assert refused(graph, into=into) == [(KNOWS, "k2", "orphan_edge")]
+    assert merge_refused(graph, into=into) == [(KNOWS, "k2", "orphan_edge")]
 
 
 def test_an_orphan_of_an_adopted_table_is_found(graph: Graph) -> None:
     remove(graph, "Person", "cid")
     put(graph, knows("k2", "ann", "cid"), branch="work")
-    assert refused(graph, "main", "work") == [(KNOWS, "k2", "orphan_edge")]
+    assert merge_refused(graph, "main", "work") == [(KNOWS, "k2", "orphan_edge")]
 
 
 def test_an_edge_without_both_nodes_is_one_conflict(graph: Graph) -> None:
@@ -82,7 +82,7 @@ def test_an_edge_without_both_nodes_is_one_conflict(graph: Graph) -> None:
 def test_one_value_given_to_two_entities_breaks_unique(graph: Graph, into: str) -> None:
     put(graph, person("ann", email="x@y"), branch="work")
     put(graph, person("bob", email="x@y"), branch=into)
-    assert refused(graph, into=into) == [(PERSON, "ann", "unique_violation")]
+    assert merge_refused(graph, into=into) == [(PERSON, "ann", "unique_violation")]
     (conflict,) = graph.merge("work", into, dry_run=True).conflicts
     assert conflict.message == "@unique violation on Person.email: value 'x@y' held by 'bob' and 'ann'"
 
@@ -100,7 +100,7 @@ def test_a_value_that_its_owner_gave_up_is_free(graph: Graph) -> None:
 def test_too_many_edges_together_break_card(graph: Graph, into: str) -> None:
     put(graph, owns("o1", "ann", "cat"), branch="work")
     put(graph, pet("dog"), owns("o2", "ann", "dog"), owns("o3", "ann", "cat"), branch=into)
-    assert refused(graph, into=into) == [(OWNS, "o1", "cardinality_violation")]
+    assert merge_refused(graph, into=into) == [(OWNS, "o1", "cardinality_violation")]
     graph.merge("work", into, resolutions=decide("Owns", "o1", take="ours"))
     assert rows(graph, OWNS, into).keys() == {"o2", "o3"}
 
@@ -109,14 +109,14 @@ def test_a_value_that_somebody_decides_on_is_checked(graph: Graph) -> None:
     put(graph, person("ann", level="low"), branch="work")
     put(graph, person("ann", level="high"))
     wrong = decide("Person", "ann", take="ours", properties={"level": {"value": "middle"}})
-    assert refused(graph, resolutions=wrong) == [(PERSON, "ann", "value_constraint_violation")]
+    assert merge_refused(graph, resolutions=wrong) == [(PERSON, "ann", "value_constraint_violation")]
 
 
-def test_everything_that_is_wrong_is_told_at_once(graph: Graph) -> None:
+def test_everything_that_is_wrong_is_reported_at_once(graph: Graph) -> None:
     put(graph, person("ann", age=2), person("bob", email="x@y"), knows("k2", "bob", "cid"), branch="work")
     put(graph, person("ann", age=3), person("dan", email="x@y"))
     remove(graph, "Person", "cid")
-    assert refused(graph) == [
+    assert merge_refused(graph) == [
         (PERSON, "ann", "divergent_update"),
         (PERSON, "bob", "unique_violation"),
         (KNOWS, "k2", "orphan_edge"),
@@ -164,7 +164,9 @@ def test_theirs_deletes_the_edge_of_the_target_with_the_node(graph: Graph, into:
 def test_a_decision_on_one_of_two_orphans_leaves_the_other(graph: Graph) -> None:
     put(graph, knows("k2", "ann", "cid"), knows("k3", "bob", "cid"), branch="work")
     remove(graph, "Person", "cid")
-    assert refused(graph, resolutions=decide("Knows", "k2", take="ours")) == [(KNOWS, "k3", "orphan_edge")]
+    assert merge_refused(graph, resolutions=decide("Knows", "k2", take="ours")) == [
+        (KNOWS, "k3", "orphan_edge")
+    ]
     graph.merge("work", resolutions=decide("Knows", "k2", take="theirs"))
     assert rows(graph, KNOWS).keys() == {"k1", "k2", "k3"}
 
@@ -172,15 +174,15 @@ def test_a_decision_on_one_of_two_orphans_leaves_the_other(graph: Graph) -> None
 def test_a_strategy_does_not_decide_about_orphans(graph: Graph) -> None:
     put(graph, knows("k2", "ann", "cid"), branch="work")
     remove(graph, "Person", "cid")
-    assert refused(graph, strategy="ours") == [(KNOWS, "k2", "orphan_edge")]
-    assert refused(graph, strategy="theirs") == [(KNOWS, "k2", "orphan_edge")]
+    assert merge_refused(graph, strategy="ours") == [(KNOWS, "k2", "orphan_edge")]
+    assert merge_refused(graph, strategy="theirs") == [(KNOWS, "k2", "orphan_edge")]
 
 
 def test_a_decision_can_bring_up_another_conflict_and_a_second_one_settle_it(graph: Graph) -> None:
     put(graph, person("cid", age=5), knows("k2", "ann", "cid"))
     remove(graph, "Person", "cid", "work")
     theirs = {"type": "Person", "id": "cid", "take": "theirs"}
-    assert refused(graph, resolutions={"conflicts": [theirs]}) == [(KNOWS, "k2", "orphan_edge")]
+    assert merge_refused(graph, resolutions={"conflicts": [theirs]}) == [(KNOWS, "k2", "orphan_edge")]
     both = {"conflicts": [theirs, {"type": "Knows", "id": "k2", "take": "theirs"}]}
     graph.merge("work", resolutions=both)
     assert rows(graph, PERSON).keys() == {"ann", "bob"}
@@ -203,7 +205,7 @@ def test_a_table_with_a_decision_in_it_is_not_adopted(graph: Graph) -> None:
 def test_a_shared_value_is_settled_by_another_one_or_by_ours(graph: Graph, into: str) -> None:
     put(graph, person("ann", age=5, email="x@y"), branch="work")
     put(graph, person("bob", email="x@y"), branch=into)
-    assert refused(graph, into=into, resolutions=decide("Person", "ann", take="theirs"))
+    assert merge_refused(graph, into=into, resolutions=decide("Person", "ann", take="theirs"))
     other = decide("Person", "ann", properties={"email": {"value": "ann@y"}})
     graph.merge("work", into, resolutions=other)
     assert value(graph, PERSON, "ann", "email", into) == "ann@y"
@@ -223,7 +225,7 @@ def test_a_decision_that_breaks_a_rule_is_a_conflict_like_any_other(graph: Graph
     put(graph, person("ann", age=3), person("bob", email="x@y"))
     sides = {"age": {"take": "ours"}, "email": {"take": "theirs"}, "city": {"take": "base"}}
     by_property = decide("Person", "ann", properties=sides)
-    assert refused(graph, resolutions=by_property) == [(PERSON, "ann", "unique_violation")]
+    assert merge_refused(graph, resolutions=by_property) == [(PERSON, "ann", "unique_violation")]
     second = {"type": "Person", "id": "ann", "kind": "unique_violation", "take": "ours"}
     graph.merge("work", resolutions={"conflicts": [*by_property["conflicts"], second]})
     assert [value(graph, PERSON, "ann", name) for name in ("age", "email")] == [3, None]

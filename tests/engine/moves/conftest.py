@@ -28,7 +28,7 @@ class Moved:
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Moved:
-    """The files of the graph; nobody opens them there."""
+    """The files of the graph; they are not opened there."""
     made_at = tmp_path_factory.mktemp("made") / "graph"
     with branching_graph(made_at) as graph:
         seen = picture(graph)

@@ -150,7 +150,7 @@ def test_a_commit_on_a_moved_fork_rewrites_all_its_versions_first(moved: Moved) 
     assert [len(bases_of(fork, moved.at)) for fork in written] == [1, 1, 1]
     assert {base for fork in written for base in bases_of(fork, moved.at)} == {
         str(moved.at),  # the manifest and the persons
-        str(moved.made_at),  # the edges, which nobody wrote to
+        str(moved.made_at),  # the edges, which were not written to
     }
     with open_at(moved.at, read_only=True) as fresh:
         assert glance(fresh)["diff"] == glance_of(moved.picture)["diff"]

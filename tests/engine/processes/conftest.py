@@ -84,7 +84,7 @@ class Worker:
         return self.do("mutate", text=text, branch=branch)
 
     def commits(self, text: str, branch: str = "main") -> str:
-        """Write, and be told that it took effect."""
+        """Write, and require that it took effect."""
         done = self.mutate(text, branch)
         assert done.get("commit"), done
         return str(done["commit"])

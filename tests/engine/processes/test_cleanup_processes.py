@@ -15,7 +15,7 @@ from omnigraph import failpoints
 from omnigraph.storage.location import Location
 from tests.engine.processes.conftest import Start
 from tests.engine.processes.people import TORTURE, commits, people, require_sound
-from tests.engine.processes.test_races import acknowledged, refusals, together
+from tests.engine.processes.test_races import acknowledged_commits, refusals, together
 
 ROUNDS = 100 if TORTURE else 8
 pytestmark = pytest.mark.crash
@@ -58,12 +58,12 @@ def test_writers_go_on_while_another_process_cleans_up(people_graph: Location, w
     assert refusals(answers) == set()
     assert refusals([keeper.answer()["answers"]]) == set()
     assert len(people(people_graph)) == 1 + 3 * ROUNDS
-    require_sound(people_graph, acknowledged(answers))
+    require_sound(people_graph, acknowledged_commits(answers))
 
 
 @in_a_folder
 @pytest.mark.parametrize(("age", "fate"), [(600.0, {"commit"}), (0.0, {"error", "message", "cause"})])
-def test_a_write_prepared_before_upkeep_and_a_cleanup_takes_effect_or_is_told_of_a_conflict(
+def test_a_write_prepared_before_upkeep_and_a_cleanup_takes_effect_or_reports_a_conflict(
     people_graph: Location, writer: Start, age: float, fate: set[str]
 ) -> None:
     """The minimum age also protects what it asks: whether its tables were only stored otherwise since."""
@@ -72,16 +72,16 @@ def test_a_write_prepared_before_upkeep_and_a_cleanup_takes_effect_or_is_told_of
     updater.stops(NINE, failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE)
     keeper.do("optimize", times=1)
     keeper.do("cleanup", times=1, age=age)
-    told = updater.goes_on()
-    assert fate <= told.keys(), told
-    assert told.get("error") in (None, "manifest_conflict", "read_set_conflict")
-    assert people(people_graph)["eve"] == (9 if told.get("commit") else 0)
+    answer = updater.goes_on()
+    assert fate <= answer.keys(), answer
+    assert answer.get("error") in (None, "manifest_conflict", "read_set_conflict")
+    assert people(people_graph)["eve"] == (9 if answer.get("commit") else 0)
     require_sound(people_graph)
 
 
 @in_a_bucket
 def test_a_writer_that_slept_through_a_cleanup_does_no_harm(people_graph: Location, writer: Start) -> None:
-    """What it ran into is kept, although nobody shows it any more and newer versions changed no row."""
+    """What it ran into is kept, although no branch shows it any more and newer versions changed no row."""
     sleeper, other = writer(), writer(impatient=True)
     sleeper.stops(NINE, COMMIT_PERSON, long=True)
     other.commits('insert Person { name: "ada", age: 1 }')
@@ -89,8 +89,8 @@ def test_a_writer_that_slept_through_a_cleanup_does_no_harm(people_graph: Locati
     other.do("optimize", times=1)
     (done,) = other.do("cleanup", times=1)["answers"]
     assert done["removed"] > 0
-    told = sleeper.goes_on()
-    assert told.get("error"), told
+    answer = sleeper.goes_on()
+    assert answer.get("error"), answer
     assert people(people_graph) == {"ada": 1, "eve": 5}
     assert len(commits(people_graph)) == 4
     other.commits('insert Person { name: "bo", age: 2 }')
@@ -141,8 +141,8 @@ def test_a_cleanup_survives_branches_that_another_process_makes_and_deletes(tmp_
                 deleter.stdin.write("go\n")
                 deleter.stdin.flush()
             assert cleaner.stderr is not None
-            told = cleaner.stderr.read()
+            errors = cleaner.stderr.read()
         deleter.stdin.close()
-    assert cleaner.returncode == 0, told
+    assert cleaner.returncode == 0, errors
     with og.open(place) as graph:
         assert graph.cleanup(keep=1).ok

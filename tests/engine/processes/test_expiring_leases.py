@@ -49,7 +49,7 @@ def test_a_lease_lost_in_any_gap_loses_no_write_and_doubles_none(
             made.append(answer["commit"])
         else:
             assert answer["error"] == "recovery_required", (place, answer)
-        # Whoever is told that recovery is required may find the write finished by it, or undone: all of it.
+        # After `recovery_required` the write may turn out finished, or undone: all of it.
         if "commit" in answer or f"g{number}" in people(people_graph):
             ages[f"g{number}"] = sizes[f"g{number}"] = 1
         assert (people(people_graph), teams(people_graph)) == (ages, sizes), (place, answer)

@@ -23,7 +23,7 @@ COMMITTED = failpoints.MUTATION_POST_TABLE_COMMIT
 WRITING = ("write", "create", "delete", "commit", "merge", "rename", "share")
 
 
-def foretold(at: Location) -> RecoveryForecast:
+def read_forecast(at: Location) -> RecoveryForecast:
     """What is foretold of the one write on record; looking writes nothing."""
     heard = Recorder()
     (found,) = forecast_recovery(open_without_recovery(Root.at(at, heard), read_only=True))
@@ -31,7 +31,7 @@ def foretold(at: Location) -> RecoveryForecast:
     return found
 
 
-def told(capsys: pytest.CaptureFixture[str], *command: str, status: int = 0) -> Any:
+def run_json(capsys: pytest.CaptureFixture[str], *command: str, status: int = 0) -> Any:
     """What a command says with `--json`."""
     capsys.readouterr()
     assert main([*command, "--json"]) == status
@@ -53,7 +53,7 @@ def test_the_write_of_a_living_writer_is_foretold_as_busy(
     owner, other = writer(), writer()
     other.do("create_branch", name="work")
     owner.stops(BOTH, place, branch="work")
-    found = foretold(people_graph)
+    found = read_forecast(people_graph)
     assert (found.busy, found.stuck, found.decision) == (True, False, None)
     assert found.would == f"leave it: branch 'work' is being written by {found.writer}"
     assert f"process {owner.pid} on " in found.would
@@ -69,12 +69,12 @@ def test_commands_tell_a_living_writer_and_nothing_out_of_order(
 ) -> None:
     owner = writer()
     owner.stops(BOTH, COMMITTED)
-    (ahead,) = told(capsys, "recover", people_graph.uri, "--dry-run")["operations"]
+    (ahead,) = run_json(capsys, "recover", people_graph.uri, "--dry-run")["operations"]
     assert (ahead["busy"], ahead["stuck"], ahead["decision"]) == (True, False, None)
     assert {one["class"] for one in ahead["tables"]} == {None}
-    found = told(capsys, "doctor", people_graph.uri)
+    found = run_json(capsys, "doctor", people_graph.uri)
     assert (found["ok"], found["drift"], found["operations"]) == (True, [], [ahead])
-    (done,) = told(capsys, "recover", people_graph.uri)["operations"]
+    (done,) = run_json(capsys, "recover", people_graph.uri)["operations"]
     assert (done["operation_id"], done["result"]) == (ahead["operation_id"], "busy")
     assert main(["recover", people_graph.uri, "--dry-run"]) == main(["doctor", people_graph.uri]) == 0
     dry, *lines = capsys.readouterr().out.splitlines()
@@ -90,12 +90,12 @@ def test_the_write_of_a_killed_writer_is_foretold_as_a_recovery_finds_it(
     owner, other = writer(), writer()
     owner.stops(BOTH, COMMITTED)
     owner.kill()
-    found = foretold(people_graph)
+    found = read_forecast(people_graph)
     if people_graph.is_local:
         assert (found.busy, found.would, found.decision) == (False, "undo it", "RollBack")
         assert swept(other) == "recovered"
         assert teams(people_graph) == {"base": 0}
     else:
-        # Nobody can tell yet: its lease has not expired.
+        # It is not known yet: its lease has not expired.
         assert found.busy
         assert swept(other) == "busy"

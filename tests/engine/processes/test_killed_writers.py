@@ -1,4 +1,4 @@
-"""Writers and recoverers that are killed: whoever comes next finds the write done or not done."""
+"""Writers and recoverers that are killed: the next process finds the write done or not done."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.engine.processes.people import (
     require_sound,
     teams,
 )
-from tests.engine.processes.test_races import acknowledged, refusals
+from tests.engine.processes.test_races import acknowledged_commits, refusals
 
 ROUNDS = 100 if TORTURE else 4
 
@@ -71,7 +71,7 @@ def test_a_merge_and_writes_to_its_target_lose_nothing_of_each_other(
     assert people(people_graph).keys() == {"eve"} | names("work", 0, 1)
     assert len(merges(people_graph)) == ROUNDS
     require_sound(people_graph, [one["commit"] for one in answers[0] if "outcome" in one])
-    require_sound(people_graph, acknowledged(answers[1:]))
+    require_sound(people_graph, acknowledged_commits(answers[1:]))
     assert people(people_graph, "work").keys() == {"eve"} | names("work")
 
 
@@ -113,14 +113,14 @@ def test_of_two_merges_that_contradict_each_other_one_is_made(people_graph: Loca
 def test_a_merge_whose_branch_is_deleted_meanwhile_is_made_or_refused(
     people_graph: Location, writer: Start, place: str
 ) -> None:
-    merger, deleter = prepared(writer)
+    merger, deleter = prepare_merge(writer)
     merger.arm(place)
     merger.send("merge", source="work")
     merger.stands_still()
     assert deleter.do("delete_branch", name="work") == {"done": True}
-    told = merger.goes_on()
-    assert told.get("commit") or told["error"] in ("branch_not_found", "version_reclaimed"), told
-    require_merged(people_graph, made="commit" in told)
+    answer = merger.goes_on()
+    assert answer.get("commit") or answer["error"] in ("branch_not_found", "version_reclaimed"), answer
+    require_merged(people_graph, made="commit" in answer)
     assert merger.do("merge", source="work")["error"] == "branch_not_found"
     require_sound(people_graph, [deleter.commits('insert Person { name: "last" }')])
 
@@ -138,15 +138,15 @@ def test_merges_beside_the_end_of_their_branch_are_made_or_refused(
     written, merged = answers[::2], answers[1::2]
     assert refusals([written]) <= {"branch_not_found", "read_set_conflict", "publish_contention"}
     assert refusals([merged]) <= {"branch_not_found", "version_reclaimed"}
-    require_sound(people_graph, acknowledged([merged]))
+    require_sound(people_graph, acknowledged_commits([merged]))
     assert people(people_graph).keys() <= {"eve"} | names("work")
-    assert len(merges(people_graph)) == len(acknowledged([merged]))
+    assert len(merges(people_graph)) == len(acknowledged_commits([merged]))
 
 
 # --- one that is stopped, or dies ------------------------------------------------------------------
 
 
-def prepared(writer: Start, **options: Any) -> tuple[Worker, Worker]:
+def prepare_merge(writer: Start, **options: Any) -> tuple[Worker, Worker]:
     """Two processes, and a branch that adds, changes and removes people and has a team of its own."""
     merger, other = writer(), writer(**options)
     other.commits('insert Person { name: "old", age: 1 } insert Person { name: "gone", age: 1 }')
@@ -186,7 +186,7 @@ DEATHS: dict[str, tuple[bool, list[str]]] = {
 def test_a_merge_that_stands_still_and_is_killed_is_made_or_not(
     people_graph: Location, writer: Start, place: str
 ) -> None:
-    merger, other = prepared(writer, impatient=True)
+    merger, other = prepare_merge(writer, impatient=True)
     merger.arm(place)
     merger.send("merge", source="work")
     merger.stands_still()
@@ -204,10 +204,10 @@ def test_a_merge_that_stands_still_and_is_killed_is_made_or_not(
 
 @in_a_bucket
 @pytest.mark.parametrize("place", [HALF, COMMIT_TEAM, MOVED] if TORTURE else [HALF])
-def test_a_merge_undone_while_it_stood_still_is_told_so(
+def test_a_merge_undone_while_it_stood_still_reports_it(
     people_graph: Location, writer: Start, place: str
 ) -> None:
-    merger, other = prepared(writer, impatient=True)
+    merger, other = prepare_merge(writer, impatient=True)
     merger.arm(place)
     merger.send("merge", source="work")
     merger.stands_still()
@@ -223,10 +223,10 @@ def test_a_merge_undone_while_it_stood_still_is_told_so(
 
 
 @in_a_bucket
-def test_a_merge_undone_before_its_first_table_moved_is_worked_out_anew(
+def test_a_merge_undone_before_its_first_table_moved_is_worked_out_again(
     people_graph: Location, writer: Start
 ) -> None:
-    merger, other = prepared(writer, impatient=True)
+    merger, other = prepare_merge(writer, impatient=True)
     merger.arm(COMMIT_PERSON)
     merger.send("merge", source="work")
     merger.stands_still()
@@ -244,7 +244,7 @@ def test_a_merge_undone_before_its_first_table_moved_is_worked_out_anew(
 def test_a_merge_finished_by_somebody_else_succeeds(
     people_graph: Location, writer: Start, place: str
 ) -> None:
-    merger, other = prepared(writer, impatient=True)
+    merger, other = prepare_merge(writer, impatient=True)
     merger.arm(place)
     merger.send("merge", source="work")
     merger.stands_still()

@@ -34,15 +34,15 @@ def test_of_two_outcomes_exactly_one_becomes_visible(
         forward, back = graph.root.new_id(), graph.root.new_id()
         finisher.send("publish", commit=forward, rival=back)
         undoer.send("publish", commit=back, rival=forward)
-        told = [finisher.answer(), undoer.answer()]
+        answers = [finisher.answer(), undoer.answer()]
         visible = {forward, back} & graph.load("main").state.commits.keys()
         assert len(visible) == 1
-        assert [answer.get("commit") for answer in told if "commit" in answer] == list(visible)
-        assert [answer["error"] for answer in told if "error" in answer] == ["decided"]
+        assert [answer.get("commit") for answer in answers if "commit" in answer] == list(visible)
+        assert [answer["error"] for answer in answers if "error" in answer] == ["decided"]
         won.append(forward in visible)
-        # Whoever asks again hears the same.
-        assert finisher.do("publish", commit=forward, rival=back) == told[0]
-        assert undoer.do("publish", commit=back, rival=forward) == told[1]
+        # Asking again gives the same answer.
+        assert finisher.do("publish", commit=forward, rival=back) == answers[0]
+        assert undoer.do("publish", commit=back, rival=forward) == answers[1]
     require_sound(people_graph)
 
 

@@ -40,7 +40,7 @@ def together(
     return [list(writer.answer()["answers"]) for writer in writers]
 
 
-def acknowledged(answers: list[list[dict[str, Any]]]) -> list[str]:
+def acknowledged_commits(answers: list[list[dict[str, Any]]]) -> list[str]:
     return [answer["commit"] for own in answers for answer in own if answer.get("commit")]
 
 
@@ -90,7 +90,7 @@ def test_writers_of_new_keys_and_of_other_tables_lose_nothing(people_graph: Loca
     ]
     answers = together(writers, texts)
     assert refusals(answers) == set()
-    made = acknowledged(answers)
+    made = acknowledged_commits(answers)
     assert sorted(commits(people_graph)[1:]) == sorted(made)
     assert len(made) == WRITERS * ROUNDS
     assert len(people(people_graph)) == len(teams(people_graph)) == 1 + WRITERS // 2 * ROUNDS
@@ -119,8 +119,8 @@ def test_a_strict_write_beside_inserts_into_another_table_is_never_refused(
         ],
     )
     assert refusals(answers) == set()
-    assert len(acknowledged(answers)) == 2 * len(steps)
-    assert sorted(commits(people_graph)[before:]) == sorted(acknowledged(answers))
+    assert len(acknowledged_commits(answers)) == 2 * len(steps)
+    assert sorted(commits(people_graph)[before:]) == sorted(acknowledged_commits(answers))
     assert len(teams(people_graph)) == 1 + len(steps)
     left = people(people_graph)
     assert left == {"eve": 0} or (left["eve"] == steps[-1] and len(left) == 1 + len(steps))
@@ -137,7 +137,7 @@ def test_updates_of_one_row_with_retries_are_never_refused(people_graph: Locatio
         one.send("mutations", texts=texts, retry=1)
     answers = [list(one.answer()["answers"]) for one in writers]
     assert refusals(answers) == set()
-    assert sorted(commits(people_graph)[1:]) == sorted(acknowledged(answers))
+    assert sorted(commits(people_graph)[1:]) == sorted(acknowledged_commits(answers))
     assert people(people_graph)["eve"] in (19, 119)
     require_sound(people_graph)
 
@@ -163,7 +163,7 @@ def test_an_update_never_brings_back_what_a_delete_removed(people_graph: Locatio
         assert (name not in left) == (delete.get("nodes") == 1)
         if name in left:
             assert left[name] == (2 if update.get("nodes") == 1 else 1)
-    assert sorted(commits(people_graph)[before:]) == sorted(acknowledged(answers))
+    assert sorted(commits(people_graph)[before:]) == sorted(acknowledged_commits(answers))
     require_sound(people_graph)
 
 
@@ -213,7 +213,7 @@ def test_writers_that_die_leave_nothing_in_the_way_of_the_others(
             mortal.end()
         answers = [list(one.answer()["answers"]) for one in steady]
         assert refusals(answers) == set()
-        made += acknowledged(answers)
+        made += acknowledged_commits(answers)
     last = writer().commits('insert Person { name: "last" }')
     assert len(made) == len(steady) * DEATHS * own
     found = people(people_graph)
@@ -249,5 +249,5 @@ def test_writers_of_a_branch_that_is_deleted_and_made_again(people_graph: Locati
         for step, answer in enumerate(own)
         if "commit" in answer
     }
-    # What this life of the branch shows was acknowledged in it, and nothing of an earlier life came through.
+    # What this incarnation shows was acknowledged in it, and nothing of an earlier one came through.
     assert set(found) == {"eve", "last"} | {by_commit[commit] for commit in alive if commit in by_commit}

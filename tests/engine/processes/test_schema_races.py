@@ -25,7 +25,7 @@ from tests.engine.processes.people import (
     run,
     teams,
 )
-from tests.engine.processes.test_races import acknowledged, refusals
+from tests.engine.processes.test_races import acknowledged_commits, refusals
 
 ROUNDS = 60 if TORTURE else 6
 
@@ -84,7 +84,7 @@ def test_writers_go_on_while_the_schema_changes_and_lose_nothing(
     assert refusals([changed]) == set()
     assert refusals(answers) == set()
     assert len(people(people_graph)) == 1 + 2 * ROUNDS
-    require_sound(people_graph, acknowledged([changed, *answers]))
+    require_sound(people_graph, acknowledged_commits([changed, *answers]))
     require_one_schema(people_graph, new=False)
 
 
@@ -150,7 +150,7 @@ def test_another_process_reads_and_writes_after_a_schema_change_that_died(
     require_sound(people_graph, [last, other.commits('insert City { name: "oslo" }')])
 
 
-def stopped(writer: Start, place: str) -> tuple[Worker, Worker]:
+def stop_in_change(writer: Start, place: str) -> tuple[Worker, Worker]:
     """A process that stands still in a schema change, and one that does not wait for it."""
     changer, other = writer(), writer(impatient=True)
     changer.arm(place)
@@ -180,10 +180,10 @@ def test_in_a_folder_a_schema_change_that_stands_still_keeps_main(
 
 @in_a_bucket
 @pytest.mark.parametrize("place", [COMMIT_TEAM, STAGE, CONFIRM] if TORTURE else [COMMIT_TEAM])
-def test_a_schema_change_undone_while_it_stood_still_is_told_so(
+def test_a_schema_change_undone_while_it_stood_still_reports_it(
     people_graph: Location, writer: Start, place: str
 ) -> None:
-    changer, other = stopped(writer, place)
+    changer, other = stop_in_change(writer, place)
     second = other.commits(BOB)
     assert recoveries(people_graph) == ["RolledBack"]
     refused = changer.goes_on()
@@ -201,7 +201,7 @@ def test_a_schema_change_undone_while_it_stood_still_is_told_so(
 def test_a_schema_change_finished_by_somebody_else_succeeds(
     people_graph: Location, writer: Start, place: str
 ) -> None:
-    changer, other = stopped(writer, place)
+    changer, other = stop_in_change(writer, place)
     second = other.commits(BOB)
     done = changer.goes_on()
     assert done.get("applied"), done
@@ -221,13 +221,13 @@ def _with(schema: str, extra: str) -> dict[str, Any]:
 def test_a_schema_change_that_wakes_up_behind_a_newer_one_undoes_nothing(
     people_graph: Location, writer: Start, place: str
 ) -> None:
-    changer, other = stopped(writer, place)
+    changer, other = stop_in_change(writer, place)
     other.commits(BOB)
     assert other.do("apply_schema", **_with(WANTED, "node Newer { name: String @key }"))["applied"]
     second = other.commits('insert City { name: "oslo" } insert Newer { name: "n" }')
-    told = changer.goes_on()
+    answer = changer.goes_on()
     graph = OpenGraph.open(Root.at(people_graph))
-    assert {"City", "Newer"} <= graph.schema().catalog.nodes.keys(), told
+    assert {"City", "Newer"} <= graph.schema().catalog.nodes.keys(), answer
     run(graph, 'insert City { name: "rome" } insert Newer { name: "m" }')
     assert open_table(graph, graph.snapshot(AtBranch()), "node:City").count() == 2
     require_one_schema(people_graph, new=True)
@@ -246,7 +246,7 @@ def test_a_schema_that_came_back_is_not_taken_for_what_it_was(
     changer.stands_still()
     other.commits(BOB)
     assert other.do("apply_schema", schema=SCHEMA)["applied"]
-    told = changer.goes_on()
-    assert OpenGraph.open(Root.at(people_graph)).schema().source == SCHEMA, told
+    answer = changer.goes_on()
+    assert OpenGraph.open(Root.at(people_graph)).schema().source == SCHEMA, answer
     require_one_schema(people_graph, new=False)
     require_sound(people_graph, [other.commits('insert Team { name: "ops", size: 3 }')])

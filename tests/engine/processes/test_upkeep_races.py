@@ -1,4 +1,4 @@
-"""Upkeep beside writers in other processes: nobody is refused because a table was stored otherwise."""
+"""Upkeep beside writers in other processes: no write is refused because a table was stored otherwise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from omnigraph.engine.upkeep.table_rewrite import MIN_FRAGMENTS, TIERS
 from omnigraph.storage.location import Location
 from tests.engine.processes.conftest import Start
 from tests.engine.processes.people import PERSON, TORTURE, commits, people, require_sound
-from tests.engine.processes.test_races import acknowledged, refusals, together
+from tests.engine.processes.test_races import acknowledged_commits, refusals, together
 
 ROUNDS = 200 if TORTURE else 15
 pytestmark = pytest.mark.crash
@@ -34,7 +34,7 @@ def test_four_writers_tidy_one_table_and_lose_nothing(people_graph: Location, wr
     answers = together(writers, texts)
     assert refusals(answers) == set()
     assert len(people(people_graph)) == 1 + 4 * ROUNDS
-    assert sorted(commits(people_graph)[1:]) == sorted(acknowledged(answers))
+    assert sorted(commits(people_graph)[1:]) == sorted(acknowledged_commits(answers))
     assert fragments(people_graph) <= TIERS[-1].spare < 4 * ROUNDS
     require_sound(people_graph)
 
@@ -50,7 +50,7 @@ def test_writers_go_on_while_another_process_optimizes(people_graph: Location, w
     assert refusals(answers) == set()
     assert refusals([keeper.answer()["answers"]]) == set()
     assert len(people(people_graph)) == 1 + 4 * ROUNDS
-    require_sound(people_graph, acknowledged(answers))
+    require_sound(people_graph, acknowledged_commits(answers))
 
 
 @in_a_folder
@@ -63,7 +63,7 @@ def test_an_update_is_not_refused_because_of_upkeep(people_graph: Location, writ
     assert refusals(answers) == set()
     assert refusals([keeper.answer()["answers"]]) == set()
     assert people(people_graph) == {"eve": ROUNDS - 1}
-    require_sound(people_graph, acknowledged(answers))
+    require_sound(people_graph, acknowledged_commits(answers))
 
 
 @pytest.mark.parametrize("shared_root", ["folder", pytest.param("s3", marks=pytest.mark.s3)], indirect=True)
@@ -98,7 +98,7 @@ def test_an_update_prepared_before_a_real_change_is_still_refused(
 
 @in_a_folder
 @pytest.mark.parametrize("place", ["rewrite ", "commit_compaction ", "merge_rows "])
-def test_a_writer_killed_while_it_tidies_leaves_nothing_to_mend(
+def test_a_writer_killed_while_it_tidies_leaves_nothing_to_repair(
     people_graph: Location, writer: Start, place: str
 ) -> None:
     victim, heir = writer(), writer()

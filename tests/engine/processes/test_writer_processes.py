@@ -1,6 +1,6 @@
 """Writers that are stopped, overtaken, continued and killed, on a folder and in a bucket.
 
-In a folder a writer that stands still keeps its lock: the others wait or are told that it is busy. In a
+In a folder a writer that stands still keeps its lock: the others wait or learn that it is busy. In a
 bucket its lease expires, somebody takes over and deals with what it left; when it wakes up it does not
 know that. A write must then end in exactly one way, whatever either of them believes.
 """
@@ -75,7 +75,7 @@ def test_in_a_folder_a_writer_that_stands_still_keeps_the_branch(
 
 
 @in_a_bucket
-def test_overtaken_before_its_record_is_written_the_writer_prepares_anew(
+def test_overtaken_before_its_record_is_written_the_writer_prepares_again(
     people_graph: Location, writer: Start
 ) -> None:
     owner, other = writer(), writer(impatient=True)
@@ -122,7 +122,7 @@ def test_overtaken_on_other_tables_the_writer_leaves_a_record_that_is_undone(
 @pytest.mark.parametrize(
     "place", ["^read_text_if_exists __schema_state", "^probe nodes/"], ids=["before", "after"]
 )
-def test_a_writer_that_finds_its_lease_expired_before_any_effect_prepares_anew(
+def test_a_writer_that_finds_its_lease_expired_before_any_effect_prepares_again(
     people_graph: Location, writer: Start, place: str
 ) -> None:
     """It asks for the time before it writes its record, and again before it changes a table."""
@@ -136,7 +136,7 @@ def test_a_writer_that_finds_its_lease_expired_before_any_effect_prepares_anew(
 
 
 @in_a_bucket
-def test_undone_while_armed_the_writer_prepares_anew(people_graph: Location, writer: Start) -> None:
+def test_undone_while_armed_the_writer_prepares_again(people_graph: Location, writer: Start) -> None:
     owner, other = writer(), writer(impatient=True)
     owner.stops(BOTH, COMMIT_PERSON)
     second = other.commits(BOB)
@@ -171,14 +171,14 @@ def test_finished_by_somebody_else_the_writer_succeeds(
     owner.stops(BOTH, place)
     second = other.commits(BOB)
     done = owner.goes_on()
-    assert commits(people_graph)[1:] == [second], "the commit of the first is told by recovery"
+    assert commits(people_graph)[1:] == [second], "the commit of the first is reported by recovery"
     require_one_end(people_graph, visible=True)
     assert recoveries(people_graph) == ["RolledForward"]
     require_sound(people_graph, [second, done["commit"]])
 
 
 @in_a_bucket
-def test_undone_because_the_branch_had_moved_on_the_confirmed_writer_is_told_so(
+def test_undone_because_the_branch_had_moved_on_the_confirmed_writer_reports_it(
     people_graph: Location, writer: Start
 ) -> None:
     owner, other = writer(), writer(impatient=True)
@@ -248,7 +248,7 @@ def test_a_recoverer_that_wakes_up_late_changes_nothing(
     assert people(people_graph) == {**BEFORE, "bob": 2, "cleo": 3}
     require_one_end(people_graph, visible=False)
     assert recoveries(people_graph) == ["RolledBack"]
-    # A late restore may have left a table above its pin: whoever writes there next settles it.
+    # A late restore may have left a table above its pin: the next write there settles it.
     fourth = other.commits('insert Team { name: "last", size: 4 }')
     assert teams(people_graph) == {"base": 0, "last": 4}
     require_sound(people_graph, [second, third, fourth])

@@ -1,7 +1,7 @@
-"""A process that works on a graph as it is told: one JSON command per line, one JSON answer per line.
+"""A process that works on a graph on command: one JSON command per line, one JSON answer per line.
 
-It can be told to stand still, or to die, at a storage call or at a failpoint; it says so before it does.
-Its clocks are its own: a waiter may be told that much time passes whenever it waits, so that nobody has
+A command can make it stand still, or die, at a storage call or at a failpoint; it says so before it does.
+Its clocks are its own: a waiter may see much time pass whenever it waits, so that no test has
 to wait for a lease to expire, and a process that stood still may find afterwards that it was for long.
 """
 
@@ -34,15 +34,14 @@ from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup
 from omnigraph.engine.maintenance.optimize import optimize
 from omnigraph.engine.merge.merge import MergeRequest, merge
 from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
-from omnigraph.engine.write.mutate import mutate_current_schema
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import OmnigraphError
-from omnigraph.lang.query.compile import CompiledMutation, compile_query
+from omnigraph.lang.query.compile import CompiledMutation
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
-from omnigraph.lang.values import Stored
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import BranchLocks, monotonic_seconds
+from tests.engine.mutations import compile_statements, run_mutation
 
 Answer = Mapping[str, Any]
 Tell = Callable[[Answer], None]
@@ -168,17 +167,15 @@ class Writer:
 
     def mutate(self, text: str, branch: str = "main", actor: str | None = None, retry: int = 0) -> Answer:
         author = Author(branch, actor, retry=retry)
-        done = mutate_current_schema(self.graph, partial(self._mutation, text), author)
+        done = run_mutation(self.graph, text, author, self._mutation)
         commit = done.commit.id if done.commit else None
         return {"commit": commit, "nodes": done.affected_nodes, "edges": done.affected_edges}
 
-    def _mutation(self, text: str, catalog: Catalog) -> tuple[CompiledMutation, dict[str, Stored]]:
+    def _mutation(self, text: str, catalog: Catalog) -> CompiledMutation:
         known = (text, catalog.fingerprint)
         if known not in self._compiled:
-            compiled = compile_query(f"query q() {{ {text} }}", catalog)
-            assert isinstance(compiled, CompiledMutation)
-            self._compiled[known] = compiled
-        return self._compiled[known], {}
+            self._compiled[known] = compile_statements(text, catalog)
+        return self._compiled[known]
 
     def mutations(self, texts: list[str], branch: str = "main", retry: int = 0) -> Answer:
         every = [{"do": "mutate", "text": text, "branch": branch, "retry": retry} for text in texts]

@@ -29,7 +29,7 @@ def load(graph: Graph, lines: str, folder: Path) -> None:
         graph.load(folder / "rows.jsonl", mode="merge")
 
 
-def held(graph: Graph) -> list[Any]:
+def export_records(graph: Graph) -> list[Any]:
     out = BytesIO()
     graph.export(out)
     return [json.loads(line) for line in out.getvalue().splitlines()]
@@ -59,22 +59,26 @@ def test_a_schema_change_does_what_its_case_says(case: Case, tmp_path: Path) -> 
         assert (done.supported, done.applied, done.steps) == (True, True, wanted.steps)
         assert done.commit is not None
         assert (done.commit.actor, done.commit.id) == ("ann", graph.snapshot().id)
-        assert held(graph) == lines(text(case, "after"))
+        assert export_records(graph) == lines(text(case, "after"))
         if (more := case.section("more")) is not None:
             load(graph, more, tmp_path)
-            assert held(graph) == lines(text(case, "then"))
+            assert export_records(graph) == lines(text(case, "then"))
         # What was applied is what holds: nothing is left to do, for this handle and for a new one.
         assert not graph.apply_schema(text(case, "to")).applied
     with og.open(tmp_path / "g.omni") as again:
         assert again.schema_source == text(case, "to")
-        assert held(again) == lines(case.section("then") or text(case, "after"))
+        assert export_records(again) == lines(case.section("then") or text(case, "after"))
         assert again.branches.list() == ["main"]
 
 
 def refuse(graph: Graph, wanted: str, expected: str) -> None:
-    before, source, commits = held(graph), graph.schema_source, len(graph.commits.list())
+    before, source, commits = export_records(graph), graph.schema_source, len(graph.commits.list())
     with pytest.raises(errors.OmnigraphError) as caught:
         graph.apply_schema(wanted)
     assert describe(caught.value) == expected
-    assert (held(graph), graph.schema_source, len(graph.commits.list())) == (before, source, commits)
+    assert (export_records(graph), graph.schema_source, len(graph.commits.list())) == (
+        before,
+        source,
+        commits,
+    )
     graph.branches.create("later")

@@ -34,7 +34,7 @@ def graph(tmp_path: Path) -> Graph:
     return made
 
 
-def stored(graph: Graph, text: bytes) -> list[str]:
+def files_with(graph: Graph, text: bytes) -> list[str]:
     """The files below a graph that hold a text."""
     return [str(at) for at in Path(graph.uri).rglob("*") if at.is_file() and text in at.read_bytes()]
 
@@ -50,10 +50,10 @@ def test_a_soft_drop_keeps_the_past(graph: Graph) -> None:
 
 def test_a_hard_drop_takes_the_past_of_what_is_dropped_and_no_other(graph: Graph) -> None:
     before = graph.snapshot()
-    assert stored(graph, b"s3cr3t") != []
+    assert files_with(graph, b"s3cr3t") != []
     done = graph.apply_schema(WITHOUT, allow_data_loss=True)
     assert [step.to_json().get("mode") for step in done.steps] == ["hard", "hard"]
-    assert stored(graph, b"s3cr3t") == []
+    assert files_with(graph, b"s3cr3t") == []
     assert not (Path(graph.uri) / before.tables["node:Q"].path).exists()
     for name in ("P", "Q"):
         with pytest.raises(errors.HistoricalVersionReclaimed):
@@ -70,7 +70,7 @@ def test_a_hard_drop_in_a_renamed_type_takes_the_old_table(graph: Graph) -> None
     wanted = SCHEMA.replace("node P {", 'node Person @rename_from("P") {').replace("  secret: String?", "")
     graph.apply_schema(wanted, allow_data_loss=True)
     assert not old.exists()
-    assert stored(graph, b"s3cr3t") == []
+    assert files_with(graph, b"s3cr3t") == []
     assert graph.snapshot().rows("Person").to_pylist() == [{"id": "x", "k": "x"}]
 
 
@@ -93,12 +93,12 @@ def test_what_cannot_be_removed_does_not_fail_the_change(
     assert graph.schema_source == WITHOUT
     (owed,) = examine(graph._opened).removals
     assert owed.keys == ("node:P", "node:Q")
-    assert stored(graph, b"s3cr3t") != []
+    assert files_with(graph, b"s3cr3t") != []
     graph.copy_to(tmp_path / "copy.omni")
     with og.open(tmp_path / "copy.omni") as copy:
         for one in (graph, copy):
             one.mutate('query q() { insert R { k: "s" } }')
-            assert stored(one, b"s3cr3t") == []
+            assert files_with(one, b"s3cr3t") == []
             assert examine(one._opened).ok
 
 
@@ -157,9 +157,9 @@ def test_a_killed_hard_drop_still_removes_the_data(
     found = examine(graph._opened)
     assert not found.ok
     assert [one.keys for one in found.removals] == [("node:P", "node:Q")]
-    assert stored(graph, b"s3cr3t") != []
+    assert files_with(graph, b"s3cr3t") != []
     go_on(graph)
-    assert stored(graph, b"s3cr3t") == []
+    assert files_with(graph, b"s3cr3t") == []
     assert not (Path(graph.uri) / before.tables["node:Q"].path).exists()
     assert examine(graph._opened).removals == ()
     with og.open(graph.uri) as later:
@@ -185,7 +185,7 @@ def test_a_hard_drop_takes_what_a_deleted_branch_left_for_merges(graph: Graph) -
     left.parent.mkdir(parents=True)
     left.write_bytes(b"s3cr3t")
     graph.apply_schema(WITHOUT, allow_data_loss=True)
-    assert stored(graph, b"s3cr3t") == []
+    assert files_with(graph, b"s3cr3t") == []
 
 
 def test_a_late_removal_takes_nothing_that_was_written_since(graph: Graph) -> None:
@@ -207,10 +207,10 @@ def test_a_late_removal_takes_nothing_that_was_written_since(graph: Graph) -> No
     changed.branches.create("b")
     changed.mutate('query q() { delete P where k = "y" }', branch="b")
     assert [one.keys for one in examine(opened).removals] == [("node:P", "node:Q")]
-    assert stored(graph, b"s3cr3t") != []
+    assert files_with(graph, b"s3cr3t") != []
     refusing.clear()
     changed.mutate('query q() { insert R { k: "s" } }')
-    assert stored(graph, b"s3cr3t") == []
+    assert files_with(graph, b"s3cr3t") == []
     assert examine(opened).removals == ()
     for commit, count in zip(commits, (2, 3), strict=True):
         assert changed.at(commit=commit).rows("P").num_rows == count

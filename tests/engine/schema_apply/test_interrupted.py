@@ -137,7 +137,7 @@ LIVE = ("_schema.pg", "_schema.ir.json", "__schema_state.json")
     ("in_place", "left"),
     [(0, "nothing"), (1, "nothing"), (2, "nothing"), (3, "nothing"), (0, "another"), (2, "another")],
 )
-def test_a_visible_schema_is_worked_out_anew_when_its_files_are_gone(
+def test_a_visible_schema_is_worked_out_again_when_its_files_are_gone(
     place: Path, in_place: int, left: str
 ) -> None:
     """In a bucket a suspended writer may remove or overwrite them later."""

@@ -35,7 +35,7 @@ def opened(graph: Graph) -> OpenGraph:
     return OpenGraph.open(Root.at(Location.parse(graph.uri)))
 
 
-def abandoned(opened: OpenGraph) -> None:
+def abandon_lock(opened: OpenGraph) -> None:
     """Leave a lock behind as a process does that is killed."""
     opened.root.forks.create(opened.load("main").table, SCHEMA_APPLY_LOCK)
 
@@ -89,7 +89,7 @@ def test_the_lock_names_its_owner_and_goes_in_the_end(graph: Graph, opened: Open
     assert find_lock(opened.root) is None
 
 
-def test_a_second_change_is_told_of_the_first(graph: Graph, opened: OpenGraph) -> None:
+def test_a_second_change_learns_of_the_first(graph: Graph, opened: OpenGraph) -> None:
     with hold_schema_lock(opened, "op"), pytest.raises(errors.SchemaApplyBlocked) as refused:
         graph.apply_schema(WANTED)
     assert refused.value.message.startswith("schema apply is already in progress by process ")
@@ -109,17 +109,17 @@ def test_branches_wait_for_a_active_change_and_report_it(
 
 
 def test_a_branch_made_under_a_lost_lease_is_taken_back(graph: Graph, opened: OpenGraph) -> None:
-    overtaken = at_call(graph, ("create_fork", "work"), lambda: abandoned(opened))
+    overtaken = at_call(graph, ("create_fork", "work"), lambda: abandon_lock(opened))
     with pytest.raises(errors.SchemaApplyBlocked, match="branch create is unavailable while schema apply"):
         create_branch(overtaken, "work")
     assert graph.branches.list() == ["main"]
 
 
 @pytest.mark.parametrize("next_one", ["apply", "create", "open"])
-def test_a_lock_whose_owner_died_is_removed_by_whoever_comes_next(
+def test_a_lock_whose_owner_died_is_removed_by_the_next_writer(
     graph: Graph, opened: OpenGraph, next_one: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    abandoned(opened)
+    abandon_lock(opened)
     with caplog.at_level(logging.WARNING):
         match next_one:
             case "apply":
@@ -133,14 +133,14 @@ def test_a_lock_whose_owner_died_is_removed_by_whoever_comes_next(
 
 
 def test_reading_removes_no_lock_and_does_not_mind_it(graph: Graph, opened: OpenGraph) -> None:
-    abandoned(opened)
+    abandon_lock(opened)
     with og.open(graph.uri, read_only=True) as reader:
         assert reader.branches.list() == ["main"]
         assert reader.snapshot().rows("P").num_rows == 0
     assert find_lock(opened.root) is not None
 
 
-def test_the_lock_stays_while_nobody_knows_how_the_change_ends(graph: Graph, opened: OpenGraph) -> None:
+def test_the_lock_stays_while_the_end_of_the_change_is_unknown(graph: Graph, opened: OpenGraph) -> None:
     """A branch made before it is recovered would have old tables and, in the end, the new schema."""
     point = failpoints.SCHEMA_APPLY_AFTER_STAGING_WRITE
     with failpoints.arm(point, failpoints.error(point)), pytest.raises(errors.RecoveryRequired):

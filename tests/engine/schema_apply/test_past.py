@@ -74,7 +74,7 @@ def test_a_query_of_the_past_fits_the_past_only(graph: Graph) -> None:
         graph.query(PEOPLE)
 
 
-def test_what_was_dropped_is_told_from_the_past(graph: Graph) -> None:
+def test_what_was_dropped_is_distinguished_from_the_past(graph: Graph) -> None:
     before = newest(graph).id
     graph.apply_schema("node P { k: String @key  a: I32? }\nedge E: P -> P")
     assert "node:Q" not in graph.snapshot().tables
@@ -144,7 +144,7 @@ def test_a_branch_made_after_a_change_has_its_schema(graph: Graph) -> None:
 # --- graphs of releases that did not record their schemas ----------------------------------------------
 
 
-def unrecorded(graph: Graph) -> Graph:
+def forget_schemas(graph: Graph) -> Graph:
     """The graph as a release left it that kept no schema but the accepted one."""
     shutil.rmtree(Path(graph.uri) / "__schemas")
     graph.close()
@@ -155,7 +155,7 @@ def test_the_schema_of_a_graph_without_records_is_recorded_before_it_changes(
     graph: Graph, tmp_path: Path
 ) -> None:
     before = newest(graph).id
-    older = unrecorded(graph)
+    older = forget_schemas(graph)
     older.mutate('query q() { insert Q { k: "r" } }')
     older.apply_schema(
         DROPPED.replace("node Person", 'node Person @rename_from("P")').replace("I32 }", "I32? }")
@@ -165,10 +165,10 @@ def test_the_schema_of_a_graph_without_records_is_recorded_before_it_changes(
     assert [len(list(block.changes)) for block in older.changes(since="beginning", limit=2)] == [2, 1]
 
 
-def test_a_commit_whose_schema_nobody_recorded_is_told_as_such(graph: Graph, tmp_path: Path) -> None:
+def test_a_commit_whose_schema_was_not_recorded_is_reported(graph: Graph, tmp_path: Path) -> None:
     before = newest(graph).id
     graph.apply_schema(ADDED)
-    changed = unrecorded(graph)
+    changed = forget_schemas(graph)
     for read in (
         lambda: changed.query(PEOPLE, commit=before),
         lambda: changed.export(tmp_path / "old.jsonl", commit=before),

@@ -11,6 +11,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph import errors, failpoints
+from omnigraph.engine.write.mutate import MutationSchema, SchemaMoved
 from omnigraph.graph import Graph
 from tests.python_process import PIPE, Python
 
@@ -39,7 +40,7 @@ def graph(tmp_path: Path) -> Graph:
     return og.init(tmp_path / "g.omni", schema=OLD)
 
 
-def test_a_writer_in_another_process_loses_nothing_it_was_told_of(graph: Graph) -> None:
+def test_a_writer_in_another_process_loses_nothing_that_was_acknowledged(graph: Graph) -> None:
     wanted = [NEW, 'node P { k: String @key  a: I32? @rename_from("b") }']
     with Python("-c", WRITER, graph.uri, "40", stdout=PIPE) as writer:
         assert writer.stdout is not None
@@ -69,7 +70,7 @@ def test_a_handle_that_is_open_elsewhere_sees_the_new_schema(graph: Graph) -> No
         assert graph.snapshot().rows("P").to_pylist() == [{"id": "x", "k": "x", "b": 2}]
 
 
-def test_a_mutation_compiled_before_a_change_is_compiled_anew_behind_it(graph: Graph) -> None:
+def test_a_mutation_compiled_before_a_change_is_recompiled_behind_it(graph: Graph) -> None:
     """`a` comes to mean something else, and the mutation still compiles."""
 
     def change() -> None:
@@ -80,6 +81,33 @@ def test_a_mutation_compiled_before_a_change_is_compiled_anew_behind_it(graph: G
     with failpoints.arm(failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE, failpoints.once(change)):
         graph.mutate('query q() { insert P { k: "x", a: 1 } }')
     assert graph.snapshot().rows("P").to_pylist() == [{"id": "x", "k": "x", "old": None, "a": 1.0}]
+
+
+def test_a_mutation_of_a_handle_that_read_the_old_schema_follows_the_new_one(graph: Graph) -> None:
+    """Each handle compiled for the old schema before; the same text now means something else, or nothing."""
+    same = 'query q() { insert P { k: "same", a: 1 } }'
+    with og.open(graph.uri) as first, og.open(graph.uri) as second, og.open(graph.uri) as third:
+        for handle in (first, second, third):
+            handle.mutate(same)
+        graph.apply_schema('node P { k: String @key  old: I32? @rename_from("a") }')
+        with pytest.raises(errors.TypeCheckError):
+            first.mutate(same)
+        second.mutate('query q() { insert P { k: "new", old: 2 } }')
+        graph.apply_schema("node P { k: String @key  old: I32?  a: F64? }")
+        third.mutate(same)
+    assert sorted(graph.snapshot().rows("P").to_pylist(), key=lambda row: str(row["k"])) == [
+        {"id": "new", "k": "new", "old": 2, "a": None},
+        {"id": "same", "k": "same", "old": None, "a": 1.0},
+    ]
+
+
+def test_a_mutation_gives_up_when_the_schema_changes_under_every_attempt(graph: Graph) -> None:
+    schema = MutationSchema(graph._opened)
+    moved = SchemaMoved("another", schema.catalog)
+    for _ in range(4):
+        schema.follow(moved)
+    with pytest.raises(errors.ReadSetChanged, match="schema"):
+        schema.follow(moved)
 
 
 def test_a_mutation_that_a_change_made_wrong_is_refused(graph: Graph) -> None:

@@ -49,7 +49,7 @@ MEMBERS = [("b1", "ada", "core"), ("b2", "ada", "infra"), ("b3", "bo", "core")]
 
 
 @cache
-def accepted(schema: str = SCHEMA) -> AcceptedSchema:
+def accept_schema(schema: str = SCHEMA) -> AcceptedSchema:
     """A schema as a new graph accepts it."""
     catalog = compile_schema(schema)
     return AcceptedSchema(catalog, first_identities(catalog))
@@ -57,7 +57,7 @@ def accepted(schema: str = SCHEMA) -> AcceptedSchema:
 
 @cache
 def _reader(schema: str) -> LoadReader:
-    return LoadReader(accepted(schema), IDS)
+    return LoadReader(accept_schema(schema), IDS)
 
 
 def node(type_name: str, **data: Any) -> dict[str, Any]:
@@ -74,15 +74,15 @@ def lines(*records: object) -> bytes:
 
 def read(data: bytes, schema: str = SCHEMA, *, limits: Limits | None = None) -> SplitRows:
     """What one file of a load says."""
-    reader = LoadReader(accepted(schema), IDS, limits or Limits())
+    reader = LoadReader(accept_schema(schema), IDS, limits or Limits())
     return reader.read(Split("in.ndjson", data))
 
 
-def told(rows: SplitRows) -> list[tuple[int | None, str]]:
+def list_problems(rows: SplitRows) -> list[tuple[int | None, str]]:
     return [(wrong.line, wrong.reason) for wrong in rows.violations]
 
 
-def cut(data: bytes, file: str, size: int) -> Iterator[Split]:
+def split_lines(data: bytes, file: str, size: int) -> Iterator[Split]:
     """The lines of a file in parts of about so many bytes, as the tasks of a load get them."""
     begin = 0
     while begin < len(data):
@@ -91,10 +91,10 @@ def cut(data: bytes, file: str, size: int) -> Iterator[Split]:
         begin = end
 
 
-def loaded(data: bytes, schema: str = SCHEMA, *, size: int = 1 << 20) -> dict[str, LoadRows]:
+def load_rows(data: bytes, schema: str = SCHEMA, *, size: int = 1 << 20) -> dict[str, LoadRows]:
     """All rows of a file without faults of their own."""
     reader = _reader(schema)
-    parts = [reader.read(split) for split in cut(data, "in.ndjson", size)]
+    parts = [reader.read(split) for split in split_lines(data, "in.ndjson", size)]
     assert [wrong for part in parts for wrong in part.violations] == []
     return collect_rows(parts, reader.targets, ["in.ndjson"])
 
@@ -119,7 +119,7 @@ class InMemory:
 
     @classmethod
     def of(cls, data: bytes, schema: str = SCHEMA) -> InMemory:
-        rows = loaded(data, schema)
+        rows = load_rows(data, schema)
         targets = _reader(schema).targets
         empty = {key: target.schema.empty_table() for key, target in targets.items()}
         return cls({**empty, **{key: found.rows for key, found in rows.items()}}, targets)

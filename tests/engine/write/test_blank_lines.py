@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from omnigraph.engine.rows.lines import Lines, Split
 from omnigraph.engine.rows.ndjson import LineReader, parse_split
-from tests.engine.write.support import accepted
+from tests.engine.write.support import accept_schema
 
-CATALOG = accepted("node P { k: String @key }").catalog
+CATALOG = accept_schema("node P { k: String @key }").catalog
 LINES = st.sampled_from(
     [b"", b" ", b"\t\r", b"\r", b" " * 30, b'{"type":"P","data":{"k":"a"}}', b" {}", b"x"]
 )

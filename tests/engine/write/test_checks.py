@@ -9,7 +9,7 @@ from omnigraph.engine.graph.table_types import table_type_of
 from omnigraph.engine.rows.value_checks import find_value_faults, require_values
 from omnigraph.engine.write.statement_rows import build_nodes
 from omnigraph.errors import ConstraintViolation
-from tests.engine.write.support import accepted, lines, node, read, told
+from tests.engine.write.support import accept_schema, lines, list_problems, node, read
 
 RULES = """
 node R {
@@ -19,7 +19,7 @@ node R {
 }
 edge E: R -> R { e: enum(a, b)? }
 """
-TARGET = table_type_of(accepted(RULES), "node:R")
+TARGET = table_type_of(accept_schema(RULES), "node:R")
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,8 @@ TARGET = table_type_of(accepted(RULES), "node:R")
         ("e", "b", "@check violation on R.e: value 'b' does not match pattern 'a'"),
     ],
 )
-def test_a_value_that_breaks_a_rule_is_told(name: str, value: float | str, reason: str) -> None:
-    assert told(read(lines(node("R"), node("R", **{name: value})), RULES)) == [(2, reason)]
+def test_a_value_that_breaks_a_rule_is_reported(name: str, value: float | str, reason: str) -> None:
+    assert list_problems(read(lines(node("R"), node("R", **{name: value})), RULES)) == [(2, reason)]
     with pytest.raises(ConstraintViolation) as caught:
         require_values(build_nodes(TARGET, [{}, {name: value}], pa.array(["r0", "r1"])), TARGET)
     assert (caught.value.message, caught.value.entity_id) == (reason, "r1")
@@ -48,12 +48,12 @@ def test_a_value_that_breaks_a_rule_is_told(name: str, value: float | str, reaso
     [{"i": 0}, {"i": 150}, {"f": -1.5}, {"u": 0}, {"l": [7]}, {"s": "x"}, {"e": "a"}, {"n": ["y"]}, {}],
 )
 def test_bounds_are_inclusive_null_passes_and_lists_are_not_looked_at(data: dict[str, object]) -> None:
-    assert told(read(lines(node("R", **data)), RULES)) == []
+    assert list_problems(read(lines(node("R", **data)), RULES)) == []
 
 
 def test_enums_of_edges_are_checked_too() -> None:
     rows = read(lines({"edge": "E", "from": "a", "to": "b", "data": {"e": "c"}}), RULES)
-    assert told(rows) == [(1, "invalid enum value 'c' for E.e (expected: a, b)")]
+    assert list_problems(rows) == [(1, "invalid enum value 'c' for E.e (expected: a, b)")]
 
 
 def test_not_a_number_fails_every_range() -> None:
@@ -65,10 +65,10 @@ def test_not_a_number_fails_every_range() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["a(?=b)", "(a)\\1", "("])
-def test_a_pattern_that_is_no_pattern_is_told_when_rows_meet_it(pattern: str) -> None:
+def test_a_pattern_that_is_no_pattern_is_reported_when_rows_meet_it(pattern: str) -> None:
     written = pattern.replace("\\", "\\\\")
     schema = f'node R {{ s: String?  @check(s, "{written}") }}'
-    assert told(read(lines(node("R")), schema)) == []
+    assert list_problems(read(lines(node("R")), schema)) == []
     with pytest.raises(ConstraintViolation) as caught:
         read(lines(node("R", s="x")), schema)
     assert caught.value.message.startswith(f"@check on R.s has invalid regex '{pattern}': ")
@@ -77,4 +77,4 @@ def test_a_pattern_that_is_no_pattern_is_told_when_rows_meet_it(pattern: str) ->
 def test_a_pattern_matches_anywhere() -> None:
     schema = 'node R { s: String  @check(s, "b.d") }'
     rows = read(lines(node("R", s="abcde"), node("R", s="b\nd"), node("R", s="bd")), schema)
-    assert [line for line, _ in told(rows)] == [2, 3]
+    assert [line for line, _ in list_problems(rows)] == [2, 3]

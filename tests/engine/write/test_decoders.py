@@ -17,7 +17,7 @@ from omnigraph.engine.rows.lines import Lines, Split, TypeDecoder
 from omnigraph.engine.rows.ndjson import LineReader
 from omnigraph.engine.rows.row_builder import build_rows
 from omnigraph.engine.rows.split_reader import LoadReader
-from tests.engine.write.support import IDS, accepted
+from tests.engine.write.support import IDS, accept_schema
 
 SCHEMA = """
 node T {
@@ -27,7 +27,7 @@ node T {
 node K { k: String @key  n: I32? }
 edge Knows: T -> T { since: Date?  w: F64? }
 """
-READER = LoadReader(accepted(SCHEMA), IDS)
+READER = LoadReader(accept_schema(SCHEMA), IDS)
 GOOD = b'{"type":"T","data":{"s":"x","i":1,"f":0.5,"t":"2024-01-01T10:00:00Z"}}'
 
 # --- texts of records, right and wrong -----------------------------------------------------------
@@ -143,7 +143,7 @@ def _right(draw: st.DrawFn) -> bytes:
 @st.composite
 def _wrong(draw: st.DrawFn) -> bytes:
     """A record of which anything may be wrong, or nothing."""
-    owner = draw(st.sampled_from([*_MEMBERS, b"Nobody", b"t", b"\\u0054"]))
+    owner = draw(st.sampled_from([*_MEMBERS, b"Missing", b"t", b"\\u0054"]))
     known = _MEMBERS.get(owner, _MEMBERS[b"T"])
     names = draw(st.lists(st.sampled_from(known) | st.sampled_from([*known, *_ODD_NAMES]), max_size=4))
     members = [(name, draw(_VALUES | st.sampled_from(_FITTING.get(name, [b"1"])))) for name in names]
@@ -240,12 +240,12 @@ def _in_one_way(random: Random) -> list[bytes]:
 # --- both ways ------------------------------------------------------------------------------------
 
 
-def _told_together(split: Split) -> list[Any]:
+def _read_together(split: Split) -> list[Any]:
     rows = READER.read(split)
     return [rows.violations, rows.lines, [_plain(shaped) for shaped in rows.shaped]]
 
 
-def _told_one_by_one(split: Split) -> list[Any]:
+def _read_one_by_one(split: Split) -> list[Any]:
     lines = Lines(split.data)
     reader = LineReader(split, READER.accepted.catalog)
     reader.read_singly(lines, np.arange(len(lines)))
@@ -278,14 +278,14 @@ def _values(column: pa.Array) -> list[Any]:
 @given(_file(), st.integers(1, 50))
 def test_lines_read_together_say_what_they_say_one_by_one(data: bytes, first_line: int) -> None:
     split = Split("f", data, 3, first_line, 1000 * first_line)
-    assert _told_together(split) == _told_one_by_one(split)
+    assert _read_together(split) == _read_one_by_one(split)
 
 
 @pytest.mark.fuzz
 @given(st.integers(0, 2**32))
 def test_lines_written_alike_say_what_they_say_one_by_one(seed: int) -> None:
     split = Split("f", _alike(Random(seed)), 3, 5, 1000)
-    assert _told_together(split) == _told_one_by_one(split)
+    assert _read_together(split) == _read_one_by_one(split)
 
 
 _ODD_LITERALS = [
@@ -336,13 +336,13 @@ def test_a_literal_among_usual_ones_is_read_as_it_is_by_itself(name: bytes, usua
     for odd in _ODD_LITERALS:
         lines = [b'{"type":"T","data":{"%s":%s}}' % (name, odd if at == 9 else usual) for at in range(18)]
         split = Split("f", b"\n".join(lines), 3, 5, 1000)
-        assert _told_together(split) == _told_one_by_one(split), odd
+        assert _read_together(split) == _read_one_by_one(split), odd
 
 
 # --- what is read together ------------------------------------------------------------------------
 
 
-def _left(data: bytes) -> list[bytes]:
+def _undecoded_lines(data: bytes) -> list[bytes]:
     """The lines that are not read together with others."""
     lines = Lines(data)
     reader = LineReader(Split("f", data), READER.accepted.catalog)
@@ -365,14 +365,14 @@ def _left(data: bytes) -> list[bytes]:
 )
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 def test_plain_lines_of_any_style_are_read_together(line: bytes, end: bytes) -> None:
-    assert _left((line + end) * 100 + (GOOD + end) * 100 + line) == []
+    assert _undecoded_lines((line + end) * 100 + (GOOD + end) * 100 + line) == []
 
 
 def test_types_may_take_turns() -> None:
     edge = b'{"edge":"Knows","from":"a","to":"b"}'
     key = b'{"type":"K","data":{"k":"x"}}'
     data = b"\n".join([GOOD, edge, key, b"", edge, GOOD] * 50)
-    assert _left(data) == []
+    assert _undecoded_lines(data) == []
     assert [shaped.lines.tolist()[:4] for shaped in READER.read(Split("f", data)).shaped] == [
         [2, 5, 8, 11],
         [3, 9, 15, 21],
@@ -382,11 +382,11 @@ def test_types_may_take_turns() -> None:
 
 def test_a_flaw_costs_few_lines_their_company() -> None:
     for flawed in (GOOD[:-1], GOOD.replace(b'"s"', b'"nick"'), GOOD.replace(b"x", b"\xff"), GOOD + GOOD):
-        left = _left(b"\n".join([*[GOOD] * 900, flawed, *[GOOD] * 900]))
+        left = _undecoded_lines(b"\n".join([*[GOOD] * 900, flawed, *[GOOD] * 900]))
         assert flawed in left
         assert len(left) <= 32
     repeated = GOOD.replace(b'"i"', b'"s":"y","i"')
-    assert _left(b"\n".join([*[GOOD] * 900, repeated, *[GOOD] * 900])) == [repeated]
+    assert _undecoded_lines(b"\n".join([*[GOOD] * 900, repeated, *[GOOD] * 900])) == [repeated]
 
 
 @pytest.mark.parametrize("name", [b's":', b's" :', b's"\t:', b's"\r:', b'\\u0073":', b'\\u0073" :'])
@@ -398,7 +398,7 @@ def test_a_repeated_member_is_found_however_it_is_written(name: bytes) -> None:
 
 
 def test_a_record_on_two_lines_is_not_made_up_for_by_two_on_one() -> None:
-    reader = LoadReader(accepted("node T { type: String? }"), IDS)
+    reader = LoadReader(accept_schema("node T { type: String? }"), IDS)
     lines = [b'{"type":"T","data":', b'{"type":"T"}}', b'{"type":"T"}{"type":"T"}', b'{"type":"T"}']
     rows = reader.read(Split("f", b"\n".join(lines)))
     assert [violation.line for violation in rows.violations] == [1, 2, 3]
@@ -407,7 +407,7 @@ def test_a_record_on_two_lines_is_not_made_up_for_by_two_on_one() -> None:
 
 def test_garbage_before_the_records_does_not_part_them() -> None:
     garbage = [b"# comment number %d" % number for number in range(10)]
-    assert _left(b"\n".join([*[b""] * 500, *garbage, *[GOOD] * 100])) == garbage
+    assert _undecoded_lines(b"\n".join([*[b""] * 500, *garbage, *[GOOD] * 100])) == garbage
 
 
 @pytest.mark.parametrize("on", [True, False])
@@ -424,7 +424,7 @@ def test_the_search_for_cycles_is_as_it_was_after_a_read(on: bool) -> None:
 # --- what is read without decoding ----------------------------------------------------------------
 
 
-def _decoded(monkeypatch: pytest.MonkeyPatch, data: bytes) -> int:
+def _count_decoded(monkeypatch: pytest.MonkeyPatch, data: bytes) -> int:
     """How many lines are decoded, together or one by one."""
     seen: list[int] = []
     read = TypeDecoder.read
@@ -434,7 +434,7 @@ def _decoded(monkeypatch: pytest.MonkeyPatch, data: bytes) -> int:
         return read(self, lines, numbers)
 
     monkeypatch.setattr(TypeDecoder, "read", counted)
-    left = _left(data)
+    left = _undecoded_lines(data)
     return sum(seen) + len(left)
 
 
@@ -448,4 +448,4 @@ def _decoded(monkeypatch: pytest.MonkeyPatch, data: bytes) -> int:
     ],
 )
 def test_lines_written_alike_are_not_decoded(monkeypatch: pytest.MonkeyPatch, line: bytes) -> None:
-    assert _decoded(monkeypatch, (line + b"\n") * 40) == 0
+    assert _count_decoded(monkeypatch, (line + b"\n") * 40) == 0

@@ -31,14 +31,14 @@ _STORED: dict[Scalar, st.SearchStrategy[Any]] = {
 _SCALARS = [scalar for scalar in Scalar if scalar not in (Scalar.VECTOR, Scalar.BLOB)]
 
 
-def _stored(scalar: Scalar) -> st.SearchStrategy[Any]:
+def _stored_values(scalar: Scalar) -> st.SearchStrategy[Any]:
     return _STORED[scalar] if scalar in _STORED else st.integers(*integer_bounds(scalar))
 
 
 @pytest.mark.fuzz
 @given(st.sampled_from(_SCALARS), st.data())
 def test_a_column_of_keys_renders_as_each_value_does(scalar: Scalar, data: st.DataObject) -> None:
-    values = data.draw(st.lists(_stored(scalar) | st.none(), max_size=6))
+    values = data.draw(st.lists(_stored_values(scalar) | st.none(), max_size=6))
     found = render_keys(build_column(values, ValueType(scalar)), ValueType(scalar))
     assert found.to_pylist() == [None if v is None else render_scalar(v, ValueType(scalar)) for v in values]
 
@@ -46,7 +46,9 @@ def test_a_column_of_keys_renders_as_each_value_does(scalar: Scalar, data: st.Da
 @pytest.mark.fuzz
 @given(st.lists(st.sampled_from(_SCALARS), min_size=1, max_size=3), st.data())
 def test_composite_ids_are_composed_as_single_ones_are(scalars: list[Scalar], data: st.DataObject) -> None:
-    rows = data.draw(st.lists(st.tuples(*(_stored(scalar) | st.none() for scalar in scalars)), max_size=5))
+    rows = data.draw(
+        st.lists(st.tuples(*(_stored_values(scalar) | st.none() for scalar in scalars)), max_size=5)
+    )
     columns = [
         build_column([row[at] for row in rows], ValueType(scalar)) for at, scalar in enumerate(scalars)
     ]

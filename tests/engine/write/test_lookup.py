@@ -30,7 +30,7 @@ _NUMBERS = st.integers(0, 40).map(str)
 _TEXTS = st.lists(_NUMBERS | st.sampled_from(_ODD), max_size=12)
 
 
-def _chunked(texts: list[str], cut: int) -> pa.ChunkedArray:
+def _cut_array(texts: list[str], cut: int) -> pa.ChunkedArray:
     whole = pa.array(["before", *texts], pa.string())[1:]
     return pa.chunked_array([whole[:cut], whole[cut:]], pa.string())
 
@@ -38,11 +38,11 @@ def _chunked(texts: list[str], cut: int) -> pa.ChunkedArray:
 @pytest.mark.fuzz
 @given(wanted=_TEXTS | st.lists(_NUMBERS), known=_TEXTS | st.lists(_NUMBERS), cut=st.integers(0, 12))
 def test_all_are_found_that_are_there_and_no_others(wanted: list[str], known: list[str], cut: int) -> None:
-    assert is_subset(_chunked(wanted, cut), _chunked(known, cut)) == (set(wanted) <= set(known))
+    assert is_subset(_cut_array(wanted, cut), _cut_array(known, cut)) == (set(wanted) <= set(known))
 
 
 @pytest.mark.parametrize("known", [["5", "9" * 18], ["5", "1048575", "31"]])
 def test_what_only_reads_like_a_number_is_not_one(known: list[str]) -> None:
     for odd in ("05", "+5", "0xfffff", "0x1f", "5 ", "9" * 19):
-        assert not is_subset(_chunked([odd], 0), _chunked(known, 1))
-        assert is_subset(_chunked([odd, "5"], 1), _chunked([odd, *known], 2))
+        assert not is_subset(_cut_array([odd], 0), _cut_array(known, 1))
+        assert is_subset(_cut_array([odd, "5"], 1), _cut_array([odd, *known], 2))

@@ -41,7 +41,7 @@ INDEXED = {
 }
 """A property of each kind that has an index: its type, the one value that is stored, and a greater one."""
 LITERALS = {"day": "date", "at": "datetime"}
-NOBODY = {"=": "greater", "!=": "stored", "<": "stored", ">=": "greater", "in": "greater"}
+NO_MATCH = {"=": "greater", "!=": "stored", "<": "stored", ">=": "greater", "in": "greater"}
 """With which of the two values an operator finds no row, so that nothing is written."""
 _PROPERTIES = " ".join(f"{name}: {type_}? @index" for name, (type_, _, _) in INDEXED.items())
 SCHEMA = f"node N {{ k: String @key  plain: I32? {_PROPERTIES} }}\nedge E: N -> N {{ w: I32? @index }}"
@@ -84,7 +84,7 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[Scan]:
     return found
 
 
-def changed(
+def change_graph(
     graph: OpenGraph, text: str, limits: PendingLimits | None = None, given: Mapping[str, str] | None = None
 ) -> MutationResult:
     parameters = ", ".join(f"${name}: Blob" for name in given or ())
@@ -93,7 +93,7 @@ def changed(
     return mutate(graph, compiled, dict(given or {}), MAIN, limits)
 
 
-def made(place: Path, schema: str, records: str) -> OpenGraph:
+def make_graph(place: Path, schema: str, records: str) -> OpenGraph:
     root = Root.at(Location.parse(place / "g"))
     create_graph(root, schema)
     graph = OpenGraph.open(root)
@@ -109,14 +109,14 @@ def made(place: Path, schema: str, records: str) -> OpenGraph:
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory: pytest.TempPathFactory) -> OpenGraph:
     """Two nodes and an edge, with all their indexes."""
-    graph = made(tmp_path_factory.mktemp("indexed"), SCHEMA, ROWS)
+    graph = make_graph(tmp_path_factory.mktemp("indexed"), SCHEMA, ROWS)
     assert set(ensure_indices(graph, MAIN).built["node:N"]) == {"id", *INDEXED}
     return graph
 
 
 def condition(name: str, op: str) -> str:
     _, stored, greater = INDEXED[name]
-    value = stored if NOBODY[op] == "stored" else greater
+    value = stored if NO_MATCH[op] == "stored" else greater
     value = f"{LITERALS[name]}({value})" if name in LITERALS else value
     return f"{name} in [{value}]" if op == "in" else f"{name} {op} {value}"
 
@@ -125,11 +125,11 @@ def condition(name: str, op: str) -> str:
 def test_the_rows_of_a_mutation_are_looked_for_in_the_index(
     indexed: OpenGraph, scans: list[Scan], name: str
 ) -> None:
-    for op in NOBODY:
+    for op in NO_MATCH:
         for statement in ("update N set { plain: 2 }", "delete N"):
             scans.clear()
             text = f"{statement} where {condition(name, op)}"
-            assert changed(indexed, text).commit is None
+            assert change_graph(indexed, text).commit is None
             assert [scan.by_index for scan in scans] == [True], text
 
 
@@ -147,12 +147,12 @@ def test_the_rows_of_a_mutation_are_looked_for_in_the_index(
 def test_keys_ends_and_properties_of_edges_are_looked_for_in_the_index(
     indexed: OpenGraph, scans: list[Scan], text: str
 ) -> None:
-    assert changed(indexed, text).commit is None
+    assert change_graph(indexed, text).commit is None
     assert [scan.by_index for scan in scans] == [True]
 
 
 def test_a_property_without_an_index_is_read(indexed: OpenGraph, scans: list[Scan]) -> None:
-    assert changed(indexed, "delete N where plain = 2").commit is None
+    assert change_graph(indexed, "delete N where plain = 2").commit is None
     assert [scan.by_index for scan in scans] == [False]
 
 
@@ -171,12 +171,12 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> OpenGraph:
         f'"body":"base64:{KILO}","other":"base64:{KILO}"}}}}\n'
         for number in range(MANY)
     )
-    return made(tmp_path_factory.mktemp("documents"), DOCS, records)
+    return make_graph(tmp_path_factory.mktemp("documents"), DOCS, records)
 
 
-def refused(graph: OpenGraph, text: str, limits: PendingLimits) -> tuple[str, int, int]:
+def change_refused(graph: OpenGraph, text: str, limits: PendingLimits) -> tuple[str, int, int]:
     with pytest.raises(ResourceLimitExceeded) as caught:
-        changed(graph, text, limits)
+        change_graph(graph, text, limits)
     return caught.value.resource, caught.value.actual, caught.value.limit
 
 
@@ -186,7 +186,7 @@ def test_an_update_of_too_many_rows_reads_few_of_them_and_no_blob(
     monkeypatch.setattr(lance.LanceDataset, "read_blobs", _none_read)
     resource = "keyed entities for node:Doc"
     every = "update Doc set { n: 1 } where n >= 0"
-    assert refused(documents, every, PendingLimits(rows=LIMIT)) == (resource, MANY, LIMIT)
+    assert change_refused(documents, every, PendingLimits(rows=LIMIT)) == (resource, MANY, LIMIT)
     assert [(scan.asked["limit"], scan.reads_bytes) for scan in scans] == [(LIMIT + 1, False)]
 
 
@@ -194,7 +194,7 @@ def test_what_is_too_large_is_known_before_a_blob_is_read(
     documents: OpenGraph, scans: list[Scan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lance.LanceDataset, "read_blobs", _none_read)
-    resource, actual, limit = refused(
+    resource, actual, limit = change_refused(
         documents, "update Doc set { n: 1, text: null } where n >= 0", PendingLimits(bytes=MANY * 1500)
     )
     assert (resource, limit) == ("keyed entity bytes for node:Doc", MANY * 1500)
@@ -207,10 +207,12 @@ def _none_read(*given: object, **named: object) -> None:
 
 
 def test_what_an_update_assigns_is_not_read(tmp_path: Path, scans: list[Scan]) -> None:
-    graph = made(tmp_path, DOCS, '{"type":"Doc","data":{"k":"a","n":1,"text":"t","other":"base64:YWI="}}\n')
+    graph = make_graph(
+        tmp_path, DOCS, '{"type":"Doc","data":{"k":"a","n":1,"text":"t","other":"base64:YWI="}}\n'
+    )
     scans.clear()
     text = 'update Doc set { text: "new", body: $b } where n = 1'
-    assert changed(graph, text, given={"b": "base64:Yw=="}).affected_nodes == 1
+    assert change_graph(graph, text, given={"b": "base64:Yw=="}).affected_nodes == 1
     first = scans[0].asked
     assert sorted(first["columns"]) == ["id", "k", "n", "other"]
     row = open_table(graph, graph.snapshot(AtBranch()), "node:Doc").scan(blob_bytes=True).to_pylist()
@@ -221,6 +223,6 @@ def test_rows_that_were_written_before_count_once_more_and_hide_stored_ones(docu
     first = 'insert Doc { k: "d00", n: 100 } insert Doc { k: "new", n: 100 } '
     every = first + "update Doc set { text: null } where n >= 0"
     # Two inserts, all stored documents but the hidden one, and the two inserted ones again.
-    told = refused(documents, every, PendingLimits(rows=LIMIT))
-    assert told == ("keyed entities for node:Doc", 2 + (MANY - 1) + 2, LIMIT)
-    assert refused(documents, every, PendingLimits(rows=MANY + 2))[1] == MANY + 3
+    refusal = change_refused(documents, every, PendingLimits(rows=LIMIT))
+    assert refusal == ("keyed entities for node:Doc", 2 + (MANY - 1) + 2, LIMIT)
+    assert change_refused(documents, every, PendingLimits(rows=MANY + 2))[1] == MANY + 3

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from omnigraph.engine.rows.lines import Limits, Split
 from omnigraph.engine.rows.ndjson import parse_split
 from omnigraph.errors import ResourceLimitExceeded
-from tests.engine.write.support import SCHEMA, accepted, cut, lines, read, told
+from tests.engine.write.support import SCHEMA, accept_schema, lines, list_problems, read, split_lines
 
-CATALOG = accepted(SCHEMA).catalog
+CATALOG = accept_schema(SCHEMA).catalog
 GOOD = b'{"type":"Log","data":{"msg":"x"}}'
 
 
@@ -81,9 +81,9 @@ GOOD = b'{"type":"Log","data":{"msg":"x"}}'
         ),
     ],
 )
-def test_a_bad_line_is_told_with_its_number_and_the_others_are_read(line: bytes, reason: str) -> None:
+def test_a_bad_line_is_reported_with_its_number_and_the_others_are_read(line: bytes, reason: str) -> None:
     rows = read(GOOD + b"\n" + line + b"\n" + GOOD + b"\n")
-    assert told(rows) == [(2, reason)]
+    assert list_problems(rows) == [(2, reason)]
     assert [shaped.lines.tolist() for shaped in rows.shaped] == [[1, 3]]
     assert rows.lines == 3
 
@@ -99,7 +99,7 @@ def test_line_ends_and_blank_lines() -> None:
 
 
 def test_a_lone_carriage_return_ends_no_line() -> None:
-    assert told(read(GOOD + b"\r" + GOOD + b"\n")) == [
+    assert list_problems(read(GOOD + b"\r" + GOOD + b"\n")) == [
         (1, "invalid strict JSON at line 1: trailing characters (byte 35)")
     ]
 
@@ -126,9 +126,11 @@ def test_colons_quotes_and_escapes_in_texts_are_data() -> None:
 
 def test_lines_beyond_the_limits_stop_the_load() -> None:
     long = lines({"type": "Log", "data": {"msg": "x" * 100}})
-    with pytest.raises(ResourceLimitExceeded, match="graph_batch_line_bytes: actual 136, limit 135") as told:
+    with pytest.raises(
+        ResourceLimitExceeded, match="graph_batch_line_bytes: actual 136, limit 135"
+    ) as caught:
         read(b"{}\n" + long, limits=Limits(line_bytes=135))
-    assert told.value.remedy == "make the record smaller whose line begins at byte 3 of 'in.ndjson'"
+    assert caught.value.remedy == "make the record smaller whose line begins at byte 3 of 'in.ndjson'"
     assert read(long, limits=Limits(line_bytes=136, structural_slots=8)).violations == ()
     with pytest.raises(ResourceLimitExceeded, match="graph_batch_json_structural_slots: actual 8, limit 7"):
         read(b'{"type":"Log","data":{"msg":":::::"}}', limits=Limits(structural_slots=7))
@@ -137,8 +139,8 @@ def test_lines_beyond_the_limits_stop_the_load() -> None:
 def test_a_long_line_that_breaks_off_inside_a_text_is_looked_at_once() -> None:
     """If each quote began another look to the end of the line, this would take longer than anybody waits."""
     text = json.dumps({"type": "Log", "data": {"msg": '{"key": [1, 2]}, ' * 200_000}})
-    (told,) = read(text[: len(text) // 2].encode()).violations
-    assert "truncated" in told.reason
+    (violation,) = read(text[: len(text) // 2].encode()).violations
+    assert "truncated" in violation.reason
 
 
 @pytest.mark.fuzz
@@ -146,7 +148,7 @@ def test_a_long_line_that_breaks_off_inside_a_text_is_looked_at_once() -> None:
 def test_cutting_a_file_into_splits_changes_nothing(parts: list[bytes], size: int) -> None:
     data = b"\n".join(parts)
     whole = parse_split(Split("f", data), CATALOG)
-    pieces = [parse_split(split, CATALOG) for split in cut(data, "f", size)]
+    pieces = [parse_split(split, CATALOG) for split in split_lines(data, "f", size)]
     assert [v for piece in pieces for v in piece.violations] == list(whole.violations)
     for wanted in ("lines", "offsets"):
         found = [n for piece in pieces for r in piece.records for n in getattr(r, wanted).tolist()]
@@ -162,12 +164,12 @@ _VALUES = st.recursive(
 )
 
 
-def _written(value: Any) -> str:
+def _to_json(value: Any) -> str:
     """JSON in which an object is a tuple of pairs, so that members may repeat."""
     if isinstance(value, tuple):
-        return "{" + ",".join(f"{json.dumps(name)}:{_written(inner)}" for name, inner in value) + "}"
+        return "{" + ",".join(f"{json.dumps(name)}:{_to_json(inner)}" for name, inner in value) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(_written, value)) + "]"
+        return "[" + ",".join(map(_to_json, value)) + "]"
     return json.dumps(value)
 
 
@@ -181,7 +183,7 @@ def _repeats(value: Any) -> bool:
 @pytest.mark.fuzz
 @given(_VALUES)
 def test_a_repeated_member_is_found_at_any_depth(value: Any) -> None:
-    line = f'{{"type":"Log","data":{{"msg":{_written(value)}}}}}'.encode()
+    line = f'{{"type":"Log","data":{{"msg":{_to_json(value)}}}}}'.encode()
     parsed = parse_split(Split("f", line), CATALOG)
     assert [("duplicate JSON member" in wrong.reason) for wrong in parsed.violations] == [True] * _repeats(
         value

@@ -59,12 +59,12 @@ def test_it_stays_with_what_somebody_else_wrote(graph: OpenGraph) -> None:
     assert people(graph) == ["bob"]
 
 
-def test_it_stays_when_somebody_else_made_it_anew(graph: OpenGraph) -> None:
-    def make_anew() -> None:
+def test_it_stays_when_another_process_recreated_it(graph: OpenGraph) -> None:
+    def recreate() -> None:
         delete_branch(graph, NEW)
         create_branch(graph, NEW)
 
-    refused_after(graph, make_anew)
+    refused_after(graph, recreate)
     assert graph.branch_names() == [MAIN, NEW]
 
 

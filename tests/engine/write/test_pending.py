@@ -32,7 +32,7 @@ def people(*values: dict[str, Any]) -> pa.Table:
     return build_nodes(PERSON, values, generate_ids(len(values), 0))
 
 
-def seen(pending: PendingRows, where: Predicate) -> dict[str, int | None]:
+def visible_ages(pending: PendingRows, where: Predicate) -> dict[str, int | None]:
     """Ages by id, as a statement sees them."""
     test = bind_predicate(where, Bindings())
     stored = filter_rows(STORED.tables["node:Person"], where, Bindings())
@@ -82,9 +82,9 @@ def test_a_later_update_sees_what_an_earlier_one_wrote() -> None:
         Bindings(),
     )
     pending.put(assign_values(bo, PERSON, {"age": 99}))
-    assert seen(pending, older_than(90)) == {"bo": 99}
-    assert seen(pending, older_than(30)) == {"ada": 36, "dee": 36, "bo": 99}
-    assert seen(pending, Compare("=", AGE, Const(20, I64))) == {}
+    assert visible_ages(pending, older_than(90)) == {"bo": 99}
+    assert visible_ages(pending, older_than(30)) == {"ada": 36, "dee": 36, "bo": 99}
+    assert visible_ages(pending, Compare("=", AGE, Const(20, I64))) == {}
     rows = pending.read(
         pa.table({"id": pa.array([], pa.string())}), lambda rows: pa.array([True] * rows.num_rows)
     )
@@ -97,9 +97,9 @@ def test_deleted_rows_are_seen_no_more_and_come_back_when_they_are_written_again
     pending.delete(pa.chunked_array([["kim", "ada"]]))
     pending.delete(pa.chunked_array([["ada"]]))
     assert pending.deleted.to_pylist() == ["kim", "ada"]
-    assert seen(pending, older_than(30)) == {"dee": 36}
+    assert visible_ages(pending, older_than(30)) == {"dee": 36}
     pending.put(people({"handle": "ada", "age": 37}))
-    assert seen(pending, older_than(30)) == {"dee": 36, "ada": 37}
+    assert visible_ages(pending, older_than(30)) == {"dee": 36, "ada": 37}
     change = pending.change()
     assert (change.ids.to_pylist(), change.deleted.to_pylist()) == (["ada"], ["kim"])
 
@@ -128,7 +128,7 @@ def test_the_environment_sets_other_limits(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", ""])
-def test_a_limit_that_is_none_is_told(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_that_is_no_number_is_reported(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_MUTATION_BYTES", value)
     with pytest.raises(BadRequest, match=f"OMNIGRAPH_MUTATION_BYTES is '{value}'"):
         PendingRows(LOG)
@@ -141,7 +141,7 @@ def test_rows_of_another_table_are_refused() -> None:
         PendingRows(LOG).read(pa.table({"msg": ["x"]}), lambda rows: None)
 
 
-def test_missing_values_of_statements_are_told() -> None:
+def test_missing_values_of_statements_are_reported() -> None:
     with pytest.raises(InvalidValue, match="insert @key property 'handle' cannot contain null"):
         people({"age": 1})
     with pytest.raises(InvalidValue, match="missing required property 'msg'"):
@@ -212,7 +212,7 @@ def test_pending_rows_over_stored_ones_are_one_table(steps: list[tuple[str, Any]
             pending.put(assign_values(hit, PERSON, {"age": age}))
             model = {h: age if a is not None and a > above else a for h, a in model.items()}
         expected = {handle: age for handle, age in model.items() if age is not None and age > 10}
-        assert seen(pending, older_than(10)) == expected
+        assert visible_ages(pending, older_than(10)) == expected
     final = pending.final(STORED)
     after = {h: a for h, a in before.items() if h not in final.deleted.to_pylist()}
     for rows, known in ((final.added, False), (final.changed, True)):

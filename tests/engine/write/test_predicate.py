@@ -138,7 +138,7 @@ def _holds(op: str, left: Any, right: Any) -> bool:
     return answers[op]
 
 
-def _stored(name: str) -> list[Any]:
+def _stored_values(name: str) -> list[Any]:
     column = ROWS.column(name)
     if pa.types.is_date32(column.type):
         column = column.cast(pa.int32())
@@ -147,12 +147,12 @@ def _stored(name: str) -> list[Any]:
     return column.to_pylist()  # type: ignore[no-any-return]
 
 
-def _expected(name: str, op: str, constant: Any) -> list[str]:
+def _expected_rows(name: str, op: str, constant: Any) -> list[str]:
     type_ = COLUMNS[name]
     right = _exact(constant, type_, rounds=True)
     return [
         f"r{row:02}"
-        for row, value in enumerate(_stored(name))
+        for row, value in enumerate(_stored_values(name))
         if value is not None and _holds(op, _exact(value, type_, rounds=False), right)
     ]
 
@@ -177,7 +177,7 @@ def _constant_for(type_: ValueType) -> st.SearchStrategy[Any]:
     return st.sampled_from(VALUES[type_.scalar])
 
 
-def _typed(value: Any, type_: ValueType) -> ValueType:
+def _constant_type(value: Any, type_: ValueType) -> ValueType:
     if type_.scalar not in NUMBERS:
         return type_
     return F64 if isinstance(value, float) else I64
@@ -191,16 +191,16 @@ def test_comparisons_are_by_value_in_arrow_and_in_lance(
 ) -> None:
     type_ = COLUMNS[name]
     value = data.draw(_constant_for(type_))
-    term = ParamRef("x", _typed(value, type_))
+    term = ParamRef("x", _constant_type(value, type_))
     predicate = Compare(op, Prop(ROW, name, type_), term)
-    assert _both(dataset, predicate, Bindings({"x": value})) == _expected(name, op, value)
+    assert _both(dataset, predicate, Bindings({"x": value})) == _expected_rows(name, op, value)
 
 
 @pytest.mark.parametrize("name", list(COLUMNS))
 def test_every_stored_value_is_found(dataset: lance.LanceDataset, name: str) -> None:
     for value in VALUES[COLUMNS[name].scalar]:
         predicate = Compare("=", Prop(ROW, name, COLUMNS[name]), ParamRef("x", COLUMNS[name]))
-        assert _both(dataset, predicate, Bindings({"x": value})) == _expected(name, "=", value) != []
+        assert _both(dataset, predicate, Bindings({"x": value})) == _expected_rows(name, "=", value) != []
 
 
 @pytest.mark.parametrize("name", list(COLUMNS))
@@ -225,7 +225,7 @@ def test_in_is_equality_with_one_of_the_items(
     type_ = COLUMNS[name]
     values = tuple(data.draw(st.lists(_constant_for(type_), max_size=4)))
     predicate = InList(Prop(ROW, name, type_), ParamRef("x", ValueType(type_.scalar, is_list=True)))
-    expected = sorted({row for value in values for row in _expected(name, "=", value)})
+    expected = sorted({row for value in values for row in _expected_rows(name, "=", value)})
     assert _both(dataset, predicate, Bindings({"x": values})) == expected
 
 
@@ -234,7 +234,7 @@ def test_in_is_equality_with_one_of_the_items(
 def test_a_list_has_an_item_by_value(dataset: lance.LanceDataset, data: st.DataObject, name: str) -> None:
     type_ = COLUMNS[name]
     value = data.draw(_constant_for(type_))
-    predicate = Has(Prop(ROW, f"{name}s", LISTS[f"{name}s"]), ParamRef("x", _typed(value, type_)))
+    predicate = Has(Prop(ROW, f"{name}s", LISTS[f"{name}s"]), ParamRef("x", _constant_type(value, type_)))
     right = _exact(value, type_, rounds=True)
     expected = [
         f"r{row:02}"
@@ -257,7 +257,7 @@ def test_parts_of_texts_are_exact(dataset: lance.LanceDataset, part: str, op: An
     predicate = TextTest(op, Prop(ROW, "Of_String", STRING), Const(part, STRING))
     expected = [
         f"r{row:02}"
-        for row, text in enumerate(_stored("Of_String"))
+        for row, text in enumerate(_stored_values("Of_String"))
         if text is not None and (part in text if op == "contains" else text.startswith(part))
     ]
     assert _both(dataset, predicate) == expected
@@ -309,7 +309,7 @@ def test_constants_a_column_cannot_hold_are_settled_beforehand(
     type_: ValueType, op: Any, value: Any, settled: object
 ) -> None:
     assert (
-        bind_predicate(Compare(op, Prop(ROW, "p", type_), Const(value, _typed(value, type_))), NONE)
+        bind_predicate(Compare(op, Prop(ROW, "p", type_), Const(value, _constant_type(value, type_))), NONE)
         == settled
     )
 
@@ -329,7 +329,7 @@ def test_constants_a_column_cannot_hold_are_settled_beforehand(
 def test_a_key_is_looked_for_by_the_id_that_has_an_index(
     type_: ValueType, op: Any, value: Any, filter_: str
 ) -> None:
-    predicate = Compare(op, Prop(ROW, "p", type_), Const(value, _typed(value, type_)))
+    predicate = Compare(op, Prop(ROW, "p", type_), Const(value, _constant_type(value, type_)))
     assert render_predicate(predicate, NONE, ["p"]) == filter_
     assert "`id`" not in render_predicate(predicate, NONE, ["p", "q"]), (
         "one of several does not make up the id"

@@ -25,23 +25,23 @@ from tests.engine.write.support import (
     edge,
     fixture_lines,
     lines,
-    loaded,
+    load_rows,
     node,
 )
 
 STORED = InMemory.of(fixture_lines() + lines(node("Log", msg="old", id="l1")))
-Told = list[tuple[int | None, str]]
+Problems = list[tuple[int | None, str]]
 
 
 def load(
     mode: str, *records: object, stored: InMemory = STORED, schema: str = SCHEMA, skip_bad: bool = False
-) -> tuple[LoadCheckResult, Told]:
+) -> tuple[LoadCheckResult, Problems]:
     """What the checks of a load say, with lines."""
-    rows = loaded(lines(*records), schema, size=64)
+    rows = load_rows(lines(*records), schema, size=64)
     found = check_load(rows, Mode(mode), stored.targets, stored, skip_bad=skip_bad)
     origins = {key: part.origins for key, part in rows.items()}
-    told = tuple(to_violations(found.faults, origins))
-    return found, [(wrong.line, wrong.reason) for wrong in told]
+    violations = tuple(to_violations(found.faults, origins))
+    return found, [(wrong.line, wrong.reason) for wrong in violations]
 
 
 def ids(found: LoadCheckResult, key: str) -> list[str]:
@@ -52,7 +52,7 @@ KIM = node("Person", handle="kim")
 
 
 @pytest.mark.parametrize(
-    ("mode", "records", "told"),
+    ("mode", "records", "expected"),
     [
         ("append", [KIM, edge("mentors", "kim", "ada")], []),
         ("append", [edge("mentors", "kim", "ada"), KIM], []),
@@ -100,9 +100,9 @@ KIM = node("Person", handle="kim")
         ),
         (
             "append",
-            [edge("Mentors", "nobody", "ada"), edge("Mentors", "ada", "none"), edge("Mentors", "x", "y")],
+            [edge("Mentors", "missing", "ada"), edge("Mentors", "ada", "none"), edge("Mentors", "x", "y")],
             [
-                (1, "src 'nobody' not found in Person"),
+                (1, "src 'missing' not found in Person"),
                 (2, "dst 'none' not found in Person"),
                 (3, "src 'x' not found in Person"),
                 (3, "dst 'y' not found in Person"),
@@ -129,22 +129,22 @@ KIM = node("Person", handle="kim")
     ],
 )
 def test_a_load_tells_every_breach_of_its_first_bad_stage(
-    mode: str, records: list[dict[str, Any]], told: Told
+    mode: str, records: list[dict[str, Any]], expected: Problems
 ) -> None:
     found, violations = load(mode, *records)
-    assert sorted(violations, key=str) == sorted(told, key=str)
-    assert [line for line, _ in violations] == [line for line, _ in told]
-    assert (found.changes == {}) is bool(told)
+    assert sorted(violations, key=str) == sorted(expected, key=str)
+    assert [line for line, _ in violations] == [line for line, _ in expected]
+    assert (found.changes == {}) is bool(expected)
 
 
 def test_the_last_row_with_an_explicit_id_wins_a_merge_and_the_others_take_no_part() -> None:
-    found, told = load(
+    found, problems = load(
         "merge",
         edge("memberof", "bo", "nowhere", id="n1"),
         edge("memberof", "bo", "core", id="n1"),
         edge("memberof", "bo", "infra", id="n1"),
     )
-    assert told == []
+    assert problems == []
     rows = found.changes["edge:MemberOf"].rows
     assert rows.select(["id", "src", "dst"]).to_pylist() == [{"id": "n1", "src": "bo", "dst": "infra"}]
 
@@ -163,7 +163,7 @@ def test_overwrite_replaces_the_types_of_the_file_and_no_others() -> None:
 
 
 def test_a_rejected_load_is_an_error_with_places() -> None:
-    rows = loaded(lines(KIM, edge("Mentors", "x", "y")))
+    rows = load_rows(lines(KIM, edge("Mentors", "x", "y")))
     checked = check_load(rows, Mode.APPEND, STORED.targets, STORED)
     origins = {key: part.origins for key, part in rows.items()}
     error = build_rejection(checked.faults, origins, 1)
@@ -182,16 +182,16 @@ def test_a_rejected_load_is_an_error_with_places() -> None:
 
 def test_long_values_are_cut_in_messages_and_whole_in_the_entity() -> None:
     long = "é" * 61
-    rows = loaded(lines(edge("Mentors", long, "ada", id=long)))
+    rows = load_rows(lines(edge("Mentors", long, "ada", id=long)))
     checked = check_load(rows, Mode.APPEND, STORED.targets, STORED)
-    (told,) = to_violations(checked.faults, {key: part.origins for key, part in rows.items()})
-    assert told.reason == f"src '{'é' * 60}…' not found in Person"
-    assert told.entity == f"edge:Mentors '{long}'"
+    (violation,) = to_violations(checked.faults, {key: part.origins for key, part in rows.items()})
+    assert violation.reason == f"src '{'é' * 60}…' not found in Person"
+    assert violation.entity == f"edge:Mentors '{long}'"
     assert shorten(long) == f"{'é' * 60}…"
 
 
 def test_a_stored_id_in_an_append_is_a_conflict() -> None:
-    rows = loaded(lines(KIM, node("Person", handle="bo"), node("Person", handle="ada")))
+    rows = load_rows(lines(KIM, node("Person", handle="bo"), node("Person", handle="ada")))
     checked = check_load(rows, Mode.APPEND, STORED.targets, STORED)
     error = build_rejection(checked.faults, {key: part.origins for key, part in rows.items()}, 10)
     assert isinstance(error, KeyConflict)
@@ -216,8 +216,8 @@ A_AND_EDGES = InMemory.of(
 )
 
 
-def test_tuples_are_told_with_their_columns_sorted_and_nulls_are_exempt() -> None:
-    _, told = load(
+def test_tuples_are_reported_with_their_columns_sorted_and_nulls_are_exempt() -> None:
+    _, problems = load(
         "append",
         node("A", k="n1", n=0, x=0.5),
         node("A", k="n2", n=7, x=0.0),
@@ -228,17 +228,17 @@ def test_tuples_are_told_with_their_columns_sorted_and_nulls_are_exempt() -> Non
         stored=A_AND_EDGES,
         schema=TASKS,
     )
-    assert told[:2] == [
+    assert problems[:2] == [
         (1, "@unique violation on A.(n, x): value '(0, 0.5)' held by 'a' and 'n1'"),
         (3, "@unique violation on A.(n, x): value '(7, 0)' held by 'n2' and 'n3'"),
     ]
-    assert [(line, reason[:60]) for line, reason in told[2:]] == [
+    assert [(line, reason[:60]) for line, reason in problems[2:]] == [
         (6, "@unique violation on E.(dst, src): value '(b, a)' held by 'e")
     ]
 
 
 @pytest.mark.parametrize(
-    ("mode", "records", "told"),
+    ("mode", "records", "expected"),
     [
         (
             "overwrite",
@@ -273,12 +273,14 @@ def test_tuples_are_told_with_their_columns_sorted_and_nulls_are_exempt() -> Non
         ),
     ],
 )
-def test_cardinality_counts_gained_moved_and_lost_edges(mode: str, records: list[Any], told: Told) -> None:
-    assert load(mode, *records, stored=A_AND_EDGES, schema=TASKS)[1] == told
+def test_cardinality_counts_gained_moved_and_lost_edges(
+    mode: str, records: list[Any], expected: Problems
+) -> None:
+    assert load(mode, *records, stored=A_AND_EDGES, schema=TASKS)[1] == expected
 
 
 def test_skipping_bad_rows_keeps_the_first_and_what_does_not_depend_on_the_others() -> None:
-    found, told = load(
+    found, problems = load(
         "append",
         KIM,
         KIM,
@@ -292,7 +294,7 @@ def test_skipping_bad_rows_keeps_the_first_and_what_does_not_depend_on_the_other
         edge("MemberOf", "bo", "infra", id="third"),
         skip_bad=True,
     )
-    assert told == []
+    assert problems == []
     assert ids(found, "node:Person") == ["kim", "eve"]
     assert ids(found, "edge:Mentors") == ["kept"]
     assert ids(found, "edge:MemberOf") == ["second"]
@@ -301,23 +303,23 @@ def test_skipping_bad_rows_keeps_the_first_and_what_does_not_depend_on_the_other
 
 def test_leaving_out_a_row_brings_back_what_it_would_have_released() -> None:
     """`ada` keeps `a@x` because her own new row is bad, so `eve` cannot have it."""
-    found, told = load(
+    found, problems = load(
         "merge",
         node("Person", handle="bo", email="b"),
         node("Person", handle="ada", email="b"),
         node("Person", handle="eve", email="a@x"),
         skip_bad=True,
     )
-    assert (told, ids(found, "node:Person")) == ([], ["bo"])
+    assert (problems, ids(found, "node:Person")) == ([], ["bo"])
 
 
 @pytest.mark.parametrize(
     ("mode", "records"),
     [("overwrite", [edge("E", "a", "d")]), ("overwrite", [node("A", k="a")])],
 )
-def test_what_leaving_out_rows_cannot_mend_fails_all_the_same(mode: str, records: list[Any]) -> None:
-    found, told = load(mode, *records, stored=A_AND_EDGES, schema=TASKS, skip_bad=True)
-    assert told
+def test_what_leaving_out_rows_cannot_fix_fails_all_the_same(mode: str, records: list[Any]) -> None:
+    found, problems = load(mode, *records, stored=A_AND_EDGES, schema=TASKS, skip_bad=True)
+    assert problems
     assert found.changes == {}
 
 
@@ -373,7 +375,7 @@ def changes(
             "unique",
             "@unique violation on Person.email: value 'same' held by 'ada' and 'dee'",
         ),
-        (changes(edges={"Mentors": [("ada", "nobody")]}), "endpoint", "dst 'nobody' not found in Person"),
+        (changes(edges={"Mentors": [("ada", "missing")]}), "endpoint", "dst 'missing' not found in Person"),
         (
             changes(edges={"MemberOf": [("ada", "core")]}),
             "cardinality",
@@ -473,5 +475,5 @@ def test_tables_answer_as_rows_in_memory_do(
         assert found.equals(wanted)
     asked = pa.table({"f": pa.array([-0.0, 9.0])})
     assert {"0", "1", "3"} <= set(stored.holders("node:P", ["f"], asked).column("id").to_pylist())
-    _, told = load("append", node("P", k=9, d=0, f=-0.0), stored=stored, schema=schema)  # type: ignore[arg-type]
-    assert told == [(1, "@unique violation on P.(d, f): value '(0, 0)' held by '0' and '9'")]
+    _, problems = load("append", node("P", k=9, d=0, f=-0.0), stored=stored, schema=schema)  # type: ignore[arg-type]
+    assert problems == [(1, "@unique violation on P.(d, f): value '(0, 0)' held by '0' and '9'")]

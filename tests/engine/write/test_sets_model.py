@@ -14,7 +14,7 @@ from omnigraph.engine.constraints.change_rules import LoadCheckResult, check_loa
 from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.constraints.faults import to_violations
 from omnigraph.engine.rows.split_reader import LoadRows
-from tests.engine.write.support import InMemory, edge, lines, loaded, node
+from tests.engine.write.support import InMemory, edge, lines, load_rows, node
 from tests.examples import EXAMPLES
 
 SCHEMA = """
@@ -57,7 +57,7 @@ def graphs(draw: st.DrawFn) -> Graph:
     return Graph(nodes, edges)
 
 
-Told = list[tuple[int | None, str]]
+Problems = list[tuple[int | None, str]]
 
 
 @dataclass
@@ -74,31 +74,31 @@ class Model:
         given = [(line, row) for line, row in self.rows if row[0] == "E"]
         self.edges = [(line, row[1] or f"new{line}", *row[2:]) for line, row in given]
 
-    def run(self) -> tuple[Told, Graph]:
-        told = self.conflicts()
-        if not told and self.mode == "merge":
+    def run(self) -> tuple[Problems, Graph]:
+        problems = self.conflicts()
+        if not problems and self.mode == "merge":
             last = {id_: line for line, id_, *_ in self.edges}
             self.edges = [it for it in self.edges if last[it[1]] == it[0]]
         for stage in (self.unique, self.ends, self.counts):
-            told = told or stage()
-        return told, self.after()
+            problems = problems or stage()
+        return problems, self.after()
 
-    def conflicts(self) -> Told:
-        told: Told = []
+    def conflicts(self) -> Problems:
+        problems: Problems = []
         seen: set[str] = set()
         for line, k, _ in self.nodes:
             if k in seen:
-                told.append((line, f"@unique violation on A.k: value '{k}' held by '{k}' and '{k}'"))
+                problems.append((line, f"@unique violation on A.k: value '{k}' held by '{k}' and '{k}'"))
             elif self.mode == "append" and k in self.before.nodes:
-                told.append((line, f"node type 'A' already has id '{k}'"))
+                problems.append((line, f"node type 'A' already has id '{k}'"))
             seen.add(k)
         seen = set()
         for line, id_, *_ in self.edges:
             taken = id_ in seen or (self.mode == "append" and id_ in self.before.edges)
             if taken and self.mode != "merge":
-                told.append((line, f"edge type 'E' already has id '{id_}'"))
+                problems.append((line, f"edge type 'E' already has id '{id_}'"))
             seen.add(id_)
-        return told
+        return problems
 
     def kept(self) -> Graph:
         """The stored rows that stay as they are."""
@@ -114,7 +114,7 @@ class Model:
         nodes = {**kept.nodes, **{k: n for _, k, n in self.nodes}}
         return Graph(nodes, {**kept.edges, **{i: (s, d, t) for _, i, s, d, t in self.edges}})
 
-    def unique(self) -> Told:
+    def unique(self) -> Problems:
         kept = self.kept()
         groups = (
             ("A.n", {n: k for k, n in kept.nodes.items()}, self.nodes),
@@ -124,7 +124,7 @@ class Model:
                 [(it[0], it[1], it[4]) for it in self.edges],
             ),
         )
-        told: Told = []
+        problems: Problems = []
         for name, stored, rows in groups:
             first: dict[int, str] = {}
             for line, id_, value in rows:
@@ -132,41 +132,41 @@ class Model:
                     continue
                 holder = stored.get(value, first.get(value))
                 if holder is not None:
-                    told.append(
+                    problems.append(
                         (line, f"@unique violation on {name}: value '{value}' held by '{holder}' and '{id_}'")
                     )
                 first.setdefault(value, id_)
-        return told
+        return problems
 
-    def ends(self) -> Told:
+    def ends(self) -> Problems:
         nodes, kept = self.after().nodes, self.kept().edges.values()
-        told: Told = []
+        problems: Problems = []
         for place, end in ((0, "src"), (1, "dst")):
             ends = [(line, (s, d)[place]) for line, _, s, d, _ in self.edges]
             ends += [(None, it[place]) for it in kept]
-            told += [(line, f"{end} '{id_}' not found in A") for line, id_ in ends if id_ not in nodes]
-        return told
+            problems += [(line, f"{end} '{id_}' not found in A") for line, id_ in ends if id_ not in nodes]
+        return problems
 
-    def counts(self) -> Told:
+    def counts(self) -> Problems:
         after = self.after()
         total = Counter(source for source, _, _ in after.edges.values())
         lost = {e[0] for i, e in self.before.edges.items() if i not in self.kept().edges}
-        told: Told = []
+        problems: Problems = []
         for source in sorted({it[2] for it in self.edges} | lost):
             count = total[source]
             text = f"@card violation on edge E: source '{source}' has {count} edges"
             if count > HIGH:
                 own = [it[0] for it in self.edges if it[2] == source]
-                told += [(line, f"{text} (max {HIGH})") for line in own[-(count - HIGH) :]]
+                problems += [(line, f"{text} (max {HIGH})") for line in own[-(count - HIGH) :]]
             elif count < LOW and source in after.nodes:
-                told.append((None, f"{text} (min {LOW})"))
-        return told
+                problems.append((None, f"{text} (min {LOW})"))
+        return problems
 
 
-def _named(told: Told, news: dict[str, str]) -> Counter[tuple[int | None, str]]:
+def _name_generated(problems: Problems, news: dict[str, str]) -> Counter[tuple[int | None, str]]:
     """Generated ids by the line they were made for."""
     found: Counter[tuple[int | None, str]] = Counter()
-    for line, reason in told:
+    for line, reason in problems:
         for id_, name in news.items():
             reason = reason.replace(id_, name)  # noqa: PLW2901
         found[line, reason] += 1
@@ -182,11 +182,11 @@ def _records(rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
     ]
 
 
-def _checked(
+def _check_rows(
     before: Graph, rows: list[tuple[Any, ...]], mode: str, skip: bool
 ) -> tuple[LoadCheckResult, dict[str, LoadRows]]:
     stored = InMemory.of(before.lines(), SCHEMA)
-    load = loaded(lines(*_records(rows)), SCHEMA, size=50)
+    load = load_rows(lines(*_records(rows)), SCHEMA, size=50)
     return check_load(load, Mode(mode), stored.targets, stored, skip_bad=skip), load
 
 
@@ -194,14 +194,16 @@ def _checked(
 @settings(max_examples=2 * EXAMPLES)
 @given(graphs(), _FILE, st.sampled_from(["append", "merge", "overwrite"]))
 def test_a_load_is_checked_as_the_rules_say(before: Graph, rows: list[tuple[Any, ...]], mode: str) -> None:
-    found, load = _checked(before, rows, mode, skip=False)
-    told, after = Model(before, mode, list(enumerate(rows, 1))).run()
+    found, load = _check_rows(before, rows, mode, skip=False)
+    problems, after = Model(before, mode, list(enumerate(rows, 1))).run()
     news = _new_ids(load)
     origins = {key: part.origins for key, part in load.items()}
     violations = tuple(to_violations(found.faults, origins))
-    assert _named([(wrong.line, wrong.reason) for wrong in violations], news) == _named(told, {})
-    if not told:
-        assert _written(before, found, news) == after
+    assert _name_generated([(wrong.line, wrong.reason) for wrong in violations], news) == _name_generated(
+        problems, {}
+    )
+    if not problems:
+        assert _apply_changes(before, found, news) == after
 
 
 def _new_ids(load: dict[str, LoadRows]) -> dict[str, str]:
@@ -213,7 +215,7 @@ def _new_ids(load: dict[str, LoadRows]) -> dict[str, str]:
     return {id_: f"new{line}" for id_, line, is_new in rows if is_new}
 
 
-def _written(before: Graph, found: LoadCheckResult, news: dict[str, str]) -> Graph:
+def _apply_changes(before: Graph, found: LoadCheckResult, news: dict[str, str]) -> Graph:
     nodes, edges = dict(before.nodes), dict(before.edges)
     for key, change in found.changes.items():
         table: dict[str, Any] = nodes if key == "node:A" else edges
@@ -230,7 +232,7 @@ def _written(before: Graph, found: LoadCheckResult, news: dict[str, str]) -> Gra
 def test_what_remains_after_skipping_bad_rows_is_a_good_load(
     before: Graph, rows: list[tuple[Any, ...]], mode: str
 ) -> None:
-    found, load = _checked(before, rows, mode, skip=True)
+    found, load = _check_rows(before, rows, mode, skip=True)
     if found.faults:
         assert any(faults.final for faults in found.faults)
         return
@@ -246,8 +248,8 @@ def test_what_remains_after_skipping_bad_rows_is_a_good_load(
         for line, row in enumerate(rows, 1)
         if line not in dropped and not (mode == "merge" and row[0] == "E" and last.get(row[1], line) != line)
     ]
-    told, after = Model(before, mode, left).run()
+    problems, after = Model(before, mode, left).run()
     if mode == "overwrite" and {row[0] for row in rows} != {row[0] for _, row in left}:
         return  # a type of which nothing is left is emptied, which the model does not know
-    assert told == []
-    assert _written(before, found, _new_ids(load)) == after
+    assert problems == []
+    assert _apply_changes(before, found, _new_ids(load)) == after

@@ -20,7 +20,16 @@ from omnigraph.errors import InvalidValue, ResourceLimitExceeded
 from omnigraph.lang import dates
 from omnigraph.lang.types import FLOATS, Scalar, ValueType, vector_type
 from omnigraph.lang.values import column_to_json, integer_bounds
-from tests.engine.write.support import IDS, accepted, edge, fixture_lines, lines, node, read, told
+from tests.engine.write.support import (
+    IDS,
+    accept_schema,
+    edge,
+    fixture_lines,
+    lines,
+    list_problems,
+    node,
+    read,
+)
 
 NO_SOURCES = "this graph allows no external sources"
 KINDS = """
@@ -84,10 +93,10 @@ edge E: T -> T { n: I32? }
         ("id", None, "input entity of type 'T' field 'id' must be a string, got null"),
     ],
 )
-def test_a_value_that_does_not_fit_is_told(name: str, value: object, reason: str) -> None:
+def test_a_value_that_does_not_fit_is_reported(name: str, value: object, reason: str) -> None:
     good = node("T", s="fine", i=1)
     rows = read(lines(good, node("T", **{name: value}), good), KINDS)
-    assert told(rows) == [(2, reason)]
+    assert list_problems(rows) == [(2, reason)]
     assert rows.shaped[0].rows.column("s").to_pylist() == ["fine", "fine"]
     assert rows.shaped[0].lines.tolist() == [1, 3]
 
@@ -95,7 +104,7 @@ def test_a_value_that_does_not_fit_is_told(name: str, value: object, reason: str
 def test_what_is_required_is_missed() -> None:
     full = {"k": "a", "n": 1, "v": [1.0], "x": "base64:"}
     broken = [{**full, name: None} for name in full] + [{k: v for k, v in full.items() if k != "n"}]
-    assert told(read(lines(*(node("Must", **data) for data in broken)), KINDS)) == [
+    assert list_problems(read(lines(*(node("Must", **data) for data in broken)), KINDS)) == [
         (1, "non-nullable property 'k' has null or invalid values"),
         (2, "non-nullable property 'n' has null or invalid values"),
         (3, "non-nullable vector property 'v' has null values"),
@@ -104,7 +113,7 @@ def test_what_is_required_is_missed() -> None:
     ]
 
 
-def test_all_faults_of_all_rows_are_told_in_input_order() -> None:
+def test_all_faults_of_all_rows_are_reported_in_input_order() -> None:
     rows = read(
         lines(
             node("Must", k="a", n="x", v=[], zz=1, x="base64:"),
@@ -114,7 +123,7 @@ def test_all_faults_of_all_rows_are_told_in_input_order() -> None:
         ),
         KINDS,
     )
-    assert told(rows) == [
+    assert list_problems(rows) == [
         (1, "unknown input field 'zz' for 'node:Must'"),
         (1, "strict property 'n' expects Int32, got \"x\""),
         (1, "vector property 'v' expects 1 dimensions, got 0"),
@@ -173,16 +182,18 @@ def test_every_kind_of_value_arrives_as_it_was_written() -> None:
 
 
 def accepted_schema(key: str) -> pa.Schema:
-    return LoadReader(accepted(KINDS), IDS).targets[key].schema
+    return LoadReader(accept_schema(KINDS), IDS).targets[key].schema
 
 
 def test_an_external_source_is_kept_as_reference_where_it_is_allowed() -> None:
     reader = LoadReader(
-        accepted(KINDS), IDS, external=lambda uri: None if uri.startswith("s3://ok/") else "no"
+        accept_schema(KINDS), IDS, external=lambda uri: None if uri.startswith("s3://ok/") else "no"
     )
     rows = reader.read(Split("f", lines(node("T", x="s3://ok/k"), node("T", x="s3://bad/k"))))
     assert rows.shaped[0].rows.column("x").storage.field("uri").to_pylist() == ["s3://ok/k"]
-    assert told(rows) == [(2, "blob property 'x': external blob URI 's3://bad/k' is not allowed: no")]
+    assert list_problems(rows) == [
+        (2, "blob property 'x': external blob URI 's3://bad/k' is not allowed: no")
+    ]
 
 
 def test_ids_follow_from_keys_are_given_or_are_generated() -> None:
@@ -196,7 +207,7 @@ def test_ids_follow_from_keys_are_given_or_are_generated() -> None:
     )
     rows = read(data, KINDS)
     found = {shaped.key: shaped.rows.column("id").to_pylist() for shaped in rows.shaped}
-    assert told(rows) == [
+    assert list_problems(rows) == [
         (3, "node Pair explicit id '9' does not match its canonical @key id '[\"9\",\"acme\"]'")
     ]
     assert found["node:Pair"] == ['["7","acme"]', '["8","acme"]']
@@ -211,7 +222,7 @@ def test_ids_follow_from_keys_are_given_or_are_generated() -> None:
 
 
 def test_a_reader_works_the_same_in_another_process() -> None:
-    reader = LoadReader(accepted(), LoadIds(5))
+    reader = LoadReader(accept_schema(), LoadIds(5))
     split = Split("f", fixture_lines() + lines(node("Log", msg="x"), node("Log")))
     there = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(reader)).read(split)))
     here = reader.read(split)
@@ -331,7 +342,7 @@ def test_vectors_are_read_as_their_numbers_are(values: list[Any]) -> None:
     _check(values, vector_type(2, nullable=True))
 
 
-def test_a_uri_that_is_too_long_is_told_with_its_property_and_what_helps() -> None:
+def test_a_uri_that_is_too_long_is_reported_with_its_property_and_what_helps() -> None:
     with pytest.raises(ResourceLimitExceeded, match="of property 'x': actual") as found:
         read(lines(node("T", x="s3://" + "k" * 70_000)), KINDS)
     assert found.value.remedy == "give a shorter URI, or the bytes themselves after `base64:`"

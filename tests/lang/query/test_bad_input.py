@@ -23,7 +23,7 @@ F = compile_schema((CASES / "F.pg").read_text(encoding="utf-8"))
 MEGABYTES = 10 * 1024 * 1024
 
 
-def refused(text: str, kind: type[CompileError] = ParseError, seconds: float = 10) -> CompileError:
+def compile_refused(text: str, kind: type[CompileError] = ParseError, seconds: float = 10) -> CompileError:
     with hang_guard(seconds), pytest.raises(kind) as caught:
         compile_query(text, F)
     error = caught.value
@@ -62,7 +62,7 @@ def read(clauses: str = "", returns: str = "$p.handle as h") -> str:
     ids=["NUL", "surrogate", "BOM", "BOM inside", "CRLF"],
 )
 def test_what_is_not_text_is_refused_where_it_stands(text: str, message: str, place: tuple[int, int]) -> None:
-    error = refused(text)
+    error = compile_refused(text)
     assert message in error.diagnostics[0].message
     assert places(error)[0] == place
 
@@ -77,7 +77,7 @@ def test_invalid_utf8_is_refused_at_the_first_bad_byte(data: bytes) -> None:
 
 def test_byte_offsets_count_utf8_and_columns_count_characters() -> None:
     text = 'query q() { match { $p: Person { handle: "é𝔘" } $p.nope = 1 } return { $p } }'
-    (found,) = refused(text, TypeCheckError).diagnostics
+    (found,) = compile_refused(text, TypeCheckError).diagnostics
     assert text[found.column - 1 :].startswith("$p.nope")
     assert text.encode()[found.start : found.end] == b"$p.nope"
 
@@ -87,7 +87,7 @@ def test_byte_offsets_count_utf8_and_columns_count_characters() -> None:
 
 def test_a_text_over_the_limit_is_refused_before_it_is_read() -> None:
     with memory_guard(80):
-        assert places(refused(" " * (MAX_SOURCE_CHARS + 1))) == [(1, 1)]
+        assert places(compile_refused(" " * (MAX_SOURCE_CHARS + 1))) == [(1, 1)]
 
 
 @pytest.mark.parametrize(
@@ -95,20 +95,20 @@ def test_a_text_over_the_limit_is_refused_before_it_is_read() -> None:
 )
 def test_ten_megabytes_of_garbage_cost_no_more_than_their_first_errors(garbage: str) -> None:
     text = garbage * (MEGABYTES // len(garbage))
-    refused(text, seconds=5)
-    refused(f"query q() {{ match {{ $p: Person {text}", seconds=5)
+    compile_refused(text, seconds=5)
+    compile_refused(f"query q() {{ match {{ $p: Person {text}", seconds=5)
 
 
 def test_many_broken_queries_stop_at_twenty_errors() -> None:
-    error = refused("query q() { match { $p } }\n" * 100_000)
+    error = compile_refused("query q() { match { $p } }\n" * 100_000)
     assert len(error.diagnostics) == 20
     assert error.truncated
 
 
 def test_a_huge_name_is_refused_with_a_short_message() -> None:
     for text in (read("$p." + "a" * MEGABYTES + " = 1"), read("$" + "a" * MEGABYTES)):
-        assert "names have at most 255 characters" in refused(text).message
-    assert places(refused("q" * MEGABYTES)) == [(1, 1)]
+        assert "names have at most 255 characters" in compile_refused(text).message
+    assert places(compile_refused("q" * MEGABYTES)) == [(1, 1)]
 
 
 def test_a_huge_string_is_a_value() -> None:
@@ -119,19 +119,19 @@ def test_a_huge_string_is_a_value() -> None:
 
 @pytest.mark.parametrize("opening", ['"', "/*", '"' + "\\" * 1001, "/*" + "*" * 1000])
 def test_a_huge_string_or_comment_without_an_end_is_refused(opening: str) -> None:
-    refused(read(opening + "a/ " * (MEGABYTES // 3)))
+    compile_refused(read(opening + "a/ " * (MEGABYTES // 3)))
 
 
 def test_huge_numbers_are_refused_with_a_short_message() -> None:
     digits = "9" * 1_000_000
     for value in (digits, f"-{digits}", f"{digits}.0", f"[{digits}]"):
-        assert "invalid" in refused(read(f"$p.age in [{value}]")).message
+        assert "invalid" in compile_refused(read(f"$p.age in [{value}]")).message
     for text in (
         read(f"$p mentors{{1,{digits}}} $q"),
         read() + digits,
         f"query q($v: Vector({digits})) {{ }}",
     ):
-        refused(text)
+        compile_refused(text)
 
 
 def test_a_long_fraction_is_a_number() -> None:
@@ -142,7 +142,7 @@ def test_a_long_fraction_is_a_number() -> None:
 
 def test_a_sum_of_too_many_terms_is_refused() -> None:
     for operator in "+-*/":
-        error = refused(read(returns=operator.join(["$p.age"] * 100_000) + " as x"))
+        error = compile_refused(read(returns=operator.join(["$p.age"] * 100_000) + " as x"))
         assert f"an expression has at most {MAX_OPERATORS} operators" in error.message
 
 
@@ -165,7 +165,7 @@ def test_the_longest_sum_can_be_used_in_every_way() -> None:
 )
 def test_deep_blocks_are_refused(opening: str, inside: str, closing: str) -> None:
     for depth in (MAX_NESTING + 1, 100_000):
-        error = refused(read(opening * depth + inside + closing * depth))
+        error = compile_refused(read(opening * depth + inside + closing * depth))
         assert f"nesting deeper than {MAX_NESTING}" in error.message
 
 
@@ -175,8 +175,8 @@ def test_deep_expressions_are_refused(form: str) -> None:
     closing = {"(": ")", "[": "]"}.get(opening[-1:], "")
     opening = opening or "-"
     deep = opening * 100_000 + inside + closing * 100_000
-    assert f"nesting deeper than {MAX_NESTING}" in refused(read(returns=deep)).message
-    assert f"nesting deeper than {MAX_NESTING}" in refused(read(f"$p.age = {deep}")).message
+    assert f"nesting deeper than {MAX_NESTING}" in compile_refused(read(returns=deep)).message
+    assert f"nesting deeper than {MAX_NESTING}" in compile_refused(read(f"$p.age = {deep}")).message
 
 
 def test_the_deepest_expressions_can_be_used_in_every_way() -> None:
@@ -199,8 +199,8 @@ def test_the_deepest_expressions_can_be_used_in_every_way() -> None:
 
 
 def test_a_deep_list_is_refused() -> None:
-    assert "nested list literals" in refused(read("$p.age in [[[1]]]"), TypeCheckError).message
-    assert f"nesting deeper than {MAX_NESTING}" in refused(read("$p.age in " + "[" * 100_000)).message
+    assert "nested list literals" in compile_refused(read("$p.age in [[[1]]]"), TypeCheckError).message
+    assert f"nesting deeper than {MAX_NESTING}" in compile_refused(read("$p.age in " + "[" * 100_000)).message
 
 
 # --- many ------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def test_a_deep_list_is_refused() -> None:
 
 def test_too_many_clauses_are_refused_once() -> None:
     chain = " ".join(f"$a{i} mentors $a{i + 1}" for i in range(20_000))
-    assert [each.message for each in refused(read(chain)).diagnostics] == [
+    assert [each.message for each in compile_refused(read(chain)).diagnostics] == [
         f"a query has at most {MAX_CLAUSES} clauses"
     ]
 
@@ -251,7 +251,7 @@ def test_thousands_of_order_terms_compile() -> None:
 
 
 def test_type_errors_stop_at_twenty() -> None:
-    error = refused(read(returns=" ".join(f"$p.x{i}" for i in range(10_000))), TypeCheckError)
+    error = compile_refused(read(returns=" ".join(f"$p.x{i}" for i in range(10_000))), TypeCheckError)
     assert len(error.diagnostics) == 20
     assert error.truncated
 

@@ -23,7 +23,7 @@ REORDERED = compile_schema("// the same\nnode P { k: String @key }")
 WIDER = compile_schema("node P { k: String? }")
 
 
-def numbered(number: int) -> str:
+def number_query(number: int) -> str:
     return ONE.replace("names", f"names_{number}")
 
 
@@ -79,19 +79,19 @@ def test_errors_are_not_kept() -> None:
 
 def test_the_least_recently_used_entry_leaves_first() -> None:
     cache = QueryCache(capacity=3)
-    kept = [cache.compile(numbered(number), CATALOG) for number in range(3)]
-    assert cache.compile(numbered(0), CATALOG) is kept[0]
-    cache.compile(numbered(3), CATALOG)
+    kept = [cache.compile(number_query(number), CATALOG) for number in range(3)]
+    assert cache.compile(number_query(0), CATALOG) is kept[0]
+    cache.compile(number_query(3), CATALOG)
     assert len(cache) == 3
-    assert cache.compile(numbered(0), CATALOG) is kept[0]
-    assert cache.compile(numbered(2), CATALOG) is kept[2]
-    assert cache.compile(numbered(1), CATALOG) is not kept[1]
+    assert cache.compile(number_query(0), CATALOG) is kept[0]
+    assert cache.compile(number_query(2), CATALOG) is kept[2]
+    assert cache.compile(number_query(1), CATALOG) is not kept[1]
 
 
 def test_the_cache_never_grows_over_its_capacity() -> None:
     cache = QueryCache(capacity=10)
     for number in range(50):
-        cache.compile(numbered(number), CATALOG)
+        cache.compile(number_query(number), CATALOG)
         assert len(cache) <= 10
     assert len(cache) == 10
 
@@ -114,7 +114,7 @@ def test_threads_that_crowd_each_other_out_get_what_they_asked_for() -> None:
     cache = QueryCache(capacity=4)
 
     def work(worker: int) -> list[str]:
-        return [cache.compile(numbered((worker + step) % 6), CATALOG).name for step in range(200)]
+        return [cache.compile(number_query((worker + step) % 6), CATALOG).name for step in range(200)]
 
     with ThreadPoolExecutor(8) as pool:
         for worker, names in enumerate(pool.map(work, range(8))):

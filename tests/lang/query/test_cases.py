@@ -44,7 +44,7 @@ def text(case: Case, section: str) -> str:
     return found
 
 
-def compiled(case: Case) -> CompiledQuery:
+def compile_case(case: Case) -> CompiledQuery:
     return compile_query(text(case, "query"), catalog_of(case.section("schema")), case.section("name"))
 
 
@@ -61,14 +61,14 @@ def test_a_query_means_what_its_case_says(case: Case) -> None:
 
 def check_ok(case: Case) -> None:
     assert text(case, "ok") == ""
-    compiled(case)
+    compile_case(case)
 
 
 def check_error(case: Case) -> None:
     lines = text(case, "error").splitlines()
     wanted = lines.pop(0) if CLASS_NAME.fullmatch(lines[0]) else "TypeCheckError"
     with pytest.raises(OmnigraphError) as caught:
-        compiled(case)
+        compile_case(case)
     error = caught.value
     if isinstance(error, CompileError):
         found = [f"{each.line}:{each.column} {each.message}" for each in error.diagnostics]
@@ -85,7 +85,7 @@ def check_error(case: Case) -> None:
 
 
 def check_plan(case: Case) -> None:
-    query = compiled(case)
+    query = compile_case(case)
     if isinstance(query, CompiledMutation):
         shown = "\n".join(show_statement(statement) for statement in query.statements)
     else:
@@ -111,13 +111,13 @@ def _values(statement: InsertNode | InsertEdge | UpdateNodes) -> str:
 
 
 def check_operation(case: Case) -> None:
-    assert compiled(case).operation.to_json() == json.loads(text(case, "operation"))
+    assert compile_case(case).operation.to_json() == json.loads(text(case, "operation"))
 
 
 def check_result(case: Case) -> None:
     """The columns alone, one in each line: name, kind, `?` when nullable."""
     shown = []
-    for column in compiled(case).operation.result:
+    for column in compile_case(case).operation.result:
         extra = f" of {column.item_kind}" if column.item_kind else ""
         extra += f"({column.vector_dim})" if column.vector_dim else ""
         shown.append(f"{column.name} {column.kind}{extra}{'?' if column.nullable else ''}")

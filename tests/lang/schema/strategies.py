@@ -205,7 +205,7 @@ FRAGMENTS = [
 ]  # fmt: skip
 
 
-def mutated(source: str, random: Random) -> str:
+def mutate_text(source: str, random: Random) -> str:
     """A text with one to six random changes, often only one."""
     for _ in range(random.choice((1, 1, 1, 2, 3, 6))):
         at, length = random.randint(0, len(source)), random.choice((1, 1, 2, 5, 20))

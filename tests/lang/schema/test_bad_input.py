@@ -11,7 +11,7 @@ from omnigraph.lang.source import Source
 MEGABYTE = 1024 * 1024
 
 
-def refused(text: str | Source) -> ParseError:
+def compile_refused(text: str | Source) -> ParseError:
     with pytest.raises(ParseError) as caught:
         compile_schema(text)
     return caught.value
@@ -52,7 +52,7 @@ def refused(text: str | Source) -> ParseError:
     ],
 )
 def test_hostile_text_is_refused_with_a_place(text: str, place: tuple[int, int], message: str) -> None:
-    error = refused(text)
+    error = compile_refused(text)
     first = error.diagnostics[0]
     assert (first.line, first.column) == place
     assert message in first.message
@@ -71,12 +71,12 @@ def test_carriage_returns_are_space() -> None:
 
 
 def test_places_count_lines_of_a_text_with_carriage_returns() -> None:
-    first = refused("node P {\r\n  a: Strin\r\n}").diagnostics[0]
+    first = compile_refused("node P {\r\n  a: Strin\r\n}").diagnostics[0]
     assert (first.line, first.column, first.source_line) == (2, 6, "  a: Strin")
 
 
 def test_spans_are_bytes_and_columns_are_characters() -> None:
-    first = refused('node P @d("é😀") { a: Strin }').diagnostics[0]
+    first = compile_refused('node P @d("é😀") { a: Strin }').diagnostics[0]
     assert (first.column, first.start, first.end) == (22, 25, 30)
 
 
@@ -86,7 +86,7 @@ def test_a_valid_line_of_a_megabyte_compiles() -> None:
 
 
 def test_no_more_than_twenty_errors_are_reported() -> None:
-    error = refused("\n".join(f"node P{index} {{ a: Strin }}" for index in range(50)))
+    error = compile_refused("\n".join(f"node P{index} {{ a: Strin }}" for index in range(50)))
     assert len(error.diagnostics) == 20
     assert error.truncated
     assert [each.line for each in error.diagnostics] == list(range(1, 21))
@@ -94,7 +94,7 @@ def test_no_more_than_twenty_errors_are_reported() -> None:
 
 @pytest.mark.parametrize("count", [1, 5, 20])
 def test_as_many_errors_as_mistakes(count: int) -> None:
-    error = refused("\n".join(f"node P{index} {{ a: I32, b: I32 }}" for index in range(count)))
+    error = compile_refused("\n".join(f"node P{index} {{ a: I32, b: I32 }}" for index in range(count)))
     assert len(error.diagnostics) == count
     assert not error.truncated
 

@@ -35,12 +35,12 @@ def test_every_code_has_a_row_with_its_title(found: ChangeCode) -> None:
 
 
 @pytest.mark.parametrize("name", [*Scalar, *STORAGE_COLUMNS])
-def test_every_type_and_reserved_name_is_told(name: str) -> None:
+def test_every_type_and_reserved_name_is_reported(name: str) -> None:
     assert re.search(rf"`{name}[`(]", GUIDE)
 
 
 @pytest.mark.parametrize(("narrow", "wider"), WIDER.items())
-def test_every_wider_number_is_told(narrow: Scalar, wider: tuple[Scalar, ...]) -> None:
+def test_every_wider_number_is_reported(narrow: Scalar, wider: tuple[Scalar, ...]) -> None:
     assert f"| `{narrow}` | {', '.join(f'`{each}`' for each in wider)} |" in GUIDE
 
 

@@ -22,12 +22,12 @@ edge D: P -> P
 """
 
 
-def compiled(text: str = TEXT) -> Any:
+def compile_ir(text: str = TEXT) -> Any:
     return compile_with_ir(text)[1]
 
 
 def test_members_come_in_the_order_of_the_reference() -> None:
-    found = compiled()
+    found = compile_ir()
     assert list(found) == ["ir_version", "interfaces", "nodes", "edges"]
     assert list(found["interfaces"][0]) == ["name", "type_id", "properties"]
     assert list(found["nodes"][0]) == [
@@ -40,7 +40,7 @@ def test_members_come_in_the_order_of_the_reference() -> None:
 
 
 def test_everything_is_sorted_by_name() -> None:
-    found = compiled()
+    found = compile_ir()
     assert [each["name"] for each in found["interfaces"]] == ["H", "I"]
     assert [each["name"] for each in found["edges"]] == ["D", "E"]
     (node,) = found["nodes"]
@@ -54,7 +54,7 @@ def test_everything_is_sorted_by_name() -> None:
 
 
 def test_constraints_stand_in_the_order_of_their_texts_and_keep_repetitions() -> None:
-    (node,) = compiled()["nodes"]
+    (node,) = compile_ir()["nodes"]
     assert node["constraints"] == [
         {"Check": {"property": "k", "pattern": '^a"ä'}},
         {"Index": ["e", "n"]},
@@ -66,11 +66,11 @@ def test_constraints_stand_in_the_order_of_their_texts_and_keep_repetitions() ->
         {"Unique": ["e", "n"]},
         {"Unique": ["u"]},
     ]
-    assert compiled()["edges"][1]["constraints"] == [{"Unique": ["dst", "src"]}, {"Unique": ["w"]}]
+    assert compile_ir()["edges"][1]["constraints"] == [{"Unique": ["dst", "src"]}, {"Unique": ["w"]}]
 
 
 def test_properties_keep_their_annotations_and_inherited_ones_those_of_the_interface() -> None:
-    (node,) = compiled()["nodes"]
+    (node,) = compile_ir()["nodes"]
     found = {each["name"]: each for each in node["properties"]}
     assert found["k"]["annotations"] == [{"name": "key", "value": None}]
     assert found["t"]["annotations"] == [{"name": "index", "value": None}]
@@ -86,7 +86,7 @@ def test_properties_keep_their_annotations_and_inherited_ones_those_of_the_inter
 def test_numbers_are_hashes_of_names() -> None:
     assert hash_fnv1a32("node:Person") == 3227219152
     assert hash_fnv1a32("interface:Named:name") == 1864229240
-    (node,) = compiled("node Person { age: I32? }")["nodes"]
+    (node,) = compile_ir("node Person { age: I32? }")["nodes"]
     assert (node["type_id"], node["properties"][0]["prop_id"]) == (3227219152, 3446138241)
 
 
@@ -96,7 +96,7 @@ def test_the_compact_form_is_that_of_the_reference() -> None:
         "edge Next: Team -> Team @card(0..2) { at: Date? }"
     )
     edge, member = hash_fnv1a32("edge:Next"), hash_fnv1a32("edge:Next:at")
-    assert render(compiled(text)) == (
+    assert render(compile_ir(text)) == (
         '{"ir_version":1,"interfaces":[],"nodes":[{"name":"Team","type_id":4231627740,"annotations":[],'
         '"implements":[],"properties":[{"name":"slug","prop_id":432351005,"prop_type":{"scalar":"String",'
         '"nullable":false,"list":false,"enum_values":null},"annotations":[{"name":"key","value":null}]},'
@@ -125,19 +125,19 @@ def test_values_are_written_as_rust_writes_them(value: object, text: str) -> Non
 
 
 def test_the_indented_form_is_the_usual_one() -> None:
-    found = compiled()
+    found = compile_ir()
     assert render(found, indent=2) == json.dumps(found, indent=2, ensure_ascii=False)
     assert json.loads(render(found)) == found
 
 
 def test_the_hash_depends_on_the_meaning_only() -> None:
-    assert ir_hash(compiled()) == ir_hash(compiled("// more\n" + TEXT))
-    assert ir_hash(compiled()).startswith("sha256:")
-    assert ir_hash(compiled()) != ir_hash(compiled(TEXT.replace("0..2", "0..3")))
+    assert ir_hash(compile_ir()) == ir_hash(compile_ir("// more\n" + TEXT))
+    assert ir_hash(compile_ir()).startswith("sha256:")
+    assert ir_hash(compile_ir()) != ir_hash(compile_ir(TEXT.replace("0..2", "0..3")))
 
 
 def test_order_and_repetition_are_no_difference() -> None:
-    one = compiled()
+    one = compile_ir()
     other = json.loads(json.dumps(one))
     other["nodes"][0]["constraints"].reverse()
     other["nodes"][0]["constraints"].append({"Index": ["k"]})

@@ -13,13 +13,13 @@ from omnigraph.lang.schema.ir import is_legacy, legacy_hash, legacy_ir, read_leg
 from tests.lang.schema.test_ir import TEXT
 
 
-def accepted(text: str = TEXT) -> AcceptedSchema:
+def accept_schema(text: str = TEXT) -> AcceptedSchema:
     catalog = compile_schema(text)
     return AcceptedSchema(catalog, first_identities(catalog))
 
 
 def test_fingerprint_and_identities_come_back() -> None:
-    schema = accepted()
+    schema = accept_schema()
     stored = legacy_ir(schema)
     assert is_legacy(stored)
     assert read_legacy(copy.deepcopy(stored)) == (schema.catalog.fingerprint, schema.identities)
@@ -37,7 +37,7 @@ def test_fingerprint_and_identities_come_back() -> None:
     ],
 )
 def test_a_damaged_one_is_an_error(path: list[Any], value: object) -> None:
-    stored = copy.deepcopy(legacy_ir(accepted()))
+    stored = copy.deepcopy(legacy_ir(accept_schema()))
     target: Any = stored
     for key in path[:-1]:
         target = target[key]
@@ -50,11 +50,11 @@ def test_a_damaged_one_is_an_error(path: list[Any], value: object) -> None:
 
 
 def test_identities_in_their_file_come_back() -> None:
-    known = first_identities(accepted().catalog)
+    known = first_identities(accept_schema().catalog)
     assert parse_identities(render_identities(known, "sha256:x")) == (known, "sha256:x")
 
 
-STORED = render_identities(first_identities(accepted().catalog), "h")
+STORED = render_identities(first_identities(accept_schema().catalog), "h")
 DAMAGED = [
     *("", "{", "[]", "null", "{}", '{"format_version": 2}'),
     STORED.replace('"type_id": 1', '"type_id": 2'),
@@ -81,7 +81,7 @@ AFTER = [
 
 @pytest.mark.parametrize("text", AFTER)
 def test_identities_that_follow_are_those_that_a_change_gives(text: str) -> None:
-    before, after = accepted(BEFORE), compile_schema(text)
+    before, after = accept_schema(BEFORE), compile_schema(text)
     assert before.identities is not None
     assert follow(before.identities, after) == resolve(before, after).identities
 
@@ -95,7 +95,7 @@ def test_identities_that_follow_are_those_that_a_change_gives(text: str) -> None
     ],
 )
 def test_hints_that_lead_nowhere_make_new_numbers(text: str) -> None:
-    before, after = accepted(BEFORE), compile_schema(text)
+    before, after = accept_schema(BEFORE), compile_schema(text)
     assert before.identities is not None
     found = follow(before.identities, after)
     numbers = [*found.types.values()]

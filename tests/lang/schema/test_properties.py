@@ -43,7 +43,7 @@ from omnigraph.lang.schema.ir import (
 from omnigraph.lang.source import Source
 from tests.examples import EXAMPLES
 from tests.lang.casefile import cases_in
-from tests.lang.schema.strategies import mutated, shuffled_tokens, trees, valid_schemas
+from tests.lang.schema.strategies import mutate_text, shuffled_tokens, trees, valid_schemas
 
 pytestmark = pytest.mark.fuzz
 twice = settings(max_examples=2 * EXAMPLES)
@@ -168,7 +168,7 @@ SCHEMAS = [
 
 
 @twice
-@given(st.integers(0, 2**64), st.sampled_from([mutated, mutated, mutated, shuffled_tokens]))
+@given(st.integers(0, 2**64), st.sampled_from([mutate_text, mutate_text, mutate_text, shuffled_tokens]))
 def test_a_broken_text_is_a_catalog_or_a_compile_error(
     seed: int, change: Callable[[str, Random], str]
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from omnigraph.errors import PipelineInvalid
 from omnigraph.pipeline.declared.check import check
-from tests.pipeline.declared.world import declared, graph_at
+from tests.pipeline.declared.world import declare_pipeline, graph_at
 
 WRONG = """
 - graph: team
@@ -28,7 +28,7 @@ WRONG = """
   branch: draft
   map: {nodes: [{type: Person, view: people}]}
 """
-TOLD = """
+REPORTED = """
 pipeline_file_missing there is nothing at '{folder}/nowhere'
 pipeline_type_unknown there is no type 'Persn'
 pipeline_type_unknown there is no node type 'Persn'
@@ -45,10 +45,10 @@ pipeline_target_missing graph 'other' has no branch 'draft'
 """
 
 
-def test_everything_that_does_not_fit_is_told(tmp_path: Path) -> None:
+def test_everything_that_does_not_fit_is_reported(tmp_path: Path) -> None:
     graph_at(tmp_path / "team")
     graph_at(tmp_path / "other")
-    pipeline = declared(
+    pipeline = declare_pipeline(
         tmp_path,
         WRONG,
         sources="more: {format: json, path: nowhere/}\nold: {graph: other, types: [Persn]}",
@@ -56,7 +56,9 @@ def test_everything_that_does_not_fit_is_told(tmp_path: Path) -> None:
     with pytest.raises(PipelineInvalid) as caught:
         check(pipeline)
     problems = caught.value.violations
-    expected = [line.partition(" ") for line in TOLD.replace("{folder}", str(tmp_path)).strip().splitlines()]
+    expected = [
+        line.partition(" ") for line in REPORTED.replace("{folder}", str(tmp_path)).strip().splitlines()
+    ]
     assert [one.code for one in problems] == [code for code, _, _ in expected]
     assert [
         message for (_, _, message), one in zip(expected, problems, strict=True) if message not in one.message
@@ -67,7 +69,7 @@ def test_everything_that_does_not_fit_is_told(tmp_path: Path) -> None:
 def test_what_fits_is_fine(tmp_path: Path) -> None:
     graph_at(tmp_path / "team")
     check(
-        declared(
+        declare_pipeline(
             tmp_path,
             """
             - graph: team

@@ -12,7 +12,7 @@ from omnigraph.cli.main import main
 from omnigraph.errors import MissingExtra
 from omnigraph.pipeline import session
 from omnigraph.pipeline.declared.run import RunOptions, open_ledger, run
-from tests.pipeline.declared.world import Given, declared, graph_at, into, people
+from tests.pipeline.declared.world import Given, declare_pipeline, graph_at, into, people
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
 
 
 def test_a_pipeline_from_the_command_line(spark: SparkSession, folder: Path, shell: Shell) -> None:
-    declared(folder, into(mode="merge"), "checkpoint: watermark\nparams: {least: 1}")
+    declare_pipeline(folder, into(mode="merge"), "checkpoint: watermark\nparams: {least: 1}")
     assert shell("validate", "crm.yaml")[:2] == (0, "crm: right\n")
     planned = shell("plan", "crm.yaml")
     assert planned[:2] == (0, "graph.team: merge on branch main\n  node:Person: email string, age int\n")
@@ -76,7 +76,7 @@ def test_a_pipeline_from_the_command_line(spark: SparkSession, folder: Path, she
 
 
 def test_what_failed_is_shown_and_exits_with_1(folder: Path, shell: Shell) -> None:
-    pipeline = declared(folder, into())
+    pipeline = declare_pipeline(folder, into())
     run(pipeline, Given(folder, {"node:Person": {"email": ["a@x"]}}))
     failed = run(pipeline, Given(folder, {"node:Person": {"email": ["a@x"]}}), RunOptions(full_refresh=True))
     assert "error[key_conflict]" in shell("status", "crm.yaml", failed.run_id)[1]
@@ -86,14 +86,14 @@ def test_what_failed_is_shown_and_exits_with_1(folder: Path, shell: Shell) -> No
         ("retry", "crm.yaml", "nothing"),
         ("force-unlock", "crm.yaml", "nothing"),
         ("run", "crm.yaml", "--param", "least"),
-        ("run", "crm.yaml", "--target", "nobody"),
+        ("run", "crm.yaml", "--target", "missing"),
         ("validate", "nowhere.yaml"),
     ]
     assert [shell(*arguments)[0] for arguments in wrong] == [1] * len(wrong)
     assert open_ledger(pipeline).runs(1)[0].run_id == failed.run_id
 
 
-def test_several_mistakes_are_told_line_by_line(folder: Path, shell: Shell) -> None:
+def test_several_mistakes_are_reported_line_by_line(folder: Path, shell: Shell) -> None:
     Path("crm.yaml").write_text("pipelines:\n  a: {trigger: x, into: []}\n  b: {into: []}\n")
     status, _, err = shell("validate", "crm.yaml")
     assert status == 1
@@ -116,7 +116,7 @@ def test_without_spark_a_plan_says_what_was_not_looked_at(
         raise MissingExtra("the data pipeline", package="pyspark", extra="spark")
 
     monkeypatch.setattr(session, "require_spark", absent)
-    declared(folder, into())
+    declare_pipeline(folder, into())
     status, out, err = shell("plan", "crm.yaml")
     assert (status, "columns not checked" in out) == (0, True)
     assert err.startswith("warning[pipeline_sql_check_skipped]: ")

@@ -14,7 +14,7 @@ from omnigraph import failpoints
 from omnigraph.pipeline.declared.lease import read_lease
 from omnigraph.pipeline.declared.run import open_ledger, retry, run
 from tests.pipeline.declared.dying import ROWS, UPPER
-from tests.pipeline.declared.world import Given, declared, graph_at, into, people
+from tests.pipeline.declared.world import Given, declare_pipeline, graph_at, into, people
 
 pytestmark = pytest.mark.crash
 
@@ -32,10 +32,10 @@ def test_rows_come_once_wherever_the_process_was_killed(tmp_path: Path) -> None:
     pipelines = {}
     for point in KILLED_AT:
         graph_at(tmp_path / point / "team")
-        pipelines[point] = declared(tmp_path / point, into(), "checkpoint: watermark")
+        pipelines[point] = declare_pipeline(tmp_path / point, into(), "checkpoint: watermark")
     command = [sys.executable, "-W", "ignore", "-m", "tests.pipeline.declared.dying", str(tmp_path)]
-    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300).stdout
-    for number, line in enumerate(told.splitlines()):
+    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300).stdout
+    for number, line in enumerate(output.splitlines()):
         point, pid, status = line.split()
         assert int(status) == -signal.SIGKILL
         pipeline, folder = pipelines.pop(point), tmp_path / point

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -55,7 +56,7 @@ pipelines:
     checkpoint: watermark
 """
 CLEAN = """
--- whoever has an address
+-- people with an address
 with known as (select lower(EMAIL) as email, FIRM as firm, AGE as age, STARTED as started, UPDATED
                from people where AGE >= :least and EMAIL like :domain)
 select * from known;
@@ -94,7 +95,7 @@ def database(spark: SparkSession, tmp_path: Path) -> Database:
     return Database(spark, tmp_path.name)
 
 
-def prepared(folder: Path, mode: str) -> Path:
+def prepare_folder(folder: Path, mode: str) -> Path:
     (folder / "lake").mkdir()
     (folder / "lake/firms.csv").write_text("id,slug\n1,acme\n2,zeta\n")
     (folder / "clean.sql").write_text(CLEAN)
@@ -110,10 +111,10 @@ def prepared(folder: Path, mode: str) -> Path:
 def test_a_database_files_and_a_graph_become_one_commit_and_later_runs_bring_what_is_new(
     spark: SparkSession, database: Database, tmp_path: Path
 ) -> None:
-    pipeline = read_pipeline(prepared(tmp_path, "merge"))
+    pipeline = read_pipeline(prepare_folder(tmp_path, "merge"))
     secrets = Secrets({"CRM_USER": "ann", "CRM_PASSWORD": "s3cr3t-word"})
     database.add("A@x", 1, age=5)
-    database.add("a@x", 2, age=6)  # the same person, told later
+    database.add("a@x", 2, age=6)  # the same person, added later
     database.add("b@y", 2)
     extract = SparkExtract(pipeline, spark, secrets=secrets)
     first = run(pipeline, extract, RunOptions(actor="ann"))
@@ -274,7 +275,7 @@ def test_of_several_rows_of_an_entity_the_newest_lands_and_equally_new_ones_fail
 def test_a_plan_reads_no_rows_of_a_database(
     spark: SparkSession, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipeline = read_pipeline(prepared(tmp_path, "merge"))
+    pipeline = read_pipeline(prepare_folder(tmp_path, "merge"))
     database.add("a@x", 1)
     monkeypatch.setenv("CRM_USER", "ann")
     monkeypatch.setenv("CRM_PASSWORD", "s3cr3t-word")
@@ -303,7 +304,7 @@ def test_statements_and_maps_are_refused_before_anything_is_written(
     graph_at(tmp_path / "team")
     (tmp_path / "people.csv").write_text("email,age\na@x,1\n")
     catalog = og.open(tmp_path / "team").schema
-    for query, expression, problem, told in WRONG:
+    for query, expression, problem, message in WRONG:
         (tmp_path / "crm.yaml").write_text(
             f"""
             pipelines:
@@ -319,7 +320,74 @@ def test_statements_and_maps_are_refused_before_anything_is_written(
         )
         pipeline = read_pipeline(tmp_path / "crm.yaml")
         extract = SparkExtract(pipeline, spark)
-        with pytest.raises(PipelineInvalid, match=re.escape(told)) as caught:
-            extract.frames(pipeline.into[0], catalog, extract.bounds({}))
+        with pytest.raises(PipelineInvalid, match=re.escape(message)) as caught:
+            extract.frames(pipeline.into[0], catalog, extract.bounds({}, ()))
         assert type(caught.value) is problem
         assert (caught.value.file or "").endswith("crm.yaml")
+
+
+def test_each_source_is_read_once_however_many_types_and_targets_it_feeds(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+    class Counted(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "counted"
+
+        def schema(self) -> str:
+            return "slug string, day int"
+
+        def reader(self, schema: Any) -> DataSourceReader:
+            return Reader(self.options["log"])
+
+    class Reader(DataSourceReader):
+        def __init__(self, log: str) -> None:
+            self._log = log
+
+        def partitions(self) -> list[InputPartition]:
+            return [InputPartition(day) for day in (1, 2)]
+
+        def read(self, partition: InputPartition) -> Iterator[tuple[str, int]]:
+            with open(self._log, "a") as log:  # noqa: PTH123 - appended to by several processes
+                log.write(f"{partition.value}\n")
+            yield (f"s{partition.value}", partition.value)
+
+    log = tmp_path / "reads.txt"
+    spark.dataSource.register(Counted)
+    spark.read.format("counted").option("log", str(log)).load().createOrReplaceGlobalTempView("counted")
+    for name in ("one", "two"):
+        graph_at(tmp_path / name)
+    (tmp_path / "crm.yaml").write_text(
+        """
+        pipelines:
+          crm:
+            sources:
+              found: {format: "table:global_temp.counted", watermark: {column: day, type: int}}
+            transforms:
+              - {view: twice, query: "select a.slug, a.day from found a join found b on a.day = b.day"}
+            into:
+              - graph: one
+                map: {nodes: [{type: Firm, view: found, properties: {slug: slug}},
+                              {type: Person, view: twice, properties: {email: slug}}]}
+              - {graph: two, map: {nodes: [{type: Firm, view: twice, properties: {slug: slug}}]}}
+            checkpoint: watermark
+        """
+    )
+    pipeline = read_pipeline(tmp_path / "crm.yaml")
+    first = run(pipeline, SparkExtract(pipeline, spark), RunOptions(targets=("one",)))
+    assert (first.status, sorted(log.read_text().split())) == ("succeeded", ["1", "2"])
+    assert first.sources["found"].upper == "2"
+    assert "rows of node:Firm" in {one["stage"] for one in first.tasks}
+    assert open_ledger(pipeline).runs()[0].tasks == first.tasks
+    # One target has all of it, the other nothing: it is still read once.
+    second = run(pipeline, SparkExtract(pipeline, spark))
+    statuses = {name: one.status for name, one in second.targets.items()}
+    assert statuses == {"graph.one": "skipped", "graph.two": "succeeded"}
+    assert sorted(log.read_text().split()) == ["1", "1", "2", "2"]
+    # Nothing is new, and the checkpoints stay.
+    third = run(pipeline, SparkExtract(pipeline, spark))
+    assert {one.status for one in third.targets.values()} == {"skipped"}
+    assert third.sources["found"].upper == "2"
+    assert not spark.sparkContext._jsc.sc().getPersistentRDDs().size()

@@ -18,7 +18,7 @@ CASES = (Path(__file__).parent / "cases/wrong.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("case", CASES.split("\n== ")[1:], ids=lambda case: case.partition("\n")[0])
-def test_every_mistake_is_told_with_its_code_and_line(
+def test_every_mistake_is_reported_with_its_code_and_line(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text, _, expected = case.partition("\n")[2].partition("----\n")
@@ -27,8 +27,8 @@ def test_every_mistake_is_told_with_its_code_and_line(
     with pytest.raises(PipelineInvalid) as caught:
         read_pipelines("crm.yaml")
     problems = caught.value.violations or (caught.value,)
-    told = "\n".join(f"{one.code} {one.message}" for one in problems)
-    assert told.replace(str(tmp_path), "{folder}") == expected.strip()
+    report = "\n".join(f"{one.code} {one.message}" for one in problems)
+    assert report.replace(str(tmp_path), "{folder}") == expected.strip()
 
 
 WHOLE = """

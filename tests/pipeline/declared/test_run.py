@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from omnigraph.pipeline.declared.declaration import Pipeline
 from omnigraph.pipeline.declared.lease import Lease, force_unlock, hold_lease
 from omnigraph.pipeline.declared.records import Reached, RunRecord
 from omnigraph.pipeline.declared.run import RunOptions, open_ledger, parse_params, retry, run
-from tests.pipeline.declared.world import SCHEMA, Given, Rows, declared, graph_at, into, people
+from tests.pipeline.declared.world import SCHEMA, Given, Rows, declare_pipeline, graph_at, into, people
 from tests.storage.conftest import s3_server, use_s3
 
 WATERMARK = "checkpoint: watermark"
@@ -68,39 +69,43 @@ def stopped_at(point: str, pipeline: Pipeline, given: Given) -> RunRecord:
     return open_ledger(pipeline).runs(1)[0]
 
 
-def merged(done: RunRecord) -> str | None:
+def merge_commit(done: RunRecord) -> str | None:
     """The commit that brought the rows of a run to main."""
     return done.targets["graph.team"].merged_commit_id
 
 
 def test_appending_the_same_rows_again_does_nothing(folder: Path) -> None:
-    pipeline = declared(folder, into())
+    pipeline = declare_pipeline(folder, into())
     first = run(pipeline, Given(folder, ONE))
     second = run(pipeline, Given(folder, ONE))
     assert [one.targets["graph.team"].status for one in (first, second)] == ["succeeded", "skipped"]
     assert (second.status, people(folder / "team"), branches(folder)) == ("succeeded", ["a@x"], ["main"])
-    assert (newest(folder), second.targets["graph.team"].commit_ids) == (merged(first), ())
+    assert (newest(folder), second.targets["graph.team"].commit_ids) == (merge_commit(first), ())
     third = run(pipeline, Given(folder, ONE), RunOptions(full_refresh=True))
     refused = third.targets["graph.team"]
     assert (third.status, refused.error and refused.error["code"]) == ("failed", "key_conflict")
-    assert (people(folder / "team"), newest(folder), branches(folder)) == (["a@x"], merged(first), ["main"])
+    assert (people(folder / "team"), newest(folder), branches(folder)) == (
+        ["a@x"],
+        merge_commit(first),
+        ["main"],
+    )
 
 
 def test_modes_and_strategies_do_what_loads_do(folder: Path) -> None:
-    merging = declared(folder, into(mode="merge", strategy="direct"))
+    merging = declare_pipeline(folder, into(mode="merge", strategy="direct"))
     for rows in (ONE, ONE, OTHER):
         done = run(merging, Given(folder, rows)).targets["graph.team"]
         assert (done.status, len(done.commit_ids), done.merged_commit_id) == ("succeeded", 1, None)
     assert people(folder / "team") == ["a@x", "b@x"]
     both: Rows = {**ONE, "node:Firm": {"slug": []}}
-    replaced = run(declared(folder, into(mode="overwrite")), Given(folder, both))
+    replaced = run(declare_pipeline(folder, into(mode="overwrite")), Given(folder, both))
     assert people(folder / "team") == ["a@x"]
     assert [one["code"] for one in replaced.diagnostics] == ["pipeline_empty_overwrite"]
 
 
 def test_a_checkpoint_moves_with_each_target_and_bounds_the_next_run(folder: Path) -> None:
     graph_at(folder / "other")
-    pipeline = declared(folder, f"{into()}\n{into('other')}", WATERMARK)
+    pipeline = declare_pipeline(folder, f"{into()}\n{into('other')}", WATERMARK)
     run(pipeline, Given(folder, ONE, "2024-01-01"), RunOptions(("team",)))
     given = Given(folder, OTHER, "2024-01-02")
     run(pipeline, given)
@@ -124,7 +129,7 @@ def test_one_target_fails_and_a_retry_completes_it(folder: Path) -> None:
     graph_at(folder / "other")
     with og.open(folder / "other") as other, other.write() as tx:
         tx.insert("Person", email="a@x")
-    pipeline = declared(folder, f"{into('other')}\n{into()}")
+    pipeline = declare_pipeline(folder, f"{into('other')}\n{into()}")
     first = run(pipeline, Given(folder, ONE), RunOptions(actor="ann"))
     failed = first.targets["graph.other"]
     assert (first.status, failed.status, failed.error and failed.error["code"]) == (
@@ -142,7 +147,7 @@ def test_one_target_fails_and_a_retry_completes_it(folder: Path) -> None:
 
 @pytest.mark.parametrize("keep", [False, True])
 def test_a_branch_that_cannot_be_merged_goes_or_stays_as_asked(folder: Path, keep: bool) -> None:
-    pipeline = declared(folder, into(on_conflict="keep_branch" if keep else "fail"))
+    pipeline = declare_pipeline(folder, into(on_conflict="keep_branch" if keep else "fail"))
 
     def write_meanwhile() -> None:
         with og.open(folder / "team") as team, team.write() as tx:
@@ -170,7 +175,7 @@ POINTS = {
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("by_retry", [False, True])
 def test_what_was_cut_short_comes_once(folder: Path, point: str, by_retry: bool) -> None:
-    pipeline = declared(folder, into(), WATERMARK)
+    pipeline = declare_pipeline(folder, into(), WATERMARK)
     cut = stopped_at(point, pipeline, Given(folder, ONE, "2024-01-01"))
     assert (cut.status, cut.targets["graph.team"].status) == ("running", POINTS[point])
     landed = point in (
@@ -199,7 +204,7 @@ def test_what_was_cut_short_comes_once(folder: Path, point: str, by_retry: bool)
 
 
 def test_a_staging_branch_that_somebody_deleted_before_its_merge_is_made_again(folder: Path) -> None:
-    pipeline = declared(folder, into())
+    pipeline = declare_pipeline(folder, into())
     cut = stopped_at(failpoints.BRANCH_MERGE_POST_AUTHORITY_CAPTURE, pipeline, Given(folder, ONE))
     with og.open(folder / "team") as team:
         team.branches.delete(f"pipeline-crm-{cut.run_id}")
@@ -211,7 +216,7 @@ def test_a_staging_branch_that_somebody_deleted_before_its_merge_is_made_again(f
 def test_a_merge_that_recovery_has_to_finish_counts_as_landed_once_it_has(
     folder: Path, by_retry: bool
 ) -> None:
-    pipeline = declared(folder, into())
+    pipeline = declare_pipeline(folder, into())
     point = failpoints.BRANCH_MERGE_POST_PHASE_B_PRE_MANIFEST_COMMIT
     with failpoints.arm(point, failpoints.error(point)):
         first = run(pipeline, Given(folder, ONE))
@@ -224,16 +229,16 @@ def test_a_merge_that_recovery_has_to_finish_counts_as_landed_once_it_has(
 
 
 def test_a_retry_is_of_the_same_pipeline_and_of_a_run_there_was(folder: Path) -> None:
-    pipeline = declared(folder, into())
+    pipeline = declare_pipeline(folder, into())
     cut = stopped_at(failpoints.PIPELINE_AFTER_START, pipeline, Given(folder, ONE))
     with pytest.raises(PipelineDefinitionMoved):
-        retry(declared(folder, into(mode="merge")), Given(folder, ONE), cut.run_id)
+        retry(declare_pipeline(folder, into(mode="merge")), Given(folder, ONE), cut.run_id)
     with pytest.raises(PipelineRunNotFound):
         retry(pipeline, Given(folder, ONE), "01ARZ3NDEKTSV4RRFFQ69G5FAV")
 
 
 def test_a_checkpoint_ahead_of_its_run_stops_everything(folder: Path) -> None:
-    pipeline = declared(folder, into(), WATERMARK)
+    pipeline = declare_pipeline(folder, into(), WATERMARK)
     cut = stopped_at(failpoints.PIPELINE_AFTER_START, pipeline, Given(folder, ONE, "2024-01-01"))
     reached = Reached("updated", "date", "2024-01-01", cut.run_id)
     open_ledger(pipeline).advance("graph.team", {"people": reached}, cut.run_id)
@@ -242,7 +247,7 @@ def test_a_checkpoint_ahead_of_its_run_stops_everything(folder: Path) -> None:
 
 
 def test_a_second_run_is_refused_while_one_is_at_work(folder: Path) -> None:
-    pipeline = declared(folder, into())
+    pipeline = declare_pipeline(folder, into())
     ledger = open_ledger(pipeline)
     with hold_lease(ledger, "a run") as held:
         with pytest.raises(PipelineRunInProgress) as refused:
@@ -253,13 +258,17 @@ def test_a_second_run_is_refused_while_one_is_at_work(folder: Path) -> None:
         assert people(folder / "team") == []
         assert force_unlock(ledger, held.lease_id) == held
     done = run(pipeline, Given(folder, ONE))
-    assert (done.status, people(folder / "team"), newest(folder)) == ("succeeded", ["a@x"], merged(done))
+    assert (done.status, people(folder / "team"), newest(folder)) == (
+        "succeeded",
+        ["a@x"],
+        merge_commit(done),
+    )
     elsewhere = Lease("l", "r", "another-machine", 1, "")
     assert not elsewhere.is_dead()
 
 
 def test_a_run_that_was_taken_over_stops_before_its_next_step(folder: Path) -> None:
-    pipeline = declared(folder, into())
+    pipeline = declare_pipeline(folder, into())
     ledger = open_ledger(pipeline)
 
     def take_over() -> None:
@@ -272,11 +281,11 @@ def test_a_run_that_was_taken_over_stops_before_its_next_step(folder: Path) -> N
 
 
 def test_what_cannot_be_read_fails_the_run_and_may_be_tried_again(folder: Path) -> None:
-    pipeline = declared(folder, into(), WATERMARK)
+    pipeline = declare_pipeline(folder, into(), WATERMARK)
     given, before = Given(folder, ONE, "2024-01-01"), newest(folder)
 
     class Broken(Given):
-        def bounds(self, known: Bounds) -> Bounds:
+        def bounds(self, known: Bounds, reached: Sequence[Mapping[str, str]]) -> Bounds:
             raise InternalError("the database is away")
 
     done = run(pipeline, Broken(folder, ONE))
@@ -285,12 +294,12 @@ def test_what_cannot_be_read_fails_the_run_and_may_be_tried_again(folder: Path) 
     assert open_ledger(pipeline).checkpoint() == {}
     again = retry(pipeline, given, done.run_id)
     assert (again.run_id, again.status) == (done.run_id, "succeeded")
-    assert (people(folder / "team"), newest(folder)) == (["a@x"], merged(again))
+    assert (people(folder / "team"), newest(folder)) == (["a@x"], merge_commit(again))
     assert open_ledger(pipeline).checkpoint()["graph.team"]["people"].upper == "2024-01-01"
 
 
 def test_parameters_have_the_types_of_the_file(folder: Path) -> None:
-    pipeline = declared(folder, into(), "params: {a: 1, b: 0.5, c: x, d: true}")
+    pipeline = declare_pipeline(folder, into(), "params: {a: 1, b: 0.5, c: x, d: true}")
     given = {"a": "2", "b": "0.25", "c": "3", "d": "false"}
     assert parse_params(pipeline, given) == {"a": 2, "b": 0.25, "c": "3", "d": False}
     for wrong in ({"a": "x"}, {"d": "1"}, {"e": "1"}):
@@ -299,7 +308,7 @@ def test_parameters_have_the_types_of_the_file(folder: Path) -> None:
 
 
 def test_cleanup_and_doctor_leave_records_alone(folder: Path) -> None:
-    pipeline = declared(folder, into())
+    pipeline = declare_pipeline(folder, into())
     done = run(pipeline, Given(folder, ONE))
     with og.open(folder / "team") as team:
         team.cleanup(keep=1)
@@ -313,7 +322,7 @@ def test_runs_into_a_graph_in_a_bucket_are_on_record_there(
     with s3_server() as endpoint:
         root = use_s3(endpoint, monkeypatch)
         og.init(root.uri, schema=SCHEMA).close()
-        pipeline, name = declared(tmp_path, into(f'"{root.uri}"')), f"graph.{root.uri}"
+        pipeline, name = declare_pipeline(tmp_path, into(f'"{root.uri}"')), f"graph.{root.uri}"
         first = run(pipeline, Given(tmp_path, ONE))
         again = run(pipeline, Given(tmp_path, ONE))
         assert [one.targets[name].status for one in (first, again)] == ["succeeded", "skipped"]

@@ -47,7 +47,7 @@ def _empty_graph() -> Path:
     return folder / "empty"
 
 
-def declared(folder: Path, into: str, more: str = "", sources: str = "") -> Pipeline:
+def declare_pipeline(folder: Path, into: str, more: str = "", sources: str = "") -> Pipeline:
     """A pipeline `crm` that reads people from a CSV file, with what a test adds."""
     if not (folder / "people.csv").exists():
         (folder / "people.csv").write_text("email,age,updated\na@x,1,2024-01-01\n", encoding="utf-8")
@@ -78,7 +78,7 @@ class Given:
         self.content = content
         self.asked: list[Bounds] = []
 
-    def bounds(self, known: Bounds) -> Bounds:
+    def bounds(self, known: Bounds, reached: Sequence[Mapping[str, str]]) -> Bounds:
         return known or {"people": SourceRecord(upper=self.upper)}
 
     @contextmanager
@@ -93,6 +93,9 @@ class Given:
             files += [PassedRows(str(file), file.stem)] if table.num_rows else []
         counts = {key: len(next(iter(columns.values()))) for key, columns in self.rows.items()}
         yield Batch(tuple(files), counts, self.content)
+
+    def release(self) -> None:
+        """Nothing is kept."""
 
     def describe_engine(self) -> Mapping[str, str]:
         return {"app_id": "", "version": ""}

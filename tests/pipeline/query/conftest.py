@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.pipeline.conftest import PARTITIONS, spread
 from tests.query.conftest import Shelf
 
 if TYPE_CHECKING:
@@ -27,11 +29,25 @@ def frugal(spark: SparkSession) -> Iterator[SparkSession]:
     settings = {
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.shuffle.partitions": "1",
+        **spread(PARTITIONS or "1"),
     }
+    with configured(spark, settings):
+        yield spark
+
+
+@pytest.fixture
+def scattered(frugal: SparkSession) -> Iterator[SparkSession]:
+    """The same with more partitions than the cases have rows."""
+    with configured(frugal, spread("16")):
+        yield frugal
+
+
+@contextmanager
+def configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Change settings of a session for a while."""
     before = {name: spark.conf.get(name) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
-    yield spark
+    yield
     for name, earlier in before.items():
         spark.conf.set(name, str(earlier))

@@ -1,7 +1,8 @@
 """The cases of reads on Spark: the rows that this process finds, of the same types.
 
 All run as what they are, queries of a few rows. As if there were many, with jobs that move rows, `make test`
-runs some that have every operator between them, and `make fuzz` runs all.
+runs some that have every operator between them, and a few with more partitions than rows; `make fuzz` runs
+all, and `make torture` all with more partitions than rows.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from omnigraph.pipeline import fan_out
 from omnigraph.pipeline.query import join_strategy
 from omnigraph.query.result import Result
 from tests.lang.casefile import Case
+from tests.pipeline.conftest import PARTITIONS
 from tests.query.conftest import Shelf
 from tests.query.test_cases import ANSWERED, data_of, expect, params_of, query_of, schema_of
 
@@ -34,11 +36,18 @@ SAMPLE = (
     "a text that does not match is false, no text is null",
     "V1 a large integer as text",
 )
-MOVED = [case for case in ANSWERED if os.environ.get("OMNIGRAPH_FUZZ") or case.name in SAMPLE]
+SCATTERED = (
+    "E2 an edge binding keeps parallel edges apart, ties by edge id",
+    "optional inside optional",
+    "distinct comes before offset and limit",
+)
+"""Some with joins, groups and an order."""
+ALL = os.environ.get("OMNIGRAPH_FUZZ") or PARTITIONS
+MOVED = [case for case in ANSWERED if ALL or case.name in SAMPLE]
 
 
 def test_the_sample_names_cases_that_exist() -> None:
-    assert set(SAMPLE) <= {case.name for case in ANSWERED}
+    assert {*SAMPLE, *SCATTERED} <= {case.name for case in ANSWERED}
 
 
 @pytest.mark.usefixtures("frugal")
@@ -58,6 +67,14 @@ def test_a_read_of_many_rows_gives_them_too(
     monkeypatch.setattr(fan_out, "MANY_VALUES", 0)
     with shelf.reading(schema_of(case), data_of(case), "warm") as graph:
         compare(graph, case)
+
+
+@pytest.mark.usefixtures("scattered")
+@pytest.mark.parametrize("case", [case for case in ANSWERED if case.name in SCATTERED], ids=str)
+def test_more_partitions_than_rows_give_them_too(
+    case: Case, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test_a_read_of_many_rows_gives_them_too(case, shelf, monkeypatch)
 
 
 def compare(graph: Graph, case: Case) -> None:

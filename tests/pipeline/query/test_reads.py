@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import omnigraph as og
 from omnigraph.cli.main import main
 from omnigraph.errors import BadRequest, QueryCancelled, ResourceLimitExceeded
 from omnigraph.graph import Graph
 from omnigraph.pipeline.query import join_strategy, walk
+from omnigraph.progress import progress_to
+from omnigraph.query import engine_choice
+from omnigraph.query.read_cache import shared_cache
 from tests.pipeline.graphs import people
 
 if TYPE_CHECKING:
@@ -100,7 +104,7 @@ def test_a_frame_takes_no_limits(spark: SparkSession, graph: Graph) -> None:
         graph.spark(spark).query(NAMES, max_rows=1)
 
 
-def test_an_engine_that_does_not_exist_is_told_with_those_that_do(graph: Graph) -> None:
+def test_an_engine_that_does_not_exist_is_reported_with_those_that_do(graph: Graph) -> None:
     other: Any = "flink"
     with pytest.raises(BadRequest, match="there is no engine 'flink'") as caught:
         graph.query(NAMES, engine=other)
@@ -114,3 +118,39 @@ def test_the_command_prints_what_spark_finds(graph: Graph, capsys: pytest.Captur
     text = "query n() { match { $p: Person } return { count($p) as n } }"
     assert main(["query", "-e", text, "--engine", "spark", "--json", "--store", graph.uri]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == [{"n": 2}]
+
+
+def test_auto_counts_the_tables_that_a_query_reads_and_a_key_none(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = """
+    node Person { name: String @key }
+    node Other { name: String @key }
+    edge Knows: Person -> Person
+    """
+    walk = "query q() { match { $p: Person  $p knows $q } return { $q.name } }"
+    key = 'query q() { match { $p: Person { name: "ada" } } return { $p.name } }'
+    others = "query q() { match { $o: Other } return { $o.name } }"
+    need = 2 * engine_choice.BYTES_OF_NODE + engine_choice.BYTES_OF_EDGE
+    with og.init(tmp_path / "graph", schema=schema) as made:
+        with made.write() as tx:
+            for name in ("ada", "bo"):
+                tx.insert("Person", name=name)
+            for number in range(9):
+                tx.insert("Other", name=f"o{number}")
+            tx.insert_edge("Knows", "ada", "bo")
+
+        def ask(text: str) -> tuple[int, bool]:
+            stages: list[str] = []
+            with progress_to(lambda now: stages.append(now.stage)):
+                found = made.query(text, engine="auto")
+            return len(found), "query" in stages
+
+        monkeypatch.setattr(engine_choice, "machine_memory", lambda: need)
+        monkeypatch.setattr(shared_cache(), "limit", need)
+        assert ask(walk) == (1, False)
+        assert ask(others) == (9, True)
+        assert ask(key) == (1, False)
+        monkeypatch.setattr(shared_cache(), "limit", need - 1)
+        assert ask(key) == (1, False)
+        assert made.algorithms.degree(edges="Knows").engine == "spark"

@@ -64,7 +64,7 @@ def test_values_come_back_from_the_types_of_spark(column: pa.Array) -> None:
         assert restore_type(part.cast(there), column.type).equals(part)
 
 
-def test_a_search_says_nothing_about_nobody() -> None:
+def test_a_search_has_no_score_for_other_ids() -> None:
     ids = pa.array(["a", "b", "c", None])
     scores = Lookup(pa.array(["b"]), pa.array([0.5]))
     assert scores.of(ids).to_pylist() == [None, 0.5, None, None]

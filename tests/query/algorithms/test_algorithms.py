@@ -96,7 +96,7 @@ def whole(graph: Drawn, algorithm: Algorithm) -> Edges:
     )
 
 
-def cut(graph: Drawn, algorithm: Algorithm, pieces: int) -> Edges:
+def cut_graph(graph: Drawn, algorithm: Algorithm, pieces: int) -> Edges:
     arrive, leave, weights = graph.ends(algorithm)
     distinct = algorithm.arrangement.distinct
 
@@ -117,10 +117,10 @@ def cut(graph: Drawn, algorithm: Algorithm, pieces: int) -> Edges:
     )
 
 
-def found(graph: Drawn, algorithm: Algorithm) -> list[Any]:
+def run_algorithm(graph: Drawn, algorithm: Algorithm) -> list[Any]:
     """The values, which are the same for edges in one block and in three."""
     values = algorithm.run(whole(graph, algorithm), graph.nodes)
-    again = algorithm.run(cut(graph, algorithm, 3), graph.nodes)
+    again = algorithm.run(cut_graph(graph, algorithm, 3), graph.nodes)
     assert again == values
     assert len(values.column) == graph.count
     listed: list[Any] = values.column.to_pylist()
@@ -131,7 +131,7 @@ def found(graph: Drawn, algorithm: Algorithm) -> list[Any]:
 @settings(max_examples=FEWER)
 @given(graphs(), st.sampled_from([0.5, 0.85]))
 def test_pagerank_is_that_of_igraph(graph: Drawn, damping: float) -> None:
-    ranks = found(graph, PageRank(damping, tolerance=1e-12, max_iterations=1000))
+    ranks = run_algorithm(graph, PageRank(damping, tolerance=1e-12, max_iterations=1000))
     assert ranks == pytest.approx(graph.igraph.pagerank(damping=damping), abs=1e-9)
     assert sum(ranks) == pytest.approx(1)
 
@@ -140,7 +140,7 @@ def test_pagerank_is_that_of_igraph(graph: Drawn, damping: float) -> None:
 @settings(max_examples=FEWER)
 @given(graphs())
 def test_components_are_those_of_igraph(graph: Drawn) -> None:
-    assert found(graph, ConnectedComponents()) == graph.igraph.connected_components("weak").membership
+    assert run_algorithm(graph, ConnectedComponents()) == graph.igraph.connected_components("weak").membership
 
 
 @pytest.mark.fuzz
@@ -160,7 +160,7 @@ def test_labels_are_those_of_a_plain_reading_of_the_rule(graph: Drawn, rounds: i
             for own, vote in zip(labels, votes, strict=True)
         ]
     met = list(dict.fromkeys(labels))
-    assert found(graph, LabelPropagation(rounds)) == [met.index(label) for label in labels]
+    assert run_algorithm(graph, LabelPropagation(rounds)) == [met.index(label) for label in labels]
 
 
 @pytest.mark.fuzz
@@ -174,7 +174,7 @@ def test_paths_are_those_of_igraph(graph: Drawn, data: st.DataObject, way: Any, 
     nearest = distances.min(axis=0)
     algorithm = ShortestPaths(tuple(f"{start:03}" for start in starts), way, "weight" if weighted else None)
     expected = [None if np.isinf(value) else pytest.approx(value) for value in nearest]
-    assert found(graph, algorithm) == expected
+    assert run_algorithm(graph, algorithm) == expected
 
 
 @pytest.mark.fuzz
@@ -183,7 +183,7 @@ def test_paths_are_those_of_igraph(graph: Drawn, data: st.DataObject, way: Any, 
 def test_triangles_are_those_of_igraph(graph: Drawn) -> None:
     simple = graph.igraph.as_undirected().simplify()
     expected = Counter(node for triangle in simple.cliques(3, 3) for node in triangle)
-    assert found(graph, TriangleCount()) == [expected[node] for node in range(graph.count)]
+    assert run_algorithm(graph, TriangleCount()) == [expected[node] for node in range(graph.count)]
 
 
 @pytest.mark.fuzz
@@ -191,15 +191,15 @@ def test_triangles_are_those_of_igraph(graph: Drawn) -> None:
 @given(graphs())
 def test_degrees_are_those_of_igraph_but_for_loops(graph: Drawn) -> None:
     loops = Counter(source for source, target in graph.edges if source == target)
-    assert found(graph, Degree("out")) == graph.igraph.degree(mode="out")
-    assert found(graph, Degree("in")) == graph.igraph.degree(mode="in")
+    assert run_algorithm(graph, Degree("out")) == graph.igraph.degree(mode="out")
+    assert run_algorithm(graph, Degree("in")) == graph.igraph.degree(mode="in")
     both = graph.igraph.degree(mode="all")
-    assert found(graph, Degree()) == [number - loops[node] for node, number in enumerate(both)]
+    assert run_algorithm(graph, Degree()) == [number - loops[node] for node, number in enumerate(both)]
     neighbours: list[set[int]] = [set() for _ in range(graph.count)]
     for source, target in graph.edges:
         neighbours[source].add(target)
         neighbours[target].add(source)
-    assert found(graph, Degree(distinct=True)) == [len(others) for others in neighbours]
+    assert run_algorithm(graph, Degree(distinct=True)) == [len(others) for others in neighbours]
 
 
 def test_a_long_path_takes_few_rounds_to_be_one_component() -> None:
@@ -214,7 +214,7 @@ def test_what_is_reached_has_a_distance_however_far_it_is(pieces: int) -> None:
     """Node 5 is not reached; node 4 is reached by a short way, too."""
     drawn = Drawn(6, [(0, 1), (1, 2), (2, 3), (3, 4), (0, 4)], [1e308, 1e308, 1e308, 1e308, 2.0])
     paths = ShortestPaths(("000",), weight="w")
-    edges = cut(drawn, paths, pieces) if pieces else whole(drawn, paths)
+    edges = cut_graph(drawn, paths, pieces) if pieces else whole(drawn, paths)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         values = paths.run(edges, drawn.nodes)
@@ -232,10 +232,10 @@ def test_a_walk_looks_only_at_what_changed() -> None:
 def test_a_graph_without_nodes_has_no_values() -> None:
     empty = Drawn(0, [])
     for algorithm in (PageRank(), ConnectedComponents(), LabelPropagation(), TriangleCount(), Degree()):
-        assert found(empty, algorithm) == []
+        assert run_algorithm(empty, algorithm) == []
 
 
-def test_ranks_that_do_not_settle_in_time_are_told() -> None:
+def test_ranks_that_do_not_settle_in_time_are_reported() -> None:
     graph = Drawn(3, [(0, 1), (1, 2)])
     values = PageRank(max_iterations=1).run(whole(graph, PageRank()), graph.nodes)
     assert (values.rounds, values.converged) == (1, False)

@@ -41,7 +41,7 @@ PEOPLE = ["ada", "bo", "cy", "di"]
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
-    """Ada knows Bo, Bo Cy, Cy Ada; Di lives in Rome with Cy, and knows nobody."""
+    """Ada knows Bo, Bo Cy, Cy Ada; Di lives in Rome with Cy, and knows no one."""
     with og.init(tmp_path_factory.mktemp("algorithms") / "g.omni", schema=SCHEMA) as graph:
         with graph.write() as tx:
             # In an order that is not theirs.
@@ -186,9 +186,9 @@ def test_a_branch_is_made_even_when_it_has_the_values_already(filled: Graph) -> 
     assert filled.snapshot("two").rows("City").equals(filled.snapshot("one").rows("City"))
 
 
-def test_a_branch_that_is_missing_is_told_before_anything_is_computed(filled: Graph) -> None:
+def test_a_branch_that_is_missing_is_reported_before_anything_is_computed(filled: Graph) -> None:
     with pytest.raises(BranchNotFound, match="'nowhere'"):
-        filled.algorithms.shortest_paths("nobody", write_to="Person.team", onto="nowhere")
+        filled.algorithms.shortest_paths("missing", write_to="Person.team", onto="nowhere")
 
 
 def test_nodes_of_another_moment_are_left_alone(filled: Graph) -> None:
@@ -366,9 +366,9 @@ def test_values_stay_the_same_while_rows_move(filled: Graph) -> None:
         tx.update("Person", ("name", "=", "ada"), note="moved")
     grown = filled.algorithms.pagerank(branch="moving").to_arrow()
     shared_cache().forget()
-    anew = filled.algorithms.pagerank(branch="moving").to_arrow()
+    rebuilt = filled.algorithms.pagerank(branch="moving").to_arrow()
     assert grown.equals(before)
-    assert anew.equals(before)
+    assert rebuilt.equals(before)
 
 
 def test_the_examples_of_the_page_do_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,13 +95,13 @@ class Values:
         one, other = self.value(left, row), self.value(right, row)
         if one is None or other is None:
             return False
-        return COMPARE[op](narrowed(one, left, right.type), narrowed(other, right, left.type))
+        return COMPARE[op](narrow(one, left, right.type), narrow(other, right, left.type))
 
     def _among(self, list_term: Term, items: Any, item_term: Term, item: Any) -> bool:
         if items is None or item is None:
             return False
-        wanted = narrowed(item, item_term, list_term.type)
-        return any(narrowed(each, list_term, item_term.type) == wanted for each in items if each is not None)
+        wanted = narrow(item, item_term, list_term.type)
+        return any(narrow(each, list_term, item_term.type) == wanted for each in items if each is not None)
 
     # --- terms -----------------------------------------------------------------------------------
 
@@ -120,11 +120,11 @@ class Values:
                 entity = row[var]
                 return None if entity is None else entity.id
             case Calc(op, left, right, type_):
-                return calculated(op, self.value(left, row, totals), self.value(right, row, totals), type_)
+                return calculate(op, self.value(left, row, totals), self.value(right, row, totals), type_)
             case Minus(argument, type_):
-                return calculated("*", self.value(argument, row, totals), -1, type_)
+                return calculate("*", self.value(argument, row, totals), -1, type_)
             case CaseFold(fn, argument):
-                return folded(fn, self.value(argument, row, totals))
+                return fold_case(fn, self.value(argument, row, totals))
             case Total():
                 assert totals is not None, "an aggregate has no value in one row"
                 return totals[term]
@@ -178,7 +178,7 @@ def constant(value: Any, type_: ValueType) -> Any:
     return float(value) if type_.scalar in FLOATS else value
 
 
-def narrowed(value: Any, term: Term, opposite: ValueType) -> Any:
+def narrow(value: Any, term: Term, opposite: ValueType) -> Any:
     """A constant float meets a 32-bit float as the 32-bit float nearest to it."""
     is_constant = isinstance(term, Const | ParamRef)
     if is_constant and opposite.scalar is Scalar.F32 and isinstance(value, float):
@@ -193,7 +193,7 @@ def as_f32(value: float) -> float:
         return math.copysign(math.inf, value)
 
 
-def calculated(op: str, left: Any, right: Any, type_: ValueType) -> int | float | None:
+def calculate(op: str, left: Any, right: Any, type_: ValueType) -> int | float | None:
     """Arithmetic that never fails: what has no value in 64 bits is null."""
     if left is None or right is None:
         return None
@@ -207,7 +207,7 @@ def calculated(op: str, left: Any, right: Any, type_: ValueType) -> int | float 
     return found if math.isfinite(found) else None
 
 
-def folded(fn: str, text: str | None) -> str | None:
+def fold_case(fn: str, text: str | None) -> str | None:
     """Letter by letter, as Arrow maps single code points."""
     if text is None:
         return None

@@ -50,17 +50,26 @@ class AsyncTransport:
     @asynccontextmanager
     async def stream(self, call: Call[Any]) -> AsyncIterator[httpx.Response]:
         """Open an answer that is read while it arrives; what fails in the block is reported like a call."""
+        response = await self._open(call)
         try:
             with report_failures(self.address, call):
-                response = await self._client.send(self._request(call), stream=True)
-                try:
-                    if response.status_code >= 400:
-                        raise rebuild_error(response.status_code, await response.aread(), call.source_name)
-                    yield response
-                finally:
-                    await response.aclose()
+                if response.status_code >= 400:
+                    raise rebuild_error(response.status_code, await response.aread(), call.source_name)
+                yield response
         except Unanswered as failure:
             raise failure.error from failure
+        finally:
+            await response.aclose()
+
+    async def _open(self, call: Call[Any]) -> httpx.Response:
+        """Return an answer whose head is there; until then a read is repeated like any other."""
+        pauses = iter(PAUSES)
+        while True:
+            try:
+                with report_failures(self.address, call):
+                    return await self._client.send(self._request(call), stream=True)
+            except Unanswered as failure:
+                await asyncio.sleep(failure.next_pause(pauses))
 
     def _request(self, call: Call[Any]) -> httpx.Request:
         self.require_open()

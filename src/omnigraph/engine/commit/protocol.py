@@ -45,7 +45,7 @@ from omnigraph.engine.graph.publish import ExactHead, NewCommit, Publication, pu
 from omnigraph.engine.graph.schema_files import record_past_schema
 from omnigraph.engine.graph.table_forks import fork_table
 from omnigraph.engine.upkeep.after_write import WrittenTables, run_table_upkeep
-from omnigraph.engine.upkeep.index_upkeep import IndexUpkeep
+from omnigraph.engine.upkeep.index_upkeep import IndexUpkeep, expects_indexes
 from omnigraph.engine.upkeep.manifest_upkeep import run_manifest_upkeep
 from omnigraph.engine.upkeep.table_rewrite import RewriteTable, rewrite_table
 from omnigraph.errors import (
@@ -55,8 +55,8 @@ from omnigraph.errors import (
     RecoveryRequired,
     StorageFailure,
 )
+from omnigraph.phases import in_phase
 from omnigraph.storage.concurrency import run_per_table
-from omnigraph.storage.indexes import read_coverage
 from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.staging import Counts, Staged, commit_staged
@@ -82,7 +82,7 @@ def commit(graph: OpenGraph, plan: CommitPlan, held: HeldLocks | None = None) ->
 
     `held` is the branch's lock, where the caller took it before it prepared the plan.
     """
-    ready = prepare(graph, plan)
+    ready = in_phase("commit.prepare")(prepare)(graph, plan)
     failpoints.reach(failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE)
     if held is not None:
         return _run_locked(graph, plan, ready, held)
@@ -95,7 +95,7 @@ def _run_locked(
 ) -> Receipt:
     """Run the gates, the phases, and upkeep, with the lock held."""
     try:
-        plan, base = check_gates(graph, plan, held)
+        plan, base = in_phase("commit.gates")(check_gates)(graph, plan, held)
     except LockLost as lost:
         raise BaseMoved(lost) from lost
     run = _CommitRun(graph, plan, held, base)
@@ -118,12 +118,13 @@ def _delay_ctrl_c(plan: CommitPlan) -> AbstractContextManager[None]:
     return ctrl_c.postpone_ctrl_c() if plan.is_confirmed else nullcontext()
 
 
+@in_phase("commit.upkeep")
 def _run_upkeep(graph: OpenGraph, receipt: Receipt, run: _CommitRun, published: Publication) -> IndexUpkeep:
     """Run upkeep after a write while its lock is held; a failure never fails the write."""
     coordinator = graph.coordinator(run.plan.branch)
     try:
         touched = _written_tables(graph, receipt, run, published)
-        left = run_table_upkeep(coordinator, run.held, touched, lambda: graph.schema().catalog)
+        left = run_table_upkeep(graph, run.plan.branch, published.loaded.state, run.held, touched)
         run_manifest_upkeep(coordinator, published)
     except Exception:  # noqa: BLE001 - the write took effect: a caller that gets an error would repeat it
         _log.exception("upkeep on branch '%s' failed", coordinator.branch)
@@ -150,7 +151,7 @@ def _written_tables(
         if source is not None
         and source in base
         and key in tables
-        and read_coverage(_open(graph, base[source]))
+        and expects_indexes(graph.root, run.base.state, source, _open(graph, base[source]))
     ]
     written = {key: (one.inserted or 0) + (one.updated or 0) for key, one in receipt.counts.items()}
     return WrittenTables(tables, written, rewritten, recovered)
@@ -217,6 +218,7 @@ class _CommitRun:
 
     # --- phase A ---------------------------------------------------------------------------------
 
+    @in_phase("commit.record")
     def _store(self, record: Sidecar) -> None:
         """Store the record; nothing has happened yet, so it is removed if the put failed."""
         try:
@@ -232,6 +234,7 @@ class _CommitRun:
 
     # --- phase B ---------------------------------------------------------------------------------
 
+    @in_phase("commit.effects")
     def _effects(self, record: Sidecar, ready: Mapping[str, PreparedStep]) -> Sidecar:
         """Write every table and confirm the record; raises `_NoEffect` while nothing has happened yet."""
         try:
@@ -346,6 +349,7 @@ class _CommitRun:
 
     # --- phases C and D --------------------------------------------------------------------------
 
+    @in_phase("commit.publish")
     def _publish(self, record: Sidecar) -> Publication:
         """Publish the write; a new schema is accepted with it."""
         plan, entries = self.plan, self.plan.base.entries
@@ -374,6 +378,7 @@ class _CommitRun:
             return False  # recovery removes it
         return self.held.still_held() and self.plan.rollback_id not in commits
 
+    @in_phase("commit.remove_record")
     def _remove(self, operation_id: str) -> None:
         """Best effort: the next writer of the branch recovers a record that stays."""
         try:

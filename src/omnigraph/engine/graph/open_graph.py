@@ -98,6 +98,8 @@ class OpenGraph:
         """Asked at the head of every writer."""
         self.has_current_schema_files = True
         """Whether the schema files had the shape this release writes when the graph was opened."""
+        self.last_schema: LiveSchema | None = None
+        """The schema as it was read last; another process may have changed it since."""
         self._coordinators: dict[str, Coordinator] = {}
         self._snapshots: dict[str, tuple[LoadedBranch, Snapshot]] = {}
         self._catalogs: OrderedDict[tuple[str, Incarnation, int], Catalog] = OrderedDict()
@@ -117,7 +119,8 @@ class OpenGraph:
         if read_only:
             opened.schema()
         else:
-            opened.has_current_schema_files = read_identified_schema(root).is_current
+            found = read_identified_schema(root)
+            opened.has_current_schema_files, opened.last_schema = found.is_current, found.schema
         return opened
 
     # --- branches and schema ---------------------------------------------------------------------
@@ -152,7 +155,8 @@ class OpenGraph:
 
     def schema(self) -> LiveSchema:
         """The accepted schema as it is now."""
-        return read_schema(self.root)
+        self.last_schema = found = read_schema(self.root)
+        return found
 
     def branch_names(self) -> list[str]:
         """Main, then the others by name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 
 from omnigraph.deferred_dataclass import dataclass
@@ -12,6 +12,7 @@ from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.load.sources.mapping import InputMapping
 from omnigraph.engine.rows.violations import Violation
+from omnigraph.engine.tasks.task_metrics import TaskMetrics
 from omnigraph.engine.upkeep.declared_indexes import PendingIndexes
 
 
@@ -38,6 +39,8 @@ class EngineReport:
     name: str
     why: str
     stages: tuple[StageReport, ...] = ()
+    tasks: tuple[TaskMetrics, ...] = ()
+    """What the tasks on Spark cost, stage by stage."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -64,6 +67,12 @@ class LoadResult:
         left_out = f", {self.skipped_total} violations left out" if self.skipped_counts else ""
         commit = "no commit" if self.commit is None else f"commit {self.commit.id}"
         return f"<LoadResult {counts or 'no rows'}{left_out}, {commit}>"
+
+    def with_tasks(self, metrics: Iterable[TaskMetrics]) -> LoadResult:
+        """Return the result with what its tasks cost."""
+        return (
+            self if self.engine is None else replace(self, engine=replace(self.engine, tasks=tuple(metrics)))
+        )
 
     @property
     def total(self) -> int:

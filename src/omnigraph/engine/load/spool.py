@@ -18,6 +18,7 @@ from omnigraph.engine.load.sources.mapping import InputMapping
 from omnigraph.engine.load.sources.memory_tables import as_arrow, is_table
 from omnigraph.engine.load.sources.pipes import receive_pipes
 from omnigraph.engine.load.sources.plan import file_of
+from omnigraph.engine.load.sources.spark_source import SparkSource
 from omnigraph.engine.rows.violations import Violation, passed_rows_name
 from omnigraph.engine.tasks.runner import SPARK, Engine, engine_module
 from omnigraph.errors import BadRequest, KeyConflict, LoadRejected
@@ -85,12 +86,16 @@ class Frames(Protocol):
         """A graph as DataFrames, with what compiles its queries; without a session one is found or made."""
         ...
 
+    def spark_state(self) -> Any:
+        """How far Spark is from running a job, as a `SparkState`."""
+        ...
+
     def query_runner(self) -> Callable[..., Any]:
         """What answers reads that are pinned, with a session that is found or made."""
         ...
 
     def spool_frame(self, frame: Any, root: Root, key: str) -> AbstractContextManager[Spool]:
-        """The rows of a DataFrame as files, written by those who have them; there while the block lasts."""
+        """The rows of a DataFrame or `SparkSource` as files that tasks write, while the block lasts."""
         ...
 
     def spool_computed(
@@ -101,8 +106,8 @@ class Frames(Protocol):
 
 
 def is_frame(data: object) -> bool:
-    """Whether rows are a DataFrame of Spark; asking must not import it."""
-    return type(data).__module__.startswith("pyspark.sql.")
+    """Whether Spark has the rows, in a DataFrame or behind a source; asking must not import it."""
+    return isinstance(data, SparkSource) or type(data).__module__.startswith("pyspark.sql.")
 
 
 def get_frames() -> Frames:

@@ -56,7 +56,7 @@ from omnigraph.engine.maintenance.health import (
 from omnigraph.engine.upkeep.declared_indexes import declared_indexes
 from omnigraph.engine.upkeep.index_catch_up import find_refusal
 from omnigraph.engine.upkeep.index_lag import DueIndex
-from omnigraph.engine.upkeep.index_upkeep import columns_of, find_due_on_table
+from omnigraph.engine.upkeep.index_upkeep import columns_of, expects_indexes, find_due_on_table
 from omnigraph.errors import (
     BranchNotFound,
     CorruptGraph,
@@ -110,7 +110,7 @@ def _examine_branches(
         tuple(forks),
         tuple(_find_last_writers(graph, branches)),
         tuple(_report_indexes(tables)),
-        tuple(_find_pending(graph, tables)),
+        tuple(_find_pending(graph, branches, tables)),
         tuple(_count_versions(graph, branches, needed)),
         tuple(_find_dropped(graph, branches, needed)),
         # What an unreadable branch publishes is unknown.
@@ -283,8 +283,10 @@ def _report_indexes(tables: Sequence[OwnTable]) -> Iterator[IndexReport]:
             )
 
 
-def _find_pending(graph: OpenGraph, tables: Sequence[OwnTable]) -> Iterator[PendingIndex]:
-    """Yield the indexes that upkeep would build; a table with some of its indexes should have all."""
+def _find_pending(
+    graph: OpenGraph, branches: Mapping[str, LoadedBranch], tables: Sequence[OwnTable]
+) -> Iterator[PendingIndex]:
+    """Yield the indexes that are due, as the result of a write reports them."""
     try:
         catalog = graph.schema().catalog
     except OmnigraphError:
@@ -292,12 +294,11 @@ def _find_pending(graph: OpenGraph, tables: Sequence[OwnTable]) -> Iterator[Pend
     known = frozenset(table_keys(catalog))
     for one in tables:
         if one.shown is not None and one.entry.key in known:
-            asked = declared_indexes(catalog, one.entry.key)
-            due = find_due_on_table(asked, one.shown, dropped=bool(read_coverage(one.shown)))
+            key, asked = one.entry.key, declared_indexes(catalog, one.entry.key)
+            expected = expects_indexes(graph.root, branches[one.branch].state, key, one.shown)
+            due = find_due_on_table(asked, one.shown, dropped=expected)
             if due:
-                yield PendingIndex(
-                    one.entry.key, one.branch, columns_of(due), _explain_refusals(one.shown, due)
-                )
+                yield PendingIndex(key, one.branch, columns_of(due), _explain_refusals(one.shown, due))
 
 
 def _explain_refusals(table: Table, due: Sequence[DueIndex]) -> tuple[RefusedIndex, ...]:

@@ -2,4 +2,5 @@
 
 runner.py                      the protocol of a runner, the one of this process, and the choice of an engine
 buckets.py                     rows shared out by a hash of their key
+task_metrics.py                what tasks cost, for receipts
 """

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.coordinator import Coordinator
-from omnigraph.engine.graph.manifest import TableVersion
+from omnigraph.engine.graph.manifest import ManifestState, TableVersion
+from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.publish import repin
 from omnigraph.engine.upkeep.declared_indexes import DeclaredIndex, declared_indexes
 from omnigraph.engine.upkeep.index_lag import DueIndex
@@ -21,6 +22,7 @@ from omnigraph.engine.upkeep.index_upkeep import (
     DeferredIndexes,
     IndexUpkeep,
     columns_of,
+    expects_indexes,
     find_due_on_table,
     plan_round,
     rows_in_write,
@@ -32,7 +34,6 @@ from omnigraph.engine.upkeep.table_rewrite import (
     find_crowded_runs,
 )
 from omnigraph.errors import BadRequest, OmnigraphError
-from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.storage.concurrency import run_per_table
 from omnigraph.storage.fragments import list_fragments
 from omnigraph.storage.locks import HeldLocks
@@ -80,9 +81,11 @@ class WrittenTables:
 
 
 def run_table_upkeep(
-    coordinator: Coordinator, held: HeldLocks, touched: WrittenTables, catalog: Callable[[], Catalog]
+    graph: OpenGraph, branch: str, state: ManifestState, held: HeldLocks, touched: WrittenTables
 ) -> IndexUpkeep:
     """Compact and index tables that a commit just wrote; callers hold the branch's lock.
+
+    `state` is the branch as the commit left it.
 
     A failure is logged, not raised: the next write tries again. Missing indexes are reported.
     """
@@ -94,22 +97,27 @@ def run_table_upkeep(
     pending: dict[str, tuple[str, ...]] = {}
     owed: dict[str, DeferredIndexes] = {}
     try:
-        known = catalog()
-        asked = {key: declared_indexes(known, key) for key in keys}
+        catalog = graph.schema().catalog
+        asked = {key: declared_indexes(catalog, key) for key in keys}
         # Until more is known, all of them are.
         pending = {key: tuple(wish.column for wish in asked[key]) for key in looked_at}
-        plans = {key: _Plan(asked[key], key in touched.rewritten) for key in keys}
+        expecting = {
+            key
+            for key in keys
+            if key in touched.rewritten or expects_indexes(graph.root, state, key, touched.tables[key])
+        }
+        plans = {key: _Plan(asked[key], key in expecting) for key in keys}
         limit = rows_in_write()
         if is_enabled():
             left = _maintain_tables(
-                coordinator, held, {key: touched.tables[key] for key in keys}, plans, limit
+                graph.coordinator(branch), held, {key: touched.tables[key] for key in keys}, plans, limit
             )
             owed = {key: DeferredIndexes(touched.rows(key), asked[key]) for key, due in left.items() if due}
         else:
             left = {key: plans[key].due(touched.tables[key]) for key in looked_at}
         pending = {key: columns_of(due) for key, due in left.items()}
     except OmnigraphError as failure:
-        _log.warning("upkeep on branch '%s' was not finished: %s", coordinator.branch, failure)
+        _log.warning("upkeep on branch '%s' was not finished: %s", branch, failure)
     return IndexUpkeep({key: columns for key, columns in pending.items() if columns}, owed)
 
 
@@ -119,6 +127,7 @@ class _Plan:
 
     asked: Sequence[DeclaredIndex]
     dropped: bool
+    """Whether it had some, and is to have all of them however few rows it holds."""
 
     def due(self, table: Table) -> list[DueIndex]:
         """Those that are missing or lag too much."""

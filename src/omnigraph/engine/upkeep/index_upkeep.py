@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.engine.graph.manifest import MAIN, TableVersion
+from omnigraph.engine.graph.layout import split_key, table_key
+from omnigraph.engine.graph.manifest import MAIN, ManifestState, TableVersion
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.publish import repin
+from omnigraph.engine.graph.root import Root
 from omnigraph.engine.upkeep.declared_indexes import VECTOR_ROWS, DeclaredIndex, IndexKind, PendingIndexes
 from omnigraph.engine.upkeep.index_catch_up import can_append_texts, can_extend, count_vectors
 from omnigraph.engine.upkeep.index_lag import MOST_ROWS, DueIndex, NextSegment, find_due_indexes, next_segment
-from omnigraph.errors import BadRequest, OmnigraphError, StorageFailure
+from omnigraph.errors import BadRequest, CompileError, OmnigraphError, StorageFailure
+from omnigraph.lang.schema import compile_schema
+from omnigraph.lang.schema.catalog import TypeKind
 from omnigraph.progress import stage
+from omnigraph.storage.forks import fork_folder
 from omnigraph.storage.fragments import list_fragments
 from omnigraph.storage.index_parts import BuildParts
 from omnigraph.storage.indexes import (
@@ -31,6 +37,7 @@ from omnigraph.storage.indexes import (
     stage_extensions,
 )
 from omnigraph.storage.lance_errors import TableFailureKind
+from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.staging import Staged, commit_staged
 from omnigraph.storage.tables import Table
@@ -85,6 +92,71 @@ def find_due_on_table(
     """
     found = find_due_indexes(asked, read_coverage(table), list_fragments(table), dropped=dropped)
     return [one for one in found if one.stored is not None or _has_enough(table, one.wish)]
+
+
+def expects_indexes(root: Root, state: ManifestState, key: str, table: Table) -> bool:
+    """Whether a table is to have its declared indexes however few rows it holds: it has one, or had one.
+
+    A rewrite drops all of them, so an earlier version says it; for a renamed type, the table it had before.
+    This is what both a write and `doctor` go by, so that they report the same as pending.
+    """
+    return _had_indexes(root, table) or any(
+        _had_indexes(root, old) for old in _open_under_old_names(root, state, key)
+    )
+
+
+def _open_under_old_names(root: Root, state: ManifestState, key: str) -> Iterator[Table]:
+    """Yield the dropped tables that a type had under other names, as the schemas of the graph have it."""
+    kind, name = split_key(key)
+    dropped = {known for known in state.tombstones if known not in state.entries()}
+    renames = _read_renames(root) if any(known.startswith(f"{kind}:") for known in dropped) else []
+    names = [name]
+    for one in names:  # it grows: a type can be renamed again and again
+        names += {old[kind, one] for old in renames if (kind, one) in old}.difference(names)
+    for old in {table_key(kind, one) for one in names} & dropped & state.versions.keys():
+        last = state.versions[old]
+        table = _open_if_stored(root, root.layout.table(state.locations[old]), last.owner, last.version)
+        if table is not None:
+            yield table
+
+
+def _read_renames(root: Root) -> list[Mapping[tuple[TypeKind, str], str]]:
+    """Return the hints about renamed types in every schema text that the graph recorded."""
+    found = []
+    for at in root.objects.list_dir(root.layout.past_schemas):
+        # A damaged text says nothing here; `doctor --deep` reports it.
+        with suppress(CompileError):
+            found.append(compile_schema(root.objects.read_text(at)).renames.types)
+    return found
+
+
+def _had_indexes(root: Root, table: Table) -> bool:
+    """Whether a version of a table has an index: this one, or an earlier one that is still stored."""
+    if read_coverage(table):
+        return True
+    own = table.location if table.branch is None else fork_folder(table.location, table.branch)
+    fork = None if table.branch is None else root.forks.find(table.location, table.branch)
+    first = 0 if fork is None else fork.parent_version
+    # Without files of an index no version has one, and none is opened.
+    if root.objects.exists(own / "_indices"):
+        for version in reversed([one for one in table.versions() if first < one < table.version]):
+            before = _open_if_stored(root, table.location, table.branch, version)
+            if before is not None and read_coverage(before):
+                return True
+    if fork is None:
+        return False
+    origin = _open_if_stored(root, table.location, fork.parent, fork.parent_version)
+    return origin is not None and _had_indexes(root, origin)
+
+
+def _open_if_stored(root: Root, at: Location, branch: str | None, version: int) -> Table | None:
+    """Open a version of a table; None when cleanup removed it."""
+    try:
+        return root.tables.open(at, version, branch=branch)
+    except StorageFailure as failure:
+        if failure.kind is not TableFailureKind.NOT_FOUND:
+            raise
+        return None
 
 
 def _has_enough(table: Table, wish: DeclaredIndex) -> bool:

@@ -11,7 +11,7 @@ from omnigraph.engine.graph.layout import table_key
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.schema_files import LiveSchema
 from omnigraph.engine.rows.ids import generate_ids
-from omnigraph.engine.write.mutate import MutationResult, run_statements
+from omnigraph.engine.write.mutate import MutationResult, SchemaMoved, run_statements
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import BadRequest
 from omnigraph.lang.query.resolved import DeleteEdges, DeleteNodes, InsertNode, Statement
@@ -96,9 +96,12 @@ class WriteBlock:
         self._over = True
         if kind is None and self._schema is not None:
             known = self._schema.catalog.fingerprint
-            self._result = run_statements(
-                self._writing(), self._statements, {}, self._author, schema=known, ids=self._ids
-            )
+            try:
+                self._result = run_statements(
+                    self._writing(), self._statements, {}, self._author, known, ids=self._ids
+                )
+            except SchemaMoved as moved:
+                raise moved.conflict() from moved
 
     def __repr__(self) -> str:
         return f"<Write to '{self._author.branch}' with {len(self)} statements>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from itertools import groupby
 
@@ -35,9 +35,8 @@ from omnigraph.engine.write.transaction import (
     PreparedWrite,
     Transaction,
     commit_write,
-    require_schema,
 )
-from omnigraph.errors import CompileError, InvalidValue, ReadSetChanged
+from omnigraph.errors import CompileError, InvalidValue, OmnigraphError, ReadSetChanged
 from omnigraph.lang.query.compile import CompiledMutation
 from omnigraph.lang.query.resolved import (
     DeleteEdges,
@@ -53,9 +52,8 @@ from omnigraph.lang.types import STRING, ValueType
 from omnigraph.lang.values import Stored, convert
 from omnigraph.storage.staging import Counts
 
-SCHEMA = "schema"
-_SCHEMAS = 4
-"""How often the schema may be another one before a mutation gives up."""
+_ATTEMPTS = 5
+"""For how many schemas a mutation is compiled before it gives up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +85,57 @@ class MutationResult:
         return f"<MutationResult {self.affected_nodes} nodes, {self.affected_edges} edges, {commit}>"
 
 
+class SchemaMoved(Exception):
+    """A mutation was compiled for another schema than the one that holds: nothing was written.
+
+    For callers inside the package, which compile it again: it may mean something else, or nothing any more.
+    """
+
+    def __init__(self, expected: str, catalog: Catalog) -> None:
+        super().__init__(f"the schema is {catalog.fingerprint}, not {expected}")
+        self.expected = expected
+        self.catalog = catalog
+        """What the write found."""
+
+    def conflict(self) -> ReadSetChanged:
+        """Return what a caller gets that cannot compile again."""
+        return ReadSetChanged("schema", expected=self.expected, actual=self.catalog.fingerprint)
+
+
+class MutationSchema:
+    """The schema to compile a mutation for, from attempt to attempt.
+
+    First the one that was read last, because the write reads the schema itself; then what the write finds.
+    """
+
+    def __init__(self, graph: OpenGraph) -> None:
+        self._graph = graph
+        self._is_current = graph.last_schema is None
+        self._attempts = 1
+        self.catalog = (graph.last_schema or graph.schema()).catalog
+
+    def follow(self, moved: SchemaMoved) -> None:
+        """Go on with the schema that a write found; raises a conflict when it changes all the time."""
+        self._continue_with(moved.catalog, moved.conflict())
+
+    def reread(self, wrong: OmnigraphError) -> None:
+        """Read the schema after a mutation did not compile; raises `wrong` where that would not help."""
+        if self._is_current and not (isinstance(wrong, CompileError) and self._finish_schema_change()):
+            raise wrong
+        self._continue_with(self._graph.schema().catalog, wrong)
+
+    def _finish_schema_change(self) -> bool:
+        """A change of the schema that died may be visible, and its files not in place yet."""
+        return find_lock(self._graph.root) is not None and recover_stale_lock_if_free(self._graph)
+
+    def _continue_with(self, catalog: Catalog, failure: OmnigraphError) -> None:
+        if self._attempts == _ATTEMPTS:
+            raise failure
+        self._attempts += 1
+        self._is_current = True
+        self.catalog = catalog
+
+
 def mutate(
     graph: OpenGraph,
     compiled: CompiledMutation,
@@ -94,31 +143,12 @@ def mutate(
     author: Author,
     limits: PendingLimits | None = None,
 ) -> MutationResult:
-    """Carry out a mutation on a branch: all of it, in one commit, or nothing."""
-    done = run_statements(graph, compiled.statements, parameters, author, limits, compiled.schema)
-    return replace(done, query=compiled.name)
+    """Carry out a mutation on a branch: all of it, in one commit, or nothing.
 
-
-Compile = Callable[[Catalog], tuple[CompiledMutation, Mapping[str, Stored]]]
-"""A mutation and its parameters under a schema."""
-
-
-def mutate_current_schema(graph: OpenGraph, compiled: Compile, author: Author) -> MutationResult:
-    """Carry out a mutation as the schema has it that holds at that moment.
-
-    When the schema changes under it, it is compiled again: it may mean something else, or nothing any more.
+    Raises `SchemaMoved` when it was compiled for another schema than the one that holds.
     """
-    for _ in range(_SCHEMAS - 1):
-        try:
-            return mutate(graph, *compiled(graph.schema().catalog), author)
-        except ReadSetChanged as changed:
-            if changed.member != SCHEMA:
-                raise
-        except CompileError:
-            # A change of the schema that died may be visible, and its files not in place yet.
-            if find_lock(graph.root) is None or not recover_stale_lock_if_free(graph):
-                raise
-    return mutate(graph, *compiled(graph.schema().catalog), author)
+    done = run_statements(graph, compiled.statements, parameters, author, compiled.schema, limits=limits)
+    return replace(done, query=compiled.name)
 
 
 def run_statements(
@@ -126,14 +156,15 @@ def run_statements(
     statements: Sequence[Statement],
     parameters: Mapping[str, Stored],
     author: Author,
+    schema: str,
+    *,
     limits: PendingLimits | None = None,
-    schema: str | None = None,
     ids: Sequence[str] | None = None,
 ) -> MutationResult:
     """Carry out statements on a branch: all of them, in one commit, or none.
 
     `schema` is the fingerprint of the one that they were checked against: under another one they may mean
-    something else. `ids` has an id for each statement, if they were drawn before.
+    something else, and this raises `SchemaMoved`. `ids` has an id for each statement, if they are known.
     """
     graph.permissions.require("change", branch=author.branch, actor=author.actor)
     milliseconds = graph.root.clock() // 1000
@@ -153,7 +184,7 @@ class _Mutation:
         new_ids: pa.Array,
         bindings: Bindings,
         limits: PendingLimits | None,
-        schema: str | None,
+        schema: str,
     ) -> None:
         self._statements = statements
         self._new_ids = new_ids
@@ -163,7 +194,8 @@ class _Mutation:
         self._last: _Execution | None = None
 
     def prepare(self, transaction: Transaction) -> PreparedWrite:
-        require_schema(transaction, self._schema)
+        if transaction.schema.catalog.fingerprint != self._schema:
+            raise SchemaMoved(self._schema, transaction.schema.catalog)
         self._last = _Execution(transaction, self._bindings, self._limits)
         self._last.run(self._statements, self._new_ids)
         return self._last.prepare()

@@ -1,6 +1,8 @@
 """Edges from ids to numbers, and from there into blocks: tasks that bring rows together by Arrow.
 
-An edge travels three times: to where its source is numbered, to where its target is, and to its block.
+Where the ids of all nodes are small enough to go to every task, an edge is numbered where it is read, and
+travels once: to its block. Otherwise it travels three times: to where its source is numbered, to where its
+target is, and to its block.
 """
 
 from __future__ import annotations
@@ -46,6 +48,14 @@ class Piece:
     source: str
     target: str
 
+    def edges(self, weight: str | None) -> Iterator[pa.Table]:
+        """Yield the edges with their ends, and a weight if there is one."""
+        for batch in self.scan(self.fragments):
+            columns = {"source": batch.column("src"), "target": batch.column("dst")}
+            if weight is not None:
+                columns["weight"] = pa.array(weights_of(batch.column(weight), self.edge, weight))
+            yield pa.table(columns)
+
 
 @dataclass(frozen=True, slots=True)
 class BySource:
@@ -55,20 +65,14 @@ class BySource:
     buckets: int
 
     def __call__(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        for batch in piece.scan(piece.fragments):
-            columns = {"source": batch.column("src"), "target": batch.column("dst")}
-            if self.weight is not None:
-                columns["weight"] = pa.array(weights_of(batch.column(self.weight), piece.edge, self.weight))
-            tag = f"{EDGES}:{piece.source}:{piece.target}"
-            yield from emit(tag, pa.table(columns), "source", self.buckets)
+        for edges in piece.edges(self.weight):
+            yield from emit(f"{EDGES}:{piece.source}:{piece.target}", edges, "source", self.buckets)
 
 
 def emit_numbers(nodes: Numbering, buckets: int) -> Iterator[pa.RecordBatch]:
     """Every node with its number, on its way to the edges that have its id at an end."""
-    for name, ids in nodes.ids.items():
-        start = nodes.start(name)
-        rows = pa.table({"id": ids, "number": np.arange(start, start + len(ids))})
-        yield from emit(f"{NODES}:{name}", rows, "id", buckets)
+    for name in nodes.ids:
+        yield from emit(f"{NODES}:{name}", _numbers_of(nodes, name), "id", buckets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +102,10 @@ class ByBlock:
         for tag, edges in rows.items():
             kind, _, target = tag.partition(":")
             if kind == EDGES:
-                met = _replace_ids(edges, "target", rows.get(f"{NODES}:{target}"))
-                yield from self._placed(met)
+                yield from self.place(_replace_ids(edges, "target", rows.get(f"{NODES}:{target}")))
 
-    def _placed(self, edges: pa.Table) -> Iterator[pa.RecordBatch]:
+    def place(self, edges: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Yield edges between numbers for the blocks they belong to."""
         weights = edges.column("weight").to_numpy() if "weight" in edges.column_names else None
         ends = edges.column("source").to_numpy(), edges.column("target").to_numpy()
         arrive, leave, weights = orient_edges(*ends, weights, self.arrangement.way)
@@ -111,6 +115,20 @@ class ByBlock:
                 yield from emit_to(EDGES, rows, corner, self.buckets)
         else:
             yield from emit_to(EDGES, _table(arrive, leave, weights), arrive % self.buckets, self.buckets)
+
+
+@dataclass(frozen=True, slots=True)
+class StraightToBlocks:
+    """The edges of a piece, numbered by a task that has the ids of all nodes, on their way to blocks."""
+
+    nodes: Numbering
+    placing: ByBlock
+
+    def __call__(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+        sources, targets = _numbers_of(self.nodes, piece.source), _numbers_of(self.nodes, piece.target)
+        for edges in piece.edges(self.placing.arrangement.weight):
+            met = _replace_ids(edges, "source", sources)
+            yield from self.placing.place(_replace_ids(met, "target", targets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +151,11 @@ class IntoBlocks:
             corner=corner,
         )
         yield pack_block(made)
+
+
+def _numbers_of(nodes: Numbering, name: str) -> pa.Table:
+    start, ids = nodes.start(name), nodes.ids[name]
+    return pa.table({"id": ids, "number": np.arange(start, start + len(ids))})
 
 
 def _replace_ids(edges: pa.Table, end: str, nodes: pa.Table | None) -> pa.Table:

@@ -6,6 +6,7 @@ To read in this order:
     parse.py, sources.py, maps.py, members.py     the file, read strictly; secrets.py: what never stands in it
     check.py, sql.py               against what is there, without Spark
     plan.py, extraction.py         what a run would do, and its rows
+    source_frames.py, view_uses.py, statement_errors.py   sources, read once; mistakes that Spark finds
     run.py, deliver.py, batch.py   a run, step by step
     records.py, lease.py           what is written down, and one run at a time
 """

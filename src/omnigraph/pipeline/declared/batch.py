@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -41,8 +41,15 @@ Bounds = Mapping[str, SourceRecord]
 class Extract(Protocol):
     """Reads sources and makes rows of them."""
 
-    def bounds(self, known: Bounds) -> Bounds:
-        """Up to where sources are to be read; what is known of them already stays."""
+    def bounds(self, known: Bounds, reached: Sequence[Mapping[str, str]]) -> Bounds:
+        """Up to where sources are to be read; what is known of them already stays.
+
+        `reached` has what each target has of each source.
+        """
+        ...
+
+    def release(self) -> None:
+        """Remove what is kept of sources between their uses."""
         ...
 
     def batch(self, target: Destination, graph: Graph, bounds: Bounds) -> AbstractContextManager[Batch]:

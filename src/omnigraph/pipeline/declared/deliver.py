@@ -66,8 +66,15 @@ class Delivery:
 
     def bounds(self) -> dict[str, SourceRecord]:
         """Return what this target gets: after what it has, up to what the run reads."""
-        reached = {} if self.journal.record.full_refresh else self.ledger.checkpoint().get(self.name, {})
-        return bounds_of(self.pipeline, self.journal.record.sources, reached)
+        return bounds_of(self.pipeline, self.journal.record.sources, self._reached())
+
+    def reached(self) -> dict[str, str]:
+        """Return the watermark up to which the target has each source."""
+        watched = self.pipeline.checkpoint is CheckpointKind.WATERMARK
+        return {name: one.upper for name, one in self._reached().items()} if watched else {}
+
+    def _reached(self) -> Mapping[str, Reached]:
+        return {} if self.journal.record.full_refresh else self.ledger.checkpoint().get(self.name, {})
 
     def merge(self) -> None:
         """Merge the staging branch into the target branch; the record already says `merging`."""

@@ -8,37 +8,21 @@ from contextlib import ExitStack, contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from omnigraph import graph
 from omnigraph.engine.graph.root import new_id
 from omnigraph.engine.load.sources.binding import bind_columns
 from omnigraph.engine.load.sources.mapping import NO_ENTRY
 from omnigraph.engine.load.spool import PassedRows
-from omnigraph.errors import (
-    OmnigraphError,
-    PipelineColumnUnresolved,
-    PipelineExpressionRefused,
-    PipelineFailed,
-    PipelineInvalid,
-    PipelinePropertyType,
-    PipelineSourceKindUnsupported,
-    PipelineSqlInvalid,
-    PipelineViewUnknown,
-)
+from omnigraph.errors import PipelineInvalid, PipelinePropertyType
 from omnigraph.graph import Graph
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.pipeline.connection import close_before_exit, is_connect
 from omnigraph.pipeline.declared.batch import Batch, Bounds
 from omnigraph.pipeline.declared.declaration import (
-    CheckpointKind,
     Destination,
     EntityMap,
-    GraphSource,
-    JdbcSource,
     LoadMode,
     Parameter,
     Pipeline,
-    Place,
-    Source,
     Watermark,
     canonical,
 )
@@ -49,28 +33,15 @@ from omnigraph.pipeline.declared.newest_rows import (
     tie_metrics,
     without_marks,
 )
-from omnigraph.pipeline.declared.records import SourceRecord
 from omnigraph.pipeline.declared.secrets import Secrets
-from omnigraph.pipeline.declared.sources import TABLE
-from omnigraph.pipeline.failures import failure_reason, translate_failure
+from omnigraph.pipeline.declared.source_frames import SourceFrames
+from omnigraph.pipeline.declared.statement_errors import StatementErrors
 from omnigraph.pipeline.fan_out import arrow_schema, map_partitions
 from omnigraph.pipeline.frame_spool import PARTS, Stage, loadable
-from omnigraph.pipeline.progress import watch_stage
-from omnigraph.pipeline.sql_guard import NotPermitted, sql_guard
-from omnigraph.pipeline.table_scan import resolve_table
+from omnigraph.pipeline.sql_guard import sql_guard
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_KINDS: dict[str, type[PipelineInvalid]] = {
-    "TABLE_OR_VIEW_NOT_FOUND": PipelineViewUnknown,
-    "UNRESOLVED_COLUMN": PipelineColumnUnresolved,
-    "UNRESOLVED_FIELD": PipelineColumnUnresolved,
-    "UNRESOLVED_ROUTINE": PipelineColumnUnresolved,
-}
-"""What Spark calls a mistake, up to the first dot, and what we do."""
-_NO_FORMAT = "[DATA_SOURCE_NOT_FOUND]"
-"""In the reason of a failure that is none of analysis to Spark."""
 
 
 class SparkExtract:
@@ -89,6 +60,8 @@ class SparkExtract:
         self._guard = sql_guard(self._spark)
         self._params = {**dict(pipeline.params), **(params or {})}
         self._secrets = secrets or Secrets()
+        self._errors = StatementErrors(self._spark, self._secrets)
+        self._sources = SourceFrames(pipeline, self._spark, self._secrets, self._errors)
 
     def describe_engine(self) -> dict[str, str]:
         """Return which Spark runs the work."""
@@ -99,19 +72,17 @@ class SparkExtract:
         """Return a text without secrets."""
         return self._secrets.redact(text)
 
-    def bounds(self, known: Bounds) -> dict[str, SourceRecord]:
-        """The greatest watermark of sources that have one and the moment of graphs, once for a run."""
-        return {
-            source.name: known[source.name] if source.name in known else self._bound(source)
-            for source in self._pipeline.sources
-        }
+    def bounds(self, known: Bounds, reached: Sequence[Mapping[str, str]]) -> Bounds:
+        """Return what is read of each source, once for a run; see `SourceFrames.bounds`."""
+        return self._sources.bounds(known, reached)
 
-    def unread_bounds(self) -> dict[str, SourceRecord]:
-        """Bounds for which no row is read; the moments of graphs are theirs."""
-        return {
-            source.name: self._bound(source) if isinstance(source, GraphSource) else SourceRecord()
-            for source in self._pipeline.sources
-        }
+    def unread_bounds(self) -> Bounds:
+        """Return bounds for which no row is read."""
+        return self._sources.unread_bounds()
+
+    def release(self) -> None:
+        """Remove what is kept of sources between their uses."""
+        self._sources.release()
 
     @contextmanager
     def batch(self, target: Destination, graph: Graph, bounds: Bounds) -> Iterator[Batch]:
@@ -136,7 +107,7 @@ class SparkExtract:
 
         counts: dict[str, int] = {}
         for key, frame in frames.items():
-            with self._watch("counting"):
+            with self._errors.watch("counting"):
                 found = frame.agg(sql.count(sql.lit(1)).alias("n"), *tie_metrics(frame)).first()
             assert found is not None, "an aggregate of all rows has one row"
             refuse_ties(key, found.asDict())
@@ -156,90 +127,24 @@ class SparkExtract:
             raise PipelineInvalid.of(problems)
         return found
 
-    # --- sources and views ------------------------------------------------------------------------
-
-    def _bound(self, source: Source) -> SourceRecord:
-        from pyspark.sql import functions as sql
-
-        if isinstance(source, GraphSource):
-            with graph.open(source.graph, read_only=True) as opened:
-                found = (
-                    opened.snapshot(source.branch)
-                    if source.commit is None
-                    else opened.at(commit=source.commit)
-                )
-                return SourceRecord(snapshot=f"{found.branch}@{found.version}")
-        if source.watermark is None or self._pipeline.checkpoint is not CheckpointKind.WATERMARK:
-            return SourceRecord()
-        column = sql.col(f"`{source.watermark.column}`").cast(source.watermark.type)
-        with self._report_mistakes(source.place, f"source '{source.name}'"), self._watch("bounds"):
-            upper = self._read(source).select(sql.max(column).cast("string")).first()
-        return SourceRecord(upper=None if upper is None else upper[0])
-
     def _make_views(self, bounds: Bounds) -> None:
-        for source in self._pipeline.sources:
-            bound = bounds[source.name]
-            if isinstance(source, GraphSource):
-                self._make_graph_views(source, bound)
-                continue
-            with self._report_mistakes(source.place, f"source '{source.name}'"):
-                frame = self._within(self._read(source), source, bound)
-                frame.createOrReplaceTempView(source.name)
+        self._sources.make_views(bounds)
         views, transforms = self._pipeline.views(), self._pipeline.transforms
         for number, transform in enumerate(transforms, len(views) - len(transforms)):
             earlier = views[:number]
-            with self._report_mistakes(transform.place, f"view '{transform.view}'"):
+            with self._errors.report_mistakes(transform.place, f"view '{transform.view}'"):
                 text = self._guard.query(transform.sql, earlier)
                 made = self._spark.sql(text, args=self._params or None)
                 made.schema  # noqa: B018 - a server analyses lazily
                 self._guard.frame(made, earlier)
                 made.createOrReplaceTempView(transform.view)
 
-    def _make_graph_views(self, source: GraphSource, bound: SourceRecord) -> None:
-        assert bound.snapshot is not None
-        branch, _, version = bound.snapshot.rpartition("@")
-        with graph.open(source.graph, read_only=True) as opened:
-            frames = opened.spark(self._spark)
-            snapshot = opened.at(branch=branch, version=int(version))
-            for view, name in source.views().items():
-                kind, _, type_name = resolve_table(snapshot, name).partition(":")
-                read = frames.nodes if kind == "node" else frames.edges
-                read(type_name, branch=branch, version=int(version)).createOrReplaceTempView(view)
-
-    def _read(self, source: Source) -> DataFrame:
-        assert not isinstance(source, GraphSource)
-        options = {name: self._secrets.resolve(text, source.place) for name, text in source.options}
-        if not isinstance(source, JdbcSource):
-            reader = self._spark.read.options(**options)
-            if source.format.startswith(TABLE):
-                return reader.table(source.format.removeprefix(TABLE))
-            return reader.format(source.format).load(source.path or None)
-        options["url"] = self._secrets.resolve(source.url, source.place)
-        if source.table is not None:
-            options["dbtable"] = source.table
-        else:
-            options["query"] = str(source.query)
-        return self._spark.read.format("jdbc").options(**options).load()
-
-    def _within(self, frame: DataFrame, source: Source, bound: SourceRecord) -> DataFrame:
-        """The rows behind what was read already, up to what this run reads."""
-        from pyspark.sql import functions as sql
-
-        if source.watermark is None or self._pipeline.checkpoint is not CheckpointKind.WATERMARK:
-            return frame
-        column = sql.col(f"`{source.watermark.column}`").cast(source.watermark.type)
-        # Without a greatest value there are no rows that have one.
-        frame = frame.where(column <= sql.lit(bound.upper).cast(source.watermark.type))
-        if bound.lower is not None:
-            frame = frame.where(column > sql.lit(bound.lower).cast(source.watermark.type))
-        return frame
-
     # --- maps -------------------------------------------------------------------------------------
 
     def _mapped(self, entry: EntityMap, mode: LoadMode, catalog: Catalog) -> DataFrame:
         from pyspark.sql import functions as sql
 
-        with self._report_mistakes(entry.place, f"{entry.kind} type '{entry.type}'"):
+        with self._errors.report_mistakes(entry.place, f"{entry.kind} type '{entry.type}'"):
             known = self._pipeline.views()
             view = self._spark.table(entry.view)
             if entry.where is not None:
@@ -281,7 +186,7 @@ class SparkExtract:
         ]
         seen = Observation()
         observed = frame.observe(seen, sql.count(sql.lit(1)).alias("n"), *hashes, *tie_metrics(frame))
-        with self._watch(f"rows of {stage.key}"):
+        with self._errors.watch(f"rows of {stage.key}"):
             parts = map_partitions(self._spark, without_marks(observed), stage, PARTS).toArrow()
         rows = sum(parts.column("rows").to_pylist())
         if not rows:
@@ -290,46 +195,6 @@ class SparkExtract:
         refuse_ties(stage.key, totals)
         content = f"{rows}:{totals['h1']}:{totals['h2']}:{rows_only.schema.simpleString()}"
         return _Staged(stage.files(parts, arrow_schema(rows_only.schema)), rows, content)
-
-    # --- failures ---------------------------------------------------------------------------------
-
-    @contextmanager
-    def _watch(self, stage: str) -> Iterator[None]:
-        try:
-            with watch_stage(self._spark, stage):
-                yield
-        except PipelineFailed as failure:
-            if self.redact(failure.reason) == failure.reason:
-                raise
-            # Spark's message contains a secret, so it must not appear as the cause either.
-            raise PipelineFailed(stage, self.redact(failure.reason), remedy=failure.remedy) from None
-
-    @contextmanager
-    def _report_mistakes(self, place: Place, what: str) -> Iterator[None]:
-        """Report what Spark rejects in a statement as a mistake in the file."""
-        from py4j.protocol import Py4JError
-        from pyspark.errors import AnalysisException, ParseException, PySparkException
-
-        try:
-            yield
-        except NotPermitted as refused:
-            raise PipelineExpressionRefused(f"{what}: {refused}", file=place.file, line=place.line) from None
-        except (AnalysisException, ParseException) as wrong:
-            condition = str(wrong.getCondition() or "").partition(".")[0]
-            kind = _KINDS.get(condition, PipelineSqlInvalid)
-            reason = self.redact(failure_reason(str(wrong)))
-            raise kind(f"{what}: {reason}", file=place.file, line=place.line) from None
-        except OmnigraphError:
-            raise
-        except (PySparkException, Py4JError) as failure:
-            error = translate_failure(failure, what)
-            reason = self.redact(error.reason if isinstance(error, PipelineFailed) else error.message)
-            if _NO_FORMAT in reason:
-                remedy = "name its package in `spark: {packages: [...]}`"
-                raise PipelineSourceKindUnsupported(
-                    f"{what}: {reason}", file=place.file, line=place.line, remedy=remedy
-                ) from None
-            raise PipelineFailed(what, reason) from None
 
 
 class _Staged:

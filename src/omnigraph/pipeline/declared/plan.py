@@ -93,15 +93,21 @@ def _planned(
     full_refresh: bool,
 ) -> PipelinePlan:
     reached = {} if full_refresh else open_ledger(pipeline).checkpoint()
-    # Without a count nothing needs the bounds, and finding them reads every row.
-    read = extract.bounds({}) if count else extract.unread_bounds()
     made = []
-    for target in targets:
-        bounds = bounds_of(pipeline, read, reached.get(target.name, {}))
-        frames = extract.frames(target, catalog_of(target), bounds)
-        rows = extract.counts(frames) if count else {}
-        types = {key: TypePlan(columns_of(frame), rows.get(key)) for key, frame in frames.items()}
-        made.append(TargetPlan(target, types))
+    try:
+        # Without a count nothing needs the bounds, and finding them reads every row.
+        before = [
+            {name: one.upper for name, one in reached.get(target.name, {}).items()} for target in targets
+        ]
+        read = extract.bounds({}, before) if count else extract.unread_bounds()
+        for target in targets:
+            bounds = bounds_of(pipeline, read, reached.get(target.name, {}))
+            frames = extract.frames(target, catalog_of(target), bounds)
+            rows = extract.counts(frames) if count else {}
+            types = {key: TypePlan(columns_of(frame), rows.get(key)) for key, frame in frames.items()}
+            made.append(TargetPlan(target, types))
+    finally:
+        extract.release()
     return PipelinePlan(pipeline, tuple(made))
 
 

@@ -94,6 +94,8 @@ class RunRecord:
     full_refresh: bool = False
     sources: Mapping[str, SourceRecord] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
+    tasks: tuple[Mapping[str, Any], ...] = ()
+    """What the tasks on Spark cost, stage by stage, as `TaskMetrics.to_json`."""
     diagnostics: tuple[Mapping[str, str], ...] = ()
     revision: int = 0
     """Grows with each change, so that no two texts of one record are equal."""
@@ -129,6 +131,7 @@ class RunRecord:
             "sources": sources,
             "status": Status(found["status"]),
             "diagnostics": tuple(found["diagnostics"]),
+            "tasks": tuple(found.get("tasks", ())),
         }
         record: RunRecord = _known(cls, values)
         return record

@@ -10,6 +10,7 @@ from typing import Any
 from omnigraph import failpoints, graph
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.root import Root, new_id
+from omnigraph.engine.tasks.task_metrics import collect_metrics
 from omnigraph.errors import (
     BadRequest,
     OmnigraphError,
@@ -127,8 +128,20 @@ class _Run:
     def deliver(self) -> RunRecord:
         """Deliver the rows of each target that does not have them."""
         journal = self.journal
+        with collect_metrics() as metrics:
+            try:
+                self._read_and_deliver()
+            finally:
+                self.extract.release()
+        tasks = (*journal.record.tasks, *(one.to_json() for one in metrics))
+        journal.save(replace(journal.record.finished(), tasks=tasks))
+        return journal.record
+
+    def _read_and_deliver(self) -> None:
+        journal = self.journal
         try:
-            read = self.extract.bounds(journal.record.sources)
+            reached = [delivery.reached() for delivery in self._open()]
+            read = self.extract.bounds(journal.record.sources, reached)
             journal.save(replace(journal.record, sources=read))
         except OmnigraphError as failure:
             for delivery in self._open():
@@ -136,8 +149,6 @@ class _Run:
         for delivery in self._open():
             if journal.target(delivery.name).status in (Step.PENDING, Step.STAGED):
                 delivery.deliver()
-        journal.save(journal.record.finished())
-        return journal.record
 
     def inspect(self) -> None:
         """Find out how far each target came before the interruption, and prepare it for a retry."""

@@ -28,16 +28,16 @@ class Secrets:
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     _found: dict[str, str] = field(default_factory=dict, repr=False)
 
-    def resolve(self, text: str, place: Place) -> str:
-        """Replace the references in a text by their values."""
+    def resolve(self, text: str, place: Place | None) -> str:
+        """Replace the references in a text, which may be in a file, by their values."""
 
         def value(match: re.Match[str]) -> str:
             name = match.group(1)
             if name not in self.environment:
                 raise SourceSecretMissing(
                     f"'{name}' is not set",
-                    file=place.file,
-                    line=place.line,
+                    file=None if place is None else place.file,
+                    line=None if place is None else place.line,
                     remedy=f"set {name} in the environment",
                 )
             found = self.environment[name]
@@ -47,8 +47,17 @@ class Secrets:
 
         return REFERENCE.sub(value, text)
 
+    def values(self) -> dict[str, str]:
+        """Return the reference of each value that was resolved."""
+        return {value: f"${{{name}}}" for value, name in self._found.items()}
+
     def redact(self, text: str) -> str:
         """Replace the values in a text by their references."""
-        for value in sorted(self._found, key=len, reverse=True):
-            text = text.replace(value, f"${{{self._found[value]}}}")
-        return text
+        return replace_values(text, self.values())
+
+
+def replace_values(text: str, values: Mapping[str, str]) -> str:
+    """Replace each value in a text, the longest first."""
+    for value in sorted(values, key=len, reverse=True):
+        text = text.replace(value, values[value])
+    return text

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from omnigraph.deferred_dataclass import dataclass
+from omnigraph.engine.load.sources.spark_source import TABLE, is_format
 from omnigraph.errors import PipelineSourceAmbiguous, PipelineSourceKindUnsupported, SourceSecretInline
 from omnigraph.lang.values import shorten_legibly
 from omnigraph.pipeline.declared.declaration import FileSource, GraphSource, JdbcSource, Source, Watermark
@@ -17,12 +17,8 @@ FILES, JDBC, GRAPH = "files", "jdbc", "graph"
 KINDS = (FILES, JDBC, GRAPH)
 FORMATS = ("parquet", "json", "csv", "orc", "text")
 """Those that are files; Spark may have others, which may be something else."""
-TABLE = "table:"
-"""Before the name of a table of Spark's catalog, as a format."""
 WATERMARK_TYPES = ("timestamp", "date", "bigint", "int", "string")
 
-_FORMAT = re.compile(r"[A-Za-z][\w.-]*")
-_TABLE = re.compile(re.escape(TABLE) + r"\S.*")
 _PREFIX = "provider.source."
 _FILE_MEMBERS = {"format", "path", "options", "watermark"}
 _JDBC_MEMBERS = {"table", "query", "options", "watermark"}
@@ -113,7 +109,7 @@ def _kind(node: Node, declared: Node | None) -> str:
 def _files(name: str, node: Node, provider: Provider | None, folder: Path) -> FileSource:
     members = node.members({"kind", "provider", *_FILE_MEMBERS}, ["format"])
     form = members["format"].text()
-    if not (_FORMAT.fullmatch(form) or _TABLE.fullmatch(form)):
+    if not is_format(form):
         members["format"].refuse(
             f"names a format '{shorten_legibly(form)}' that cannot be read",
             f"it may be {', '.join(FORMATS)}, another one that Spark has, or `{TABLE}NAME`",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.lang.query import plan as p
-from omnigraph.pipeline.query.needs import tables_read
+from omnigraph.query.engine_choice import tables_read
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 
-from omnigraph.engine.graph.layout import table_key
 from omnigraph.lang.query import plan as p
 from omnigraph.lang.query.terms import (
     Distance,
@@ -19,6 +18,7 @@ from omnigraph.lang.query.terms import (
     children,
 )
 from omnigraph.pipeline.query.scope import Search
+from omnigraph.query.engine_choice import plans_within
 
 Part = Term | Predicate
 
@@ -41,7 +41,7 @@ def searches_in(parts: Iterable[Part]) -> list[Search]:
 def variables_of(plan: p.Plan) -> set[str]:
     """The variables that a plan looks at or walks from, wherever they are bound."""
     found = {var for part in _parts_within(_expressions(plan)) for var in _seen(part)}
-    for below in _plans(plan):
+    for below in plans_within(plan):
         if isinstance(below, p.Expand):
             found |= {below.source, below.target}
     return found
@@ -53,18 +53,6 @@ def outer_variables(block: p.Plan) -> set[str]:
         return set(block.variables)
     found = (outer_variables(below) for role, below in p.inputs(block) if role != "block")
     return set().union(*found)
-
-
-def tables_read(plan: p.Plan) -> set[str]:
-    """The tables that a plan reads, in its blocks too."""
-    found = set()
-    for below in _plans(plan):
-        match below:
-            case p.Scan(type_name=type_name):
-                found.add(table_key("node", type_name))
-            case p.Expand(target_type=target_type, edge_type=edge_type):
-                found |= {table_key("node", target_type), table_key("edge", edge_type)}
-    return found
 
 
 def _seen(part: Part) -> Iterator[str]:
@@ -84,7 +72,7 @@ def _parts_within(parts: Iterable[Part]) -> Iterator[Part]:
 
 
 def _expressions(plan: p.Plan) -> Iterator[Part]:
-    for below in _plans(plan):
+    for below in plans_within(plan):
         for field in fields(below):
             held = getattr(below, field.name)
             for one in held if isinstance(held, tuple) else (held,):
@@ -92,9 +80,3 @@ def _expressions(plan: p.Plan) -> Iterator[Part]:
                     yield one.term
                 elif isinstance(one, Part):
                     yield one
-
-
-def _plans(plan: p.Plan) -> Iterator[p.Plan]:
-    yield plan
-    for _, below in p.inputs(plan):
-        yield from _plans(below)

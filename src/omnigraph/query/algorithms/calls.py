@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, Unpack
 from omnigraph.arguments import check_arguments
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.snapshot import Snapshot
-from omnigraph.errors import BadRequest, MissingExtra
+from omnigraph.errors import BadRequest
 from omnigraph.query.algorithms.algorithm_request import AlgorithmOptions, AlgorithmRequest, AlgorithmResult
 from omnigraph.query.algorithms.algorithms import (
     Algorithm,
@@ -21,9 +21,8 @@ from omnigraph.query.algorithms.algorithms import (
     names_of,
 )
 from omnigraph.query.algorithms.edge_block import WalkDirection
-from omnigraph.query.algorithms.local_graph import estimate_memory
 from omnigraph.query.algorithms.solver import ChooseSolver, LocalSolver, Opened, Solver, run_algorithm
-from omnigraph.query.read_cache import shared_cache
+from omnigraph.query.engine_choice import choose_by_size, find_spark, snapshot_bytes
 
 Answer = TypeVar("Answer")
 
@@ -108,28 +107,15 @@ class Algorithms(AlgorithmCalls[AlgorithmResult]):
         return self.run_on(self._choose_solver, algorithm, request)
 
     def _choose_solver(self, graph: OpenGraph, snapshot: Snapshot, engine: str) -> Solver:
-        size = _count_entities(snapshot)
         if engine == "local":
             return LocalSolver(graph, "it was asked for")
         if engine == "spark":
             return self._on_spark("it was asked for")
         if engine != "auto":
             raise BadRequest(f"there is no engine '{engine}'", remedy="choose one of: auto, local, spark")
-        limit = shared_cache().limit
-        if size <= limit:
-            return LocalSolver(graph, f"about {size} bytes fit into memory")
-        try:
-            return self._on_spark(f"about {size} bytes are more than {limit}")
-        except MissingExtra:
-            return LocalSolver(graph, "Spark is not installed")
+        chosen = choose_by_size(snapshot_bytes(snapshot), find_spark)
+        return LocalSolver(graph, chosen.why) if chosen.engine == "local" else self._on_spark(chosen.why)
 
     def _on_spark(self, why: str) -> Solver:
         solver: Solver = self._spark().algorithms.solver(why)
         return solver
-
-
-def _count_entities(snapshot: Snapshot) -> int:
-    rows = {"node": 0, "edge": 0}
-    for key, entry in snapshot.entries.items():
-        rows[key.partition(":")[0]] += entry.row_count or 0
-    return estimate_memory(rows["node"], rows["edge"])

@@ -101,9 +101,6 @@ def sort_ids(ids: pa.Array) -> tuple[pa.Array, Numbers]:
 
 Weights = NDArray[np.float64]
 
-BYTES_OF_EDGE, BYTES_OF_NODE = 128, 160
-"""What an edge and a node take at most while an algorithm runs here, ids of common length included."""
-
 
 @dataclass(frozen=True, slots=True)
 class LocalEdges:
@@ -192,8 +189,3 @@ def weights_of(column: pa.Array, edge: str, name: str) -> Weights:
             remedy="choose another property, or leave the weight out",
         )
     return found
-
-
-def estimate_memory(nodes: int, edges: int) -> int:
-    """About how much memory an algorithm takes in this process."""
-    return nodes * BYTES_OF_NODE + edges * BYTES_OF_EDGE

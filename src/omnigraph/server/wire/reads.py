@@ -9,6 +9,7 @@ import msgspec
 from omnigraph.query.result import Result
 from omnigraph.server.wire.base import Sparse, Wire
 from omnigraph.server.wire.commits import CommitOutput
+from omnigraph.server.wire.json_rows import encode_rows
 from omnigraph.snapshot import Snapshot, TableInfo
 
 
@@ -28,6 +29,18 @@ class QueryRequest(Wire, frozen=True, kw_only=True):
     time: str | None = None
     max_rows: int | None = None
     timeout: float | None = None
+
+
+class RowsRequest(Wire, frozen=True, kw_only=True):
+    """A type, the columns of it, and the moment it is about; all columns and rows if none are named."""
+
+    type: str
+    columns: list[str] | None = None
+    limit: int | None = None
+    branch: str | None = None
+    commit: str | None = None
+    version: int | None = None
+    time: str | None = None
 
 
 class ReadRequest(Wire, frozen=True, kw_only=True):
@@ -65,20 +78,19 @@ class _Rows(Wire, frozen=True, kw_only=True):
     target: ReadTargetOutput
     row_count: int
     columns: list[str] | msgspec.UnsetType
-    rows: list[dict[str, Any]]
+    rows: msgspec.Raw
     graph_commit_id: str | msgspec.UnsetType
 
 
 def read_output(result: Result, *, with_commit: bool = True) -> _Rows:
     """Return the body of a result; `rows` is there even when it is empty."""
     commit = result.graph_commit_id if with_commit else None
-    rows: list[dict[str, Any]] = result.rows()
     return _Rows(
         query_name=result.query_name,
         target=ReadTargetOutput(branch=result.branch, snapshot=result.snapshot),
         row_count=len(result),
         columns=result.columns or msgspec.UNSET,
-        rows=rows,
+        rows=encode_rows(result),
         graph_commit_id=msgspec.UNSET if commit is None else commit,
     )
 

@@ -19,7 +19,7 @@ from omnigraph.engine.load.sources.plan import plan_items
 from omnigraph.engine.rows.blobs import is_blob
 from omnigraph.engine.rows.split_reader import LoadReader, SplitRows, collect_rows
 from omnigraph.engine.rows.violations import Violation
-from tests.engine.write.support import IDS, accepted
+from tests.engine.write.support import IDS, accept_schema
 
 SCHEMA = """
 node Person {
@@ -145,18 +145,18 @@ class Read:
     lines: int
 
     @property
-    def told(self) -> list[tuple[int | None, str]]:
+    def problems(self) -> list[tuple[int | None, str]]:
         return [(wrong.line, wrong.reason) for wrong in self.violations]
 
 
 def reader(schema: str = SCHEMA) -> LoadReader:
-    return LoadReader(accepted(schema), IDS)
+    return LoadReader(accept_schema(schema), IDS)
 
 
 def plan(
     *inputs: str | Path, schema: str = SCHEMA, mapping: InputMapping | None = None, **options: Any
 ) -> list[Item]:
-    return plan_items(inputs, accepted(schema).catalog, mapping, **{"cores": 2, **options})
+    return plan_items(inputs, accept_schema(schema).catalog, mapping, **{"cores": 2, **options})
 
 
 def read_all(items: Sequence[Item], schema: str = SCHEMA) -> Read:

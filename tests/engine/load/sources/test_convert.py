@@ -170,7 +170,7 @@ def test_what_fits_is_taken_without_loss(column: pa.Array, type_: ValueType, val
         ),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_told_and_the_rest_is_kept(
+def test_what_does_not_fit_is_reported_and_the_rest_is_kept(
     column: pa.Array, type_: ValueType, faults: dict[int, str]
 ) -> None:
     cells = _read(column, type_)
@@ -283,7 +283,7 @@ def test_rules_about_single_rows_hold_for_columns_and_name_row_group_and_row(tmp
 
 def test_ends_of_edges_must_be_there(tmp_path: Path) -> None:
     pq.write_table(pa.table({"from": ["a", None], "to": [None, "b"]}), tmp_path / "Knows.parquet")
-    assert read(tmp_path / "Knows.parquet").told == [
+    assert read(tmp_path / "Knows.parquet").problems == [
         (1, "graph batch field 'to' must be a string, got null"),
         (2, "graph batch field 'from' must be a string, got null"),
     ]

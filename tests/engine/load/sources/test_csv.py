@@ -53,7 +53,7 @@ def test_a_mapping_says_which_other_texts_are_null_and_what_stands_between_field
 def test_byte_order_mark_blank_lines_and_a_last_line_without_end_are_fine(tmp_path: Path) -> None:
     found = read(_people(tmp_path, b"\xef\xbb\xbfhandle,age\r\n\r\na,1\r\n\r\n\r\nb,x"))
     assert [row["handle"] for row in found.rows["node:Person"]] == ["a"]
-    assert found.told == [(6, "strict property 'age' expects Int32, got \"x\"")]
+    assert found.problems == [(6, "strict property 'age' expects Int32, got \"x\"")]
     assert found.lines == 6
 
 
@@ -92,12 +92,12 @@ def test_byte_order_mark_blank_lines_and_a_last_line_without_end_are_fine(tmp_pa
         ("id", "x", "node Person explicit id 'x' does not match its canonical @key id 'b'"),
     ],
 )  # fmt: skip
-def test_a_text_that_is_no_value_of_its_property_is_told_with_its_line(
+def test_a_text_that_is_no_value_of_its_property_is_reported_with_its_line(
     property_: str, text: str, reason: str, tmp_path: Path
 ) -> None:
     rows = [{"handle": "a"}, {"handle": "b", property_: text}, {"handle": "c"}]
     found = read(_people(tmp_path, csv_text(rows, ["handle", property_], "\n")))
-    assert found.told == [(3, reason)]
+    assert found.problems == [(3, reason)]
     assert [row["handle"] for row in found.rows["node:Person"]] == ["a", "c"]
 
 
@@ -128,7 +128,7 @@ def test_arrays_that_would_make_sense_only_together_are_no_arrays() -> None:
 
 def test_lines_count_on_over_fields_of_several_lines(tmp_path: Path) -> None:
     found = read(_people(tmp_path, 'handle,name,age\na,"one\ntwo\r\nthree",x\nb,c,y\n'))
-    assert found.told == [
+    assert found.problems == [
         (2, "strict property 'age' expects Int32, got \"x\""),
         (5, "strict property 'age' expects Int32, got \"y\""),
     ]
@@ -150,7 +150,7 @@ def test_a_stray_quote_fails_the_file_unless_lines_are_records(
     with pytest.raises(BadRequest, match=f"is not valid CSV from line {line} on"):
         read(path)
     found = read(path, mapping=LINES)
-    assert found.told[0] == (line, f"invalid CSV at line {line}: {reason}")
+    assert found.problems[0] == (line, f"invalid CSV at line {line}: {reason}")
     handles = [row["handle"] for row in found.rows["node:Person"]]
     assert (handles[0], handles[-1]) == ("ok", "last")
     assert "a" not in handles
@@ -160,7 +160,7 @@ def test_a_stray_quote_fails_the_file_unless_lines_are_records(
 def test_records_with_too_few_or_too_many_fields_are_left_out(mapping: Any, tmp_path: Path) -> None:
     path = _people(tmp_path, 'handle,name\na\nb,"x,y"\nc,d,e\nf,g\rh\n,\n')
     found = read(path, mapping=mapping)
-    assert found.told == [
+    assert found.problems == [
         (2, "invalid CSV at line 2: expected 2 fields, got 1"),
         (4, "invalid CSV at line 4: expected 2 fields, got 3"),
         (5, "invalid CSV at line 5: a carriage return inside a field needs quotes around the field"),
@@ -169,9 +169,9 @@ def test_records_with_too_few_or_too_many_fields_are_left_out(mapping: Any, tmp_
     assert [(row["handle"], row["name"]) for row in found.rows["node:Person"]] == [("b", "x,y")]
 
 
-def test_text_that_is_not_utf8_is_told(tmp_path: Path) -> None:
+def test_text_that_is_not_utf8_is_reported(tmp_path: Path) -> None:
     found = read(_people(tmp_path, b"handle,name\na,\xff\nb,ok\n"))
-    assert found.told == [(2, "strict property 'name' expects Utf8, got text that is not UTF-8")]
+    assert found.problems == [(2, "strict property 'name' expects Utf8, got text that is not UTF-8")]
     assert [row["handle"] for row in found.rows["node:Person"]] == ["b"]
 
 
@@ -268,7 +268,7 @@ def test_records_that_pass_are_read_as_so_many_rows(scratch: Path, data: bytes, 
     try:
         blocks = list(csv_blocks(item, Limits()))
     except BadRequest:
-        # Only where a quote leads astray nobody can say what the records are.
+        # Only where a quote leads astray it is unknown what the records are.
         assert multiline
         assert b'"' in data
         return

@@ -20,9 +20,9 @@ from omnigraph.engine.load.sources.plan import plan_items
 from omnigraph.engine.rows.split_reader import LoadReader
 from omnigraph.errors import BadRequest, OmnigraphError
 from tests.engine.load.sources.support import SCHEMA, person_table
-from tests.engine.write.support import IDS, accepted
+from tests.engine.write.support import IDS, accept_schema
 
-ACCEPTED = accepted(SCHEMA)
+ACCEPTED = accept_schema(SCHEMA)
 READER = LoadReader(ACCEPTED, IDS)
 
 
@@ -103,7 +103,7 @@ def test_flipped_bits_give_rows_or_a_typed_error(kind: str, places: list[float],
         assert named
 
 
-def test_damage_is_told_with_its_file_and_column(tmp_path: Path) -> None:
+def test_damage_is_reported_with_its_file_and_column(tmp_path: Path) -> None:
     offsets = pa.array([0, 900, 1], pa.int32()).buffers()[1]
     tags = pa.Array.from_buffers(pa.list_(pa.string()), 2, [None, offsets], children=[pa.array(["x"])])
     rows = pa.table({"handle": ["ada", "bo"], "tags": tags})

@@ -71,16 +71,16 @@ def test_a_file_is_named_as_the_user_does_and_found_from_anywhere(
         ("a.lance", "'{}' is a file; a Lance table is a folder"),
     ],
 )
-def test_what_cannot_be_read_is_told_before_anything_is(name: str, message: str, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_reported_before_anything_is(name: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for each in ("a.txt", "a.lance", "empty/note.md"):
         (tmp_path / each).write_text("x")
     if name == "a.*":
         (tmp_path / "a.lance").unlink()
-    told = tmp_path / ("a.txt" if name == "a.*" else name)
+    named = tmp_path / ("a.txt" if name == "a.*" else name)
     with pytest.raises(BadRequest) as refused:
         plan(tmp_path / name)
-    assert refused.value.message.startswith(message.format(told))
+    assert refused.value.message.startswith(message.format(named))
     assert refused.value.remedy
 
 
@@ -105,7 +105,7 @@ def test_no_files_at_all_is_an_error() -> None:
         "in/person/Person.parquet",
     ],
 )
-def test_the_type_of_a_file_is_told_by_its_name_or_its_folder(name: str, tmp_path: Path) -> None:
+def test_the_type_of_a_file_follows_from_its_name_or_its_folder(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(person_table(), path)
@@ -125,7 +125,7 @@ def test_upper_and_lower_case_do_not_matter_for_edges_and_do_for_nodes(tmp_path:
         plan(tmp_path / "person")
 
 
-def test_a_file_named_alone_is_not_told_by_folders_further_up(tmp_path: Path) -> None:
+def test_a_file_named_alone_does_not_get_its_type_from_folders_further_up(tmp_path: Path) -> None:
     path = tmp_path / "Person" / "2024" / "0.parquet"
     path.parent.mkdir(parents=True)
     pq.write_table(person_table(), path)
@@ -183,13 +183,13 @@ def test_a_lance_table_is_read_at_the_version_it_had_when_the_load_began(tmp_pat
 
 
 @pytest.mark.parametrize("name", ["Note.parquet", "Note.arrow"])
-def test_a_damaged_file_is_told_by_name(name: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_by_name(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"not what it seems")
     with pytest.raises(BadRequest, match=f"cannot read '.*{name}'"):
         plan(tmp_path / name)
 
 
-def test_a_folder_that_is_no_lance_table_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_lance_table_is_reported(tmp_path: Path) -> None:
     (tmp_path / "Note.lance").mkdir()
     with pytest.raises(StorageFailure, match=r"Note\.lance"):
         plan(tmp_path / "Note.lance")
@@ -219,7 +219,7 @@ def test_a_mapping_may_give_the_format_of_files_with_other_names(tmp_path: Path)
         ("parquet", None, "parquet"),
     ],
 )
-def test_formats_are_told_by_endings(name: str, known: Format | None, stem: str) -> None:
+def test_formats_follow_from_endings(name: str, known: Format | None, stem: str) -> None:
     assert format_of(name) is known
     assert strip_extension(name) == stem
 

@@ -104,13 +104,13 @@ def test_a_line_that_is_too_long_is_refused_without_reading_all_of_it(tmp_path: 
     (item,) = plan(path)
     with pytest.raises(
         ResourceLimitExceeded, match="graph_batch_line_bytes: actual 1200, limit 1000"
-    ) as told:
+    ) as caught:
         list(line_blocks(item, Limits(line_bytes=1000), size=600))
-    assert told.value.remedy == f"make the record smaller whose line begins at byte 0 of '{path}'"
+    assert caught.value.remedy == f"make the record smaller whose line begins at byte 0 of '{path}'"
 
 
 @pytest.mark.parametrize(("name", "body"), [("a.ndjson.gz", b"no gzip"), ("a.ndjson.zst", b"nothing packed")])
-def test_a_damaged_file_is_told_by_name(name: str, body: bytes, tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_by_name(name: str, body: bytes, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(body)
     with pytest.raises(BadRequest, match=f"cannot read '.*{name}'"):
         read(tmp_path / name)

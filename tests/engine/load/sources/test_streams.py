@@ -1,4 +1,4 @@
-"""Pipes as inputs: they are read once, to their end, and told by the name the user has for them."""
+"""Pipes as inputs: they are read once, to their end, and reported by the name the user has for them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def people(*names: str, **more: object) -> bytes:
     )
 
 
-def stored(graph: og.Graph) -> list[str]:
+def stored_names(graph: og.Graph) -> list[str]:
     return sorted(graph.snapshot().rows("Person").column("name").to_pylist())
 
 
@@ -74,7 +74,7 @@ def test_what_comes_out_of_a_pipe_is_loaded(graph: og.Graph, pipe: Pipe, way: st
     engine = Engine(LocalRunner(), "asked for") if way == "files" else None
     with patch("omnigraph.graph.select_engine", lambda *_, **__: engine):
         done = graph.load(at, mode="append")
-    assert (done.total, len(stored(graph))) == (10_000, 10_000)
+    assert (done.total, len(stored_names(graph))) == (10_000, 10_000)
 
 
 def test_a_pipe_is_loaded_among_files_and_by_the_ending_of_its_name(
@@ -83,11 +83,11 @@ def test_a_pipe_is_loaded_among_files_and_by_the_ending_of_its_name(
     (tmp_path / "some.jsonl").write_bytes(people("ada"))
     packed, table = pipe("more.jsonl.gz", gzip.compress(people("bo"))), pipe("Person.csv", b"name\ncy\n")
     assert graph.load([packed, tmp_path / "some.jsonl", table], mode="append").total == 3
-    assert stored(graph) == ["ada", "bo", "cy"]
+    assert stored_names(graph) == ["ada", "bo", "cy"]
 
 
 @pytest.mark.parametrize("way", ["memory", "files"])
-def test_what_is_wrong_is_told_by_the_name_of_the_pipe(
+def test_what_is_wrong_is_reported_by_the_name_of_the_pipe(
     graph: og.Graph, pipe: Pipe, tmp_path: Path, way: str
 ) -> None:
     at = pipe("people", people("ada") + people("bo", age="old"))
@@ -98,8 +98,8 @@ def test_what_is_wrong_is_told_by_the_name_of_the_pipe(
     ):
         graph.load(at, mode="append", rejects=tmp_path / "rejects")
     assert str(refused.value) == f"{at}:2: strict property 'age' expects Int32, got \"old\""
-    (told,) = map(json.loads, (tmp_path / "rejects").read_text().splitlines())
-    assert (told["file"], told["line"], told["record"]["data"]["name"]) == (str(at), 2, "bo")
+    (reject,) = map(json.loads, (tmp_path / "rejects").read_text().splitlines())
+    assert (reject["file"], reject["line"], reject["record"]["data"]["name"]) == (str(at), 2, "bo")
 
 
 def test_a_load_that_was_overtaken_does_not_read_its_pipe_again(
@@ -110,7 +110,7 @@ def test_a_load_that_was_overtaken_does_not_read_its_pipe_again(
         faster = failpoints.once(lambda: rival.mutate('query q() { insert Person { name: "rival" } }'))
         with failpoints.arm(gate, faster):
             graph.load(pipe("people", people("ada")), mode="append")
-    assert stored(graph) == ["ada", "rival"]
+    assert stored_names(graph) == ["ada", "rival"]
 
 
 def test_an_open_stream_has_the_format_that_is_given(graph: og.Graph) -> None:
@@ -119,7 +119,7 @@ def test_an_open_stream_has_the_format_that_is_given(graph: og.Graph) -> None:
     mapping = {"inputs": [{"files": "-", "type": "Person", "columns": {"who": "name"}}]}
     lines = Stream("-", Format.CSV, BytesIO(b"who\nbo\n"))
     assert graph.load([lines], mode="append", mapping=mapping).total == 1
-    assert stored(graph) == ["ada", "bo"]
+    assert stored_names(graph) == ["ada", "bo"]
 
 
 def test_an_open_stream_is_ndjson_by_itself_and_called_as_the_user_does(graph: og.Graph) -> None:
@@ -127,14 +127,14 @@ def test_an_open_stream_is_ndjson_by_itself_and_called_as_the_user_does(graph: o
         graph.load([Stream("-", opened=BytesIO(people("ada", age="old")))], mode="append")
 
 
-def test_a_file_behind_standard_input_is_told_by_its_descriptor(graph: og.Graph, tmp_path: Path) -> None:
+def test_a_file_behind_standard_input_is_named_by_its_descriptor(graph: og.Graph, tmp_path: Path) -> None:
     (tmp_path / "some").write_bytes(people("ada"))
     with (tmp_path / "some").open("rb") as named, tempfile.TemporaryFile(dir=tmp_path) as nameless:
         nameless.write(people("bo"))
         nameless.flush()
         inputs = [f"/dev/fd/{one.fileno()}" for one in (named, nameless)]
         assert graph.load(inputs, mode="append").total == 2
-    assert stored(graph) == ["ada", "bo"]
+    assert stored_names(graph) == ["ada", "bo"]
 
 
 def test_a_pipe_that_is_named_twice_is_refused(graph: og.Graph) -> None:
@@ -146,7 +146,7 @@ def test_a_pipe_that_is_named_twice_is_refused(graph: og.Graph) -> None:
             graph.load([f"/dev/fd/{reading}"] * 2, mode="append")
     finally:
         os.close(reading)
-    assert stored(graph) == []
+    assert stored_names(graph) == []
 
 
 def test_an_empty_device_brings_nothing(graph: og.Graph) -> None:
@@ -171,7 +171,7 @@ def test_a_format_is_only_for_pipes(graph: og.Graph, tmp_path: Path) -> None:
         graph.load([Stream("-", Format.LANCE, BytesIO(b""))], mode="append")
 
 
-def test_how_much_came_out_of_a_pipe_is_told(graph: og.Graph, pipe: Pipe) -> None:
+def test_how_much_came_out_of_a_pipe_is_reported(graph: og.Graph, pipe: Pipe) -> None:
     heard: list[Progress] = []
     body = people("ada")
     graph.load(pipe("people", body), mode="append", progress=heard.append)

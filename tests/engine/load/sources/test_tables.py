@@ -95,9 +95,9 @@ def test_dates_of_pandas_are_midnights(spool: Spool) -> None:
     assert str(read(spool(frame)).rows["node:Person"][0]["born"]) == "2001-02-03"
 
 
-def test_rows_that_are_wrong_are_told_by_their_number(spool: Spool) -> None:
+def test_rows_that_are_wrong_are_reported_by_their_number(spool: Spool) -> None:
     found = read(spool(pa.table({"handle": ["a", "b", "c"], "age": [1, -1, 999]})))
-    assert found.told == [
+    assert found.problems == [
         (2, "@range violation on Person.age: value -1 < min 0"),
         (3, "@range violation on Person.age: value 999 > max 150"),
     ]

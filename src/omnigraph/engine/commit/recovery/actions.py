@@ -58,6 +58,7 @@ from omnigraph.errors import (
     StorageFailure,
     TableVersionConflict,
 )
+from omnigraph.phases import RECOVERED, in_phase
 from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.staging import TransactionInfo, commit_staged, read_transaction, stage_restore
@@ -81,6 +82,7 @@ _KINDS: Mapping[Decision, RecoveryKind] = {
 }
 
 
+@in_phase(RECOVERED)
 def close_record(context: RecoveryContext, ending: Resolution) -> None:
     """Record in the audit how a write ended, and remove its record."""
     sidecar, root = context.sidecar, context.root
@@ -402,6 +404,7 @@ def _sync_tables(context: RecoveryContext) -> None:
             tip.make_durable()
 
 
+@in_phase("recovery")
 def recover(context: RecoveryContext, *, only_forward: bool) -> Resolution | None:
     """Recover one record and return how it ended; None when it must be undone and `only_forward` is set.
 

@@ -11,5 +11,5 @@ To read in this order:
     columnar.py                    Parquet, Arrow and Lance: columns
     binding.py, mapping.py         which column is which property
     blocks.py, arrow_columns.py, text_columns.py   columns -> checked rows
-    memory_tables.py               rows in memory
+    memory_tables.py               rows in memory; spark_source.py: rows that a format of Spark reads
 """

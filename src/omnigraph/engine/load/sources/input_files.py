@@ -155,7 +155,8 @@ def _received(one: ReceivedPipe, formats: FormatOf) -> InputFile:
     known = one.format or formats(one.name) or lines_format(one.name)
     if known is Format.LANCE:
         raise BadRequest(f"'{one.name}' is a pipe; a Lance table is a folder", remedy="check the path")
-    return InputFile(one.name, one.at, Path(one.at).stat().st_size, known, str(Path(one.name).parent))
+    folder = str(Path(one.name).parent) if one.folder is None else one.folder
+    return InputFile(one.name, one.at, Path(one.at).stat().st_size, known, folder)
 
 
 def _table(name: str, root: Path) -> InputFile:

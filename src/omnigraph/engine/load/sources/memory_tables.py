@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from omnigraph.engine.load.sources.spark_source import SparkSource
 from omnigraph.errors import BadRequest
 from omnigraph.lang.values import shorten_legibly
 
@@ -15,7 +16,11 @@ Form = type[int] | type[float]
 
 def is_table(data: object) -> bool:
     """Whether an input is rows and not the name of a file."""
-    return hasattr(data, "__arrow_c_stream__") or isinstance(data, pa.RecordBatch) or _is_rows(data)
+    return (
+        hasattr(data, "__arrow_c_stream__")
+        or isinstance(data, pa.RecordBatch | SparkSource)
+        or _is_rows(data)
+    )
 
 
 def _is_rows(data: object) -> bool:

@@ -46,6 +46,8 @@ class ReceivedPipe(os.PathLike[str]):
     at: str
     """The file."""
     format: Format | None = None
+    folder: str | None = None
+    """The folder that its name is below, where folders tell its type."""
 
     def __fspath__(self) -> str:
         return self.name

@@ -1,0 +1,64 @@
+"""The files beside `cluster.yaml`: each is read once, and its digest is that of its bytes."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from pathlib import Path
+
+from omnigraph.cluster.config import Located
+from omnigraph.cluster.diagnostics import Findings
+from omnigraph.cluster.digests import hash_bytes
+from omnigraph.deferred_dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file as it was when the command read it."""
+
+    shown: str
+    """As the configuration names it; findings and outputs use this."""
+    path: Path
+    data: bytes = field(repr=False)
+    digest: str
+
+    def read_again(self) -> bytes | None:
+        """Return the content of the file now; None when it is no longer the same."""
+        try:
+            data = self.path.read_bytes()
+        except OSError:
+            return None
+        return data if hash_bytes(data) == self.digest else None
+
+
+class SourceFiles:
+    """Reads files of one directory, each once."""
+
+    def __init__(self, directory: Path, findings: Findings) -> None:
+        self._directory = directory
+        self._findings = findings
+        self._read: dict[Path, SourceFile] = {}
+
+    def read(self, declared: Located, code: str, shown: str | None = None) -> SourceFile | None:
+        """Return a file; one that cannot be read is a finding with `code`."""
+        name = shown or declared.text
+        path = self._directory / name
+        if path not in self._read:
+            try:
+                data = path.read_bytes()
+            except OSError as failure:
+                message = f"'{name}' cannot be read: {failure.strerror}"
+                self._findings.add(code, declared.path, message, declared.place)
+                return None
+            self._read[path] = SourceFile(name, path, data, hash_bytes(data))
+        return self._read[path]
+
+    def list_queries(self, declared: Located) -> list[str]:
+        """Return the query files that a file or a directory stands for, as `read` takes them."""
+        path = self._directory / declared.text
+        if not path.is_dir():
+            return [declared.text]
+        found = sorted(one.name for one in path.iterdir() if one.suffix == ".gq" and one.is_file())
+        if not found:
+            message = f"'{declared.text}' has no `.gq` file"
+            self._findings.add("query_directory_empty", declared.path, message, declared.place)
+        return [f"{declared.text.rstrip('/')}/{name}" for name in found]

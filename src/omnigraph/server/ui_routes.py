@@ -1,0 +1,121 @@
+"""The part of the table that the page in the browser needs: itself, its session, and what it shows."""
+
+from __future__ import annotations
+
+from omnigraph.server.route import Body, Param, Route
+from omnigraph.server.wire import explorer
+
+BRANCH = Param("branch", "The branch; main, if none is named.")
+COMMIT = Param("commit", "The graph as this commit left it.")
+
+UI_ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path="/ui",
+        operation="uiPage",
+        summary="The explorer, a page for browsers.",
+        media="text/html; charset=utf-8",
+        listed=False,
+        ours=True,
+    ),
+    Route(
+        method="GET",
+        path="/ui/{file}",
+        operation="uiFile",
+        summary="A file of the explorer.",
+        media="text/javascript; charset=utf-8",
+        listed=False,
+        ours=True,
+    ),
+    Route(
+        method="POST",
+        path="/ui/session",
+        operation="openSession",
+        summary="Exchange a token for a cookie that only the explorer can use.",
+        body=Body.JSON,
+        request=explorer.SessionRequest,
+        response=explorer.SessionOutput,
+        statuses=(401, 415),
+        listed=False,
+        ours=True,
+    ),
+    Route(
+        method="DELETE",
+        path="/ui/session",
+        operation="closeSession",
+        summary="End the session of the explorer.",
+        response=explorer.SessionOutput,
+        listed=False,
+        ours=True,
+    ),
+    Route(
+        method="GET",
+        path="permissions",
+        operation="getPermissions",
+        summary="What the actor may do: with `branch` as the source and `target` as the target.",
+        policy="any actor",
+        params=(BRANCH, Param("target", "The branch to merge into or to create; main, if none is named.")),
+        response=explorer.PermissionsOutput,
+        ours=True,
+    ),
+    Route(
+        method="GET",
+        path="schema/types",
+        operation="describeSchema",
+        summary="The types of a moment as data: properties, constraints, indexes, numbers of entities.",
+        policy="read(b)",
+        params=(BRANCH, COMMIT),
+        response=explorer.SchemaTypesOutput,
+        statuses=(410,),
+        ours=True,
+    ),
+    Route(
+        method="POST",
+        path="lint",
+        operation="lint",
+        summary="Check queries against the schema without running them.",
+        policy="read()",
+        body=Body.JSON,
+        request=explorer.LintRequest,
+        response=explorer.LintOutput,
+        ours=True,
+    ),
+    Route(
+        method="GET",
+        path="find",
+        operation="findNodes",
+        summary="Nodes by id, or with a text in one of their properties.",
+        policy="read(b)",
+        params=(
+            Param("text", "What to look for; case does not matter.", required=True),
+            Param("type", "Only nodes of this type.", repeats=True),
+            Param("limit", "At most so many nodes; 20, if not said, and never more than 200.", "integer"),
+            BRANCH,
+            COMMIT,
+        ),
+        response=explorer.FindOutput,
+        statuses=(408, 410),
+        ours=True,
+    ),
+    Route(
+        method="POST",
+        path="subgraph",
+        operation="readSubgraph",
+        summary="Nodes by id with all properties, those some edges away, and the edges between them.",
+        policy="read(b)",
+        body=Body.JSON,
+        request=explorer.SubgraphRequest,
+        response=explorer.SubgraphOutput,
+        statuses=(410,),
+        ours=True,
+    ),
+    Route(
+        method="GET",
+        path="doctor",
+        operation="doctor",
+        summary="What is out of order in a graph; nothing is changed.",
+        policy="read()",
+        response=explorer.DoctorOutput,
+        ours=True,
+    ),
+)

@@ -1,0 +1,127 @@
+"""The commands as an operator types them: output, exit codes, actors, and the example."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from omnigraph.cli.main import main
+from tests.cluster.deployment import GONE, WIDER, Deployment
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command in this process; gives its status and what it printed."""
+    monkeypatch.setenv("OMNIGRAPH_HOME", str(tmp_path / "home"))
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(["cluster", *arguments])
+        shown = capsys.readouterr()
+        return status, shown.out, shown.err
+
+    return command
+
+
+def test_the_example_goes_from_an_empty_folder_to_an_edited_schema(run: Run, tmp_path: Path) -> None:
+    at = str(tmp_path / "brain")
+    status, out, _ = run("init", at)
+    assert status == 0
+    assert f"wrote {at}/cluster.yaml" in out
+    status, out, _ = run("validate", "--config", at)
+    assert (status, out) == (0, "cluster config valid: 8 resource(s), 9 dependency edge(s)\n")
+    status, out, _ = run("import", "--config", at)
+    assert (status, out.splitlines()[0]) == (0, "cluster import: revision 1")
+    status, out, _ = run("plan", "--config", at)
+    assert status == 0
+    assert out.splitlines()[:2] == [
+        "cluster plan: 8 change(s), 0 approval gate(s)",
+        "  + Create graph.knowledge",
+    ]
+    status, out, _ = run("apply", "--config", at, "--as", "act-ann")
+    assert status == 0
+    assert out.splitlines()[0] == "cluster apply: 8 applied, 0 deferred/blocked"
+    assert "  Create graph.tickets [Applied]" in out
+    assert "  state: revision 2, converged: true, written: true" in out
+    schema = tmp_path / "brain" / "tickets.pg"
+    schema.write_text(schema.read_text(encoding="utf-8").replace("done: Bool", "done: Bool\n  due: Date?"))
+    status, out, _ = run("plan", "--config", at)
+    assert "      + Ticket.due: Date?" in out
+    assert "      affects query.tickets.open_tickets" in out
+    assert run("apply", "--config", at)[0] == 0
+    status, _, err = run("init", at)
+    assert status == 1
+    assert "is not empty" in err
+
+
+def test_a_command_prints_what_a_script_reads(run: Run, applied: Deployment) -> None:
+    at = str(applied.folder)
+    status, out, err = run("status", "--config", at, "--json")
+    found = json.loads(out)
+    assert (status, err, found["ok"]) == (0, "", True)
+    assert found["state_observations"]["resource_count"] == 5
+    status, out, _ = run("refresh", "--config", at, "--json")
+    assert json.loads(out)["operation"] == "refresh"
+    applied.configure("version: 2\n")
+    status, out, err = run("validate", "--config", at)
+    assert (status, out) == (1, "cluster config invalid\n")
+    assert err == "ERROR cluster_config_invalid version (cluster.yaml:1:10): must be 1\n"
+    status, out, _ = run("plan", "--config", at, "--json")
+    assert status == 1
+    assert json.loads(out)["ok"] is False
+
+
+def test_an_actor_has_several_spellings(
+    run: Run, applied: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = str(applied.folder)
+    applied.configure(GONE)
+    status, _, err = run("approve", "graph.knowledge", "--config", at)
+    assert status == 1
+    assert "actor_required" in err
+    for words in (("--as", "ann"), ("--actor", "bob"), ("--by", "cy")):
+        status, out, _ = run("approve", "graph.knowledge", "--config", at, *words, "--json")
+        assert (status, json.loads(out)["approved_by"]) == (0, words[1])
+    monkeypatch.setenv("OMNIGRAPH_CLUSTER_ACTOR", "dee")
+    status, out, _ = run("approve", "graph.knowledge", "--config", at)
+    assert status == 0
+    assert out.startswith("approved delete of graph.knowledge by dee: ")
+    status, _, err = run("plan", "--as", "ann", "--config", at)
+    assert status == 1
+    assert "`cluster plan` is a cluster control command" in err
+    status, out, _ = run("apply", "--config", at, "--json")
+    assert json.loads(out)["actor"] == "dee"
+
+
+def test_blocked_changes_are_shown_and_exit_with_0(run: Run, applied: Deployment) -> None:
+    applied.configure(GONE)
+    status, out, err = run("apply", "--config", str(applied.folder))
+    assert status == 0
+    assert "  Delete graph.knowledge [Blocked: approval_required]" in out
+    assert "converged: false" in out
+    assert "WARN  apply_dependency_blocked graph.knowledge: " in err
+
+
+def test_a_stored_plan_is_applied(run: Run, applied: Deployment, tmp_path: Path) -> None:
+    at, out = str(applied.folder), str(tmp_path / "plan.json")
+    applied.write("knowledge.pg", WIDER)
+    assert run("plan", "--config", at, "--out", out)[0] == 0
+    assert run("apply", "--config", at, "--plan", out)[0] == 0
+    status, _, err = run("apply", "--config", at, "--plan", out)
+    assert status == 1
+    assert "plan_stale" in err
+
+
+def test_a_lock_is_removed_by_its_id(run: Run, applied: Deployment) -> None:
+    at = str(applied.folder)
+    lock = {"version": 1, "lock_id": "L", "operation": "apply", "created_at": "x", "pid": 7}
+    (applied.control / "lock.json").write_text(json.dumps(lock), encoding="utf-8")
+    _, out, _ = run("status", "--config", at)
+    assert "locked by `cluster apply` (lock L, pid 7)" in out
+    assert run("force-unlock", "M", "--config", at)[:2] == (1, "no lock was removed\n")
+    assert run("force-unlock", "L", "--config", at)[:2] == (0, "removed lock L\n")
