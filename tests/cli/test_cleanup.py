@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from omnigraph import failpoints, graph
-from omnigraph.cli.cleanup import lines
+from omnigraph.cli.cleanup import render_lines
 from omnigraph.cli.main import main
 from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
 from omnigraph.engine.maintenance.cleanup.run_cleanup import CleanupResult
@@ -141,5 +141,7 @@ def test_sorted_edges_of_tables_that_are_gone_go(uri: str, run: Run, run_json: R
 )
 def test_what_takes_no_room_is_something_to_remove(found: dict[str, Any], line: str) -> None:
     result = CleanupResult(CleanupPolicy(1, None, 0.0), True, (), (), **found)
-    assert list(lines(result)) == [line, "would remove 0 versions, 0 bytes"]
-    assert list(lines(CleanupResult(CleanupPolicy(1, None, 0.0), True, (), ()))) == ["nothing to remove"]
+    assert list(render_lines(result)) == [line, "would remove 0 versions, 0 bytes"]
+    assert list(render_lines(CleanupResult(CleanupPolicy(1, None, 0.0), True, (), ()))) == [
+        "nothing to remove"
+    ]

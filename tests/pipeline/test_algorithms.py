@@ -34,8 +34,8 @@ from omnigraph.query.algorithms.algorithms import (
     ShortestPaths,
     TriangleCount,
 )
-from omnigraph.query.algorithms.edge_block import Block, Part, corners
-from omnigraph.query.algorithms.local_graph import Numbering, in_order
+from omnigraph.query.algorithms.edge_block import Block, Part, list_corners
+from omnigraph.query.algorithms.local_graph import Numbering, sort_ids
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,7 +84,7 @@ class Tasks:
     def __init__(self, graph: Graph) -> None:
         snapshot = graph.snapshot()
         self.nodes = Numbering(
-            {name: in_order(_whole(snapshot.rows(name).column("id")))[0] for name in ("City", "Person")}
+            {name: sort_ids(_whole(snapshot.rows(name).column("id")))[0] for name in ("City", "Person")}
         )
         self.pieces = []
         for edge in graph.schema.edges.values():
@@ -93,7 +93,7 @@ class Tasks:
 
     def blocks(self, algorithm: Algorithm, *, straight: bool) -> list[Block]:
         arranged = algorithm.arrangement
-        places = len(corners(COLOURS)) if arranged.corners else BUCKETS
+        places = len(list_corners(COLOURS)) if arranged.corners else BUCKETS
         placing = ByBlock(arranged, places, COLOURS)
         if straight:
             task = StraightToBlocks(self.nodes, placing)

@@ -157,7 +157,7 @@ def test_a_point_after_a_write_copies_nothing_and_reads_no_table(
             assert later is not None
             assert later.first is places.first
             assert newest.growth is not None
-            assert newest.growth.numbers.first is newest._numbers().first
+            assert newest.growth.numbers.first is newest._load_row_numbers().first
             assert shared_cache().get((*newest.identity, "alive")) is None
             assert shared_cache().get((*newest.identity, "positions")) is None
 

@@ -14,7 +14,7 @@ import pytest
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.frame import NO_ROW, Positions
 from omnigraph.query.topology import walk
-from omnigraph.query.topology.file_blocks import BLOCK, WORD, Bytes, DamagedFile, checksums
+from omnigraph.query.topology.file_blocks import BLOCK, WORD, Bytes, DamagedFile, compute_checksums
 from omnigraph.query.topology.linked_topology import FEW, FewSteps, LinkedTopology
 from omnigraph.query.topology.saved_topology import LocalFile
 from omnigraph.query.topology.topology import Topology, build_topology
@@ -81,14 +81,14 @@ def test_few_nodes_have_the_neighbours_they_have_in_memory(direction: EdgeDirect
         assert rows(walk.hop(linked, START, direction, distinct=distinct)) == rows(
             walk.hop(whole, START, direction, distinct=distinct)
         )
-        fanout = walk.fanout(linked, START, direction, distinct=distinct)
-        assert fanout.tolist() == walk.fanout(whole, START, direction, distinct=distinct).tolist()
+        fanout = walk.count_hop_rows(linked, START, direction, distinct=distinct)
+        assert fanout.tolist() == walk.count_hop_rows(whole, START, direction, distinct=distinct).tolist()
     linked, _ = open_stored()
     assert rows(walk.hop_edges(linked, START, direction)) == rows(walk.hop_edges(whole, START, direction))
     for bounds in ((1, 2), (2, 2), (1, 3)):
         linked, _ = open_stored()
-        found = walk.reach(linked, START, direction, *bounds)
-        assert rows(found) == rows(walk.reach(whole, START, direction, *bounds))
+        found = walk.find_reached(linked, START, direction, *bounds)
+        assert rows(found) == rows(walk.find_reached(whole, START, direction, *bounds))
 
 
 def test_nothing_is_read_but_the_blocks_of_the_neighbours() -> None:
@@ -198,14 +198,14 @@ def test_files_are_closed_when_they_are_not_needed(kept: Path) -> None:
 @pytest.mark.parametrize("words", [0, 1, 7, BLOCK // WORD, BLOCK // WORD + 3])
 def test_a_checksum_tells_any_word_that_changed_its_value_or_its_place(words: int) -> None:
     data = np.random.default_rng(words).integers(0, 256, words * WORD, dtype=np.uint8)
-    sums = checksums(data)
+    sums = compute_checksums(data)
     assert len(sums) == -(-len(data) // BLOCK)
     for place in range(0, len(data), 999):
         for bit in range(8):
             changed = data.copy()
             changed[place] ^= np.uint8(1 << bit)
-            assert (checksums(changed) != sums).sum() == 1
+            assert (compute_checksums(changed) != sums).sum() == 1
     if words > 1:
         moved = data.reshape(-1, WORD).copy()
         moved[[0, -1]] = moved[[-1, 0]]
-        assert (checksums(moved.reshape(-1)) != sums).any()
+        assert (compute_checksums(moved.reshape(-1)) != sums).any()

@@ -118,7 +118,8 @@ def test_a_walk_from_few_nodes_finds_in_the_file_of_sorted_edges_what_is_in_memo
     monkeypatch.setattr(saved_topology, "WORTH_SAVING", 1)
     monkeypatch.setattr(AdjacencyReader, "should_read_all", False)
     if name != "both":  # which is sorted from the others
-        monkeypatch.setattr(Topology, "_made", lambda *_: pytest.fail("more was read than few neighbours"))
+        refuse = "more was read than few neighbours"
+        monkeypatch.setattr(Topology, "_make_adjacency", lambda *_: pytest.fail(refuse))
     monkeypatch.setattr("omnigraph.query.sources.build_topology", lambda *_: pytest.fail("edges were sorted"))
     shared_cache().forget()
     assert answer(sorted_place, match) == warm

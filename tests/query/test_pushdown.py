@@ -32,7 +32,7 @@ from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.types import DATETIME, I64, STRING, Scalar, ValueType
 from omnigraph.lang.values import Stored
 from omnigraph.query.expressions.evaluate import evaluate_predicate
-from omnigraph.query.expressions.pushdown import NO_ROWS, columns_needed, lance_filter
+from omnigraph.query.expressions.pushdown import NO_ROWS, lance_filter, list_needed_columns
 
 CATALOG = compile_schema("""
 node Item {
@@ -259,5 +259,5 @@ def test_columns_needed_are_those_that_values_are_taken_from() -> None:
     tests = scan_of(
         "$i.age + $i.big > 3", "$i.age in [1]", "$i is not null", 'search($i.text, "ada")', "lower($i.k) = $t"
     )
-    assert columns_needed(tests) == ("age", "big", "id", "k")
-    assert columns_needed(()) == ()
+    assert list_needed_columns(tests) == ("age", "big", "id", "k")
+    assert list_needed_columns(()) == ()

@@ -25,7 +25,7 @@ from omnigraph.query.search import text_lookup
 from omnigraph.query.search.searches import Searches
 from omnigraph.query.search.text_index import TextIndex, within_edits
 from omnigraph.query.search.text_lookup import TextLookup
-from omnigraph.query.search.vectors import Vectors, compute_distances, find_nearest, smallest
+from omnigraph.query.search.vectors import Vectors, compute_distances, find_nearest, find_smallest
 from omnigraph.storage.indexes import IndexSpec, stage_indexes
 from omnigraph.storage.location import Location
 from omnigraph.storage.search import ANALYSER, PARTITION_ROWS, analyse, find_text_index
@@ -211,7 +211,7 @@ def exact_root(square: Fraction) -> float:
 def test_the_nth_smallest_is_that_of_a_sort(numbers: list[float], data: st.DataObject) -> None:
     values = np.array(numbers * 200)
     wanted = data.draw(st.integers(1, len(values)))
-    found, right = smallest(values, wanted), np.sort(values)[wanted - 1]
+    found, right = find_smallest(values, wanted), np.sort(values)[wanted - 1]
     assert found == right or (math.isnan(found) and math.isnan(right))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.frame import NO_ROW
-from omnigraph.query.topology.adjacency import Pairs, arranged
+from omnigraph.query.topology.adjacency import Pairs, arrange_edges
 from omnigraph.query.topology.linked_topology import LinkedTopology
 from omnigraph.query.topology.topology import Topology, build_topology, extend_topology
 from tests.query.naive_walks import DIRECTIONS, Drawn, Edge, directions, draw_walks
@@ -162,7 +162,7 @@ def test_codes_and_positions_too_long_for_one_sort_key_are_sorted_all_the_same()
     near = random.integers(0, 8, 500).astype(np.int32)
     far = random.choice([0, 1, 2**31 - 1, 2**30], 500).astype(np.int32)
     edges = random.permutation(500) + 2**31
-    adjacency = arranged(Pairs(near, far, edges), 8)
+    adjacency = arrange_edges(Pairs(near, far, edges), 8)
     order = np.lexsort((edges, far, near))
     assert adjacency.neighbours.tolist() == far[order].tolist()
     assert adjacency.edges.tolist() == edges[order].tolist()

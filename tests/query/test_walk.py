@@ -51,7 +51,7 @@ def test_a_hop_gives_each_row_each_neighbour_once(given_: tuple[Drawn, EdgeDirec
     row_index, targets = walk.hop(linked, sources, direction)
     expected = [_ones(graph.hop(source, direction)) for source in sources.tolist()]
     assert _by_row(sources, row_index, targets) == expected
-    assert walk.fanout(linked, sources, direction).tolist() == [len(row) for row in expected]
+    assert walk.count_hop_rows(linked, sources, direction).tolist() == [len(row) for row in expected]
     assert row_index.tolist() == sorted(row_index.tolist())
 
 
@@ -96,7 +96,7 @@ def test_a_walk_reaches_what_breadth_first_search_does(
     given_: tuple[Drawn, EdgeDirection, Positions], bounds: tuple[int, int], chunk: int
 ) -> None:
     graph, direction, sources = given_
-    row_index, targets = walk.reach(graph.linked(), sources, direction, *bounds, chunk=chunk)
+    row_index, targets = walk.find_reached(graph.linked(), sources, direction, *bounds, chunk=chunk)
     expected = [_ones(graph.reach(source, direction, *bounds)) for source in sources.tolist()]
     assert _by_row(sources, row_index, targets) == expected
 
@@ -154,9 +154,9 @@ def test_a_source_is_reached_by_another_one_only_within_the_bounds() -> None:
 def test_a_self_loop_reaches_its_node_one_hop_after_it_was_met() -> None:
     linked = _plain([(0, 1), (1, 1), (0, 0)])
     start = np.array([0])
-    assert walk.reach(linked, start, "out", 1, 1)[1].tolist() == [0, 1]
-    assert walk.reach(linked, start, "out", 2, 2)[1].tolist() == [1]
-    assert walk.reach(linked, start, "out", 3, 3)[1].tolist() == []
+    assert walk.find_reached(linked, start, "out", 1, 1)[1].tolist() == [0, 1]
+    assert walk.find_reached(linked, start, "out", 2, 2)[1].tolist() == [1]
+    assert walk.find_reached(linked, start, "out", 3, 3)[1].tolist() == []
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -172,8 +172,8 @@ def test_many_sources_in_a_large_table_of_nodes_reach_the_same_as_in_a_small_one
     small, large = _plain(edges), _plain(edges, places, count)
     sources = random.integers(0, nodes, 300)
     for chunk in (50, 1 << 20):
-        rows, targets = walk.reach(large, places[sources], direction, *bounds, chunk=chunk)
-        expected = _by_row(sources, *walk.reach(small, sources, direction, *bounds))
+        rows, targets = walk.find_reached(large, places[sources], direction, *bounds, chunk=chunk)
+        expected = _by_row(sources, *walk.find_reached(small, sources, direction, *bounds))
         assert _by_row(sources, rows, np.searchsorted(places, targets)) == expected
         assert np.isin(targets, places).all()
 
@@ -206,27 +206,27 @@ def test_weights_are_sums_over_the_neighbours_of_each_position(
         for near in range(near_count(graph, direction))
     ]
     expected = [sum(values[to] for to in row) for row in neighbours]
-    whole = walk.weights(linked, np.array(values, dtype=np.int64), direction, distinct=distinct)
+    whole = walk.sum_neighbours(linked, np.array(values, dtype=np.int64), direction, distinct=distinct)
     assert (whole.tolist(), whole.dtype) == (expected, np.dtype(np.int64))
-    parts = walk.weights(linked, np.array(values, dtype=np.float64), direction, distinct=distinct)
+    parts = walk.sum_neighbours(linked, np.array(values, dtype=np.float64), direction, distinct=distinct)
     assert (parts.tolist(), parts.dtype) == (expected, np.dtype(np.float64))
-    counts = walk.weights(linked, None, direction, distinct=distinct)
+    counts = walk.sum_neighbours(linked, None, direction, distinct=distinct)
     assert (counts.tolist(), counts.dtype) == ([len(row) for row in neighbours], np.dtype(np.int64))
 
 
 def test_two_hops_of_weights_count_paths_without_writing_them_out() -> None:
     linked = _plain([(0, 1), (0, 2), (1, 3), (2, 3), (3, 0), (2, 2)])
-    ends = walk.weights(linked, None, "out")
+    ends = walk.sum_neighbours(linked, None, "out")
     rows, targets = walk.hop(linked, np.arange(4), "out")
     paths = len(walk.hop(linked, targets, "out")[0])
-    assert int(walk.weights(linked, ends, "out").sum()) == paths
+    assert int(walk.sum_neighbours(linked, ends, "out").sum()) == paths
     assert len(rows) == 6
 
 
 def test_infinite_and_missing_floats_stay_with_their_own_sources() -> None:
     linked = _plain([(0, 1), (2, 3), (3, 0)])
     values = np.array([1.5, np.inf, 0.0, np.nan])
-    sums = walk.weights(linked, values, "out")
+    sums = walk.sum_neighbours(linked, values, "out")
     np.testing.assert_array_equal(sums, [np.inf, 0.0, np.nan, 1.5])
 
 
@@ -234,9 +234,9 @@ def test_a_sum_beyond_64_bits_is_refused_and_one_just_inside_is_exact() -> None:
     linked = _plain([(0, 1), (0, 2), (3, 1)])
     half = 2**62
     with pytest.raises(QueryError, match="does not fit 64 bits"):
-        walk.weights(linked, np.array([0, half, half, 0]), "out")
+        walk.sum_neighbours(linked, np.array([0, half, half, 0]), "out")
     less = half - 2**50
-    assert walk.weights(linked, np.array([0, less, less - 1, 0]), "out").tolist() == [
+    assert walk.sum_neighbours(linked, np.array([0, less, less - 1, 0]), "out").tolist() == [
         2 * less - 1,
         0,
         0,
@@ -246,7 +246,7 @@ def test_a_sum_beyond_64_bits_is_refused_and_one_just_inside_is_exact() -> None:
 
 def test_a_value_at_an_unreachable_node_does_not_matter() -> None:
     linked = _plain([(0, 1), (0, 2)])
-    assert walk.weights(linked, np.array([2**63 - 1, 3, 4]), "out").tolist() == [7, 0, 0]
+    assert walk.sum_neighbours(linked, np.array([2**63 - 1, 3, 4]), "out").tolist() == [7, 0, 0]
 
 
 # --- degenerate tables ------------------------------------------------------------------------------
@@ -260,15 +260,19 @@ def test_a_table_without_edges_leads_nowhere(shared: bool) -> None:
     linked = LinkedTopology(topology, none, 3) if shared else LinkedTopology(topology, none, 3, none, 2)
     sources, targets = np.array([0, NO_ROW, 2]), np.array([0, 1, 1])
     assert [len(each) for each in walk.hop(linked, sources, "out")] == [0, 0]
-    assert [len(each) for each in walk.reach(linked, sources, "out", 1, 3)] == [0, 0]
+    assert [len(each) for each in walk.find_reached(linked, sources, "out", 1, 3)] == [0, 0]
     assert walk.reach_distinct(linked, sources, "out", 1, 3).tolist() == []
     assert walk.are_connected(linked, sources, targets, "out").tolist() == [False] * 3
     assert [len(each) for each in walk.edges_between(linked, sources, targets, "out")] == [0, 0]
-    assert walk.weights(linked, np.ones(3 if shared else 2, dtype=np.int64), "out").tolist() == [0, 0, 0]
+    assert walk.sum_neighbours(linked, np.ones(3 if shared else 2, dtype=np.int64), "out").tolist() == [
+        0,
+        0,
+        0,
+    ]
 
 
 def test_no_rows_in_no_rows_out() -> None:
     linked, none = _plain([(0, 1)]), np.empty(0, dtype=np.int64)
     assert [len(each) for each in walk.hop_edges(linked, none, "both")] == [0, 0, 0]
-    assert [len(each) for each in walk.reach(linked, none, "both", 1, 3)] == [0, 0]
+    assert [len(each) for each in walk.find_reached(linked, none, "both", 1, 3)] == [0, 0]
     assert len(walk.are_connected(linked, none, none, "both", 1, 3)) == 0

@@ -49,14 +49,14 @@ class Bucket(BucketStore):
         self.age = 0.0
         self.lose_next_answer: Literal["refused", "broken"] | None = None
 
-    def _get(self, at: Location) -> VersionedBytes | None:
-        found = super()._get(at)
+    def _get_object(self, at: Location) -> VersionedBytes | None:
+        found = super()._get_object(at)
         if found is None or at.name == "clock":
             return found
         return VersionedBytes(found.body, found.token, found.modified - self.age)
 
-    def _swap(self, at: Location, body: bytes, token: str) -> str | None:
-        landed = super()._swap(at, body, token)
+    def _swap_object(self, at: Location, body: bytes, token: str) -> str | None:
+        landed = super()._swap_object(at, body, token)
         lost, self.lose_next_answer = self.lose_next_answer, None
         if lost == "refused":
             return None
@@ -167,7 +167,7 @@ def test_no_two_bodies_of_a_lease_are_equal(process: Process, bucket: Bucket, cl
     bodies: list[str] = []
 
     def note(op: str, uri: str) -> None:
-        if (found := bucket._get(LEASE)) is not None:
+        if (found := bucket._get_object(LEASE)) is not None:
             bodies.append(found.body.decode())
 
     bucket.observe = note
@@ -348,7 +348,7 @@ def test_a_remembered_release_is_useless_once_somebody_else_was_here(
 
 
 def _waiting(locks: BranchLocks) -> int:
-    return locks._lock("main").gate.waiting()
+    return locks._find_lock("main").gate.waiting()
 
 
 def test_threads_of_a_process_follow_each_other_under_one_lease_sixteen_times_at_most(

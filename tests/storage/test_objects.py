@@ -60,7 +60,7 @@ def test_below_an_object_there_is_nothing(place: Place) -> None:
 
 def test_text_that_is_not_utf8_is_a_typed_failure(place: Place) -> None:
     at = place.root / "x.json"
-    place.store._put(at, b"ok \xff")
+    place.store._put_object(at, b"ok \xff")
     with pytest.raises(errors.StorageFailure, match=r"not UTF-8 text: .* at byte 3") as failure:
         place.store.read_text(at)
     assert failure.value.kind == FailureKind.PERMANENT
@@ -240,7 +240,7 @@ def test_temporary_names_cannot_be_addressed(place: Place, name: str) -> None:
 
 
 def test_residue_of_a_cut_write_is_invisible(place: Place) -> None:
-    place.store._put(place.root / "__recovery" / "01.json#77", b'{"half')
+    place.store._put_object(place.root / "__recovery" / "01.json#77", b'{"half')
     assert place.store.list_dir(place.root / "__recovery") == []
 
 

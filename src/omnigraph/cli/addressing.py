@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.capabilities import Kind, capability
+from omnigraph.cli.capabilities import Kind, find_capability
 from omnigraph.cli.config_file import Scope, current_config, implied_scope
 from omnigraph.cli.invocation import Invocation, current_invocation
 from omnigraph.cli.output import print_note
@@ -34,16 +34,16 @@ def resolve_graph(**given: str | None) -> str:
     That of a graph behind a server begins with `http`; only commands that `open_graph` get one.
     """
     invocation = current_invocation()
-    named = _named(invocation, given)
+    named = _collect_addresses(invocation, given)
     if len(named) > 1:
         raise BadRequest(f"{' and '.join(named)} are mutually exclusive")
     if named:
         [(way, value)] = named.items()
-        return _explicit(way, value, invocation)
+        return _resolve_explicit(way, value, invocation)
     scope = implied_scope(current_config(), invocation.text("--profile"))
     if scope is None:
         raise BadRequest("no graph addressed", remedy=f"name one with {WAYS}")
-    return _implied(scope, invocation)
+    return _resolve_implied(scope, invocation)
 
 
 def open_graph(uri: str, *, read_only: bool = False) -> Graph | RemoteGraph:
@@ -94,17 +94,17 @@ def resolve_scope_server() -> str:
     return scope.target
 
 
-def _named(invocation: Invocation, given: dict[str, str | None]) -> dict[str, str]:
+def _collect_addresses(invocation: Invocation, given: dict[str, str | None]) -> dict[str, str]:
     flags = {flag: invocation.text(flag) for flag in ("--store", *ELSEWHERE)}
-    ways = [*((_spelled(name), value) for name, value in given.items()), *flags.items()]
+    ways = [*((_spell_flag(name), value) for name, value in given.items()), *flags.items()]
     return {way: value for way, value in ways if value is not None}
 
 
-def _spelled(name: str) -> str:
+def _spell_flag(name: str) -> str:
     return "a URI" if name == "place" else f"--{name}"
 
 
-def _explicit(way: str, value: str, invocation: Invocation) -> str:
+def _resolve_explicit(way: str, value: str, invocation: Invocation) -> str:
     if way == "--server":
         return resolve_served_graph(value, invocation.text("--graph"))
     if way == "--cluster":
@@ -119,8 +119,8 @@ def _explicit(way: str, value: str, invocation: Invocation) -> str:
     return value
 
 
-def _implied(scope: Scope, invocation: Invocation) -> str:
-    kind = capability(invocation.command).kind
+def _resolve_implied(scope: Scope, invocation: Invocation) -> str:
+    kind = find_capability(invocation.command).kind
     if (kind is Kind.DIRECT and scope.kind == "server") or (kind is Kind.DATA and scope.kind == "cluster"):
         raise BadRequest(
             f"`{invocation.command}` is a {kind} command; {scope.origin} is bound to a {scope.kind} "

@@ -57,7 +57,7 @@ def algorithm() -> None:
     """Compute a value for every node, such as its rank, and print it or write it to a property."""
 
 
-def _run(
+def _run_algorithm(
     compute: Callable[[Algorithms, AlgorithmOptions], AlgorithmResult],
     place: Place = None,
     node: Annotated[
@@ -110,31 +110,31 @@ def _run(
         uri = opened.uri
     write_result(result, chosen, output)
     if result.written is not None:
-        print_note(_describe_written(result.written))
+        print_note(_describe_destination(result.written))
         echo_write("algorithm", uri)
 
 
-def _describe_written(written: WrittenProperty) -> str:
+def _describe_destination(written: WrittenProperty) -> str:
     goal = f"{written.type}.{written.property} on branch {written.branch}"
     if written.commit is None:
         return f"nothing to write: {goal} has these values already"
     return f"wrote {written.rows} values to {goal} in commit {written.commit.id}"
 
 
-def _parameters(function: Callable[..., object], skip: int) -> list[inspect.Parameter]:
+def _list_parameters(function: Callable[..., object], skip: int) -> list[inspect.Parameter]:
     """The parameters of a function after the first ones, with their annotations as values."""
     hints = get_type_hints(function, include_extras=True)
     found = list(inspect.signature(function).parameters.values())[skip:]
     return [one.replace(annotation=hints[one.name]) for one in found]
 
 
-def _command(compute: Compute) -> Compute:
+def _make_command(compute: Compute) -> Compute:
     """Make a command of an algorithm: its own options, then those that all algorithms share."""
-    own, shared = _parameters(compute, 2), _parameters(_run, 1)
+    own, shared = _list_parameters(compute, 2), _list_parameters(_run_algorithm, 1)
 
     def command(**options: Any) -> None:
         chosen = {one.name: options.pop(one.name) for one in own}
-        _run(lambda algorithms, how: compute(algorithms, how, **chosen), **options)
+        _run_algorithm(lambda algorithms, how: compute(algorithms, how, **chosen), **options)
 
     # Typer reads the options of a command from its signature; the graph is the first argument.
     parameters = [shared[0], *own, *shared[1:]]
@@ -145,7 +145,7 @@ def _command(compute: Compute) -> Compute:
     return compute
 
 
-@_command
+@_make_command
 def pagerank(
     algorithms: Algorithms,
     how: AlgorithmOptions,
@@ -159,13 +159,13 @@ def pagerank(
     return algorithms.pagerank(damping=damping, tolerance=tolerance, max_iterations=max_iterations, **how)
 
 
-@_command
+@_make_command
 def connected_components(algorithms: Algorithms, how: AlgorithmOptions) -> AlgorithmResult:
     """Number the components: nodes that edges connect, whichever way they lead."""
     return algorithms.connected_components(**how)
 
 
-@_command
+@_make_command
 def label_propagation(
     algorithms: Algorithms,
     how: AlgorithmOptions,
@@ -177,7 +177,7 @@ def label_propagation(
     return algorithms.label_propagation(max_iterations=max_iterations, **how)
 
 
-@_command
+@_make_command
 def shortest_paths(
     algorithms: Algorithms,
     how: AlgorithmOptions,
@@ -196,13 +196,13 @@ def shortest_paths(
     return algorithms.shortest_paths(source or (), direction=direction.value, weight=weight, **how)
 
 
-@_command
+@_make_command
 def triangle_count(algorithms: Algorithms, how: AlgorithmOptions) -> AlgorithmResult:
     """Count the triangles that every node is in."""
     return algorithms.triangle_count(**how)
 
 
-@_command
+@_make_command
 def degree(
     algorithms: Algorithms,
     how: AlgorithmOptions,

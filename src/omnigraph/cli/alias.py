@@ -36,11 +36,11 @@ def alias(
 
     A parameter may come from three places: --params, ARGS and the alias itself; the first of these wins.
     """
-    meant = _alias(name)
-    values = {**meant.params, **_positional(meant, args or []), **params_of(params, params_file)}
+    meant = _find_alias(name)
+    values = {**meant.params, **_bind_positional(meant, args or []), **params_of(params, params_file)}
     chosen = choose_format(form, None, as_json=as_json, preferred=meant.format)
     if meant.server is not None:
-        write_result(_invoke(meant, meant.server, values), chosen)
+        write_result(_invoke_stored(meant, meant.server, values), chosen)
         return
     if meant.file is None:
         raise BadRequest(
@@ -51,7 +51,7 @@ def alias(
     write_result(found, chosen)
 
 
-def _invoke(meant: Alias, server: str, values: dict[str, Any]) -> Result:
+def _invoke_stored(meant: Alias, server: str, values: dict[str, Any]) -> Result:
     """Run the stored query of a server that an alias names."""
     if meant.query is None:
         raise BadRequest(
@@ -62,7 +62,7 @@ def _invoke(meant: Alias, server: str, values: dict[str, Any]) -> Result:
         return opened.invoke(meant.query, values, branch=meant.branch)
 
 
-def _alias(name: str) -> Alias:
+def _find_alias(name: str) -> Alias:
     settings = current_config()
     found = settings.aliases.get(name)
     if found is None:
@@ -71,7 +71,7 @@ def _alias(name: str) -> Alias:
     return found
 
 
-def _positional(meant: Alias, given: list[str]) -> dict[str, Any]:
+def _bind_positional(meant: Alias, given: list[str]) -> dict[str, Any]:
     if len(given) > len(meant.args):
         takes = f"{len(meant.args)} ({', '.join(meant.args)})" if meant.args else "none"
         raise BadRequest(f"alias '{meant.name}' was given {len(given)} arguments and takes {takes}")

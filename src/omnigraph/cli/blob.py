@@ -70,18 +70,18 @@ def get(
     if out is None and as_json:
         raise BadRequest("--json and bytes on standard output exclude each other", remedy="use --out")
     with open_graph(resolve_graph(uri=uri), read_only=True) as opened:
-        found = _moment(opened, branch, commit).blob(type_name, id, property_name, entity=entity.value)
+        found = _open_moment(opened, branch, commit).blob(type_name, id, property_name, entity=entity.value)
         parts = found.parts(offset, length)
         # Read before anything is opened: what fails here leaves the file as it is.
         first = next(parts, b"")
         if out is None:
-            _print(first, parts)
+            _print_parts(first, parts)
         else:
             with new_file(out, overwrite=True) as temporary, temporary.open("wb") as stream:
                 stream.write(first)
                 stream.writelines(parts)
                 written = stream.tell()
-            report = {**_facts(found), "out": str(out), "bytes_written": written}
+            report = {**_collect_facts(found), "out": str(out), "bytes_written": written}
             print_result(report, f"wrote {written:,} bytes to {out}", as_json=as_json)
 
 
@@ -98,22 +98,24 @@ def stat(
 ) -> None:
     """Show how large a Blob is, without reading it."""
     with open_graph(resolve_graph(uri=uri), read_only=True) as opened:
-        moment = _moment(opened, branch, commit)
+        moment = _open_moment(opened, branch, commit)
         found = moment.blob(type_name, id, property_name, entity=entity.value)
-    facts = _facts(found)
+    facts = _collect_facts(found)
     target = {"snapshot": commit} if commit is not None else {"branch": moment.branch}
     report = {**facts, "target": {**target, "resolved_snapshot": moment.id}}
     lines = [f"{name}: {value}" for name, value in facts.items() if name != "selector"]
     print_result(report, "\n".join([*lines, f"snapshot: {moment.id}"]), as_json=as_json)
 
 
-def _moment(opened: Graph | RemoteGraph, branch: str | None, commit: str | None) -> Snapshot | RemoteSnapshot:
+def _open_moment(
+    opened: Graph | RemoteGraph, branch: str | None, commit: str | None
+) -> Snapshot | RemoteSnapshot:
     if branch is not None and commit is not None:
         raise BadRequest("--branch and --snapshot are mutually exclusive")
     return opened.snapshot(branch or "main") if commit is None else opened.at(commit=commit)
 
 
-def _facts(found: Blob) -> dict[str, Any]:
+def _collect_facts(found: Blob) -> dict[str, Any]:
     """What is known of a Blob; what does not apply to its kind is left out."""
     selector = {
         "entity": found.entity,
@@ -126,7 +128,7 @@ def _facts(found: Blob) -> dict[str, Any]:
     return {"selector": selector, "kind": found.kind, **facts}
 
 
-def _print(first: bytes, parts: Iterator[bytes]) -> None:
+def _print_parts(first: bytes, parts: Iterator[bytes]) -> None:
     try:
         sys.stdout.buffer.write(first)
         sys.stdout.buffer.writelines(parts)

@@ -113,7 +113,7 @@ def merge(
         except MergeConflicts as error:
             if as_json:
                 raise
-            print_note("\n".join(_refusal(error)))
+            print_note("\n".join(_render_refusal(error)))
             raise typer.Exit(CONFLICTS) from error
         _print_merge(done, as_json=as_json)
         echo_write("branch merge", opened.uri)
@@ -141,15 +141,15 @@ def _print_preview(
     if as_json:
         print_json(found.to_json())
     else:
-        print_text("\n".join(_preview(found)))
+        print_text("\n".join(_render_preview(found)))
     if wanted is not None:
         then = f"; fill in what should stand, then merge with --resolutions {wanted}" if found.met else ""
-        print_note(f"wrote {_counted(found.met)} to {wanted}{then}")
+        print_note(f"wrote {_count_conflicts(found.met)} to {wanted}{then}")
     if found.conflicts:
         raise typer.Exit(CONFLICTS)
 
 
-def _preview(found: MergePreview) -> Iterator[str]:
+def _render_preview(found: MergePreview) -> Iterator[str]:
     from omnigraph.cli.changes import stat_lines
 
     yield f"merging {found.source} into {found.target} would be: {found.outcome.value}"
@@ -158,7 +158,7 @@ def _preview(found: MergePreview) -> Iterator[str]:
         yield f"{found.resolved} decided"
         yield from _given_up(found)
     if found.conflicts:
-        yield f"{_counted(found.conflicts)}; {_sides(found.source, found.target)}"
+        yield f"{_count_conflicts(found.conflicts)}; {_describe_sides(found.source, found.target)}"
         yield from _conflict_lines(found.conflicts)
 
 
@@ -177,19 +177,19 @@ def _given_up(found: MergeResult | MergePreview) -> Iterator[str]:
         yield "  help: --granularity property keeps what only one branch changed"
 
 
-def _refusal(error: MergeConflicts) -> Iterator[str]:
-    counted = _counted(error.conflicts)
-    sides = _sides(error.source, error.target)
+def _render_refusal(error: MergeConflicts) -> Iterator[str]:
+    counted = _count_conflicts(error.conflicts)
+    sides = _describe_sides(error.source, error.target)
     yield f"error[{error.code}]: merging '{error.source}' into '{error.target}' has {counted}; {sides}"
     yield from _conflict_lines(error.conflicts)
     yield f"  help: {error.remedy}"
 
 
-def _sides(source: str, target: str) -> str:
+def _describe_sides(source: str, target: str) -> str:
     return f"ours is {target}, theirs is {source}"
 
 
-def _counted(conflicts: Sequence[MergeConflict]) -> str:
+def _count_conflicts(conflicts: Sequence[MergeConflict]) -> str:
     return "1 conflict" if len(conflicts) == 1 else f"{len(conflicts)} conflicts"
 
 
@@ -200,7 +200,7 @@ def _conflict_lines(conflicts: Sequence[MergeConflict]) -> Iterator[str]:
         yield f"  {conflict.kind.value}: {escape_invisible(conflict.message)}"
         for name in conflict.properties:
             images = (conflict.base, conflict.target, conflict.source)
-            base, ours, theirs = (_value(image, name) for image in images)
+            base, ours, theirs = (_format_side(image, name) for image in images)
             yield f"      {escape_invisible(name)}: base {base}, ours {ours}, theirs {theirs}"
         if conflict.is_separable:
             yield f"      help: {SEPARABLE}"
@@ -208,7 +208,7 @@ def _conflict_lines(conflicts: Sequence[MergeConflict]) -> Iterator[str]:
         yield f"  and {len(conflicts) - SHOWN} more"
 
 
-def _value(image: EntityImage | None, name: str) -> str:
+def _format_side(image: EntityImage | None, name: str) -> str:
     """A property as one side has it; no value is another thing than no entity."""
     if image is None:
         return "not there"

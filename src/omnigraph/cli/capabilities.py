@@ -76,7 +76,7 @@ CLAUSES = {
 }
 
 
-def capability(command: str) -> Capability:
+def find_capability(command: str) -> Capability:
     """What a command, or the group it is in, works on; one that is not listed reads."""
     return CAPABILITIES.get(command) or CAPABILITIES.get(command.partition(" ")[0], READS)
 
@@ -89,15 +89,15 @@ def shown_flags(command: str) -> frozenset[str]:
         "--quiet": names & ECHOES_ITS_WRITE or command == "export",
         "--yes": names & ASKS_FIRST,
     }
-    scope = capability(command).flags & {"--server", "--store", "--profile"}
-    if {"--server", "--graph"} <= capability(command).flags:
+    scope = find_capability(command).flags & {"--server", "--store", "--profile"}
+    if {"--server", "--graph"} <= find_capability(command).flags:
         scope |= {"--graph"}
     return scope | {flag for flag, acting in acts.items() if acting}
 
 
 def reject_unused_flags(invocation: Invocation) -> None:
     """Reject flags that a command cannot use, instead of ignoring them."""
-    able = capability(invocation.command)
+    able = find_capability(invocation.command)
     idle = [flag for flag in CLAUSES if flag in invocation.flags and flag not in able.flags]
     if not idle:
         return
@@ -106,10 +106,10 @@ def reject_unused_flags(invocation: Invocation) -> None:
         # The config file defines everything about an alias.
         verb = "does" if len(idle) == 1 else "do"
         raise BadRequest(f"{article}; {', '.join(idle)} {verb} not apply.")
-    raise BadRequest(f"{article}; {CLAUSES[idle[0]]} and does not apply.{_remedy(able, idle[0])}")
+    raise BadRequest(f"{article}; {CLAUSES[idle[0]]} and does not apply.{_suggest_remedy(able, idle[0])}")
 
 
-def _remedy(able: Capability, idle: str) -> str:
+def _suggest_remedy(able: Capability, idle: str) -> str:
     if idle == "--as" or able.kind is Kind.LOCAL:
         return " Leave it out."
     if able.kind is Kind.CONTROL:

@@ -50,14 +50,14 @@ def print_changes(changes: Iterable[Change], indent: str = "") -> int:
     """Changes for people, as they are read; says how many there were."""
     count = 0
     for change in changes:
-        print_text("\n".join(f"{indent}{line}" for line in _lines(change)))
+        print_text("\n".join(f"{indent}{line}" for line in _render_change(change)))
         count += 1
     return count
 
 
-def _lines(change: Change) -> Iterator[str]:
+def _render_change(change: Change) -> Iterator[str]:
     yield f"{SIGNS[change.op]} {change.kind} {change.type_name} {escape_invisible(change.id)}"
-    before, after = _values(change.before), _values(change.after)
+    before, after = _list_values(change.before), _list_values(change.after)
     if change.op is ChangeOperation.UPDATE:
         for name in change.changed:
             was, now = format_value(before.get(name)), format_value(after.get(name))
@@ -68,7 +68,7 @@ def _lines(change: Change) -> Iterator[str]:
             yield f"    {escape_invisible(name)}: {format_value(value)}"
 
 
-def _values(image: EntityImage | None) -> dict[str, Any]:
+def _list_values(image: EntityImage | None) -> dict[str, Any]:
     if image is None:
         return {}
     ends = {} if image.source is None else {"src": image.source, "dst": image.target}
@@ -101,9 +101,9 @@ def baseline(
 
     wanted = parse_filter(kinds, types, ops)
     require_output(out)
-    with open_graph(resolve_graph(uri=uri), read_only=True) as opened, _alone(out):
+    with open_graph(resolve_graph(uri=uri), read_only=True) as opened, _hold_alone(out):
         if isinstance(opened, graph.Graph):
-            done = _capture(opened, out, branch, wanted)
+            done = _capture_baseline(opened, out, branch, wanted)
         else:
             with new_file(out, overwrite=True) as temporary, temporary.open("wb") as stream:
                 done = opened.baseline(stream, branch, types=types, kinds=kinds, ops=ops)
@@ -116,7 +116,7 @@ def baseline(
     print_result(report, f"wrote {done.rows} entities to {out}\ncursor: {done.cursor}", as_json=as_json)
 
 
-def _capture(opened: graph.Graph, out: Path, branch: str, wanted: ChangeFilter) -> Baseline:
+def _capture_baseline(opened: graph.Graph, out: Path, branch: str, wanted: ChangeFilter) -> Baseline:
     """Write the entities of a branch as it is now, and find the cursor for what comes after them."""
     from omnigraph.client.exports import Baseline
     from omnigraph.engine.changes.feed import AFTER, NOW
@@ -126,11 +126,11 @@ def _capture(opened: graph.Graph, out: Path, branch: str, wanted: ChangeFilter) 
     words = wanted.to_json()
     feed = opened.changes(branch, since=since, types=words["types"], kinds=words["kinds"], ops=words["ops"])
     with new_file(out, overwrite=True) as temporary, temporary.open("wb") as stream:
-        done = _export(moment, _types(moment, wanted), stream)
+        done = _export_entities(moment, _choose_types(moment, wanted), stream)
     return Baseline(moment.id, feed.cursor, done.rows, done.bytes)
 
 
-def _export(moment: Snapshot, types: list[str] | None, stream: BinaryIO) -> ExportResult:
+def _export_entities(moment: Snapshot, types: list[str] | None, stream: BinaryIO) -> ExportResult:
     """Write the entities; a line may be longer than a load takes, as the feed that follows has such, too."""
     from omnigraph.engine.export.export_request import ExportRequest
     from omnigraph.engine.export.exporter import export
@@ -140,7 +140,7 @@ def _export(moment: Snapshot, types: list[str] | None, stream: BinaryIO) -> Expo
     return export(*pinned_by(moment), ExportRequest(stream, types=chosen, loadable=False))
 
 
-def _types(moment: Snapshot, wanted: ChangeFilter) -> list[str] | None:
+def _choose_types(moment: Snapshot, wanted: ChangeFilter) -> list[str] | None:
     """The types that the filter lets through; None for all."""
     from omnigraph.engine.changes.change import require_types
 
@@ -151,7 +151,7 @@ def _types(moment: Snapshot, wanted: ChangeFilter) -> list[str] | None:
 
 
 @contextmanager
-def _alone(out: Path) -> Iterator[None]:
+def _hold_alone(out: Path) -> Iterator[None]:
     try:
         gate = out.with_name(f"{out.name}.lock").open("a")
     except OSError as failure:

@@ -55,15 +55,15 @@ def cleanup(
         done = opened.cleanup(keep, older_than, staged_older_than=staged_older_than, dry_run=not confirm)
         where = opened.uri
     if not confirm:
-        print_note(_policy(done.policy))
-    print_result(_json(where, done), "\n".join(lines(done)), as_json=as_json)
+        print_note(_describe_policy(done.policy))
+    print_result(_to_json(where, done), "\n".join(render_lines(done)), as_json=as_json)
     if confirm:
         echo_write("cleanup", where)
     if not done.ok and confirm:
         raise typer.Exit(1)
 
 
-def _policy(policy: CleanupPolicy) -> str:
+def _describe_policy(policy: CleanupPolicy) -> str:
     return (
         f"keeps {policy}, and whatever was current {policy.minimum_age:g} seconds ago or later; "
         "nothing is removed without --confirm"
@@ -73,7 +73,7 @@ def _policy(policy: CleanupPolicy) -> str:
 # --- what happened -------------------------------------------------------------------------------
 
 
-def _json(uri: str, done: CleanupResult) -> dict[str, Any]:
+def _to_json(uri: str, done: CleanupResult) -> dict[str, Any]:
     return {
         "uri": uri,
         "dry_run": done.dry_run,
@@ -86,11 +86,11 @@ def _json(uri: str, done: CleanupResult) -> dict[str, Any]:
         },
         "versions_removed": done.versions_removed,
         "bytes_removed": done.bytes_removed,
-        "tables": [_table(one) for one in done.tables],
-        "manifests": [_without_key(_table(one)) for one in done.manifests],
-        "forks": [_keyed(asdict(one)) for one in done.forks],
-        "forks_left": [_keyed(asdict(one)) for one in done.forks_left],
-        "dropped": [_keyed(asdict(one)) for one in done.dropped],
+        "tables": [_table_to_json(one) for one in done.tables],
+        "manifests": [_without_key(_table_to_json(one)) for one in done.manifests],
+        "forks": [_key_facts(asdict(one)) for one in done.forks],
+        "forks_left": [_key_facts(asdict(one)) for one in done.forks_left],
+        "dropped": [_key_facts(asdict(one)) for one in done.dropped],
         "derived": {"files": done.derived_files, "bytes": done.derived_bytes},
         "loads": list(done.loads),
         "staged_bytes": done.staged_bytes,
@@ -100,11 +100,11 @@ def _json(uri: str, done: CleanupResult) -> dict[str, Any]:
     }
 
 
-def _table(one: CleanedTable) -> dict[str, Any]:
-    return _keyed(asdict(one)) | {"versions_after": one.versions_after}
+def _table_to_json(one: CleanedTable) -> dict[str, Any]:
+    return _key_facts(asdict(one)) | {"versions_after": one.versions_after}
 
 
-def _keyed(facts: dict[str, Any]) -> dict[str, Any]:
+def _key_facts(facts: dict[str, Any]) -> dict[str, Any]:
     return {"table_key": facts.pop("key"), **facts}
 
 
@@ -112,7 +112,7 @@ def _without_key(facts: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if name != "table_key"}
 
 
-def lines(done: CleanupResult) -> Iterator[str]:
+def render_lines(done: CleanupResult) -> Iterator[str]:
     """What went, or would go, as people read it."""
     for one in (*done.tables, *done.manifests):
         if one.versions_removed or one.files_removed:
@@ -136,10 +136,10 @@ def lines(done: CleanupResult) -> Iterator[str]:
         yield f"__bases: merge bases of deleted branches that no merge needs, {len(done.bases)} commits"
     if done.derived_files:
         yield f"__derived: {done.derived_files} files of {done.derived_bytes:,} bytes"
-    yield _summary(done)
+    yield _summarize(done)
 
 
-def _summary(done: CleanupResult) -> str:
+def _summarize(done: CleanupResult) -> str:
     others = done.forks or done.dropped or done.loads or done.orphan_tables or done.bases
     if not (done.versions_removed or done.bytes_removed or others):
         return "nothing to remove"

@@ -32,11 +32,11 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the commits of a branch, newest first."""
-    actor = _actor(only)
+    actor = _parse_actor(only)
     with open_graph(resolve_graph(place=place), read_only=True) as opened:
         found = opened.commits.list(branch, actor=actor, limit=limit)
     report = {"commits": [commit_json(one) for one in found]}
-    print_result(report, "\n".join(map(_line, found)) or "no commits", as_json=as_json)
+    print_result(report, "\n".join(map(_render_line, found)) or "no commits", as_json=as_json)
 
 
 @app.command()
@@ -48,13 +48,13 @@ def show(
     """Show one commit, on whatever branch it is."""
     with open_graph(resolve_graph(uri=uri), read_only=True) as opened:
         found = opened.commits.get(commit_id)
-    print_result(commit_json(found), _text(found), as_json=as_json)
+    print_result(commit_json(found), _render_text(found), as_json=as_json)
 
 
 app.command(name="changes")(commit_changes)
 
 
-def _actor(only: str | None) -> str | None:
+def _parse_actor(only: str | None) -> str | None:
     if only is None:
         return None
     member, _, value = only.partition("=")
@@ -79,12 +79,12 @@ def commit_json(found: Commit) -> dict[str, Any]:
     }
 
 
-def _line(found: Commit) -> str:
+def _render_line(found: Commit) -> str:
     actor = f" actor={found.actor}" if found.actor else ""
     return f"{found.id} graph_branch={found.branch} graph_manifest_version={found.version}{actor}"
 
 
-def _text(found: Commit) -> str:
+def _render_text(found: Commit) -> str:
     facts = {
         "graph_commit_id": found.id,
         "graph_branch": found.branch,

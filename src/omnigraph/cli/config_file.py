@@ -43,7 +43,7 @@ def read_config(path: Path | None) -> Config:
         return Config(path)
     from omnigraph.yaml_text import read_yaml
 
-    return _Reader(path).read(read_yaml(text, str(path)))
+    return _Reader(path).read_file(read_yaml(text, str(path)))
 
 
 def _text_of(path: Path) -> str | None:
@@ -64,118 +64,127 @@ class _Reader:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def read(self, node: YamlValue) -> Config:
+    def read_file(self, node: YamlValue) -> Config:
         known = ("operator", "servers", "clusters", "profiles", "defaults", "aliases")
-        top = self._members(node, "the file", known)
-        operator = self._members(top.get("operator"), "operator", ("actor",))
+        top = self._read_members(node, "the file", known)
+        operator = self._read_members(top.get("operator"), "operator", ("actor",))
         return Config(
             self.path,
-            actor=self._text(operator.get("actor"), "operator.actor"),
-            servers=self._addresses(top.get("servers"), "servers", "url"),
-            clusters=self._addresses(top.get("clusters"), "clusters", "root"),
-            profiles={name: self._profile(name, one) for name, one in self._all(top, "profiles").items()},
-            defaults=self._defaults(top.get("defaults")),
-            aliases={name: self._alias(name, one) for name, one in self._all(top, "aliases").items()},
+            actor=self._read_text(operator.get("actor"), "operator.actor"),
+            servers=self._read_addresses(top.get("servers"), "servers", "url"),
+            clusters=self._read_addresses(top.get("clusters"), "clusters", "root"),
+            profiles={
+                name: self._read_profile(name, one)
+                for name, one in self._read_section(top, "profiles").items()
+            },
+            defaults=self._read_defaults(top.get("defaults")),
+            aliases={
+                name: self._read_alias(name, one) for name, one in self._read_section(top, "aliases").items()
+            },
         )
 
-    def _profile(self, name: str, node: YamlValue) -> Profile:
+    def _read_profile(self, name: str, node: YamlValue) -> Profile:
         where = f"profiles.{name}"
-        one = self._members(node, where, (*SCOPES, "default_graph"))
-        texts = {key: self._text(value, f"{where}.{key}") for key, value in one.items()}
-        return Profile(name, **{**texts, "store": self._place(texts.get("store"))})
+        one = self._read_members(node, where, (*SCOPES, "default_graph"))
+        texts = {key: self._read_text(value, f"{where}.{key}") for key, value in one.items()}
+        return Profile(name, **{**texts, "store": self._resolve_place(texts.get("store"))})
 
-    def _defaults(self, node: YamlValue | None) -> Defaults:
+    def _read_defaults(self, node: YamlValue | None) -> Defaults:
         known = ("output", "table_max_column_width", "table_cell_layout", "server", "store", "default_graph")
-        one = self._members(node, "defaults", known)
+        one = self._read_members(node, "defaults", known)
         found = Defaults(
-            output=self._choice(one.get("output"), "defaults.output", OUTPUTS) or "table",
-            table_max_column_width=self._number(one.get("table_max_column_width")),
-            table_cell_layout=self._choice(
+            output=self._read_choice(one.get("output"), "defaults.output", OUTPUTS) or "table",
+            table_max_column_width=self._read_number(one.get("table_max_column_width")),
+            table_cell_layout=self._read_choice(
                 one.get("table_cell_layout"), "defaults.table_cell_layout", LAYOUTS
             )
             or "truncate",
-            server=self._text(one.get("server"), "defaults.server"),
-            store=self._place(self._text(one.get("store"), "defaults.store")),
-            default_graph=self._text(one.get("default_graph"), "defaults.default_graph"),
+            server=self._read_text(one.get("server"), "defaults.server"),
+            store=self._resolve_place(self._read_text(one.get("store"), "defaults.store")),
+            default_graph=self._read_text(one.get("default_graph"), "defaults.default_graph"),
         )
         for other in ("server", "default_graph"):
             if found.store is not None and getattr(found, other) is not None:
-                raise self._wrong(node, f"defaults.{other} and defaults.store are mutually exclusive")
+                raise self._invalid_error(node, f"defaults.{other} and defaults.store are mutually exclusive")
         return found
 
-    def _alias(self, name: str, node: YamlValue) -> Alias:
+    def _read_alias(self, name: str, node: YamlValue) -> Alias:
         where = f"aliases.{name}"
         plain = ("query", "server", "graph", "branch")
-        one = self._members(node, where, (*plain, "file", "store", "args", "params", "format"))
-        file = self._text(one.get("file"), f"{where}.file")
+        one = self._read_members(node, where, (*plain, "file", "store", "args", "params", "format"))
+        file = self._read_text(one.get("file"), f"{where}.file")
         args, params = one.get("args"), one.get("params")
         names = [] if args is None else args.value
         if not isinstance(names, list) or not all(isinstance(item.value, str) for item in names):
-            raise self._wrong(args, f"{where}.args must be a list of parameter names")
+            raise self._invalid_error(args, f"{where}.args must be a list of parameter names")
         return Alias(
             name,
-            **{key: self._text(one.get(key), f"{where}.{key}") for key in plain},
+            **{key: self._read_text(one.get(key), f"{where}.{key}") for key in plain},
             file=None if file is None else self.path.parent / Path(file).expanduser(),
-            store=self._place(self._text(one.get("store"), f"{where}.store")),
+            store=self._resolve_place(self._read_text(one.get("store"), f"{where}.store")),
             args=tuple(item.value for item in names),
-            params={key: value.plain() for key, value in self._mapping(params, f"{where}.params").items()},
-            format=self._choice(one.get("format"), f"{where}.format", OUTPUTS),
+            params={
+                key: value.plain() for key, value in self._require_mapping(params, f"{where}.params").items()
+            },
+            format=self._read_choice(one.get("format"), f"{where}.format", OUTPUTS),
         )
 
-    def _addresses(self, node: YamlValue | None, where: str, key: str) -> dict[str, str]:
+    def _read_addresses(self, node: YamlValue | None, where: str, key: str) -> dict[str, str]:
         found = {}
-        for name, one in self._mapping(node, where).items():
+        for name, one in self._require_mapping(node, where).items():
             place = f"{where}.{name}"
-            text = self._text(self._members(one, place, (key,)).get(key), f"{place}.{key}")
+            text = self._read_text(self._read_members(one, place, (key,)).get(key), f"{place}.{key}")
             if text is None:
-                raise self._wrong(one, f"{place}.{key} is missing")
+                raise self._invalid_error(one, f"{place}.{key} is missing")
             found[name] = text
         return found
 
     # --- single values ---------------------------------------------------------------------------
 
-    def _all(self, top: Mapping[str, YamlValue], key: str) -> dict[str, YamlValue]:
-        return self._mapping(top.get(key), key)
+    def _read_section(self, top: Mapping[str, YamlValue], key: str) -> dict[str, YamlValue]:
+        return self._require_mapping(top.get(key), key)
 
-    def _members(self, node: YamlValue | None, where: str, known: tuple[str, ...]) -> dict[str, YamlValue]:
-        found = self._mapping(node, where)
+    def _read_members(
+        self, node: YamlValue | None, where: str, known: tuple[str, ...]
+    ) -> dict[str, YamlValue]:
+        found = self._require_mapping(node, where)
         for name in [name for name in found if name not in known]:
             line = found.pop(name).line
             print_note(f"warning: {self.path}:{line}: unknown key '{name}' in {where} is ignored")
         return found
 
-    def _mapping(self, node: YamlValue | None, where: str) -> dict[str, YamlValue]:
+    def _require_mapping(self, node: YamlValue | None, where: str) -> dict[str, YamlValue]:
         if node is None or node.value is None:
             return {}
         if not isinstance(node.value, dict):
-            raise self._wrong(node, f"{where} must have members")
+            raise self._invalid_error(node, f"{where} must have members")
         return dict(node.value)
 
-    def _text(self, node: YamlValue | None, where: str) -> str | None:
+    def _read_text(self, node: YamlValue | None, where: str) -> str | None:
         if node is None or node.value is None:
             return None
         if not isinstance(node.value, str) or not node.value.strip():
-            raise self._wrong(node, f"{where} must be a text")
+            raise self._invalid_error(node, f"{where} must be a text")
         return node.value
 
-    def _choice(self, node: YamlValue | None, where: str, choices: tuple[str, ...]) -> str | None:
-        text = self._text(node, where)
+    def _read_choice(self, node: YamlValue | None, where: str, choices: tuple[str, ...]) -> str | None:
+        text = self._read_text(node, where)
         if text is not None and text not in choices:
-            raise self._wrong(node, f"{where} must be one of {', '.join(choices)}")
+            raise self._invalid_error(node, f"{where} must be one of {', '.join(choices)}")
         return text
 
-    def _number(self, node: YamlValue | None) -> int:
+    def _read_number(self, node: YamlValue | None) -> int:
         if node is None or node.value is None:
             return WIDTH
         if not isinstance(node.value, int) or isinstance(node.value, bool) or node.value < 1:
-            raise self._wrong(node, "defaults.table_max_column_width must be a number from 1 on")
+            raise self._invalid_error(node, "defaults.table_max_column_width must be a number from 1 on")
         return node.value
 
-    def _place(self, text: str | None) -> str | None:
+    def _resolve_place(self, text: str | None) -> str | None:
         """A folder counts from the one of the file, so that a profile means the same everywhere."""
         return text if text is None or "://" in text else str(self.path.parent / Path(text).expanduser())
 
-    def _wrong(self, node: YamlValue | None, reason: str) -> BadRequest:
+    def _invalid_error(self, node: YamlValue | None, reason: str) -> BadRequest:
         line = None if node is None else node.line
         place = str(self.path) if line is None else f"{self.path}:{line}"
         return BadRequest(f"{place}: {reason}")
@@ -206,7 +215,7 @@ def implied_scope(config: Config, named: str | None) -> Scope | None:
     """Where to work when a command does not say it."""
     name = active_profile(named)
     if name is not None:
-        return profile_scope(profile(config, name))
+        return profile_scope(find_profile(config, name))
     defaults = config.defaults
     for kind, target in (("server", defaults.server), ("store", defaults.store)):
         if target is not None:
@@ -214,7 +223,7 @@ def implied_scope(config: Config, named: str | None) -> Scope | None:
     return None
 
 
-def profile(config: Config, name: str) -> Profile:
+def find_profile(config: Config, name: str) -> Profile:
     """A profile of the config file."""
     found = config.profiles.get(name)
     if found is None:

@@ -43,13 +43,13 @@ class _Conversion:
             return () if param.multiple or param.nargs == -1 else None
         descriptor = param.type_descriptor
         if descriptor.parameter_info.parser is None:
-            converted = _convert(descriptor.annotation, value)
+            converted = _convert_plain(descriptor.annotation, value)
             if converted is not None:
                 return converted
         return self._create().coerce(value, param=param, ctx=ctx)
 
 
-def _convert(kind: Any, value: Any) -> Any:
+def _convert_plain(kind: Any, value: Any) -> Any:
     """Return the value in this type, or None where Typer has to decide."""
     if type(value) is str:
         if kind is str or (get_origin(kind) is Literal and value in get_args(kind)):

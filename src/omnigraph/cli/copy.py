@@ -36,10 +36,10 @@ def copy(
     """
     with graph.open(source, read_only=True) as opened:
         done = opened.copy_to(destination, read_back=read_back)
-    print_result(asdict(done), _summary(done), as_json=as_json)
+    print_result(asdict(done), _summarize(done), as_json=as_json)
 
 
-def _summary(done: CopyResult) -> str:
+def _summarize(done: CopyResult) -> str:
     branches = f"{len(done.branches)} branch{'' if len(done.branches) == 1 else 'es'}"
     checked = "checksums, sizes and rows" if done.read_back else "sizes and rows"
     size = f"{branches}, {done.files:,} files, {done.bytes:,} bytes"

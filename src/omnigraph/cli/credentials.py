@@ -60,7 +60,7 @@ def read_token(name: str) -> str | None:
     for line in _read_sections(credentials_path()).get(name, [])[1:]:
         key, sign, value = line.partition("=")
         if sign and key.strip() == "token":
-            return _plain(value) or None
+            return _strip_quotes(value) or None
     return None
 
 
@@ -80,7 +80,7 @@ def remove_token(name: str) -> Path:
     return path
 
 
-def _plain(value: str) -> str:
+def _strip_quotes(value: str) -> str:
     text = value.strip()
     if text[:1] in ("'", '"') and text.find(text[0], 1) > 0:
         return text[1 : text.index(text[0], 1)]

@@ -70,7 +70,7 @@ def doctor(
         report: dict[str, Any] = {"uri": root.uri, "ok": False, "deep": _deep_json(checked, 0)}
         print_result(report, "\n".join(_deep_lines(checked, 0)), as_json=as_json)
         raise typer.Exit(1) from None
-    report, (*lines, verdict) = _json(root.uri, found), _lines(found)
+    report, (*lines, verdict) = _to_json(root.uri, found), _render_lines(found)
     if deep:
         checked = check_deeply(graph)
         noted = record_checksums(graph, checked.unrecorded) if record and checked.ok else 0
@@ -114,7 +114,7 @@ _RESTORE_FILES = (
 )
 
 
-def _json(uri: str, found: Health) -> dict[str, Any]:
+def _to_json(uri: str, found: Health) -> dict[str, Any]:
     return {
         "uri": uri,
         "ok": found.ok,
@@ -122,12 +122,12 @@ def _json(uri: str, found: Health) -> dict[str, Any]:
         "unread": [
             {"branch": one.branch, "table_key": one.key, "reason": one.reason} for one in found.unread
         ],
-        "drift": [_keyed(asdict(one)) for one in found.drift],
-        "forks": [_keyed(asdict(one)) for one in found.forks],
+        "drift": [_key_facts(asdict(one)) for one in found.drift],
+        "forks": [_key_facts(asdict(one)) for one in found.forks],
         "last_writers": [asdict(one) for one in found.writers],
-        "indexes": [_index(one) for one in found.indexes],
-        "pending_indexes": [_keyed(asdict(one)) for one in found.pending],
-        "history": [_keyed(asdict(one)) for one in found.history],
+        "indexes": [_index_to_json(one) for one in found.indexes],
+        "pending_indexes": [_key_facts(asdict(one)) for one in found.pending],
+        "history": [_key_facts(asdict(one)) for one in found.history],
         "dropped": [{"table_key": one.key, "bytes": one.bytes} for one in found.dropped],
         "orphan_tables": [asdict(one) for one in found.orphan_tables],
         "in_vain": [asdict(one) for one in found.orphan_tables],  # its earlier name
@@ -141,11 +141,11 @@ def _json(uri: str, found: Health) -> dict[str, Any]:
     }
 
 
-def _keyed(facts: dict[str, Any]) -> dict[str, Any]:
+def _key_facts(facts: dict[str, Any]) -> dict[str, Any]:
     return {"table_key": facts.pop("key"), **facts}
 
 
-def _index(one: IndexReport) -> dict[str, Any]:
+def _index_to_json(one: IndexReport) -> dict[str, Any]:
     return {
         "table_key": one.key,
         "branch": one.branch,
@@ -157,7 +157,7 @@ def _index(one: IndexReport) -> dict[str, Any]:
     }
 
 
-def _lines(found: Health) -> Iterator[str]:
+def _render_lines(found: Health) -> Iterator[str]:
     for record in found.records:
         yield f"{'under way' if record.busy else 'interrupted'}: {prospect_line(record)}"
     for unread in found.unread:
@@ -175,7 +175,7 @@ def _lines(found: Health) -> Iterator[str]:
     for writer in found.writers:
         operation = f" for operation {writer.operation_id}" if writer.operation_id else ""
         yield f"last writer: {writer.branch} by {writer.owner}{operation}"
-    yield from map(_index_line, filter(_is_shown, found.indexes))
+    yield from map(_index_line, filter(_needs_attention, found.indexes))
     yield from chain.from_iterable(map(_pending_lines, found.pending))
     past = sum(one.past for one in found.history)
     if past:
@@ -192,12 +192,12 @@ def _lines(found: Health) -> Iterator[str]:
         yield f"moved: {recorded}; `omnigraph optimize` rewrites them for this place"
     if found.derived.files:
         yield f"derived: {found.derived.files:,} files of {found.derived.bytes:,} bytes in __derived"
-    yield _verdict(found)
+    yield _describe_verdict(found)
 
 
-def _verdict(found: Health) -> str:
+def _describe_verdict(found: Health) -> str:
     if not found.ok:
-        return f"something is out of order: {_remedies(found)}"
+        return f"something is out of order: {_suggest_remedies(found)}"
     if found.staged:
         return f"in order, unless the loads of staged files ({len(found.staged)}) were interrupted"
     return "all in order"
@@ -209,7 +209,7 @@ def _fork_line(fork: StrayFork) -> str:
     return f"stray fork: {fork.key} for branch {fork.branch}: {fork.reason}"
 
 
-def _is_shown(one: IndexReport) -> bool:
+def _needs_attention(one: IndexReport) -> bool:
     """Of branches only what lags: there may be very many of them."""
     return one.branch == MAIN or not one.index.is_complete
 
@@ -251,7 +251,7 @@ def _minimum_line(one: BelowMinimum) -> str:
     return f"below minimum: {nodes} have fewer than {one.minimum} {one.edge}: {named}{more}"
 
 
-def _remedies(found: Health) -> str:
+def _suggest_remedies(found: Health) -> str:
     """What to look at next, for what was found; each piece of advice once."""
     ways = [
         "see `omnigraph recover --dry-run`" if found.interrupted else "",

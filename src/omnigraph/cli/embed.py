@@ -88,9 +88,9 @@ class FileOptions:
 
 def embed_files(options: FileOptions, types: tuple[str, ...], *, as_json: bool) -> None:
     """Copy an NDJSON file with vectors added, and report what was done."""
-    source, output, recipe = _files(options)
+    source, output, recipe = _require_files(options)
     current_invocation().when_interrupted = f"'{output}' is as it was"
-    mode = _mode(options)
+    mode = _choose_mode(options)
     selectors = tuple(map(Selector.parse, options.select))
     request = LinesRequest(source, output, recipe, mode, types, selectors)
     embedder = None if mode is Mode.CLEAN else configured_embedder()
@@ -121,7 +121,7 @@ def embed_files(options: FileOptions, types: tuple[str, ...], *, as_json: bool) 
         print_note(f"and {done.refused - len(done.refusals)} more")
 
 
-def _files(options: FileOptions) -> tuple[Path, Path, Recipe]:
+def _require_files(options: FileOptions) -> tuple[Path, Path, Recipe]:
     if options.output is not None:
         require_output(options.output)
     if options.seed is not None:
@@ -134,7 +134,7 @@ def _files(options: FileOptions) -> tuple[Path, Path, Recipe]:
     return options.input, options.output, read_recipe(options.spec)
 
 
-def _mode(options: FileOptions) -> Mode:
+def _choose_mode(options: FileOptions) -> Mode:
     if options.clean and options.reembed_all:
         raise BadRequest("--clean and --reembed-all are mutually exclusive")
     if options.clean:
@@ -203,8 +203,8 @@ def embed(
             actor=resolve_actor(),
         )
         uri = opened.uri
-    print_result(_json(done, uri), "\n".join(_lines(done)), as_json=as_json)
-    refused = [line for one in done.properties for line in _refusals(one)]
+    print_result(_to_json(done, uri), "\n".join(_render_lines(done)), as_json=as_json)
+    refused = [line for one in done.properties for line in _describe_refusals(one)]
     if refused:
         print_note("\n".join(refused))
     print_pending(done.pending_indexes)
@@ -224,9 +224,9 @@ def _refuse_graph(place: str | None, context: typer.Context) -> None:
         raise BadRequest(f"{said[0]} is about a graph, and --seed and --input are about files")
 
 
-def _lines(done: EmbedResult) -> Iterator[str]:
+def _render_lines(done: EmbedResult) -> Iterator[str]:
     for one in done.properties:
-        yield f"{one.type}.{one.property}: {', '.join(_words(one, dry_run=done.dry_run))}"
+        yield f"{one.type}.{one.property}: {', '.join(_describe_property(one, dry_run=done.dry_run))}"
     if done.commits:
         commits = f"{len(done.commits)} commit{'' if len(done.commits) == 1 else 's'}"
         how = f"({done.engine}, model {done.model})"
@@ -235,7 +235,7 @@ def _lines(done: EmbedResult) -> Iterator[str]:
         yield f"nothing was written on branch '{done.branch}'"
 
 
-def _words(one: FilledProperty, *, dry_run: bool) -> Iterator[str]:
+def _describe_property(one: FilledProperty, *, dry_run: bool) -> Iterator[str]:
     if dry_run or not one.found:
         yield f"{one.found} due"
         return
@@ -249,14 +249,14 @@ def _words(one: FilledProperty, *, dry_run: bool) -> Iterator[str]:
             yield f"{count} {what}"
 
 
-def _refusals(one: FilledProperty) -> Iterator[str]:
+def _describe_refusals(one: FilledProperty) -> Iterator[str]:
     for refused in one.refusals:
         yield f"{one.type} '{refused.id}' was left out: {refused.reason}"
     if one.refused > len(one.refusals):
         yield f"and {one.refused - len(one.refusals)} more of {one.type}.{one.property}"
 
 
-def _json(done: EmbedResult, uri: str) -> dict[str, Any]:
+def _to_json(done: EmbedResult, uri: str) -> dict[str, Any]:
     """What a run did, as scripts read it."""
     return {
         "uri": uri,
@@ -264,7 +264,7 @@ def _json(done: EmbedResult, uri: str) -> dict[str, Any]:
         "model": done.model,
         "dry_run": done.dry_run,
         "engine": {"name": done.engine, "why": done.why},
-        "properties": [_property(one) for one in done.properties],
+        "properties": [_property_to_json(one) for one in done.properties],
         "total_embedded": done.embedded,
         "seconds": round(done.seconds, 3),
         "commits": [commit_json(commit) for commit in done.commits],
@@ -272,7 +272,7 @@ def _json(done: EmbedResult, uri: str) -> dict[str, Any]:
     }
 
 
-def _property(one: FilledProperty) -> dict[str, Any]:
+def _property_to_json(one: FilledProperty) -> dict[str, Any]:
     return {
         "type": one.type,
         "property": one.property,

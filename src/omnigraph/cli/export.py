@@ -79,12 +79,12 @@ def export(
         )
         uri = opened.uri
     if streamed:
-        print_note(_text(done, uri))
+        print_note(_render_text(done, uri))
     else:
-        print_result(_json(done, uri), _text(done, uri), as_json=as_json)
+        print_result(_to_json(done, uri), _render_text(done, uri), as_json=as_json)
 
 
-def _text(done: ExportResult, uri: str) -> str:
+def _render_text(done: ExportResult, uri: str) -> str:
     kinds = [one.kind for one in done.types]
     goal = "standard output" if done.output is None else str(done.output)
     return (
@@ -93,7 +93,7 @@ def _text(done: ExportResult, uri: str) -> str:
     )
 
 
-def _json(done: ExportResult, uri: str) -> dict[str, Any]:
+def _to_json(done: ExportResult, uri: str) -> dict[str, Any]:
     """What an export wrote, as scripts read it."""
     return {
         "uri": uri,

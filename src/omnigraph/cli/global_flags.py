@@ -24,24 +24,26 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _remember(param: typer.CallbackParam, value: Any) -> None:
+def _record_flag(param: typer.CallbackParam, value: Any) -> None:
     """Record a flag, wherever it stands; the last one wins."""
     if value is not None and value is not False:
         current_invocation().flags[param.opts[0]] = value
 
 
-def _flag(name: str, help: str, **settings: Any) -> Any:
-    return typer.Option(name, help=help, callback=_remember, expose_value=False, **settings)
+def _make_flag(name: str, help: str, **settings: Any) -> Any:
+    return typer.Option(name, help=help, callback=_record_flag, expose_value=False, **settings)
 
 
-Store = Annotated[str | None, _flag("--store", "The graph: a folder or s3://bucket/prefix.", metavar="URI")]
-ProfileName = Annotated[
-    str | None, _flag("--profile", "The graph of a profile in the config file.", metavar="NAME")
+Store = Annotated[
+    str | None, _make_flag("--store", "The graph: a folder or s3://bucket/prefix.", metavar="URI")
 ]
-As = Annotated[str | None, _flag("--as", "Who does this, for the history.", metavar="ACTOR")]
-Yes = Annotated[bool, _flag("--yes", "Do not ask before something is removed for good.")]
-Quiet = Annotated[bool, _flag("--quiet", "Say neither which graph was changed nor how far it is.")]
-Debug = Annotated[bool, _flag("--debug", "Show the whole stack of a failure, of Spark's side as well.")]
+ProfileName = Annotated[
+    str | None, _make_flag("--profile", "The graph of a profile in the config file.", metavar="NAME")
+]
+As = Annotated[str | None, _make_flag("--as", "Who does this, for the history.", metavar="ACTOR")]
+Yes = Annotated[bool, _make_flag("--yes", "Do not ask before something is removed for good.")]
+Quiet = Annotated[bool, _make_flag("--quiet", "Say neither which graph was changed nor how far it is.")]
+Debug = Annotated[bool, _make_flag("--debug", "Show the whole stack of a failure, of Spark's side as well.")]
 Version = Annotated[
     bool,
     typer.Option(
@@ -54,11 +56,11 @@ Version = Annotated[
     ),
 ]
 Server = Annotated[
-    str | None, _flag("--server", "A server: a name in the config file, or a URL.", metavar="NAME|URL")
+    str | None, _make_flag("--server", "A server: a name in the config file, or a URL.", metavar="NAME|URL")
 ]
-GraphId = Annotated[str | None, _flag("--graph", "The graph of the server.", metavar="ID")]
+GraphId = Annotated[str | None, _make_flag("--graph", "The graph of the server.", metavar="ID")]
 # Declared only for a helpful error; clusters are not supported yet.
-Cluster = Annotated[str | None, _flag("--cluster", "A cluster.", metavar="DIR|URI", hidden=True)]
+Cluster = Annotated[str | None, _make_flag("--cluster", "A cluster.", metavar="DIR|URI", hidden=True)]
 
 
 def add_global_flags(flags: Sequence[Any], command: Any, name: str) -> None:
@@ -66,17 +68,17 @@ def add_global_flags(flags: Sequence[Any], command: Any, name: str) -> None:
     convert_plain_values(command)
     if isinstance(command, TyperGroup):
         alone = command.callback if command.invoke_without_command else None
-        command.params += _missing(flags, command, frozenset() if alone is None else shown_flags(name))
+        command.params += _add_missing(flags, command, frozenset() if alone is None else shown_flags(name))
         if alone is not None:
-            command.callback = _checked(alone, name)
+            command.callback = _check_before(alone, name)
         for below, child in command.commands.items():
             add_global_flags(flags, child, f"{name} {below}")
         return
-    command.params += _missing(flags, command, shown_flags(name))
-    command.callback = _checked(command.callback, name)
+    command.params += _add_missing(flags, command, shown_flags(name))
+    command.callback = _check_before(command.callback, name)
 
 
-def _missing(flags: Sequence[Any], command: Any, shown: frozenset[str]) -> list[Any]:
+def _add_missing(flags: Sequence[Any], command: Any, shown: frozenset[str]) -> list[Any]:
     """The flags that a command does not have itself; its help shows those that make a difference to it."""
     own = {spelling for param in command.params for spelling in param.opts}
     added = []
@@ -91,7 +93,7 @@ def _missing(flags: Sequence[Any], command: Any, shown: frozenset[str]) -> list[
     return added
 
 
-def _checked(run: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _check_before(run: Callable[..., Any], name: str) -> Callable[..., Any]:
     @wraps(run)
     def checked(**arguments: Any) -> Any:
         invocation = current_invocation()

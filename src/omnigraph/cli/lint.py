@@ -33,15 +33,15 @@ def lint(
     as_json: AsJson = False,
 ) -> None:
     """Check every query of a file against a schema file or a graph; exits with 1 when one is wrong."""
-    catalog, origin = _schema(schema, place)
-    report = _report(query, catalog)
+    catalog, origin = _load_schema(schema, place)
+    report = _lint_file(query, catalog)
     body = report.to_json(origin, str(query))
-    print_result(body, "\n".join(_lines(report)), as_json=as_json)
+    print_result(body, "\n".join(_render_lines(report)), as_json=as_json)
     if report.status == "error":
         raise typer.Exit(1)
 
 
-def _report(query: Path, catalog: Catalog) -> LintReport:
+def _lint_file(query: Path, catalog: Catalog) -> LintReport:
     try:
         source = read_source(query)
     except ParseError as error:
@@ -50,7 +50,7 @@ def _report(query: Path, catalog: Catalog) -> LintReport:
     return lint_queries(source, catalog)
 
 
-def _schema(schema: Path | None, place: str | None) -> tuple[Catalog, dict[str, str]]:
+def _load_schema(schema: Path | None, place: str | None) -> tuple[Catalog, dict[str, str]]:
     """The schema to check against, and where it comes from."""
     named = resolve_graph(place=place, schema=None if schema is None else str(schema))
     if schema is not None:
@@ -61,18 +61,18 @@ def _schema(schema: Path | None, place: str | None) -> tuple[Catalog, dict[str, 
         return opened.schema, {"kind": "graph", "uri": opened.uri}
 
 
-def _lines(report: LintReport) -> Iterator[str]:
+def _render_lines(report: LintReport) -> Iterator[str]:
     mistakes = [diagnostic for finding in report.findings for diagnostic in finding.diagnostics]
     if mistakes:
         yield "\n\n".join(diagnostic.render() for diagnostic in mistakes)
-        yield f"\nthe file does not parse: {_counted(len(mistakes), 'error')}"
+        yield f"\nthe file does not parse: {_format_count(len(mistakes), 'error')}"
         return
     for result in report.results:
         yield from _result_lines(result)
     yield from (_finding_line(finding) for finding in report.findings)
     counts = (("error", report.errors), ("warning", report.warnings))
-    found = ", ".join(_counted(count, word) for word, count in counts)
-    yield f"{_counted(len(report.results), 'query', 'queries')} checked: {found}"
+    found = ", ".join(_format_count(count, word) for word, count in counts)
+    yield f"{_format_count(len(report.results), 'query', 'queries')} checked: {found}"
 
 
 def _result_lines(result: QueryResult) -> Iterator[str]:
@@ -88,5 +88,5 @@ def _finding_line(finding: Finding) -> str:
     return f"{finding.severity}[{finding.code}]: {finding.message}{where}"
 
 
-def _counted(count: int, word: str, plural: str | None = None) -> str:
+def _format_count(count: int, word: str, plural: str | None = None) -> str:
     return f"{count} {word if count == 1 else plural or f'{word}s'}"

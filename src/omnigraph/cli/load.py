@@ -96,7 +96,7 @@ def load(
         require_consent(f"overwriting types on branch '{branch}'", uri, as_json=as_json)
     with open_graph(uri) as opened:
         done = opened.load(
-            _inputs(data or [], form, _parse_options(option or [])),
+            _open_inputs(data or [], form, _parse_options(option or [])),
             mode=mode.value,
             type=type_name,
             mapping=mapping,
@@ -114,14 +114,16 @@ def load(
     )
     # The actor of a served write is known by its commit.
     author = done.commit.actor if done.commit is not None and is_served(uri) else actor
-    print_result(_json(done, place, branch, source, mode, author), text, as_json=as_json)
+    print_result(_to_json(done, place, branch, source, mode, author), text, as_json=as_json)
     if done.skipped:
         print_note("\n".join(["left out:", *violation_lines(done.skipped, done.skipped_total)]))
     print_pending(done.pending_indexes)
     echo_write("load", place)
 
 
-def _inputs(data: Sequence[str], form: str | None, options: Mapping[str, str]) -> list[Stream] | SparkSource:
+def _open_inputs(
+    data: Sequence[str], form: str | None, options: Mapping[str, str]
+) -> list[Stream] | SparkSource:
     if form is not None and form.startswith(_SPARK):
         return SparkSource(form.removeprefix(_SPARK), tuple(data), options)
     if options:
@@ -170,12 +172,14 @@ def _standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def _json(
+def _to_json(
     done: LoadResult, uri: str, branch: str, source: str | None, mode: Mode, actor: str | None
 ) -> dict[str, Any]:
     """What a load did, as scripts read it; the same counts by type and by table."""
     tables = {
-        f"{kind}:{name}": rows for kind, counts in _kinds(done).items() for name, rows in counts.items()
+        f"{kind}:{name}": rows
+        for kind, counts in _count_by_kind(done).items()
+        for name, rows in counts.items()
     }
     return {
         "uri": uri,
@@ -185,7 +189,7 @@ def _json(
         "mode": mode.value,
         **{
             f"{kind}s": [{"name": name, "entities_loaded": counts[name]} for name in sorted(counts)]
-            for kind, counts in _kinds(done).items()
+            for kind, counts in _count_by_kind(done).items()
         },
         "tables": [{"table_key": key, "rows_loaded": tables[key]} for key in sorted(tables)],
         "total_entities": done.total,
@@ -199,7 +203,7 @@ def _json(
     }
 
 
-def _kinds(done: LoadResult) -> dict[str, Mapping[str, int]]:
+def _count_by_kind(done: LoadResult) -> dict[str, Mapping[str, int]]:
     return {"node": done.nodes, "edge": done.edges}
 
 

@@ -48,11 +48,11 @@ def rewrite_deprecated(arguments: list[str]) -> list[str]:
     """Return the arguments with the current name of the command."""
     at = _command_at(arguments)
     words = tuple(arguments[at : at + 2])
-    _refuse_removed(words[:1], arguments)
+    _refuse_old_flags(words[:1], arguments)
     for length in (2, 1):
         present = DEPRECATED.get(words[:length])
         if present is not None:
-            return _rename(arguments, at, length, present)
+            return _rename_command(arguments, at, length, present)
     return arguments
 
 
@@ -64,22 +64,22 @@ def _command_at(arguments: list[str]) -> int:
     return at
 
 
-def _rename(arguments: list[str], at: int, length: int, present: str) -> list[str]:
+def _rename_command(arguments: list[str], at: int, length: int, present: str) -> list[str]:
     old = " ".join(arguments[at : at + length])
     print_note(f"warning: `omnigraph {old}` is deprecated; use `omnigraph {present}`")
     rest = arguments[at + length :]
     # An ingest merged into its branch, and created it if missing.
     implied = {"--mode": "merge", "--from": "main"} if old == "ingest" else {}
-    added = [word for flag, value in implied.items() if not _has(flag, rest) for word in (flag, value)]
+    added = [word for flag, value in implied.items() if not _has_flag(flag, rest) for word in (flag, value)]
     return [*arguments[:at], present, *added, *rest]
 
 
-def _has(flag: str, arguments: list[str]) -> bool:
+def _has_flag(flag: str, arguments: list[str]) -> bool:
     return any(word == flag or word.startswith(f"{flag}=") for word in arguments)
 
 
-def _refuse_removed(command: tuple[str, ...], arguments: list[str]) -> None:
-    if command and command[0] in WITH_QUERIES and _has("--alias", arguments):
+def _refuse_old_flags(command: tuple[str, ...], arguments: list[str]) -> None:
+    if command and command[0] in WITH_QUERIES and _has_flag("--alias", arguments):
         raise BadRequest(
             "--alias was removed", remedy="define aliases in the config file and use `omnigraph alias NAME`"
         )
@@ -126,27 +126,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     prepare_streams()
     try:
-        status = _run(given)
+        status = _run_command(given)
     except BrokenPipeError:
         status = FAILED
     except KeyboardInterrupt:
         _report_interrupt(given)
         status = INTERRUPTED
-    return status if _output_arrived() else FAILED
+    return status if _flush_output() else FAILED
 
 
-def _run(arguments: list[str]) -> int:
+def _run_command(arguments: list[str]) -> int:
     begin_invocation()
     try:
         if COMPLETE_SETTING in os.environ:
             _enable_completion()
         words = rewrite_deprecated(arguments)
         ended = get_command(app).main(args=words, prog_name="omnigraph", standalone_mode=False)
-        return _ended(ended or 0, arguments)
+        return _finish(ended or 0, arguments)
     except OmnigraphError as error:
         return _report_failure(error, error, arguments)
     except SystemExit as end:
-        return _ended(end.code, arguments)
+        return _finish(end.code, arguments)
     except ClickFailure as wrong:
         return _report_misuse(wrong, arguments)
     except typer.Abort:
@@ -162,7 +162,7 @@ def _run(arguments: list[str]) -> int:
         return _report_failure(problem, bug, arguments)
 
 
-def _ended(status: object, arguments: list[str]) -> int:
+def _finish(status: object, arguments: list[str]) -> int:
     if status == INTERRUPTED:
         _report_interrupt(arguments)
     return status if isinstance(status, int) else FAILED
@@ -217,7 +217,7 @@ def _asks_for(option: str, arguments: list[str]) -> bool:
     return option in options
 
 
-def _output_arrived() -> bool:
+def _flush_output() -> bool:
     """Flush here, because a failure in the interpreter's own last flush could only be noise."""
     try:
         sys.stdout.flush()

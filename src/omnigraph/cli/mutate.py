@@ -91,13 +91,13 @@ def mutate(
             raise typer.Exit(LOST) from lost
     # The actor of a served write is known by its commit.
     author = done.commit.actor if done.commit is not None and is_served(place) else actor
-    report = _json(done, branch, author)
+    report = _to_json(done, branch, author)
     text_form = f"changed {branch} via {done.query}: {done.affected_nodes} nodes, {done.affected_edges} edges"
     print_result(report, text_form, as_json=as_json)
     print_pending(done.pending_indexes)
 
 
-def _json(done: MutationResult, branch: str, actor: str | None) -> dict[str, Any]:
+def _to_json(done: MutationResult, branch: str, actor: str | None) -> dict[str, Any]:
     return {
         "branch": branch,
         "query_name": done.query,

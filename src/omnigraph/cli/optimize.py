@@ -34,22 +34,22 @@ def optimize(
     """
     with graph.open(resolve_graph(place=place)) as opened:
         done = opened.optimize(branch, actor=resolve_actor(), engine=engine)
-        report = _json(opened.uri, done)
-    print_result(report, "\n".join(_lines(done)), as_json=as_json)
+        report = _to_json(opened.uri, done)
+    print_result(report, "\n".join(_render_lines(done)), as_json=as_json)
     echo_write("optimize", report["uri"])
 
 
-def _json(uri: str, done: OptimizeResult) -> dict[str, Any]:
+def _to_json(uri: str, done: OptimizeResult) -> dict[str, Any]:
     return {
         "uri": uri,
         "branch": done.branch,
         "commit": commit_json(done.commit) if done.commit else None,
-        "datasets": [_dataset(one) for one in done.tables],
-        "tables": [_table(one) for one in done.tables],
+        "datasets": [_dataset_to_json(one) for one in done.tables],
+        "tables": [_table_to_json(one) for one in done.tables],
     }
 
 
-def _dataset(one: OptimizedTable) -> dict[str, Any]:
+def _dataset_to_json(one: OptimizedTable) -> dict[str, Any]:
     return {
         "type_key": one.key,
         "fragments_removed": one.fragments_removed,
@@ -65,7 +65,7 @@ def _dataset(one: OptimizedTable) -> dict[str, Any]:
     }
 
 
-def _table(one: OptimizedTable) -> dict[str, Any]:
+def _table_to_json(one: OptimizedTable) -> dict[str, Any]:
     return {
         "table_key": one.key,
         "changed": one.moved,
@@ -78,11 +78,11 @@ def _table(one: OptimizedTable) -> dict[str, Any]:
     }
 
 
-def _lines(done: OptimizeResult) -> Iterator[str]:
+def _render_lines(done: OptimizeResult) -> Iterator[str]:
     for one in done.tables:
         if one.moved:
             built = f", indexes on {', '.join(one.indexes)}" if one.indexes else ""
-            yield f"{one.key}: {_size(one.before)} -> {_size(one.after)}{built}"
+            yield f"{one.key}: {_format_size(one.before)} -> {_format_size(one.after)}{built}"
         if one.pending:
             yield f"{one.key}: no value yet to build an index from in {', '.join(one.pending)}"
         for left in one.refused:
@@ -99,5 +99,5 @@ def _lines(done: OptimizeResult) -> Iterator[str]:
         yield f"commit {done.commit.id} on branch '{done.branch}'"
 
 
-def _size(size: TableSize) -> str:
+def _format_size(size: TableSize) -> str:
     return f"{size.fragments} fragment{'' if size.fragments == 1 else 's'} of {size.bytes:,} bytes"

@@ -84,7 +84,9 @@ def parse_stored_query(
         return None
     if name is not None and named is not None:
         raise BadRequest("NAME and --name are mutually exclusive")
-    return StoredQueryArguments(meant, {**params_of(params, params_file), **dict(map(_param, param or ()))})
+    return StoredQueryArguments(
+        meant, {**params_of(params, params_file), **dict(map(_parse_param, param or ()))}
+    )
 
 
 def parse_query_arguments(
@@ -99,11 +101,11 @@ def parse_query_arguments(
     """The query that is meant by the options, and its parameters."""
     if name is not None and named is not None:
         raise BadRequest("NAME and --name are mutually exclusive")
-    values = {**params_of(params, params_file), **dict(map(_param, param or ()))}
-    return QueryArguments(_source(query, text), name if named is None else named, values)
+    values = {**params_of(params, params_file), **dict(map(_parse_param, param or ()))}
+    return QueryArguments(_choose_source(query, text), name if named is None else named, values)
 
 
-def _source(query: Path | None, text: str | None) -> Path | str:
+def _choose_source(query: Path | None, text: str | None) -> Path | str:
     if query is not None and text is not None:
         raise BadRequest("--query and --query-string are mutually exclusive")
     if query is None and text is None:
@@ -120,7 +122,7 @@ def params_of(text: str | None, file: Path | None) -> dict[str, Any]:
     if text is None:
         return {}
     try:
-        found = _json(text)
+        found = _parse_json(text)
     except (ValueError, RecursionError) as wrong:
         raise BadRequest(f"params are not JSON: {wrong}") from wrong
     if not isinstance(found, dict):
@@ -136,7 +138,7 @@ def _text_of(file: Path) -> str:
         raise BadRequest(f"cannot read '{file}': {reason}", remedy="check the path") from failure
 
 
-def _param(given: str) -> tuple[str, Any]:
+def _parse_param(given: str) -> tuple[str, Any]:
     name, sign, value = given.partition("=")
     if not sign or not name:
         raise BadRequest(f"'{given}' is not of the form NAME=VALUE")
@@ -146,15 +148,15 @@ def _param(given: str) -> tuple[str, Any]:
 def loose_value(text: str) -> Any:
     """A value as JSON; what is not JSON is a text, so that most texts need no quotes."""
     try:
-        return _json(text)
+        return _parse_json(text)
     except (ValueError, RecursionError):
         return text
 
 
-def _json(text: str) -> Any:
-    return json.loads(text, parse_constant=_refuse)
+def _parse_json(text: str) -> Any:
+    return json.loads(text, parse_constant=_refuse_constant)
 
 
-def _refuse(word: str) -> None:
+def _refuse_constant(word: str) -> None:
     """Python would read `NaN` and `Infinity`; JSON has no such words."""
     raise ValueError(f"{word} is not a value")

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 def print_text(text: str) -> None:
     """A result for a person to read."""
-    _write(sys.stdout, text)
+    _write_line(sys.stdout, text)
 
 
 def print_json(value: Any) -> None:
     """A result for a script to read."""
-    _write(sys.stdout, _encoded(value, sys.stdout))
+    _write_line(sys.stdout, _encode_json(value, sys.stdout))
 
 
 def print_result(value: Any, text: str, *, as_json: bool) -> None:
@@ -37,7 +37,7 @@ def print_result(value: Any, text: str, *, as_json: bool) -> None:
 
 def print_note(text: str) -> None:
     """A remark that must not end up in the data a script reads."""
-    _write(sys.stderr, text)
+    _write_line(sys.stderr, text)
 
 
 def print_pending(pending: PendingIndexes) -> None:
@@ -51,8 +51,8 @@ def print_pending(pending: PendingIndexes) -> None:
 
 def print_error(error: OmnigraphError, *, as_json: bool) -> None:
     """A failure, with what to do about it; for a script on one line, as it may follow others."""
-    text = _encoded(error.to_json(), sys.stderr, indent=None) if as_json else describe(error)
-    _write(sys.stderr, text)
+    text = _encode_json(error.to_json(), sys.stderr, indent=None) if as_json else describe(error)
+    _write_line(sys.stderr, text)
 
 
 def describe(error: OmnigraphError) -> str:
@@ -92,25 +92,25 @@ def violation_lines(violations: Sequence[object], total: int) -> list[str]:
 def prepare_streams() -> None:
     """Make both streams take any text: a closed one goes nowhere, a narrow encoding gets escapes."""
     if sys.stdout is None:
-        sys.stdout = _nowhere()
+        sys.stdout = _open_null()
     if sys.stderr is None:
-        sys.stderr = _nowhere()
+        sys.stderr = _open_null()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
-def _nowhere() -> TextIOWrapper:
+def _open_null() -> TextIOWrapper:
     return Path(os.devnull).open("w", encoding="utf-8")
 
 
-def _encoded(value: Any, stream: IO[str], indent: int | None = 2) -> str:
+def _encode_json(value: Any, stream: IO[str], indent: int | None = 2) -> str:
     # A Python escape of a character above the basic plane is not a JSON escape, so leave none to the stream.
     unicode_stream = (getattr(stream, "encoding", None) or "").lower().replace("-", "") == "utf8"
     return json.dumps(value, indent=indent, ensure_ascii=not unicode_stream)
 
 
-def _write(stream: IO[str], text: str) -> None:
+def _write_line(stream: IO[str], text: str) -> None:
     try:
         stream.write(text if text.endswith("\n") else text + "\n")
         stream.flush()

@@ -44,7 +44,7 @@ def validate(file: File, name: Name = None, as_json: AsJson = False) -> None:
     found = [read_pipeline(file, name)] if name is not None else list(read_pipelines(file).values())
     for one in found:
         check(one)
-    report = {"file": str(file), "pipelines": [_declared(one) for one in found]}
+    report = {"file": str(file), "pipelines": [_describe_pipeline(one) for one in found]}
     print_result(report, "\n".join(f"{one.name}: right" for one in found), as_json=as_json)
 
 
@@ -74,7 +74,7 @@ def run(
     A run that was cut short is settled first. Exits with 1 unless every target got its rows.
     """
     pipeline = read_pipeline(file, name)
-    params = parse_params(pipeline, _params(param or []))
+    params = parse_params(pipeline, _parse_params(param or []))
     targets = tuple(target or ())
     if only_count:
         extract = open_extract(pipeline, params)
@@ -105,7 +105,7 @@ def runs(
     as_json: AsJson = False,
 ) -> None:
     """List the runs of a pipeline, the newest first."""
-    found = _ledger(file, name).runs(limit)
+    found = _open_ledger(file, name).runs(limit)
     text = "\n".join(_run_line(one) for one in found) or "no runs"
     print_result({"runs": [one.to_json() for one in found]}, text, as_json=as_json)
 
@@ -113,7 +113,7 @@ def runs(
 @app.command()
 def status(file: File, run_id: RunId, name: Name = None, as_json: AsJson = False) -> None:
     """Show one run: what was read, and what became of each target."""
-    found = _ledger(file, name).run(run_id)
+    found = _open_ledger(file, name).run(run_id)
     print_result(found.to_json(), "\n".join(_run_lines(found)), as_json=as_json)
 
 
@@ -124,14 +124,14 @@ def show(file: File, name: Name = None, as_json: AsJson = False) -> None:
     ledger = open_ledger(pipeline)
     reached, last = ledger.checkpoint(), ledger.runs(1)
     report = {
-        **_declared(pipeline),
+        **_describe_pipeline(pipeline),
         "checkpoints": {
             target: {source: one.upper for source, one in sources.items()}
             for target, sources in reached.items()
         },
         "last_run": last[0].to_json() if last else None,
     }
-    print_result(report, "\n".join(_shown(report, last)), as_json=as_json)
+    print_result(report, "\n".join(_render_report(report, last)), as_json=as_json)
 
 
 @app.command(name="reset-checkpoint")
@@ -156,16 +156,16 @@ def force_unlock(
     as_json: AsJson = False,
 ) -> None:
     """Remove the lease of a run whose process is gone for certain."""
-    found = lease.force_unlock(_ledger(file, name), lease_id)
+    found = lease.force_unlock(_open_ledger(file, name), lease_id)
     report = {"lease_id": found.lease_id, "run_id": found.run_id}
     print_result(report, f"removed the lease of run {found.run_id}", as_json=as_json)
 
 
-def _ledger(file: Path, name: str | None) -> Ledger:
+def _open_ledger(file: Path, name: str | None) -> Ledger:
     return open_ledger(read_pipeline(file, name))
 
 
-def _params(given: list[str]) -> dict[str, str]:
+def _parse_params(given: list[str]) -> dict[str, str]:
     found = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -181,7 +181,7 @@ def _require_consent(pipeline: Pipeline, targets: tuple[str, ...], *, as_json: b
             require_consent(f"overwriting types on branch '{one.branch}'", one.uri, as_json=as_json)
 
 
-def _declared(pipeline: Pipeline) -> dict[str, Any]:
+def _describe_pipeline(pipeline: Pipeline) -> dict[str, Any]:
     return {
         "name": pipeline.name,
         "definition_digest": pipeline.digest,
@@ -221,7 +221,7 @@ def _print_run(pipeline: Pipeline, record: RunRecord, command: str, *, as_json: 
 
 
 def _run_line(record: RunRecord) -> str:
-    rows = sum(_rows(one) for one in record.targets.values() if one.status.is_landed)
+    rows = sum(_count_rows(one) for one in record.targets.values() if one.status.is_landed)
     return f"{record.run_id}  {record.started_at}  {record.status.value:9}  {rows} rows"
 
 
@@ -230,16 +230,16 @@ def _run_lines(record: RunRecord) -> Iterator[str]:
     for name, one in record.targets.items():
         commit = one.merged_commit_id or next(iter(one.commit_ids), None)
         at = f", commit {commit}" if commit is not None and one.status.is_landed else ""
-        yield f"  {name}: {one.status.value}, {_rows(one)} rows{at}"
+        yield f"  {name}: {one.status.value}, {_count_rows(one)} rows{at}"
         if one.error is not None:
             yield f"    error[{one.error['code']}]: {one.error['message']}"
 
 
-def _rows(target: TargetRecord) -> int:
+def _count_rows(target: TargetRecord) -> int:
     return sum(target.nodes.values()) + sum(target.edges.values())
 
 
-def _shown(report: Mapping[str, Any], last: list[RunRecord]) -> Iterator[str]:
+def _render_report(report: Mapping[str, Any], last: list[RunRecord]) -> Iterator[str]:
     yield f"{report['name']}: {', '.join(report['views'])}"
     for name, one in report["targets"].items():
         yield f"  {name}: {one['mode']} on branch {one['branch']}: {', '.join(one['types'])}"

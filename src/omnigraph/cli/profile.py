@@ -27,9 +27,11 @@ def profile() -> None:
 def list_(as_json: AsJson = False) -> None:
     """List the profiles, with a star at the one OMNIGRAPH_PROFILE chooses."""
     active = active_profile()
-    found = [_listed(one, active) for one in current_config().profiles.values()]
+    found = [_profile_to_json(one, active) for one in current_config().profiles.values()]
     print_result(
-        found, "\n".join(map(_line, found)) or f"no profiles in {current_config().place}", as_json=as_json
+        found,
+        "\n".join(map(_render_line, found)) or f"no profiles in {current_config().place}",
+        as_json=as_json,
     )
 
 
@@ -62,7 +64,7 @@ def _scope_facts(scope: Scope, settings: Config) -> dict[str, str]:
     return {key: value for key, value in facts.items() if value is not None}
 
 
-def _listed(one: Profile, active: str | None) -> dict[str, Any]:
+def _profile_to_json(one: Profile, active: str | None) -> dict[str, Any]:
     try:
         scope = profile_scope(one)
     except BadRequest as wrong:
@@ -74,7 +76,7 @@ def _listed(one: Profile, active: str | None) -> dict[str, Any]:
     return {"name": one.name, "binding": binding, **bound, **graph, "active": one.name == active}
 
 
-def _line(one: dict[str, Any]) -> str:
+def _render_line(one: dict[str, Any]) -> str:
     binding = one["binding"] if one["valid"] else f"invalid: {one['error']}"
     graph = f" default_graph={one['default_graph']}" if "default_graph" in one else ""
     return f"{'*' if one['active'] else ' '} {one['name']} {binding}{graph}"

@@ -78,20 +78,20 @@ class _Bar:
 
     def __call__(self, now: Progress) -> None:
         if self._bar is None:
-            self._start()
+            self._start_bar()
         share = now.share
         self._bar.update(
             self._task,
             description=now.stage,
             total=None if share is None else _FULL,
             completed=0 if share is None else round(share * _FULL),
-            figures=", ".join(_figures(now)),
+            figures=", ".join(_format_figures(now)),
         )
         if now.event is ProgressEvent.ENDED:
             # What is printed next must not get between its lines.
             self.close()
 
-    def _start(self) -> None:
+    def _start_bar(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Display
@@ -129,7 +129,7 @@ def event_line(now: Progress) -> str:
 
 def plain_line(now: Progress) -> str:
     """Progress for a log."""
-    figures = ", ".join(_figures(now))
+    figures = ", ".join(_format_figures(now))
     match now.event:
         case ProgressEvent.BEGUN:
             return f"{now.stage}: begun"
@@ -138,7 +138,7 @@ def plain_line(now: Progress) -> str:
     return f"{now.stage}: {figures}"
 
 
-def _figures(now: Progress) -> Iterator[str]:
+def _format_figures(now: Progress) -> Iterator[str]:
     if now.tasks_done or now.tasks:
         yield f"{now.tasks_done:,} of {now.tasks:,} tasks" if now.tasks else f"{now.tasks_done:,} tasks"
     if now.share is not None and now.event is ProgressEvent.PROGRESS:
@@ -146,12 +146,12 @@ def _figures(now: Progress) -> Iterator[str]:
     if now.rows:
         yield f"{now.rows:,} rows ({now.rows_per_second:,.0f}/s)"
     if now.bytes:
-        yield f"{_size(now.bytes)} ({_size(now.bytes_per_second)}/s)"
+        yield f"{_format_size(now.bytes)} ({_format_size(now.bytes_per_second)}/s)"
     if now.event is ProgressEvent.PROGRESS and now.seconds_left is not None:
         yield f"{now.seconds_left:.0f} s left"
 
 
-def _size(count: float) -> str:
+def _format_size(count: float) -> str:
     for unit in ("bytes", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"

@@ -53,7 +53,7 @@ def recover(
     """
     root = Root.at(Location.parse(resolve_graph(place=place)))
     if abandoned is not None:
-        _abandon(root, abandoned, dry_run=dry_run, as_json=as_json)
+        _abandon_operation(root, abandoned, dry_run=dry_run, as_json=as_json)
         return
     # Not through `graph.open`: that would finish or undo them before they are listed.
     opened = open_without_recovery(root, read_only=dry_run)
@@ -72,7 +72,7 @@ def recover(
         raise typer.Exit(1)
 
 
-def _abandon(root: Root, operation_id: str, *, dry_run: bool, as_json: bool) -> None:
+def _abandon_operation(root: Root, operation_id: str, *, dry_run: bool, as_json: bool) -> None:
     if dry_run:
         raise BadRequest("--abandon and --dry-run are mutually exclusive")
     done = abandon_record(open_without_recovery(root), operation_id)
@@ -86,7 +86,7 @@ def prospect_json(one: RecoveryForecast) -> dict[str, Any]:
     return {
         "operation_id": one.operation_id,
         "branch": one.branch,
-        "write": _write(one),
+        "write": _describe_write(one),
         "actor_id": one.actor,
         "writer": one.writer,
         "would": one.would,
@@ -104,14 +104,14 @@ def prospect_line(one: RecoveryForecast) -> str:
     """An interrupted write in a line."""
     known = {} if one.busy else one.tables
     tables = ", ".join(f"{key} is {state}" for key, state in sorted(known.items()))
-    write = f"{_write(one) or 'write'} on {one.branch or 'an unknown branch'}"
+    write = f"{_describe_write(one) or 'write'} on {one.branch or 'an unknown branch'}"
     by = f" by {one.writer}" if one.writer else ""
     way_out = f"; fix that, or abandon it with `omnigraph recover --abandon {one.operation_id}`"
     text = f"{one.operation_id}, a {write}{by}: would {one.would}{f' ({tables})' if tables else ''}"
     return f"{text}{way_out if one.stuck else ''}"
 
 
-def _write(one: RecoveryForecast) -> str | None:
+def _describe_write(one: RecoveryForecast) -> str | None:
     return None if one.writer_kind is None else WRITES.get(one.writer_kind, one.writer_kind)
 
 

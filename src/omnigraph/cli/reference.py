@@ -84,7 +84,7 @@ def render_commands() -> str:
     """The page about commands."""
     root = get_command(app)
     context = root.make_context("omnigraph", [], resilient_parsing=True, terminal_width=WIDTH)
-    return "\n".join([INTRODUCTION, *_sections(root, context)])
+    return "\n".join([INTRODUCTION, *_render_sections(root, context)])
 
 
 def render_help() -> str:
@@ -94,7 +94,7 @@ def render_help() -> str:
     return f"{root.get_help(context)}\n"
 
 
-def _sections(command: Any, context: Any) -> Iterator[str]:
+def _render_sections(command: Any, context: Any) -> Iterator[str]:
     """One section for the command and one for each command below it."""
     help_text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
     yield f"## `{context.command_path}`\n\n```text\n{help_text}\n```\n"
@@ -103,7 +103,9 @@ def _sections(command: Any, context: Any) -> Iterator[str]:
     for name in command.list_commands(context):
         child = command.get_command(context, name)
         if child is not None and not child.hidden:
-            yield from _sections(child, child.make_context(name, [], parent=context, resilient_parsing=True))
+            yield from _render_sections(
+                child, child.make_context(name, [], parent=context, resilient_parsing=True)
+            )
 
 
 PYTHON_INTRODUCTION = """\
@@ -138,11 +140,11 @@ def render_python() -> str:
     }
     themes["Errors"] += ["omnigraph.errors.OmnigraphError"]
     themes["Spark"] = [f"omnigraph.spark.{name}" for name in spark.__all__]
-    sections = (f"\n## {theme}\n" + "".join(map(_entry, paths)) for theme, paths in themes.items())
+    sections = (f"\n## {theme}\n" + "".join(map(_render_entry, paths)) for theme, paths in themes.items())
     return PYTHON_INTRODUCTION + "".join(sections) + "\nAll errors are in [the error index](errors.md).\n"
 
 
-def _entry(path: str) -> str:
+def _render_entry(path: str) -> str:
     options = []
     if path.endswith(INHERITING):
         options += ["inherited_members: true"]

@@ -37,24 +37,24 @@ def repair(
     with graph.open(uri, read_only=not confirm) as opened:
         done = opened.repair(confirm=confirm, force=force)
         where = opened.uri
-    print_result(_json(where, done, confirm), "\n".join(_lines(done)), as_json=as_json)
+    print_result(_to_json(where, done, confirm), "\n".join(_render_lines(done)), as_json=as_json)
     if confirm:
         echo_write("repair", where)
     if not done.ok:
         raise typer.Exit(1)
 
 
-def _json(uri: str, done: RepairResult, confirm: bool) -> dict[str, Any]:
+def _to_json(uri: str, done: RepairResult, confirm: bool) -> dict[str, Any]:
     return {
         "uri": uri,
         "confirmed": confirm,
         "ok": done.ok,
-        "tables": [_table(one) for one in done.tables],
+        "tables": [_table_to_json(one) for one in done.tables],
         "commits": [commit_json(commit) for commit in done.commits],
     }
 
 
-def _table(one: RepairedTable) -> dict[str, Any]:
+def _table_to_json(one: RepairedTable) -> dict[str, Any]:
     return {
         "table_key": one.key,
         "branch": one.branch,
@@ -66,7 +66,7 @@ def _table(one: RepairedTable) -> dict[str, Any]:
     }
 
 
-def _lines(done: RepairResult) -> Iterator[str]:
+def _render_lines(done: RepairResult) -> Iterator[str]:
     found = [one for one in done.tables if one.action is not RepairAction.NO_OP or one.reason]
     for one in found:
         kind = f"{one.classification}, " if one.classification else ""

@@ -23,7 +23,7 @@ from omnigraph.engine.files.output_paths import require_output
 from omnigraph.errors import BadRequest, StorageFailure
 from omnigraph.lang.types import INTEGERS, Scalar, ValueType
 from omnigraph.lang.values import Json, column_to_json
-from omnigraph.query.result import Result, Row, heading, table_lines
+from omnigraph.query.result import Result, Row, describe_result, table_lines
 
 TEXT_ROWS, ARROW_ROWS = 8192, 65_536
 PLAIN = INTEGERS | {Scalar.STRING, Scalar.BOOL}
@@ -54,7 +54,7 @@ def table(result: Result, layout: Layout = Layout()) -> Iterator[str]:  # noqa: 
 
 def kv(result: Result) -> Iterator[str]:
     """A block for each row, a line for each of its values."""
-    yield f"{heading(result)}\n"
+    yield f"{describe_result(result)}\n"
     names = [escape_invisible(name) for name in result.columns]
     number = count(1)
     for batch in result.batches():
@@ -70,9 +70,9 @@ def kv(result: Result) -> Iterator[str]:
 def json(result: Result) -> Iterator[bytes]:
     """The envelope of the result, indented: what `Result.envelope()` gives, without building all of it."""
     columns = {"columns": result.columns} if result.columns else {}
-    yield _indented({**result.about(), **columns}).removesuffix(b"\n}") + b',\n  "rows": ['
-    for at, rows in enumerate(_rows(result)):
-        inner = _indented(rows).removeprefix(b"[").removesuffix(b"\n]")
+    yield _indent_json({**result.about(), **columns}).removesuffix(b"\n}") + b',\n  "rows": ['
+    for at, rows in enumerate(_batch_rows(result)):
+        inner = _indent_json(rows).removeprefix(b"[").removesuffix(b"\n]")
         yield (b"," if at else b"") + inner.replace(b"\n", b"\n  ")
     yield b"\n  ]" if len(result) else b"]"
     if result.graph_commit_id is not None:
@@ -84,7 +84,7 @@ def ndjson(result: Result) -> Iterator[bytes]:
     """A line about the result, then one for each row."""
     encoder = msgspec.json.Encoder()
     yield encoder.encode_lines([{"kind": "metadata", **result.about()}])
-    for rows in _rows(result):
+    for rows in _batch_rows(result):
         yield encoder.encode_lines(rows)
 
 
@@ -92,7 +92,7 @@ def csv(result: Result) -> Iterator[bytes]:
     """A line of names and one for each row; null is `null`, a list is JSON, and quotes stand where needed."""
     if not result.columns:
         return
-    yield _csv_lines([_quoted(pa.array([name])) for name in result.columns])
+    yield _csv_lines([_quote_texts(pa.array([name])) for name in result.columns])
     for batch in result.batches(TEXT_ROWS):
         yield _csv_lines([*map(_csv_cells, batch.columns, result.types)])
 
@@ -103,8 +103,8 @@ def arrow(result: Result) -> Iterator[bytes]:
     with pa.ipc.new_stream(sink, result.to_arrow().schema) as writer:
         for batch in result.batches(ARROW_ROWS):
             writer.write_batch(batch)
-            yield _drained(sink)
-    yield _drained(sink)
+            yield _drain(sink)
+    yield _drain(sink)
 
 
 FORMATS: dict[Format, Callable[[Result], Iterator[str] | Iterator[bytes]]] = {
@@ -118,13 +118,13 @@ FORMATS: dict[Format, Callable[[Result], Iterator[str] | Iterator[bytes]]] = {
 }
 
 
-def _rows(result: Result) -> Iterator[list[Row]]:
+def _batch_rows(result: Result) -> Iterator[list[Row]]:
     rows = iter(result)
     while taken := list(islice(rows, TEXT_ROWS)):
         yield taken
 
 
-def _indented(value: Any) -> bytes:
+def _indent_json(value: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2)
 
 
@@ -136,14 +136,14 @@ def _csv_cells(column: pa.Array, type_: ValueType) -> pa.Array:
             [None if value is None else _csv_text(value) for value in column_to_json(column, type_)],
             pa.string(),
         )
-    return (_quoted(texts)).fill_null(NULL)
+    return (_quote_texts(texts)).fill_null(NULL)
 
 
 def _csv_text(value: Json) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _quoted(texts: pa.Array) -> pa.Array:
+def _quote_texts(texts: pa.Array) -> pa.Array:
     """The texts, with quotes around those that would read as something else without."""
     within = pc.replace_substring(texts, '"', '""')
     return pc.if_else(
@@ -158,7 +158,7 @@ def _csv_lines(columns: list[pa.Array]) -> bytes:
     return ("\n".join(lines.to_pylist()) + "\n").encode()
 
 
-def _drained(sink: BytesIO) -> bytes:
+def _drain(sink: BytesIO) -> bytes:
     """What was written since the last time."""
     data = sink.getvalue()
     sink.seek(0)
@@ -191,8 +191,8 @@ def write_result(found: Result, form: Format, file: Path | None = None) -> None:
         require_output(file)
     try:
         with _open_output(file) as stream:
-            for piece in _pieces(found, form):
-                stream.write(_encode(piece, file))
+            for piece in _render_pieces(found, form):
+                stream.write(_encode_piece(piece, file))
             stream.flush()
     except BrokenPipeError:
         raise
@@ -201,7 +201,7 @@ def write_result(found: Result, form: Format, file: Path | None = None) -> None:
         raise StorageFailure(f"cannot write {goal}: {failure.strerror}", kind="output") from failure
 
 
-def _pieces(found: Result, form: Format) -> Iterable[str] | Iterable[bytes]:
+def _render_pieces(found: Result, form: Format) -> Iterable[str] | Iterable[bytes]:
     if form is not Format.TABLE:
         return FORMATS[form](found)
     defaults = current_config().defaults
@@ -212,7 +212,7 @@ def _open_output(file: Path | None) -> AbstractContextManager[BinaryIO]:
     return nullcontext(sys.stdout.buffer) if file is None else file.open("wb")
 
 
-def _encode(piece: str | bytes, file: Path | None) -> bytes:
+def _encode_piece(piece: str | bytes, file: Path | None) -> bytes:
     """Text for a terminal is in the terminal's encoding, with escapes for what that does not have."""
     if isinstance(piece, bytes):
         return piece

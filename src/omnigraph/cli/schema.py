@@ -57,15 +57,15 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show the steps from one schema to another; exits with 1 when a step is not possible."""
-    before, after = resolve_graph(place=old), _wanted(new, wanted)
+    before, after = resolve_graph(place=old), _require_wanted(new, wanted)
     if old is None or _is_graph(before):
-        with _opened(before, read_only=True) as graph:
+        with _open_schema(before, read_only=True) as graph:
             found, place = graph.plan_schema(after, allow_data_loss=allow_data_loss), {"uri": graph.uri}
     else:
         one, other = (compile_schema(read_source(path)) for path in (Path(before), after))
         found, place = plan_files(one, other, allow_data_loss), {"old": before}
     report = {**place, "new": str(after), "step_count": len(found.steps), **found.to_json()}
-    print_result(report, _text(found), as_json=as_json)
+    print_result(report, _render_plan(found), as_json=as_json)
     if not found.supported:
         raise typer.Exit(1)
 
@@ -83,11 +83,11 @@ def apply(
         done = graph.apply_schema(wanted, allow_data_loss=allow_data_loss, actor=resolve_actor(at))
         uri = graph.uri
     echo_write("schema apply", uri)
-    print_result({"uri": uri, **done.to_json()}, _applied(done), as_json=as_json)
+    print_result({"uri": uri, **done.to_json()}, _render_applied(done), as_json=as_json)
     print_pending(done.pending_indexes)
 
 
-def _wanted(new: Path | None, wanted: Path | None) -> Path:
+def _require_wanted(new: Path | None, wanted: Path | None) -> Path:
     if new is not None and wanted is not None:
         raise BadRequest("NEW.pg and --schema are mutually exclusive")
     found = new or wanted
@@ -101,26 +101,26 @@ def _is_graph(text: str) -> bool:
     return "://" in text or Path(text).is_dir()
 
 
-def _opened(uri: str, *, read_only: bool) -> Graph:
+def _open_schema(uri: str, *, read_only: bool) -> Graph:
     from omnigraph import graph  # not above: comparing two files needs no storage
 
     return graph.open(uri, read_only=read_only)
 
 
-def _text(found: MigrationPlan) -> str:
+def _render_plan(found: MigrationPlan) -> str:
     notes = [f"note: {note}" for note in found.notes]
     if not found.steps:
         return "\n".join([*notes, "no changes"])
     verdict = "can be applied" if found.supported else "cannot be applied as it is"
-    return "\n".join([*describe_plan(found), *notes, f"{_steps(len(found.steps))}; {verdict}"])
+    return "\n".join([*describe_plan(found), *notes, f"{_count_steps(len(found.steps))}; {verdict}"])
 
 
-def _applied(done: SchemaResult) -> str:
+def _render_applied(done: SchemaResult) -> str:
     if not done.applied:
         return "no changes"
     commit = f"; commit {done.commit.id}" if done.commit else ""
-    return "\n".join([*map(describe, done.steps), f"{_steps(len(done.steps))} applied{commit}"])
+    return "\n".join([*map(describe, done.steps), f"{_count_steps(len(done.steps))} applied{commit}"])
 
 
-def _steps(count: int) -> str:
+def _count_steps(count: int) -> str:
     return f"{count} step{'' if count == 1 else 's'}"

@@ -38,23 +38,23 @@ def snapshot(
             found = opened.snapshot("main" if branch is None else branch)
         else:
             found = opened.at(commit=commit, version=version, time=time, branch=branch)
-        print_result(_json(opened, found), _text(found), as_json=as_json)
+        print_result(_to_json(opened, found), _render_text(found), as_json=as_json)
 
 
-def _text(found: Snapshot | RemoteSnapshot) -> str:
+def _render_text(found: Snapshot | RemoteSnapshot) -> str:
     lines = [
         f"graph_branch: {found.branch}",
         f"graph_manifest_version: {found.version}",
         f"graph_commit_id: {found.id}",
     ]
     lines += [
-        f"{key} version={table.version} branch={table.branch} rows={_count(table)}"
+        f"{key} version={table.version} branch={table.branch} rows={_count_rows(table)}"
         for key, table in found.tables.items()
     ]
     return "\n".join(lines)
 
 
-def _json(opened: Graph | RemoteGraph, found: Snapshot | RemoteSnapshot) -> dict[str, Any]:
+def _to_json(opened: Graph | RemoteGraph, found: Snapshot | RemoteSnapshot) -> dict[str, Any]:
     """A snapshot as scripts read it; members that had another name once have both."""
     return {
         "graph_branch": found.branch,
@@ -63,36 +63,36 @@ def _json(opened: Graph | RemoteGraph, found: Snapshot | RemoteSnapshot) -> dict
         "manifest_version": found.version,
         "graph_commit_id": found.commit.id if found.commit else None,
         "internal_schema_version": opened.format_version,
-        "datasets": [_dataset(key, table) for key, table in found.tables.items()],
-        "tables": [_table(key, table) for key, table in found.tables.items()],
+        "datasets": [_dataset_to_json(key, table) for key, table in found.tables.items()],
+        "tables": [_table_to_json(key, table) for key, table in found.tables.items()],
     }
 
 
-def _dataset(key: str, table: TableInfo) -> dict[str, Any]:
+def _dataset_to_json(key: str, table: TableInfo) -> dict[str, Any]:
     kind, _, name = key.partition(":")
     return {
         "entity_kind": kind,
         "type_name": name,
         "dataset_path": table.path,
         "published_dataset_version": table.version,
-        "native_dataset_branch": _native(table),
-        "entity_count": _count(table),
+        "native_dataset_branch": _native_branch(table),
+        "entity_count": _count_rows(table),
     }
 
 
-def _table(key: str, table: TableInfo) -> dict[str, Any]:
+def _table_to_json(key: str, table: TableInfo) -> dict[str, Any]:
     return {
         "table_key": key,
         "table_path": table.path,
         "table_version": table.version,
-        "table_branch": _native(table),
-        "row_count": _count(table),
+        "table_branch": _native_branch(table),
+        "row_count": _count_rows(table),
     }
 
 
-def _native(table: TableInfo) -> str | None:
+def _native_branch(table: TableInfo) -> str | None:
     return None if table.branch == "main" else table.branch
 
 
-def _count(table: TableInfo) -> int:
+def _count_rows(table: TableInfo) -> int:
     return 0 if table.rows is None else table.rows

@@ -47,8 +47,10 @@ def start(
     found, started = server.start(master=master, memory=memory, idle_minutes=idle_minutes)
     if started:
         _warm_up()
-    facts = {"started": started, **_json(found)}
-    print_result(facts, f"{'started' if started else 'already running'}: {_line(found)}", as_json=as_json)
+    facts = {"started": started, **_to_json(found)}
+    print_result(
+        facts, f"{'started' if started else 'already running'}: {_render_line(found)}", as_json=as_json
+    )
 
 
 @app.command()
@@ -62,8 +64,8 @@ def stop(as_json: AsJson = False) -> None:
 def status(as_json: AsJson = False) -> None:
     """Show whether the warm server runs; exits with 1 when it does not."""
     found = server.find_server()
-    facts = {"running": found is not None, **(_json(found) if found else {})}
-    print_result(facts, f"running: {_line(found)}" if found else "not running", as_json=as_json)
+    facts = {"running": found is not None, **(_to_json(found) if found else {})}
+    print_result(facts, f"running: {_render_line(found)}" if found else "not running", as_json=as_json)
     if found is None:
         raise typer.Exit(1)
 
@@ -74,7 +76,7 @@ def doctor(as_json: AsJson = False) -> None:
     checks = examine()
     ok = all(check.ok for check in checks)
     facts = {"ok": ok, "checks": [asdict(check) for check in checks]}
-    print_result(facts, "\n".join(_lines(checks)), as_json=as_json)
+    print_result(facts, "\n".join(_render_lines(checks)), as_json=as_json)
     if not ok:
         raise typer.Exit(1)
 
@@ -92,7 +94,7 @@ def _warm_up() -> None:
     spark.stop()
 
 
-def _json(found: Server) -> dict[str, Any]:
+def _to_json(found: Server) -> dict[str, Any]:
     return {
         "url": found.address,
         "master": found.master,
@@ -104,12 +106,12 @@ def _json(found: Server) -> dict[str, Any]:
     }
 
 
-def _line(found: Server) -> str:
+def _render_line(found: Server) -> str:
     idle = f"ends after {found.idle_minutes:g} minutes without a client"
     return f"{found.address} on {found.master}, {found.memory}, {idle}"
 
 
-def _lines(checks: Sequence[Check]) -> Iterator[str]:
+def _render_lines(checks: Sequence[Check]) -> Iterator[str]:
     width = max(len(check.name) for check in checks)
     for check in checks:
         yield f"{'ok     ' if check.ok else 'missing'}  {check.name:<{width}}  {check.found}"

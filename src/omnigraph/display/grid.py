@@ -34,7 +34,7 @@ class Column:
     width: int
     is_number: bool
 
-    def cell(self, text: str) -> str:
+    def format_cell(self, text: str) -> str:
         """The text in the column's width, numbers to the right."""
         cut = truncate(text, self.width)
         space = " " * (self.width - display_width(cut))
@@ -74,7 +74,7 @@ def _total_width(columns: Sequence[Column], level: int) -> int:
 
 def render_grid(columns: Sequence[Column], pages: Iterable[Texts], *, wraps: bool = False) -> Iterator[str]:
     """The lines of a table; columns that rows have beyond those given are left out."""
-    lines = _wrap if wraps else _cut
+    lines = _wrap_row if wraps else _cut_row
     yield from lines([column.name for column in columns], columns)
     yield RULE.join("-" * column.width for column in columns)
     for texts in pages:
@@ -82,18 +82,18 @@ def render_grid(columns: Sequence[Column], pages: Iterable[Texts], *, wraps: boo
             yield from lines(row, columns)
 
 
-def _cut(texts: Sequence[str], columns: Sequence[Column]) -> tuple[str]:
-    cells = (column.cell(text) for column, text in zip(columns, texts, strict=False))
+def _cut_row(texts: Sequence[str], columns: Sequence[Column]) -> tuple[str]:
+    cells = (column.format_cell(text) for column, text in zip(columns, texts, strict=False))
     return (SEPARATOR.join(cells).rstrip(),)
 
 
-def _wrap(texts: Sequence[str], columns: Sequence[Column]) -> Iterator[str]:
-    cells = [list(_split(text, column.width)) for text, column in zip(texts, columns, strict=False)]
+def _wrap_row(texts: Sequence[str], columns: Sequence[Column]) -> Iterator[str]:
+    cells = [list(_split_text(text, column.width)) for text, column in zip(texts, columns, strict=False)]
     for pieces in zip_longest(*cells, fillvalue=""):
-        yield from _cut(pieces, columns)
+        yield from _cut_row(pieces, columns)
 
 
-def _split(text: str, width: int) -> Iterator[str]:
+def _split_text(text: str, width: int) -> Iterator[str]:
     """A text in pieces of a width, at least one."""
     begin, taken = 0, 0
     for at, char in enumerate(text):

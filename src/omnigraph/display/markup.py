@@ -28,27 +28,27 @@ def render_html_table(
     caption: str, headings: Sequence[Heading], rows: Iterable[Sequence[Cell]], rest: Iterable[str] = ()
 ) -> str:
     """A table of texts on one line each; lines of `rest` follow it."""
-    head = "".join(f"<th>{_text(heading.name)}</th>" for heading in headings)
-    body = "".join(f"<tr>{_row(row, headings)}</tr>" for row in rows)
-    lines = "".join(f"<div>{_text(line)}</div>" for line in rest)
+    head = "".join(f"<th>{_render_text(heading.name)}</th>" for heading in headings)
+    body = "".join(f"<tr>{_render_row(row, headings)}</tr>" for row in rows)
+    lines = "".join(f"<div>{_render_text(line)}</div>" for line in rest)
     return (
         f"<div><table><caption>{html.escape(caption)}</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{lines}</div>"
     )
 
 
-def _row(row: Sequence[Cell], headings: Sequence[Heading]) -> str:
+def _render_row(row: Sequence[Cell], headings: Sequence[Heading]) -> str:
     return "".join(
-        f'<td style="text-align: {"right" if heading.is_number else "left"}">{_cell(cell)}</td>'
+        f'<td style="text-align: {"right" if heading.is_number else "left"}">{_render_cell(cell)}</td>'
         for cell, heading in zip(row, headings, strict=True)
     )
 
 
-def _cell(cell: Cell) -> str:
+def _render_cell(cell: Cell) -> str:
     if cell is None:
         return f'<em style="opacity: 0.5">{NULL}</em>'
-    return _text(str(cell))
+    return _render_text(str(cell))
 
 
-def _text(text: str) -> str:
+def _render_text(text: str) -> str:
     return html.escape(truncate(escape_invisible(text), WIDEST))

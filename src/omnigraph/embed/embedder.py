@@ -31,7 +31,7 @@ MAX_BATCH_BYTES = 256 * 1024
 
 def split_batches(texts: Sequence[str], *, model: str, most: int) -> Iterator[Sequence[str]]:
     """Consecutive groups of up to `most` texts and `MAX_BATCH_BYTES`; all texts are checked first."""
-    sizes = [_size(text, model) for text in texts]
+    sizes = [_measure_text(text, model) for text in texts]
     start = held = 0
     for position, size in enumerate(sizes):
         if position > start and (position - start == most or held + size > MAX_BATCH_BYTES):
@@ -42,7 +42,7 @@ def split_batches(texts: Sequence[str], *, model: str, most: int) -> Iterator[Se
         yield texts[start:]
 
 
-def _size(text: str, model: str) -> int:
+def _measure_text(text: str, model: str) -> int:
     """The bytes of a text that can be embedded."""
     if not text.strip():
         raise EmbeddingTextRejected(

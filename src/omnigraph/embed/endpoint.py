@@ -70,7 +70,7 @@ def refusal_error(settings: EmbedSettings, status: int, answer: bytes, longest: 
 
 def quote_message(settings: EmbedSettings, answer: bytes) -> str:
     """What a service says about a failure, after a colon: one short printable line."""
-    said = _message(answer)
+    said = _error_message(answer)
     if settings.api_key:
         said = said.replace(settings.api_key, "***")
     line = " ".join("".join(each if each.isprintable() else " " for each in said).split())
@@ -78,7 +78,7 @@ def quote_message(settings: EmbedSettings, answer: bytes) -> str:
     return f": {shown}" if shown else ""
 
 
-def _message(answer: bytes) -> str:
+def _error_message(answer: bytes) -> str:
     """The message inside an error answer, or all of it when it has none."""
     try:
         found: Any = msgspec.json.decode(answer)
@@ -126,21 +126,21 @@ class Endpoint:
         # A request that times out is tried twice; quick failures are tried up to the number of attempts.
         retrying = stamina.RetryingCaller(attempts=ATTEMPTS, timeout=2 * self._settings.timeout)
         try:
-            status, answer = retrying(_pause_before_retry, self._ask, path, body, limit)
+            status, answer = retrying(_pause_before_retry, self._send_request, path, body, limit)
         except _RetryableFailure as again:
             raise again.error from again.__cause__
         if status != 200:
             raise refusal_error(self._settings, status, answer, longest)
         return answer
 
-    def _ask(self, path: str, body: bytes, limit: int) -> tuple[int, bytes]:
+    def _send_request(self, path: str, body: bytes, limit: int) -> tuple[int, bytes]:
         import urllib3
 
         settings = self._settings
         deadline = time.monotonic() + settings.timeout
         patience = urllib3.Timeout(connect=min(_CONNECT_TIMEOUT, settings.timeout), read=settings.timeout)
         try:
-            response = self._pool().request(
+            response = self._connection_pool().request(
                 "POST",
                 f"{settings.base_url}/{path}",
                 body=body,
@@ -151,33 +151,32 @@ class Endpoint:
                 preload_content=False,
             )
             try:
-                return self._receive(response, limit, deadline)
+                return self._receive_answer(response, limit, deadline)
             finally:
                 # A connection whose answer was read to the end is back in the pool by now, and stays open.
                 response.close()
         except urllib3.exceptions.NewConnectionError as error:
-            raise self._unreachable(_cause(error)) from error
+            raise self._unreachable_error(_describe_cause(error)) from error
         except urllib3.exceptions.TimeoutError as error:
             raise self._too_slow() from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise self._unreachable(_cause(error)) from error
+            raise self._unreachable_error(_describe_cause(error)) from error
 
-    def _receive(self, response: BaseHTTPResponse, limit: int, deadline: float) -> tuple[int, bytes]:
+    def _receive_answer(self, response: BaseHTTPResponse, limit: int, deadline: float) -> tuple[int, bytes]:
         status, settings = response.status, self._settings
         if status in (408, 429) or status >= 500:
-            reason = (
-                f"answered {status}{quote_message(settings, self._read(response, _MAX_COMPLAINT, deadline))}"
-            )
+            complaint = self._read_body(response, _MAX_COMPLAINT, deadline)
+            reason = f"answered {status}{quote_message(settings, complaint)}"
             error = EmbeddingUnavailable(settings.provider, settings.model, reason, answered=status)
             raise _RetryableFailure(error, _retry_after_seconds(response.headers.get("retry-after")))
         if status != 200:
-            return status, self._read(response, _MAX_COMPLAINT, deadline)
-        answer = self._read(response, limit + 1, deadline)
+            return status, self._read_body(response, _MAX_COMPLAINT, deadline)
+        answer = self._read_body(response, limit + 1, deadline)
         if len(answer) > limit:
             raise rejected_answer_error(settings, f"the answer is larger than {limit} bytes")
         return status, answer
 
-    def _read(self, response: BaseHTTPResponse, limit: int, deadline: float) -> bytes:
+    def _read_body(self, response: BaseHTTPResponse, limit: int, deadline: float) -> bytes:
         """Up to `limit` bytes as they were sent; a slow trickle ends at the deadline as silence does."""
         pieces, room = [], limit
         while room and (piece := response.read1(min(room, _PIECE), decode_content=False)):
@@ -187,7 +186,7 @@ class Endpoint:
                 raise self._too_slow()
         return b"".join(pieces)
 
-    def _pool(self) -> PoolManager:
+    def _connection_pool(self) -> PoolManager:
         """The connections of this process: a forked child must not speak over its parent's."""
         kept = self._connections
         if kept is None or kept[0] != os.getpid():
@@ -200,7 +199,7 @@ class Endpoint:
         reason = f"no complete answer within {settings.timeout:g} seconds"
         return _RetryableFailure(EmbeddingUnavailable(settings.provider, settings.model, reason))
 
-    def _unreachable(self, cause: str) -> EmbeddingUnavailable:
+    def _unreachable_error(self, cause: str) -> EmbeddingUnavailable:
         settings = self._settings
         return EmbeddingUnavailable(
             settings.provider,
@@ -238,7 +237,7 @@ def _retry_after_seconds(text: str | None) -> float | None:
     return float(text) if text and re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text.strip()) else None
 
 
-def _cause(error: BaseException) -> str:
+def _describe_cause(error: BaseException) -> str:
     """The operating system's own words where there are any; other texts could hold a proxy's password."""
     at: BaseException | None = error
     while at is not None:

@@ -43,13 +43,15 @@ class GeminiEmbedder:
 
     def embed(self, texts: Sequence[str], dimension: int, kind: Kind) -> list[Vector]:
         groups = split_batches(texts, model=self.model, most=_MOST_TEXTS)
-        return [vector for group in groups for vector in self._vectors(group, dimension, kind)]
+        return [vector for group in groups for vector in self._embed_batch(group, dimension, kind)]
 
-    def _vectors(self, texts: Sequence[str], dimension: int, kind: Kind) -> list[Vector]:
+    def _embed_batch(self, texts: Sequence[str], dimension: int, kind: Kind) -> list[Vector]:
         name = self.model.removeprefix("models/")
         answer = self._endpoint.post(
             f"models/{quote(name, safe='')}:batchEmbedContents",
-            msgspec.json.encode({"requests": [_request(name, text, dimension, kind) for text in texts]}),
+            msgspec.json.encode(
+                {"requests": [_build_request(name, text, dimension, kind) for text in texts]}
+            ),
             longest=max(map(len, texts)),
             limit=max_answer_bytes(len(texts), dimension),
         )
@@ -57,7 +59,7 @@ class GeminiEmbedder:
         return to_unit_vectors(rows, texts=len(texts), dimension=dimension, maker=self._settings)
 
 
-def _request(name: str, text: str, dimension: int, kind: Kind) -> dict[str, Any]:
+def _build_request(name: str, text: str, dimension: int, kind: Kind) -> dict[str, Any]:
     request = {"model": f"models/{name}", "outputDimensionality": dimension}
     if name.endswith("-001"):
         return {**request, "content": {"parts": [{"text": text}]}, "taskType": _TASK_TYPES[kind]}

@@ -23,10 +23,10 @@ class MockEmbedder:
     def embed(self, texts: Sequence[str], dimension: int, kind: Kind) -> list[Vector]:
         """A query and a document of the same text have the same vector."""
         groups = split_batches(texts, model=self.model, most=len(texts))
-        return [_vector(text, dimension) for group in groups for text in group]
+        return [_hash_to_vector(text, dimension) for group in groups for text in group]
 
 
-def _vector(text: str, dimension: int) -> Vector:
+def _hash_to_vector(text: str, dimension: int) -> Vector:
     digest = hashlib.shake_256(_SEED + text.encode()).digest(8 * dimension)
     # 52 random bits and a half fit a float exactly, and the sum is rounded once: so neither the processor nor
     # the version of a library shows in the vector.

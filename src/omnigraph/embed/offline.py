@@ -49,7 +49,7 @@ class OfflineEmbedder:
         return [
             vector
             for group in groups
-            for vector in normalize_rows(_model().means(group)[:, :dimension], self)
+            for vector in normalize_rows(_load_model().average_pieces(group)[:, :dimension], self)
         ]
 
 
@@ -58,7 +58,7 @@ class _Model:
     pieces: Any
     weights: NDArray[np.float16]
 
-    def means(self, texts: Sequence[str]) -> NDArray[np.float64]:
+    def average_pieces(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """The mean of each text's word pieces."""
         numbers = [found.ids for found in self.pieces.encode_batch(list(texts), add_special_tokens=False)]
         lengths = np.fromiter(map(len, numbers), dtype=np.intp, count=len(numbers))
@@ -69,14 +69,14 @@ class _Model:
 
 
 @lru_cache(maxsize=1)
-def _model() -> _Model:
+def _load_model() -> _Model:
     package = find_spec("wordllama")
     homes = package.submodule_search_locations if package else None
     if not homes:
-        raise _missing("is not installed")
+        raise _missing_error("is not installed")
     home = Path(homes[0])
     if not ((home / _WEIGHTS).is_file() and (home / _PIECES).is_file()):
-        raise _missing("is installed in a version without its files")
+        raise _missing_error("is installed in a version without its files")
     # By name, because type checkers cannot see packages that are not installed.
     pieces = import_module("tokenizers").Tokenizer.from_file(str(home / _PIECES))
     pieces.no_padding()
@@ -85,7 +85,7 @@ def _model() -> _Model:
         return _Model(pieces, file.get_tensor("embedding.weight"))
 
 
-def _missing(how: str) -> EmbeddingNotConfigured:
+def _missing_error(how: str) -> EmbeddingNotConfigured:
     return EmbeddingNotConfigured(
         f"embedding provider 'offline' needs the package 'wordllama', which {how}",
         provider="offline",

@@ -46,27 +46,27 @@ class OpenAiEmbedder:
 
     def embed(self, texts: Sequence[str], dimension: int, kind: Kind) -> list[Vector]:
         groups = split_batches(texts, model=self.model, most=_MOST_TEXTS[self._settings.provider])
-        return [vector for group in groups for vector in self._vectors(group, dimension)]
+        return [vector for group in groups for vector in self._embed_batch(group, dimension)]
 
-    def _vectors(self, texts: Sequence[str], dimension: int) -> list[Vector]:
-        answer = decode_answer(self._ask(texts, dimension), _Answer, self._settings)
+    def _embed_batch(self, texts: Sequence[str], dimension: int) -> list[Vector]:
+        answer = decode_answer(self._ask_provider(texts, dimension), _Answer, self._settings)
         rows = [item.embedding for item in self._in_order(answer.data)]
         return to_unit_vectors(rows, texts=len(texts), dimension=dimension, maker=self._settings)
 
-    def _ask(self, texts: Sequence[str], dimension: int) -> bytes:
+    def _ask_provider(self, texts: Sequence[str], dimension: int) -> bytes:
         if not self._names_dimension:
-            return self._post(texts, dimension, {})
+            return self._post_texts(texts, dimension, {})
         try:
-            return self._post(texts, dimension, {"dimensions": dimension})
+            return self._post_texts(texts, dimension, {"dimensions": dimension})
         except EmbeddingFailed as error:
             if self._settings.provider == "openai" or error.answered not in (400, 422):
                 raise
         # Servers of models with one fixed dimension refuse the parameter, even with the right value.
-        answer = self._post(texts, dimension, {})
+        answer = self._post_texts(texts, dimension, {})
         self._names_dimension = False
         return answer
 
-    def _post(self, texts: Sequence[str], dimension: int, wish: dict[str, int]) -> bytes:
+    def _post_texts(self, texts: Sequence[str], dimension: int, wish: dict[str, int]) -> bytes:
         request = {"model": self.model, "input": texts, "encoding_format": "float", **wish}
         return self._endpoint.post(
             "embeddings",

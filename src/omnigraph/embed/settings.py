@@ -80,9 +80,9 @@ class EmbedSettings:
                 remedy=f"choose one of {', '.join(PROVIDERS)} with {PROVIDER_SETTING}",
             )
         if chosen in ("mock", "offline"):
-            return cls(chosen, _model(chosen, model))
-        url = _address(chosen, base_url)
-        return cls(chosen, _model(chosen, model), url, _key(chosen, api_key), timeout)
+            return cls(chosen, _choose_model(chosen, model))
+        url = _choose_address(chosen, base_url)
+        return cls(chosen, _choose_model(chosen, model), url, _choose_key(chosen, api_key), timeout)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> EmbedSettings | None:
@@ -101,11 +101,11 @@ class EmbedSettings:
             model=value(MODEL_SETTING),
             base_url=value(URL_SETTING),
             api_key=value(key_name) if key_name else None,
-            timeout=_seconds(value(TIMEOUT_SETTING)),
+            timeout=_parse_seconds(value(TIMEOUT_SETTING)),
         )
 
 
-def _model(provider: Provider, model: str | None) -> str:
+def _choose_model(provider: Provider, model: str | None) -> str:
     chosen = model or _MODELS.get(provider)
     if chosen is None:
         raise EmbeddingNotConfigured(
@@ -122,7 +122,7 @@ def _model(provider: Provider, model: str | None) -> str:
     return chosen
 
 
-def _address(provider: Provider, base_url: str | None) -> str:
+def _choose_address(provider: Provider, base_url: str | None) -> str:
     chosen = (base_url or _URLS.get(provider, "")).rstrip("/")
     if not chosen:
         raise EmbeddingNotConfigured(
@@ -165,7 +165,7 @@ def _is_localhost(host: str) -> bool:
         return host == "localhost"
 
 
-def _key(provider: Provider, api_key: str | None) -> str | None:
+def _choose_key(provider: Provider, api_key: str | None) -> str | None:
     if api_key is None:
         if provider == "http":
             return None
@@ -183,7 +183,7 @@ def _key(provider: Provider, api_key: str | None) -> str | None:
     return api_key
 
 
-def _seconds(text: str | None) -> float:
+def _parse_seconds(text: str | None) -> float:
     if text is None:
         return DEFAULT_TIMEOUT
     try:

@@ -34,9 +34,9 @@ _MONTH_LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 def parse_date(text: str) -> int:
     """Days since 1970-01-01; a full moment counts as the date written in it, whatever its zone."""
     parts = _MOMENT.fullmatch(text)
-    days = None if parts is None or _time_of_day(parts) is None else _days(parts)
+    days = None if parts is None or _time_of_day(parts) is None else _count_days(parts)
     if days is None or not MIN_DAYS <= days <= MAX_DAYS:
-        _refuse("Date", text, "write a date as YYYY-MM-DD")
+        _raise_invalid("Date", text, "write a date as YYYY-MM-DD")
     return days
 
 
@@ -47,17 +47,17 @@ def parse_datetime(text: str) -> int:
     rounds down, before 1970 too.
     """
     parts = _MOMENT.fullmatch(text)
-    days = _days(parts) if parts else None
+    days = _count_days(parts) if parts else None
     time = _time_of_day(parts) if parts else None
     found = None if days is None or time is None else days * DAY + time
     if found is None or not MIN_MILLISECONDS <= found <= MAX_MILLISECONDS:
-        _refuse("DateTime", text, "write a moment as YYYY-MM-DDTHH:MM:SSZ")
+        _raise_invalid("DateTime", text, "write a moment as YYYY-MM-DDTHH:MM:SSZ")
     return found
 
 
 def format_date(days: int) -> str:
     """`YYYY-MM-DD`."""
-    year, month, day = _civil(days)
+    year, month, day = _to_civil_date(days)
     sign = "" if 0 <= year <= 9999 else "-" if year < 0 else "+"
     return f"{sign}{abs(year):04d}-{month:02d}-{day:02d}"
 
@@ -71,13 +71,13 @@ def format_datetime(milliseconds: int) -> str:
     return f"{format_date(days)}T{hour:02d}:{minute:02d}:{second:02d}.{fraction:03d}Z"
 
 
-def _refuse(kind: str, text: str, remedy: str) -> NoReturn:
+def _raise_invalid(kind: str, text: str, remedy: str) -> NoReturn:
     # A lone surrogate would make the message itself unprintable.
     given = shorten(text).encode("utf-8", "backslashreplace").decode("utf-8")
     raise InvalidValue(f"invalid {kind} literal '{given}'", remedy=remedy)
 
 
-def _days(parts: re.Match[str]) -> int | None:
+def _count_days(parts: re.Match[str]) -> int | None:
     """The day a text names; None when there is no such day."""
     year, month, day = int(parts[1]), int(parts[2]), int(parts[3])
     if parts[1][0] in "+-" and 0 <= year <= 9999:
@@ -92,14 +92,14 @@ def _time_of_day(parts: re.Match[str]) -> int | None:
     if parts[4] is None:
         return 0
     hour, minute, second = int(parts[4]), int(parts[5]), int(parts[6])
-    offset = _offset(parts[8])
+    offset = _parse_offset(parts[8])
     if hour > 23 or minute > 59 or second > 59 or offset is None:
         return None
     milliseconds = int((parts[7] or "")[:3].ljust(3, "0"))
     return ((hour * 60 + minute - offset) * 60 + second) * 1000 + milliseconds
 
 
-def _offset(zone: str | None) -> int | None:
+def _parse_offset(zone: str | None) -> int | None:
     """Minutes ahead of UTC."""
     if zone is None or zone in "Zz":
         return 0
@@ -129,7 +129,7 @@ def _day_number(year: int, month: int, day: int) -> int:
     return era * _ERA_DAYS + day_of_era - _EPOCH
 
 
-def _civil(days: int) -> tuple[int, int, int]:
+def _to_civil_date(days: int) -> tuple[int, int, int]:
     """Year, month and day of a day number."""
     era, day_of_era = divmod(days + _EPOCH, _ERA_DAYS)
     leap_days = day_of_era // 1460 - day_of_era // 36_524 + day_of_era // 146_096

@@ -164,7 +164,7 @@ class Cursor:
     def take(self, kind: str, what: str | None = None) -> str:
         """The text of the current token, which must be of this kind; moves past it."""
         if self.kind != kind:
-            self.expected(what or _describe(kind))
+            self.expected(what or _describe_kind(kind))
         text = self.text
         self.advance()
         return text
@@ -222,7 +222,7 @@ class Cursor:
         self.fail(f"unexpected character `{shorten(text)}`", first)
 
 
-def _describe(kind: str) -> str:
+def _describe_kind(kind: str) -> str:
     if kind in (LOWER, UPPER, VAR, INT, FLOAT, STR):
         article = "an" if kind[0] in "aeiou" else "a"
         return f"{article} {kind}"

@@ -217,10 +217,10 @@ def _convert_vector(value: object, type_: ValueType) -> tuple[float, ...]:
 
 
 def _refuse_kind(value: object, type_: ValueType) -> NoReturn:
-    raise InvalidValue(f"cannot convert {_described(value)} to {stored_name(type_)}")
+    raise InvalidValue(f"cannot convert {_describe_value(value)} to {stored_name(type_)}")
 
 
-def _described(value: object) -> str:
+def _describe_value(value: object) -> str:
     match value:
         case None:
             return "Null"
@@ -231,13 +231,13 @@ def _described(value: object) -> str:
         case float():
             return f"Float({format_number(value)})"
         case str():
-            return f"String({_quoted(value)})"
+            return f"String({_quote_text(value)})"
         case list() | tuple():
             return f"List of {len(value)}"
     return type(value).__name__
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     encodable = shorten(text).encode("utf-8", "backslashreplace").decode("utf-8")
     return escape_unprintable(json.dumps(encodable, ensure_ascii=False))
 
@@ -249,10 +249,10 @@ def shorten_legibly(text: str) -> str:
 
 def escape_unprintable(text: str) -> str:
     """A text on one line that any output takes, with escapes for what would not show."""
-    return text if text.isprintable() else _UNSEEN.sub(_escape, text)
+    return text if text.isprintable() else _UNSEEN.sub(_escape_character, text)
 
 
-def _escape(found: re.Match[str]) -> str:
+def _escape_character(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode("ascii")
 
 
@@ -271,7 +271,7 @@ def to_json_value(value: Stored, type_: ValueType, *, js_safe: bool = False) -> 
     """The JSON form of one stored value; `js_safe` writes integers JavaScript would round as text."""
     if value is None:
         return None
-    write = _writer(type_.scalar, js_safe)
+    write = _choose_writer(type_.scalar, js_safe)
     if isinstance(value, tuple):
         return [write(item) for item in value]
     return write(value)
@@ -281,12 +281,12 @@ def column_to_json(
     column: pa.Array | pa.ChunkedArray, type_: ValueType, *, js_safe: bool = False
 ) -> list[Json]:
     """The JSON forms of a column, row by row the same as `result_value` gives."""
-    write = _writer(type_.scalar, js_safe)
+    write = _choose_writer(type_.scalar, js_safe)
     chunks: Iterable[Any] = getattr(column, "chunks", [column])
     return list(chain.from_iterable(_json_array(chunk, type_, write) for chunk in chunks))
 
 
-def _writer(scalar: Scalar, js_safe: bool) -> Writer:
+def _choose_writer(scalar: Scalar, js_safe: bool) -> Writer:
     if scalar is Scalar.DATE:
         return dates.format_date
     if scalar is Scalar.DATETIME:
@@ -299,10 +299,10 @@ def _writer(scalar: Scalar, js_safe: bool) -> Writer:
         return lambda number: number if -JS_SAFE <= number <= JS_SAFE else str(number)
     if scalar is Scalar.BLOB:
         raise InternalError("a Blob is never part of a result")
-    return _unchanged
+    return _keep_unchanged
 
 
-def _unchanged(value: Any) -> JsonAtom:
+def _keep_unchanged(value: Any) -> JsonAtom:
     return value  # type: ignore[no-any-return]  # the column's type says what it is
 
 
@@ -348,7 +348,7 @@ def _is_plain(array: Any, scalar: Scalar, write: Writer) -> bool:
     if scalar in FLOATS or scalar is Scalar.VECTOR:
         # One value that is not finite makes the sum so; a sum that overflows only costs time.
         return math.isfinite(array.sum().as_py() or 0.0)
-    if scalar in INTEGERS and write is not _unchanged:
+    if scalar in INTEGERS and write is not _keep_unchanged:
         return _all_within(array, -JS_SAFE, JS_SAFE)
     return True
 

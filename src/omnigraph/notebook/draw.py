@@ -80,7 +80,7 @@ class DrawRequest:
         """The moment that is drawn."""
         return parse_target(self.commit, self.version, self.time, self.branch)
 
-    def picture(self, moment: SnapshotReader, chosen: NodeSelection) -> Picture:
+    def draw_picture(self, moment: SnapshotReader, chosen: NodeSelection) -> Picture:
         """The picture of chosen nodes and what is around them."""
         _require_label(moment, self.label)
         edges = resolve_edge_types(moment, self.edges)
@@ -104,8 +104,8 @@ def draw(
         ) -> Picture:
             columns = find_node_columns(query.query)
             found = reader.read(query, values, pinned, limits)
-            moment = _moment(questions, pinned.snapshot)
-            return request.picture(moment, select_returned(found, columns, request.limit))
+            moment = _open_moment(questions, pinned.snapshot)
+            return request.draw_picture(moment, select_returned(found, columns, request.limit))
 
         return questions.ask(request.target, question, run)
     if params is not None or request.name is not None:
@@ -113,11 +113,11 @@ def draw(
     given: object = what
     if not isinstance(given, Iterable):
         raise BadRequest(f"{given!r} names no nodes", remedy="give a query, ids of nodes, or ids by type")
-    moment = _moment(questions, questions.opened().snapshot(request.target))
-    return request.picture(moment, select_named(moment, what, request.limit))
+    moment = _open_moment(questions, questions.opened().snapshot(request.target))
+    return request.draw_picture(moment, select_named(moment, what, request.limit))
 
 
-def _moment(questions: QueryService, snapshot: Snapshot) -> SnapshotReader:
+def _open_moment(questions: QueryService, snapshot: Snapshot) -> SnapshotReader:
     opened = questions.opened()
     return SnapshotReader(opened, snapshot, opened.catalog_at(snapshot))
 

@@ -30,10 +30,10 @@ def graph_page(graph: OpenGraph) -> str:
     now = graph.snapshot(AtBranch(MAIN))
     state = ", read-only" if graph.read_only else ""
     names = [found.name for found in list_branches(graph)]
-    rest = [f"branches: {', '.join(names[:FIRST_ROWS])}", *_more(names, "branch", "branches")]
+    rest = [f"branches: {', '.join(names[:FIRST_ROWS])}", *_describe_more(names, "branch", "branches")]
     if now.commit is not None:
         rest.append(f"newest commit of {MAIN}: {_describe_commit(now.commit)}")
-    rows = ([name, kind, entry.row_count] for kind, name, entry in _ordered(now.entries))
+    rows = ([name, kind, entry.row_count] for kind, name, entry in _sort_entries(now.entries))
     return render_html_table(f"Graph {graph.root.uri}{state}", _TYPES, rows, rest)
 
 
@@ -41,7 +41,7 @@ def snapshot_page(pinned: Snapshot) -> str:
     """The types of a snapshot with their rows, and where each was written."""
     rows = (
         [name, kind, entry.row_count, entry.version, entry.owner or MAIN]
-        for kind, name, entry in _ordered(pinned.entries)
+        for kind, name, entry in _sort_entries(pinned.entries)
     )
     rest = [] if pinned.commit is None else [f"newest commit: {_describe_commit(pinned.commit)}"]
     return render_html_table(f"Snapshot of {pinned.branch} at version {pinned.version}", _PINNED, rows, rest)
@@ -50,9 +50,9 @@ def snapshot_page(pinned: Snapshot) -> str:
 def branches_page(graph: OpenGraph) -> str:
     """The first branches, each with its newest commit."""
     found = list_branches(graph)
-    rows = (_branch(graph, info) for info in found[:FIRST_ROWS])
+    rows = (_branch_cells(graph, info) for info in found[:FIRST_ROWS])
     return render_html_table(
-        f"Branches of {graph.root.uri}", _BRANCHES, rows, _more(found, "branch", "branches")
+        f"Branches of {graph.root.uri}", _BRANCHES, rows, _describe_more(found, "branch", "branches")
     )
 
 
@@ -60,32 +60,32 @@ def commits_page(graph: OpenGraph) -> str:
     """The newest commits of main."""
     found = newest_first(graph.load(MAIN).state.commits.values())
     rows = (
-        [commit.id, commit.branch, commit.version, _moment(commit), commit.actor]
+        [commit.id, commit.branch, commit.version, _format_moment(commit), commit.actor]
         for commit in found[:FIRST_ROWS]
     )
     caption = f"Commits of {MAIN} of {graph.root.uri}"
-    return render_html_table(caption, _COMMITS, rows, _more(found, "commit", "commits"))
+    return render_html_table(caption, _COMMITS, rows, _describe_more(found, "commit", "commits"))
 
 
-def _branch(graph: OpenGraph, info: BranchInfo) -> list[Cell]:
+def _branch_cells(graph: OpenGraph, info: BranchInfo) -> list[Cell]:
     head = graph.load(info.name).state.head
-    newest = [None] * 3 if head is None else [head.id, _moment(head), head.actor]
+    newest = [None] * 3 if head is None else [head.id, _format_moment(head), head.actor]
     return [info.name, info.source, *newest]
 
 
-def _ordered(entries: Mapping[str, TableEntry]) -> Iterable[tuple[str, str, TableEntry]]:
+def _sort_entries(entries: Mapping[str, TableEntry]) -> Iterable[tuple[str, str, TableEntry]]:
     return ((*split_key(key), entries[key]) for key in sorted(entries, key=table_order))
 
 
-def _more(found: Sequence[object], one: str, several: str) -> list[str]:
+def _describe_more(found: Sequence[object], one: str, several: str) -> list[str]:
     rest = len(found) - FIRST_ROWS
     return [f"… {rest} more {one if rest == 1 else several}"] if rest > 0 else []
 
 
 def _describe_commit(commit: Commit) -> str:
     by = "" if commit.actor is None else f" by {commit.actor}"
-    return f"{commit.id} of {_moment(commit)}{by}"
+    return f"{commit.id} of {_format_moment(commit)}{by}"
 
 
-def _moment(commit: Commit) -> str:
+def _format_moment(commit: Commit) -> str:
     return commit.time.strftime("%Y-%m-%d %H:%M:%S UTC")

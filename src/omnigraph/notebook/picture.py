@@ -49,15 +49,15 @@ class Picture:
 
     def widget(self) -> Any:
         """The interactive picture, to be put beside other widgets."""
-        return build_widget(self._part, self._names(), self._caption(), self.height)
+        return build_widget(self._part, self._node_names(), self._make_caption(), self.height)
 
     def svg(self) -> str:
         """The picture as the text of an SVG file."""
-        return render_image(self._part, self._names(), self._caption(), "svg").decode("utf-8")
+        return render_image(self._part, self._node_names(), self._make_caption(), "svg").decode("utf-8")
 
     def png(self) -> bytes:
         """The picture as the bytes of a PNG file."""
-        return render_image(self._part, self._names(), self._caption(), "png")
+        return render_image(self._part, self._node_names(), self._make_caption(), "png")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the picture to a file that ends with `.svg` or `.png`."""
@@ -80,19 +80,19 @@ class Picture:
             ) from failure
 
     def __repr__(self) -> str:
-        return f"<Picture of {self._caption()}>"
+        return f"<Picture of {self._make_caption()}>"
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
         # The image is for those who read the notebook where no widgets run.
         bundle = self.widget()._repr_mimebundle_()
         return {**bundle, "image/png": self.png(), "text/plain": repr(self)}
 
-    def _caption(self) -> str:
+    def _make_caption(self) -> str:
         part = self._part
-        nodes = _some(len(part.nodes), part.found_nodes, "node", complete=part.complete)
-        return f"{nodes} and {_some(len(part.edge_types), part.found_edges, 'edge')}"
+        nodes = _describe_some(len(part.nodes), part.found_nodes, "node", complete=part.complete)
+        return f"{nodes} and {_describe_some(len(part.edge_types), part.found_edges, 'edge')}"
 
-    def _names(self) -> list[str]:
+    def _node_names(self) -> list[str]:
         labels = [None if self.label is None else each.get(self.label) for each in self._part.properties]
         return [
             id_ if name is None else str(name)
@@ -107,7 +107,7 @@ def require_height(height: int) -> int:
     return height
 
 
-def _some(shown: int, found: int, word: str, *, complete: bool = True) -> str:
+def _describe_some(shown: int, found: int, word: str, *, complete: bool = True) -> str:
     word = word if found == 1 else f"{word}s"
     if complete:
         return f"{shown:,} {word}" if shown == found else f"{shown:,} of {found:,} {word}"

@@ -111,11 +111,11 @@ def render_image(part: Subgraph, names: list[str], caption: str, format: StillFo
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         metadata = {"Date": None} if format == "svg" else {"Software": None}
-        _figure(part, names, caption).savefig(out, format=format, dpi=DOTS, metadata=metadata)
+        _draw_figure(part, names, caption).savefig(out, format=format, dpi=DOTS, metadata=metadata)
     return out.getvalue()
 
 
-def _figure(part: Subgraph, names: list[str], caption: str) -> Any:
+def _draw_figure(part: Subgraph, names: list[str], caption: str) -> Any:
     figure = load_package("matplotlib.figure").Figure(figsize=(WIDTH, HEIGHT))
     # Inches are the units of the picture, so that sizes of nodes and lengths of edges compare.
     axes = figure.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(0, HEIGHT))
@@ -123,7 +123,7 @@ def _figure(part: Subgraph, names: list[str], caption: str) -> Any:
     graph = to_igraph(part)
     places = MARGIN + compute_positions(graph) * (WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN)
     degrees = np.array(graph.degree(), dtype=np.int64)
-    radii = _radii(degrees)
+    radii = _node_radii(degrees)
     node_colours = assign_colours(type_name for type_name, _ in part.nodes)
     edge_colours = assign_colours(part.edge_types, skipped=len(node_colours))
     _draw_edges(axes, part, places, radii, edge_colours)
@@ -141,7 +141,7 @@ def _figure(part: Subgraph, names: list[str], caption: str) -> Any:
     return figure
 
 
-def _radii(degrees: NDArray[np.int64]) -> NDArray[np.float64]:
+def _node_radii(degrees: NDArray[np.int64]) -> NDArray[np.float64]:
     """Half the width of each node in inches, larger with more edges and smaller where there are many."""
     room = np.clip(20 / np.sqrt(max(len(degrees), 1)), 2, 7) * _POINT
     grown = np.sqrt(degrees / max(int(degrees.max(initial=0)), 1))

@@ -39,33 +39,33 @@ class SnapshotReader:
     def nodes(self, type_name: str, ids: Sequence[str], columns: Sequence[str]) -> pa.Table:
         """The nodes of a type with these ids, in no promised order."""
         key = table_key("node", type_name)
-        found = [self._rows(key, [ID, *columns], one_of(ID, some)) for some in _some(ids)]
-        return pa.concat_tables(found or [self._rows(key, [ID, *columns], "false")])
+        found = [self._read_rows(key, [ID, *columns], one_of(ID, some)) for some in _split_ids(ids)]
+        return pa.concat_tables(found or [self._read_rows(key, [ID, *columns], "false")])
 
     def edges_at(self, edge: EdgeType, end: str, ids: Sequence[str], limit: int) -> pa.Table:
         """The ends of up to so many edges that have one of these nodes at an end, `src` or `dst`."""
         key, left = table_key("edge", edge.name), limit
         found = []
-        for some in _some(ids):
-            found.append(self._rows(key, [SOURCE, TARGET], one_of(end, some), left))
+        for some in _split_ids(ids):
+            found.append(self._read_rows(key, [SOURCE, TARGET], one_of(end, some), left))
             left -= found[-1].num_rows
             if left <= 0:
                 break
-        return pa.concat_tables(found or [self._rows(key, [SOURCE, TARGET], "false")])
+        return pa.concat_tables(found or [self._read_rows(key, [SOURCE, TARGET], "false")])
 
     def edges_between(self, edge: EdgeType, sources: Sequence[str], targets: Sequence[str]) -> pa.Table:
         """The ends of the edges of a type that join these nodes."""
         key, wanted = table_key("edge", edge.name), pa.array(targets, pa.string())
         found = []
-        for some in _some(sources):
+        for some in _split_ids(sources):
             where = one_of(SOURCE, some)
             if 0 < len(targets) <= _MOST_ASKED:
                 where = f"{where} AND {one_of(TARGET, targets)}"
-            rows = self._rows(key, [SOURCE, TARGET], where)
+            rows = self._read_rows(key, [SOURCE, TARGET], where)
             found.append(rows.filter(pc.is_in(rows.column(TARGET), value_set=wanted)))
-        return pa.concat_tables(found or [self._rows(key, [SOURCE, TARGET], "false")])
+        return pa.concat_tables(found or [self._read_rows(key, [SOURCE, TARGET], "false")])
 
-    def _rows(self, key: str, columns: Sequence[str], where: str, limit: int | None = None) -> pa.Table:
+    def _read_rows(self, key: str, columns: Sequence[str], where: str, limit: int | None = None) -> pa.Table:
         table = open_table(self.graph, self.snapshot, key)
         try:
             return table.scan(columns, where=where, limit=limit)
@@ -73,7 +73,7 @@ class SnapshotReader:
             raise explain_failure(self.graph, self.snapshot, key, failure) from failure
 
 
-def _some(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+def _split_ids(ids: Sequence[str]) -> Iterator[Sequence[str]]:
     return (ids[start : start + _MOST_ASKED] for start in range(0, len(ids), _MOST_ASKED))
 
 
@@ -132,9 +132,9 @@ def select_named(moment: SnapshotReader, given: NodeNames, limit: int) -> NodeSe
     if isinstance(given, Mapping):
         wanted = list(dict.fromkeys(_group_by_type(moment, given)))
         nodes = wanted[:limit]
-        _require(moment, nodes)
+        _require_nodes(moment, nodes)
         return NodeSelection(nodes, len(wanted))
-    names = list(dict.fromkeys(map(_text, given)))
+    names = list(dict.fromkeys(map(_require_text, given)))
     places = _find_candidates(moment, names[:limit])
     return NodeSelection(
         list(dict.fromkeys(_require_one(name, places) for name in names[:limit])), len(names)
@@ -149,16 +149,16 @@ def _group_by_type(moment: SnapshotReader, given: Mapping[str, Iterable[str]]) -
                 remedy=f"it may be: {', '.join(sorted(moment.catalog.nodes))}",
             )
         for id_ in [ids] if isinstance(ids, str) else ids:
-            yield type_name, _text(id_)
+            yield type_name, _require_text(id_)
 
 
-def _text(id_: object) -> str:
+def _require_text(id_: object) -> str:
     if isinstance(id_, str):
         return id_
     raise BadRequest(f"{shorten_legibly(repr(id_))} is not the id of a node", remedy="ids are texts")
 
 
-def _require(moment: SnapshotReader, nodes: list[Node]) -> None:
+def _require_nodes(moment: SnapshotReader, nodes: list[Node]) -> None:
     for type_name in dict.fromkeys(type_name for type_name, _ in nodes):
         ids = [id_ for name, id_ in nodes if name == type_name]
         known = set(moment.nodes(type_name, ids, []).column(ID).to_pylist())

@@ -43,10 +43,10 @@ def build_subgraph(
     moment: SnapshotReader, chosen: NodeSelection, edges: Sequence[EdgeType], hops: int, limit: int
 ) -> Subgraph:
     """The chosen nodes, those up to so many edges away, and the edges between all of them."""
-    widened, complete = _expand(moment, chosen, edges, hops, limit)
+    widened, complete = _expand_nodes(moment, chosen, edges, hops, limit)
     held = _read_properties(moment, widened.nodes[:limit])
     places = {node: place for place, node in enumerate(held)}
-    met = [(edge.name, _ends(moment, edge, places)) for edge in edges]
+    met = [(edge.name, _number_ends(moment, edge, places)) for edge in edges]
     ends = np.concatenate([np.empty((0, 2), dtype=np.int64), *(each for _, each in met)])
     kinds = [name for name, each in met for _ in range(len(each))]
     most = limit * EDGES_OF_NODE
@@ -77,7 +77,7 @@ def resolve_edge_types(moment: SnapshotReader, names: str | Sequence[str] | None
     return list({edge.name: edge for edge in found}.values())
 
 
-def _expand(
+def _expand_nodes(
     moment: SnapshotReader, chosen: NodeSelection, edges: Sequence[EdgeType], hops: int, limit: int
 ) -> tuple[NodeSelection, bool]:
     met, last = dict.fromkeys(chosen.nodes), chosen.nodes
@@ -103,13 +103,13 @@ def _find_neighbours(
             (SOURCE, TARGET, edge.source, edge.target),
             (TARGET, SOURCE, edge.target, edge.source),
         ):
-            rows = moment.edges_at(edge, end, _ids(nodes, type_name), most)
+            rows = moment.edges_at(edge, end, _ids_of_type(nodes, type_name), most)
             whole = whole and rows.num_rows < most
             near.update(dict.fromkeys((far, id_) for id_ in rows.column(other).unique().to_pylist()))
     return list(near), whole
 
 
-def _ids(nodes: Sequence[Node], type_name: str) -> list[str]:
+def _ids_of_type(nodes: Sequence[Node], type_name: str) -> list[str]:
     return [id_ for name, id_ in nodes if name == type_name]
 
 
@@ -122,7 +122,7 @@ def _read_properties(moment: SnapshotReader, nodes: Sequence[Node]) -> dict[Node
             for each in moment.catalog.nodes[type_name].properties.values()
             if each.type.scalar not in _UNSEEN
         }
-        rows = moment.nodes(type_name, _ids(nodes, type_name), list(declared))
+        rows = moment.nodes(type_name, _ids_of_type(nodes, type_name), list(declared))
         columns = [column_to_json(rows.column(name), type_) for name, type_ in declared.items()]
         values = zip(*columns, strict=True) if columns else [()] * rows.num_rows
         for id_, each in zip(rows.column(ID).to_pylist(), values, strict=True):
@@ -130,15 +130,15 @@ def _read_properties(moment: SnapshotReader, nodes: Sequence[Node]) -> dict[Node
     return {node: properties[node] for node in nodes if node in properties}
 
 
-def _ends(moment: SnapshotReader, edge: EdgeType, places: Mapping[Node, int]) -> NDArray[np.int64]:
+def _number_ends(moment: SnapshotReader, edge: EdgeType, places: Mapping[Node, int]) -> NDArray[np.int64]:
     nodes = list(places)
-    rows = moment.edges_between(edge, _ids(nodes, edge.source), _ids(nodes, edge.target))
+    rows = moment.edges_between(edge, _ids_of_type(nodes, edge.source), _ids_of_type(nodes, edge.target))
     pairs = [
-        _numbers(rows.column(SOURCE), edge.source, places),
-        _numbers(rows.column(TARGET), edge.target, places),
+        _number_ids(rows.column(SOURCE), edge.source, places),
+        _number_ids(rows.column(TARGET), edge.target, places),
     ]
     return np.stack(pairs, axis=1)
 
 
-def _numbers(ids: pa.ChunkedArray, type_name: str, places: Mapping[Node, int]) -> NDArray[np.int64]:
+def _number_ids(ids: pa.ChunkedArray, type_name: str, places: Mapping[Node, int]) -> NDArray[np.int64]:
     return np.array([places[type_name, id_] for id_ in ids.to_pylist()], dtype=np.int64)

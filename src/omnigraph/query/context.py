@@ -59,7 +59,7 @@ def split_rows(
     copied = [part for part in looked_at if not rows_of(part.var).are_all(frame.variables[part.var])]
     if not copied:
         return [(0, frame.length)]
-    weights = [_weight(rows_of(part.var), memory, frame, part) for part in copied]
+    weights = [_estimate_bytes(rows_of(part.var), memory, frame, part) for part in copied]
     same = _ROW_BYTES + sum(weight for weight in weights if isinstance(weight, int))
     single = [weight for weight in weights if not isinstance(weight, int)]
     if single:
@@ -68,7 +68,9 @@ def split_rows(
     return [(start, min(start + step, frame.length)) for start in range(0, frame.length, step)]
 
 
-def _weight(rows: Rows, memory: ReadCache, frame: Frame, part: Prop | EntityId) -> NDArray[np.int64] | int:
+def _estimate_bytes(
+    rows: Rows, memory: ReadCache, frame: Frame, part: Prop | EntityId
+) -> NDArray[np.int64] | int:
     """Estimate how many bytes a value takes in each row, or in any row."""
     if isinstance(part, Prop) and part.type.is_numeric:
         return _NUMBER_BYTES  # known without reading the column
@@ -77,31 +79,33 @@ def _weight(rows: Rows, memory: ReadCache, frame: Frame, part: Prop | EntityId) 
         return _UNKNOWN_BYTES
     column = rows.column(name)
     if not _is_text(column.type) and not _is_list(column.type):
-        return _average(column)
+        return _average_bytes(column)
     widest = memory.get_or_make(
-        (*rows.identity, "widest", name), lambda: int(_lengths(column).max(initial=0)), lambda _: _ROW_BYTES
+        (*rows.identity, "widest", name),
+        lambda: int(_measure_values(column).max(initial=0)),
+        lambda _: _ROW_BYTES,
     )
     if widest * frame.length <= MOST_BYTES:
         return 0
-    found: NDArray[np.int64] = np.append(_lengths(column), 0)[frame.variables[part.var]]
+    found: NDArray[np.int64] = np.append(_measure_values(column), 0)[frame.variables[part.var]]
     return found
 
 
-def _lengths(column: pa.Array) -> NDArray[np.int64]:
+def _measure_values(column: pa.Array) -> NDArray[np.int64]:
     """How many bytes each text or list has."""
     if _is_list(column.type):
         items, ends, each = column.values, column.offsets.to_numpy(), 1
         if _is_text(items.type):
-            ends = np.append(0, np.cumsum(_lengths(items) + _OFFSET_BYTES))[ends]
+            ends = np.append(0, np.cumsum(_measure_values(items) + _OFFSET_BYTES))[ends]
         else:
-            each = _average(items)
+            each = _average_bytes(items)
         found: NDArray[np.int64] = np.diff(ends).astype(np.int64) * each
         return found
     lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
     return np.asarray(lengths, dtype=np.int64)
 
 
-def _average(column: pa.Array) -> int:
+def _average_bytes(column: pa.Array) -> int:
     """How many bytes a value has; each of them, where they are alike."""
     return int(-(-column.nbytes // max(1, len(column))))
 

@@ -34,19 +34,19 @@ def batch_walks(
     """Yield rows to walk from together, at least one batch; the rows of a node are adjacent."""
     if len(near) > FEW:
         order = np.argsort(near, kind="stable")
-        parts = list(split_runs(_costs(linked, direction, maximum)[near[order]], STEPS_AT_ONCE))
+        parts = list(split_runs(_bound_costs(linked, direction, maximum)[near[order]], STEPS_AT_ONCE))
         if len(parts) > 1:
             yield from (order[begin:end] for begin, end in parts)
             return
     yield np.arange(len(near))
 
 
-def _costs(linked: LinkedTopology, direction: EdgeDirection, maximum: int) -> NDArray[np.int64]:
+def _bound_costs(linked: LinkedTopology, direction: EdgeDirection, maximum: int) -> NDArray[np.int64]:
     """Bound how many edges the walk from each position meets; the last entry is that of NO_ROW."""
     edges = float(2 * linked.topology.edge_count)
-    walks = total = walk.weights(linked, None, direction).astype(np.float64)
+    walks = total = walk.sum_neighbours(linked, None, direction).astype(np.float64)
     for _ in range(1, min(maximum, _DEEP) if linked.shared else 1):
-        walks = np.minimum(walk.weights(linked, walks, direction), edges)
+        walks = np.minimum(walk.sum_neighbours(linked, walks, direction), edges)
         total = total + walks
     if maximum > _DEEP and linked.shared:
         total = np.where(walks > 0, edges, total)
@@ -152,13 +152,13 @@ def count_ways(context: QueryContext, branch: CountedBranch, sources: Positions,
     linked = context.sources.linked(branch.walk.edge_type)
     distinct = branch.walk.edge_var is None
     if not branch.tests and not branch.branches:
-        return walk.fanout(linked, sources, branch.direction, distinct=distinct)
+        return walk.count_hop_rows(linked, sources, branch.direction, distinct=distinct)
     if 2 * len(sources) >= near.live_count:
         return run_in_worker(
             linked.topology.edge_count, lambda: _count_by_edges(context, branch, linked, sources, known)
         )
     weights = np.zeros(len(sources), dtype=np.int64)
-    fanout = walk.fanout(linked, sources, branch.direction, distinct=distinct)
+    fanout = walk.count_hop_rows(linked, sources, branch.direction, distinct=distinct)
     for begin, end in split_runs(fanout, STEPS_AT_ONCE):
         context.request.check()
         ways = partial(_count_by_hop, context, branch, linked, sources[begin:end], known)
@@ -171,7 +171,7 @@ def _count_by_edges(
 ) -> Weights:
     """Count the matches of every node at once, for when most nodes are asked for."""
     every, distinct = _weights_of_all(context, branch, known), branch.walk.edge_var is None
-    per_row = walk.weights(linked, every, branch.direction, distinct=distinct)
+    per_row = walk.sum_neighbours(linked, every, branch.direction, distinct=distinct)
     return np.where(sources >= 0, per_row[sources], 0)
 
 
@@ -239,7 +239,7 @@ def merge_equal_rows(frame: Frame, needed: Iterable[str]) -> Frame:
         or frame.length < _WORTH_MERGING
     ):
         return frame
-    key = _keys(kept)
+    key = _number_rows(kept)
     if key is None:
         return kept
     order = np.argsort(key, kind="stable")
@@ -249,7 +249,7 @@ def merge_equal_rows(frame: Frame, needed: Iterable[str]) -> Frame:
     return replace(kept.take(order[first]), weights=added)
 
 
-def _keys(frame: Frame) -> Positions | None:
+def _number_rows(frame: Frame) -> Positions | None:
     """Return a number for each row that is equal for equal rows; None when the numbers do not fit."""
     key, space = np.zeros(frame.length, dtype=np.int64), 1
     for positions in frame.variables.values():

@@ -46,7 +46,7 @@ class Sums:
 
     def totals(self) -> tuple[Floats, NDArray[np.bool_]]:
         """The sum of each group, and where there is none in the finite range."""
-        found = self._restored(self.rounded)
+        found = self._scale_back(self.rounded)
         missing = self.endless | np.isinf(found)
         return np.where(missing, 0.0, found), missing
 
@@ -55,10 +55,10 @@ class Sums:
         divisors = np.maximum(counts, 1).astype(np.float64)
         first = self.rounded / divisors
         # The quotient lacks what the division and the rounding of the sum left out.
-        found = first + (_remainder(self.rounded, first, divisors) + self.left) / divisors
-        return np.clip(self._restored(found), -_LARGEST, _LARGEST), self.endless
+        found = first + (_compute_remainder(self.rounded, first, divisors) + self.left) / divisors
+        return np.clip(self._scale_back(found), -_LARGEST, _LARGEST), self.endless
 
-    def _restored(self, numbers: Floats) -> Floats:
+    def _scale_back(self, numbers: Floats) -> Floats:
         with np.errstate(over="ignore"):
             found: Floats = np.ldexp(numbers, self.power)
         return found
@@ -67,8 +67,10 @@ class Sums:
 def sums_by_group(groups: Positions, count: int, numbers: Floats, weights: Whole | None = None) -> Sums:
     """The sums of numbers, each taken as often as its weight says, by the number of their group."""
     endless, power = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.int64)
-    if _top(numbers) < _HUGE:
-        return Sums(*_rounded(_combined(_parts(groups, count, numbers, weights), count)), power, endless)
+    if _largest_size(numbers) < _HUGE:
+        return Sums(
+            *_round_parts(_combine_parts(_split_sums(groups, count, numbers, weights), count)), power, endless
+        )
     finite = np.isfinite(numbers)
     endless[groups[~finite]] = True
     numbers = np.where(finite, numbers, 0.0)
@@ -76,33 +78,33 @@ def sums_by_group(groups: Positions, count: int, numbers: Floats, weights: Whole
     rows = np.flatnonzero(huge)
     shrunk = np.ldexp(numbers[rows], -_SHRINK)
     weighed = None if weights is None else weights[rows]
-    large = _combined(_parts(groups[rows], count, shrunk, weighed), count)
-    small = _combined(_parts(groups, count, np.where(huge, 0.0, numbers), weights), count)
+    large = _combine_parts(_split_sums(groups[rows], count, shrunk, weighed), count)
+    small = _combine_parts(_split_sums(groups, count, np.where(huge, 0.0, numbers), weights), count)
     with_large = large[0] != 0
     power[with_large] = _SHRINK
-    beside = [np.where(with_large, _shrunk(part), part) for part in small]
-    return Sums(*_rounded(_combined([*large, *beside], count)), power, endless)
+    beside = [np.where(with_large, _shrink_numbers(part), part) for part in small]
+    return Sums(*_round_parts(_combine_parts([*large, *beside], count)), power, endless)
 
 
-def _top(numbers: Floats) -> float:
+def _largest_size(numbers: Floats) -> float:
     """The size of the largest number; not a number where one of them is none."""
     return float(max(numbers.max(), -numbers.min())) if len(numbers) else 0.0
 
 
-def _shrunk(numbers: Floats) -> Floats:
+def _shrink_numbers(numbers: Floats) -> Floats:
     """Numbers as much smaller as those that were huge; what is too small then keeps its sign."""
     found = np.ldexp(numbers, -_SHRINK)
     faint = (numbers != 0) & (np.abs(found) < _FAINT)
     return np.where(faint, np.copysign(_FAINT, numbers), found)
 
 
-def _parts(groups: Positions, count: int, numbers: Floats, weights: Whole | None) -> Iterator[Floats]:
+def _split_sums(groups: Positions, count: int, numbers: Floats, weights: Whole | None) -> Iterator[Floats]:
     """Sums of parts of the numbers, each of them exact; those of the largest parts first."""
     if weights is not None:
         groups, numbers, weights = _with_small_weights(groups, numbers, weights)
     most = float(len(numbers)) if weights is None else float(weights.sum(dtype=np.float64))
     bits = max(1, math.ceil(math.log2(most)) + 1) if most > 1 else 1
-    while (top := _top(numbers)) > 0.0:
+    while (top := _largest_size(numbers)) > 0.0:
         unit = math.ldexp(1.0, math.frexp(top)[1] + bits)
         part = (unit + numbers) - unit
         yield np.bincount(groups, part if weights is None else part * weights, count).astype(np.float64)
@@ -132,17 +134,17 @@ def _with_small_weights(
 # --- rounding once ---------------------------------------------------------------------------------
 
 
-def _combined(parts: Iterable[Floats], count: int) -> list[Floats]:
+def _combine_parts(parts: Iterable[Floats], count: int) -> list[Floats]:
     """Few parts with the sum of all, each too small to change the one before it."""
     found = [np.zeros(count)]
     for part in parts:
-        found = _apart([*found, part])
+        found = _separate_parts([*found, part])
         if len(found) > _KEPT:
             found[-2:] = [found[-2] + found[-1]]
     return found
 
 
-def _rounded(parts: list[Floats]) -> tuple[Floats, Floats]:
+def _round_parts(parts: list[Floats]) -> tuple[Floats, Floats]:
     """The float nearest to the sum of parts, and about what is left over, for each group."""
     first, second, third, *_ = [*parts, np.zeros_like(parts[0]), np.zeros_like(parts[0])]
     # Half way between two floats the sign of what comes behind decides, which rounding did not see.
@@ -152,7 +154,7 @@ def _rounded(parts: list[Floats]) -> tuple[Floats, Floats]:
     return np.where(wrong, other, first), np.where(wrong, -second, second)
 
 
-def _apart(parts: list[Floats]) -> list[Floats]:
+def _separate_parts(parts: list[Floats]) -> list[Floats]:
     """Parts with the same sum, each too small to change the one before it."""
     moved = True
     while moved:
@@ -171,17 +173,17 @@ def _two_sum(one: Floats, other: Floats) -> tuple[Floats, Floats]:
     return total, (one - (total - back)) + (other - back)
 
 
-def _remainder(dividend: Floats, quotient: Floats, divisor: Floats) -> Floats:
+def _compute_remainder(dividend: Floats, quotient: Floats, divisor: Floats) -> Floats:
     """`dividend - quotient * divisor` without rounding in between."""
     product = quotient * divisor
-    high, low = _halves(quotient)
-    upper, lower = _halves(divisor)
+    high, low = _split_halves(quotient)
+    upper, lower = _split_halves(divisor)
     error = ((high * upper - product) + high * lower + low * upper) + low * lower
     found: Floats = (dividend - product) - error
     return found
 
 
-def _halves(numbers: Floats) -> tuple[Floats, Floats]:
+def _split_halves(numbers: Floats) -> tuple[Floats, Floats]:
     """Numbers as sums of two with half as many digits."""
     scaled = numbers * (2.0 ** ((_MANTISSA + 1) // 2) + 1.0)
     high = scaled - (scaled - numbers)

@@ -142,11 +142,13 @@ def _one_way(
         edges.count, lambda: edges.table.scan([SOURCE, TARGET], where=where, row_ids=True).combine_chunks()
     )
     starts = pc.index_in(found.column(_NEAR[direction]), value_set=ids).to_numpy(zero_copy_only=False)
-    ends = context.rows(far).find(_array(found.column(_FAR[direction])))
-    return _spread(sources, known[starts], ends, found.column("_rowid").to_numpy())
+    ends = context.rows(far).find(_to_array(found.column(_FAR[direction])))
+    return _spread_edges(sources, known[starts], ends, found.column("_rowid").to_numpy())
 
 
-def _spread(sources: Positions, starts: Positions, ends: Positions, edges: NDArray[np.uint64]) -> HopRows:
+def _spread_edges(
+    sources: Positions, starts: Positions, ends: Positions, edges: NDArray[np.uint64]
+) -> HopRows:
     """Each edge for every incoming row that stands at its start."""
     order = np.argsort(sources, kind="stable")
     ordered = sources[order]
@@ -159,5 +161,5 @@ def _spread(sources: Positions, starts: Positions, ends: Positions, edges: NDArr
     return HopRows(rows[reached][back], ends[which][reached][back], edges[which][reached][back])
 
 
-def _array(column: pa.ChunkedArray) -> pa.Array:
+def _to_array(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

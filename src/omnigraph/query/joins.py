@@ -34,7 +34,7 @@ def cross_join(context: QueryContext, left: Frame, right: Frame, tests: tuple[Pr
     if not tests:
         context.request.check(left.length * right.length, width)
     parts, kept = [], 0
-    for chunk in _chunks(left, right.length):
+    for chunk in _split_left_rows(left, right.length):
         pairs = _pair_rows(
             left, right, np.repeat(chunk, right.length), np.tile(np.arange(right.length), len(chunk))
         )
@@ -44,7 +44,7 @@ def cross_join(context: QueryContext, left: Frame, right: Frame, tests: tuple[Pr
     return concat_frames(parts)
 
 
-def _chunks(left: Frame, width: int) -> Iterator[Positions]:
+def _split_left_rows(left: Frame, width: int) -> Iterator[Positions]:
     """Yield ranges of left rows whose pairs fit in memory; at least one."""
     step = max(1, _PAIRS_AT_ONCE // max(1, width))
     for start in range(0, max(1, left.length), step):
@@ -80,7 +80,7 @@ def _equal_pairs(
     assert isinstance(test, Compare)
     terms = (test.left, test.right)
     ours, theirs = terms if variables(test.left) <= left.variables.keys() else (terms[1], terms[0])
-    one, other = _values(context, ours, left), _values(context, theirs, right)
+    one, other = _evaluate_term(context, ours, left), _evaluate_term(context, theirs, right)
     codes = encode_values(pa.concat_arrays([one, other]))
     lefts, rights = codes[: left.length], codes[left.length :]
     order = np.argsort(rights, kind="stable")
@@ -91,7 +91,7 @@ def _equal_pairs(
     return rows, order[places]
 
 
-def _values(context: QueryContext, term: Term, frame: Frame) -> pa.Array:
+def _evaluate_term(context: QueryContext, term: Term, frame: Frame) -> pa.Array:
     return evaluate_term(term, context.scope(frame))
 
 
@@ -130,14 +130,14 @@ def row_number_name(frame: Frame) -> str:
 
 def _outer_rows(frame: Frame, block: p.Plan) -> Frame:
     """Return the variables of the outer rows that a block uses."""
-    seen = set(_outer(block))
+    seen = set(_find_outer_variables(block))
     held = {name: at for name, at in frame.variables.items() if name in seen}
     return Frame(frame.length, held)
 
 
-def _outer(plan: p.Plan) -> Iterator[str]:
+def _find_outer_variables(plan: p.Plan) -> Iterator[str]:
     if isinstance(plan, p.Outer):
         yield from plan.variables
     for role, below in p.inputs(plan):
         if role != "block":  # a block inside sees more: what this one binds
-            yield from _outer(below)
+            yield from _find_outer_variables(below)

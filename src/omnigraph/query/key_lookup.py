@@ -18,7 +18,7 @@ from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.schema.keys import render_scalar
 from omnigraph.lang.types import INTEGERS, Scalar
 from omnigraph.lang.values import Atom
-from omnigraph.query.expressions.pushdown import columns_needed, is_expressible
+from omnigraph.query.expressions.pushdown import is_expressible, list_needed_columns
 from omnigraph.query.frame import NO_ROW
 from omnigraph.query.result import OneRow
 from omnigraph.query.rows import Rows
@@ -57,7 +57,7 @@ def find_key_tests(tests: Iterable[Predicate], var: str, key: tuple[str, ...]) -
     return tuple(
         KeyTest(test, key[0], _find_parameter(test))
         for test in tests
-        if columns_needed([test]) == key and is_expressible(test, var)
+        if list_needed_columns([test]) == key and is_expressible(test, var)
     )
 
 
@@ -147,7 +147,7 @@ def find_point_lookup(plan: p.Plan, schema: pa.Schema, catalog: Catalog) -> Poin
     if not isinstance(plan, p.Project) or not isinstance(plan.input, p.Scan):
         return None
     scan = plan.input
-    columns = [_column(output.term, scan.var) for output in plan.columns]
+    columns = [_find_column(output.term, scan.var) for output in plan.columns]
     named = find_key_tests(scan.where, scan.var, catalog.nodes[scan.type_name].key)
     if len(scan.where) != 1 or not named or None in columns:
         return None
@@ -157,7 +157,7 @@ def find_point_lookup(plan: p.Plan, schema: pa.Schema, catalog: Catalog) -> Poin
     return PointLookup(scan.var, table_key("node", scan.type_name), named[0], names, schema)
 
 
-def _column(term: Term, var: str) -> str | None:
+def _find_column(term: Term, var: str) -> str | None:
     """Return the column that a term names; None for any other term."""
     match term:
         case Prop(var=owner, name=name) if owner == var:

@@ -86,9 +86,9 @@ class Matcher:
 
     def run(self, base: Frame | None) -> Frame:
         """Return the rows of the pattern; `base` are the rows to start from, unless it starts with a scan."""
-        frame = self._begin(base)
+        frame = self._start_rows(base)
         while self._walks:
-            frame = self._reduce_rows(self._walk(frame, self._choose_walk(frame)))
+            frame = self._reduce_rows(self._walk_step(frame, self._choose_walk(frame)))
         return frame
 
     def parts(self, base: Frame | None, *, collected: bool) -> Iterator[Frame]:
@@ -96,24 +96,24 @@ class Matcher:
 
         Limits on rows in flight apply to all parts together when the caller keeps them (`collected`).
         """
-        frame = self._begin(base)
+        frame = self._start_rows(base)
         while len(self._walks) > 1:
-            frame = self._reduce_rows(self._walk(frame, self._choose_walk(frame)))
+            frame = self._reduce_rows(self._walk_step(frame, self._choose_walk(frame)))
         if not self._walks:
             yield frame
             return
         step = self._choose_walk(frame)
         ends = self._choose_ends(step, frame)
         if ends.far in frame.variables or self._context.request.steps is not None:
-            yield self._reduce_rows(self._walk(frame, step))  # a step that is recorded is done in one go
+            yield self._reduce_rows(self._walk_step(frame, step))  # a step that is recorded is done in one go
             return
         cold = self._hop_by_index(frame, step, ends)
         tests = self._tests
-        for part in self._expand(frame, step, ends, collected=collected) if cold is None else [cold]:
+        for part in self._expand_step(frame, step, ends, collected=collected) if cold is None else [cold]:
             yield self._reduce_rows(part)
             self._tests = tests
 
-    def _begin(self, base: Frame | None) -> Frame:
+    def _start_rows(self, base: Frame | None) -> Frame:
         frame = self._start_at(self._choose_root()) if base is None else base
         self._split_off_branches(frame)
         return self._reduce_rows(frame)
@@ -234,7 +234,7 @@ class Matcher:
 
     # --- one walk ----------------------------------------------------------------------------------
 
-    def _walk(self, frame: Frame, step: p.Expand) -> Frame:
+    def _walk_step(self, frame: Frame, step: p.Expand) -> Frame:
         ends = self._choose_ends(step, frame)
         with self._context.request.step("Expand", lambda: _show_walk(step, ends)) as noted:
             if ends.far in frame.variables:
@@ -293,13 +293,13 @@ class Matcher:
         )
         return _ADJACENT[state]
 
-    def _expand(
+    def _expand_step(
         self, frame: Frame, step: p.Expand, ends: _Ends, *, collected: bool = True
     ) -> Iterator[Frame]:
         """Yield a row for each node that is reached, in parts, at least one."""
         linked = self._context.sources.linked(step.edge_type)
         self._look_ahead(linked, frame, step, ends)
-        kept, width = 0, _width(frame, step)
+        kept, width = 0, _count_variables(frame, step)
         # Variables no longer needed are dropped; where rows are counted, they say what to merge.
         wanted = self._wanted
         carried = (
@@ -314,14 +314,14 @@ class Matcher:
 
     def _expand_all(self, frame: Frame, step: p.Expand, ends: _Ends) -> Frame:
         coming = frame.length * (1 + self._estimate_growth(step, frame))
-        return run_in_worker(coming, lambda: concat_frames(list(self._expand(frame, step, ends))))
+        return run_in_worker(coming, lambda: concat_frames(list(self._expand_step(frame, step, ends))))
 
     def _look_ahead(self, linked: LinkedTopology, frame: Frame, step: p.Expand, ends: _Ends) -> None:
         """Find the candidates of the far end beforehand, where that is less work than testing each row."""
         if ends.far in self._candidates or not self._pattern.own_tests(ends.far):
             return
         if step.maximum == 1:
-            fanout = walk.fanout(linked, frame.variables[ends.near], ends.direction, distinct=False)
+            fanout = walk.count_hop_rows(linked, frame.variables[ends.near], ends.direction, distinct=False)
             coming = float(fanout.sum())
         else:
             coming = frame.length * self._estimate_growth(step, frame)
@@ -341,31 +341,33 @@ class Matcher:
                 begins = near[rows]
                 found, targets = run_in_worker(
                     coming,
-                    partial(walk.reach, linked, begins, ends.direction, step.minimum, step.maximum),
+                    partial(walk.find_reached, linked, begins, ends.direction, step.minimum, step.maximum),
                 )
                 yield rows[found], targets
             return
         named = step.edge_var is not None
         # Everything from files is read before the first part is yielded.
         hop = walk.begin_hop(linked, near, ends.direction, named=named)
-        if collected and self._context.request.is_too_much(int(hop.fanout.sum()), _width(frame, step)):
+        if collected and self._context.request.is_too_much(
+            int(hop.fanout.sum()), _count_variables(frame, step)
+        ):
             size = linked.topology.edge_count
             reached = run_in_worker(
-                size, lambda: self._count_reached(linked, near, hop.fanout, ends, not named)
+                size, lambda: self._count_hop_rows(linked, near, hop.fanout, ends, not named)
             )
-            self._context.request.check(reached, _width(frame, step))
+            self._context.request.check(reached, _count_variables(frame, step))
         for begin, end in list(split_runs(hop.fanout, ROWS_AT_ONCE)) or [(0, 0)]:
             yield hop.part(begin, end)
 
-    def _count_reached(
+    def _count_hop_rows(
         self, linked: LinkedTopology, near: Positions, fanout: Positions, ends: _Ends, distinct: bool
     ) -> int:
         """Return how many rows a hop will leave, without making them."""
         known = self._candidates.get(ends.far)
         if known is None:
             return int(fanout.sum())
-        wanted = self._mask(ends.far, known).astype(np.int64)
-        per_node = walk.weights(linked, wanted, ends.direction, distinct=distinct)
+        wanted = self._candidate_mask(ends.far, known).astype(np.int64)
+        per_node = walk.sum_neighbours(linked, wanted, ends.direction, distinct=distinct)
         return int(per_node[near[near >= 0]].sum())
 
     def _take_rows(self, frame: Frame, rows: Positions) -> Frame:
@@ -378,14 +380,14 @@ class Matcher:
         if known is None:
             return columns
         self._drop_own_tests(var)
-        keep = self._mask(var, known)[columns[1]]
+        keep = self._candidate_mask(var, known)[columns[1]]
         return tuple(column[keep] for column in columns)
 
     def _known_mask(self, var: str) -> NDArray[np.bool_] | None:
         known = self._candidates.get(var)
-        return None if known is None else self._mask(var, known)
+        return None if known is None else self._candidate_mask(var, known)
 
-    def _mask(self, var: str, known: Candidates) -> NDArray[np.bool_]:
+    def _candidate_mask(self, var: str, known: Candidates) -> NDArray[np.bool_]:
         if var not in self._masks:
             self._masks[var] = known.mask()
         return self._masks[var]
@@ -395,7 +397,7 @@ class Matcher:
     def _reduce_rows(self, frame: Frame) -> Frame:
         """Apply every test, weight and merge whose variables are bound by now."""
         return run_in_worker(
-            frame.length, lambda: self._drop_unneeded(self._apply_weights(self._apply_tests(frame)))
+            frame.length, lambda: self._drop_unused_variables(self._apply_weights(self._apply_tests(frame)))
         )
 
     def _apply_tests(self, frame: Frame) -> Frame:
@@ -428,7 +430,7 @@ class Matcher:
                 step.rows = frame.length
         return frame
 
-    def _drop_unneeded(self, frame: Frame) -> Frame:
+    def _drop_unused_variables(self, frame: Frame) -> Frame:
         if self._wanted is None:
             return frame
         needed = self._needed_variables(self._wanted)
@@ -446,7 +448,7 @@ class Matcher:
         return needed
 
 
-def _width(frame: Frame, step: p.Expand) -> int:
+def _count_variables(frame: Frame, step: p.Expand) -> int:
     """Return how many variables a row has after a walk."""
     return len(frame.variables) + (1 if step.edge_var is None else 2)
 

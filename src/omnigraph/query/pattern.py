@@ -99,10 +99,10 @@ def find_pattern(plan: p.Plan) -> Pattern:
 
 def find_tables(plan: p.Plan) -> dict[str, str]:
     """Return the table of each variable that a plan binds; those of negated blocks stay inside."""
-    return dict(_tables(plan))
+    return dict(_find_tables(plan))
 
 
-def _tables(plan: p.Plan) -> Iterator[tuple[str, str]]:
+def _find_tables(plan: p.Plan) -> Iterator[tuple[str, str]]:
     match plan:
         case p.Scan(var=var, type_name=type_name):
             yield var, table_key("node", type_name)
@@ -112,7 +112,7 @@ def _tables(plan: p.Plan) -> Iterator[tuple[str, str]]:
                 yield edge_var, table_key("edge", edge_type)
     for role, below in p.inputs(plan):
         if not (role == "block" and isinstance(plan, p.AntiJoin)):
-            yield from _tables(below)
+            yield from _find_tables(below)
 
 
 Part = TypeVar("Part", bound=p.Plan)

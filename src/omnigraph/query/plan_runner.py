@@ -344,21 +344,21 @@ def output_columns(plan: p.Plan) -> tuple[p.Output, ...]:
 
 def _returned_variables(plan: p.Project) -> WantedVariables:
     """Return the variables a projection reads, with every row."""
-    return WantedVariables(_variables(column.term for column in plan.columns), counted=False)
+    return WantedVariables(_find_variables(column.term for column in plan.columns), counted=False)
 
 
 def _distinct_variables(plan: p.Project) -> WantedVariables:
     """Return the variables a distinct projection reads; repeated rows may be merged."""
-    return WantedVariables(_variables(column.term for column in plan.columns))
+    return WantedVariables(_find_variables(column.term for column in plan.columns))
 
 
 def _aggregate_variables(plan: p.Aggregate) -> WantedVariables:
     """Return the variables an aggregation reads; a node that is only counted is not one of them."""
     looked_at = [total.argument for total in plan.totals if not _counts_rows(total)]
-    return WantedVariables(_variables((*plan.keys, *looked_at)))
+    return WantedVariables(_find_variables((*plan.keys, *looked_at)))
 
 
-def _variables(terms: Iterable[Term]) -> frozenset[str]:
+def _find_variables(terms: Iterable[Term]) -> frozenset[str]:
     return frozenset(var for term in terms for var in variables(term))
 
 
@@ -370,11 +370,11 @@ def _counts_rows(total: Total) -> bool:
 
 
 def _make_columns(schema: pa.Schema, found: list[pa.Array], length: int) -> Columns:
-    arrays = [_cast(array, type_) for array, type_ in zip(found, schema.types, strict=True)]
+    arrays = [_cast_array(array, type_) for array, type_ in zip(found, schema.types, strict=True)]
     return Columns(schema, arrays, length)
 
 
-def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _cast_array(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     return array if array.type.equals(wanted) else array.cast(wanted)
 
 

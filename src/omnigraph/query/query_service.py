@@ -62,7 +62,7 @@ class QueryService:
         self._opened_embedder: tuple[EmbedSettings, Embedder] | None = None
 
     @in_phase("query.compile")
-    def _prepare(
+    def _prepare_cached(
         self, query: QueryText, name: str | None, catalog: Catalog
     ) -> PreparedRead | CompiledMutation:
         """Compile a query, or take it from the cache."""
@@ -78,7 +78,7 @@ class QueryService:
         self, query: QueryText, params: Mapping[str, object] | None, name: str | None, catalog: Catalog
     ) -> tuple[CompiledMutation, dict[str, Stored]]:
         """Compile a mutation and decode its parameters."""
-        compiled = self._prepare(query, name, catalog)
+        compiled = self._prepare_cached(query, name, catalog)
         if not isinstance(compiled, CompiledMutation):
             raise WrongQueryKind(
                 f"query '{compiled.name}' only reads; a mutation inserts, updates or deletes",
@@ -122,7 +122,7 @@ class QueryService:
     def answer(self, pinned: PinnedTarget, read: ReadQuery, run: RunRead[Answer]) -> Answer:
         """Run a read on a pinned snapshot."""
         opened = self.opened()
-        compiled = self._prepare(read.query, read.name, opened.catalog_at(pinned.snapshot))
+        compiled = self._prepare_cached(read.query, read.name, opened.catalog_at(pinned.snapshot))
         if not isinstance(compiled, PreparedRead):
             raise WrongQueryKind(
                 f"query '{compiled.name}' changes the graph; a read matches and returns",
@@ -131,9 +131,9 @@ class QueryService:
             )
         values = decode_params(compiled.decode, read.params)
         reading = in_phase("query.read")(run)
-        return reading(Reader(opened, self._embedder), compiled, values, pinned, read.limits)
+        return reading(Reader(opened, self._current_embedder), compiled, values, pinned, read.limits)
 
-    def _embedder(self) -> Embedder | None:
+    def _current_embedder(self) -> Embedder | None:
         """Return the embedder of the current environment; opened again when its settings change."""
         settings = EmbedSettings.from_environment()
         if settings is None:

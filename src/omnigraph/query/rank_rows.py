@@ -24,8 +24,8 @@ def rank_by_search(context: QueryContext, frame: Frame, by: Distance | Relevance
         kept, scores = context.scores.ranked(by, rows, None, best)  # a row for each node, in its place
         ranks = np.arange(len(kept))
     else:
-        found, scores = context.scores.ranked(by, rows, _flags(positions, rows.count), best)
-        place = np.append(_places(found, rows.count), NO_ROW)[positions]
+        found, scores = context.scores.ranked(by, rows, _flag_positions(positions, rows.count), best)
+        place = np.append(_place_positions(found, rows.count), NO_ROW)[positions]
         reached = np.flatnonzero(place >= 0)
         kept = reached[np.argsort(place[reached], kind="stable")]
         ranks = place[kept]
@@ -42,9 +42,9 @@ def fuse_rankings(context: QueryContext, first: Frame, second: Frame, by: Fusion
     var = ranked_variable(by.first)
     k = context.scores.fusion_constant(by)
     places = [_entity_places(context, frame, var) for frame in (first, second)]
-    order, scores = _combine(places[0], places[1], k)
+    order, scores = _combine_rankings(places[0], places[1], k)
     chosen = order[:best]
-    rank = _places(chosen, context.rows(var).count)
+    rank = _place_positions(chosen, context.rows(var).count)
     only_second = np.where(places[0] < 0, rank, NO_ROW)
     parts = [_place_rows(first, var, rank, by, scores), _place_rows(second, var, only_second, by, scores)]
     return concat_frames(parts)
@@ -55,13 +55,13 @@ def ranked_variable(by: Distance | Relevance) -> str:
     return by.target.var if isinstance(by, Distance) else by.field.var
 
 
-def _flags(positions: Positions, count: int) -> NDArray[np.bool_]:
+def _flag_positions(positions: Positions, count: int) -> NDArray[np.bool_]:
     flags = np.zeros(count, dtype=np.bool_)
     flags[positions[positions >= 0]] = True
     return flags
 
 
-def _places(found: Positions, count: int) -> Positions:
+def _place_positions(found: Positions, count: int) -> Positions:
     """The place of each position in a list of positions; NO_ROW for those not in it."""
     place = np.full(count, NO_ROW, dtype=np.int64)
     place[found] = np.arange(len(found))
@@ -78,10 +78,10 @@ def _entity_places(context: QueryContext, frame: Frame, var: str) -> Positions:
     # Written from the last row to the first, what stays is the first row of each node.
     first = np.full(context.rows(var).count, NO_ROW, dtype=np.int64)
     first[positions[::-1]] = np.arange(len(positions) - 1, -1, -1)
-    return _places(positions[np.sort(first[first >= 0])], len(first))
+    return _place_positions(positions[np.sort(first[first >= 0])], len(first))
 
 
-def _combine(first: Positions, second: Positions, k: int) -> tuple[Positions, NDArray[np.float64]]:
+def _combine_rankings(first: Positions, second: Positions, k: int) -> tuple[Positions, NDArray[np.float64]]:
     """Nodes of either ranking, best first, and the score of every node."""
     scores = np.zeros(len(first))
     known = np.flatnonzero((first >= 0) | (second >= 0))

@@ -67,7 +67,7 @@ class ReadCache:
         A value that references another one `depends_on` its key: dropping only the other would free nothing.
         """
         with self._lock:
-            self._drop(key, alone=True)
+            self._drop_entry(key, alone=True)
             is_lost = depends_on is not None and depends_on not in self._entries
             if is_lost or nbytes > self.limit or self.limit == 0:
                 self._drop_users(key)
@@ -77,10 +77,10 @@ class ReadCache:
             if depends_on is not None:
                 self._users.setdefault(depends_on, set()).add(key)
             while self._used > self.limit:
-                self._drop(next(iter(self._entries)))
+                self._drop_entry(next(iter(self._entries)))
         return value
 
-    def _drop(self, key: Hashable, *, alone: bool = False) -> None:
+    def _drop_entry(self, key: Hashable, *, alone: bool = False) -> None:
         entry = self._entries.pop(key, None)
         if entry is None:
             return
@@ -92,7 +92,7 @@ class ReadCache:
 
     def _drop_users(self, key: Hashable) -> None:
         for user in self._users.pop(key, ()):
-            self._drop(user)
+            self._drop_entry(user)
 
     def get_or_make(self, key: Hashable, make: Callable[[], Kept], size: Callable[[Kept], int]) -> Kept:
         """Return the value of a key, made now when it is not cached."""
@@ -106,7 +106,7 @@ class ReadCache:
         """Drop everything of one graph; keys are tuples that start with its address."""
         with self._lock:
             for key in [key for key in self._entries if isinstance(key, tuple) and key[0] == uri]:
-                self._drop(key)
+                self._drop_entry(key)
 
     def forget(self) -> None:
         """Drop everything."""

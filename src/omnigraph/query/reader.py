@@ -108,7 +108,7 @@ class Reader:
         self, query: PreparedRead, parameters: Mapping[str, Stored], pinned: PinnedTarget, limits: Limits
     ) -> Result:
         """Return the rows of a query."""
-        found = self._look_up_or_run(query, Request(parameters, _now(), limits), pinned)
+        found = self._look_up_or_run(query, Request(parameters, _current_millis(), limits), pinned)
         live = isinstance(pinned.target, AtBranch)
         commit = pinned.snapshot.commit
         return Result(
@@ -129,7 +129,7 @@ class Reader:
         size: int,
     ) -> pa.RecordBatchReader:
         """Return the rows of a query in batches, fetched on demand."""
-        request = Request(parameters, _now(), limits)
+        request = Request(parameters, _current_millis(), limits)
         return pa.RecordBatchReader.from_batches(
             query.schema, self._stream_batches(query, request, pinned, size)
         )
@@ -168,7 +168,7 @@ class Reader:
         self, query: PreparedRead, parameters: Mapping[str, Stored], pinned: PinnedTarget, limits: Limits
     ) -> Explanation:
         """Run a query and return its steps, with their rows and times."""
-        request = Request(parameters, _now(), limits, steps=[])
+        request = Request(parameters, _current_millis(), limits, steps=[])
         begun = time.perf_counter()
         found = self._look_up_or_run(query, request, pinned)
         elapsed = (time.perf_counter() - begun) * 1000
@@ -180,7 +180,7 @@ class Reader:
         found = (
             None if query.point_lookup is None else self._look_up_point(query.point_lookup, request, pinned)
         )
-        return self._run(query, request, pinned) if found is None else found
+        return self._run_plan(query, request, pinned) if found is None else found
 
     def _look_up_point(self, point: PointLookup, request: Request, pinned: PinnedTarget) -> OneRow | None:
         """Answer a point lookup from memory; None when the plan has to run."""
@@ -194,7 +194,7 @@ class Reader:
             request.steps.clear()
         return found
 
-    def _run(self, query: PreparedRead, request: Request, pinned: PinnedTarget) -> pa.Table:
+    def _run_plan(self, query: PreparedRead, request: Request, pinned: PinnedTarget) -> pa.Table:
         try:
             batches = list(self._batches(query, request, self._open_sources(pinned)))
         except DamagedFile:
@@ -254,5 +254,5 @@ def _check_rows(rows: int, query: PreparedRead, limits: Limits) -> None:
         )
 
 
-def _now() -> int:
+def _current_millis() -> int:
     return time.time_ns() // 1_000_000

@@ -45,7 +45,7 @@ class Limits:
     def of(cls, rows: int | None, seconds: float | None, cancel: threading.Event | None) -> Limits:
         """Return limits for these arguments; without any, a shared object."""
         if rows is None and seconds is None and cancel is None:
-            return _unlimited(machine_memory() // _SHARE)
+            return _default_limits(machine_memory() // _SHARE)
         return cls(rows, seconds, cancel)
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ def _is_number(given: object) -> bool:
 
 
 @cache
-def _unlimited(bytes_in_flight: int) -> Limits:
+def _default_limits(bytes_in_flight: int) -> Limits:
     return Limits(bytes_in_flight=bytes_in_flight)
 
 
@@ -217,7 +217,7 @@ class Explanation:
 
     def text(self) -> str:
         """The steps as a table."""
-        lines = [_line(step) for step in self.steps]
+        lines = [_format_step(step) for step in self.steps]
         width = max((len(line) for line in lines), default=0)
         body = [
             f"{line:<{width}}  {'' if step.rows is None else step.rows:>10}  {step.milliseconds:>9.2f} ms"
@@ -249,7 +249,7 @@ class Explanation:
         return self.text()
 
 
-def _line(step: QueryStep) -> str:
+def _format_step(step: QueryStep) -> str:
     detail = f" {step.detail}" if step.detail else ""
     how = f" ({step.how})" if step.how else ""
     return f"{'  ' * step.depth}{step.name}{detail}{how}"

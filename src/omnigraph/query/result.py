@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # --- tables of text ------------------------------------------------------------------------------
 
 
-def heading(result: Result) -> str:
+def describe_result(result: Result) -> str:
     """How many rows a result has and where they come from."""
     place = f"branch {result.branch}" if result.snapshot is None else f"snapshot {result.snapshot}"
     return f"{len(result)} rows from {place} via {result.query_name}"
@@ -36,11 +36,11 @@ def heading(result: Result) -> str:
 
 def table_lines(result: Result, layout: Layout = Layout()) -> Iterator[str]:  # noqa: B008 - it is frozen
     """The whole result, row by row; it is gone through twice, so that no part of it is kept."""
-    yield heading(result)
+    yield describe_result(result)
     if not result.columns:
         yield "(no rows)"
         return
-    yield from render_grid(_columns(result, layout.widest), _texts(result), wraps=layout.wraps)
+    yield from render_grid(_layout_columns(result, layout.widest), _format_cells(result), wraps=layout.wraps)
 
 
 def text_table(result: Result) -> str:
@@ -48,16 +48,22 @@ def text_table(result: Result) -> str:
     if not result.columns:
         return "\n".join(table_lines(result))
     first = replace(result, _held=result.table.slice(0, FIRST_ROWS))
-    columns = fit_columns(_columns(first), shutil.get_terminal_size().columns)
-    return "\n".join([heading(result), *render_grid(columns, _texts(first)), *_rest(result, len(columns))])
+    columns = fit_columns(_layout_columns(first), shutil.get_terminal_size().columns)
+    return "\n".join(
+        [
+            describe_result(result),
+            *render_grid(columns, _format_cells(first)),
+            *_describe_hidden(result, len(columns)),
+        ]
+    )
 
 
-def _columns(result: Result, widest: int = WIDEST) -> list[Column]:
+def _layout_columns(result: Result, widest: int = WIDEST) -> list[Column]:
     names = [escape_invisible(name) for name in result.columns]
-    return measure_columns(names, (type_.is_numeric for type_ in result.types), _texts(result), widest)
+    return measure_columns(names, (type_.is_numeric for type_ in result.types), _format_cells(result), widest)
 
 
-def _rest(result: Result, shown_columns: int) -> Iterator[str]:
+def _describe_hidden(result: Result, shown_columns: int) -> Iterator[str]:
     """What is not shown."""
     more = {"more row": len(result) - FIRST_ROWS, "more column": len(result.columns) - shown_columns}
     parts = [format_count(count, word) for word, count in more.items() if count > 0]
@@ -65,7 +71,7 @@ def _rest(result: Result, shown_columns: int) -> Iterator[str]:
         yield f"… {', '.join(parts)}"
 
 
-def _texts(result: Result) -> Iterator[list[list[str]]]:
+def _format_cells(result: Result) -> Iterator[list[list[str]]]:
     """The values of each column on one line each, some rows at a time."""
     for batch in result.batches():
         yield [
@@ -88,7 +94,7 @@ def html_table(result: Result) -> str:
         Heading(name, type_.is_numeric) for name, type_ in zip(result.columns, result.types, strict=True)
     ]
     return render_html_table(
-        heading(result), headings, zip(*columns, strict=True), _rest(result, len(columns))
+        describe_result(result), headings, zip(*columns, strict=True), _describe_hidden(result, len(columns))
     )
 
 
@@ -182,7 +188,7 @@ class Result:
         """All rows, each a tuple in the order of the columns."""
         if isinstance(self._held, OneRow):
             return self._held.tuples(self.types)
-        return [values for batch in self.batches() for values in self._values(batch)]
+        return [values for batch in self.batches() for values in self._batch_values(batch)]
 
     def one(self) -> Row:
         """The only row; it is an error when there is none or more than one."""
@@ -217,7 +223,7 @@ class Result:
 
         A column with a date that Python has none for, such as one beyond the year 9999, is `datetime64[s]`.
         """
-        kinds = _pandas_types(_package("pandas"))
+        kinds = _pandas_types(_import_package("pandas"))
         # Arrow finds pandas' type of a column by its name, so each has one of its own on the way.
         columns = [_with_any_date(column) for column in self.table.columns]
         numbered = pa.table(columns, names=[str(at) for at in range(len(columns))])
@@ -227,7 +233,7 @@ class Result:
 
     def to_polars(self) -> Any:
         """The result as a `polars.DataFrame`."""
-        polars = _package("polars")
+        polars = _import_package("polars")
         name, times = Counter(self.columns).most_common(1)[0] if self.columns else ("", 0)
         if times > 1:
             raise BadRequest(
@@ -252,7 +258,7 @@ class Result:
     def __iter__(self) -> Iterator[Row]:
         names = self.columns
         for batch in self.batches():
-            for values in self._values(batch):
+            for values in self._batch_values(batch):
                 yield dict(zip(names, values, strict=True))
 
     def __repr__(self) -> str:
@@ -269,7 +275,7 @@ class Result:
         facts = (self.types, self.query_name, self.branch, self.snapshot, self.graph_commit_id)
         return _from_stream, (sink.getvalue().to_pybytes(), *facts)
 
-    def _values(self, batch: pa.RecordBatch) -> Iterator[tuple[Json, ...]]:
+    def _batch_values(self, batch: pa.RecordBatch) -> Iterator[tuple[Json, ...]]:
         return zip(*map(column_to_json, batch.columns, self.types), strict=True)
 
 
@@ -279,7 +285,7 @@ def _from_stream(stream: bytes, *facts: Any) -> Result:
         return Result(reader.read_all(), *facts)
 
 
-def _package(name: str) -> Any:
+def _import_package(name: str) -> Any:
     """A package that omnigraph can do without."""
     try:
         return import_module(name)

@@ -140,7 +140,7 @@ class Rows:
         if not self.has_dead:
             return None
         return self._memory.get_or_make(
-            self._key("alive"), self._make_alive_mask, lambda made: int(made.nbytes)
+            self._cache_key("alive"), self._make_alive_mask, lambda made: int(made.nbytes)
         )
 
     def _make_alive_mask(self) -> NDArray[np.bool_]:
@@ -155,7 +155,7 @@ class Rows:
     def positions(self) -> Positions:
         """All rows of this version; always the same array."""
         return self._memory.get_or_make(
-            self._key("positions"), self._number_rows, lambda made: int(made.nbytes)
+            self._cache_key("positions"), self._number_rows, lambda made: int(made.nbytes)
         )
 
     def are_all(self, positions: Positions) -> bool:
@@ -174,14 +174,14 @@ class Rows:
 
     def cached_column(self, name: str) -> GrowingColumn | None:
         """Return a column by position, if it is cached for this version or the one it grew from."""
-        key = self._key("column", name)
+        key = self._cache_key("column", name)
         found: pa.Array | None = self._memory.get(key)
         if found is not None:
             return GrowingColumn(found, key)
         return None if self.growth is None else self._cached_growth(name, self.growth)
 
     def _cached_growth(self, name: str, growth: Growth) -> GrowingColumn | None:
-        key = self._key("pieces", name)
+        key = self._cache_key("pieces", name)
         found: GrowingColumn | None = self._memory.get(key)
         if found is not None:
             return found
@@ -190,18 +190,18 @@ class Rows:
             return None
         found = older.grow(self.added(name))
         if found is None:  # enough was added to rebuild the column, and later values are added to that
-            return GrowingColumn(self.column(name), self._key("column", name))
+            return GrowingColumn(self.column(name), self._cache_key("column", name))
         return self._memory.keep(key, found, found.later_nbytes + _ROW_BYTES, depends_on=found.kept_as)
 
     def column(self, name: str) -> pa.Array:
         """A whole column by position; the values of dead positions mean nothing."""
-        found: pa.Array | None = self._memory.get(self._key("column", name))
+        found: pa.Array | None = self._memory.get(self._cache_key("column", name))
         if found is not None:
             return found
         return run_in_worker(self.count, lambda: self._load_column_once(name))
 
     def _load_column_once(self, name: str) -> pa.Array:
-        key = self._key("column", name)
+        key = self._cache_key("column", name)
         with self._lock:
             return self._memory.get_or_make(
                 key, lambda: self._load_column(name), lambda read: int(read.nbytes)
@@ -213,7 +213,7 @@ class Rows:
 
     def learn_ids(self, ids: pa.Array) -> None:
         """Cache ids by position that were read from a topology file."""
-        self._memory.keep(self._key("column", ID), ids, int(ids.nbytes))
+        self._memory.keep(self._cache_key("column", ID), ids, int(ids.nbytes))
 
     def take(self, name: str, positions: Positions, *, streaming: bool = False) -> pa.Array:
         """The values at these positions; NO_ROW gives null.
@@ -236,12 +236,12 @@ class Rows:
 
     def _cached_or_loaded(self, name: str) -> GrowingColumn:
         """A column in memory, read whole if it was not there."""
-        return self.cached_column(name) or GrowingColumn(self.column(name), self._key("column", name))
+        return self.cached_column(name) or GrowingColumn(self.column(name), self._cache_key("column", name))
 
     def codes(self, name: str) -> Codes:
         """A column of scalars as numbers."""
         return self._memory.get_or_make(
-            self._key("codes", name),
+            self._cache_key("codes", name),
             lambda: run_in_worker(self.count, lambda: _encode_column(self.column(name))),
             lambda made: made.nbytes,
         )
@@ -286,7 +286,7 @@ class Rows:
             return self._from_ids(self.ids())
         if self.growth is None:
             return _to_array(self.table.scan([name]).column(name))
-        pieces: GrowingColumn | None = self._memory.get(self._key("pieces", name))
+        pieces: GrowingColumn | None = self._memory.get(self._cache_key("pieces", name))
         if pieces is not None:
             return pieces.whole()
         older = _cached_column_of(self._memory, self.growth.base, name)
@@ -333,7 +333,7 @@ class Rows:
 
     def id_positions(self) -> IdPositions | None:
         """Return the cached dictionary of ids, of this version or derived from the one it grew from."""
-        found: IdPositions | None = self._memory.get(self._key("places"))
+        found: IdPositions | None = self._memory.get(self._cache_key("places"))
         if found is not None or self.growth is None:
             return found
         older: IdPositions | None = self._memory.get((*self.growth.base, "places"))
@@ -342,7 +342,7 @@ class Rows:
         removed = self.growth.removed.tolist()
         found = older.grow(self.added(ID).to_pylist(), self.growth.base_count, removed)
         if found is not None:
-            self._memory.keep(self._key("places"), found, found.nbytes, depends_on=found.kept_as)
+            self._memory.keep(self._cache_key("places"), found, found.nbytes, depends_on=found.kept_as)
         return found
 
     def _index_of(self, id_: str) -> int:
@@ -394,7 +394,7 @@ class Rows:
 
     def _index_ids_once(self) -> IdPositions:
         # The worker thread takes the lock: the thread that waits for it must not hold it.
-        key = self._key("places")
+        key = self._cache_key("places")
         with self._lock:
             return self._memory.get_or_make(
                 key, lambda: index_ids(self._live_ids(), key), lambda made: made.nbytes
@@ -404,7 +404,7 @@ class Rows:
         if self.alive is None:
             return self.ids()
         return self._memory.get_or_make(
-            self._key("live", ID),
+            self._cache_key("live", ID),
             lambda: pc.if_else(pa.array(self.alive), self.ids(), None),
             lambda made: int(made.nbytes),
         )
@@ -412,23 +412,23 @@ class Rows:
     @property
     def row_ids(self) -> NDArray[np.uint64]:
         """The stable row id of each position."""
-        return self._numbers().all()
+        return self._load_row_numbers().all()
 
-    def _numbers(self) -> RowNumbers:
+    def _load_row_numbers(self) -> RowNumbers:
         if self.growth is not None:
             return self.growth.numbers
-        key = self._key("numbers")
+        key = self._cache_key("numbers")
         return self._memory.get_or_make(
             key, lambda: run_in_worker(self.count, self._read_numbers), lambda made: made.nbytes
         )
 
     def _read_numbers(self) -> RowNumbers:
         row_ids = self.table.scan([], row_ids=True).column("_rowid").to_numpy()
-        return RowNumbers.of(row_ids, self.positions(), self._key("numbers"))
+        return RowNumbers.of(row_ids, self.positions(), self._cache_key("numbers"))
 
     def positions_of(self, row_ids: NDArray[np.uint64]) -> Positions:
         """The live position of each row id; NO_ROW where there is none."""
-        return self._numbers().positions_of(row_ids, self._dead)
+        return self._load_row_numbers().positions_of(row_ids, self._dead)
 
     # --- moving on ---------------------------------------------------------------------------------
 
@@ -446,7 +446,7 @@ class Rows:
         if len(dead) > count // _MOST_DEAD or count - len(dead) != table.count():
             return None
         numbered = (*identity, next(_numberings))
-        numbers = self._numbers().grow(change.added)
+        numbers = self._load_row_numbers().grow(change.added)
         if needs_rebuild(len(numbers.later), len(numbers.first)):
             key = (*numbered, "numbers")
             live = np.setdiff1d(np.arange(count), dead, assume_unique=True)
@@ -468,7 +468,7 @@ class Rows:
         deleted = delta.deleted_row_ids(len(added) - len(updated)).to_numpy()
         return _Change(added, np.concatenate([updated, deleted]), read.select(names))
 
-    def _key(self, *what: str) -> Hashable:
+    def _cache_key(self, *what: str) -> Hashable:
         return (*self.identity, *what)
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.query.terms import Predicate
 from omnigraph.query.context import QueryContext
-from omnigraph.query.expressions.pushdown import columns_needed, lance_filter
+from omnigraph.query.expressions.pushdown import lance_filter, list_needed_columns
 from omnigraph.query.frame import Positions, all_rows
 from omnigraph.query.key_lookup import KeyLookup
 from omnigraph.query.rows import Rows
@@ -78,8 +78,8 @@ def _find_by_index(
     if rows.count < LARGE:
         return None
     indexed = _index_columns(context, rows)
-    asked = tuple(test for test in tests if indexed.issuperset(columns_needed([test])))
-    columns = columns_needed(asked)
+    asked = tuple(test for test in tests if indexed.issuperset(list_needed_columns([test])))
+    columns = list_needed_columns(asked)
     if not columns or all(rows.is_cached(name) for name in columns):
         return None
     where, rest = lance_filter(var, asked, context.bindings)

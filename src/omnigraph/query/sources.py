@@ -75,7 +75,7 @@ class SnapshotSources:
         """The edges of a type between the rows of its two node types."""
         found = self._linked.get(edge_type)
         if found is None:
-            found = self._linked[edge_type] = self._link(edge_type)
+            found = self._linked[edge_type] = self._link_topology(edge_type)
         return found
 
     def topology(self, edge_type: str) -> Topology | None:
@@ -109,7 +109,11 @@ class SnapshotSources:
         if found is not None:
             return found
         made = self._grow_rows(key, identity) or Rows(
-            key, identity, self._table(key), self.memory, id_property=_find_id_property(self.catalog, key)
+            key,
+            identity,
+            self._open_table(key),
+            self.memory,
+            id_property=_find_id_property(self.catalog, key),
         )
         self.memory.keep(_cache_key(identity, "rows"), made, made.nbytes, depends_on=made.depends_on)
         self._note_newest(identity)
@@ -124,7 +128,7 @@ class SnapshotSources:
         if older is None:
             return None
         try:
-            known, table = older, self._table(key)
+            known, table = older, self._open_table(key)
             return run_in_worker(older.count, lambda: known.grow(identity, table))
         except StorageFailure:
             return None  # the older version was cleaned up; this one is read as it is
@@ -138,12 +142,12 @@ class SnapshotSources:
         if known is None or known < version:
             self.memory.keep(place, version, _SMALL_ENTRY)
 
-    def _table(self, key: str) -> Table:
+    def _open_table(self, key: str) -> Table:
         return open_table(self.graph, self.snapshot, key)
 
     # --- links -------------------------------------------------------------------------------------
 
-    def _link(self, edge_type: str) -> LinkedTopology:
+    def _link_topology(self, edge_type: str) -> LinkedTopology:
         declared = self.catalog.edges[edge_type]
         edges = self.edges(edge_type)
         sources, targets = self.nodes(declared.source), self.nodes(declared.target)
@@ -205,7 +209,7 @@ class SnapshotSources:
 
     def _build_topology(self, edges: Rows, sources: Rows, targets: Rows) -> Topology:
         shared = sources is targets
-        nodes = (_numbering(sources), None if shared else _numbering(targets))
+        nodes = (_ids_by_position(sources), None if shared else _ids_by_position(targets))
         made = build_topology(edges.column(SOURCE), edges.column(TARGET), shared, edges.alive, nodes)
         named = (
             sources.about if made.sources is nodes[0] else "",
@@ -289,7 +293,7 @@ def _find_id_property(catalog: Catalog, key: str) -> IdProperty | None:
 _PLAIN = INTEGERS | {Scalar.STRING}
 
 
-def _numbering(nodes: Rows) -> pa.Array | None:
+def _ids_by_position(nodes: Rows) -> pa.Array | None:
     """The ids by position, where every position is a node."""
     return nodes.ids() if nodes.alive is None else None
 

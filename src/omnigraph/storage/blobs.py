@@ -25,11 +25,11 @@ def to_writable(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     without a word to blobs that have no bytes.
     """
     fields = [schema.field(name) for name in rows.column_names]
-    columns = [_cast(rows.column(field.name), field) for field in fields]
+    columns = [_cast_column(rows.column(field.name), field) for field in fields]
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+def _cast_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     if not is_blob(field) or column.type.equals(field.type):
         return column.cast(field.type)
     if not pa.types.is_large_binary(column.type):

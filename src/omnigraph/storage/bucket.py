@@ -54,13 +54,13 @@ class BucketStore(ObjectStore):
         """A bucket that lives as long as this object."""
         return cls(bucket, MemoryStore(), f"memory-{next(_MEMORIES)}", observe)
 
-    def _check(self, at: Location) -> None:
-        super()._check(at)
+    def _check_location(self, at: Location) -> None:
+        super()._check_location(at)
         require_own_client(at)
         if at.bucket != self._bucket:
             raise errors.InvalidName(at.uri, f"'{at.uri}' is not in bucket '{self._bucket}'")
 
-    def _get(self, at: Location) -> VersionedBytes | None:
+    def _get_object(self, at: Location) -> VersionedBytes | None:
         with wrap_s3_errors("read", at):
             try:
                 answer = obstore.get(self._client, at.key)
@@ -71,11 +71,11 @@ class BucketStore(ObjectStore):
                 raise
         return VersionedBytes(body, _tag(answer.meta["e_tag"], at), answer.meta["last_modified"].timestamp())
 
-    def _put(self, at: Location, body: bytes) -> None:
+    def _put_object(self, at: Location, body: bytes) -> None:
         with wrap_s3_errors("write", at):
             obstore.put(self._client, at.key, body, use_multipart=False)
 
-    def _create(self, at: Location, body: bytes) -> str | None:
+    def _create_object(self, at: Location, body: bytes) -> str | None:
         with wrap_s3_errors("create", at):
             try:
                 answer = obstore.put(self._client, at.key, body, mode="create", use_multipart=False)
@@ -85,7 +85,7 @@ class BucketStore(ObjectStore):
                 raise
         return _tag(answer["e_tag"], at)
 
-    def _swap(self, at: Location, body: bytes, token: str) -> str | None:
+    def _swap_object(self, at: Location, body: bytes, token: str) -> str | None:
         with wrap_s3_errors("replace", at):
             try:
                 answer = obstore.put(self._client, at.key, body, mode={"e_tag": token}, use_multipart=False)
@@ -96,7 +96,7 @@ class BucketStore(ObjectStore):
                 raise
         return _tag(answer["e_tag"], at)
 
-    def _exists(self, at: Location) -> bool:
+    def _object_exists(self, at: Location) -> bool:
         with wrap_s3_errors("look for", at):
             if at.key:
                 try:
@@ -109,17 +109,17 @@ class BucketStore(ObjectStore):
             batches = obstore.list(self._client, at.key or None, chunk_size=1)
             return any(len(batch) > 0 for batch in batches)
 
-    def _names(self, at: Location) -> list[str]:
-        return list(self._sizes(at))
+    def _list_names(self, at: Location) -> list[str]:
+        return list(self._list_sizes(at))
 
-    def _sizes(self, at: Location) -> dict[str, int]:
+    def _list_sizes(self, at: Location) -> dict[str, int]:
         with wrap_s3_errors("list", at):
             found = obstore.list_with_delimiter(self._client, at.key or None)
         start = len(at.key) + 1 if at.key else 0
         sizes = ((entry["path"][start:], entry["size"]) for entry in found["objects"])
         return {name: size for name, size in sizes if name}
 
-    def _tags(self, at: Location) -> dict[str, str | None]:
+    def _list_tags(self, at: Location) -> dict[str, str | None]:
         with wrap_s3_errors("list", at):
             found = obstore.list_with_delimiter(self._client, at.key or None)
         start = len(at.key) + 1 if at.key else 0
@@ -132,7 +132,7 @@ class BucketStore(ObjectStore):
             batches = obstore.list(self._client, at.key or None, chunk_size=1000)
             return {entry["path"][start:]: entry["size"] for batch in batches for entry in batch}
 
-    def _chunks(self, at: Location) -> Iterator[bytes]:
+    def _read_chunks(self, at: Location) -> Iterator[bytes]:
         with wrap_s3_errors("read", at):
             try:
                 size = obstore.head(self._client, at.key)["size"]
@@ -152,12 +152,12 @@ class BucketStore(ObjectStore):
                 writer.write(chunk)
             writer.close()  # an upload that is not closed leaves no object
 
-    def _folders(self, at: Location) -> list[str]:
+    def _list_folders(self, at: Location) -> list[str]:
         with wrap_s3_errors("list", at):
             found = obstore.list_with_delimiter(self._client, at.key or None)
         return [prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"]]
 
-    def _all(self, at: Location) -> list[str]:
+    def _list_all(self, at: Location) -> list[str]:
         with wrap_s3_errors("list", at):
             found = obstore.list_with_delimiter(self._client, at.key or None)
         start = len(at.key) + 1 if at.key else 0
@@ -171,14 +171,14 @@ class BucketStore(ObjectStore):
             times = [entry["last_modified"].timestamp() for batch in batches for entry in batch]
         return max(times, default=None)
 
-    def _rename(self, source: Location, target: Location) -> bool:
-        if not self._share(source, target):
+    def _rename_object(self, source: Location, target: Location) -> bool:
+        if not self._share_object(source, target):
             return False
         with wrap_s3_errors("rename", source):
             obstore.delete(self._client, source.key)
         return True
 
-    def _share(self, source: Location, target: Location) -> bool:
+    def _share_object(self, source: Location, target: Location) -> bool:
         with wrap_s3_errors("copy", source):
             try:
                 obstore.copy(self._client, source.key, target.key)
@@ -188,7 +188,7 @@ class BucketStore(ObjectStore):
                 raise
         return True
 
-    def _delete(self, at: Location) -> None:
+    def _delete_object(self, at: Location) -> None:
         with wrap_s3_errors("delete", at):
             self._remove([at.key])
 

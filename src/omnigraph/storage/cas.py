@@ -69,7 +69,7 @@ def replace_row(table: Table, rows: pa.Table, key: str, address: int) -> SwapRes
         with table.access.call("merge_rows", table.uri):
             rows = cast_rows(rows.select(native.schema.names), native.schema)
             added = write_fragments(rows, native, mode="append", **write_options(table))
-            holder = _fragment(table, fragment)
+            holder = _open_fragment(table, fragment)
             left = holder.delete_rows([offset])
             operation = Op.Update(
                 removed_fragment_ids=[fragment] if left is None else [],
@@ -95,7 +95,7 @@ def replace_row(table: Table, rows: pa.Table, key: str, address: int) -> SwapRes
     return SwapResult(landed, (newest << _OFFSET_BITS) + rows.num_rows - 1, made_by)
 
 
-def _fragment(table: Table, number: int) -> LanceFragment:
+def _open_fragment(table: Table, number: int) -> LanceFragment:
     found = table.native.get_fragment(number)
     if found is None:
         raise table_failure(TableFailureKind.INVALID, "merge_rows", table.uri, f"it has no fragment {number}")

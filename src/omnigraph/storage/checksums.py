@@ -81,7 +81,7 @@ class VersionChange:
         for version in range(first, last + 1):
             described = self.own / version_file(version)
             yield described
-            yield from (self.own / "_transactions" / name for name in _transactions(described))
+            yield from (self.own / "_transactions" / name for name in _find_transactions(described))
         if self.transaction is None:
             yield from _new_fragment_files(self.own, self.after, self.before)
             yield from new_index_files(self.own, self.after, self.before)
@@ -91,7 +91,7 @@ class VersionChange:
             yield self.folder / "_refs" / "branches" / f"{quote(self.branch, safe='')}.json"
 
 
-def _transactions(described: Path) -> list[str]:
+def _find_transactions(described: Path) -> list[str]:
     """The name of the transaction that made a version, as the file that describes the version has it.
 
     Lance's Python package reads the transaction for that, which costs a hundred times as much.
@@ -130,7 +130,7 @@ def _new_fragment_files(own: Path, after: Any, before: Any | None) -> Iterator[P
 
     Fragments are known by their numbers, which Lance never gives twice; to ask for their files costs more.
     """
-    known = {} if before is None else _deletions(before)
+    known = {} if before is None else _deletion_ids(before)
     for fragment in after.get_fragments():
         facts = fragment.metadata
         number = int(fragment.fragment_id)
@@ -143,7 +143,7 @@ def _new_fragment_files(own: Path, after: Any, before: Any | None) -> Iterator[P
 _UNKNOWN = (-1, -1)
 
 
-def _deletions(native: Any) -> dict[int, tuple[int, int] | None]:
+def _deletion_ids(native: Any) -> dict[int, tuple[int, int] | None]:
     return {int(one.fragment_id): _deletion_mark(one.metadata) for one in native.get_fragments()}
 
 
@@ -211,7 +211,7 @@ class Checksums:
             return 0
         try:
             # One write: lines of two processes never mix.
-            descriptor = self._opened(self.log_of(table))
+            descriptor = self._open_log(self.log_of(table))
             try:
                 os.write(descriptor, "".join(lines).encode())
             finally:
@@ -222,7 +222,7 @@ class Checksums:
         return len(lines)
 
     @staticmethod
-    def _opened(log: Path) -> int:
+    def _open_log(log: Path) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         try:
             return os.open(log, flags, 0o666)

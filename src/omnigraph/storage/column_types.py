@@ -30,7 +30,7 @@ _MOMENT = re.compile(
 def logical_schema(stored: pa.Schema) -> pa.Schema:
     """Return the columns of a table in the types that rows are read in."""
     for place, found in enumerate(stored.types):
-        kind = _logical(found)
+        kind = _to_logical_type(found)
         if kind is not found:
             stored = stored.set(place, stored.field(place).with_type(kind))
     return stored
@@ -55,7 +55,7 @@ def stored_schema(rows: pa.Schema, table: pa.Schema) -> pa.Schema:
         number = table.get_field_index(column.name)
         if number >= 0:
             kind = table.field(number).type
-            if kind != column.type and _logical(kind) == column.type:
+            if kind != column.type and _to_logical_type(kind) == column.type:
                 wanted = wanted.set(place, column.with_type(kind))
     return wanted
 
@@ -67,7 +67,7 @@ def stored_filter(where: str | None, table: pa.Schema) -> str | None:
     return _MOMENT.sub(r"\1'Date64'", where)
 
 
-def _logical(kind: pa.DataType) -> pa.DataType:
+def _to_logical_type(kind: pa.DataType) -> pa.DataType:
     # Numbers of kinds are compared, because every column of every batch is asked for.
     number = kind.id
     if number == _DATE64:

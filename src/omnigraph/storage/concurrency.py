@@ -33,7 +33,7 @@ def run_per_table(one: Callable[[_Item], _Answer], tables: Sequence[_Item]) -> l
     others = load_concurrency() - 1
     if others == 0 or len(tables) < 2:
         return [one(table) for table in tables]
-    threads = _threads("tables", others)
+    threads = _thread_pool("tables", others)
     first, begun = tables[0], [threads.submit(one, table) for table in tables[1:]]
     try:
         own = {0: one(first)}
@@ -47,7 +47,7 @@ def run_per_table(one: Callable[[_Item], _Answer], tables: Sequence[_Item]) -> l
 
 def run_per_file(one: Callable[[str], None], names: Sequence[str]) -> None:
     """Do something for each file, in threads that all tables of all writes of this process share."""
-    threads = _threads("files", load_concurrency())
+    threads = _thread_pool("files", load_concurrency())
     waiting: list[Future[None]] = [threads.submit(one, name) for name in names]
     wait(waiting)
     for done in waiting:
@@ -55,7 +55,7 @@ def run_per_file(one: Callable[[str], None], names: Sequence[str]) -> None:
 
 
 @cache
-def _threads(kind: str, size: int) -> ThreadPoolExecutor:
+def _thread_pool(kind: str, size: int) -> ThreadPoolExecutor:
     """Threads are kept: starting one takes longer than staging a few rows.
 
     Tables and files have threads of their own, because a table waits for its files.
@@ -64,4 +64,4 @@ def _threads(kind: str, size: int) -> ThreadPoolExecutor:
 
 
 # The threads stay with the parent.
-os.register_at_fork(after_in_child=_threads.cache_clear)
+os.register_at_fork(after_in_child=_thread_pool.cache_clear)

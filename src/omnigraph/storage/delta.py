@@ -34,12 +34,12 @@ class Delta:
     def inserted(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows of `end` that `begin` does not have, with the version columns."""
         with self.end.access.call("delta", self.end.uri):
-            return _select_columns(self._native().get_inserted_rows(), columns)
+            return _select_columns(self._native_delta().get_inserted_rows(), columns)
 
     def updated(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows that both have and that were written in between, as `end` has them."""
         with self.end.access.call("delta", self.end.uri):
-            return _select_columns(self._native().get_updated_rows(), columns)
+            return _select_columns(self._native_delta().get_updated_rows(), columns)
 
     def written(self, columns: Sequence[str], most: int) -> pa.Table | None:
         """Return the added and updated rows of `end` with their row ids; `CREATED_AT` distinguishes the two.
@@ -66,7 +66,7 @@ class Delta:
             return self._compare_row_ids()
         try:
             with self.end.access.call("delta", self.end.uri):
-                found = self._native().get_deleted_row_ids().read_all()
+                found = self._native_delta().get_deleted_row_ids().read_all()
                 return found.column("_rowid").combine_chunks()
         except StorageFailure as failure:
             if self.end.branch is None or failure.kind != TableFailureKind.RECLAIMED:
@@ -88,7 +88,7 @@ class Delta:
             return pa.schema([self.begin.schema.field(name) for name in wanted]).empty_table()
         return self.begin.take(gone, columns)
 
-    def _native(self) -> Any:
+    def _native_delta(self) -> Any:
         # Values come from the handle, whatever the end version says: it must stand at the end.
         return self.end.native.delta(begin_version=self.begin.version, end_version=self.end.version)
 
@@ -134,7 +134,7 @@ def diff_fragments(left: Table, right: Table) -> FragmentDiff:
         tuple(one for name, (one, _) in ours.items() if name not in theirs),
         tuple(one for name, (one, _) in theirs.items() if name not in ours),
         tuple(ours[name][0] for name in same),
-        sum(abs(_deletions(ours[name][1]) - _deletions(theirs[name][1])) for name in same),
+        sum(abs(_count_deletions(ours[name][1]) - _count_deletions(theirs[name][1])) for name in same),
     )
 
 
@@ -154,5 +154,5 @@ def _describe_fragments(table: Table) -> dict[object, tuple[Fragment, _Deletion]
     return found
 
 
-def _deletions(mark: _Deletion) -> int:
+def _count_deletions(mark: _Deletion) -> int:
     return 0 if mark is None else mark[2]

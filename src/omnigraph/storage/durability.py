@@ -67,7 +67,7 @@ def sync_version(sync: Sync, folder: Path, branch: str | None, after: Any, befor
         if branch is not None:
             files.append(folder / "_refs" / "branches" / f"{quote(branch, safe='')}.json")
         # Files before folders: a synced name is useless without its file.
-        for path in (*files, *_folders(files, folder)):
+        for path in (*files, *_parent_folders(files, folder)):
             sync(path)
 
 
@@ -106,12 +106,12 @@ def new_index_files(own: Path, after: Any, before: Any | None) -> Iterator[Path]
     """Return the files of index segments of a version that the one before had not."""
     if not (own / "_indices").exists():
         return
-    known = set() if before is None else _segments(before)
-    for segment in sorted(_segments(after) - known):
+    known = set() if before is None else _index_segments(before)
+    for segment in sorted(_index_segments(after) - known):
         yield from _files_in(own / "_indices" / segment)
 
 
-def _segments(native: Any) -> set[str]:
+def _index_segments(native: Any) -> set[str]:
     return {str(segment.uuid) for index in native.describe_indices() for segment in index.segments}
 
 
@@ -124,7 +124,7 @@ def _files_in(folder: Path) -> Iterator[Path]:
         return
 
 
-def _folders(files: Iterable[Path], table: Path) -> list[Path]:
+def _parent_folders(files: Iterable[Path], table: Path) -> list[Path]:
     """Every folder on the way to the files, the innermost first, up to the one the table is named in."""
     found = {parent for path in files for parent in path.parents if parent.is_relative_to(table.parent)}
     return sorted(found, key=lambda path: (-len(path.parts), path))

@@ -126,7 +126,7 @@ def storage_failure(
     """The typed error for a failure met while `doing` something to `uri`."""
     kind, remedy = classify(failure, linking=linking)
     return errors.StorageFailure(
-        f"cannot {doing} '{uri}': {_reason(failure)}", kind=kind, uri=uri, remedy=remedy
+        f"cannot {doing} '{uri}': {_describe_reason(failure)}", kind=kind, uri=uri, remedy=remedy
     )
 
 
@@ -152,7 +152,7 @@ class wrap_os_errors:  # noqa: N801 - a block; not made of a generator, for ther
             raise storage_failure(failure, self._doing, self._uri) from failure
 
 
-def _reason(failure: BaseException) -> str:
+def _describe_reason(failure: BaseException) -> str:
     if isinstance(failure, OSError) and failure.strerror:
         return failure.strerror
     text = str(failure)

@@ -33,19 +33,19 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.EXDEV, errno.EMLINK, errno.ENO
 class FolderStore(ObjectStore):
     """Objects as files; what a reader sees is always whole and on disk."""
 
-    def _check(self, at: Location) -> None:
-        super()._check(at)
+    def _check_location(self, at: Location) -> None:
+        super()._check_location(at)
         at.require_local()
         folder, _, name = at.uri.rpartition("/")
         if name.endswith(LOCK_SUFFIX) and folder.endswith(f"/{LOCK_FOLDER}"):
             # Closing any descriptor of a lock file drops the lock this process may hold on it.
             raise errors.InvalidName(name, f"'{at.uri}' is a lock, not an object")
 
-    def _get(self, at: Location) -> VersionedBytes | None:
+    def _get_object(self, at: Location) -> VersionedBytes | None:
         found = self._read(at)
-        return None if found is None else VersionedBytes(found[0], _token(found[0]), found[1])
+        return None if found is None else VersionedBytes(found[0], _content_token(found[0]), found[1])
 
-    def _body(self, at: Location) -> bytes | None:
+    def _read_body(self, at: Location) -> bytes | None:
         found = self._read(at)  # without the token, which costs more than reading
         return None if found is None else found[0]
 
@@ -64,30 +64,30 @@ class FolderStore(ObjectStore):
             finally:
                 os.close(descriptor)
 
-    def _put(self, at: Location, body: bytes) -> None:
+    def _put_object(self, at: Location, body: bytes) -> None:
         with wrap_os_errors("write", at.uri), _stage_file(at.uri, body) as staged:
             os.replace(staged, at.uri)  # noqa: PTH105 - here and below: what every write does goes by texts
 
-    def _create(self, at: Location, body: bytes) -> str | None:
+    def _create_object(self, at: Location, body: bytes) -> str | None:
         with wrap_os_errors("create", at.uri):
             created = create_file(at.path, body)
-        return _token(body) if created else None
+        return _content_token(body) if created else None
 
-    def _swap(self, at: Location, body: bytes, token: str) -> str | None:
-        found = self._get(at)
+    def _swap_object(self, at: Location, body: bytes, token: str) -> str | None:
+        found = self._get_object(at)
         if found is None or found.token != token:
             return None
-        self._put(at, body)
-        return _token(body)
+        self._put_object(at, body)
+        return _content_token(body)
 
-    def _exists(self, at: Location) -> bool:
+    def _object_exists(self, at: Location) -> bool:
         with wrap_os_errors("look for", at.uri):
             try:
                 return not stat.S_ISDIR(at.path.stat().st_mode) or _has_objects(at.path)
             except _NOT_THERE:
                 return False
 
-    def _names(self, at: Location) -> list[str]:
+    def _list_names(self, at: Location) -> list[str]:
         with wrap_os_errors("list", at.uri):
             try:
                 with os.scandir(at.uri) as entries:
@@ -95,7 +95,7 @@ class FolderStore(ObjectStore):
             except _NOT_THERE:
                 return []
 
-    def _sizes(self, at: Location) -> dict[str, int]:
+    def _list_sizes(self, at: Location) -> dict[str, int]:
         found = {}
         with wrap_os_errors("list", at.uri):
             try:
@@ -121,7 +121,7 @@ class FolderStore(ObjectStore):
                         found[name if start == "." else f"{start}/{name}"] = size
         return found
 
-    def _chunks(self, at: Location) -> Iterator[bytes]:
+    def _read_chunks(self, at: Location) -> Iterator[bytes]:
         with wrap_os_errors("read", at.uri):
             try:
                 file = at.path.open("rb", buffering=0)
@@ -148,7 +148,7 @@ class FolderStore(ObjectStore):
                 with suppress(OSError):
                     os.unlink(staged)  # noqa: PTH108
 
-    def _folders(self, at: Location) -> list[str]:
+    def _list_folders(self, at: Location) -> list[str]:
         with wrap_os_errors("list", at.uri):
             try:
                 with os.scandir(at.path) as entries:
@@ -157,7 +157,7 @@ class FolderStore(ObjectStore):
                 return []
             return [name for name in names if _has_objects_now(at.path / name)]
 
-    def _all(self, at: Location) -> list[str]:
+    def _list_all(self, at: Location) -> list[str]:
         with wrap_os_errors("list", at.uri):
             try:
                 return [found.name for found in at.path.iterdir()]
@@ -190,7 +190,7 @@ class FolderStore(ObjectStore):
                         removed += 1
         return removed
 
-    def _rename(self, source: Location, target: Location) -> bool:
+    def _rename_object(self, source: Location, target: Location) -> bool:
         with wrap_os_errors("rename", source.uri):
             if not _is_file(source.path):
                 return False
@@ -204,7 +204,7 @@ class FolderStore(ObjectStore):
                 _sync_folder(source.path.parent)
         return True
 
-    def _share(self, source: Location, target: Location) -> bool:
+    def _share_object(self, source: Location, target: Location) -> bool:
         with wrap_os_errors("share", source.uri):
             if not _is_file(source.path):
                 return False
@@ -216,11 +216,11 @@ class FolderStore(ObjectStore):
             except OSError as failure:
                 if failure.errno not in _NO_LINKS:
                     raise
-                _copy(source.path, target.path)
+                _copy_file(source.path, target.path)
             _sync_folder(target.path.parent)
         return True
 
-    def _delete(self, at: Location) -> None:
+    def _delete_object(self, at: Location) -> None:
         with wrap_os_errors("delete", at.uri):
             try:
                 if stat.S_ISDIR(os.lstat(at.uri).st_mode):
@@ -239,7 +239,7 @@ class FolderStore(ObjectStore):
                 _sync_folder(at.path.parent)
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy_file(source: Path, target: Path) -> None:
     """Make a whole copy appear, of a file that may be larger than memory."""
     partial = target.with_name(f"{target.name}#{secrets.randbits(63)}")
     try:
@@ -263,7 +263,7 @@ def create_file(path: Path, body: bytes) -> bool:
     return True
 
 
-def _token(body: bytes) -> str:
+def _content_token(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
 

@@ -62,14 +62,14 @@ def list_own_files(objects: ObjectStore, location: Location, name: str, forks: C
     below = [other.removeprefix(f"{name}/") for other in forks if other.startswith(f"{name}/")]
     if not below and not may_hold_parent_files(name):
         return OwnFiles((at,))
-    parts = [_own_in(objects, at / part, _beneath(part, below)) for part in sorted(PARTS)]
+    parts = [_own_in(objects, at / part, _list_beneath(part, below)) for part in sorted(PARTS)]
     return OwnFiles(
         tuple(folder for own in parts for folder in own.folders),
         tuple(file for own in parts for file in own.files),
     )
 
 
-def _beneath(part: str, below: Collection[str]) -> list[str] | None:
+def _list_beneath(part: str, below: Collection[str]) -> list[str] | None:
     """What is inside a part of the forks below: their first steps from there; None when there are none."""
     inside = [other for other in below if other == part or other.startswith(f"{part}/")]
     return [other[len(part) + 1 :].partition("/")[0] for other in inside] if inside else None

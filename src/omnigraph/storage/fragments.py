@@ -27,11 +27,12 @@ def list_fragments(table: Table) -> tuple[Fragment, ...]:
 def list_data_file_names(table: Table) -> dict[int, str]:
     """Return the data file names of each fragment by its id; no other fragment ever has the same."""
     return {
-        found.fragment_id: "\n".join(map(_name, found.data_files())) for found in table.native.get_fragments()
+        found.fragment_id: "\n".join(map(_file_name, found.data_files()))
+        for found in table.native.get_fragments()
     }
 
 
-def _name(file: Any) -> str:
+def _file_name(file: Any) -> str:
     return str(file.path)  # Lance's own type does more
 
 

@@ -114,10 +114,10 @@ class _Folders:
     def contains(self, entry: Index, base: int | None) -> bool:
         """Whether a segment is in the folder of this base; None is the table's own."""
         if base not in self._found:
-            self._found[base] = self._listed(base)
+            self._found[base] = self._list_segments(base)
         return entry.uuid in self._found[base]
 
-    def _listed(self, base: int | None) -> frozenset[str]:
+    def _list_segments(self, base: int | None) -> frozenset[str]:
         folder = self._table.uri if base is None else self._table.native.base_paths()[base].path
         session = LanceFileSession(folder, storage_options=storage_options(self._table.location))
         return frozenset(path.split("/")[1] for path in session.list("_indices"))

@@ -99,7 +99,7 @@ def _with_centres(table: Table, part: IndexPart) -> IndexPart:
     count = part.options["num_partitions"]
     if count == 1:
         return as_single_partition(table, part)
-    sample = _sample(table, part, count * _SAMPLED_PER_PARTITION)
+    sample = _sample_vectors(table, part, count * _SAMPLED_PER_PARTITION)
     model = IndicesBuilder(lance.write_dataset(sample, f"memory://{uuid4()}"), part.column).train_ivf(
         count,
         distance_type=part.options["metric"].lower(),
@@ -108,7 +108,7 @@ def _with_centres(table: Table, part: IndexPart) -> IndexPart:
     return replace(part, options={**part.options, _CENTRES: model.centroids})
 
 
-def _sample(table: Table, part: IndexPart, size: int) -> pa.Table:
+def _sample_vectors(table: Table, part: IndexPart, size: int) -> pa.Table:
     """About so many of the vectors, or all if there are fewer, from anywhere in the fragments."""
     chance = np.random.default_rng(len(part.fragments))
     wanted = frozenset(part.fragments)
@@ -187,11 +187,11 @@ def merge_parts(table: Table, kind: str, parts: Sequence[BuiltPart]) -> Index:
     if len(parts) == 1 and kind != INVERTED:
         return parts[0]
     made = copy.copy(table.native).merge_existing_index_segments(list(parts))
-    _remove(table, [part for part in parts if part.uuid != made.uuid])
+    _remove_parts(table, [part for part in parts if part.uuid != made.uuid])
     return made
 
 
-def _remove(table: Table, parts: Sequence[BuiltPart]) -> None:
+def _remove_parts(table: Table, parts: Sequence[BuiltPart]) -> None:
     """Remove the files of parts: together they take as much space as the merged index."""
     try:
         with table.access.call("remove_parts", table.uri):

@@ -166,7 +166,7 @@ def stage_extensions(
     """
     with table.access.call("stage_indexes", table.uri):
         stored = {found.name: found for found in table.native.describe_indices()}
-        wanted = [_part(table, one, one.spec.name in stored) for one in extensions]
+        wanted = [_to_part(table, one, one.spec.name in stored) for one in extensions]
         parts = wanted if build is None else [part for one in wanted for part in split_part(table, one)]
         segments: dict[str, list[Index]] = {one.spec.name: [] for one in extensions}
         for segment in (build or build_in_process)(table, parts):
@@ -183,7 +183,7 @@ def stage_extensions(
         return Staged(table, build_transaction(table, operation))
 
 
-def _part(table: Table, one: IndexExtension, replaces: bool) -> IndexPart:
+def _to_part(table: Table, one: IndexExtension, replaces: bool) -> IndexPart:
     spec, chosen = one.spec, tuple(sorted(one.fragments))
     part = IndexPart(spec.column, spec.type, spec.name, chosen, replaces, dict(spec.options))
     return (

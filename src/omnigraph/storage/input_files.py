@@ -41,10 +41,10 @@ def find_bucket_file(uri: str) -> StoredFile | None:
 
     from omnigraph.storage.bucket import wrap_s3_errors
 
-    at = _location(uri)
+    at = _parse_location(uri)
     with wrap_s3_errors("read", at):
         try:
-            return StoredFile(uri, obstore.head(_client(at), at.key)["size"])
+            return StoredFile(uri, obstore.head(_connect(at), at.key)["size"])
         except FileNotFoundError as failure:
             if is_absent(failure):
                 return None
@@ -58,9 +58,9 @@ def list_bucket_files(uri: str) -> list[StoredFile]:
 
     from omnigraph.storage.bucket import wrap_s3_errors
 
-    at = _location(uri.rstrip("/"), whole_bucket=True)
+    at = _parse_location(uri.rstrip("/"), whole_bucket=True)
     with wrap_s3_errors("list", at):
-        found = [entry for batch in obstore.list(_client(at), at.key or None) for entry in batch]
+        found = [entry for batch in obstore.list(_connect(at), at.key or None) for entry in batch]
     return [StoredFile(f"{_SCHEME}{at.bucket}/{entry['path']}", entry["size"]) for entry in found]
 
 
@@ -75,8 +75,8 @@ def open_input(uri: str) -> BinaryIO:
 class _BucketFile(io.RawIOBase):
     def __init__(self, uri: str) -> None:
         super().__init__()
-        self._at = _location(uri)
-        self._size = _size(uri)
+        self._at = _parse_location(uri)
+        self._size = _file_size(uri)
         self._position = 0
 
     def readable(self) -> bool:
@@ -103,7 +103,7 @@ class _BucketFile(io.RawIOBase):
         if wanted <= 0:
             return 0
         with wrap_s3_errors("read", self._at):
-            found = obstore.get_range(_client(self._at), self._at.key, start=self._position, length=wanted)
+            found = obstore.get_range(_connect(self._at), self._at.key, start=self._position, length=wanted)
         room[:wanted] = memoryview(found)
         self._position += wanted
         return wanted
@@ -118,7 +118,7 @@ class _BucketFile(io.RawIOBase):
         return bytes(body)
 
 
-def _size(uri: str) -> int:
+def _file_size(uri: str) -> int:
     found = find_bucket_file(uri)
     if found is None:
         from omnigraph.storage.failures import not_found
@@ -127,7 +127,7 @@ def _size(uri: str) -> int:
     return found.size
 
 
-def _location(uri: str, *, whole_bucket: bool = False) -> Location:
+def _parse_location(uri: str, *, whole_bucket: bool = False) -> Location:
     # Not `parse`: files of others may have names that no graph may have.
     bucket, _, key = uri[len(_SCHEME) :].partition("/")
     Location.parse(f"{_SCHEME}{bucket}")
@@ -136,7 +136,7 @@ def _location(uri: str, *, whole_bucket: bool = False) -> Location:
     return Location(f"{_SCHEME}{bucket}/{key}".rstrip("/"))
 
 
-def _client(at: Location) -> S3Store:
+def _connect(at: Location) -> S3Store:
     from omnigraph.storage.bucket import require_own_client
 
     require_own_client(at)

@@ -36,7 +36,7 @@ class InputTable:
 def describe_table(uri: str) -> InputTable:
     """The newest version of a table."""
     with wrap_lance_errors("open", uri):
-        dataset = _open(uri, None)
+        dataset = _open_dataset(uri, None)
         schema = dataset.scanner(limit=0, blob_handling="all_binary").to_table().schema
         pieces = tuple(
             InputFragment(
@@ -54,7 +54,7 @@ def read_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of some pieces in their order, `size` at a time."""
     with wrap_lance_errors("scan", uri):
-        dataset, wanted = _open(uri, version), frozenset(pieces)
+        dataset, wanted = _open_dataset(uri, version), frozenset(pieces)
         reader = dataset.scanner(
             fragments=[fragment for fragment in dataset.get_fragments() if fragment.fragment_id in wanted],
             columns=list(columns),
@@ -71,6 +71,6 @@ def read_batches(
         yield batch
 
 
-def _open(uri: str, version: int | None) -> LanceDataset:
+def _open_dataset(uri: str, version: int | None) -> LanceDataset:
     at = Location.parse(uri)
     return lance.dataset(at.uri, version=version, storage_options=at.storage_options() or None)

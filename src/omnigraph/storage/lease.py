@@ -143,11 +143,11 @@ class LeaseLock:
                 asked = self._clock()
                 found = self._store.read_text_versioned(self._at)
                 if found is None:
-                    if self._create(operation_id):
+                    if self._create_lease(operation_id):
                         return None
                     continue
                 lease = decode_lease(found.text, self._at)
-                if not self._available(lease, found, asked, first):
+                if not self._is_available(lease, found, asked, first):
                     if not first and not lease.wanted:
                         self._say_that_we_wait(lease, found.token)
                     return lease.holder()
@@ -156,7 +156,7 @@ class LeaseLock:
                 retired = lease.retired or lease.state == "deleted"
                 if creating and retired:
                     self._refuse_recent_name(found)
-                if self._take(lease, found.token, operation_id, retired=retired and not creating):
+                if self._take_lease(lease, found.token, operation_id, retired=retired and not creating):
                     return None
             return self._faster_rival()
 
@@ -167,7 +167,7 @@ class LeaseLock:
     def mark_deleted(self) -> None:
         """Note, durably, that the branch is about to go, so that its name is not reused at once."""
         with self._slot.mutex:
-            if self._slot.held() is None or not self._change(retired=True):
+            if self._slot.held() is None or not self._write_beat(retired=True):
                 raise errors.LockLost(branch_of(self._at))
 
     def release(self) -> None:
@@ -198,7 +198,7 @@ class LeaseLock:
                 slot.current = None
                 return
             try:
-                done = self._change(state="deleted" if lease.retired else "free")
+                done = self._write_beat(state="deleted" if lease.retired else "free")
                 if done and slot.current is not None and slot.current[0].wanted:
                     slot.stands_back = _STANDS_BACK
             except errors.StorageFailure as failure:
@@ -210,7 +210,7 @@ class LeaseLock:
         """Renew the lease; one that turns out to be taken is forgotten."""
         with self._slot.mutex:
             if self._slot.held() is not None:
-                self._change()
+                self._write_beat()
 
     def _kept_for_us(self, operation_id: str | None, creating: bool) -> bool:
         """True when another thread of this process left us the lease."""
@@ -234,7 +234,7 @@ class LeaseLock:
         current = self._slot.current
         if current is None or current[0].state != "free" or self._slot.stands_back:
             return False
-        return self._take(*current, operation_id)
+        return self._take_lease(*current, operation_id)
 
     def _stand_back(self, lease: Lease) -> bool:
         """Whether to leave a free lease to another process: we had it last, and one waited.
@@ -259,7 +259,7 @@ class LeaseLock:
         found = self._store.read_text_versioned(self._at)
         return Holder(owner=self._owner) if found is None else decode_lease(found.text, self._at).holder()
 
-    def _available(self, lease: Lease, found: VersionedText, asked: float, first: bool) -> bool:
+    def _is_available(self, lease: Lease, found: VersionedText, asked: float, first: bool) -> bool:
         """True when it is free, or its holder can no longer act under it."""
         if lease.state != "held":
             return True
@@ -289,13 +289,15 @@ class LeaseLock:
         found = self._store.read_text_versioned(at)
         return 0.0 if found is None else found.modified
 
-    def _create(self, operation_id: str | None) -> bool:
+    def _create_lease(self, operation_id: str | None) -> bool:
         lease = Lease(
             epoch=1, beat=0, state="held", owner=self._owner, ttl_s=self._ttl, operation_id=operation_id
         )
-        return self._begin(lease, None)
+        return self._begin_lease(lease, None)
 
-    def _take(self, base: Lease, token: str, operation_id: str | None, *, retired: bool = False) -> bool:
+    def _take_lease(
+        self, base: Lease, token: str, operation_id: str | None, *, retired: bool = False
+    ) -> bool:
         lease = msgspec.structs.replace(
             _with_operation(base, operation_id),
             epoch=base.epoch + 1,
@@ -306,13 +308,13 @@ class LeaseLock:
             retired=retired,
             wanted=False,
         )
-        return self._begin(lease, token)
+        return self._begin_lease(lease, token)
 
-    def _begin(self, lease: Lease, replacing: str | None) -> bool:
+    def _begin_lease(self, lease: Lease, replacing: str | None) -> bool:
         """Become the holder, unless another process was faster."""
         slot = self._slot
         slot.current = None
-        if not self._send(lease, replacing):
+        if not self._put_lease(lease, replacing):
             return False
         slot.operations = slot.stands_back = 0
         slot.stop.set()
@@ -320,7 +322,7 @@ class LeaseLock:
         _start_timer(self, slot.stop, self._ttl / 3)
         return True
 
-    def _change(self, *, state: State = "held", retired: bool = False) -> bool:
+    def _write_beat(self, *, state: State = "held", retired: bool = False) -> bool:
         """Write the next beat of our own lease; False, and it is forgotten, when another process took it."""
         slot = self._slot
         for _ in range(_ROUNDS):
@@ -329,7 +331,7 @@ class LeaseLock:
             lease = msgspec.structs.replace(
                 body, beat=body.beat + 1, state=state, retired=body.retired or retired
             )
-            if self._send(lease, token):
+            if self._put_lease(lease, token):
                 return True
             found = self._store.read_text_versioned(self._at)
             stored = None if found is None else decode_lease(found.text, self._at)
@@ -341,7 +343,7 @@ class LeaseLock:
         slot.stop.set()
         return False
 
-    def _send(self, lease: Lease, replacing: str | None) -> bool:
+    def _put_lease(self, lease: Lease, replacing: str | None) -> bool:
         """Put a body; a failed precondition may be caused by our own put, retried by the client."""
         sent = self._clock()
         text = lease.encode()

@@ -37,7 +37,7 @@ class Location:
             raise errors.InvalidName(given, "the location of a graph must not be empty", remedy=_FORMS)
         scheme = _SCHEME.match(given)
         if scheme is None:
-            return cls(_absolute(given))
+            return cls(_to_absolute(given))
         rest = given[scheme.end() :]
         match scheme.group(1).lower(), scheme.group(2):
             case "file", "/":
@@ -99,7 +99,7 @@ class Location:
         return bucket, key
 
 
-def _absolute(path: str) -> str:
+def _to_absolute(path: str) -> str:
     # Lexically: a link in the path stays a link, so the user sees the name they gave.
     absolute = os.path.abspath(path)  # noqa: PTH100
     if "?" in absolute:
@@ -114,7 +114,7 @@ def _file_path(given: str, rest: str) -> str:
         raise errors.InvalidName(given, f"'{given}' names another machine", remedy=_FORMS)
     decoded = unquote(path)
     _refuse_unprintable(given, decoded)
-    return _absolute("/" + decoded)
+    return _to_absolute("/" + decoded)
 
 
 def _bucket_uri(given: str, rest: str) -> str:
@@ -142,7 +142,7 @@ def _refuse_unprintable(given: str, text: str) -> None:
 
 def _aws_options(uri: str, env: Mapping[str, str]) -> dict[str, str]:
     endpoint = env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL")
-    allow_http = _truthy(env.get("AWS_ALLOW_HTTP"))
+    allow_http = _is_true(env.get("AWS_ALLOW_HTTP"))
     if endpoint and endpoint.lower().startswith("http://") and not allow_http:
         raise errors.StorageFailure(
             f"the endpoint of '{uri}', {endpoint}, is not encrypted",
@@ -165,10 +165,10 @@ def _aws_options(uri: str, env: Mapping[str, str]) -> dict[str, str]:
 def _virtual_hosted(force_path_style: str | None) -> str | None:
     if not force_path_style:
         return None
-    return "false" if _truthy(force_path_style) else "true"
+    return "false" if _is_true(force_path_style) else "true"
 
 
-def _truthy(text: str | None) -> bool:
+def _is_true(text: str | None) -> bool:
     return (text or "").strip().lower() in ("1", "true", "yes", "on")
 
 

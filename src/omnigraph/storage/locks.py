@@ -62,12 +62,12 @@ class HeldLocks:
 
     def still_held(self) -> bool:
         """True while a durable effect may be started."""
-        return self._here() and all(lock.fresh() for lock in self._locks.values())
+        return self._is_owner_process() and all(lock.fresh() for lock in self._locks.values())
 
     def require(self) -> None:
         """Refuse to go on when a lock is no longer held."""
         for branch, lock in self._locks.items():
-            if not self._here() or not lock.fresh():
+            if not self._is_owner_process() or not lock.fresh():
                 raise errors.LockLost(branch)
 
     def mark_deleted(self, branch: str) -> None:
@@ -78,7 +78,7 @@ class HeldLocks:
         """Give the locks back; a second call does nothing."""
         with ctrl_c.postpone_ctrl_c():  # or one could stay with this process for ever
             locks, self._locks = self._locks, {}
-            if self._here():
+            if self._is_owner_process():
                 _release_all(list(locks.values()))
 
     def __enter__(self) -> Self:
@@ -89,10 +89,10 @@ class HeldLocks:
     ) -> None:
         self.release()
 
-    def _add(self, branch: str, lock: _Lock) -> None:
+    def _add_lock(self, branch: str, lock: _Lock) -> None:
         self._locks[branch] = lock
 
-    def _here(self) -> bool:
+    def _is_owner_process(self) -> bool:
         """False in a forked child: the locks stayed with its parent."""
         return os.getpid() == self._pid
 
@@ -137,7 +137,7 @@ class BranchLocks:
         held = HeldLocks()
         try:
             for branch in sorted(set(branches)):
-                held._add(branch, self._take(branch, operation_id, branch in creating, patience))  # noqa: SLF001
+                held._add_lock(branch, self._take_lock(branch, operation_id, branch in creating, patience))  # noqa: SLF001
         except BaseException:
             held.release()
             raise
@@ -152,7 +152,7 @@ class BranchLocks:
 
     def is_used_here(self, branch: str) -> bool:
         """Whether a thread of this process has the lock, or waits for it, at this moment; asks no store."""
-        at = self._address(branch)
+        at = self._lock_location(branch)
         if at.is_local:
             gate = find_gate(at.path, self._table)
         else:
@@ -166,14 +166,14 @@ class BranchLocks:
         `wall` is the time of this machine in seconds: in a bucket the lease of a dead process looks taken
         until it expired by that time.
         """
-        at = self._address(branch)
+        at = self._lock_location(branch)
         if at.is_local:
             return read_lock_status(at.path, self._table)
         return read_lease_status(self._store, at, self._table, clock=self._clock, wall=wall)
 
     def last_holder(self, branch: str) -> Holder | None:
         """Who took this lock last, whether or not it is held now."""
-        at = self._address(branch)
+        at = self._lock_location(branch)
         if at.is_local:
             return last_holder(at.path, self._table)
         text = self._store.read_text_if_exists(at)
@@ -187,8 +187,10 @@ class BranchLocks:
                 return branch
         return None
 
-    def _take(self, branch: str, operation_id: str | None, creating: bool, patience: _WaitBudget) -> _Lock:
-        lock = self._lock(branch)
+    def _take_lock(
+        self, branch: str, operation_id: str | None, creating: bool, patience: _WaitBudget
+    ) -> _Lock:
+        lock = self._find_lock(branch)
         try:
             entered = lock.gate.enter(patience.left())
         except BaseException:
@@ -199,17 +201,17 @@ class BranchLocks:
             lock.close()
             raise patience.exhausted(branch, busy)
         try:
-            self._attempt(lock, branch, operation_id, creating, patience)
+            self._attempt_lock(lock, branch, operation_id, creating, patience)
         except BaseException:
             lock.abandon()
             raise
         return lock
 
-    def _attempt(
+    def _attempt_lock(
         self, lock: _Lock, branch: str, operation_id: str | None, creating: bool, patience: _WaitBudget
     ) -> None:
         busy = lock.attempt(operation_id, creating=creating, first=True)
-        for longest in _pauses(lock.longest_pause):
+        for longest in _pause_lengths(lock.longest_pause):
             if busy is None:
                 return
             if patience.left() <= 0:
@@ -218,15 +220,15 @@ class BranchLocks:
             self._pause(min(random.uniform(0.5, 1.0) * longest, patience.left()))
             busy = lock.attempt(operation_id, creating=creating, first=False)
 
-    def _lock(self, branch: str) -> _Lock:
-        at = self._address(branch)
+    def _find_lock(self, branch: str) -> _Lock:
+        at = self._lock_location(branch)
         if at.is_local:
             return RecordLock(at.path, self._table)
         return LeaseLock(
             self._store, at, self._table, clock=self._clock, ttl=self._ttl, reuse_after=self._reuse_after
         )
 
-    def _address(self, branch: str) -> Location:
+    def _lock_location(self, branch: str) -> Location:
         found = self._addresses.get(branch)
         if found is None:
             suffix = LOCK_SUFFIX if self._folder.is_local else LEASE_SUFFIX
@@ -282,7 +284,7 @@ def read_lock_wait() -> float:
     return seconds
 
 
-def _pauses(longest: float) -> Iterable[float]:
+def _pause_lengths(longest: float) -> Iterable[float]:
     pause = _FIRST_PAUSE
     while True:
         yield pause

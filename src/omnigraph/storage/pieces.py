@@ -122,7 +122,7 @@ def write_pieces(
             storage_options=storage_options(place),
         )
         require_complete_files("write_pieces", place, place.uri, Op.Append(written))
-    return tuple(_piece(fragment) for fragment in written if fragment.physical_rows)
+    return tuple(_to_piece(fragment) for fragment in written if fragment.physical_rows)
 
 
 def _with_id_compression(rows: pa.Table, ids: Sequence[str]) -> pa.Schema:
@@ -137,7 +137,7 @@ def _with_id_compression(rows: pa.Table, ids: Sequence[str]) -> pa.Schema:
     return schema
 
 
-def _piece(fragment: FragmentMetadata) -> Piece:
+def _to_piece(fragment: FragmentMetadata) -> Piece:
     size = sum(file.file_size_bytes or 0 for file in fragment.files)
     return Piece(json.dumps(fragment.to_json()), fragment.physical_rows, size)
 
@@ -146,7 +146,7 @@ def read_piece(
     access: Access, place: Location, piece: Piece, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Some columns of a piece, in the order of its rows; none of them may be a Blob."""
-    for file in _fragment(piece).files:
+    for file in _to_fragment(piece).files:
         with access.call("read_piece", place.uri):
             reader = LanceFileReader(
                 f"{place.uri}/data/{file.path}", storage_options=storage_options(place), columns=list(columns)
@@ -154,7 +154,7 @@ def read_piece(
             yield from reader.read_all(batch_size=ROWS_AT_ONCE).to_batches()
 
 
-def _fragment(piece: Piece) -> FragmentMetadata:
+def _to_fragment(piece: Piece) -> FragmentMetadata:
     return FragmentMetadata.from_json(piece.fragment)
 
 
@@ -202,7 +202,7 @@ def _open_view(pieces: Pieces) -> LanceDataset:
 
 
 def _build_overwrite(pieces: Pieces) -> Op.Overwrite:
-    return Op.Overwrite(pieces.schema, [_fragment(piece) for piece in pieces.pieces])
+    return Op.Overwrite(pieces.schema, [_to_fragment(piece) for piece in pieces.pieces])
 
 
 def _stored_batches(found: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -218,7 +218,7 @@ def stage_pieces(objects: ObjectStore, table: Table, pieces: Pieces, *, replace:
 
     The pieces stay unchanged: after a faster commit of another writer they are checked and staged again.
     """
-    fragments = [_fragment(piece) for piece in pieces.pieces]
+    fragments = [_to_fragment(piece) for piece in pieces.pieces]
     if not _has_same_fields(table, pieces.schema, fragments):
         # A table that got its columns one by one numbers them differently: rewrite the rows.
         whole = read_piece_rows(table.access, pieces)
@@ -238,7 +238,7 @@ def upsert_pieces(objects: ObjectStore, table: Table, pieces: Pieces, key: str =
     A piece of which all rows, or none, replace a stored row is used as it is; others are rewritten with the
     replacing rows first. Memory holds the keys of some pieces, and the rows being written.
     """
-    stays = _has_same_fields(table, pieces.schema, [_fragment(piece) for piece in pieces.pieces])
+    stays = _has_same_fields(table, pieces.schema, [_to_fragment(piece) for piece in pieces.pieces])
     known = pieces.matched if pieces.matched and pieces.matched.version == table.version else None
     found = list(_match_pieces(table, pieces, key) if known is None else known.first())
     shared, written = [], []
@@ -246,7 +246,7 @@ def upsert_pieces(objects: ObjectStore, table: Table, pieces: Pieces, key: str =
         scattered = None
         for number, (piece, met) in enumerate(zip(pieces.pieces, found, strict=True)):
             if stays and (known is not None or len(met) in (0, piece.rows)):
-                shared += assign_row_ids([_fragment(piece)], met)
+                shared += assign_row_ids([_to_fragment(piece)], met)
                 continue
             scattered = scattered or _open_view(pieces)
             written += write_replacements(

@@ -79,7 +79,7 @@ class RecordLock:
     def attempt(self, operation_id: str | None, *, creating: bool, first: bool) -> Holder | None:
         """Take the lock if it is free; otherwise say who has it."""
         with wrap_os_errors("lock", str(self.path)):
-            descriptor = self._open()
+            descriptor = self._open_file()
             if not self._has_turn(descriptor) or not _try_lock_range(descriptor, _NEXT, 0):
                 return self._written_holder() or Holder(owner=self._table.owner)
             if self._is_next:
@@ -118,7 +118,7 @@ class RecordLock:
         self._is_next = self._is_next or _try_lock_range(descriptor, 1, _NEXT)
         return self._is_next or self._attempts > _ATTEMPTS
 
-    def _open(self) -> int:
+    def _open_file(self) -> int:
         with self._table.mutex:
             if self._slot.descriptor is None:
                 self._slot.descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
@@ -139,7 +139,7 @@ class RecordLock:
             )
 
     def _write_holder(self, descriptor: int, operation_id: str | None) -> None:
-        before = _parse(os.pread(descriptor, _MAX_CONTENT, 0))
+        before = _parse_holder(os.pread(descriptor, _MAX_CONTENT, 0))
         earlier = before.operations() if before is not None else ()
         holder = Holder(
             owner=self._table.owner, operation_id=operation_id, earlier=earlier[:EARLIER_OPERATIONS]
@@ -153,7 +153,7 @@ class RecordLock:
         with self._table.mutex:
             if self._slot.descriptor is None:
                 return None
-            return _parse(os.pread(self._slot.descriptor, _MAX_CONTENT, 0))
+            return _parse_holder(os.pread(self._slot.descriptor, _MAX_CONTENT, 0))
 
 
 def _try_lock_range(descriptor: int, length: int, start: int) -> bool:
@@ -185,9 +185,9 @@ def last_holder(path: Path, table: LockTable) -> Holder | None:
             found = path.stat()
             slot = table.known((found.st_dev, found.st_ino))
             if isinstance(slot, RecordSlot) and slot.descriptor is not None:
-                return _parse(os.pread(slot.descriptor, _MAX_CONTENT, 0))
+                return _parse_holder(os.pread(slot.descriptor, _MAX_CONTENT, 0))
             # Not open in this process, and it cannot be opened while we have the mutex: closing it is safe.
-            return _parse(path.read_bytes())
+            return _parse_holder(path.read_bytes())
         except FileNotFoundError:
             return None
 
@@ -208,7 +208,7 @@ def read_lock_status(path: Path, table: LockTable) -> LockStatus | None:
         try:
             if not _is_locked(descriptor):
                 return None
-            return LockStatus(_parse(os.pread(descriptor, _MAX_CONTENT, 0)))
+            return LockStatus(_parse_holder(os.pread(descriptor, _MAX_CONTENT, 0)))
         finally:
             os.close(descriptor)
 
@@ -247,7 +247,7 @@ def _identity_of(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _parse(content: bytes) -> Holder | None:
+def _parse_holder(content: bytes) -> Holder | None:
     line, _, _ = content.partition(b"\n")
     try:
         return msgspec.json.decode(line, type=Holder)

@@ -38,7 +38,7 @@ class TemporaryFolder:
             folder = tempfile.gettempdir()
             _remove_abandoned_once(folder)
             self.path, lock = _create_locked(folder, kind)
-        self._removal = weakref.finalize(self, _remove, self.path, lock, os.getpid())
+        self._removal = weakref.finalize(self, _remove_folder, self.path, lock, os.getpid())
 
     def __enter__(self) -> Path:
         return self.path
@@ -98,7 +98,7 @@ def _create_locked(folder: str, kind: str) -> tuple[Path, int]:
         os.close(lock)
 
 
-def _remove(path: Path, lock: int, pid: int) -> None:
+def _remove_folder(path: Path, lock: int, pid: int) -> None:
     if os.getpid() == pid:  # a forked child must not remove the folder of its parent
         shutil.rmtree(path, ignore_errors=True)
     os.close(lock)

@@ -94,7 +94,7 @@ def find_text_index(table: Table, column: str) -> StoredIndex | None:
             and len(found.segments) == 1
             and _same_analyser(found.details)
         ):
-            return _stored(table, found)
+            return _describe_index(table, found)
     return None
 
 
@@ -106,7 +106,7 @@ def search_text(
     None when the files of an index are missing.
     """
     asked = {"columns": ["_rowid", "_score"], "full_text_query": MatchQuery(text, column), "limit": limit}
-    found = table.run_with_indexes("search", lambda indexed: _search(table, asked) if indexed else None)
+    found = table.run_with_indexes("search", lambda indexed: _run_search(table, asked) if indexed else None)
     if found is None:
         return None
     return found.column("_rowid").to_numpy(), found.column("_score").to_numpy().astype(np.float64)
@@ -124,7 +124,7 @@ def find_vector_index(table: Table, column: str) -> StoredIndex | None:
     """The vector index of a column, if it compares as we do."""
     for found in _describe_indexes(table, column):
         if found.index_type.upper().startswith("IVF") and found.details.get("metric_type") == "L2":
-            return _stored(table, found)
+            return _describe_index(table, found)
     return None
 
 
@@ -146,13 +146,13 @@ def search_vectors(
         "metric": "L2",
     }
     asked = {"columns": ["_rowid", "_distance", column], "nearest": wanted}
-    found = table.run_with_indexes("search", lambda indexed: _search(table, asked) if indexed else None)
+    found = table.run_with_indexes("search", lambda indexed: _run_search(table, asked) if indexed else None)
     if found is None:
         return None
     return found.column("_rowid").to_numpy(), found.column(column).combine_chunks()
 
 
-def _search(table: Table, asked: Mapping[str, Any]) -> pa.Table:
+def _run_search(table: Table, asked: Mapping[str, Any]) -> pa.Table:
     return table.native.scanner(**asked).to_table()
 
 
@@ -161,7 +161,7 @@ def _describe_indexes(table: Table, column: str) -> list[Any]:
         return [found for found in table.native.describe_indices() if found.field_names == [column]]
 
 
-def _stored(table: Table, found: Any) -> StoredIndex:
+def _describe_index(table: Table, found: Any) -> StoredIndex:
     covered = {int(fragment) for segment in found.segments for fragment in segment.fragment_ids}
     indexed = unindexed = deleted = 0
     for fragment in table.native.get_fragments():

@@ -184,12 +184,12 @@ class ForkCache(Generic[_Handle]):
     def session(self, branch: str, uri: str, incarnation: Incarnation) -> Session:
         """Return the session of one incarnation of a fork; it never read another incarnation."""
         with self._lock:
-            return self._of(branch, uri, incarnation).session
+            return self._entry_of(branch, uri, incarnation).session
 
     def find(self, branch: str, uri: str, incarnation: Incarnation, version: int) -> _Handle | None:
         """Return the cached handle of a version, if there is one."""
         with self._lock:
-            handles = self._of(branch, uri, incarnation).handles
+            handles = self._entry_of(branch, uri, incarnation).handles
             found = handles.get((uri, version))
             if found is not None:
                 handles.move_to_end((uri, version))
@@ -198,7 +198,7 @@ class ForkCache(Generic[_Handle]):
     def keep(self, branch: str, uri: str, incarnation: Incarnation, version: int, handle: _Handle) -> _Handle:
         """Cache the handle of a version, and return the one that was cached first."""
         with self._lock:
-            handles = self._of(branch, uri, incarnation).handles
+            handles = self._entry_of(branch, uri, incarnation).handles
             kept = handles.setdefault((uri, version), handle)
             while len(handles) > _HANDLES:
                 handles.popitem(last=False)
@@ -218,7 +218,7 @@ class ForkCache(Generic[_Handle]):
         with self._lock:
             return len(self._branches)
 
-    def _of(self, branch: str, uri: str, incarnation: Incarnation) -> _Branch[_Handle]:
+    def _entry_of(self, branch: str, uri: str, incarnation: Incarnation) -> _Branch[_Handle]:
         if self._generation != fork_generation():
             # A session owns threads that do not survive a fork of the process.
             self._branches.clear()

@@ -105,7 +105,7 @@ def stage_append(table: Table, rows: Rows) -> Staged:
         )
         require_complete_files("stage_append", table.location, table.uri, written.operation)
         inserted = _count_rows(written.operation)
-        return Staged(table, _fence(table, written), Counts(inserted=inserted))
+        return Staged(table, _fence_change(table, written), Counts(inserted=inserted))
 
 
 def stage_delete(table: Table, keys: pa.Array | pa.ChunkedArray, key: str = "id") -> Staged:
@@ -115,7 +115,7 @@ def stage_delete(table: Table, keys: pa.Array | pa.ChunkedArray, key: str = "id"
         doomed = pa.table([pc.unique(keys)], schema=pa.schema([table.schema.field(key)]))
         builder = table.native.merge_insert(key).when_matched_delete().use_index(indexed)
         transaction, stats = builder.execute_uncommitted(doomed)
-        return Staged(table, _fence(table, transaction), Counts(deleted=stats["num_deleted_rows"]))
+        return Staged(table, _fence_change(table, transaction), Counts(deleted=stats["num_deleted_rows"]))
 
     return table.run_with_indexes("stage_delete", staged)
 
@@ -267,15 +267,15 @@ def build_transaction(table: Table, operation: Op.BaseOperation) -> Transaction:
 
 def build_fenced_append(table: Table, fragments: Sequence[Any]) -> Transaction:
     """Return a fenced transaction that adds fragments which are written already."""
-    return _fence(table, build_transaction(table, Op.Append(list(fragments))))
+    return _fence_change(table, build_transaction(table, Op.Append(list(fragments))))
 
 
 def build_fenced_update(table: Table, operation: Op.Update) -> Transaction:
     """Return a fenced transaction that replaces rows by those of fragments which are written already."""
-    return _fence(table, build_transaction(table, operation))
+    return _fence_change(table, build_transaction(table, operation))
 
 
-def _fence(table: Table, written: Transaction) -> Transaction:
+def _fence_change(table: Table, written: Transaction) -> Transaction:
     """Return the transaction in a form that conflicts with every other fenced one."""
     operation: Any = written.operation
     fragments = table.native.get_fragments()

@@ -45,7 +45,7 @@ def require_safe_writes(store: ObjectStore, root: Location) -> None:
         if root.is_local:
             _prove_folder(store, root)
         else:
-            _prove(store, root)
+            _prove_store(store, root)
         _proven.add(key)
 
 
@@ -53,12 +53,12 @@ def _prove_folder(store: ObjectStore, root: Location) -> None:
     with wrap_os_errors("look for", root.uri):
         made = _missing_folders(root.path)
     try:
-        _prove(store, root)
+        _prove_store(store, root)
     finally:
         _remove_empty([*made, (root / _SCRATCH_FOLDER).path])
 
 
-def _prove(store: ObjectStore, root: Location) -> None:
+def _prove_store(store: ObjectStore, root: Location) -> None:
     scratch = root / _SCRATCH_FOLDER / f"{secrets.token_hex(8)}.json"
     try:
         _prove_conditional_puts(store, root, scratch)

@@ -119,7 +119,7 @@ class Table:
 
         def begun(indexed: bool) -> tuple[pa.RecordBatch | None, pa.RecordBatchReader]:
             # An index is asked before the first rows come: when its files are missing, no row is read yet.
-            reader = self._scanner(
+            reader = self._open_scanner(
                 columns, where, limit, ordered, row_ids, batch_size, blob_bytes, fragments, indexed=indexed
             ).to_reader()
             return next(reader, None), reader
@@ -148,7 +148,7 @@ class Table:
         """
 
         def found(indexed: bool) -> pa.Table:
-            return self._scanner(
+            return self._open_scanner(
                 columns, where, limit, ordered, row_ids, None, blob_bytes, fragments, indexed=indexed
             ).to_table()
 
@@ -172,7 +172,7 @@ class Table:
         with self.access.call(operation, self.uri):
             return ask(False)
 
-    def _scanner(
+    def _open_scanner(
         self,
         columns: Sequence[str] | None,
         where: str | None,
@@ -186,7 +186,7 @@ class Table:
         indexed: bool,
     ) -> Any:
         return self.native.scanner(
-            fragments=None if fragments is None else self._fragments(fragments),
+            fragments=None if fragments is None else self._choose_fragments(fragments),
             columns=None if columns is None else list(columns),
             filter=self._stored_filter(where),
             limit=limit,
@@ -200,7 +200,7 @@ class Table:
     def _stored_filter(self, where: str | None) -> str | None:
         return None if where is None else stored_filter(where, self.native.schema)
 
-    def _fragments(self, numbers: Sequence[int]) -> list[Any]:
+    def _choose_fragments(self, numbers: Sequence[int]) -> list[Any]:
         wanted = set(numbers)
         return [one for one in self.native.get_fragments() if one.fragment_id in wanted]
 
@@ -221,7 +221,7 @@ class Table:
 
         With `fragments`, only these are counted, by reading them.
         """
-        some = None if fragments is None else self._fragments(fragments)
+        some = None if fragments is None else self._choose_fragments(fragments)
         where = self._stored_filter(where)
         return self.run_with_indexes(
             "count",
@@ -345,12 +345,12 @@ class Tables:
             if found := self._handles.get((location.uri, version)):
                 self._handles.move_to_end((location.uri, version))
                 return found
-        return self._keep(self._open(location, None, version, pinned_session(self.access)))
+        return self._keep_handle(self._open_version(location, None, version, pinned_session(self.access)))
 
     def keep(self, table: Table) -> None:
         """Cache the handle of a version that was just committed, for the next caller."""
         if table.branch is None:
-            self._keep(table)
+            self._keep_handle(table)
         elif table.incarnation is not None:
             self._forks.keep(table.branch, table.uri, table.incarnation, table.version, table)
 
@@ -371,7 +371,7 @@ class Tables:
 
         `followed` is for a handle that will be moved to newer versions: it remembers the files it read.
         """
-        return self._open(location, branch, None, own_session() if followed else tip_session())
+        return self._open_version(location, branch, None, own_session() if followed else tip_session())
 
     def create(
         self, location: Location, schema: pa.Schema, *, primary_key: str, rows: Rows | None = None
@@ -421,23 +421,23 @@ class Tables:
         """Open a fork at a version; cached handles serve while its incarnation is the same."""
         uri, incarnation = fork_uri(location, branch), self._read_incarnation(location, branch)
         if incarnation is None:
-            return self._open(location, branch, version, fork_session())
+            return self._open_version(location, branch, version, fork_session())
         found = self._forks.find(branch, uri, incarnation, version)
         if found is not None:
             return found
-        opened = self._open(
+        opened = self._open_version(
             location, branch, version, self._forks.session(branch, uri, incarnation), incarnation
         )
         if self._read_incarnation(location, branch) != incarnation:
             # It was recreated while it was opened: this may be either incarnation.
             self._forks.drop(branch)
-            return self._open(location, branch, version, fork_session())
+            return self._open_version(location, branch, version, fork_session())
         return self._forks.keep(branch, uri, incarnation, version, opened)
 
     def _read_incarnation(self, location: Location, branch: str) -> Incarnation | None:
         return None if self._objects is None else read_incarnation(self._objects, location, branch)
 
-    def _open(
+    def _open_version(
         self,
         location: Location,
         branch: str | None,
@@ -453,7 +453,7 @@ class Tables:
             native = relocate_if_moved(native, location, branch, self.access)
         return Table(location, branch, native.version, self.access, native, incarnation)
 
-    def _keep(self, table: Table) -> Table:
+    def _keep_handle(self, table: Table) -> Table:
         with self._lock:
             kept = self._handles.setdefault((table.location.uri, table.version), table)
             while len(self._handles) > self._room:

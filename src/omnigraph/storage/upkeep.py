@@ -88,7 +88,7 @@ def plan_compaction(
     """
     with table.access.call("plan_compaction", table.uri):
         left_out = [] if only is None else [one.id for one in list_fragments(table) if one.id not in only]
-        plan = Compaction.plan(table.native, _choices(target_rows, left_out))
+        plan = Compaction.plan(table.native, _compaction_options(target_rows, left_out))
         return CompactionPlan(table, tuple(plan.tasks))
 
 
@@ -159,7 +159,7 @@ def collect_versions(table: Table, versions: Sequence[int]) -> CollectionResult:
         done = copy.copy(table.native).cleanup_old_versions(
             versions=sorted(versions), delete_unverified=False, error_if_tagged_old_versions=False
         )
-    return _collect(done)
+    return _to_result(done)
 
 
 def preview_collection(table: Table, versions: Sequence[int]) -> CollectionResult:
@@ -170,16 +170,16 @@ def preview_collection(table: Table, versions: Sequence[int]) -> CollectionResul
         done = copy.copy(table.native).explain_cleanup_old_versions(
             versions=sorted(versions), delete_unverified=False, error_if_tagged_old_versions=False
         )
-    return _collect(done.stats)
+    return _to_result(done.stats)
 
 
-def _collect(done: Any) -> CollectionResult:
+def _to_result(done: Any) -> CollectionResult:
     files = done.data_files_removed + done.deletion_files_removed + done.index_files_removed
     files += done.transaction_files_removed
     return CollectionResult(done.old_versions, done.bytes_removed, files, done.failed_deletes)
 
 
-def _choices(target_rows: int, left_out: Sequence[int]) -> CompactionOptions:
+def _compaction_options(target_rows: int, left_out: Sequence[int]) -> CompactionOptions:
     return CompactionOptions(
         target_rows_per_fragment=target_rows, excluded_fragment_ids=list(left_out) or None
     )
@@ -223,8 +223,8 @@ def collect_run(table: Table, run: VersionRun) -> CollectionResult:
     own = Path(table.uri)
     with table.access.call("collect", table.uri):
         neighbours = [version for version in (run.below, run.above) if version is not None]
-        needed = {file for version in neighbours for file in _list_files(_checkout(table, version))}
-        doomed = {version: _checkout(table, version) for version in run.versions}
+        needed = {file for version in neighbours for file in _list_files(_checkout_version(table, version))}
+        doomed = {version: _checkout_version(table, version) for version in run.versions}
         files = {file for native in doomed.values() for file in _list_files(native)} - needed
         # Files first: as long as a version is stored, the run after an interruption finds its files by it.
         freed = [_remove_file(own / file) for file in sorted(files)]
@@ -234,7 +234,7 @@ def collect_run(table: Table, run: VersionRun) -> CollectionResult:
     return CollectionResult(len(doomed), sum(freed), sum(map(bool, freed)) - len(doomed))
 
 
-def _checkout(table: Table, version: int) -> Any:
+def _checkout_version(table: Table, version: int) -> Any:
     # A handle is locked while it reads, and this one is shared: use a copy.
     return copy.copy(table.native).checkout_version(version)
 
@@ -298,7 +298,7 @@ def list_referenced_files(table: Table, version: int) -> frozenset[str]:
     with table.access.call("read_version", table.uri):
         # While it reads, no other thread can use the handle, and others share this one.
         native = copy.copy(table.native).checkout_version(version)
-        return frozenset(_needed(native, table.branch))
+        return frozenset(_list_needed(native, table.branch))
 
 
 def collect_with_files(objects: ObjectStore, table: Table, versions: Collection[int]) -> CollectionResult:
@@ -319,9 +319,9 @@ def _files_of(table: Table, versions: Iterable[int]) -> set[str]:
     return {name for version in versions for name in list_referenced_files(table, version)}
 
 
-def _needed(native: Any, branch: str | None) -> Iterator[str]:
-    folders = {base.id: _folder(base.name) for base in native.base_paths().values()}
-    own = _folder(branch)
+def _list_needed(native: Any, branch: str | None) -> Iterator[str]:
+    folders = {base.id: _fork_folder(base.name) for base in native.base_paths().values()}
+    own = _fork_folder(branch)
     for fragment in native.get_fragments():
         stored = fragment.metadata
         for file in stored.files:
@@ -331,5 +331,5 @@ def _needed(native: Any, branch: str | None) -> Iterator[str]:
             yield f"{own if deleted.base_id is None else folders[deleted.base_id]}{deleted.path(stored.id)}"
 
 
-def _folder(branch: str | None) -> str:
+def _fork_folder(branch: str | None) -> str:
     return "" if branch is None else f"tree/{branch}/"

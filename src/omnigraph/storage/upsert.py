@@ -84,24 +84,24 @@ def encode_row_versions(versions: Numbers) -> RowDatasetVersionMeta:
     """
     cuts = np.flatnonzero(np.diff(versions)) + 1
     starts, ends = [0, *cuts.tolist()], [*cuts.tolist(), len(versions)]
-    runs = (_run(start, end, int(versions[start])) for start, end in zip(starts, ends, strict=True))
+    runs = (_encode_run(start, end, int(versions[start])) for start, end in zip(starts, ends, strict=True))
     return RowDatasetVersionMeta.from_json(json.dumps({"inline": list(b"".join(runs))}))
 
 
-def _run(start: int, end: int, version: int) -> bytes:
-    rows = _message(1, _message(1, _number(1, start) + _number(2, end)))
-    return _message(1, rows + _number(2, version))
+def _encode_run(start: int, end: int, version: int) -> bytes:
+    rows = _encode_message(1, _encode_message(1, _encode_number(1, start) + _encode_number(2, end)))
+    return _encode_message(1, rows + _encode_number(2, version))
 
 
-def _message(field: int, body: bytes) -> bytes:
-    return _varint(field << 3 | _LENGTH) + _varint(len(body)) + body
+def _encode_message(field: int, body: bytes) -> bytes:
+    return _encode_varint(field << 3 | _LENGTH) + _encode_varint(len(body)) + body
 
 
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3 | _NUMBER) + _varint(value) if value else b""
+def _encode_number(field: int, value: int) -> bytes:
+    return _encode_varint(field << 3 | _NUMBER) + _encode_varint(value) if value else b""
 
 
-def _varint(value: int) -> bytes:
+def _encode_varint(value: int) -> bytes:
     digits = []
     while value > 0x7F:
         digits.append(value & 0x7F | 0x80)
@@ -230,14 +230,14 @@ def _stage_two_phases(table: Table, found: UpsertPlan) -> Staged:
 
 
 def _order_matches_first(rows: pa.Table, met: MatchedRows) -> pa.Table:
-    if len(met) in (0, rows.num_rows) and _ascending(met, rows.num_rows):
+    if len(met) in (0, rows.num_rows) and _is_ascending(met, rows.num_rows):
         return rows
     others = np.ones(rows.num_rows, dtype=bool)
     others[met.places] = False
     return rows.take(np.concatenate([met.places, np.flatnonzero(others)]))
 
 
-def _ascending(met: MatchedRows, rows: int) -> bool:
+def _is_ascending(met: MatchedRows, rows: int) -> bool:
     return not len(met) or bool((met.places == np.arange(rows)).all())
 
 

@@ -50,7 +50,7 @@ class NewestVersion:
         else:
             return False
         try:
-            return _mark(os.stat(self.note)) == self.mark  # noqa: PTH116
+            return _file_mark(os.stat(self.note)) == self.mark  # noqa: PTH116
         except OSError:
             return False
 
@@ -81,7 +81,7 @@ def hint_file() -> str:
 
 def is_version_stored(table: str, version: int) -> bool:
     """Whether a version of a table in a folder is there, under its name or the one that old tables use."""
-    return any(map(_exists, _names(table, version)))
+    return any(map(_file_exists, _version_names(table, version)))
 
 
 def list_versions(table: str) -> list[int]:
@@ -116,9 +116,9 @@ def _observe_newest(table: str, version: int) -> NewestVersion | None:
     just made a new one. So the successor is looked for first, and the note is read after it.
     """
     # Versions of one table have names of one form.
-    pairs = zip(_names(table, version), _names(table, version + 1), strict=True)
-    successor = next((after for name, after in pairs if _exists(name)), None)
-    if successor is None or _exists(successor):
+    pairs = zip(_version_names(table, version), _version_names(table, version + 1), strict=True)
+    successor = next((after for name, after in pairs if _file_exists(name)), None)
+    if successor is None or _file_exists(successor):
         return None
     note = f"{table}/{hint_file()}"
     found = _read_hint(note)
@@ -127,12 +127,12 @@ def _observe_newest(table: str, version: int) -> NewestVersion | None:
     return NewestVersion(version, successor, note, found[1])
 
 
-def _names(table: str, version: int) -> tuple[str, str]:
+def _version_names(table: str, version: int) -> tuple[str, str]:
     new, old = version_files(version)
     return f"{table}/{new}", f"{table}/{old}"
 
 
-def _exists(file: str) -> bool:
+def _file_exists(file: str) -> bool:
     # Not `Path.exists`, which takes a failing disk for an absent file.
     try:
         os.stat(file)  # noqa: PTH116 - half the time, and it is asked in every write
@@ -150,7 +150,7 @@ def _read_hint(note: str) -> tuple[int, Mark] | None:
         return None
     try:
         # Before it is read: a note that is written meanwhile has another mark.
-        mark, text = _mark(os.fstat(descriptor)), os.read(descriptor, _LONGEST_NOTE)
+        mark, text = _file_mark(os.fstat(descriptor)), os.read(descriptor, _LONGEST_NOTE)
     finally:
         os.close(descriptor)
     plain = _NOTE.fullmatch(text)
@@ -160,5 +160,5 @@ def _read_hint(note: str) -> tuple[int, Mark] | None:
         return None
 
 
-def _mark(found: os.stat_result) -> Mark:
+def _file_mark(found: os.stat_result) -> Mark:
     return found.st_ino, found.st_size, found.st_ctime_ns, found.st_mtime_ns

@@ -113,43 +113,43 @@ class _Answering(ObjectStore):
         assert isinstance(self.observe, Fault)
         self.observe.answered(op, at.uri)
 
-    def _get(self, at: Location) -> VersionedBytes | None:
-        found = super()._get(at)
+    def _get_object(self, at: Location) -> VersionedBytes | None:
+        found = super()._get_object(at)
         self._answered("get", at)
         return found
 
-    def _body(self, at: Location) -> bytes | None:
-        found = super()._body(at)
+    def _read_body(self, at: Location) -> bytes | None:
+        found = super()._read_body(at)
         self._answered("get", at)
         return found
 
-    def _exists(self, at: Location) -> bool:
-        found = super()._exists(at)
+    def _object_exists(self, at: Location) -> bool:
+        found = super()._object_exists(at)
         self._answered("exists", at)
         return found
 
-    def _names(self, at: Location) -> list[str]:
-        found = super()._names(at)
+    def _list_names(self, at: Location) -> list[str]:
+        found = super()._list_names(at)
         self._answered("list", at)
         return found
 
-    def _sizes(self, at: Location) -> dict[str, int]:
-        found = super()._sizes(at)
+    def _list_sizes(self, at: Location) -> dict[str, int]:
+        found = super()._list_sizes(at)
         self._answered("list", at)
         return found
 
-    def _tags(self, at: Location) -> dict[str, str | None]:
-        found = super()._tags(at)
+    def _list_tags(self, at: Location) -> dict[str, str | None]:
+        found = super()._list_tags(at)
         self._answered("list", at)
         return found
 
-    def _folders(self, at: Location) -> list[str]:
-        found = super()._folders(at)
+    def _list_folders(self, at: Location) -> list[str]:
+        found = super()._list_folders(at)
         self._answered("list", at)
         return found
 
-    def _all(self, at: Location) -> list[str]:
-        found = super()._all(at)
+    def _list_all(self, at: Location) -> list[str]:
+        found = super()._list_all(at)
         self._answered("list", at)
         return found
 
@@ -163,32 +163,32 @@ class _Answering(ObjectStore):
         self._answered("discard_partial", at)
         return removed
 
-    def _rename(self, source: Location, target: Location) -> bool:
-        found = super()._rename(source, target)
+    def _rename_object(self, source: Location, target: Location) -> bool:
+        found = super()._rename_object(source, target)
         self._answered("rename", source)
         return found
 
-    def _share(self, source: Location, target: Location) -> bool:
-        found = super()._share(source, target)
+    def _share_object(self, source: Location, target: Location) -> bool:
+        found = super()._share_object(source, target)
         self._answered("share", source)
         return found
 
-    def _put(self, at: Location, body: bytes) -> None:
-        super()._put(at, body)
+    def _put_object(self, at: Location, body: bytes) -> None:
+        super()._put_object(at, body)
         self._answered("put", at)
 
-    def _create(self, at: Location, body: bytes) -> str | None:
-        created = super()._create(at, body)
+    def _create_object(self, at: Location, body: bytes) -> str | None:
+        created = super()._create_object(at, body)
         self._answered("create", at)
         return created
 
-    def _swap(self, at: Location, body: bytes, token: str) -> str | None:
-        swapped = super()._swap(at, body, token)
+    def _swap_object(self, at: Location, body: bytes, token: str) -> str | None:
+        swapped = super()._swap_object(at, body, token)
         self._answered("swap", at)
         return swapped
 
-    def _delete(self, at: Location) -> None:
-        super()._delete(at)
+    def _delete_object(self, at: Location) -> None:
+        super()._delete_object(at)
         self._answered("delete", at)
 
     def _delete_prefix(self, at: Location) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from omnigraph.lang.schema.ir import compile_with_ir, fnv1a32, has_same_meaning, ir_hash, render
+from omnigraph.lang.schema.ir import compile_with_ir, has_same_meaning, hash_fnv1a32, ir_hash, render
 
 TEXT = """
 interface I { t: String? @index }
@@ -84,8 +84,8 @@ def test_properties_keep_their_annotations_and_inherited_ones_those_of_the_inter
 
 
 def test_numbers_are_hashes_of_names() -> None:
-    assert fnv1a32("node:Person") == 3227219152
-    assert fnv1a32("interface:Named:name") == 1864229240
+    assert hash_fnv1a32("node:Person") == 3227219152
+    assert hash_fnv1a32("interface:Named:name") == 1864229240
     (node,) = compile_ir("node Person { age: I32? }")["nodes"]
     assert (node["type_id"], node["properties"][0]["prop_id"]) == (3227219152, 3446138241)
 
@@ -95,7 +95,7 @@ def test_the_compact_form_is_that_of_the_reference() -> None:
         'node Team {\n  slug: String @key\n  title: String\n  @check(title, "^[a-z]+$")\n}\n'
         "edge Next: Team -> Team @card(0..2) { at: Date? }"
     )
-    edge, member = fnv1a32("edge:Next"), fnv1a32("edge:Next:at")
+    edge, member = hash_fnv1a32("edge:Next"), hash_fnv1a32("edge:Next:at")
     assert render(compile_ir(text)) == (
         '{"ir_version":1,"interfaces":[],"nodes":[{"name":"Team","type_id":4231627740,"annotations":[],'
         '"implements":[],"properties":[{"name":"slug","prop_id":432351005,"prop_type":{"scalar":"String",'

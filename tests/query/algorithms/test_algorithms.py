@@ -28,8 +28,16 @@ from omnigraph.query.algorithms.algorithms import (
     TriangleCount,
     names_of,
 )
-from omnigraph.query.algorithms.edge_block import Block, Edges, Part, block_of, corners, corners_of, turned
-from omnigraph.query.algorithms.local_graph import LocalEdges, Numbering, in_order, weights_of, whole_ids
+from omnigraph.query.algorithms.edge_block import (
+    Block,
+    Edges,
+    Part,
+    build_block,
+    find_corners,
+    list_corners,
+    orient_edges,
+)
+from omnigraph.query.algorithms.local_graph import LocalEdges, Numbering, concat_ids, sort_ids, weights_of
 from tests.examples import EXAMPLES
 
 FEWER = EXAMPLES * 2 // 5
@@ -54,7 +62,7 @@ class Drawn:
     def ends(self, algorithm: Algorithm) -> tuple[Any, Any, Any]:
         pairs = np.array(self.edges, dtype=np.int64).reshape(-1, 2)
         weights = np.array(self.weights) if algorithm.arrangement.weight else None
-        return turned(pairs[:, 0], pairs[:, 1], weights, algorithm.arrangement.way)
+        return orient_edges(pairs[:, 0], pairs[:, 1], weights, algorithm.arrangement.way)
 
 
 @dataclass(frozen=True)
@@ -84,7 +92,7 @@ def whole(graph: Drawn, algorithm: Algorithm) -> Edges:
     arrive, leave, weights = graph.ends(algorithm)
     distinct = algorithm.arrangement.distinct
     return LocalEdges(
-        graph.count, block_of(arrive, leave, graph.count, weights, distinct=distinct, stays=True)
+        graph.count, build_block(arrive, leave, graph.count, weights, distinct=distinct, stays=True)
     )
 
 
@@ -94,16 +102,16 @@ def cut_graph(graph: Drawn, algorithm: Algorithm, pieces: int) -> Edges:
 
     def block(chosen: Any, corner: int = 0) -> Block:
         some = None if weights is None else weights[chosen]
-        return block_of(arrive[chosen], leave[chosen], graph.count, some, distinct=distinct, corner=corner)
+        return build_block(arrive[chosen], leave[chosen], graph.count, some, distinct=distinct, corner=corner)
 
     if not algorithm.arrangement.corners:
         return CutEdges(graph.count, [block(arrive % pieces == piece) for piece in range(pieces)])
-    places = list(corners_of(arrive, leave, pieces))
+    places = list(find_corners(arrive, leave, pieces))
     return CutEdges(
         graph.count,
         [
             block(np.concatenate([np.flatnonzero(at == corner) for at in places]), corner)
-            for corner in range(len(corners(pieces)))
+            for corner in range(len(list_corners(pieces)))
         ],
         pieces,
     )
@@ -298,7 +306,7 @@ def test_nodes_are_found_by_id_and_where_that_is_not_enough_by_type() -> None:
 @settings(max_examples=FEWER)
 @given(st.lists(st.text(max_size=3), unique=True, max_size=8))
 def test_numbers_follow_the_order_of_ids(ids: list[str]) -> None:
-    ordered, places = in_order(pa.array(ids, pa.string()))
+    ordered, places = sort_ids(pa.array(ids, pa.string()))
     assert ordered.to_pylist() == sorted(ids)
     assert [ordered[int(place)].as_py() for place in places] == ids
 
@@ -306,9 +314,9 @@ def test_numbers_follow_the_order_of_ids(ids: list[str]) -> None:
 def test_ids_that_are_long_together_stay_texts_in_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_graph, "_MOST_BYTES", 1)
     monkeypatch.setattr(local_graph, "_PIECE", 2)
-    ids = whole_ids(pa.chunked_array([["c", "a"], ["b"]]))
+    ids = concat_ids(pa.chunked_array([["c", "a"], ["b"]]))
     assert ids.type == pa.large_string()
-    nodes = Numbering({"Node": in_order(ids)[0]})
+    nodes = Numbering({"Node": sort_ids(ids)[0]})
     assert nodes.found("c") == 2
     table = nodes.table(pa.array([1, 2, 3]))
     assert table.column("id").to_pylist() == ["a", "b", "c"]

@@ -203,7 +203,7 @@ def test_nodes_of_another_moment_are_left_alone(filled: Graph) -> None:
 
 def test_a_change_made_meanwhile_is_kept(filled: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     filled.branches.create("busy")
-    read, overtaken = solver._spooled, list[bool]()
+    read, overtaken = solver._spool_batches, list[bool]()
 
     def overtake(*given: Any) -> int:
         rows = read(*given)
@@ -213,7 +213,7 @@ def test_a_change_made_meanwhile_is_kept(filled: Graph, monkeypatch: pytest.Monk
                 tx.update("Person", ("name", "=", "bo"), note="new")
         return rows
 
-    monkeypatch.setattr(solver, "_spooled", overtake)
+    monkeypatch.setattr(solver, "_spool_batches", overtake)
     filled.algorithms.degree(edges="Knows", branch="busy", write_to="Person.team")
     (row,) = filled.query(
         'query q() { match { $p: Person  $p.name = "bo" } return { $p.note, $p.team } }', branch="busy"
@@ -225,14 +225,14 @@ def test_commits_to_other_tables_do_not_disturb_the_writing_of_values(
     filled: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled.branches.create("crowded")
-    read, reads = solver._spooled, list[int]()
+    read, reads = solver._spool_batches, list[int]()
 
     def overtake(*given: Any) -> int:
         reads.append(read(*given))
         filled.mutate(f'query q() {{ insert City {{ name: "c{len(reads)}" }} }}', branch="crowded")
         return reads[-1]
 
-    monkeypatch.setattr(solver, "_spooled", overtake)
+    monkeypatch.setattr(solver, "_spool_batches", overtake)
     filled.algorithms.degree(edges="Knows", branch="crowded", write_to="Person.team")
     assert len(reads) == 1
     rows = filled.snapshot("crowded").rows("Person", columns=["name", "team"]).sort_by("name")
@@ -247,7 +247,7 @@ def test_rules_of_the_schema_hold_for_values(filled: Graph) -> None:
 def test_a_value_that_is_too_large_for_its_property_is_refused() -> None:
     to = Destination("Person", "team", "main", None, None)
     with pytest.raises(BadRequest) as caught:
-        solver._as_stored(pa.chunked_array([[1, 2**40]]), pa.int32(), to)
+        solver._to_stored_type(pa.chunked_array([[1, 2**40]]), pa.int32(), to)
     assert caught.value.message == "a value does not fit 'Person.team', which is int32"
 
 

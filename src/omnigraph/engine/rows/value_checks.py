@@ -12,7 +12,7 @@ from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.table_types import ID, TableType
 from omnigraph.errors import ConstraintViolation
 from omnigraph.lang.schema.catalog import CheckRule, NodeType, Property, RangeRule
-from omnigraph.lang.schema.keys import positional
+from omnigraph.lang.schema.keys import to_positional
 from omnigraph.lang.values import shorten_legibly
 
 
@@ -125,4 +125,4 @@ def _rows(flags: pa.Array) -> list[int]:
 
 
 def _number(value: float) -> str:
-    return str(value) if isinstance(value, int) else positional(repr(value))
+    return str(value) if isinstance(value, int) else to_positional(repr(value))

@@ -26,7 +26,7 @@ def make_names_unique(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     (`b#1`) only where its name is in use elsewhere.
     """
     top = frozenset(find_bound_names(steps))
-    return _Namer(set(top)).rename(steps, {name: name for name in top})
+    return _Namer(set(top)).rename_steps(steps, {name: name for name in top})
 
 
 def find_shadowed_names(steps: tuple[Step, ...], around: frozenset[str] = frozenset()) -> Iterator[str]:
@@ -59,19 +59,19 @@ class _Namer:
     def __init__(self, taken: set[str]) -> None:
         self._taken = taken
 
-    def rename(self, steps: tuple[Step, ...], names: Names) -> tuple[Step, ...]:
+    def rename_steps(self, steps: tuple[Step, ...], names: Names) -> tuple[Step, ...]:
         """Clauses in source order; `names` learns what they bind."""
-        return tuple(self._renamed(step, names) for step in steps)
+        return tuple(self._rename_step(step, names) for step in steps)
 
-    def _renamed(self, step: Step, names: Names) -> Step:
+    def _rename_step(self, step: Step, names: Names) -> Step:
         match step:
             case NotBlock(clauses=clauses, outer=outer):
                 inner = {name: names[name] for name in outer}
                 for name in find_bound_names(clauses):
-                    self._bind(name, inner)
-                return NotBlock(self.rename(clauses, inner), tuple(names[name] for name in outer))
+                    self._bind_name(name, inner)
+                return NotBlock(self.rename_steps(clauses, inner), tuple(names[name] for name in outer))
             case Maybe(clauses=clauses, adds=adds):
-                return Maybe(self.rename(clauses, names), tuple(names[name] for name in adds))
+                return Maybe(self.rename_steps(clauses, names), tuple(names[name] for name in adds))
             case Bind(var=var, type_name=type_name, tests=tests):
                 return Bind(names[var], type_name, tuple(_rename_test(test, names) for test in tests))
             case Traverse(left=left, right=right, edge_var=edge_var):
@@ -80,7 +80,7 @@ class _Namer:
             case Where(test=test):
                 return Where(_rename_test(test, names))
 
-    def _bind(self, name: str, names: Names) -> None:
+    def _bind_name(self, name: str, names: Names) -> None:
         """Give a variable of a block its name, unless it is one from around the block."""
         if name in names:
             return

@@ -11,7 +11,7 @@ from omnigraph.lang.query.check_terms import (
     refuse_null,
 )
 from omnigraph.lang.query.check_values import check_in_items
-from omnigraph.lang.query.scope import Scope, fault
+from omnigraph.lang.query.scope import Scope, raise_fault
 from omnigraph.lang.query.terms import (
     Column,
     Compare,
@@ -39,7 +39,7 @@ def check_predicate(scope: Scope, clause: Filter) -> Predicate:
     """Resolve and type a filter clause."""
     match clause:
         case ast.Comparison():
-            return _comparison(scope, clause)
+            return _check_comparison(scope, clause)
         case ast.NullTest():
             return _null_test(scope, clause)
         case ast.InTest():
@@ -48,7 +48,7 @@ def check_predicate(scope: Scope, clause: Filter) -> Predicate:
             return Holds(check_text_match(scope, clause.call))
 
 
-def _operand(scope: Scope, expr: ast.Expr) -> Term:
+def _check_operand(scope: Scope, expr: ast.Expr) -> Term:
     refuse_null(expr)
     # Blobs get a message of their own below instead of the one about reading values.
     found = check_property(scope, expr) if isinstance(expr, ast.PropRef) else check_term(scope, expr)
@@ -59,7 +59,7 @@ def _operand(scope: Scope, expr: ast.Expr) -> Term:
 def _refuse_scores(found: Term, at: Span) -> None:
     for part in walk(found):
         if isinstance(part, Distance | Relevance | Fusion):
-            fault(
+            raise_fault(
                 None,
                 f"unsupported expression in filter: {_CALLS[type(part)]}(…)",
                 at,
@@ -70,31 +70,31 @@ def _refuse_scores(found: Term, at: Span) -> None:
 _CALLS: dict[type, str] = {Distance: "nearest", Relevance: "bm25", Fusion: "rrf"}
 
 
-def _comparison(scope: Scope, clause: ast.Comparison) -> Predicate:
-    left, right = _operand(scope, clause.left), _operand(scope, clause.right)
+def _check_comparison(scope: Scope, clause: ast.Comparison) -> Predicate:
+    left, right = _check_operand(scope, clause.left), _check_operand(scope, clause.right)
     if not (_is_value(left) and _is_value(right)):
-        fault(
+        raise_fault(
             "T7",
             "filter comparisons require scalar operands, "
             f"got {describe_term(scope, left)} and {describe_term(scope, right)}",
             clause.at,
         )
     if Scalar.BLOB in (left.type.scalar, right.type.scalar):
-        fault("T7", "blob comparisons in filters are not supported", clause.at)
+        raise_fault("T7", "blob comparisons in filters are not supported", clause.at)
     if clause.op == "contains":
-        return _contains(left, right, clause.at)
+        return _check_contains(left, right, clause.at)
     if clause.op == "starts_with":
         return _starts_with(left, right, clause.at)
     if left.type.is_list or right.type.is_list:
-        fault(
+        raise_fault(
             "T7",
             "list comparisons in filters are not supported; use `contains` for list membership",
             clause.at,
         )
     if Scalar.VECTOR in (left.type.scalar, right.type.scalar):
-        fault("T7", "vector comparisons in filters are not supported", clause.at)
+        raise_fault("T7", "vector comparisons in filters are not supported", clause.at)
     if not are_compatible(left.type, right.type):
-        fault("T7", f"cannot compare {left.type} with {right.type}", clause.at)
+        raise_fault("T7", f"cannot compare {left.type} with {right.type}", clause.at)
     return Compare(clause.op, left, right)
 
 
@@ -102,32 +102,32 @@ def _is_value(found: Term) -> bool:
     return not isinstance(found, EntityId | Column) and not has_total(found)
 
 
-def _contains(left: Term, right: Term, at: Span) -> Predicate:
+def _check_contains(left: Term, right: Term, at: Span) -> Predicate:
     if Scalar.VECTOR in (left.type.scalar, right.type.scalar):
-        fault("T7", "vector membership filters are not supported", at)
+        raise_fault("T7", "vector membership filters are not supported", at)
     if left.type.is_list:
         if right.type.is_list:
-            fault("T7", "contains requires a scalar right operand", at)
+            raise_fault("T7", "contains requires a scalar right operand", at)
         if not are_compatible(left.type.item, right.type):
-            fault("T7", f"cannot test membership of {right.type} in {left.type}", at)
+            raise_fault("T7", f"cannot test membership of {right.type} in {left.type}", at)
         return Has(left, right)
     if not left.type.is_text:
-        fault(
+        raise_fault(
             "T7",
             "contains requires a list property (membership) or a String property (substring) "
             f"on the left, got {left.type}",
             at,
         )
     if not right.type.is_text:
-        fault("T7", f"string contains requires a String right operand, got {right.type}", at)
+        raise_fault("T7", f"string contains requires a String right operand, got {right.type}", at)
     return TextTest("contains", left, right)
 
 
 def _starts_with(left: Term, right: Term, at: Span) -> TextTest:
     if not left.type.is_text:
-        fault("T7", f"starts_with requires a String property on the left, got {left.type}", at)
+        raise_fault("T7", f"starts_with requires a String property on the left, got {left.type}", at)
     if not right.type.is_text:
-        fault("T7", f"starts_with requires a String right operand, got {right.type}", at)
+        raise_fault("T7", f"starts_with requires a String right operand, got {right.type}", at)
     return TextTest("starts_with", left, right)
 
 
@@ -136,7 +136,7 @@ def _null_test(scope: Scope, clause: ast.NullTest) -> NullCheck:
     found = check_property(scope, expr) if isinstance(expr, ast.PropRef) else check_term(scope, expr)
     _refuse_scores(found, expr.at)
     if isinstance(found, Column) or has_total(found):
-        fault(
+        raise_fault(
             "T7",
             f"filter comparisons require scalar operands, got {describe_term(scope, found)} and null",
             clause.at,
@@ -145,9 +145,9 @@ def _null_test(scope: Scope, clause: ast.NullTest) -> NullCheck:
 
 
 def _in_test(scope: Scope, clause: ast.InTest) -> InList:
-    left = _operand(scope, clause.argument)
+    left = _check_operand(scope, clause.argument)
     if isinstance(left, Column) or has_total(left):
-        fault("T7", "filter comparisons require scalar operands, got aggregate and a list", clause.at)
+        raise_fault("T7", "filter comparisons require scalar operands, got aggregate and a list", clause.at)
     if isinstance(left, EntityId):
-        fault("T28", f"cannot test {describe_term(scope, left)} in a list", clause.at)
+        raise_fault("T28", f"cannot test {describe_term(scope, left)} in a list", clause.at)
     return InList(left, check_in_items(scope, left.type, clause.items, clause.at))

@@ -9,7 +9,7 @@ from omnigraph.lang.query import ast
 from omnigraph.lang.query.check_filters import check_predicate
 from omnigraph.lang.query.check_values import check_match_value
 from omnigraph.lang.query.resolved import Bind, EdgeDirection, Maybe, NotBlock, Step, Traverse, Where
-from omnigraph.lang.query.scope import ANONYMOUS, Bound, Poisoned, Scope, TypeFault, fault
+from omnigraph.lang.query.scope import ANONYMOUS, Bound, Poisoned, Scope, TypeFault, raise_fault
 from omnigraph.lang.query.terms import Compare, Has, Predicate, Prop
 from omnigraph.lang.schema.catalog import EdgeType
 from omnigraph.lang.source import Problems, suggest_name
@@ -27,42 +27,42 @@ class MatchChecker:
         self.read_nodes: set[str] = set()
         self.read_edges: set[str] = set()
 
-    def steps(self, scope: Scope, clauses: tuple[ast.Clause, ...]) -> tuple[Step, ...]:
+    def check_clauses(self, scope: Scope, clauses: tuple[ast.Clause, ...]) -> tuple[Step, ...]:
         """Check clauses one after the other; a wrong one is reported and left out."""
         found = []
         for clause in clauses:
             try:
-                found.append(self._step(scope, clause))
+                found.append(self._check_clause(scope, clause))
             except TypeFault as wrong:
-                self._report(wrong)
-                scope.poison(*_defines(clause))
+                self._report_fault(wrong)
+                scope.poison(*_defined_variables(clause))
             except Poisoned:
-                scope.poison(*_defines(clause))
+                scope.poison(*_defined_variables(clause))
         return tuple(found)
 
-    def _report(self, wrong: TypeFault) -> None:
+    def _report_fault(self, wrong: TypeFault) -> None:
         self._problems.add(wrong.message, wrong.at, code=wrong.code, help=wrong.help)
 
-    def _step(self, scope: Scope, clause: ast.Clause) -> Step:
+    def _check_clause(self, scope: Scope, clause: ast.Clause) -> Step:
         match clause:
             case ast.Binding():
-                return self._binding(scope, clause)
+                return self._check_binding(scope, clause)
             case ast.Traversal():
-                return self._traversal(scope, clause)
+                return self._check_traversal(scope, clause)
             case ast.Negation():
-                return self._negation(scope, clause)
+                return self._check_negation(scope, clause)
             case ast.OptionalBlock():
-                return self._optional(scope, clause)
+                return self._check_optional(scope, clause)
             case _:
                 return Where(check_predicate(scope, clause))
 
     # --- bindings --------------------------------------------------------------------------------
 
-    def _binding(self, scope: Scope, clause: ast.Binding) -> Bind:
+    def _check_binding(self, scope: Scope, clause: ast.Binding) -> Bind:
         if clause.type_name not in scope.catalog.nodes:
             known = suggest_name(clause.type_name, scope.catalog.nodes)
-            fault("T1", f"unknown node type `{clause.type_name}`", clause.at, help=known)
-        var = self._name(clause.var)
+            raise_fault("T1", f"unknown node type `{clause.type_name}`", clause.at, help=known)
+        var = self._name_variable(clause.var)
         self._check_rebinding(scope, clause, var)
         if scope.find(var) is None:
             scope.bind(var, Bound("node", clause.type_name))
@@ -72,10 +72,10 @@ class MatchChecker:
             try:
                 tests.append(self._property_test(scope, clause, var, match))
             except TypeFault as wrong:
-                self._report(wrong)
+                self._report_fault(wrong)
         return Bind(var, clause.type_name, tuple(tests))
 
-    def _name(self, var: str) -> str:
+    def _name_variable(self, var: str) -> str:
         """The variable itself, or a new name that no text can spell for each `$_`."""
         if var != ANONYMOUS:
             return var
@@ -88,14 +88,14 @@ class MatchChecker:
         if known is None:
             return
         if known.kind == "edge":
-            fault(
+            raise_fault(
                 "T23",
                 f"variable `${var}` is bound to edge type `{known.type_name}` "
                 f"and cannot be rebound as node type `{clause.type_name}`",
                 clause.at,
             )
         if known.type_name != clause.type_name:
-            fault(
+            raise_fault(
                 None,
                 f"variable `${var}` already bound to type `{known.type_name}`, "
                 f"cannot rebind to `{clause.type_name}`",
@@ -106,9 +106,9 @@ class MatchChecker:
     def _property_test(scope: Scope, clause: ast.Binding, var: str, match: ast.PropertyMatch) -> Predicate:
         declared = scope.catalog.nodes[clause.type_name].properties.get(match.name)
         if declared is None:
-            fault("T2", f"type `{clause.type_name}` has no property `{match.name}`", match.at)
+            raise_fault("T2", f"type `{clause.type_name}` has no property `{match.name}`", match.at)
         if declared.type.scalar is Scalar.BLOB:
-            fault(
+            raise_fault(
                 "T3",
                 f"blob property `{clause.type_name}.{match.name}` cannot be used in match patterns",
                 match.at,
@@ -119,34 +119,34 @@ class MatchChecker:
 
     # --- traversals ------------------------------------------------------------------------------
 
-    def _traversal(self, scope: Scope, clause: ast.Traversal) -> Traverse:
+    def _check_traversal(self, scope: Scope, clause: ast.Traversal) -> Traverse:
         edge = scope.catalog.find_edge(clause.edge)
         if edge is None:
             help_ = suggest_name(clause.edge, (name[0].lower() + name[1:] for name in scope.catalog.edges))
             if clause.edge in _FILTER_WORDS:
                 help_ = "between two bare variables this word is an edge name; compare properties instead"
-            fault("T4", f"unknown edge type `{clause.edge}`", clause.at, help=help_)
+            raise_fault("T4", f"unknown edge type `{clause.edge}`", clause.at, help=help_)
         _check_edge_binding(scope, clause)
         minimum, maximum = _hop_bounds(clause)
         if clause.undirected and edge.source != edge.target:
-            fault(
+            raise_fault(
                 "T22",
                 f"undirected traversal `<{edge.name}>` requires a same-endpoint-type edge, but "
                 f"`{edge.name}: {edge.source} -> {edge.target}` is asymmetric; use the directional form",
                 clause.at,
             )
-        step = self._oriented(scope, clause, edge, minimum, maximum)
+        step = self._check_orientation(scope, clause, edge, minimum, maximum)
         if step.edge_var is not None:
             scope.bind(step.edge_var, Bound("edge", edge.name))
         self.read_edges.add(edge.name)
         self.read_nodes.update((edge.source, edge.target))
         return step
 
-    def _oriented(
+    def _check_orientation(
         self, scope: Scope, clause: ast.Traversal, edge: EdgeType, minimum: int, maximum: int
     ) -> Traverse:
-        left, right = self._name(clause.left), self._name(clause.right)
-        direction = _direction(scope, clause, edge, left, right)
+        left, right = self._name_variable(clause.left), self._name_variable(clause.right)
+        direction = _find_direction(scope, clause, edge, left, right)
         forward = direction != "in"
         left_type, right_type = (edge.source, edge.target) if forward else (edge.target, edge.source)
         _check_endpoint(scope, clause, edge, left, left_type)
@@ -160,16 +160,16 @@ class MatchChecker:
 
     # --- blocks ----------------------------------------------------------------------------------
 
-    def _negation(self, scope: Scope, clause: ast.Negation) -> NotBlock:
+    def _check_negation(self, scope: Scope, clause: ast.Negation) -> NotBlock:
         if not _refers_outside(scope, clause.clauses):
-            fault("T9", "negation block must reference at least one outer-bound variable", clause.at)
-        return NotBlock(self.steps(scope.copy(), clause.clauses), tuple(scope.bound))
+            raise_fault("T9", "negation block must reference at least one outer-bound variable", clause.at)
+        return NotBlock(self.check_clauses(scope.copy(), clause.clauses), tuple(scope.bound))
 
-    def _optional(self, scope: Scope, clause: ast.OptionalBlock) -> Maybe:
+    def _check_optional(self, scope: Scope, clause: ast.OptionalBlock) -> Maybe:
         if not _refers_outside(scope, clause.clauses):
-            fault("T9", "optional block must reference at least one outer-bound variable", clause.at)
+            raise_fault("T9", "optional block must reference at least one outer-bound variable", clause.at)
         inner = scope.copy()
-        steps = self.steps(inner, clause.clauses)
+        steps = self.check_clauses(inner, clause.clauses)
         adds = [var for var in inner.bound if var not in scope.bound]
         for var in adds:
             scope.bind(var, replace(inner.bound[var], optional=True))
@@ -182,13 +182,13 @@ def _check_edge_binding(scope: Scope, clause: ast.Traversal) -> None:
     for end in (clause.left, clause.right):
         known = scope.find(end) if end != ANONYMOUS else None
         if known is not None and known.kind == "edge":
-            fault(
+            raise_fault(
                 "T23", f"edge binding `${end}` cannot be used as a traversal endpoint; bind a node", clause.at
             )
     if var is None:
         return
     if clause.hops is not None and (clause.hops.minimum, clause.hops.maximum) != (1, 1):
-        fault(
+        raise_fault(
             "T23",
             f"edge binding `${var}` cannot be combined with traversal bounds; a path has many edges",
             clause.at,
@@ -196,11 +196,13 @@ def _check_edge_binding(scope: Scope, clause: ast.Traversal) -> None:
     if var == ANONYMOUS:
         return
     if var in (clause.left, clause.right):
-        fault(
+        raise_fault(
             "T23", f"edge binding `${var}` cannot reuse a traversal endpoint name; choose another", clause.at
         )
     if scope.find(var) is not None:
-        fault("T23", f"variable `${var}` is already bound; an edge binding needs a fresh name", clause.at)
+        raise_fault(
+            "T23", f"variable `${var}` is already bound; an edge binding needs a fresh name", clause.at
+        )
 
 
 def _hop_bounds(clause: ast.Traversal) -> tuple[int, int]:
@@ -208,15 +210,17 @@ def _hop_bounds(clause: ast.Traversal) -> tuple[int, int]:
         return 1, 1
     low, high = clause.hops.minimum, clause.hops.maximum
     if low < 1:
-        fault("T15", "traversal min hop bound must be >= 1", clause.at)
+        raise_fault("T15", "traversal min hop bound must be >= 1", clause.at)
     if high is None:
-        fault("T15", "unbounded traversal is disabled; use bounded traversal {min,max}", clause.at)
+        raise_fault("T15", "unbounded traversal is disabled; use bounded traversal {min,max}", clause.at)
     if high < low:
-        fault("T15", f"invalid traversal bounds {{{low},{high}}}; max must be >= min", clause.at)
+        raise_fault("T15", f"invalid traversal bounds {{{low},{high}}}; max must be >= min", clause.at)
     return low, high
 
 
-def _direction(scope: Scope, clause: ast.Traversal, edge: EdgeType, left: str, right: str) -> EdgeDirection:
+def _find_direction(
+    scope: Scope, clause: ast.Traversal, edge: EdgeType, left: str, right: str
+) -> EdgeDirection:
     """Which way to walk, seen from the left variable; the first bound end decides."""
     if clause.undirected:
         return "both"
@@ -228,7 +232,7 @@ def _direction(scope: Scope, clause: ast.Traversal, edge: EdgeType, left: str, r
             return "out"
         if known.type_name == far:
             return "in"
-        fault(
+        raise_fault(
             "T5",
             f"variable `${var}` has type `{known.type_name}`, which is not an endpoint of edge "
             f"`{edge.name}: {edge.source} -> {edge.target}`",
@@ -240,21 +244,21 @@ def _direction(scope: Scope, clause: ast.Traversal, edge: EdgeType, left: str, r
 def _check_endpoint(scope: Scope, clause: ast.Traversal, edge: EdgeType, var: str, expected: str) -> None:
     known = scope.find(var)
     if known is not None and known.type_name != expected:
-        fault(
+        raise_fault(
             "T5",
             f"variable `${var}` has type `{known.type_name}` but edge `{edge.name}` expects `{expected}`",
             clause.at,
         )
 
 
-def _defines(clause: ast.Clause) -> tuple[str | None, ...]:
+def _defined_variables(clause: ast.Clause) -> tuple[str | None, ...]:
     match clause:
         case ast.Binding(var=var):
             return (var,)
         case ast.Traversal(left=left, right=right, edge_var=edge_var):
             return (left, right, edge_var)
         case ast.OptionalBlock(clauses=clauses):
-            return tuple(name for inner in clauses for name in _defines(inner))
+            return tuple(name for inner in clauses for name in _defined_variables(inner))
     return ()
 
 
@@ -272,26 +276,26 @@ def find_mentioned(clause: ast.Clause, scope: Scope) -> Iterator[str]:
             yield left
             yield right
         case ast.Comparison(left=first, right=second):
-            yield from _names(first, scope)
-            yield from _names(second, scope)
+            yield from _find_names(first, scope)
+            yield from _find_names(second, scope)
         case ast.NullTest(argument=argument) | ast.InTest(argument=argument):
-            yield from _names(argument, scope)
+            yield from _find_names(argument, scope)
         case ast.TextFilter(call=call):
-            yield from _names(call, scope)
+            yield from _find_names(call, scope)
 
 
-def _names(expr: ast.Expr, scope: Scope) -> Iterator[str]:
+def _find_names(expr: ast.Expr, scope: Scope) -> Iterator[str]:
     match expr:
         case ast.PropRef(var=var):
             yield var
         case ast.VarRef(name=name) if name not in scope.parameters:
             yield name
         case ast.Arithmetic(left=left, right=right):
-            yield from _names(left, scope)
-            yield from _names(right, scope)
+            yield from _find_names(left, scope)
+            yield from _find_names(right, scope)
         case ast.Negate(argument=inner) | ast.CaseCall(argument=inner) | ast.Aggregate(argument=inner):
-            yield from _names(inner, scope)
+            yield from _find_names(inner, scope)
         case ast.TextCall(field=field) | ast.Bm25(field=field):
-            yield from _names(field, scope)
+            yield from _find_names(field, scope)
         case ast.Nearest(target=target):
             yield target.var

@@ -22,7 +22,7 @@ from omnigraph.lang.query.resolved import (
     Statement,
     UpdateNodes,
 )
-from omnigraph.lang.query.scope import Scope, TypeFault, fault
+from omnigraph.lang.query.scope import Scope, TypeFault, raise_fault
 from omnigraph.lang.query.terms import (
     ROW,
     Compare,
@@ -51,7 +51,7 @@ def check_mutation(query: ast.Query, scope: Scope, problems: Problems) -> Resolv
     found: list[Statement] = []
     for item in query.body:
         try:
-            found.append(_statement(scope, item, problems))
+            found.append(_check_statement(scope, item, problems))
         except TypeFault as wrong:
             problems.add(wrong.message, wrong.at, code=wrong.code, help=wrong.help)
     if not problems.found:
@@ -69,12 +69,12 @@ def _check_one_direction(name: str, body: tuple[ast.Mutation, ...], problems: Pr
         )
 
 
-def _statement(scope: Scope, item: ast.Mutation, problems: Problems) -> Statement:
+def _check_statement(scope: Scope, item: ast.Mutation, problems: Problems) -> Statement:
     node = scope.catalog.nodes.get(item.type_name)
     edge = scope.catalog.edges.get(item.type_name)
     if node is None and edge is None:
         known = suggest_name(item.type_name, [*scope.catalog.nodes, *scope.catalog.edges])
-        fault("T10", f"unknown node/edge type `{item.type_name}`", item.at, help=known)
+        raise_fault("T10", f"unknown node/edge type `{item.type_name}`", item.at, help=known)
     match item:
         case ast.Insert():
             if node is not None:
@@ -82,12 +82,14 @@ def _statement(scope: Scope, item: ast.Mutation, problems: Problems) -> Statemen
             return _insert_edge(scope, cast(EdgeType, edge), item, problems)
         case ast.Update():
             if node is None:
-                fault("T16", f"update mutation for edge type `{item.type_name}` is not supported", item.at)
-            return _update(scope, node, item, problems)
+                raise_fault(
+                    "T16", f"update mutation for edge type `{item.type_name}` is not supported", item.at
+                )
+            return _check_update(scope, node, item, problems)
         case ast.Delete():
             if node is not None:
-                return DeleteNodes(node.name, _where(scope, node, item.where))
-            return DeleteEdges(item.type_name, _where(scope, cast(EdgeType, edge), item.where))
+                return DeleteNodes(node.name, _check_where(scope, node, item.where))
+            return DeleteEdges(item.type_name, _check_where(scope, cast(EdgeType, edge), item.where))
 
 
 # --- assignments ---------------------------------------------------------------------------------
@@ -98,7 +100,7 @@ def _refuse_duplicates(owner: NodeType | EdgeType, assignments: tuple[ast.Assign
     for item in assignments:
         name = item.name, _is_end(owner, item)
         if name in seen:
-            fault("T13", f"duplicate assignment for property `{item.name}`", item.at)
+            raise_fault("T13", f"duplicate assignment for property `{item.name}`", item.at)
         seen.add(name)
 
 
@@ -107,16 +109,16 @@ def _is_end(owner: NodeType | EdgeType, item: ast.Assignment | ast.Predicate) ->
     return isinstance(owner, EdgeType) and item.name in _ENDPOINTS and not item.quoted
 
 
-def _declared(owner: NodeType | EdgeType, name: str, at: Span) -> Property:
+def _find_property(owner: NodeType | EdgeType, name: str, at: Span) -> Property:
     declared = owner.properties.get(name)
     if declared is None:
         names = ", ".join(owner.properties)
         known = f"it has: {names}" if names else "it has no properties"
-        fault("T11", f"type `{owner.name}` has no property `{name}`", at, help=known)
+        raise_fault("T11", f"type `{owner.name}` has no property `{name}`", at, help=known)
     return declared
 
 
-def _values(
+def _check_values(
     scope: Scope, owner: NodeType | EdgeType, assignments: tuple[ast.Assignment, ...], problems: Problems
 ) -> tuple[dict[str, Term], dict[str, Term]]:
     """The assigned values by property, and those of ends by end; each wrong one is reported."""
@@ -125,7 +127,7 @@ def _values(
     for item in assignments:
         is_end = _is_end(owner, item)
         try:
-            type_ = STRING if is_end else _declared(owner, item.name, item.at).type
+            type_ = STRING if is_end else _find_property(owner, item.name, item.at).type
             found = check_assigned_value(scope, item.name, type_, item.value)
             (ends if is_end else values)[item.name] = found
         except TypeFault as wrong:
@@ -135,18 +137,18 @@ def _values(
 
 def _insert_node(scope: Scope, node: NodeType, item: ast.Insert, problems: Problems) -> InsertNode:
     _refuse_duplicates(node, item.assignments)
-    values, _ = _values(scope, node, item.assignments, problems)
+    values, _ = _check_values(scope, node, item.assignments, problems)
     _check_required(node, {assignment.name for assignment in item.assignments}, item.at)
     return InsertNode(node.name, tuple(values.items()))
 
 
 def _insert_edge(scope: Scope, edge: EdgeType, item: ast.Insert, problems: Problems) -> InsertEdge:
     _refuse_duplicates(edge, item.assignments)
-    values, ends = _values(scope, edge, item.assignments, problems)
+    values, ends = _check_values(scope, edge, item.assignments, problems)
     given = {one.name for one in item.assignments if _is_end(edge, one)}
     for end in _ENDPOINTS:
         if end not in given:
-            fault("T12", f"insert for `{edge.name}` must provide required endpoint `{end}`", item.at)
+            raise_fault("T12", f"insert for `{edge.name}` must provide required endpoint `{end}`", item.at)
     _check_required(edge, {one.name for one in item.assignments if not _is_end(edge, one)}, item.at)
     source, target = (ends.get(end, _NO_VALUE) for end in _ENDPOINTS)
     return InsertEdge(edge.name, source, target, tuple(values.items()))
@@ -157,14 +159,14 @@ def _check_required(owner: NodeType | EdgeType, assigned: set[str], at: Span) ->
         if declared.type.nullable or declared.name in assigned:
             continue
         if declared.embed is None:
-            fault(
+            raise_fault(
                 "T12",
                 f"insert for `{owner.name}` must provide non-nullable property `{declared.name}`",
                 at,
                 help=_how_to_assign(owner, declared.name),
             )
         if declared.embed.source not in assigned:
-            fault(
+            raise_fault(
                 "T12",
                 f"insert for `{owner.name}` must provide non-nullable property `{declared.name}` "
                 f"or @embed source `{declared.embed.source}`",
@@ -178,24 +180,24 @@ def _how_to_assign(owner: NodeType | EdgeType, name: str) -> str | None:
     return None
 
 
-def _update(scope: Scope, node: NodeType, item: ast.Update, problems: Problems) -> UpdateNodes:
+def _check_update(scope: Scope, node: NodeType, item: ast.Update, problems: Problems) -> UpdateNodes:
     _refuse_duplicates(node, item.assignments)
-    values, _ = _values(scope, node, item.assignments, problems)
+    values, _ = _check_values(scope, node, item.assignments, problems)
     for assignment in item.assignments:
         if assignment.name in node.key:
-            fault(
+            raise_fault(
                 None,
                 f"cannot update @key property '{assignment.name}' — delete and re-insert instead",
                 assignment.at,
             )
-    return UpdateNodes(node.name, tuple(values.items()), _where(scope, node, item.where))
+    return UpdateNodes(node.name, tuple(values.items()), _check_where(scope, node, item.where))
 
 
 # --- predicates ----------------------------------------------------------------------------------
 
 
-def _where(scope: Scope, owner: NodeType | EdgeType, where: ast.Predicate) -> Predicate:
-    column = _column(owner, where)
+def _check_where(scope: Scope, owner: NodeType | EdgeType, where: ast.Predicate) -> Predicate:
+    column = _check_column(owner, where)
     match where:
         case ast.NullPredicate():
             return NullCheck(column, where.negated)
@@ -205,29 +207,29 @@ def _where(scope: Scope, owner: NodeType | EdgeType, where: ast.Predicate) -> Pr
                 find_mutation_parameter(scope, items)
             return InList(column, check_in_items(scope, column.type, items, where.at))
         case ast.ComparePredicate():
-            value = _compared(scope, where.name, column.type, where.value)
+            value = _check_compared_value(scope, where.name, column.type, where.value)
             return Compare(cast(RelationOp, where.op), column, value)
 
 
-def _column(owner: NodeType | EdgeType, where: ast.Predicate) -> Prop:
+def _check_column(owner: NodeType | EdgeType, where: ast.Predicate) -> Prop:
     if _is_end(owner, where):
         return Prop(ROW, _ENDPOINTS[where.name], STRING)
-    declared = _declared(owner, where.name, where.at)
+    declared = _find_property(owner, where.name, where.at)
     if declared.type.scalar is Scalar.BLOB:
-        fault("T11", f"blob property `{where.name}` cannot be used in WHERE predicates", where.at)
+        raise_fault("T11", f"blob property `{where.name}` cannot be used in WHERE predicates", where.at)
     return Prop(ROW, declared.name, declared.type)
 
 
-def _compared(scope: Scope, name: str, target: ValueType, value: ast.Value) -> Term:
+def _check_compared_value(scope: Scope, name: str, target: ValueType, value: ast.Value) -> Term:
     if target.is_list or target.scalar is Scalar.VECTOR:
-        fault(
+        raise_fault(
             "T3",
             f"list equality is not supported for property `{name}`; select by another property",
             value.at,
         )
     match value:
         case ast.Null():
-            fault("T7", "null never compares; use `is null`", value.at)
+            raise_fault("T7", "null never compares; use `is null`", value.at)
         case ast.Literal() | ast.ListLiteral():
             return check_literal(name, target, value, check_enum=False)
         case ast.Now():

@@ -7,7 +7,7 @@ from omnigraph.lang.query.check_match import MatchChecker
 from omnigraph.lang.query.check_terms import check_term
 from omnigraph.lang.query.printer import print_expr
 from omnigraph.lang.query.resolved import Count, OrderBy, Output, ResolvedRead
-from omnigraph.lang.query.scope import ANONYMOUS, Poisoned, Scope, TypeFault, fault
+from omnigraph.lang.query.scope import ANONYMOUS, Poisoned, Scope, TypeFault, raise_fault
 from omnigraph.lang.query.terms import (
     Calc,
     CaseFold,
@@ -39,12 +39,12 @@ _RANK_NAMES: dict[type, str] = {Distance: "nearest", Relevance: "bm25", Fusion: 
 def check_read(read: ast.Read, scope: Scope, problems: Problems) -> ResolvedRead:
     """Check a read and report what is wrong with it to `problems`."""
     matcher = MatchChecker(problems)
-    steps = matcher.steps(scope, read.match)
+    steps = matcher.check_clauses(scope, read.match)
     returns = _ReturnChecker(read, scope, problems)
-    outputs = returns.outputs()
-    ranking, order = returns.order(outputs)
-    limit = returns.count("limit", read.limit)
-    offset = returns.count("offset", read.offset)
+    outputs = returns.check_outputs()
+    ranking, order = returns.check_order(outputs)
+    limit = returns.check_count("limit", read.limit)
+    offset = returns.check_count("offset", read.offset)
     named = {var: bound.kind for var, bound in scope.bound.items() if not var.startswith(f"{ANONYMOUS}#")}
     return ResolvedRead(
         steps=steps,
@@ -68,17 +68,17 @@ class _ReturnChecker:
         self._problems = problems
         self._returned: list[tuple[ast.Projection, Output]] = []
 
-    def _report(self, wrong: TypeFault) -> None:
+    def _report_fault(self, wrong: TypeFault) -> None:
         self._problems.add(wrong.message, wrong.at, code=wrong.code, help=wrong.help)
 
     # --- return ----------------------------------------------------------------------------------
 
-    def outputs(self) -> tuple[Output, ...]:
+    def check_outputs(self) -> tuple[Output, ...]:
         for projection in self._read.returns:
             try:
-                self._returned.append((projection, self._output(projection)))
+                self._returned.append((projection, self._check_output(projection)))
             except TypeFault as wrong:
-                self._report(wrong)
+                self._report_fault(wrong)
             except Poisoned:
                 continue
         outputs = tuple(output for _, output in self._returned)
@@ -86,10 +86,10 @@ class _ReturnChecker:
             self._check_groups()
         return outputs
 
-    def _output(self, projection: ast.Projection) -> Output:
+    def _check_output(self, projection: ast.Projection) -> Output:
         found = check_term(self._scope, projection.expr)
         name = projection.alias or runtime_name(found)
-        return Output(name, projection.alias or _label(found), found, projection.alias is not None)
+        return Output(name, projection.alias or _label_column(found), found, projection.alias is not None)
 
     def _check_groups(self) -> None:
         keys = {output.term for _, output in self._returned if not has_total(output.term)}
@@ -100,21 +100,21 @@ class _ReturnChecker:
                 else:
                     _check_outside_aggregates(projection, output.term, keys)
             except TypeFault as wrong:
-                self._report(wrong)
+                self._report_fault(wrong)
 
     # --- order -----------------------------------------------------------------------------------
 
-    def order(self, outputs: tuple[Output, ...]) -> tuple[Ranking | None, tuple[OrderBy, ...]]:
+    def check_order(self, outputs: tuple[Output, ...]) -> tuple[Ranking | None, tuple[OrderBy, ...]]:
         terms = self._order_terms()
         if terms is None:
             return None, ()
         try:
-            ranking = self._ranking(terms, outputs)
+            ranking = self._find_ranking(terms, outputs)
             self._check_returned_rrf(ranking)
             if self._read.distinct:
                 self._check_distinct_order(terms, outputs, ranking)
         except TypeFault as wrong:
-            self._report(wrong)
+            self._report_fault(wrong)
             return None, ()
         return ranking, terms
 
@@ -127,14 +127,14 @@ class _ReturnChecker:
                     OrderBy(check_term(self._scope, item.expr), item.direction, print_expr(item.expr))
                 )
             except TypeFault as wrong:
-                self._report(wrong)
+                self._report_fault(wrong)
             except Poisoned:
                 continue
         return tuple(found) if len(found) == len(self._read.order) else None
 
-    def _ranking(self, terms: tuple[OrderBy, ...], outputs: tuple[Output, ...]) -> Ranking | None:
+    def _find_ranking(self, terms: tuple[OrderBy, ...], outputs: tuple[Output, ...]) -> Ranking | None:
         """The ranking of the first order term, itself or behind the alias of a returned one."""
-        scores = [_score(item.term, outputs) for item in terms]
+        scores = [_find_score(item.term, outputs) for item in terms]
         for item, score in zip(self._read.order, scores, strict=True):
             if score is not None:
                 self._check_limit(item, score)
@@ -147,15 +147,15 @@ class _ReturnChecker:
             _check_best_first(item, found)
         for var in sorted(variables(found)):
             if self._scope.bound[var].optional:
-                fault("T25", f"ranking variable `${var}` is optional", item.at)
+                raise_fault("T25", f"ranking variable `${var}` is optional", item.at)
         return found
 
     def _check_limit(self, item: ast.OrderTerm, ranking: Ranking) -> None:
         if self._read.limit is not None or isinstance(ranking, Relevance):
             return
         if isinstance(ranking, Distance):
-            fault("T17", "nearest ordering requires a limit clause", item.at)
-        fault("T21", "rrf ordering requires a limit clause", item.at)
+            raise_fault("T17", "nearest ordering requires a limit clause", item.at)
+        raise_fault("T21", "rrf ordering requires a limit clause", item.at)
 
     def _check_nearest_aliases(self, scores: list[Ranking | None]) -> None:
         """Only the alias that is the ranking itself may stand beside nearest."""
@@ -166,13 +166,15 @@ class _ReturnChecker:
         ]
         if aliases and any(isinstance(score, Distance) for score in scores):
             message = "alias-based ordering is not supported together with nearest in phase 1"
-            fault("T18", message, aliases[0].at)
+            raise_fault("T18", message, aliases[0].at)
 
     def _check_returned_rrf(self, ranking: Ranking | None) -> None:
         for projection, output in self._returned:
             for part in walk(output.term):
                 if isinstance(part, Fusion) and part != ranking:
-                    fault("T31", "rrf can be returned only when it is the first order term", projection.at)
+                    raise_fault(
+                        "T31", "rrf can be returned only when it is the first order term", projection.at
+                    )
 
     def _check_distinct_order(
         self, terms: tuple[OrderBy, ...], outputs: tuple[Output, ...], ranking: Ranking | None
@@ -181,11 +183,11 @@ class _ReturnChecker:
         for position, (item, found) in enumerate(zip(self._read.order, terms, strict=True)):
             is_ranking = position == 0 and ranking is not None
             if not (is_ranking or isinstance(found.term, Column) or found.term in returned):
-                fault("T29", f"distinct order term `{found.source}` is not returned", item.at)
+                raise_fault("T29", f"distinct order term `{found.source}` is not returned", item.at)
 
     # --- limit, offset ---------------------------------------------------------------------------
 
-    def count(self, word: str, value: int | ast.VarRef | None) -> Count | None:
+    def check_count(self, word: str, value: int | ast.VarRef | None) -> Count | None:
         if not isinstance(value, ast.VarRef):
             return value
         type_ = self._scope.parameters.get(value.name)
@@ -201,7 +203,7 @@ def find_output(outputs: tuple[Output, ...], name: str) -> Output | None:
     return next((output for output in outputs if output.name == name), None)
 
 
-def _score(found: Term, outputs: tuple[Output, ...]) -> Ranking | None:
+def _find_score(found: Term, outputs: tuple[Output, ...]) -> Ranking | None:
     """The rank call an order term is, or is the alias of."""
     if isinstance(found, Column):
         aliased = find_output(outputs, found.name)
@@ -213,12 +215,12 @@ def _check_best_first(item: ast.OrderTerm, ranking: Ranking) -> None:
     best = ("asc", None) if isinstance(ranking, Distance) else ("desc",)
     if item.direction not in best:
         name = _RANK_NAMES[type(ranking)]
-        fault("T31", f"{name} ranks best first; write `{print_expr(item.expr)} {best[0]}`", item.at)
+        raise_fault("T31", f"{name} ranks best first; write `{print_expr(item.expr)} {best[0]}`", item.at)
 
 
 def _check_group_key(projection: ast.Projection, found: Term) -> None:
     if not any(isinstance(part, Prop | EntityId | ParamRef) for part in walk(found)):
-        fault(
+        raise_fault(
             "T9",
             "non-aggregate expressions in an aggregate query must be property accesses or variables",
             projection.at,
@@ -230,7 +232,7 @@ def _check_outside_aggregates(projection: ast.Projection, found: Term, keys: set
         return
     if isinstance(found, Prop | EntityId):
         written = f"${found.var}.{found.name}" if isinstance(found, Prop) else f"${found.var}"
-        fault(
+        raise_fault(
             "T9",
             f"`{written}` beside an aggregate must be returned as a column of its own to group by it",
             projection.at,
@@ -261,7 +263,7 @@ def runtime_name(found: Term) -> str:
     return _RANK_NAMES[type(found)]
 
 
-def _label(found: Term) -> str:
+def _label_column(found: Term) -> str:
     """The name of an unaliased column in the operation descriptor."""
     match found:
         case Prop(name=name):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.check_values import find_parameter, make_constant, refuse_blob
-from omnigraph.lang.query.scope import ANONYMOUS, Scope, fault
+from omnigraph.lang.query.scope import ANONYMOUS, Scope, raise_fault
 from omnigraph.lang.query.terms import (
     Calc,
     CaseFold,
@@ -44,28 +44,28 @@ def check_term(scope: Scope, expr: ast.Expr) -> Term:
         case ast.Now():
             return Instant()
         case ast.VarRef():
-            return _variable(scope, expr)
+            return _check_variable(scope, expr)
         case ast.PropRef():
             return check_readable_property(scope, expr)
         case ast.AliasRef():
             return Column(expr.name, _ALIAS_TYPE)
         case ast.Arithmetic():
-            return _arithmetic(scope, expr)
+            return _check_arithmetic(scope, expr)
         case ast.Negate():
-            argument = _number(scope, "-", expr.argument)
+            argument = _check_number(scope, "-", expr.argument)
             return Minus(argument, (F64 if argument.type.scalar in FLOATS else I64).with_nullable())
         case _:
-            return _call(scope, expr)
+            return _check_call(scope, expr)
 
 
-def _call(
+def _check_call(
     scope: Scope, expr: ast.CaseCall | ast.Aggregate | ast.Nearest | ast.Bm25 | ast.Rrf | ast.TextCall
 ) -> Term:
     match expr:
         case ast.CaseCall():
-            return _case(scope, expr)
+            return _check_case(scope, expr)
         case ast.Aggregate():
-            return _total(scope, expr)
+            return _check_total(scope, expr)
         case ast.Nearest():
             return check_distance(scope, expr)
         case ast.Bm25():
@@ -88,19 +88,21 @@ def describe_term(scope: Scope, found: Term) -> str:
 def refuse_null(expr: ast.Expr) -> None:
     """`null` is no operand."""
     if isinstance(expr, ast.Null):
-        fault("T7", "null never compares; use `is null`", expr.at)
+        raise_fault("T7", "null never compares; use `is null`", expr.at)
 
 
-def _variable(scope: Scope, ref: ast.VarRef) -> Term:
+def _check_variable(scope: Scope, ref: ast.VarRef) -> Term:
     found = find_parameter(scope, ref)
     if found is not None:
         refuse_blob(found, ref.at)
         return found
     bound = scope.find(ref.name) if ref.name != ANONYMOUS else None
     if bound is None:
-        fault(None, f"variable `${ref.name}` is not bound", ref.at)
+        raise_fault(None, f"variable `${ref.name}` is not bound", ref.at)
     if bound.kind == "edge":
-        fault("T23", f"edge binding `${ref.name}` cannot be used bare; name one of its properties", ref.at)
+        raise_fault(
+            "T23", f"edge binding `${ref.name}` cannot be used bare; name one of its properties", ref.at
+        )
     return EntityId(ref.name, STRING.with_nullable(bound.optional))
 
 
@@ -114,7 +116,7 @@ def check_readable_property(scope: Scope, ref: ast.PropRef) -> Prop:
     """`$x.p` as a value; Blobs are not values."""
     found = check_property(scope, ref)
     if found.type.scalar is Scalar.BLOB:
-        fault(
+        raise_fault(
             "T24",
             f"Blob property `${ref.var}.{ref.name}` is not available as a .gq read value; "
             "Blob values require a dedicated API",
@@ -126,48 +128,48 @@ def check_readable_property(scope: Scope, ref: ast.PropRef) -> Prop:
 # --- arithmetic, case, aggregates ----------------------------------------------------------------
 
 
-def _number(scope: Scope, op: str, expr: ast.Expr) -> Term:
+def _check_number(scope: Scope, op: str, expr: ast.Expr) -> Term:
     refuse_null(expr)
     found = check_term(scope, expr)
     if isinstance(found, EntityId | Column) or not found.type.is_numeric:
         what = describe_term(scope, found) if isinstance(found, EntityId | Column) else found.type
-        fault("T26", f"{op} requires numeric operands, got {what}", expr.at)
+        raise_fault("T26", f"{op} requires numeric operands, got {what}", expr.at)
     return found
 
 
-def _arithmetic(scope: Scope, expr: ast.Arithmetic) -> Calc:
-    left = _number(scope, expr.op, expr.left)
-    right = _number(scope, expr.op, expr.right)
+def _check_arithmetic(scope: Scope, expr: ast.Arithmetic) -> Calc:
+    left = _check_number(scope, expr.op, expr.left)
+    right = _check_number(scope, expr.op, expr.right)
     exact = expr.op != "/" and left.type.scalar in INTEGERS and right.type.scalar in INTEGERS
     return Calc(expr.op, left, right, (I64 if exact else F64).with_nullable())
 
 
-def _case(scope: Scope, expr: ast.CaseCall) -> CaseFold:
+def _check_case(scope: Scope, expr: ast.CaseCall) -> CaseFold:
     refuse_null(expr.argument)
     found = check_term(scope, expr.argument)
     if isinstance(found, EntityId | Column) or not found.type.is_text:
         what = describe_term(scope, found) if isinstance(found, EntityId | Column) else found.type
-        fault("T27", f"{expr.fn} requires a String, got {what}", expr.argument.at)
+        raise_fault("T27", f"{expr.fn} requires a String, got {what}", expr.argument.at)
     return CaseFold(expr.fn, found, STRING.with_nullable(found.type.nullable))
 
 
-def _total(scope: Scope, expr: ast.Aggregate) -> Total:
+def _check_total(scope: Scope, expr: ast.Aggregate) -> Total:
     refuse_null(expr.argument)
     found = check_term(scope, expr.argument)
     if isinstance(found, Column) or has_total(found):
-        fault("T8", f"{expr.fn} cannot take another aggregate or an alias", expr.argument.at)
+        raise_fault("T8", f"{expr.fn} cannot take another aggregate or an alias", expr.argument.at)
     is_node = isinstance(found, EntityId)
     if expr.fn == "count":
         if expr.distinct and not is_node and not _is_scalar(found.type):
-            fault("T8", f"count(distinct) requires a scalar, got {found.type}", expr.argument.at)
+            raise_fault("T8", f"count(distinct) requires a scalar, got {found.type}", expr.argument.at)
         return Total("count", found, expr.distinct, I64.with_nullable())
     if expr.fn in ("sum", "avg"):
         if is_node or not found.type.is_numeric:
             described = describe_term(scope, found)
-            fault("T8", f"{expr.fn} requires numeric type, got {described}", expr.argument.at)
+            raise_fault("T8", f"{expr.fn} requires numeric type, got {described}", expr.argument.at)
         return Total(expr.fn, found, False, F64.with_nullable())
     if not is_node and not (found.type.is_numeric or found.type.is_text):
-        fault("T8", f"{expr.fn} requires numeric or string type, got {found.type}", expr.argument.at)
+        raise_fault("T8", f"{expr.fn} requires numeric or string type, got {found.type}", expr.argument.at)
     return Total(expr.fn, found, False, found.type.with_nullable())
 
 
@@ -184,10 +186,10 @@ def _check_search_argument(scope: Scope, expr: ast.Expr, code: str, what: str) -
     if isinstance(expr, ast.Literal | ast.ListLiteral):
         return make_constant(expr)
     if isinstance(expr, ast.VarRef):
-        found = _variable(scope, expr)
+        found = _check_variable(scope, expr)
         if isinstance(found, ParamRef):
             return found
-    return fault(code, f"{what} must be a literal or parameter", expr.at)
+    return raise_fault(code, f"{what} must be a literal or parameter", expr.at)
 
 
 def check_distance(scope: Scope, expr: ast.Nearest) -> Distance:
@@ -195,10 +197,12 @@ def check_distance(scope: Scope, expr: ast.Nearest) -> Distance:
     ref = expr.target
     bound = scope.find(ref.var) if ref.var != ANONYMOUS else None
     if bound is not None and bound.kind == "edge":
-        fault("T23", f"nearest cannot target edge binding `${ref.var}`; vectors belong to nodes", ref.at)
+        raise_fault(
+            "T23", f"nearest cannot target edge binding `${ref.var}`; vectors belong to nodes", ref.at
+        )
     bound, target = scope.property_type(ref, code="T15")
     if target.scalar is not Scalar.VECTOR:
-        fault(
+        raise_fault(
             "T15",
             f"nearest requires a Vector property, got {bound.type_name}.{ref.name}: {target}",
             ref.at,
@@ -213,14 +217,14 @@ def _check_nearest_query(target: ValueType, query: Const | ParamRef, at: Span) -
     mismatch = f"nearest vector dimension mismatch: property is {wanted}, "
     if isinstance(query, Const) and isinstance(query.value, tuple):
         if query.value and query.type.scalar not in NUMBERS:
-            fault("T15", f"nearest query must be {wanted} or String, got {query.type}", at)
+            raise_fault("T15", f"nearest query must be {wanted} or String, got {query.type}", at)
         if len(query.value) != target.dimension:
-            fault("T15", f"{mismatch}query literal has {len(query.value)} elements", at)
+            raise_fault("T15", f"{mismatch}query literal has {len(query.value)} elements", at)
     elif query.type.scalar is Scalar.VECTOR:
         if query.type.dimension != target.dimension:
-            fault("T15", f"{mismatch}query is Vector({query.type.dimension})", at)
+            raise_fault("T15", f"{mismatch}query is Vector({query.type.dimension})", at)
     elif not query.type.is_text:
-        fault("T15", f"nearest query must be {wanted} or String, got {query.type}", at)
+        raise_fault("T15", f"nearest query must be {wanted} or String, got {query.type}", at)
 
 
 def check_relevance(scope: Scope, expr: ast.Bm25) -> Relevance:
@@ -241,23 +245,23 @@ def check_text_match(scope: Scope, expr: ast.TextCall) -> TextMatch:
 
 def check_fusion(scope: Scope, expr: ast.Rrf) -> Fusion:
     """`rrf(first, second, k)`."""
-    first, second = _ranking(scope, expr.first), _ranking(scope, expr.second)
+    first, second = _check_ranking(scope, expr.first), _check_ranking(scope, expr.second)
     k: Const | ParamRef = Const(DEFAULT_RRF_K, I64)
     if expr.k is not None:
         k = _whole_number(scope, expr.k, "T21", "rrf k")
         if isinstance(k, Const) and isinstance(k.value, int) and k.value <= 0:
-            fault("T21", "rrf k must be greater than 0", expr.k.at)
+            raise_fault("T21", "rrf k must be greater than 0", expr.k.at)
     return Fusion(first, second, k)
 
 
-def _ranking(scope: Scope, expr: ast.Nearest | ast.Bm25) -> Distance | Relevance:
+def _check_ranking(scope: Scope, expr: ast.Nearest | ast.Bm25) -> Distance | Relevance:
     return check_distance(scope, expr) if isinstance(expr, ast.Nearest) else check_relevance(scope, expr)
 
 
 def _whole_number(scope: Scope, expr: ast.Expr, code: str, what: str) -> Const | ParamRef:
     found = _check_search_argument(scope, expr, code, what)
     if found.type.is_list or found.type.scalar not in INTEGERS:
-        fault(code, f"{what} must be an integer scalar, got {found.type}", expr.at)
+        raise_fault(code, f"{what} must be an integer scalar, got {found.type}", expr.at)
     return found
 
 
@@ -267,7 +271,7 @@ def _text_arguments(
     field = _text_field(scope, code, fn, field_expr)
     query = _check_search_argument(scope, query_expr, code, f"{fn} query")
     if not query.type.is_text:
-        fault(code, f"{fn} query must be String, got {query.type}", query_expr.at)
+        raise_fault(code, f"{fn} query must be String, got {query.type}", query_expr.at)
     return field, query
 
 
@@ -275,11 +279,11 @@ def _text_field(scope: Scope, code: str, fn: str, expr: ast.Expr) -> Prop:
     refuse_null(expr)
     found = check_property(scope, expr) if isinstance(expr, ast.PropRef) else check_term(scope, expr)
     if not found.type.is_text or isinstance(found, EntityId):
-        fault(code, f"{fn} field must be String, got {describe_term(scope, found)}", expr.at)
+        raise_fault(code, f"{fn} field must be String, got {describe_term(scope, found)}", expr.at)
     if not isinstance(found, Prop):
-        fault(code, f"{fn} field must be a String property", expr.at)
+        raise_fault(code, f"{fn} field must be a String property", expr.at)
     if scope.bound[found.var].kind == "edge":
-        fault(
+        raise_fault(
             "T23",
             f"{fn} cannot target edge property `${found.var}.{found.name}`; full text belongs to nodes",
             expr.at,

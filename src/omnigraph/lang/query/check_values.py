@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.lang.query import ast
-from omnigraph.lang.query.scope import Scope, fault
+from omnigraph.lang.query.scope import Scope, raise_fault
 from omnigraph.lang.query.terms import Const, ConstantValue, Instant, ParamRef, Term
 from omnigraph.lang.source import Span
 from omnigraph.lang.types import DATETIME, NUMBERS, STRING, Scalar, ValueType, are_compatible
@@ -16,11 +16,11 @@ def infer_list_type(literal: ast.ListLiteral) -> ValueType:
     types = []
     for item in literal.items:
         if isinstance(item, ast.ListLiteral):
-            fault(None, "nested list literals are not supported", item.at)
+            raise_fault(None, "nested list literals are not supported", item.at)
         types.append(item.type)
     for item, found in zip(literal.items, types, strict=True):
         if not are_compatible(types[0], found):
-            fault(None, "list literal elements must share a compatible scalar type", item.at)
+            raise_fault(None, "list literal elements must share a compatible scalar type", item.at)
     # Numbers of both kinds may meet in a list; it is then a list of floats.
     scalar = Scalar.F64 if any(t.scalar is Scalar.F64 for t in types) else types[0].scalar
     return ValueType(scalar, is_list=True)
@@ -51,7 +51,7 @@ def find_parameter(scope: Scope, ref: ast.VarRef) -> ParamRef | None:
 def refuse_blob(ref: ParamRef, at: Span) -> None:
     """Blob parameters may be assigned, never read."""
     if ref.type.scalar is Scalar.BLOB:
-        fault(
+        raise_fault(
             "T24",
             f"Blob parameter `${ref.name}` is not available as a .gq read value; "
             "Blob values require a dedicated API",
@@ -66,14 +66,14 @@ def check_literal(
     if target.scalar is Scalar.VECTOR and isinstance(value, ast.ListLiteral):
         return _vector_literal(name, target, value)
     found = make_constant(value)
-    if target.scalar is Scalar.BLOB or not _fits(target, found):
-        fault("T3", f"property `{name}` has type {target} but got {found.type}", value.at)
+    if target.scalar is Scalar.BLOB or not _is_assignable(target, found):
+        raise_fault("T3", f"property `{name}` has type {target} but got {found.type}", value.at)
     if check_enum and target.enum_values:
         check_enum_values(name, target, value)
     return found
 
 
-def _fits(target: ValueType, found: Const) -> bool:
+def _is_assignable(target: ValueType, found: Const) -> bool:
     if found.value == () and target.is_list:
         return True
     return are_compatible(target, found.type)
@@ -82,7 +82,7 @@ def _fits(target: ValueType, found: Const) -> bool:
 def check_enum_values(name: str, target: ValueType, value: ast.Literal | ast.ListLiteral) -> None:
     """A literal meant for an enum must be one of its values."""
     if isinstance(value, ast.Literal) and value.value not in target.enum_values:
-        fault(
+        raise_fault(
             "T3",
             f"property `{name}` expects one of [{', '.join(target.enum_values)}], got '{value.value}'",
             value.at,
@@ -92,9 +92,9 @@ def check_enum_values(name: str, target: ValueType, value: ast.Literal | ast.Lis
 def _vector_literal(name: str, target: ValueType, value: ast.ListLiteral) -> Const:
     own = infer_list_type(value)
     if value.items and own.scalar not in NUMBERS:
-        fault("T3", f"property `{name}` has type {target} but got {own}", value.at)
+        raise_fault("T3", f"property `{name}` has type {target} but got {own}", value.at)
     if len(value.items) != target.dimension:
-        fault(
+        raise_fault(
             "T3",
             f"property `{name}` has type {target.with_nullable(False)} "
             f"but got vector literal with {len(value.items)} elements",
@@ -107,7 +107,7 @@ def check_typed(name: str, target: ValueType, value: ParamRef | Instant, at: Spa
     """A parameter or `now()` that is compared with or stored in a property of type `target`."""
     same_length = value.type.dimension == target.dimension
     if not are_compatible(value.type, target) or not same_length:
-        fault("T7", f"cannot assign/compare {value.type} with {target} for property `{name}`", at)
+        raise_fault("T7", f"cannot assign/compare {value.type} with {target} for property `{name}`", at)
     return value
 
 
@@ -115,24 +115,26 @@ def check_match_value(scope: Scope, name: str, target: ValueType, value: ast.Val
     """The value of a property match `{ name: value }`; a scalar against a list means membership."""
     found = _check_match_value(scope, name, target, value)
     if target.scalar is Scalar.VECTOR:
-        fault("T3", f"list equality is not supported for property `{name}`; rank by `nearest`", value.at)
+        raise_fault(
+            "T3", f"list equality is not supported for property `{name}`; rank by `nearest`", value.at
+        )
     return found
 
 
 def _check_match_value(scope: Scope, name: str, target: ValueType, value: ast.Value) -> Term:
     match value:
         case ast.Null():
-            fault("T3", "null never matches; use `is null`", value.at)
+            raise_fault("T3", "null never matches; use `is null`", value.at)
         case ast.Literal() if target.is_list:
             if not are_compatible(target.item, value.type):
-                fault(
+                raise_fault(
                     "T3",
                     f"property `{name}` has type {target} but membership match got {value.type}",
                     value.at,
                 )
             return make_constant(value)
         case ast.ListLiteral() if target.is_list:
-            fault(
+            raise_fault(
                 "T3",
                 f"list equality is not supported for property `{name}`; "
                 "use a scalar value to match list membership",
@@ -145,7 +147,7 @@ def _check_match_value(scope: Scope, name: str, target: ValueType, value: ast.Va
         case ast.VarRef():
             found = find_parameter(scope, value)
             if found is None:
-                fault(
+                raise_fault(
                     None,
                     f"variable `${value.name}` is not bound",
                     value.at,
@@ -159,14 +161,16 @@ def _typed_match(name: str, target: ValueType, value: ParamRef | Instant, at: Sp
     if not target.is_list:
         return check_typed(name, target, value, at)
     if value.type.is_list:
-        fault(
+        raise_fault(
             "T7",
             f"list equality is not supported for property `{name}`; "
             "use a scalar parameter for membership matching",
             at,
         )
     if not are_compatible(target.item, value.type):
-        fault("T7", f"cannot compare {value.type} membership against {target} for property `{name}`", at)
+        raise_fault(
+            "T7", f"cannot compare {value.type} membership against {target} for property `{name}`", at
+        )
     return value
 
 
@@ -175,7 +179,7 @@ def check_assigned_value(scope: Scope, name: str, target: ValueType, value: ast.
     match value:
         case ast.Null():
             if not target.nullable:
-                fault("T3", f"property `{name}` is non-nullable but got null", value.at)
+                raise_fault("T3", f"property `{name}` is non-nullable but got null", value.at)
             return Const(None, target)
         case ast.Literal() | ast.ListLiteral():
             return check_literal(name, target, value, check_enum=True)
@@ -192,7 +196,7 @@ def find_mutation_parameter(scope: Scope, ref: ast.VarRef) -> ParamRef:
     """The parameter behind `$x` in a mutation, where nothing else can be meant."""
     found = find_parameter(scope, ref)
     if found is None:
-        fault("T14", f"mutation variable `${ref.name}` must be a declared query parameter", ref.at)
+        raise_fault("T14", f"mutation variable `${ref.name}` must be a declared query parameter", ref.at)
     return found
 
 
@@ -204,9 +208,9 @@ def check_in_items(
         return _in_parameter(scope, argument, items, at)
     found = make_list_constant(items)
     if items.items and not _require_testable(argument, found.type):
-        fault("T28", f"cannot test {argument} in {found.type}", at)
+        raise_fault("T28", f"cannot test {argument} in {found.type}", at)
     if not items.items and (argument.is_list or argument.scalar in (Scalar.VECTOR, Scalar.BLOB)):
-        fault("T28", f"cannot test {argument} in {found.type}", at)
+        raise_fault("T28", f"cannot test {argument} in {found.type}", at)
     return found
 
 
@@ -215,17 +219,17 @@ def _in_parameter(scope: Scope, argument: ValueType, items: ast.VarRef, at: Span
     if found is None:
         bound = scope.find(items.name)
         if bound is None:
-            fault(None, f"variable `${items.name}` is not bound", items.at)
-        fault(
+            raise_fault(None, f"variable `${items.name}` is not bound", items.at)
+        raise_fault(
             "T28",
             f"in requires a list literal or list parameter, got {bound.kind} `{bound.type_name}`",
             items.at,
         )
     if not found.type.is_list:
-        fault("T28", f"in requires a list literal or list parameter, got {found.type}", items.at)
+        raise_fault("T28", f"in requires a list literal or list parameter, got {found.type}", items.at)
     refuse_blob(found, items.at)
     if not _require_testable(argument, found.type):
-        fault("T28", f"cannot test {argument} in {found.type}", at)
+        raise_fault("T28", f"cannot test {argument} in {found.type}", at)
     return found
 
 

@@ -41,7 +41,7 @@ def check_query(query: ast.Query, catalog: Catalog, source: Source) -> ResolvedR
     """Check one query, or raise one `TypeCheckError` with everything that is wrong."""
     problems = Problems(source, TypeCheckError)
     try:
-        scope = Scope(catalog, _parameters(query, problems))
+        scope = Scope(catalog, _check_parameters(query, problems))
         found: ResolvedRead | ResolvedMutation
         if isinstance(query.body, ast.Read):
             found = check_read(query.body, scope, problems)
@@ -54,7 +54,7 @@ def check_query(query: ast.Query, catalog: Catalog, source: Source) -> ResolvedR
     return found
 
 
-def _parameters(query: ast.Query, problems: Problems) -> dict[str, ValueType]:
+def _check_parameters(query: ast.Query, problems: Problems) -> dict[str, ValueType]:
     found: dict[str, ValueType] = {}
     for parameter in query.parameters:
         if parameter.name == RESERVED_PARAMETER:
@@ -235,12 +235,12 @@ class Operation:
 def describe_operation(resolved: ResolvedRead | ResolvedMutation, catalog: Catalog) -> Operation:
     """The descriptor of a checked query."""
     if isinstance(resolved, ResolvedRead):
-        result = tuple(_column(output, resolved) for output in resolved.outputs)
-        return Operation(result, _refs(resolved.read_nodes, resolved.read_edges), ())
-    return _mutation(resolved, catalog)
+        result = tuple(_describe_column(output, resolved) for output in resolved.outputs)
+        return Operation(result, _list_refs(resolved.read_nodes, resolved.read_edges), ())
+    return _describe_mutation(resolved, catalog)
 
 
-def _column(output: Output, read: ResolvedRead) -> ResultColumn:
+def _describe_column(output: Output, read: ResolvedRead) -> ResultColumn:
     type_ = output_type(output, read.outputs)
     if isinstance(output.term, EntityId):
         return ResultColumn(output.label, "object", type_.nullable)
@@ -264,24 +264,24 @@ def describe_value(name: str, type_: ValueType, nullable: bool) -> ResultColumn:
     return ResultColumn(name, kind, nullable)
 
 
-def _refs(nodes: tuple[str, ...], edges: tuple[str, ...]) -> tuple[TypeRef, ...]:
+def _list_refs(nodes: tuple[str, ...], edges: tuple[str, ...]) -> tuple[TypeRef, ...]:
     return (
         *(TypeRef("node", name) for name in sorted(set(nodes))),
         *(TypeRef("edge", name) for name in sorted(set(edges))),
     )
 
 
-def _mutation(resolved: ResolvedMutation, catalog: Catalog) -> Operation:
+def _describe_mutation(resolved: ResolvedMutation, catalog: Catalog) -> Operation:
     reads: list[TypeRef] = []
     writes: list[TypeRef] = []
     for statement in resolved.statements:
-        read, written = _touched(statement, catalog)
+        read, written = _find_touched(statement, catalog)
         reads += read
         writes += written
-    return Operation((), _unique(reads), _unique(writes))
+    return Operation((), _sort_unique(reads), _sort_unique(writes))
 
 
-def _touched(statement: Statement, catalog: Catalog) -> tuple[list[TypeRef], list[TypeRef]]:
+def _find_touched(statement: Statement, catalog: Catalog) -> tuple[list[TypeRef], list[TypeRef]]:
     match statement:
         case InsertNode(type_name=name) | UpdateNodes(type_name=name):
             return [TypeRef("node", name)], [TypeRef("node", name)]
@@ -297,5 +297,5 @@ def _touched(statement: Statement, catalog: Catalog) -> tuple[list[TypeRef], lis
             return [TypeRef("edge", statement.type_name)], [TypeRef("edge", statement.type_name)]
 
 
-def _unique(refs: list[TypeRef]) -> tuple[TypeRef, ...]:
+def _sort_unique(refs: list[TypeRef]) -> tuple[TypeRef, ...]:
     return tuple(sorted(set(refs), key=lambda ref: (ref.kind != "node", ref.type_name)))

@@ -39,65 +39,65 @@ _ARROWS = {"out": ("-[", "]->"), "in": ("<-[", "]-"), "both": ("-[", "]-")}
 
 def explain(plan: p.Plan) -> str:
     """The plan as an indented tree, the result on top and what feeds it below."""
-    return "\n".join(_lines(plan, 0))
+    return "\n".join(_render_lines(plan, 0))
 
 
-def _lines(plan: p.Plan, depth: int) -> Iterator[str]:
-    yield f"{'  ' * depth}{_headline(plan)}"
+def _render_lines(plan: p.Plan, depth: int) -> Iterator[str]:
+    yield f"{'  ' * depth}{_render_headline(plan)}"
     for role, below in p.inputs(plan):
         if role in ("input", "left", "right"):
-            yield from _lines(below, depth + 1)
+            yield from _render_lines(below, depth + 1)
         else:
             yield f"{'  ' * (depth + 1)}{role}:"
-            yield from _lines(below, depth + 2)
+            yield from _render_lines(below, depth + 2)
 
 
-def _headline(plan: p.Plan) -> str:
+def _render_headline(plan: p.Plan) -> str:
     name = type(plan).__name__
-    details = _details(plan)
+    details = _render_details(plan)
     return f"{name} {details}" if details else name
 
 
-def _details(plan: p.Plan) -> str:
+def _render_details(plan: p.Plan) -> str:
     match plan:
         case p.Scan():
-            return f"${plan.var}: {plan.type_name}{_where(plan.where)}"
+            return f"${plan.var}: {plan.type_name}{_render_where(plan.where)}"
         case p.Outer():
             return ", ".join(f"${var}" for var in plan.variables)
         case p.Expand():
-            return _expand(plan)
+            return _render_expand(plan)
         case p.Filter():
             return " and ".join(show_predicate(test) for test in plan.where)
         case p.OptionalJoin():
             return f"adds {', '.join(f'${var}' for var in plan.adds)}" if plan.adds else ""
         case p.Search() | p.Fuse():
-            return f"by {show_term(plan.by)}{_cut(plan.limit, plan.offset)}"
+            return f"by {show_term(plan.by)}{_render_cut(plan.limit, plan.offset)}"
         case p.Project():
-            return _columns(plan.columns)
+            return _render_columns(plan.columns)
         case p.Limit():
-            return _cut(plan.limit, plan.offset).strip()
+            return _render_cut(plan.limit, plan.offset).strip()
         case _:
-            return _grouping(plan)
+            return _render_grouping(plan)
 
 
-def _grouping(plan: p.Plan) -> str:
+def _render_grouping(plan: p.Plan) -> str:
     match plan:
         case p.Order():
             ties = f"; ties {', '.join(f'${var}' for var in plan.ties)}" if plan.ties else ""
-            return f"{_keys(plan.keys)}{ties}"
+            return f"{_render_keys(plan.keys)}{ties}"
         case p.Sort():
-            return _keys(plan.keys)
+            return _render_keys(plan.keys)
         case p.Aggregate():
             keys = f" by {', '.join(show_term(key) for key in plan.keys)}" if plan.keys else ""
-            return f"{_columns(plan.columns)}{keys}"
+            return f"{_render_columns(plan.columns)}{keys}"
     return ""
 
 
-def _where(tests: tuple[Predicate, ...]) -> str:
+def _render_where(tests: tuple[Predicate, ...]) -> str:
     return f" where {' and '.join(show_predicate(test) for test in tests)}" if tests else ""
 
 
-def _expand(plan: p.Expand) -> str:
+def _render_expand(plan: p.Expand) -> str:
     hops = "" if (plan.minimum, plan.maximum) == (1, 1) else f"{{{plan.minimum},{plan.maximum}}}"
     edge_var = f"${plan.edge_var}: " if plan.edge_var else ""
     before, after = _ARROWS[plan.direction]
@@ -106,20 +106,20 @@ def _expand(plan: p.Expand) -> str:
     return f"{verb}${plan.source} {edge} ${plan.target}: {plan.target_type}"
 
 
-def _cut(limit: Count | None, offset: Count | None) -> str:
+def _render_cut(limit: Count | None, offset: Count | None) -> str:
     counts = (("limit", limit), ("offset", offset))
-    return "".join(f" {word} {_count(count)}" for word, count in counts if count is not None)
+    return "".join(f" {word} {_render_count(count)}" for word, count in counts if count is not None)
 
 
-def _count(count: Count) -> str:
+def _render_count(count: Count) -> str:
     return str(count) if isinstance(count, int) else show_term(count)
 
 
-def _columns(columns: tuple[p.Output, ...]) -> str:
+def _render_columns(columns: tuple[p.Output, ...]) -> str:
     return ", ".join(f"{show_term(column.term)} as {column.name}" for column in columns)
 
 
-def _keys(keys: tuple[p.Key, ...]) -> str:
+def _render_keys(keys: tuple[p.Key, ...]) -> str:
     return ", ".join(f"{show_term(key.term)}{' desc' if key.descending else ''}" for key in keys)
 
 
@@ -147,7 +147,7 @@ def show_term(term: Term) -> str:
     """A term in the notation of the query language."""
     match term:
         case Const(value=value):
-            return _constant(value)
+            return _render_constant(value)
         case ParamRef(name=name):
             return f"${name}"
         case Instant():
@@ -184,9 +184,9 @@ def _show_call(term: Term) -> str:
     raise AssertionError(f"no text for {type(term).__name__}")
 
 
-def _constant(value: object) -> str:
+def _render_constant(value: object) -> str:
     if isinstance(value, tuple):
-        return f"[{', '.join(_constant(item) for item in value)}]"
+        return f"[{', '.join(_render_constant(item) for item in value)}]"
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -30,28 +30,28 @@ class ExpressionParser(Cursor):
         self._operators = 0
         super().__init__(source)
 
-    def expression(self) -> ast.Expr:
+    def parse_expression(self) -> ast.Expr:
         """One whole expression, read as far as it goes."""
         self._operators = 0
-        return self._sum()
+        return self._parse_sum()
 
-    def _sum(self) -> ast.Expr:
+    def _parse_sum(self) -> ast.Expr:
         start = self.start
-        left = self._product()
+        left = self._parse_product()
         while self.kind in ("+", "-"):
-            op = cast(ast.ArithmeticOp, self._operator())
-            left = ast.Arithmetic(op, left, self._product(), at=self.since(start))
+            op = cast(ast.ArithmeticOp, self._parse_operator())
+            left = ast.Arithmetic(op, left, self._parse_product(), at=self.since(start))
         return left
 
-    def _product(self) -> ast.Expr:
+    def _parse_product(self) -> ast.Expr:
         start = self.start
-        left = self._signed()
+        left = self._parse_signed()
         while self.kind in ("*", "/"):
-            op = cast(ast.ArithmeticOp, self._operator())
-            left = ast.Arithmetic(op, left, self._signed(), at=self.since(start))
+            op = cast(ast.ArithmeticOp, self._parse_operator())
+            left = ast.Arithmetic(op, left, self._parse_signed(), at=self.since(start))
         return left
 
-    def _operator(self) -> str:
+    def _parse_operator(self) -> str:
         self._operators += 1
         if self._operators > MAX_OPERATORS:
             self.fail(f"an expression has at most {MAX_OPERATORS} operators")
@@ -59,63 +59,63 @@ class ExpressionParser(Cursor):
         self.advance()
         return op
 
-    def _signed(self) -> ast.Expr:
+    def _parse_signed(self) -> ast.Expr:
         if self.kind != "-":
-            return self._primary()
+            return self._parse_primary()
         start = self.start
         with self.nested():
-            self._operator()
+            self._parse_operator()
             if self.kind in (INT, FLOAT):
-                return self._number(start, negative=True)
-            return ast.Negate(self._signed(), at=self.since(start))
+                return self._parse_number(start, negative=True)
+            return ast.Negate(self._parse_signed(), at=self.since(start))
 
-    def _primary(self) -> ast.Expr:
+    def _parse_primary(self) -> ast.Expr:
         if self.kind == VAR:
             return self._variable_or_property()
         if self.kind == LOWER:
-            return self._word()
+            return self._parse_word()
         if self.kind == "(":
-            return self._parenthesised()
+            return self._parse_parenthesised()
         if self.kind in (STR, INT, FLOAT, "["):
-            return self._constant()
+            return self._parse_constant()
         return self.expected("an expression")
 
-    def _parenthesised(self) -> ast.Expr:
+    def _parse_parenthesised(self) -> ast.Expr:
         with self.nested():
             self.take("(")
-            inner = self._sum()
+            inner = self._parse_sum()
             self.take(")")
         return inner
 
     def _variable_or_property(self) -> ast.VarRef | ast.PropRef:
-        var = self.variable()
+        var = self.parse_variable()
         if not self.accept("."):
             return var
         name = self.take(LOWER, "a property name")
         return ast.PropRef(var.name, name, at=self.since(var.at.start))
 
-    def variable(self) -> ast.VarRef:
+    def parse_variable(self) -> ast.VarRef:
         """`$x`."""
         span = self.span
         return ast.VarRef(self.take(VAR)[1:], at=span)
 
-    def _word(self) -> ast.Expr:
+    def _parse_word(self) -> ast.Expr:
         start, name = self.start, self.take(LOWER)
         if name in ("true", "false"):
             return ast.Literal(name == "true", BOOL, at=self.since(start))
         if self.kind == "(":
             with self.nested():
-                return self._call(name, start)
+                return self._parse_call(name, start)
         if name == "null":
             return ast.Null(at=self.since(start))
         return ast.AliasRef(name, at=self.since(start))
 
     # --- constants -------------------------------------------------------------------------------
 
-    def value(self) -> ast.Value:
+    def parse_value(self) -> ast.Value:
         """What a property match, an assignment or a predicate may hold."""
         if self.kind == VAR:
-            return self.variable()
+            return self.parse_variable()
         start = self.start
         if self.word("null"):
             self.advance()
@@ -125,26 +125,26 @@ class ExpressionParser(Cursor):
             self.take("(")
             self.take(")")
             return ast.Now(at=self.since(start))
-        return self._constant()
+        return self._parse_constant()
 
-    def _constant(self) -> ast.Literal | ast.ListLiteral:
+    def _parse_constant(self) -> ast.Literal | ast.ListLiteral:
         start = self.start
         if self.kind == "[":
             return self.list_literal()
         if self.accept("-"):
-            return self._number(start, negative=True)
+            return self._parse_number(start, negative=True)
         if self.kind in (INT, FLOAT):
-            return self._number(start, negative=False)
+            return self._parse_number(start, negative=False)
         if self.kind == STR:
             span = self.span
             return ast.Literal(unescape(self.take(STR), span), STRING, at=span)
         if self.word("true") or self.word("false"):
             return ast.Literal(self.take(LOWER) == "true", BOOL, at=self.since(start))
         if self.kind == LOWER and self.text in LITERAL_CALLS:
-            return self._dated(self.take(LOWER), start)
+            return self._parse_dated(self.take(LOWER), start)
         return self.expected("a value")
 
-    def _number(self, start: int, *, negative: bool) -> ast.Literal:
+    def _parse_number(self, start: int, *, negative: bool) -> ast.Literal:
         sign = -1 if negative else 1
         text = self.text
         if self.kind == FLOAT:
@@ -168,11 +168,11 @@ class ExpressionParser(Cursor):
             while self.kind != "]":
                 if items:
                     self.take(",", "`,` or `]`")
-                items.append(self._constant())
+                items.append(self._parse_constant())
             self.advance()
         return ast.ListLiteral(tuple(items), at=self.since(start))
 
-    def _dated(self, name: str, start: int) -> ast.Literal:
+    def _parse_dated(self, name: str, start: int) -> ast.Literal:
         self.take("(")
         span = self.span
         text = unescape(self.take(STR), span)
@@ -181,65 +181,65 @@ class ExpressionParser(Cursor):
 
     # --- calls -----------------------------------------------------------------------------------
 
-    def _call(self, name: str, start: int) -> ast.Expr:
+    def _parse_call(self, name: str, start: int) -> ast.Expr:
         if name in LITERAL_CALLS:
-            return self._dated(name, start)
+            return self._parse_dated(name, start)
         if name not in FUNCTIONS:
             self.fail(f"unknown function `{name}`", Span(start, start + len(name)))
         self.take("(")
-        call = self._arguments(name)
+        call = self._parse_arguments(name)
         self.take(")", "`)`")
         return replace(call, at=self.since(start))
 
-    def _arguments(self, name: str) -> ast.Expr:
+    def _parse_arguments(self, name: str) -> ast.Expr:
         if name == "now":
             return ast.Now()
         if name in AGGREGATES:
-            return self._aggregate(cast(ast.AggregateFn, name))
+            return self._parse_aggregate(cast(ast.AggregateFn, name))
         if name in CASE_CALLS:
-            return ast.CaseCall(cast(ast.CaseFn, name), self._sum())
+            return ast.CaseCall(cast(ast.CaseFn, name), self._parse_sum())
         if name == "nearest":
-            return self._nearest()
+            return self._parse_nearest()
         if name == "rrf":
-            return self._rrf()
-        field = self._sum()
+            return self._parse_rrf()
+        field = self._parse_sum()
         self.take(",")
-        query = self._sum()
+        query = self._parse_sum()
         if name == "bm25":
             return ast.Bm25(field, query)
-        max_edits = self._sum() if name == "fuzzy" and self.accept(",") else None
+        max_edits = self._parse_sum() if name == "fuzzy" and self.accept(",") else None
         return ast.TextCall(cast(ast.TextFn, name), field, query, max_edits)
 
-    def _aggregate(self, fn: ast.AggregateFn) -> ast.Aggregate:
+    def _parse_aggregate(self, fn: ast.AggregateFn) -> ast.Aggregate:
         distinct = False
         if fn == "count" and self.word("distinct"):
             ((following, _),) = self.peek()
             distinct = following != ")"
             if distinct:
                 self.advance()
-        return ast.Aggregate(fn, self._sum(), distinct)
+        return ast.Aggregate(fn, self._parse_sum(), distinct)
 
-    def _nearest(self) -> ast.Nearest:
+    def _parse_nearest(self) -> ast.Nearest:
         target = (
             self._variable_or_property() if self.kind == VAR else self.expected("a property like `$d.vector`")
         )
         if not isinstance(target, ast.PropRef):
             self.expected("`.` and a property name")
         self.take(",")
-        return ast.Nearest(target, self._sum())
+        return ast.Nearest(target, self._parse_sum())
 
-    def _rrf(self) -> ast.Rrf:
-        first = self._ranking()
+    def _parse_rrf(self) -> ast.Rrf:
+        first = self._parse_ranking()
         self.take(",")
-        second = self._ranking()
-        k = self._sum() if self.accept(",") else None
+        second = self._parse_ranking()
+        k = self._parse_sum() if self.accept(",") else None
         return ast.Rrf(first, second, k)
 
-    def _ranking(self) -> ast.Nearest | ast.Bm25:
+    def _parse_ranking(self) -> ast.Nearest | ast.Bm25:
         start = self.start
         if not (self.word("nearest") or self.word("bm25")):
             self.expected("`nearest(…)` or `bm25(…)`")
         name = self.take(LOWER)
         if self.kind != "(":
             self.expected("`(`")
-        return cast("ast.Nearest | ast.Bm25", self._call(name, start))
+        return cast("ast.Nearest | ast.Bm25", self._parse_call(name, start))

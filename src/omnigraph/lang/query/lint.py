@@ -70,11 +70,11 @@ def find_optional_variables(clauses: tuple[ast.Clause, ...]) -> list[str]:
     found: dict[str, None] = {}
     for clause in clauses:
         if isinstance(clause, ast.OptionalBlock):
-            found.update(dict.fromkeys(name for name in _binds(clause.clauses) if name not in seen))
+            found.update(dict.fromkeys(name for name in _find_bound(clause.clauses) if name not in seen))
     return [name for name in found if name != ANONYMOUS]
 
 
-def _binds(clauses: tuple[ast.Clause, ...]) -> Iterator[str]:
+def _find_bound(clauses: tuple[ast.Clause, ...]) -> Iterator[str]:
     for clause in clauses:
         match clause:
             case ast.Binding(var=var):
@@ -84,7 +84,7 @@ def _binds(clauses: tuple[ast.Clause, ...]) -> Iterator[str]:
                 if edge_var is not None:
                     yield edge_var
             case ast.OptionalBlock(clauses=inner):
-                yield from _binds(inner)
+                yield from _find_bound(inner)
 
 
 Severity = OneOf["error", "warning", "info"]
@@ -163,24 +163,24 @@ class LintReport:
     @property
     def errors(self) -> int:
         """Queries that do not compile, plus findings that are errors."""
-        return sum(result.error is not None for result in self.results) + self._count("error")
+        return sum(result.error is not None for result in self.results) + self._count_findings("error")
 
     @property
     def warnings(self) -> int:
         """Warnings of queries and of the file."""
-        return sum(len(result.warnings) for result in self.results) + self._count("warning")
+        return sum(len(result.warnings) for result in self.results) + self._count_findings("warning")
 
     @property
     def infos(self) -> int:
         """Remarks."""
-        return self._count("info")
+        return self._count_findings("info")
 
     @property
     def status(self) -> OneOf["ok", "error"]:
         """`error` when the file cannot be used as it is."""
         return "error" if self.errors else "ok"
 
-    def _count(self, severity: Severity) -> int:
+    def _count_findings(self, severity: Severity) -> int:
         return sum(finding.severity == severity for finding in self.findings)
 
     def to_json(self, schema_source: dict[str, str], query_path: str) -> dict[str, Any]:
@@ -204,10 +204,10 @@ def lint(source: Source, catalog: Catalog) -> LintReport:
         file = parse_queries(source)
     except CompileError as error:
         return report_unparsed(error)
-    checked = [_check(query, catalog, source) for query in file.queries]
+    checked = [_check_query(query, catalog, source) for query in file.queries]
     findings = [finding for one in checked for finding in one.findings]
     findings += _unset_properties(checked, catalog)
-    return LintReport(tuple(one.result for one in checked), tuple(sorted(findings, key=_rank)))
+    return LintReport(tuple(one.result for one in checked), tuple(sorted(findings, key=_sort_key)))
 
 
 def report_unparsed(error: CompileError) -> LintReport:
@@ -215,7 +215,7 @@ def report_unparsed(error: CompileError) -> LintReport:
     return LintReport((), (Finding("error", "Q000", error.message, diagnostics=error.diagnostics),))
 
 
-def _rank(finding: Finding) -> tuple[int, str, str, str]:
+def _sort_key(finding: Finding) -> tuple[int, str, str, str]:
     position = _SEVERITIES.index(finding.severity)
     return position, finding.type_name or "", finding.property or "", finding.message
 
@@ -227,7 +227,7 @@ class _Checked:
     updates: tuple[UpdateNodes, ...] = ()
 
 
-def _check(query: ast.Query, catalog: Catalog, source: Source) -> _Checked:
+def _check_query(query: ast.Query, catalog: Catalog, source: Source) -> _Checked:
     warnings = (NO_PARAMETERS,) if query.is_mutation and not query.parameters else ()
     kind: OneOf["read", "mutation"] = "mutation" if query.is_mutation else "read"
     try:
@@ -238,12 +238,12 @@ def _check(query: ast.Query, catalog: Catalog, source: Source) -> _Checked:
     if isinstance(resolved, ResolvedMutation):
         updates = tuple(item for item in resolved.statements if isinstance(item, UpdateNodes))
         tests = [item.where for item in resolved.statements if not isinstance(item, InsertNode | InsertEdge)]
-        return _Checked(result, _warnings(query.name, _impossible(tests)), updates)
+        return _Checked(result, _to_warnings(query.name, _find_impossible(tests)), updates)
     assert isinstance(query.body, ast.Read)
-    return _Checked(result, _warnings(query.name, _suspicions(query.body, resolved)))
+    return _Checked(result, _to_warnings(query.name, _find_suspicions(query.body, resolved)))
 
 
-def _warnings(query: str, found: Iterable[tuple[str, str]]) -> tuple[Finding, ...]:
+def _to_warnings(query: str, found: Iterable[tuple[str, str]]) -> tuple[Finding, ...]:
     return tuple(
         Finding("warning", code, message, query_names=(query,)) for code, message in dict.fromkeys(found)
     )
@@ -252,11 +252,11 @@ def _warnings(query: str, found: Iterable[tuple[str, str]]) -> tuple[Finding, ..
 # --- suspicions about one read -------------------------------------------------------------------
 
 
-def _suspicions(read: ast.Read, resolved: ResolvedRead) -> Iterator[tuple[str, str]]:
+def _find_suspicions(read: ast.Read, resolved: ResolvedRead) -> Iterator[tuple[str, str]]:
     yield from _filters_on_optional(resolved.steps)
     if read.offset is not None and not read.order:
         yield "L203", "offset without order skips arbitrary rows; add an order"
-    yield from _impossible(_tests(resolved.steps))
+    yield from _find_impossible(_find_tests(resolved.steps))
     uses = Counter(find_mentions(read))
     for var in find_optional_variables(read.match):
         if uses[var] == 1:
@@ -286,15 +286,15 @@ def _filters_on_optional(steps: tuple[Step, ...]) -> Iterator[tuple[str, str]]:
                 )
 
 
-def _tests(steps: tuple[Step, ...]) -> Iterator[Predicate]:
+def _find_tests(steps: tuple[Step, ...]) -> Iterator[Predicate]:
     for step in steps:
         if isinstance(step, Where):
             yield step.test
         elif isinstance(step, Maybe | NotBlock):
-            yield from _tests(step.clauses)
+            yield from _find_tests(step.clauses)
 
 
-def _impossible(tests: Iterable[Predicate]) -> Iterator[tuple[str, str]]:
+def _find_impossible(tests: Iterable[Predicate]) -> Iterator[tuple[str, str]]:
     for test in tests:
         if reason := _never_true(test):
             yield "L204", reason

@@ -46,7 +46,7 @@ class Decoder:
 
     def __init__(self, declared: Sequence[ast.Parameter]) -> None:
         self._names = frozenset(item.name for item in declared)
-        self._readers = tuple((item.name, item.type.nullable, _reader(item.type)) for item in declared)
+        self._readers = tuple((item.name, item.type.nullable, _choose_reader(item.type)) for item in declared)
 
     def __call__(self, given: object, *, js_safe: bool = False) -> dict[str, Stored]:
         """The stored value of every declared parameter, in the order of declaration.
@@ -61,27 +61,28 @@ class Decoder:
             raise ParameterError("params", "params must be a JSON object")
         _refuse_objects(self._names, given)
         return {
-            name: _parameter(name, nullable, read, given, js_safe) for name, nullable, read in self._readers
+            name: _decode_parameter(name, nullable, read, given, js_safe)
+            for name, nullable, read in self._readers
         }
 
 
 def check_count(name: str, value: int) -> int:
     """The value of a parameter that says how many rows to keep or to skip."""
     if value < 0:
-        _refuse(name, "must not be negative")
+        _raise_invalid(name, "must not be negative")
     return value
 
 
 def check_above_zero(name: str, value: Stored) -> int:
     """The value of a parameter that divides: the `k` of `rrf`."""
     if value is None:
-        _refuse(name, "must not be null")
+        _raise_invalid(name, "must not be null")
     if not isinstance(value, int) or value <= 0:
-        _refuse(name, "must be greater than 0")
+        _raise_invalid(name, "must be greater than 0")
     return value
 
 
-def _refuse(name: str, reason: str, *, remedy: str | None = None) -> NoReturn:
+def _raise_invalid(name: str, reason: str, *, remedy: str | None = None) -> NoReturn:
     raise ParameterError(name, f"param '{shorten_legibly(name)}': {reason}", remedy=remedy)
 
 
@@ -89,10 +90,10 @@ def _refuse_objects(names: Collection[str], given: Mapping[object, object]) -> N
     """No type takes an object, so one under an unknown name is a mistake worth reporting."""
     for name, value in given.items():
         if name not in names and isinstance(value, Mapping):
-            _refuse(str(name), "object is not supported")
+            _raise_invalid(str(name), "object is not supported")
 
 
-def _parameter(
+def _decode_parameter(
     name: str, nullable: bool, read: Reader, given: Mapping[object, object], js_safe: bool
 ) -> Stored:
     if name not in given:
@@ -106,33 +107,33 @@ def _parameter(
     if value is None:
         if nullable:
             return None
-        _refuse(name, "null is not accepted for non-nullable parameter")
+        _raise_invalid(name, "null is not accepted for non-nullable parameter")
     try:
         return read(value, js_safe)
     except InvalidValue as wrong:
-        _refuse(name, wrong.message, remedy=wrong.remedy)
+        _raise_invalid(name, wrong.message, remedy=wrong.remedy)
 
 
 # --- one value; `InvalidValue` says what is wrong, without the parameter's name ---------------------
 
 
-def _reader(type_: ValueType) -> Reader:
+def _choose_reader(type_: ValueType) -> Reader:
     """What reads the values of a type."""
     if type_.scalar is Scalar.VECTOR:
-        return lambda value, _: _vector(_items(value, type_), type_)
-    read = _integers(type_.scalar) if type_.scalar in INTEGERS else _READERS[type_.scalar]
+        return lambda value, _: _read_vector(_read_items(value, type_), type_)
+    read = _make_integer_reader(type_.scalar) if type_.scalar in INTEGERS else _READERS[type_.scalar]
     if not type_.is_list:
         return read
-    return lambda value, js_safe: tuple(read(item, js_safe) for item in _items(value, type_))
+    return lambda value, js_safe: tuple(read(item, js_safe) for item in _read_items(value, type_))
 
 
-def _items(value: object, type_: ValueType) -> Sequence[object]:
+def _read_items(value: object, type_: ValueType) -> Sequence[object]:
     if not isinstance(value, list | tuple):
         raise InvalidValue(f"expected array for {type_.with_nullable(False)}")
     return value
 
 
-def _vector(value: Sequence[object], type_: ValueType) -> tuple[float, ...]:
+def _read_vector(value: Sequence[object], type_: ValueType) -> tuple[float, ...]:
     if len(value) != type_.dimension:
         raise InvalidValue(
             f"expected {type_.dimension} values for Vector({type_.dimension}), got {len(value)}"
@@ -143,27 +144,27 @@ def _vector(value: Sequence[object], type_: ValueType) -> tuple[float, ...]:
     return require_finite_floats(numbers)
 
 
-def _integers(scalar: Scalar) -> AtomReader:
+def _make_integer_reader(scalar: Scalar) -> AtomReader:
     low, high = integer_bounds(scalar)
     high = min(high, _ENGINE_MAX)
 
     def read(value: object, js_safe: bool) -> int:
         if type(value) is int and low <= value <= high and not js_safe:
             return value  # as nearly all are
-        return _integer(value, scalar, js_safe)
+        return _read_integer(value, scalar, js_safe)
 
     return read
 
 
-def _integer(value: object, scalar: Scalar, js_safe: bool) -> int:
+def _read_integer(value: object, scalar: Scalar, js_safe: bool) -> int:
     signed = integer_bounds(scalar)[0] < 0
     kind = "integer" if signed else "unsigned integer"
     if isinstance(value, str):
-        found = _decimal(value, signed)
+        found = _parse_decimal(value, signed)
         if found is None:
             raise InvalidValue(f"expected {kind} string, got '{shorten_legibly(value)}'")
     elif is_number(value):
-        found = _whole(value, js_safe)
+        found = _to_whole(value, js_safe)
         if found is None or (found < 0 and not signed):
             raise InvalidValue(f"expected {kind} number")
     else:
@@ -171,14 +172,14 @@ def _integer(value: object, scalar: Scalar, js_safe: bool) -> int:
     return _in_range(found, scalar)
 
 
-def _decimal(text: str, signed: bool) -> int | None:
+def _parse_decimal(text: str, signed: bool) -> int | None:
     if not _DECIMAL.fullmatch(text) or (text[0] == "-" and not signed):
         return None
     digits = text.lstrip("+-").lstrip("0")[:_DIGITS_READ] or "0"
     return -int(digits) if text[0] == "-" else int(digits)
 
 
-def _whole(number: int | float, js_safe: bool) -> int | None:
+def _to_whole(number: int | float, js_safe: bool) -> int | None:
     if isinstance(number, float):
         if not js_safe or not number.is_integer():
             return None
@@ -201,25 +202,25 @@ def _in_range(value: int, scalar: Scalar) -> int:
     return value
 
 
-def _string(value: object, _: bool) -> str:
+def _read_string(value: object, _: bool) -> str:
     if not isinstance(value, str):
-        raise InvalidValue(f"expected string, got {_kind(value)}")
+        raise InvalidValue(f"expected string, got {_name_json_kind(value)}")
     return require_storable_text(value)
 
 
-def _blob(value: object, _: bool) -> str:
+def _read_blob(value: object, _: bool) -> str:
     if not isinstance(value, str):
-        raise InvalidValue(f"expected blob URI string, got {_kind(value)}")
+        raise InvalidValue(f"expected blob URI string, got {_name_json_kind(value)}")
     return require_storable_text(value)
 
 
-def _boolean(value: object, _: bool) -> bool:
+def _read_boolean(value: object, _: bool) -> bool:
     if not isinstance(value, bool):
         raise InvalidValue("expected boolean")
     return value
 
 
-def _floats(scalar: Scalar) -> AtomReader:
+def _make_float_reader(scalar: Scalar) -> AtomReader:
     def read(value: object, _: bool) -> float:
         if not is_number(value):
             raise InvalidValue("expected float")
@@ -228,30 +229,30 @@ def _floats(scalar: Scalar) -> AtomReader:
     return read
 
 
-def _date(value: object, _: bool) -> int:
+def _read_date(value: object, _: bool) -> int:
     if not isinstance(value, str):
         raise InvalidValue("expected date string")
     return dates.parse_date(value)
 
 
-def _datetime(value: object, _: bool) -> int:
+def _read_datetime(value: object, _: bool) -> int:
     if not isinstance(value, str):
         raise InvalidValue("expected datetime string")
     return dates.parse_datetime(value)
 
 
 _READERS: dict[Scalar, AtomReader] = {
-    Scalar.STRING: _string,
-    Scalar.BLOB: _blob,
-    Scalar.BOOL: _boolean,
-    Scalar.F32: _floats(Scalar.F32),
-    Scalar.F64: _floats(Scalar.F64),
-    Scalar.DATE: _date,
-    Scalar.DATETIME: _datetime,
+    Scalar.STRING: _read_string,
+    Scalar.BLOB: _read_blob,
+    Scalar.BOOL: _read_boolean,
+    Scalar.F32: _make_float_reader(Scalar.F32),
+    Scalar.F64: _make_float_reader(Scalar.F64),
+    Scalar.DATE: _read_date,
+    Scalar.DATETIME: _read_datetime,
 }
 
 
-def _kind(value: object) -> str:
+def _name_json_kind(value: object) -> str:
     """What JSON calls a value."""
     match value:
         case None:

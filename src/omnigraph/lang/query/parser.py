@@ -49,7 +49,7 @@ def parse_queries(source: Source) -> ast.QueryFile:
     problems = Problems(source)
     parser = _QueryParser(source, problems)
     try:
-        file = parser.file()
+        file = parser.parse_file()
     except TooManyProblems:
         problems.raise_if_any(truncated=True)
         raise
@@ -57,7 +57,7 @@ def parse_queries(source: Source) -> ast.QueryFile:
     return file
 
 
-def _never() -> bool:
+def _never_resume() -> bool:
     return False
 
 
@@ -103,15 +103,15 @@ class _QueryParser(ExpressionParser):
 
     # --- file and query --------------------------------------------------------------------------
 
-    def file(self) -> ast.QueryFile:
+    def parse_file(self) -> ast.QueryFile:
         queries = []
         while self.kind != END:
-            query = self._attempt(self._query, self._at_query)
+            query = self._attempt(self._parse_query, self._at_query)
             if query is not None:
                 queries.append(query)
         return ast.QueryFile(tuple(queries))
 
-    def _query(self) -> ast.Query:
+    def _parse_query(self) -> ast.Query:
         start = self.start
         if not self.word("query"):
             # Step over the offending word, or recovery would stop on it for ever.
@@ -122,16 +122,16 @@ class _QueryParser(ExpressionParser):
         self.advance()
         self._clauses_read = 0
         name = self.take(LOWER, "a query name")
-        parameters = self._parameters()
-        notes = self._annotations(name)
+        parameters = self._parse_parameters()
+        notes = self._parse_annotations(name)
         self.take("{")
-        body = self._body()
+        body = self._parse_body()
         self.take("}")
         return ast.Query(
             name, parameters, body, notes.get("description"), notes.get("instruction"), at=self.since(start)
         )
 
-    def _parameters(self) -> tuple[ast.Parameter, ...]:
+    def _parse_parameters(self) -> tuple[ast.Parameter, ...]:
         self.take("(")
         found: list[ast.Parameter] = []
         while self.kind != ")":
@@ -146,22 +146,22 @@ class _QueryParser(ExpressionParser):
 
     def _parameter_type(self) -> ValueType:
         if self.accept("["):
-            found = ValueType(self._scalar(), is_list=True)
+            found = ValueType(self._parse_scalar(), is_list=True)
             self.take("]")
         elif self.at(UPPER, "Vector"):
-            found = self._vector()
+            found = self._parse_vector()
         else:
-            found = ValueType(self._scalar())
+            found = ValueType(self._parse_scalar())
         return found.with_nullable() if self.accept("?") else found
 
-    def _scalar(self) -> Scalar:
+    def _parse_scalar(self) -> Scalar:
         if self.kind != UPPER or self.text not in SCALARS:
             self.expected(
                 "a type name", help=f"parameter types are {', '.join(SCALARS)}, Vector(n) and lists"
             )
         return SCALARS[self.take(UPPER)]
 
-    def _vector(self) -> ValueType:
+    def _parse_vector(self) -> ValueType:
         self.advance()
         self.take("(")
         span, text = self.span, self.take(INT)
@@ -173,7 +173,7 @@ class _QueryParser(ExpressionParser):
             self.fail("Vector dimension must be greater than zero", span)
         return vector_type(dimension)
 
-    def _annotations(self, query: str) -> dict[str, str]:
+    def _parse_annotations(self, query: str) -> dict[str, str]:
         notes: dict[str, str] = {}
         while self.kind == "@":
             start = self.start
@@ -189,30 +189,30 @@ class _QueryParser(ExpressionParser):
             notes[name] = unescape(text, span)
         return notes
 
-    def _body(self) -> ast.Read | tuple[ast.Mutation, ...]:
+    def _parse_body(self) -> ast.Read | tuple[ast.Mutation, ...]:
         if self.word("match"):
-            return self._read()
+            return self._parse_read()
         if not self._at_statement():
             self.expected("`match`, `insert`, `update` or `delete`")
         statements: list[ast.Mutation | None] = []
         while self._at_statement():
-            statements.append(self._attempt(self._mutation, self._at_statement))
+            statements.append(self._attempt(self._parse_mutation, self._at_statement))
         return tuple(statement for statement in statements if statement is not None)
 
     # --- reads -----------------------------------------------------------------------------------
 
-    def _read(self) -> ast.Read:
+    def _parse_read(self) -> ast.Read:
         start = self.start
         self.take_word("match")
-        match = self._clauses()
+        match = self._parse_clauses()
         self.take_word("return")
         distinct = self.word("distinct")
         if distinct:
             self.advance()
-        returns = self._block(self._projections)
-        order = self._block(self._order_terms) if self._accept_word("order") else ()
-        limit = self._count() if self._accept_word("limit") else None
-        offset = self._count() if self._accept_word("offset") else None
+        returns = self._parse_block(self._parse_projections)
+        order = self._parse_block(self._order_terms) if self._accept_word("order") else ()
+        limit = self._parse_count() if self._accept_word("limit") else None
+        offset = self._parse_count() if self._accept_word("offset") else None
         if self.kind != "}":
             self.expected("`order`, `limit`, `offset` or `}`, in this order")
         return ast.Read(match, returns, distinct, order, limit, offset, at=self.since(start))
@@ -220,30 +220,30 @@ class _QueryParser(ExpressionParser):
     def _accept_word(self, text: str) -> bool:
         return self.accept(LOWER, text)
 
-    def _block(self, parse: Callable[[], tuple[Item, ...]]) -> tuple[Item, ...]:
+    def _parse_block(self, parse: Callable[[], tuple[Item, ...]]) -> tuple[Item, ...]:
         self.take("{")
-        found = self._attempt(parse, _never)
+        found = self._attempt(parse, _never_resume)
         self.take("}")
         return found or ()
 
-    def _count(self) -> int | ast.VarRef:
+    def _parse_count(self) -> int | ast.VarRef:
         if self.kind == VAR:
-            return self.variable()
+            return self.parse_variable()
         span, text = self.span, self.take(INT, "a whole number or a parameter")
         value = parse_integer(text, _U64_MAX)
         if value is None:
             self.fail(f"invalid integer: {text[:30]}", span)
         return value
 
-    def _projections(self) -> tuple[ast.Projection, ...]:
-        found = [self._projection()]
+    def _parse_projections(self) -> tuple[ast.Projection, ...]:
+        found = [self._parse_projection()]
         while self.kind != "}":
-            found.append(self._projection())
+            found.append(self._parse_projection())
         return tuple(found)
 
-    def _projection(self) -> ast.Projection:
+    def _parse_projection(self) -> ast.Projection:
         start = self.start
-        expr = self.expression()
+        expr = self.parse_expression()
         alias = self.take(LOWER, "a name after `as`") if self._accept_word("as") else None
         span = self.since(start)
         self.accept(",")
@@ -259,7 +259,7 @@ class _QueryParser(ExpressionParser):
 
     def _order_term(self) -> ast.OrderTerm:
         start = self.start
-        expr = self.expression()
+        expr = self.parse_expression()
         if isinstance(expr, ast.Null):
             expr = ast.AliasRef("null", at=expr.at)
         direction = None
@@ -271,16 +271,16 @@ class _QueryParser(ExpressionParser):
 
     # --- clauses ---------------------------------------------------------------------------------
 
-    def _clauses(self) -> tuple[ast.Clause, ...]:
+    def _parse_clauses(self) -> tuple[ast.Clause, ...]:
         with self.nested():
             self.take("{")
-            found = [self._attempt(self._clause, self._at_clause)]
+            found = [self._attempt(self._parse_clause, self._at_clause)]
             while self.kind not in ("}", END) and not self._at_query():
-                found.append(self._attempt(self._clause, self._at_clause))
+                found.append(self._attempt(self._parse_clause, self._at_clause))
             self.take("}")
             return tuple(clause for clause in found if clause is not None)
 
-    def _clause(self) -> ast.Clause:
+    def _parse_clause(self) -> ast.Clause:
         if self.kind == "}":
             self.expected("a clause")
         self._clauses_read += 1
@@ -292,20 +292,20 @@ class _QueryParser(ExpressionParser):
             if following == "{":
                 block = ast.Negation if self.text == "not" else ast.OptionalBlock
                 self.advance()
-                return block(self._clauses(), at=self.since(start))
+                return block(self._parse_clauses(), at=self.since(start))
         if self.kind == VAR:
-            clause = self._pattern(start)
+            clause = self._parse_pattern(start)
             if clause is not None:
                 return clause
-        return self._filter(start)
+        return self._parse_filter(start)
 
-    def _pattern(self, start: int) -> ast.Binding | ast.Traversal | None:
+    def _parse_pattern(self, start: int) -> ast.Binding | ast.Traversal | None:
         """A binding or traversal, or None when the clause that begins with this variable is a filter."""
         first, second, third = self.peek(3)
         if first[0] == ":":
-            return self._binding(start)
+            return self._parse_binding(start)
         if first[0] == VAR or (first[0] == "<" and second[0] == LOWER and third[0] == ">"):
-            return self._traversal(start)
+            return self._parse_traversal(start)
         if first[0] == UPPER and second[0] in (VAR, "{"):
             lowered = first[1][0].lower() + first[1][1:]
             self.advance()
@@ -318,9 +318,9 @@ class _QueryParser(ExpressionParser):
         is_operator = first[1] in _OPERATOR_WORDS or first[1] in ("in", "is")
         if is_operator and second[0] != VAR and not (second[0] == "{" and third[0] == INT):
             return None
-        return self._traversal(start)
+        return self._parse_traversal(start)
 
-    def _binding(self, start: int) -> ast.Binding:
+    def _parse_binding(self, start: int) -> ast.Binding:
         var = self.take(VAR)[1:]
         self.take(":")
         type_name = self.take(UPPER)
@@ -330,11 +330,11 @@ class _QueryParser(ExpressionParser):
                 at = self.start
                 name = self.take(LOWER, "a property name")
                 self.take(":")
-                matches.append(ast.PropertyMatch(name, self.value(), at=self.since(at)))
+                matches.append(ast.PropertyMatch(name, self.parse_value(), at=self.since(at)))
             self.take("}", "`,` or `}`")
         return ast.Binding(var, type_name, tuple(matches), at=self.since(start))
 
-    def _traversal(self, start: int) -> ast.Traversal:
+    def _parse_traversal(self, start: int) -> ast.Traversal:
         left = self.take(VAR)[1:]
         edge_var = None
         if self.kind == VAR:
@@ -344,7 +344,7 @@ class _QueryParser(ExpressionParser):
         edge = self._edge_name()
         if undirected:
             self.take(">")
-        hops = self._hops() if self.kind == "{" else None
+        hops = self._parse_hops() if self.kind == "{" else None
         right = self.take(VAR, "a variable after the edge")[1:]
         return ast.Traversal(left, edge, right, edge_var, undirected, hops, at=self.since(start))
 
@@ -353,7 +353,7 @@ class _QueryParser(ExpressionParser):
             self.fail(f"`{self.text}` cannot be traversed: `not` begins a negation here")
         return self.take(LOWER, "an edge name")
 
-    def _hops(self) -> ast.Hops:
+    def _parse_hops(self) -> ast.Hops:
         self.take("{")
         minimum = self._hop_bound()
         if self.kind == "}":
@@ -370,12 +370,12 @@ class _QueryParser(ExpressionParser):
             self.fail(f"invalid integer: {text[:30]}", span)
         return value
 
-    def _filter(self, start: int) -> ast.Clause:
-        left = self.expression()
+    def _parse_filter(self, start: int) -> ast.Clause:
+        left = self.parse_expression()
         if self.kind in _SYMBOLS or (self.kind == LOWER and self.text in _OPERATOR_WORDS):
             op = cast(ast.CompareOp, self.text)
             self.advance()
-            right = self.expression()
+            right = self.parse_expression()
             return ast.Comparison(left, op, right, at=self.since(start))
         if self.word("is"):
             negated = self._is_not_null()
@@ -401,38 +401,38 @@ class _QueryParser(ExpressionParser):
 
     def _in_items(self) -> ast.ListLiteral | ast.VarRef:
         if self.kind == VAR:
-            return self.variable()
+            return self.parse_variable()
         if self.kind != "[":
             self.expected("a list or a list parameter")
         return self.list_literal()
 
     # --- mutations -------------------------------------------------------------------------------
 
-    def _mutation(self) -> ast.Mutation:
+    def _parse_mutation(self) -> ast.Mutation:
         start = self.start
         verb = self.take(LOWER)
         type_name = self.take(UPPER)
         if verb == "insert":
-            assignments = self._assignments()
+            assignments = self._parse_assignments()
             return ast.Insert(type_name, assignments, at=self.since(start))
         if verb == "update":
             self.take_word("set")
-            assignments = self._assignments()
+            assignments = self._parse_assignments()
             self.take_word("where")
-            where = self._predicate()
+            where = self._parse_predicate()
             return ast.Update(type_name, assignments, where, at=self.since(start))
         self.take_word("where")
-        where = self._predicate()
+        where = self._parse_predicate()
         return ast.Delete(type_name, where, at=self.since(start))
 
-    def _assignments(self) -> tuple[ast.Assignment, ...]:
+    def _parse_assignments(self) -> tuple[ast.Assignment, ...]:
         self.take("{")
         found: list[ast.Assignment] = []
         while not found or self.kind != "}":
             start = self.start
             name, quoted = self._property_name()
             self.take(":")
-            found.append(ast.Assignment(name, self.value(), quoted, at=self.since(start)))
+            found.append(ast.Assignment(name, self.parse_value(), quoted, at=self.since(start)))
             self.accept(",")
         self.advance()
         return tuple(found)
@@ -444,13 +444,13 @@ class _QueryParser(ExpressionParser):
             return quoted[1:-1], True
         return self.take(LOWER, "a property name"), False
 
-    def _predicate(self) -> ast.Predicate:
+    def _parse_predicate(self) -> ast.Predicate:
         start = self.start
         name, quoted = self._property_name()
         if self.kind in _SYMBOLS:
             op = cast(ast.CompareOp, self.text)
             self.advance()
-            value = self.value()
+            value = self.parse_value()
             return ast.ComparePredicate(name, op, value, quoted, at=self.since(start))
         if self.word("is"):
             negated = self._is_not_null()

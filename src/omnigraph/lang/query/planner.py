@@ -49,16 +49,16 @@ _REVERSED: dict[EdgeDirection, EdgeDirection] = {"out": "in", "in": "out", "both
 def plan_read(read: ResolvedRead) -> p.Plan:
     """The logical plan of a checked read."""
     _check_outputs(read)
-    rows = _matched(read)
+    rows = _plan_match(read)
     totals = any(has_total(output.term) for output in read.outputs)
     if totals or read.distinct:
-        rows = _ordered_by_rank(read, rows)
-        result = _grouped(read, rows) if totals else p.Distinct(_projected(read, rows))
+        rows = _plan_order_by_rank(read, rows)
+        result = _plan_grouping(read, rows) if totals else p.Distinct(_plan_projection(read, rows))
         if totals and read.distinct:
             result = p.Distinct(result)
-        result = _sorted(read, result)
+        result = _plan_sort(read, result)
     else:
-        result = _projected(read, _ordered(read, rows))
+        result = _plan_projection(read, _plan_order(read, rows))
     if read.limit is None and read.offset is None:
         return result
     return p.Limit(result, read.limit, read.offset)
@@ -76,12 +76,12 @@ def _check_outputs(read: ResolvedRead) -> None:
 # --- match and rank ------------------------------------------------------------------------------
 
 
-def _matched(read: ResolvedRead) -> p.Plan:
+def _plan_match(read: ResolvedRead) -> p.Plan:
     ranking, steps = read.ranking, make_names_unique(read.steps)
     if isinstance(ranking, Fusion):
-        first, second = (_Block(read, by).plan(steps) for by in (ranking.first, ranking.second))
+        first, second = (_Block(read, by).plan_steps(steps) for by in (ranking.first, ranking.second))
         return p.Fuse(first, second, ranking, read.limit, read.offset)
-    return _Block(read, ranking).plan(steps)
+    return _Block(read, ranking).plan_steps(steps)
 
 
 class _Block:
@@ -101,42 +101,42 @@ class _Block:
         self._rows: p.Plan | None = p.Outer(tuple(sorted(self._bound))) if self._bound else None
         self._tests: list[Predicate] = []
 
-    def plan(self, steps: tuple[Step, ...]) -> p.Plan:
+    def plan_steps(self, steps: tuple[Step, ...]) -> p.Plan:
         if self._ranking is not None:
             steps = _tests_before_rank(steps, variables(self._ranking))
         start = 0
         for position, step in enumerate(steps):
             if isinstance(step, Maybe):
-                self._conjunction(steps[start:position])
-                self._optional(step)
+                self._plan_conjunction(steps[start:position])
+                self._plan_optional(step)
                 start = position + 1
-        self._conjunction(steps[start:])
+        self._plan_conjunction(steps[start:])
         if self._rows is None:
             raise QueryError("match binds no variable", remedy="bind at least one node: `$p: Person`")
         return self._rows
 
-    def _optional(self, step: Maybe) -> None:
-        block = self._inside(self._bound).plan(step.clauses)
+    def _plan_optional(self, step: Maybe) -> None:
+        block = self._nested_block(self._bound).plan_steps(step.clauses)
         assert self._rows is not None
         self._rows = p.OptionalJoin(self._rows, block, step.adds)
         self._bound.update(step.adds)
         self._maybe_null.update(step.adds)
 
-    def _inside(self, outer: Iterable[str]) -> _Block:
+    def _nested_block(self, outer: Iterable[str]) -> _Block:
         """A planner for a block nested in this one that sees these variables."""
         return _Block(self._read, None, outer, self._maybe_null.intersection(outer))
 
-    def _conjunction(self, steps: tuple[Step, ...]) -> None:
+    def _plan_conjunction(self, steps: tuple[Step, ...]) -> None:
         self._tests = [step.test for step in steps if isinstance(step, Where)]
         pending = _Pattern(steps, self._bound)
         self._retest_bound(pending)
         while pending:
-            self._rows = self._component(pending)
+            self._rows = self._plan_component(pending)
         if self._rows is not None:
-            self._rows = self._tested(self._rows, self._bound)
+            self._rows = self._add_tests(self._rows, self._bound)
         for step in steps:
             if isinstance(step, NotBlock):
-                self._negation(step)
+                self._plan_negation(step)
 
     def _retest_bound(self, pending: _Pattern) -> None:
         """A second binding of a variable adds tests; a null one is no node and fails them all."""
@@ -146,30 +146,30 @@ class _Block:
                 self._tests.append(NullCheck(EntityId(var, STRING.with_nullable()), negated=True))
             self._tests.extend(tests)
 
-    def _negation(self, step: NotBlock) -> None:
+    def _plan_negation(self, step: NotBlock) -> None:
         assert self._rows is not None
-        self._rows = p.AntiJoin(self._rows, self._inside(step.outer).plan(step.clauses))
+        self._rows = p.AntiJoin(self._rows, self._nested_block(step.outer).plan_steps(step.clauses))
 
-    def _component(self, pending: _Pattern) -> p.Plan:
+    def _plan_component(self, pending: _Pattern) -> p.Plan:
         """Plan the traversals that the rows so far reach, else one more group of variables beside them."""
         traversal = pending.take_reachable(self._bound)
         if traversal is not None:
             assert self._rows is not None
-            return self._walk(self._rows, traversal, pending, self._bound)
+            return self._plan_walk(self._rows, traversal, pending, self._bound)
         reached: set[str] = set()
-        group = self._scan(pending.take_root(), reached)
+        group = self._plan_scan(pending.take_root(), reached)
         # A walk to what is bound beside the group has to wait until both stand in one row.
         while (traversal := pending.take_reachable(reached, apart_from=self._bound)) is not None:
-            group = self._walk(group, traversal, pending, reached)
+            group = self._plan_walk(group, traversal, pending, reached)
         self._bound |= reached
-        return group if self._rows is None else self._tested(p.Cross(self._rows, group), self._bound)
+        return group if self._rows is None else self._add_tests(p.Cross(self._rows, group), self._bound)
 
-    def _scan(self, binding: Bind, reached: set[str]) -> p.Plan:
+    def _plan_scan(self, binding: Bind, reached: set[str]) -> p.Plan:
         reached.add(binding.var)
         where = (*binding.tests, *self._take_tests(reached))
-        return self._ranked(p.Scan(binding.var, binding.type_name, where), binding.var)
+        return self._add_ranking(p.Scan(binding.var, binding.type_name, where), binding.var)
 
-    def _walk(self, rows: p.Plan, step: Traverse, pending: _Pattern, reached: set[str]) -> p.Plan:
+    def _plan_walk(self, rows: p.Plan, step: Traverse, pending: _Pattern, reached: set[str]) -> p.Plan:
         forward = pending.starts_left(step, reached)
         source, target = (step.left, step.right) if forward else (step.right, step.left)
         target_type = step.right_type if forward else step.left_type
@@ -194,9 +194,9 @@ class _Block:
         tests = (*(binding.tests if binding else ()), *self._take_tests(reached))
         if tests:
             grown = p.Filter(grown, tests)
-        return grown if closes else self._ranked(grown, target)
+        return grown if closes else self._add_ranking(grown, target)
 
-    def _ranked(self, rows: p.Plan, var: str) -> p.Plan:
+    def _add_ranking(self, rows: p.Plan, var: str) -> p.Plan:
         """Rank where the variable first appears: its own filters are applied, later ones are not."""
         if self._ranking is None or var not in variables(self._ranking):
             return rows
@@ -207,7 +207,7 @@ class _Block:
         self._tests = [test for test in self._tests if not variables(test) <= known]
         return tuple(ready)
 
-    def _tested(self, rows: p.Plan, known: set[str]) -> p.Plan:
+    def _add_tests(self, rows: p.Plan, known: set[str]) -> p.Plan:
         tests = self._take_tests(known)
         return p.Filter(rows, tests) if tests else rows
 
@@ -243,7 +243,7 @@ class _Pattern:
             if isinstance(step, Bind):
                 known = self.bindings.get(step.var)
                 self.bindings[step.var] = replace(known, tests=known.tests + step.tests) if known else step
-        self._from_right = _starting_right(self.traversals, {*self.bindings, *bound})
+        self._from_right = _find_right_starts(self.traversals, {*self.bindings, *bound})
 
     def __bool__(self) -> bool:
         return bool(self.bindings or self.traversals)
@@ -273,7 +273,7 @@ class _Pattern:
         return Bind(step.left, step.left_type)
 
 
-def _starting_right(traversals: list[Traverse], known: set[str]) -> list[Traverse]:
+def _find_right_starts(traversals: list[Traverse], known: set[str]) -> list[Traverse]:
     """The traversals that begin at their right end, because only that is bound when their turn comes.
 
     Which end it is shows from the second hop on: a self-loop on the way counts at the hop it is met.
@@ -291,18 +291,18 @@ def _starting_right(traversals: list[Traverse], known: set[str]) -> list[Travers
 # --- order, project, aggregate -------------------------------------------------------------------
 
 
-def _projected(read: ResolvedRead, rows: p.Plan) -> p.Plan:
-    return p.Project(rows, _outputs(read))
+def _plan_projection(read: ResolvedRead, rows: p.Plan) -> p.Plan:
+    return p.Project(rows, _list_outputs(read))
 
 
-def _outputs(read: ResolvedRead) -> tuple[p.Output, ...]:
+def _list_outputs(read: ResolvedRead) -> tuple[p.Output, ...]:
     return tuple(p.Output(output.name, output.term, output.aliased) for output in read.outputs)
 
 
-def _ordered(read: ResolvedRead, rows: p.Plan) -> p.Plan:
+def _plan_order(read: ResolvedRead, rows: p.Plan) -> p.Plan:
     """Rows in the order asked for, before they are projected."""
     if read.ranking is not None:
-        return _ordered_by_rank(read, rows)
+        return _plan_order_by_rank(read, rows)
     if not read.order:
         return rows
     keys = tuple(p.Key(_row_term(read, item), item.direction == "desc") for item in read.order)
@@ -316,7 +316,7 @@ def _row_term(read: ResolvedRead, item: OrderBy) -> Term:
     return found
 
 
-def _ordered_by_rank(read: ResolvedRead, rows: p.Plan) -> p.Plan:
+def _plan_order_by_rank(read: ResolvedRead, rows: p.Plan) -> p.Plan:
     if read.ranking is None:
         return rows
     ranked = read.ranking.first if isinstance(read.ranking, Fusion) else read.ranking
@@ -328,14 +328,14 @@ def _ordered_by_rank(read: ResolvedRead, rows: p.Plan) -> p.Plan:
     return p.Order(rows, (p.Key(read.ranking, descending),), (*first, *edges, *rest))
 
 
-def _grouped(read: ResolvedRead, rows: p.Plan) -> p.Plan:
+def _plan_grouping(read: ResolvedRead, rows: p.Plan) -> p.Plan:
     keys = tuple(dict.fromkeys(output.term for output in read.outputs if not has_total(output.term)))
     parts = (part for output in read.outputs for part in walk(output.term))
     totals = tuple(dict.fromkeys(part for part in parts if isinstance(part, Total)))
-    return p.Aggregate(rows, keys, totals, _outputs(read))
+    return p.Aggregate(rows, keys, totals, _list_outputs(read))
 
 
-def _sorted(read: ResolvedRead, result: p.Plan) -> p.Plan:
+def _plan_sort(read: ResolvedRead, result: p.Plan) -> p.Plan:
     """Result rows in the order asked for; a ranking has ordered them already."""
     if read.ranking is not None or not read.order:
         return result

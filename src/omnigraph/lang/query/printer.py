@@ -26,14 +26,18 @@ def print_query(query: ast.Query) -> str:
         lines.append(f"{_INDENT}@description({escape(query.description)})")
     if query.instruction is not None:
         lines.append(f"{_INDENT}@instruction({escape(query.instruction)})")
-    body = _read(query.body) if isinstance(query.body, ast.Read) else [_mutation(item) for item in query.body]
+    body = (
+        _print_read(query.body)
+        if isinstance(query.body, ast.Read)
+        else [_print_mutation(item) for item in query.body]
+    )
     return "\n".join([*lines, "{", *(f"{_INDENT}{line}" for line in body), "}", ""])
 
 
-def _read(read: ast.Read) -> list[str]:
-    lines = ["match {", *_indented(read.match), "}"]
+def _print_read(read: ast.Read) -> list[str]:
+    lines = ["match {", *_indent_clauses(read.match), "}"]
     lines.append(f"return {'distinct ' if read.distinct else ''}{{")
-    lines += [f"{_INDENT}{_projection(projection)}," for projection in read.returns]
+    lines += [f"{_INDENT}{_print_projection(projection)}," for projection in read.returns]
     lines.append("}")
     if read.order:
         lines.append(f"order {{ {', '.join(_order_term(item) for item in read.order)} }}")
@@ -43,11 +47,11 @@ def _read(read: ast.Read) -> list[str]:
     return lines
 
 
-def _indented(clauses: tuple[ast.Clause, ...]) -> list[str]:
-    return [f"{_INDENT}{line}" for clause in clauses for line in _clause(clause)]
+def _indent_clauses(clauses: tuple[ast.Clause, ...]) -> list[str]:
+    return [f"{_INDENT}{line}" for clause in clauses for line in _print_clause(clause)]
 
 
-def _projection(projection: ast.Projection) -> str:
+def _print_projection(projection: ast.Projection) -> str:
     alias = f" as {projection.alias}" if projection.alias is not None else ""
     return f"{print_expr(projection.expr)}{alias}"
 
@@ -56,13 +60,13 @@ def _order_term(item: ast.OrderTerm) -> str:
     return f"{print_expr(item.expr)}{f' {item.direction}' if item.direction else ''}"
 
 
-def _clause(clause: ast.Clause) -> list[str]:
+def _print_clause(clause: ast.Clause) -> list[str]:
     match clause:
         case ast.Binding():
             pairs = ", ".join(f"{match.name}: {print_expr(match.value)}" for match in clause.matches)
             return [f"${clause.var}: {clause.type_name}{f' {{ {pairs} }}' if pairs else ''}"]
         case ast.Traversal():
-            return [_traversal(clause)]
+            return [_print_traversal(clause)]
         case ast.Comparison():
             return [f"{_first_operand(clause.left)} {clause.op} {_last_operand(clause.right)}"]
         case ast.NullTest():
@@ -72,9 +76,9 @@ def _clause(clause: ast.Clause) -> list[str]:
         case ast.TextFilter():
             return [print_expr(clause.call)]
         case ast.Negation():
-            return ["not {", *_indented(clause.clauses), "}"]
+            return ["not {", *_indent_clauses(clause.clauses), "}"]
         case ast.OptionalBlock():
-            return ["optional {", *_indented(clause.clauses), "}"]
+            return ["optional {", *_indent_clauses(clause.clauses), "}"]
 
 
 def _first_operand(expr: ast.Expr) -> str:
@@ -90,7 +94,7 @@ def _last_operand(expr: ast.Expr) -> str:
     return f"({text})" if _BARE_WORD.search(text) else text
 
 
-def _traversal(clause: ast.Traversal) -> str:
+def _print_traversal(clause: ast.Traversal) -> str:
     edge_var = f"${clause.edge_var}:" if clause.edge_var is not None else ""
     name = f"<{clause.edge}>" if clause.undirected else clause.edge
     hops = ""
@@ -100,41 +104,40 @@ def _traversal(clause: ast.Traversal) -> str:
     return f"${clause.left} {edge_var}{name}{hops} ${clause.right}"
 
 
-def _mutation(item: ast.Mutation) -> str:
+def _print_mutation(item: ast.Mutation) -> str:
     match item:
         case ast.Insert():
-            return f"insert {item.type_name} {_assignments(item.assignments)}"
+            return f"insert {item.type_name} {_print_assignments(item.assignments)}"
         case ast.Update():
-            return (
-                f"update {item.type_name} set {_assignments(item.assignments)} where {_predicate(item.where)}"
-            )
+            assigned, where = _print_assignments(item.assignments), _print_predicate(item.where)
+            return f"update {item.type_name} set {assigned} where {where}"
         case ast.Delete():
-            return f"delete {item.type_name} where {_predicate(item.where)}"
+            return f"delete {item.type_name} where {_print_predicate(item.where)}"
 
 
-def _assignments(assignments: tuple[ast.Assignment, ...]) -> str:
-    return f"{{ {', '.join(f'{_name(item)}: {print_expr(item.value)}' for item in assignments)} }}"
+def _print_assignments(assignments: tuple[ast.Assignment, ...]) -> str:
+    return f"{{ {', '.join(f'{_print_name(item)}: {print_expr(item.value)}' for item in assignments)} }}"
 
 
-def _name(item: ast.Assignment | ast.Predicate) -> str:
+def _print_name(item: ast.Assignment | ast.Predicate) -> str:
     return f"`{item.name}`" if item.quoted else item.name
 
 
-def _predicate(predicate: ast.Predicate) -> str:
+def _print_predicate(predicate: ast.Predicate) -> str:
     match predicate:
         case ast.ComparePredicate():
-            return f"{_name(predicate)} {predicate.op} {print_expr(predicate.value)}"
+            return f"{_print_name(predicate)} {predicate.op} {print_expr(predicate.value)}"
         case ast.NullPredicate():
-            return f"{_name(predicate)} is {'not ' if predicate.negated else ''}null"
+            return f"{_print_name(predicate)} is {'not ' if predicate.negated else ''}null"
         case ast.InPredicate():
-            return f"{_name(predicate)} in {print_expr(predicate.items)}"
+            return f"{_print_name(predicate)} in {print_expr(predicate.items)}"
 
 
 def print_expr(expr: ast.Expr) -> str:
     """One expression, with the parentheses it needs and no others."""
     match expr:
         case ast.Literal():
-            return _literal(expr)
+            return _print_literal(expr)
         case ast.ListLiteral(items=items):
             return f"[{', '.join(print_expr(item) for item in items)}]"
         case ast.Null():
@@ -148,43 +151,43 @@ def print_expr(expr: ast.Expr) -> str:
         case ast.AliasRef(name=name):
             return name
         case ast.Arithmetic():
-            return _arithmetic(expr)
+            return _print_arithmetic(expr)
         case ast.Negate(argument=argument):
             # A number straight after the sign would become part of the literal.
             text = print_expr(argument)
             return f"-({text})" if isinstance(argument, ast.Arithmetic) or text[0].isdigit() else f"-{text}"
-    return _call(expr)
+    return _print_call(expr)
 
 
-def _call(expr: ast.Expr) -> str:
+def _print_call(expr: ast.Expr) -> str:
     match expr:
         case ast.CaseCall(fn=fn, argument=argument):
             return f"{fn}({print_expr(argument)})"
         case ast.Aggregate(fn=fn, argument=argument, distinct=distinct):
-            return _aggregate(fn, print_expr(argument), distinct)
+            return _print_aggregate(fn, print_expr(argument), distinct)
         case ast.Nearest(target=target, query=query):
             return f"nearest({print_expr(target)}, {print_expr(query)})"
         case ast.Bm25(field=field, query=query):
             return f"bm25({print_expr(field)}, {print_expr(query)})"
         case ast.Rrf(first=first, second=second, k=k):
-            return f"rrf({_list(first, second, k)})"
+            return f"rrf({_print_list(first, second, k)})"
         case ast.TextCall(fn=fn, field=field, query=query, max_edits=edits):
-            return f"{fn}({_list(field, query, edits)})"
+            return f"{fn}({_print_list(field, query, edits)})"
     raise AssertionError(f"no text for {type(expr).__name__}")
 
 
-def _aggregate(fn: str, argument: str, distinct: bool) -> str:
+def _print_aggregate(fn: str, argument: str, distinct: bool) -> str:
     # A column called `distinct` would be read as the keyword when something follows it.
     ambiguous = fn == "count" and not distinct and argument.startswith("distinct ")
     inner = f"({argument})" if ambiguous else argument
     return f"{fn}({'distinct ' if distinct else ''}{inner})"
 
 
-def _list(*expressions: ast.Expr | None) -> str:
+def _print_list(*expressions: ast.Expr | None) -> str:
     return ", ".join(print_expr(expr) for expr in expressions if expr is not None)
 
 
-def _literal(literal: ast.Literal) -> str:
+def _print_literal(literal: ast.Literal) -> str:
     value = literal.value
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -209,7 +212,7 @@ def format_float(value: float) -> str:
     return f"{sign}0.{'0' * (-shift - 1)}{whole}{fraction if fraction != '0' else ''}"
 
 
-def _arithmetic(expr: ast.Arithmetic) -> str:
+def _print_arithmetic(expr: ast.Arithmetic) -> str:
     level = _PRECEDENCE[expr.op]
     left, right = print_expr(expr.left), print_expr(expr.right)
     if isinstance(expr.left, ast.Arithmetic) and _PRECEDENCE[expr.left.op] < level:

@@ -30,7 +30,7 @@ class Poisoned(Exception):
     """A variable whose own definition was wrong; what depends on it is not worth a second report."""
 
 
-def fault(code: str | None, message: str, at: Span, help: str | None = None) -> NoReturn:
+def raise_fault(code: str | None, message: str, at: Span, help: str | None = None) -> NoReturn:
     """Stop checking the current construct because of a type error."""
     raise TypeFault(message, at, code=code, help=help)
 
@@ -80,13 +80,13 @@ class Scope:
         """The variable and type behind `$x.p`, nullable when the variable is optional."""
         bound = self.find(ref.var) if ref.var != ANONYMOUS else None
         if bound is None:
-            fault(code, f"variable `${ref.var}` is not bound", ref.at)
+            raise_fault(code, f"variable `${ref.var}` is not bound", ref.at)
         types = self.catalog.nodes if bound.kind == "node" else self.catalog.edges
         declared = types[bound.type_name].properties.get(ref.name)
         if declared is None:
             owner = "type" if bound.kind == "node" else "edge"
             names = ", ".join(types[bound.type_name].properties)
-            fault(
+            raise_fault(
                 code,
                 f"{owner} `{bound.type_name}` has no property `{ref.name}`",
                 ref.at,

@@ -40,7 +40,7 @@ def insert_node(catalog: Catalog, type_name: str, values: PropertyValues) -> Ins
     if node is None:
         raise _no_such_type(catalog, type_name, "node")
     # Names are checked first: a misspelt one would otherwise be reported as missing.
-    found = _constants(node, values)
+    found = _make_constants(node, values)
     _require_all(node, values)
     return InsertNode(node.name, found)
 
@@ -52,9 +52,9 @@ def insert_edge(
     edge = catalog.edges.get(type_name)
     if edge is None:
         raise _no_such_type(catalog, type_name, "edge")
-    found = _constants(edge, values)
+    found = _make_constants(edge, values)
     _require_all(edge, values)
-    ends = _constant("from", STRING, source), _constant("to", STRING, target)
+    ends = _make_constant("from", STRING, source), _make_constant("to", STRING, target)
     return InsertEdge(edge.name, *ends, found)
 
 
@@ -70,15 +70,15 @@ def update_nodes(catalog: Catalog, type_name: str, where: Condition, values: Pro
     for name in values:
         if name in node.key:
             raise BadRequest(f"cannot update @key property '{name}' — delete and re-insert instead")
-    return UpdateNodes(node.name, _constants(node, values), _predicate(node, where))
+    return UpdateNodes(node.name, _make_constants(node, values), _make_predicate(node, where))
 
 
 def delete_rows(catalog: Catalog, type_name: str, where: Condition) -> DeleteNodes | DeleteEdges:
     """All nodes or edges of a type that pass a test."""
     if type_name in catalog.nodes:
-        return DeleteNodes(type_name, _predicate(catalog.nodes[type_name], where))
+        return DeleteNodes(type_name, _make_predicate(catalog.nodes[type_name], where))
     if type_name in catalog.edges:
-        return DeleteEdges(type_name, _predicate(catalog.edges[type_name], where))
+        return DeleteEdges(type_name, _make_predicate(catalog.edges[type_name], where))
     raise _no_such_type(catalog, type_name, "node/edge")
 
 
@@ -125,11 +125,13 @@ def _require_all(owner: NodeType | EdgeType, values: PropertyValues) -> None:
             )
 
 
-def _constants(owner: NodeType | EdgeType, values: PropertyValues) -> tuple[tuple[str, Const], ...]:
-    return tuple((name, _constant(name, _type(owner, name), value)) for name, value in values.items())
+def _make_constants(owner: NodeType | EdgeType, values: PropertyValues) -> tuple[tuple[str, Const], ...]:
+    return tuple(
+        (name, _make_constant(name, _find_type(owner, name), value)) for name, value in values.items()
+    )
 
 
-def _type(owner: NodeType | EdgeType, name: str) -> ValueType:
+def _find_type(owner: NodeType | EdgeType, name: str) -> ValueType:
     declared = owner.properties.get(name)
     if declared is None:
         raise BadRequest(
@@ -138,7 +140,7 @@ def _type(owner: NodeType | EdgeType, name: str) -> ValueType:
     return declared.type
 
 
-def _constant(name: str, type_: ValueType, value: object) -> Const:
+def _make_constant(name: str, type_: ValueType, value: object) -> Const:
     try:
         return Const(convert(plain_value(value), type_), type_)
     except InvalidValue as wrong:
@@ -148,31 +150,31 @@ def _constant(name: str, type_: ValueType, value: object) -> Const:
 # --- tests ---------------------------------------------------------------------------------------
 
 
-def _predicate(owner: NodeType | EdgeType, where: Condition) -> Predicate:
+def _make_predicate(owner: NodeType | EdgeType, where: Condition) -> Predicate:
     match cast(object, where):  # a caller without a type checker may give anything
         case (str(name), str(op)) if op in _NULL_CHECKS:
-            return NullCheck(_column(owner, name), _NULL_CHECKS[op])
+            return NullCheck(_find_column(owner, name), _NULL_CHECKS[op])
         case (str(name), "in", value):
-            column = _column(owner, name)
-            return InList(column, _items(column, value))
+            column = _find_column(owner, name)
+            return InList(column, _make_items(column, value))
         case (str(name), str(op), value) if op in _RELATIONS:
-            column = _column(owner, name)
-            return Compare(cast(RelationOp, op), column, _compared(column, value))
+            column = _find_column(owner, name)
+            return Compare(cast(RelationOp, op), column, _make_compared(column, value))
     raise BadRequest(f"{where!r} is not a test of rows", remedy=_FORMS)
 
 
-def _column(owner: NodeType | EdgeType, name: str) -> Prop:
+def _find_column(owner: NodeType | EdgeType, name: str) -> Prop:
     if isinstance(owner, EdgeType) and name in _ENDPOINTS:
         return Prop(ROW, _ENDPOINTS[name], STRING)
     if len(name) > 2 and name[0] == name[-1] == "`":  # always a property, as in a query
         name = name[1:-1]
-    type_ = _type(owner, name)
+    type_ = _find_type(owner, name)
     if type_.scalar is Scalar.BLOB:
         raise BadRequest(f"blob property `{name}` cannot be used in WHERE predicates")
     return Prop(ROW, name, type_)
 
 
-def _compared(column: Prop, value: object) -> Const:
+def _make_compared(column: Prop, value: object) -> Const:
     type_ = column.type.with_nullable(False)
     if type_.is_list or type_.scalar is Scalar.VECTOR:
         raise BadRequest(
@@ -183,12 +185,12 @@ def _compared(column: Prop, value: object) -> Const:
     found = plain_value(value)
     if type_.scalar in NUMBERS and is_number(found):
         return Const(found, type_)  # of whatever kind: numbers compare by value
-    return _constant(column.name, type_, found)
+    return _make_constant(column.name, type_, found)
 
 
-def _items(column: Prop, value: object) -> Const:
+def _make_items(column: Prop, value: object) -> Const:
     found = plain_value(value)
     if not isinstance(found, list):
         raise BadRequest(f"in requires a list, got {type(value).__name__}")
-    items = tuple(cast(Any, _compared(column, item).value) for item in found)
+    items = tuple(cast(Any, _make_compared(column, item).value) for item in found)
     return Const(items, ValueType(column.type.scalar, is_list=True))

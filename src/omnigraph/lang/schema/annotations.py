@@ -24,13 +24,13 @@ def read_default(text: str, type_: ValueType) -> Stored:
     if type_.scalar is Scalar.BLOB:
         raise InvalidValue("a Blob has no default")
     as_text = type_.scalar in _WRITTEN_AS_TEXT and not type_.is_list
-    value = convert(text if as_text else _parsed(text), type_.with_nullable(False))
+    value = convert(text if as_text else _parse_json(text), type_.with_nullable(False))
     if type_.enum_values and value not in type_.enum_values:
         raise InvalidValue(f"'{shorten_legibly(text)}' is none of {', '.join(type_.enum_values)}")
     return value
 
 
-def _parsed(text: str) -> object:
+def _parse_json(text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -82,13 +82,13 @@ def check_property_annotations(
             problems.add(f"@instruction is only supported on node and edge types (property {path})", found.at)
         elif kind == "edge" and found.name in ("key", "embed"):
             problems.add(f"@{found.name} is not supported on edge properties (edge {path})", found.at)
-        elif found.name in _ON_PROPERTIES and (reason := _misfit(found.name, declared, path)):
+        elif found.name in _ON_PROPERTIES and (reason := _find_misfit(found.name, declared, path)):
             problems.add(reason, found.at)
         elif found.name == "embed":
             _check_embed_shape(found, path, problems)
         elif found.name == "default":
             _check_default(found, declared, path, problems)
-    for repeated in _repeated(declared.annotations, (*_ON_PROPERTIES, "default")):
+    for repeated in _find_repeated(declared.annotations, (*_ON_PROPERTIES, "default")):
         problems.add(f"property {path} declares @{repeated.name} multiple times", repeated.at)
     _check_texts(f"property {path}", declared.annotations, ("description",), problems)
     _check_rename(f"property {path}", declared.annotations, problems)
@@ -109,7 +109,7 @@ def misfit_of_kind(name: str, declared: ast.Property, path: str, kinds: Sequence
     return f"@{name} is not supported on {found} property {path}" if found in kinds else None
 
 
-def _misfit(name: str, declared: ast.Property, path: str) -> str | None:
+def _find_misfit(name: str, declared: ast.Property, path: str) -> str | None:
     kinds = ("list", "vector", "blob") if name in ("key", "unique") else ("list", "blob")
     reason = misfit_of_kind(name, declared, path, kinds)
     if reason is None and name == "embed" and declared.type.scalar is not Scalar.VECTOR:
@@ -117,7 +117,7 @@ def _misfit(name: str, declared: ast.Property, path: str) -> str | None:
     return reason
 
 
-def _repeated(annotations: Sequence[ast.Annotation], names: Sequence[str]) -> Iterator[ast.Annotation]:
+def _find_repeated(annotations: Sequence[ast.Annotation], names: Sequence[str]) -> Iterator[ast.Annotation]:
     """The second and later annotations of the same name, each name once."""
     for name in names:
         found = [annotation for annotation in annotations if annotation.name == name]
@@ -131,7 +131,7 @@ def _check_texts(
     for found in annotations:
         if found.name in names and (found.value is None or not found.value.text.strip()):
             problems.add(f"@{found.name} on {target} requires a non-empty value", found.at)
-    for repeated in _repeated(annotations, names):
+    for repeated in _find_repeated(annotations, names):
         problems.add(f"{target} declares @{repeated.name} multiple times", repeated.at)
 
 
@@ -145,7 +145,7 @@ def _check_rename(target: str, annotations: Sequence[ast.Annotation], problems: 
             )
         elif found.options:
             problems.add(f"@rename_from on {target} does not accept keyword arguments", found.at)
-    for repeated in _repeated(annotations, ("rename_from",)):
+    for repeated in _find_repeated(annotations, ("rename_from",)):
         problems.add(f"{target} declares @rename_from multiple times", repeated.at)
 
 
@@ -181,7 +181,7 @@ def check_embed_source(owner: str, member: Member, members: Members, problems: P
     found = next((each for each in declared.annotations if each.name == "embed"), None)
     if found is None or found.value is None or not found.value.text:
         return
-    if _misfit("embed", declared, ""):
+    if _find_misfit("embed", declared, ""):
         return
     name = found.value.text
     source = members.get(name)

@@ -29,7 +29,7 @@ from omnigraph.lang.types import Scalar, ValueType
 Value = dict[str, Any]
 
 
-def fingerprint(
+def compute_fingerprint(
     interfaces: Mapping[str, Interface], nodes: Mapping[str, NodeType], edges: Mapping[str, EdgeType]
 ) -> str:
     """A digest that is equal exactly for schemas with the same meaning, however they are written."""
@@ -44,7 +44,7 @@ def fingerprint(
 
 def meaning_fingerprint(groups: Mapping[str, Sequence[Value]]) -> str:
     """Return the fingerprint of types as values, each group sorted by name."""
-    meaning = {group: [_meaning(found) for found in values] for group, values in groups.items()}
+    meaning = {group: [_strip_spelling(found) for found in values] for group, values in groups.items()}
     return hashlib.sha256(compact(meaning).encode()).hexdigest()
 
 
@@ -53,7 +53,7 @@ def compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
-def _meaning(found: Value) -> Value:
+def _strip_spelling(found: Value) -> Value:
     """A type's value without what only says how it was written down."""
     template = "constraints" not in found
     properties = [_property_meaning(each, template=template) for each in found["properties"]]
@@ -118,7 +118,7 @@ def property_value(found: Property) -> Value:
 
 def interface_value(found: Interface) -> Value:
     """The value of an interface."""
-    return {"name": found.name, "properties": _properties(found.properties)}
+    return {"name": found.name, "properties": _list_properties(found.properties)}
 
 
 def node_value(found: NodeType) -> Value:
@@ -127,7 +127,7 @@ def node_value(found: NodeType) -> Value:
         "name": found.name,
         "implements": list(found.implements),
         "annotations": annotation_values(found.annotations),
-        "properties": _properties(found.properties),
+        "properties": _list_properties(found.properties),
         "constraints": constraint_values(found),
     }
 
@@ -140,7 +140,7 @@ def edge_value(found: EdgeType) -> Value:
         "to": found.target,
         "cardinality": cardinality_value(found.cardinality),
         "annotations": annotation_values(found.annotations),
-        "properties": _properties(found.properties),
+        "properties": _list_properties(found.properties),
         "constraints": constraint_values(found),
     }
 
@@ -150,7 +150,7 @@ def cardinality_value(found: Cardinality) -> Value:
     return {"min": found.minimum, "max": found.maximum}
 
 
-def _properties(found: Mapping[str, Property]) -> list[Value]:
+def _list_properties(found: Mapping[str, Property]) -> list[Value]:
     return [property_value(each) for each in found.values()]
 
 
@@ -196,7 +196,7 @@ class Rule:
     """The bounds or pattern, as written in a schema."""
 
 
-def rules(owner: Owner, ids: Mapping[str, int]) -> dict[Rule, Value]:
+def list_rules(owner: Owner, ids: Mapping[str, int]) -> dict[Rule, Value]:
     """All constraints of a type with their plain values; of an interface, those written on its properties."""
 
     def stable(*columns: str) -> tuple[str, ...]:
@@ -213,7 +213,7 @@ def rules(owner: Owner, ids: Mapping[str, int]) -> dict[Rule, Value]:
             case "Index":
                 rule = Rule("index", stable(*facts))
             case "Range":
-                rule = Rule("range", stable(facts["column"]), _bounds(facts["min"], facts["max"]))
+                rule = Rule("range", stable(facts["column"]), _format_bounds(facts["min"], facts["max"]))
             case "Check":
                 rule = Rule("check", stable(facts["column"]), escape(facts["pattern"]))
             case _:
@@ -222,7 +222,7 @@ def rules(owner: Owner, ids: Mapping[str, int]) -> dict[Rule, Value]:
     return found
 
 
-def _bounds(minimum: float | None, maximum: float | None) -> str:
+def _format_bounds(minimum: float | None, maximum: float | None) -> str:
     return f"{'' if minimum is None else minimum}..{'' if maximum is None else maximum}"
 
 
@@ -233,7 +233,7 @@ def constraint_text(value: Mapping[str, Any]) -> str:
         case "Index":
             arguments = list(facts)
         case "Range":
-            arguments = [facts["column"], _bounds(facts["min"], facts["max"])]
+            arguments = [facts["column"], _format_bounds(facts["min"], facts["max"])]
         case "Check":
             arguments = [facts["column"], escape(facts["pattern"])]
         case _:
@@ -241,22 +241,22 @@ def constraint_text(value: Mapping[str, Any]) -> str:
     return f"@{kind.lower()}({', '.join(arguments)})"
 
 
-def documentation(annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
+def find_documentation(annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
     """The description and instruction, sorted."""
-    return _sorted(each for each in annotations if each.name in DOCUMENTATION)
+    return _sort_annotations(each for each in annotations if each.name in DOCUMENTATION)
 
 
 def other_annotations(
     annotations: tuple[Annotation, ...], *, besides: tuple[str, ...] = ()
 ) -> tuple[Annotation, ...]:
     """Every annotation that is not documentation, nor named, sorted."""
-    return _sorted(each for each in annotations if each.name not in (*DOCUMENTATION, *besides))
+    return _sort_annotations(each for each in annotations if each.name not in (*DOCUMENTATION, *besides))
 
 
-def _sorted(annotations: Iterable[Annotation]) -> tuple[Annotation, ...]:
+def _sort_annotations(annotations: Iterable[Annotation]) -> tuple[Annotation, ...]:
     return tuple(sorted(annotations, key=lambda each: (each.name, each.value or "", each.arguments)))
 
 
-def embedding(found: Property, ids: Mapping[str, int]) -> tuple[int, str | None] | None:
+def find_embedding(found: Property, ids: Mapping[str, int]) -> tuple[int, str | None] | None:
     """The source and model of an `@embed`, or None."""
     return (ids[found.embed.source], found.embed.model) if found.embed else None

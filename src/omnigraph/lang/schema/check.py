@@ -30,7 +30,7 @@ from omnigraph.lang.schema.catalog import (
     SchemaRenames,
     TypeKind,
 )
-from omnigraph.lang.schema.catalog_json import fingerprint
+from omnigraph.lang.schema.catalog_json import compute_fingerprint
 from omnigraph.lang.schema.constraints import Constraints, resolve_constraints
 from omnigraph.lang.schema.interfaces import MARKS, Member, Members, expand, own_members
 from omnigraph.lang.schema.schema_parser import parse_schema
@@ -52,19 +52,19 @@ def build_catalog(file: ast.SchemaFile, source: Source) -> Catalog:
 
 def check_schema(file: ast.SchemaFile, source: Source) -> tuple[Catalog, list[ExpandedType]]:
     """Return the catalog of a parsed schema file, and its declarations with what interfaces add to them."""
-    with _stage(source, ParseError) as problems:
-        types = _expand(file, problems)
-    with _stage(source, ParseError) as problems:
+    with _run_stage(source, ParseError) as problems:
+        types = _expand_types(file, problems)
+    with _run_stage(source, ParseError) as problems:
         _check_annotations(types, problems)
-    with _stage(source, ParseError) as problems:
+    with _run_stage(source, ParseError) as problems:
         constraints = _check_constraints(types, problems)
-    with _stage(source, CatalogError) as problems:
+    with _run_stage(source, CatalogError) as problems:
         _check_types(file, problems)
-    return _assemble(types, constraints, _renames(file)), types
+    return _assemble_catalog(types, constraints, _collect_renames(file)), types
 
 
 @contextmanager
-def _stage(source: Source, kind: type[CompileError]) -> Iterator[Problems]:
+def _run_stage(source: Source, kind: type[CompileError]) -> Iterator[Problems]:
     problems = Problems(source, kind)
     try:
         yield problems
@@ -87,7 +87,7 @@ class ExpandedType:
         return self.declared.name.text
 
 
-def _expand(file: ast.SchemaFile, problems: Problems) -> list[ExpandedType]:
+def _expand_types(file: ast.SchemaFile, problems: Problems) -> list[ExpandedType]:
     interfaces: dict[str, ast.Interface] = {}
     for found in file.interfaces:
         interfaces.setdefault(found.name.text, found)
@@ -165,7 +165,7 @@ def _refuse_duplicate_properties(declared: ast.Declaration, problems: Problems) 
 # --- assembly ------------------------------------------------------------------------------------
 
 
-def _assemble(
+def _assemble_catalog(
     types: Iterable[ExpandedType],
     constraints: Mapping[tuple[TypeKind, str], Constraints],
     renames: SchemaRenames,
@@ -174,30 +174,30 @@ def _assemble(
     nodes: dict[str, NodeType] = {}
     edges: dict[str, EdgeType] = {}
     for each in types:
-        properties = {name: _property(member) for name, member in each.members.items()}
+        properties = {name: _build_property(member) for name, member in each.members.items()}
         if isinstance(each.declared, ast.Node):
-            nodes[each.name] = _node(each.declared, properties, constraints["node", each.name])
+            nodes[each.name] = _build_node(each.declared, properties, constraints["node", each.name])
         elif isinstance(each.declared, ast.Edge):
-            edges[each.name] = _edge(each.declared, properties, constraints["edge", each.name])
+            edges[each.name] = _build_edge(each.declared, properties, constraints["edge", each.name])
         else:
             interfaces[each.name] = Interface(each.name, properties)
-    return Catalog(interfaces, nodes, edges, fingerprint(interfaces, nodes, edges), renames)
+    return Catalog(interfaces, nodes, edges, compute_fingerprint(interfaces, nodes, edges), renames)
 
 
-def _property(member: Member) -> Property:
+def _build_property(member: Member) -> Property:
     declared = member.declared
     return Property(
         name=declared.name.text,
         type=declared.type,
-        annotations=_metadata(declared.annotations),
-        embed=_embed(declared.annotations),
+        annotations=_collect_metadata(declared.annotations),
+        embed=_find_embed(declared.annotations),
         interfaces=member.interfaces,
         inherited=member.inherited,
         marks=member.marks,
     )
 
 
-def _metadata(annotations: Iterable[ast.Annotation]) -> tuple[Annotation, ...]:
+def _collect_metadata(annotations: Iterable[ast.Annotation]) -> tuple[Annotation, ...]:
     return tuple(
         Annotation(
             found.name,
@@ -209,7 +209,7 @@ def _metadata(annotations: Iterable[ast.Annotation]) -> tuple[Annotation, ...]:
     )
 
 
-def _embed(annotations: Iterable[ast.Annotation]) -> EmbedSource | None:
+def _find_embed(annotations: Iterable[ast.Annotation]) -> EmbedSource | None:
     for found in annotations:
         if found.name == "embed" and found.value:
             model = next((value.text for option, value in found.options if option == "model"), None)
@@ -217,7 +217,7 @@ def _embed(annotations: Iterable[ast.Annotation]) -> EmbedSource | None:
     return None
 
 
-def _node(declared: ast.Node, properties: Mapping[str, Property], constraints: Constraints) -> NodeType:
+def _build_node(declared: ast.Node, properties: Mapping[str, Property], constraints: Constraints) -> NodeType:
     return NodeType(
         name=declared.name.text,
         properties=properties,
@@ -227,11 +227,11 @@ def _node(declared: ast.Node, properties: Mapping[str, Property], constraints: C
         ranges=constraints.ranges,
         checks=constraints.checks,
         implements=tuple(dict.fromkeys(name.text for name in declared.implements)),
-        annotations=_metadata(declared.annotations),
+        annotations=_collect_metadata(declared.annotations),
     )
 
 
-def _edge(declared: ast.Edge, properties: Mapping[str, Property], constraints: Constraints) -> EdgeType:
+def _build_edge(declared: ast.Edge, properties: Mapping[str, Property], constraints: Constraints) -> EdgeType:
     card = declared.card
     return EdgeType(
         name=declared.name.text,
@@ -241,11 +241,11 @@ def _edge(declared: ast.Edge, properties: Mapping[str, Property], constraints: C
         cardinality=Cardinality(card.minimum, card.maximum) if card else Cardinality(),
         uniques=constraints.uniques,
         indexes=constraints.indexes,
-        annotations=_metadata(declared.annotations),
+        annotations=_collect_metadata(declared.annotations),
     )
 
 
-def _renames(file: ast.SchemaFile) -> SchemaRenames:
+def _collect_renames(file: ast.SchemaFile) -> SchemaRenames:
     types: dict[tuple[TypeKind, str], str] = {}
     properties: dict[tuple[TypeKind, str, str], str] = {}
     for declared in file.declarations:

@@ -34,55 +34,57 @@ def resolve_constraints(
     scope = _Scope(kind, owner, members, problems)
     named = [*_from_marks(members), *(found for found in body if isinstance(found, ast.ColumnConstraint))]
     for found in body:
-        scope.check(found)
+        scope.check_constraint(found)
     if kind == "node":
         scope.check_key([found for found in named if found.name == "key"])
     return Constraints(
-        key=next((_names(found) for found in named if found.name == "key"), ()),
-        uniques=tuple(UniqueRule(columns) for columns in _columns(named, "unique", ordered=False)),
-        indexes=tuple(PropertyIndex(columns) for columns in _columns(named, "index", ordered=True)),
-        ranges=_ranges(body),
-        checks=_checks(body),
+        key=next((_name_columns(found) for found in named if found.name == "key"), ()),
+        uniques=tuple(UniqueRule(columns) for columns in _collect_columns(named, "unique", ordered=False)),
+        indexes=tuple(PropertyIndex(columns) for columns in _collect_columns(named, "index", ordered=True)),
+        ranges=_collect_ranges(body),
+        checks=_collect_checks(body),
     )
 
 
 def _from_marks(members: Members) -> list[ast.ColumnConstraint]:
     """Property-level constraints in the form of a body constraint."""
     return [
-        ast.ColumnConstraint(mark, (member.declared.name,), _place(member, mark))
+        ast.ColumnConstraint(mark, (member.declared.name,), _find_place(member, mark))
         for member in members.values()
         for mark in member.marks
     ]
 
 
-def _place(member: Member, mark: str) -> Span:
+def _find_place(member: Member, mark: str) -> Span:
     return next(found.at for found in member.declared.annotations if found.name == mark)
 
 
-def _names(found: ast.ColumnConstraint) -> tuple[str, ...]:
+def _name_columns(found: ast.ColumnConstraint) -> tuple[str, ...]:
     return tuple(dict.fromkeys(column.text for column in found.columns))
 
 
-def _columns(named: Iterable[ast.ColumnConstraint], name: str, *, ordered: bool) -> list[tuple[str, ...]]:
-    found = {_names(each) for each in named if each.name == name}
+def _collect_columns(
+    named: Iterable[ast.ColumnConstraint], name: str, *, ordered: bool
+) -> list[tuple[str, ...]]:
+    found = {_name_columns(each) for each in named if each.name == name}
     return sorted(found if ordered else {tuple(sorted(columns)) for columns in found})
 
 
-def _ranges(body: Iterable[ast.Constraint]) -> tuple[RangeRule, ...]:
+def _collect_ranges(body: Iterable[ast.Constraint]) -> tuple[RangeRule, ...]:
     found = {
-        RangeRule(each.column.text, _number(each.minimum), _number(each.maximum))
+        RangeRule(each.column.text, _normalize_bound(each.minimum), _normalize_bound(each.maximum))
         for each in body
         if isinstance(each, ast.RangeConstraint)
     }
     return tuple(sorted(found, key=lambda each: (each.column, str(each.minimum), str(each.maximum))))
 
 
-def _number(value: int | float | None) -> int | float | None:
+def _normalize_bound(value: int | float | None) -> int | float | None:
     """`5.0` and `5` are the same bound."""
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
-def _checks(body: Iterable[ast.Constraint]) -> tuple[CheckRule, ...]:
+def _collect_checks(body: Iterable[ast.Constraint]) -> tuple[CheckRule, ...]:
     found = {
         CheckRule(each.column.text, each.pattern) for each in body if isinstance(each, ast.CheckConstraint)
     }
@@ -96,7 +98,7 @@ class _Scope:
     members: Members
     problems: Problems
 
-    def check(self, found: ast.Constraint) -> None:
+    def check_constraint(self, found: ast.Constraint) -> None:
         """Check one body constraint."""
         if self.kind == "edge" and found.name in ("key", "range", "check"):
             reason = f"@{found.name} constraint is not supported on edges (edge {self.owner})"
@@ -108,7 +110,7 @@ class _Scope:
         else:
             self.check_pattern(found)
 
-    def member(self, constraint: str, column: ast.Name) -> Member | None:
+    def find_member(self, constraint: str, column: ast.Name) -> Member | None:
         """The property a column names, or None after reporting an unknown one."""
         member = self.members.get(column.text)
         if member is None and not (self.kind == "edge" and column.text in _END_POINTS):
@@ -118,7 +120,7 @@ class _Scope:
 
     def check_columns(self, found: ast.ColumnConstraint) -> None:
         for column in {each.text: each for each in reversed(found.columns)}.values():
-            member = self.member(found.name, column)
+            member = self.find_member(found.name, column)
             if member is None:
                 continue
             path = f"{self.owner}.{column.text}"
@@ -127,7 +129,7 @@ class _Scope:
                 self.problems.add(reason, column.at)
 
     def check_range(self, found: ast.RangeConstraint) -> None:
-        member = self.member("range", found.column)
+        member = self.find_member("range", found.column)
         path = f"{self.owner}.{found.column.text}"
         if member and member.declared.type.scalar not in NUMBERS:
             reason = f"@range on {path} requires a numeric type, got {member.declared.type}"
@@ -137,7 +139,7 @@ class _Scope:
             self.problems.add(f"@range on {path} has min ({low}) greater than max ({high})", found.at)
 
     def check_pattern(self, found: ast.CheckConstraint) -> None:
-        member = self.member("check", found.column)
+        member = self.find_member("check", found.column)
         if member and member.declared.type.scalar is not Scalar.STRING:
             path = f"{self.owner}.{found.column.text}"
             reason = f"@check on {path} requires String type, got {member.declared.type}"

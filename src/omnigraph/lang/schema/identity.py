@@ -72,7 +72,7 @@ class Resolution:
 def first_identities(catalog: Catalog) -> Identities:
     """The numbers of a new graph; rename hints have no meaning here."""
     nothing = Identities({}, {}, 1, 1)
-    return _numbered(catalog, nothing, {}, {})
+    return _assign_numbers(catalog, nothing, {}, {})
 
 
 def resolve(accepted: AcceptedSchema, desired: Catalog) -> Resolution:
@@ -81,7 +81,10 @@ def resolve(accepted: AcceptedSchema, desired: Catalog) -> Resolution:
     types = _match_types(accepted.catalog, desired, ignored)
     properties = _match_properties(accepted.catalog, desired, types, ignored)
     return Resolution(
-        _numbered(desired, accepted.known_identities, types, properties), types, properties, tuple(ignored)
+        _assign_numbers(desired, accepted.known_identities, types, properties),
+        types,
+        properties,
+        tuple(ignored),
     )
 
 
@@ -106,7 +109,7 @@ def follow(known: Identities, desired: Catalog) -> Identities:
             before = set(members[kind, types[kind, owner.name]])
             for name, origin in _follow_owner(kind, owner, before, desired):
                 properties[kind, owner.name, name] = origin
-    return _numbered(desired, known, types, properties)
+    return _assign_numbers(desired, known, types, properties)
 
 
 def _follow_owner(
@@ -122,7 +125,7 @@ def _follow_owner(
             yield name, hint
 
 
-def _numbered(
+def _assign_numbers(
     catalog: Catalog,
     before: Identities,
     type_origins: Mapping[TypeRef, str],
@@ -159,11 +162,11 @@ def _match_types(accepted: Catalog, desired: Catalog, ignored: list[str]) -> dic
         if hint is None:
             continue
         if (kind, name) in known:
-            ignored.append(_ignored(hint, f"{kind} '{name}'", kind))
+            ignored.append(_describe_ignored(hint, f"{kind} '{name}'", kind))
             continue
         _refuse_unknown_type(kind, name, hint, known)
         if (kind, hint) in consumed:
-            raise _failure(
+            raise _identity_error(
                 f"accepted {kind} '{hint}' is consumed by more than one desired declaration", f"{kind}:{name}"
             )
         consumed.add((kind, hint))
@@ -171,7 +174,7 @@ def _match_types(accepted: Catalog, desired: Catalog, ignored: list[str]) -> dic
     return origins
 
 
-def _ignored(hint: str, what: str, kind: str) -> str:
+def _describe_ignored(hint: str, what: str, kind: str) -> str:
     return f'@rename_from("{hint}") on {what} has no effect: an accepted {kind} has the new name already'
 
 
@@ -180,13 +183,13 @@ def _refuse_unknown_type(kind: TypeKind, name: str, hint: str, known: set[TypeRe
         return
     declares = f"{kind} '{name}' declares @rename_from(\"{hint}\")"
     if any(other == hint for _, other in known):
-        raise _failure(
+        raise _identity_error(
             f"{kind} '{name}' cannot rename accepted '{hint}' across declaration kinds", f"{kind}:{name}"
         )
-    raise _failure(f"{declares} but no accepted declaration has that name", f"{kind}:{name}")
+    raise _identity_error(f"{declares} but no accepted declaration has that name", f"{kind}:{name}")
 
 
-def _failure(reason: str, entity: str) -> SchemaIdentityError:
+def _identity_error(reason: str, entity: str) -> SchemaIdentityError:
     return SchemaIdentityError(reason, entity=entity)
 
 
@@ -212,7 +215,7 @@ def _match_properties(
 def _refuse_imports(kind: TypeKind, owner: Interface | NodeType | EdgeType, desired: Catalog) -> None:
     for name in sorted(owner.properties):
         if hint := desired.renames.properties.get((kind, owner.name, name)):
-            raise _failure(
+            raise _identity_error(
                 f"new owner '{kind}:{owner.name}' cannot import property identity "
                 f'with @rename_from("{hint}")',
                 f"{kind}:{owner.name}.{name}",
@@ -234,16 +237,16 @@ def _match_owner(
         own_hint = desired.renames.properties.get((kind, owner.name, name))
         if name in old.properties:
             if own_hint:
-                ignored.append(_ignored(own_hint, f"property '{path}'", "property"))
+                ignored.append(_describe_ignored(own_hint, f"property '{path}'", "property"))
             continue
         hint = own_hint or _inherited_hint(owner.properties[name], old.properties, desired)
         if hint is None:
             continue
         if hint not in old.properties:
-            raise _failure(_unknown_property(path, hint, accepted), f"{kind}:{path}")
+            raise _identity_error(_unknown_property(path, hint, accepted), f"{kind}:{path}")
         if hint in consumed:
             reason = f"accepted property '{old.name}.{hint}' is consumed by more than one desired declaration"
-            raise _failure(reason, f"{kind}:{path}")
+            raise _identity_error(reason, f"{kind}:{path}")
         consumed.add(hint)
         yield name, hint
 
@@ -284,10 +287,10 @@ def render_identities(identities: Identities, ir_hash: str) -> str:
         "next_prop_id": identities.next_property,
         "types": types,
     }
-    return json.dumps({**value, "checksum": _checksum(value)}, indent=2, ensure_ascii=False)
+    return json.dumps({**value, "checksum": _compute_checksum(value)}, indent=2, ensure_ascii=False)
 
 
-def _checksum(value: dict[str, Any]) -> str:
+def _compute_checksum(value: dict[str, Any]) -> str:
     content = {name: member for name, member in value.items() if name != "checksum"}
     return f"{zlib.crc32(json.dumps(content, sort_keys=True).encode()):08x}"
 
@@ -295,29 +298,31 @@ def _checksum(value: dict[str, Any]) -> str:
 def parse_identities(text: str) -> tuple[Identities, str]:
     """Return the identities and the hash of the compiled schema they are of; `ValueError` when damaged."""
     try:
-        return _read(json.loads(text))
+        return _read_identities(json.loads(text))
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"it is damaged at {error}") from error
 
 
-def _read(value: Any) -> tuple[Identities, str]:
+def _read_identities(value: Any) -> tuple[Identities, str]:
     if value["format_version"] != _FORMAT:
         raise ValueError(f"it has format {value['format_version']}, and this release reads {_FORMAT}")
-    if value["checksum"] != _checksum(value):
+    if value["checksum"] != _compute_checksum(value):
         raise ValueError("its content is not what was written")
     types: dict[TypeRef, int] = {}
     properties: dict[PropertyRef, int] = {}
     for each in value["types"]:
         kind = _KINDS[each["kind"]]
-        types[kind, str(each["name"])] = _number(each["type_id"])
+        types[kind, str(each["name"])] = _require_number(each["type_id"])
         for member, number in each["properties"].items():
-            properties[kind, str(each["name"]), str(member)] = _number(number)
-    found = Identities(types, properties, _number(value["next_type_id"]), _number(value["next_prop_id"]))
+            properties[kind, str(each["name"]), str(member)] = _require_number(number)
+    found = Identities(
+        types, properties, _require_number(value["next_type_id"]), _require_number(value["next_prop_id"])
+    )
     _check_numbers(found)
     return found, str(value["schema_ir_hash"])
 
 
-def _number(value: Any) -> int:
+def _require_number(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(repr(value))
     return value

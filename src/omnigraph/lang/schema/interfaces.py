@@ -47,11 +47,11 @@ def expand(node: ast.Node, interfaces: Mapping[str, ast.Interface], problems: Pr
             problems.add(f"node {node.name.text} implements unknown interface '{name.text}'", name.at)
             continue
         for offered in own_members(interface.properties).values():
-            _satisfy(node, members, interface.name.text, offered.declared, problems)
+            _add_offered(node, members, interface.name.text, offered.declared, problems)
     return members
 
 
-def _satisfy(
+def _add_offered(
     node: ast.Node, members: dict[str, Member], interface: str, offered: ast.Property, problems: Problems
 ) -> None:
     name = offered.name.text
@@ -65,7 +65,7 @@ def _satisfy(
             f"but interface {interface} declares it as {offered.type}",
             member.declared.at,
         )
-    elif member.inherited and not _alike(member.declared, offered):
+    elif member.inherited and not _is_compatible(member.declared, offered):
         problems.add(
             f"interfaces contributing '{node.name.text}.{name}' have incompatible property semantics",
             node.name.at,
@@ -74,9 +74,9 @@ def _satisfy(
     members[name] = replace(member, interfaces=tuple(sorted((*member.interfaces, interface))))
 
 
-def _alike(one: ast.Property, other: ast.Property) -> bool:
-    return one.type == other.type and _lasting(one) == _lasting(other)
+def _is_compatible(one: ast.Property, other: ast.Property) -> bool:
+    return one.type == other.type and _lasting_annotations(one) == _lasting_annotations(other)
 
 
-def _lasting(declared: ast.Property) -> frozenset[ast.Annotation]:
+def _lasting_annotations(declared: ast.Property) -> frozenset[ast.Annotation]:
     return frozenset(found for found in declared.annotations if found.name != "rename_from")

@@ -49,18 +49,18 @@ def build_ir(types: Iterable[ExpandedType]) -> Value:
     """Return the compiled form of checked declarations."""
     groups: dict[str, list[Value]] = {group: [] for group in _GROUPS.values()}
     for each in sorted(types, key=lambda found: found.name):
-        groups[_GROUPS[each.kind]].append(_type(each))
+        groups[_GROUPS[each.kind]].append(_build_type(each))
     return {"ir_version": IR_VERSION, **groups}
 
 
-def _type(found: ExpandedType) -> Value:
+def _build_type(found: ExpandedType) -> Value:
     declared = found.declared
-    head: Value = {"name": found.name, "type_id": fnv1a32(f"{found.kind}:{found.name}")}
-    properties = {"properties": _properties(found.kind, found.name, found.members)}
+    head: Value = {"name": found.name, "type_id": hash_fnv1a32(f"{found.kind}:{found.name}")}
+    properties = {"properties": _build_properties(found.kind, found.name, found.members)}
     if isinstance(declared, ast.Interface):
         return {**head, **properties}
-    annotations = {"annotations": _annotations(declared.annotations)}
-    constraints = {"constraints": _constraints(found.members, declared.constraints)}
+    annotations = {"annotations": _build_annotations(declared.annotations)}
+    constraints = {"constraints": _build_constraints(found.members, declared.constraints)}
     if isinstance(declared, ast.Node):
         implements = {"implements": sorted({name.text for name in declared.implements})}
         return {**head, **annotations, **implements, **properties, **constraints}
@@ -73,74 +73,77 @@ def _type(found: ExpandedType) -> Value:
     return {**head, **ends, **annotations, **properties, **constraints}
 
 
-def _properties(kind: TypeKind, owner: str, members: Members) -> list[Value]:
+def _build_properties(kind: TypeKind, owner: str, members: Members) -> list[Value]:
     return [
         {
             "name": name,
-            "prop_id": fnv1a32(f"{kind}:{owner}:{name}"),
+            "prop_id": hash_fnv1a32(f"{kind}:{owner}:{name}"),
             "prop_type": type_value(members[name].declared.type),
-            "annotations": _annotations(members[name].declared.annotations),
+            "annotations": _build_annotations(members[name].declared.annotations),
         }
         for name in sorted(members)
     ]
 
 
-def _annotations(found: Sequence[ast.Annotation]) -> list[Value]:
-    values = [_annotation(each) for each in found]
+def _build_annotations(found: Sequence[ast.Annotation]) -> list[Value]:
+    values = [_build_annotation(each) for each in found]
     return sorted(values, key=lambda each: (each["name"], each["value"] is not None, each["value"] or ""))
 
 
-def _annotation(found: ast.Annotation) -> Value:
+def _build_annotation(found: ast.Annotation) -> Value:
     value: Value = {"name": found.name, "value": found.value.text if found.value else None}
     options = {option: argument.text for option, argument in found.options}
     return {**value, "kwargs": dict(sorted(options.items()))} if options else value
 
 
-def _constraints(members: Members, body: Sequence[ast.Constraint]) -> list[Value]:
+def _build_constraints(members: Members, body: Sequence[ast.Constraint]) -> list[Value]:
     marks = [
-        _named(mark.name, [name])
+        _name_constraint(mark.name, [name])
         for name, member in members.items()
         for mark in member.declared.annotations
         if mark.name in MARKS and mark.value is None
     ]
-    found = [*(_constraint(each) for each in body), *marks]
+    found = [*(_build_constraint(each) for each in body), *marks]
     return [value for _, value in sorted(found, key=lambda each: each[0])]
 
 
-def _constraint(found: ast.Constraint) -> tuple[str, Value]:
+def _build_constraint(found: ast.Constraint) -> tuple[str, Value]:
     """Return the text a constraint is sorted by, and its value."""
     match found:
         case ast.ColumnConstraint():
-            return _named(found.name, sorted(column.text for column in found.columns))
+            return _name_constraint(found.name, sorted(column.text for column in found.columns))
         case ast.CheckConstraint():
             column = found.column.text
             return f"check:{column}:{found.pattern}", {
                 "Check": {"property": column, "pattern": found.pattern}
             }
         case ast.RangeConstraint():
-            column, bounds = found.column.text, {"min": _bound(found.minimum), "max": _bound(found.maximum)}
-            order = ":".join(_debug(bound) for bound in bounds.values())
+            column, bounds = (
+                found.column.text,
+                {"min": _build_bound(found.minimum), "max": _build_bound(found.maximum)},
+            )
+            order = ":".join(_format_bound(bound) for bound in bounds.values())
             return f"range:{column}:{order}", {"Range": {"property": column, **bounds}}
 
 
-def _named(name: str, columns: list[str]) -> tuple[str, Value]:
+def _name_constraint(name: str, columns: list[str]) -> tuple[str, Value]:
     return f"{name}:{','.join(columns)}", {name.capitalize(): columns}
 
 
-def _bound(value: int | float | None) -> Value | None:
+def _build_bound(value: int | float | None) -> Value | None:
     if value is None:
         return None
     return {"Float": value} if isinstance(value, float) else {"Integer": value}
 
 
-def _debug(bound: Value | None) -> str:
+def _format_bound(bound: Value | None) -> str:
     if bound is None:
         return "None"
     ((kind, value),) = bound.items()
-    return f"Some({kind}({_atom(value)}))"
+    return f"Some({kind}({_render_atom(value)}))"
 
 
-def fnv1a32(text: str) -> int:
+def hash_fnv1a32(text: str) -> int:
     """Return the 32-bit FNV-1a hash of a text; never 0."""
     value = _FNV_OFFSET
     for byte in text.encode():
@@ -156,12 +159,12 @@ def render(value: Any, indent: int | None = None) -> str:
     separators = (",", ":") if indent is None else (",", ": ")
     text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
     # Python spells only numbers with exponents otherwise; a text that looks like one does no harm.
-    return "".join(_rendered(value, indent, 0)) if _EXPONENT.search(text) else text
+    return "".join(_render_parts(value, indent, 0)) if _EXPONENT.search(text) else text
 
 
-def _rendered(value: Any, indent: int | None, depth: int) -> Iterable[str]:
+def _render_parts(value: Any, indent: int | None, depth: int) -> Iterable[str]:
     if not isinstance(value, dict | list) or not value:
-        yield _atom(value)
+        yield _render_atom(value)
         return
     opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
     inner = "" if indent is None else "\n" + " " * (indent * (depth + 1))
@@ -172,12 +175,12 @@ def _rendered(value: Any, indent: int | None, depth: int) -> Iterable[str]:
         if isinstance(value, dict):
             yield f"{json.dumps(member[0], ensure_ascii=False)}{colon}"
             member = member[1]  # noqa: PLW2901 - the value of the pair
-        yield from _rendered(member, indent, depth + 1)
+        yield from _render_parts(member, indent, depth + 1)
     yield "" if indent is None else "\n" + " " * (indent * depth)
     yield closing
 
 
-def _atom(value: Any) -> str:
+def _render_atom(value: Any) -> str:
     if not isinstance(value, float):
         return json.dumps(value, ensure_ascii=False)
     text = repr(value)
@@ -199,22 +202,22 @@ def ir_hash(value: Value) -> str:
 
 def has_same_meaning(one: Any, other: Any) -> bool:
     """Whether two compiled schemas say the same: order, repetition and the spelling of numbers aside."""
-    return bool(_meaning(one) == _meaning(other))
+    return bool(_normalize(one) == _normalize(other))
 
 
-def _meaning(value: Any) -> Any:
+def _normalize(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _meaning(member) for key, member in value.items()}
+        return {key: _normalize(member) for key, member in value.items()}
     if isinstance(value, list):
-        return {render(_ordered(member)) for member in value}
+        return {render(_sort_values(member)) for member in value}
     return value
 
 
-def _ordered(value: Any) -> Any:
+def _sort_values(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _ordered(value[key]) for key in sorted(value)}
+        return {key: _sort_values(value[key]) for key in sorted(value)}
     if isinstance(value, list):
-        return sorted({render(_ordered(member)) for member in value})
+        return sorted({render(_sort_values(member)) for member in value})
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -266,32 +269,32 @@ def legacy_hash(value: Value) -> str:
 def read_legacy(value: Value) -> tuple[str, Identities]:
     """Return the fingerprint and the identities of an old shape; `ValueError` when it is damaged."""
     try:
-        return _read(value)
+        return _read_legacy(value)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"it is damaged at {error}") from error
 
 
-def _read(value: Value) -> tuple[str, Identities]:
+def _read_legacy(value: Value) -> tuple[str, Identities]:
     types: dict[TypeRef, int] = {}
     properties: dict[PropertyRef, int] = {}
     bare: dict[str, list[Value]] = {}
     for kind, group in _KINDS_AND_GROUPS:
         bare[group] = []
         for each in value[group]:
-            types[kind, each["name"]] = _number(each["type_id"])
+            types[kind, each["name"]] = _require_number(each["type_id"])
             for member in each["properties"]:
-                properties[kind, each["name"], member["name"]] = _number(member["prop_id"])
-            members = [_without(member, "prop_id") for member in each["properties"]]
-            bare[group].append({**_without(each, "type_id"), "properties": members})
-    following = _number(value["next_type_id"]), _number(value["next_prop_id"])
+                properties[kind, each["name"], member["name"]] = _require_number(member["prop_id"])
+            members = [_drop_key(member, "prop_id") for member in each["properties"]]
+            bare[group].append({**_drop_key(each, "type_id"), "properties": members})
+    following = _require_number(value["next_type_id"]), _require_number(value["next_prop_id"])
     return meaning_fingerprint(bare), Identities(types, properties, *following)
 
 
-def _number(value: Any) -> int:
+def _require_number(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(repr(value))
     return value
 
 
-def _without(value: Value, key: str) -> Value:
+def _drop_key(value: Value, key: str) -> Value:
     return {name: member for name, member in value.items() if name != key}

@@ -46,10 +46,10 @@ def _render_float(value: int | float, scalar: Scalar) -> str:
         raise InvalidValue(f"scalar key: non-finite {width} value {shown} cannot identify an entity")
     if stored == 0:
         return "0"
-    return positional(_shortest_f32(stored) if scalar is Scalar.F32 else repr(stored))
+    return to_positional(_shortest_f32(stored) if scalar is Scalar.F32 else repr(stored))
 
 
-def positional(digits: str) -> str:
+def to_positional(digits: str) -> str:
     """A decimal text without exponent, trailing zeros after the point, or a trailing point."""
     text = format(Decimal(digits), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -21,10 +21,10 @@ from omnigraph.lang.schema.catalog_json import (
     Rule,
     cardinality_value,
     constraint_text,
-    documentation,
-    embedding,
+    find_documentation,
+    find_embedding,
+    list_rules,
     other_annotations,
-    rules,
 )
 from omnigraph.lang.schema.identity import AcceptedSchema, Resolution, first_identities, resolve
 from omnigraph.lang.schema.migration_steps import (
@@ -100,9 +100,9 @@ def plan_resolved(
 ) -> MigrationPlan:
     """The steps for a desired schema that is matched to the accepted one already."""
     planner = _Planner(accepted, desired, resolution, "hard" if allow_data_loss else "soft")
-    planner.group("interface", accepted.catalog.interfaces, desired.interfaces)
-    planner.group("node", accepted.catalog.nodes, desired.nodes)
-    planner.group("edge", accepted.catalog.edges, desired.edges)
+    planner.plan_group("interface", accepted.catalog.interfaces, desired.interfaces)
+    planner.plan_group("node", accepted.catalog.nodes, desired.nodes)
+    planner.plan_group("edge", accepted.catalog.edges, desired.edges)
     return MigrationPlan(tuple(planner.steps), resolution.ignored_hints)
 
 
@@ -114,7 +114,7 @@ class _Planner:
     mode: DropMode
     steps: list[MigrationStep] = field(default_factory=list)
 
-    def group(self, kind: TypeKind, before: Mapping[str, Owner], after: Mapping[str, Owner]) -> None:
+    def plan_group(self, kind: TypeKind, before: Mapping[str, Owner], after: Mapping[str, Owner]) -> None:
         kept = set()
         for name in sorted(after):
             old_name = self.resolution.type_origins.get((kind, name))
@@ -122,7 +122,7 @@ class _Planner:
                 self.steps.append(AddType(kind, name))
                 continue
             kept.add(old_name)
-            _Comparison(self, kind, before[old_name], after[name]).run()
+            _Comparison(self, kind, before[old_name], after[name]).compare_types()
         for name in sorted(set(before) - kept):
             if kind == "interface":
                 self.refuse(f"interface:{name}", f"removing interface '{name}' {REFUSED}")
@@ -153,31 +153,31 @@ class _Comparison:
         self.new_ids = {
             name: planner.resolution.identities.properties[kind, new.name, name] for name in new.properties
         }
-        before, self.rules = rules(old, self.old_ids), rules(new, self.new_ids)
+        before, self.rules = list_rules(old, self.old_ids), list_rules(new, self.new_ids)
         self.removed, self.added = before.keys() - self.rules.keys(), self.rules.keys() - before.keys()
 
-    def run(self) -> None:
-        self.rename()
+    def compare_types(self) -> None:
+        self.plan_rename()
         if isinstance(self.old, NodeType) and isinstance(self.new, NodeType):
-            self.implemented(self.old, self.new)
+            self.compare_interfaces(self.old, self.new)
         if isinstance(self.old, EdgeType) and isinstance(self.new, EdgeType):
-            self.ends(self.old, self.new)
+            self.compare_ends(self.old, self.new)
         if not isinstance(self.old, Interface) and not isinstance(self.new, Interface):
-            self.type_metadata(self.old.annotations, self.new.annotations)
+            self.compare_type_metadata(self.old.annotations, self.new.annotations)
         for name in sorted(self.new.properties):
-            self.property(self.new.properties[name])
+            self.compare_property(self.new.properties[name])
         kept = set(self.origins.values())
         for name in sorted(self.old.properties):
             if name not in kept:
                 self.steps.append(DropProperty(self.kind, self.name, name, self.planner.mode))
-        self.constraints()
+        self.compare_constraints()
 
     # --- the type itself -----------------------------------------------------------------------
 
     def refuse(self, change: str) -> None:
         self.planner.refuse(f"{self.kind}:{self.name}", f"{change} {REFUSED}")
 
-    def rename(self) -> None:
+    def plan_rename(self) -> None:
         if self.old.name == self.name:
             return
         if self.kind == "interface":
@@ -185,11 +185,11 @@ class _Comparison:
         else:
             self.steps.append(RenameType(self.kind, self.old.name, self.name))
 
-    def implemented(self, old: NodeType, new: NodeType) -> None:
+    def compare_interfaces(self, old: NodeType, new: NodeType) -> None:
         if set(old.implements) != set(new.implements):
             self.refuse(f"changing implemented interfaces on node '{self.name}'")
 
-    def ends(self, old: EdgeType, new: EdgeType) -> None:
+    def compare_ends(self, old: EdgeType, new: EdgeType) -> None:
         before = self.planner.accepted.known_identities.types
         after = self.planner.resolution.identities.types
         old_ends = (before["node", old.source], before["node", old.target])
@@ -199,36 +199,36 @@ class _Comparison:
             bounds = cardinality_value(old.cardinality), cardinality_value(new.cardinality)
             self.steps.append(ChangeCardinality(self.kind, self.name, *bounds))
 
-    def type_metadata(self, old: tuple[Annotation, ...], new: tuple[Annotation, ...]) -> None:
-        if documentation(old) != documentation(new):
-            self.steps.append(UpdateTypeMetadata(self.kind, self.name, documentation(new)))
+    def compare_type_metadata(self, old: tuple[Annotation, ...], new: tuple[Annotation, ...]) -> None:
+        if find_documentation(old) != find_documentation(new):
+            self.steps.append(UpdateTypeMetadata(self.kind, self.name, find_documentation(new)))
         if other_annotations(old) != other_annotations(new):
             self.refuse(f"changing annotations beyond @description/@instruction on {self.kind} '{self.name}'")
 
     # --- its properties ------------------------------------------------------------------------
 
-    def property(self, new: Property) -> None:
+    def compare_property(self, new: Property) -> None:
         origin = self.origins[new.name]
         if origin is None:
-            self.new_property(new)
-            self.marks(None, new)
+            self.plan_new_property(new)
+            self.compare_marks(None, new)
             return
         old = self.old.properties[origin]
         if old.name != new.name:
             self.steps.append(RenameProperty(self.kind, self.name, old.name, new.name))
         self.property_type(old, new)
-        if embedding(old, self.old_ids) != embedding(new, self.new_ids):
+        if find_embedding(old, self.old_ids) != find_embedding(new, self.new_ids):
             self.refuse_property(
                 new,
                 "changing @embed source or model for '{}'",
                 "; rebuild the graph to embed the text again",
             )
-        self.marks(old, new)
+        self.compare_marks(old, new)
         if old.inherited != new.inherited:
             self.refuse_property(new, "changing declaration provenance for '{}'")
         if old.interfaces != new.interfaces:
             self.refuse_property(new, "changing interface-property satisfaction links for '{}'")
-        self.property_metadata(old, new)
+        self.compare_property_metadata(old, new)
 
     def refuse_property(
         self, found: Property, change: str, advice: str = "", code: str | None = None
@@ -236,7 +236,7 @@ class _Comparison:
         path = f"{self.name}.{found.name}"
         self.planner.refuse(f"{self.kind}:{path}", f"{change.format(path)} {REFUSED}{advice}", code)
 
-    def new_property(self, new: Property) -> None:
+    def plan_new_property(self, new: Property) -> None:
         if new.type.nullable or new.default is not None:
             self.steps.append(AddProperty(self.kind, self.name, new.name, new.type, default_json(new)))
         else:
@@ -248,7 +248,7 @@ class _Comparison:
             return
         tightened = old.type.nullable and not new.type.nullable
         fits_null = old.type.nullable == new.type.nullable or (tightened and new.default is not None)
-        wider = self.wider(old, new)
+        wider = self.find_widening(old, new)
         same = old.type.with_nullable() == new.type.with_nullable()
         if not fits_null or not (same or wider):
             self.refuse_property(new, "changing property type for '{}'", code=CHANGE_TYPE)
@@ -257,7 +257,7 @@ class _Comparison:
         if tightened:
             self.steps.append(RequireProperty(self.kind, self.name, new.name, default_json(new)))
 
-    def wider(self, old: Property, new: Property) -> ExtendEnum | WidenProperty | None:
+    def find_widening(self, old: Property, new: Property) -> ExtendEnum | WidenProperty | None:
         if added := added_values(old.type, new.type):
             return ExtendEnum(self.kind, self.name, new.name, added)
         in_key = isinstance(self.new, NodeType) and new.name in self.new.key
@@ -266,7 +266,7 @@ class _Comparison:
         types = (each.type.with_nullable(new.type.nullable) for each in (old, new))
         return WidenProperty(self.kind, self.name, new.name, *types)
 
-    def marks(self, old: Property | None, new: Property) -> None:
+    def compare_marks(self, old: Property | None, new: Property) -> None:
         """Constraints written on the property; those dealt with here are not reported for the type again."""
         lost = {rule for rule in self.removed if old and _is_mark(rule, old, self.old_ids)}
         if lost:
@@ -277,12 +277,12 @@ class _Comparison:
                 self.refuse_property(new, "adding a property-level @key constraint to '{}'")
                 self.added -= {rule}
 
-    def property_metadata(self, old: Property, new: Property) -> None:
+    def compare_property_metadata(self, old: Property, new: Property) -> None:
         required = old.type.nullable and not new.type.nullable
         if old.default != new.default and not required:
             self.steps.append(ChangeDefault(self.kind, self.name, new.name, default_json(new)))
-        if documentation(old.annotations) != documentation(new.annotations):
-            annotations = documentation(new.annotations)
+        if find_documentation(old.annotations) != find_documentation(new.annotations):
+            annotations = find_documentation(new.annotations)
             self.steps.append(UpdatePropertyMetadata(self.kind, self.name, new.name, annotations))
         before, after = (other_annotations(it.annotations, besides=("default",)) for it in (old, new))
         if before != after:
@@ -290,7 +290,7 @@ class _Comparison:
 
     # --- its constraints -----------------------------------------------------------------------
 
-    def constraints(self) -> None:
+    def compare_constraints(self) -> None:
         if self.removed:
             self.refuse(f"removing constraints from '{self.name}'")
         for rule in sorted(self.added):

@@ -53,11 +53,11 @@ class _Step:
         for each in fields(self):  # type: ignore[arg-type]
             value = getattr(self, each.name)
             if value is not None:
-                found[_FIELD_NAMES.get(each.name, each.name)] = _plain(value)
+                found[_FIELD_NAMES.get(each.name, each.name)] = _to_plain(value)
         return found
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, ValueType):
         return type_value(value)
     if isinstance(value, tuple):
@@ -297,13 +297,14 @@ def describe(step: MigrationStep) -> str:
         case RenameType():
             return f"~ {step.type_kind} {step.old} renamed to {step.new}"
         case UpdateTypeMetadata():
-            return f"~ {step.type_kind} {step.name} {_metadata(step)}"
+            return f"~ {step.type_kind} {step.name} {_describe_metadata(step)}"
         case ChangeCardinality():
-            return f"~ {step.type_name} @card({_bounds(step.old)}) becomes @card({_bounds(step.new)})"
+            old, new = _format_bounds(step.old), _format_bounds(step.new)
+            return f"~ {step.type_name} @card({old}) becomes @card({new})"
         case AddConstraint():
             return f"+ {step.type_name} {constraint_text(step.constraint)}"
         case DropType():
-            return f"- {step.type_kind} {step.name} ({_mode(step)})"
+            return f"- {step.type_kind} {step.name} ({_describe_mode(step)})"
         case RenameProperty():
             return f"~ {step.type_name}.{step.old} renamed to {step.new}"
         case UnsupportedChange():
@@ -315,35 +316,39 @@ def describe(step: MigrationStep) -> str:
 def _of_property(step: _PropertyStep, path: str) -> str:
     match step:
         case AddProperty():
-            rest = "" if step.default is None else f", {_shown(step.default)} in stored rows"
+            rest = "" if step.default is None else f", {_format_value(step.default)} in stored rows"
             return f"+ {path}: {step.property_type}{rest}"
         case ExtendEnum():
             return f"~ {path} accepts {', '.join(step.added_values)}"
         case WidenProperty():
             return f"~ {path}: {step.old} becomes {step.new}"
         case RequireProperty():
-            return f"~ {path} is required, {_shown(step.default)} where it is null"
+            return f"~ {path} is required, {_format_value(step.default)} where it is null"
         case ChangeDefault():
-            default = "no default any more" if step.default is None else f"the default {_shown(step.default)}"
+            default = (
+                "no default any more"
+                if step.default is None
+                else f"the default {_format_value(step.default)}"
+            )
             return f"~ {path} has {default}"
         case UpdatePropertyMetadata():
-            return f"~ {path} {_metadata(step)}"
+            return f"~ {path} {_describe_metadata(step)}"
         case DropProperty():
-            return f"- {path} ({_mode(step)})"
+            return f"- {path} ({_describe_mode(step)})"
 
 
-def _metadata(step: UpdateTypeMetadata | UpdatePropertyMetadata) -> str:
+def _describe_metadata(step: UpdateTypeMetadata | UpdatePropertyMetadata) -> str:
     names = [f"@{value['name']}" for value in annotation_values(step.annotations)]
     return f"documented by {', '.join(names)}" if names else "no longer documented"
 
 
-def _shown(value: Json) -> str:
+def _format_value(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _bounds(found: Mapping[str, int | None]) -> str:
+def _format_bounds(found: Mapping[str, int | None]) -> str:
     return f"{found['min']}..{'' if found['max'] is None else found['max']}"
 
 
-def _mode(step: DropType | DropProperty) -> str:
+def _describe_mode(step: DropType | DropProperty) -> str:
     return "older versions are removed" if step.mode == "hard" else "older versions stay readable"

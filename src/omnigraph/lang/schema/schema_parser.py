@@ -66,7 +66,7 @@ def parse_schema(source: Source) -> SchemaFile:
     """The tree of a schema text; raises `ParseError` with up to 20 diagnostics."""
     problems = Problems(source)
     try:
-        found = _Parser(source, problems).schema()
+        found = _Parser(source, problems).parse_file()
     except TooManyProblems:
         problems.raise_if_any(truncated=True)
         raise
@@ -95,7 +95,7 @@ class _Parser:
 
     # --- declarations ------------------------------------------------------------------------
 
-    def schema(self) -> SchemaFile:
+    def parse_file(self) -> SchemaFile:
         found: list[Declaration] = []
         while not self.cursor.at(END):
             start = self.cursor.start
@@ -103,51 +103,51 @@ class _Parser:
                 self.unclosed -= 1
                 continue
             try:
-                found.append(self.declaration())
+                found.append(self.parse_declaration())
             except SyntaxFault as fault:
-                self.report(fault)
+                self.report_fault(fault)
                 self.recover_outside(start)
         return SchemaFile(tuple(found))
 
-    def declaration(self) -> Declaration:
+    def parse_declaration(self) -> Declaration:
         cursor, start = self.cursor, self.cursor.start
         if cursor.at("}"):
             cursor.fail("unexpected `}`", help="every declaration is closed already")
         if cursor.word("interface"):
-            return self.interface(start)
+            return self.parse_interface(start)
         if cursor.word("node"):
-            return self.node(start)
+            return self.parse_node(start)
         if cursor.word("edge"):
-            return self.edge(start)
+            return self.parse_edge(start)
         cursor.expected("`node`, `edge` or `interface`")
 
-    def interface(self, start: int) -> Interface:
+    def parse_interface(self, start: int) -> Interface:
         self.cursor.advance()
         name = self.type_name("an interface name")
         if self.cursor.at("@"):
             self.cursor.fail("interfaces take no annotations", help="put them on the properties")
-        body = self.body("interface", name)
+        body = self.parse_body("interface", name)
         return Interface(name, tuple(body.properties), self.cursor.since(start))
 
-    def node(self, start: int) -> Node:
+    def parse_node(self, start: int) -> Node:
         self.cursor.advance()
         name = self.type_name("a node type name")
         annotations = self.header_annotations()
-        implements = self.implemented() if self.cursor.word("implements") else ()
+        implements = self.parse_implements() if self.cursor.word("implements") else ()
         if implements and self.cursor.at("@"):
             self.cursor.fail("annotations come before `implements`")
-        body = self.body("node", name)
+        body = self.parse_body("node", name)
         at = self.cursor.since(start)
         return Node(name, annotations, implements, tuple(body.properties), tuple(body.constraints), at)
 
-    def implemented(self) -> tuple[Name, ...]:
+    def parse_implements(self) -> tuple[Name, ...]:
         self.cursor.advance()
         names = [self.type_name("an interface name")]
         while self.cursor.accept(","):
             names.append(self.type_name("an interface name"))
         return tuple(names)
 
-    def edge(self, start: int) -> Edge:
+    def parse_edge(self, start: int) -> Edge:
         cursor = self.cursor
         cursor.advance()
         name = self.type_name("an edge type name")
@@ -155,13 +155,13 @@ class _Parser:
         source = self.type_name("a node type name")
         cursor.take("->")
         target = self.type_name("a node type name")
-        card = self.card() if cursor.at("@") and cursor.peek()[0] == (LOWER, "card") else None
+        card = self.parse_card() if cursor.at("@") and cursor.peek()[0] == (LOWER, "card") else None
         annotations = self.header_annotations()
-        body = self.body("edge", name) if cursor.at("{") else _Body()
+        body = self.parse_body("edge", name) if cursor.at("{") else _Body()
         properties, constraints = tuple(body.properties), tuple(body.constraints)
         return Edge(name, source, target, card, annotations, properties, constraints, cursor.since(start))
 
-    def card(self) -> Card:
+    def parse_card(self) -> Card:
         cursor, start = self.cursor, self.cursor.start
         cursor.advance()
         cursor.advance()
@@ -193,7 +193,7 @@ class _Parser:
 
     # --- bodies ------------------------------------------------------------------------------
 
-    def body(self, owner: Owner, name: Name) -> _Body:
+    def parse_body(self, owner: Owner, name: Name) -> _Body:
         cursor, body = self.cursor, _Body()
         cursor.take("{")
         while not cursor.accept("}"):
@@ -204,16 +204,16 @@ class _Parser:
                 self.unclosed += 1
                 break
             try:
-                self.member(owner, name.text, body)
+                self.parse_member(owner, name.text, body)
             except SyntaxFault as fault:
-                self.report(fault)
+                self.report_fault(fault)
                 self.recover_inside(start)
                 if cursor.at(END):
                     # The end of the body was lost in the mistake just reported.
                     break
         return body
 
-    def member(self, owner: Owner, type_name: str, body: _Body) -> None:
+    def parse_member(self, owner: Owner, type_name: str, body: _Body) -> None:
         cursor = self.cursor
         if self.at_constraint():
             if owner == "interface":
@@ -221,15 +221,15 @@ class _Parser:
                     "interfaces take no body constraints",
                     help=f"write `@{cursor.peek()[0][1]}` without arguments after the property",
                 )
-            body.constraints.append(self.constraint())
+            body.constraints.append(self.parse_constraint())
         elif cursor.at(","):
             cursor.fail("unexpected `,`", help="properties are not separated by commas")
         elif cursor.at("@"):
             cursor.fail("an annotation must follow the property it belongs to")
         else:
-            body.properties.append(self.property(owner, type_name))
+            body.properties.append(self.parse_property(owner, type_name))
 
-    def property(self, owner: Owner, type_name: str) -> Property:
+    def parse_property(self, owner: Owner, type_name: str) -> Property:
         cursor, start = self.cursor, self.cursor.start
         at = cursor.span
         if cursor.at(UPPER):
@@ -240,7 +240,7 @@ class _Parser:
         value_type = parse_type(cursor, self.problems)
         annotations = []
         while cursor.at("@") and not self.at_constraint():
-            annotations.append(self.annotation())
+            annotations.append(self.parse_annotation())
         return Property(name, value_type, tuple(annotations), cursor.since(start))
 
     def refuse_system_column(self, owner: Owner, type_name: str, name: Name) -> None:
@@ -270,13 +270,13 @@ class _Parser:
         found = []
         while self.cursor.at("@"):
             if self.at_constraint():
-                constraint = self.constraint()
+                constraint = self.parse_constraint()
                 found.append(Annotation(constraint.name, at=constraint.at))
             else:
-                found.append(self.annotation())
+                found.append(self.parse_annotation())
         return tuple(found)
 
-    def annotation(self) -> Annotation:
+    def parse_annotation(self) -> Annotation:
         cursor, start = self.cursor, self.cursor.start
         cursor.advance()
         name = cursor.take(LOWER, "an annotation name")
@@ -284,19 +284,19 @@ class _Parser:
             return Annotation(name, at=cursor.since(start))
         if cursor.at(INT) and cursor.peek()[0][0] == ".." and name == "card":
             cursor.fail("@card comes right after the edge's end points, before other annotations")
-        value = self.argument(bare_name=True)
+        value = self.parse_argument(bare_name=True)
         options = []
         while cursor.accept(","):
             option = cursor.take(LOWER, "an option like `name=value`")
             cursor.take("=", f"`=` after option '{shorten(option)}'")
-            options.append((option, self.argument(bare_name=False)))
+            options.append((option, self.parse_argument(bare_name=False)))
         cursor.take(")")
         return Annotation(name, value, tuple(options), cursor.since(start))
 
-    def argument(self, *, bare_name: bool) -> Argument:
+    def parse_argument(self, *, bare_name: bool) -> Argument:
         cursor, at = self.cursor, self.cursor.span
         if cursor.at(STR):
-            return Argument(self.string(), quoted=True, at=at)
+            return Argument(self.parse_string(), quoted=True, at=at)
         is_word = cursor.at(LOWER) and (bare_name or cursor.text in ("true", "false"))
         if is_word or cursor.at(INT) or cursor.at(FLOAT):
             text = cursor.text
@@ -304,12 +304,12 @@ class _Parser:
             return Argument(text, quoted=False, at=at)
         cursor.expected("a string, number or name" if bare_name else "a string, a number, `true` or `false`")
 
-    def string(self) -> str:
+    def parse_string(self) -> str:
         value = unescape(self.cursor.text, self.cursor.span)
         self.cursor.advance()
         return value
 
-    def constraint(self) -> Constraint:
+    def parse_constraint(self) -> Constraint:
         cursor, start = self.cursor, self.cursor.start
         cursor.advance()
         name = cursor.take(LOWER)
@@ -327,17 +327,17 @@ class _Parser:
         cursor, start = self.cursor, self.cursor.start
         value: object
         if cursor.at(STR):
-            value = self.string()
+            value = self.parse_string()
         elif cursor.at(LOWER):
             value = cursor.text in ("true", "false") or Name(cursor.text, cursor.span)
             cursor.advance()
         elif cursor.at("-") or cursor.at("..") or cursor.at(INT) or cursor.at(FLOAT):
-            value = self.bounds()
+            value = self.parse_bounds()
         else:
             cursor.expected("a property name, a string or bounds like `0..10`")
         return value, cursor.since(start)
 
-    def bounds(self) -> _Bounds | int | float:
+    def parse_bounds(self) -> _Bounds | int | float:
         cursor, at = self.cursor, self.cursor.span
         signed = cursor.at("-")
         minimum = None if cursor.at("..") else self.signed_number()
@@ -365,7 +365,7 @@ class _Parser:
         if name in ("range", "check"):
             if len(arguments) != 2:
                 cursor.fail(_RANGE_SHAPE if name == "range" else _CHECK_SHAPE, at)
-            column, (value, value_at) = self.column(arguments[0]), arguments[1]
+            column, (value, value_at) = self.parse_column(arguments[0]), arguments[1]
             if name == "range":
                 if not isinstance(value, _Bounds):
                     cursor.fail("expected range bounds (min..max) in @range constraint", value_at)
@@ -375,9 +375,9 @@ class _Parser:
             return CheckConstraint(column, value, at)
         if not arguments:
             cursor.fail(f"@{name} requires at least one property name", at)
-        return ColumnConstraint(name, tuple(self.column(argument) for argument in arguments), at)
+        return ColumnConstraint(name, tuple(self.parse_column(argument) for argument in arguments), at)
 
-    def column(self, argument: tuple[object, Span]) -> Name:
+    def parse_column(self, argument: tuple[object, Span]) -> Name:
         value, at = argument
         if not isinstance(value, Name):
             self.cursor.fail("expected property name in constraint", at)
@@ -385,7 +385,7 @@ class _Parser:
 
     # --- recovery ------------------------------------------------------------------------------
 
-    def report(self, fault: SyntaxFault) -> None:
+    def report_fault(self, fault: SyntaxFault) -> None:
         self.problems.add(fault.message, fault.span, help=fault.help)
 
     def at_declaration(self, *, outside: bool = False) -> bool:
@@ -402,12 +402,12 @@ class _Parser:
         """Skip to the next property, constraint or end of the body."""
         cursor, depth = self.cursor, 0
         if cursor.start == start:
-            depth = self.skip(depth)
+            depth = self.skip_token(depth)
         while not cursor.at(END):
             # Most tokens of a hostile text cannot be a place to go on; those cost only this test.
             if cursor.kind in _RESUMES and (self.at_declaration() or (depth == 0 and self.at_member())):
                 return
-            depth = self.skip(depth)
+            depth = self.skip_token(depth)
 
     def at_member(self) -> bool:
         """Whether the body can be read on from here."""
@@ -421,7 +421,7 @@ class _Parser:
     def begins_line(self) -> bool:
         return "\n" in self.cursor.source.text[self.cursor.last_end : self.cursor.start]
 
-    def skip(self, depth: int) -> int:
+    def skip_token(self, depth: int) -> int:
         """Move past one token and return the depth of open braces after it."""
         kind = self.cursor.kind
         self.cursor.advance()
@@ -440,6 +440,6 @@ class _Parser:
 
     def unowned_body(self) -> None:
         try:
-            self.body("node", Name(_UNKNOWN.text, self.cursor.span))
+            self.parse_body("node", Name(_UNKNOWN.text, self.cursor.span))
         except SyntaxFault as fault:
-            self.report(fault)
+            self.report_fault(fault)

@@ -23,26 +23,26 @@ _SCALAR_TYPES = {
 def parse_type(cursor: Cursor, problems: Problems) -> ValueType:
     """The type at the cursor; a type that reads well but cannot be is reported and read on."""
     if cursor.at("["):
-        found = _list(cursor, problems)
+        found = _parse_list(cursor, problems)
     elif cursor.word("enum"):
-        found = _enum(cursor, problems)
+        found = _parse_enum(cursor, problems)
     elif cursor.at(UPPER, "Vector"):
-        found = _vector(cursor, problems)
+        found = _parse_vector(cursor, problems)
     else:
-        scalar = _scalar(cursor)
+        scalar = _parse_scalar(cursor)
         return _SCALAR_TYPES[scalar, cursor.accept("?")]
     return found.with_nullable(cursor.accept("?"))
 
 
-def _scalar(cursor: Cursor) -> Scalar:
+def _parse_scalar(cursor: Cursor) -> Scalar:
     scalar = SCALARS.get(cursor.text) if cursor.at(UPPER) else None
     if scalar is None:
-        cursor.expected("a type", help=_suggestion(cursor.text))
+        cursor.expected("a type", help=_suggest_type(cursor.text))
     cursor.advance()
     return scalar
 
 
-def _suggestion(text: str) -> str:
+def _suggest_type(text: str) -> str:
     if len(text) <= 20:
         close = _SPELLINGS.get(text.lower()) or next(iter(get_close_matches(text, SCALARS, 1)), None)
         if close:
@@ -50,12 +50,12 @@ def _suggestion(text: str) -> str:
     return f"types are {', '.join(SCALARS)}, Vector(n), enum(...) and lists like [String]"
 
 
-def _list(cursor: Cursor, problems: Problems) -> ValueType:
+def _parse_list(cursor: Cursor, problems: Problems) -> ValueType:
     start = cursor.start
     cursor.advance()
     if cursor.word("enum") or cursor.at("[") or cursor.at(UPPER, "Vector"):
         cursor.expected("a scalar type", help="lists hold scalars; not lists, enums or vectors")
-    scalar = _scalar(cursor)
+    scalar = _parse_scalar(cursor)
     if cursor.at("?"):
         cursor.fail(
             "items of a list cannot be nullable", help=f"only the whole list can be nullable: `[{scalar}]?`"
@@ -66,7 +66,7 @@ def _list(cursor: Cursor, problems: Problems) -> ValueType:
     return ValueType(scalar, is_list=True)
 
 
-def _vector(cursor: Cursor, problems: Problems) -> ValueType:
+def _parse_vector(cursor: Cursor, problems: Problems) -> ValueType:
     cursor.advance()
     cursor.take("(", "`(` and the dimension of the vector, like `Vector(768)`")
     at = cursor.span
@@ -81,7 +81,7 @@ def _vector(cursor: Cursor, problems: Problems) -> ValueType:
     return ValueType(Scalar.VECTOR, dimension=dimension or 1)
 
 
-def _enum(cursor: Cursor, problems: Problems) -> ValueType:
+def _parse_enum(cursor: Cursor, problems: Problems) -> ValueType:
     cursor.advance()
     cursor.take("(", "`(` and the values of the enum, like `enum(open, closed)`")
     values = [_enum_value(cursor)]

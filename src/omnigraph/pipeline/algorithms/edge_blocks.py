@@ -16,7 +16,14 @@ import pyarrow.compute as pc
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.pipeline.map_reduce import emit, emit_to
 from omnigraph.pipeline.table_scan import Fragments, Scan
-from omnigraph.query.algorithms.edge_block import Arrangement, Block, Numbers, block_of, corners_of, turned
+from omnigraph.query.algorithms.edge_block import (
+    Arrangement,
+    Block,
+    Numbers,
+    build_block,
+    find_corners,
+    orient_edges,
+)
 from omnigraph.query.algorithms.local_graph import Numbering, weights_of
 
 NODES, EDGES = "nodes", "edges"
@@ -101,9 +108,9 @@ class ByBlock:
         """Yield edges between numbers for the blocks they belong to."""
         weights = edges.column("weight").to_numpy() if "weight" in edges.column_names else None
         ends = edges.column("source").to_numpy(), edges.column("target").to_numpy()
-        arrive, leave, weights = turned(*ends, weights, self.arrangement.way)
+        arrive, leave, weights = orient_edges(*ends, weights, self.arrangement.way)
         if self.arrangement.corners:
-            for corner in corners_of(arrive, leave, self.colours):
+            for corner in find_corners(arrive, leave, self.colours):
                 rows = _table(arrive, leave, None).append_column("corner", pa.array(corner))
                 yield from emit_to(EDGES, rows, corner, self.buckets)
         else:
@@ -135,7 +142,7 @@ class IntoBlocks:
         edges = rows[EDGES]
         weights = edges.column("weight").to_numpy() if "weight" in edges.column_names else None
         corner = edges.column("corner")[0].as_py() if "corner" in edges.column_names else 0
-        made = block_of(
+        made = build_block(
             edges.column("target").to_numpy(),
             edges.column("source").to_numpy(),
             self.count,

@@ -31,8 +31,8 @@ from omnigraph.pipeline.progress import watch_stage
 from omnigraph.pipeline.runner import SparkRunner
 from omnigraph.pipeline.table_scan import plan_scan
 from omnigraph.query.algorithms.algorithm_request import Selection
-from omnigraph.query.algorithms.edge_block import Arrangement, Block, Part, corners
-from omnigraph.query.algorithms.local_graph import Numbering, in_order, whole_ids
+from omnigraph.query.algorithms.edge_block import Arrangement, Block, Part, list_corners
+from omnigraph.query.algorithms.local_graph import Numbering, concat_ids, sort_ids
 from omnigraph.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class SparkGraph:
 
     def _ids(self, type_name: str) -> pa.Array:
         rows = self._snapshot.rows(table_key("node", type_name), columns=[ID])
-        return in_order(whole_ids(rows.column(ID)))[0]
+        return sort_ids(concat_ids(rows.column(ID)))[0]
 
     @contextmanager
     def edges(self, arrangement: Arrangement) -> Iterator[SparkEdges]:
@@ -117,7 +117,7 @@ class SparkGraph:
 
     def _blocks(self, arrangement: Arrangement, buckets: int, colours: int) -> DataFrame:
         spark = self._spark
-        places = len(corners(colours)) if arrangement.corners else buckets
+        places = len(list_corners(colours)) if arrangement.corners else buckets
         into = IntoBlocks(arrangement.distinct, self.nodes.count)
         placing = ByBlock(arrangement, places, colours)
         if sum(ids.nbytes for ids in self.nodes.ids.values()) <= BYTES_FOR_EVERY_TASK:

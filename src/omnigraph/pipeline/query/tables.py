@@ -23,7 +23,7 @@ from omnigraph.pipeline.query.scope import RequestValues
 from omnigraph.pipeline.query.task_frame import TaskFrame
 from omnigraph.pipeline.query.tasks import FAR, NEAR, ReadLinks, ReadRows
 from omnigraph.pipeline.table_scan import Fragments, Scan, to_spark_types
-from omnigraph.query.expressions.pushdown import columns_needed, lance_filter
+from omnigraph.query.expressions.pushdown import lance_filter, list_needed_columns
 from omnigraph.storage.blobs import is_blob
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Tables:
         var, given = wish.var or "", wish.given
         where, rest = lance_filter(var, wish.tests, Bindings(given.parameters, given.now))
         kept = self._kept(wish.var, stored)
-        read = dict.fromkeys([*kept, *ends, *columns_needed(rest), ID])
+        read = dict.fromkeys([*kept, *ends, *list_needed_columns(rest), ID])
         tested: dict[Held, Slot] = {(var, name): Slot(name, stored.field(name).type) for name in read}
         names = {name: self._names.of((var, name)) for name in kept}
         slots: dict[Held, Slot] = {

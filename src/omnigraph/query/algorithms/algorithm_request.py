@@ -37,9 +37,9 @@ def selection_of(catalog: Catalog, nodes: TypeNames | None, edges: TypeNames | N
     Without nodes they are those at the ends of the edges, or all of them; without edges they are all that
     join two of the nodes.
     """
-    chosen = None if edges is None else [_edge(catalog, name) for name in _listed(edges)]
+    chosen = None if edges is None else [_require_edge_type(catalog, name) for name in _to_list(edges)]
     if nodes is not None:
-        names = {_node(catalog, name) for name in _listed(nodes)}
+        names = {_require_node_type(catalog, name) for name in _to_list(nodes)}
     elif chosen is not None:
         names = {end for edge in chosen for end in (edge.source, edge.target)}
     else:
@@ -69,26 +69,26 @@ def require_weight(edges: Iterable[EdgeType], name: str) -> None:
             )
 
 
-def _listed(names: TypeNames) -> Sequence[str]:
+def _to_list(names: TypeNames) -> Sequence[str]:
     return [names] if isinstance(names, str) else names
 
 
-def _node(catalog: Catalog, name: str) -> str:
+def _require_node_type(catalog: Catalog, name: str) -> str:
     if name in catalog.nodes:
         return name
     kind = "an edge type, not a node type" if name in catalog.edges else "not a node type"
-    raise BadRequest(f"'{shorten_legibly(name)}' is {kind}", remedy=_choices(catalog.nodes))
+    raise BadRequest(f"'{shorten_legibly(name)}' is {kind}", remedy=_describe_choices(catalog.nodes))
 
 
-def _edge(catalog: Catalog, name: str) -> EdgeType:
+def _require_edge_type(catalog: Catalog, name: str) -> EdgeType:
     found = catalog.find_edge(name)
     if found is not None:
         return found
     kind = "a node type, not an edge type" if name in catalog.nodes else "not an edge type"
-    raise BadRequest(f"'{shorten_legibly(name)}' is {kind}", remedy=_choices(catalog.edges))
+    raise BadRequest(f"'{shorten_legibly(name)}' is {kind}", remedy=_describe_choices(catalog.edges))
 
 
-def _choices(known: Mapping[str, Declared]) -> str:
+def _describe_choices(known: Mapping[str, Declared]) -> str:
     return f"it may be: {', '.join(sorted(known))}" if known else "the schema has none"
 
 
@@ -169,9 +169,9 @@ class AlgorithmRequest:
                 remedy="write it as TYPE.PROPERTY, such as Person.rank",
             )
         _require_property(catalog, type_name, name, found)
-        return Destination(type_name, name, self._branch(), self.from_, self.actor)
+        return Destination(type_name, name, self._destination_branch(), self.from_, self.actor)
 
-    def _branch(self) -> str:
+    def _destination_branch(self) -> str:
         if self.onto is not None:
             return parse_branch_name(self.onto)
         if not isinstance(self.target, AtBranch):
@@ -193,7 +193,7 @@ def _require_property(catalog: Catalog, type_name: str, name: str, found: ValueT
     fitting = sorted(
         each.name
         for each in owner.properties.values()
-        if each.name not in owner.key and _takes(each.type, found)
+        if each.name not in owner.key and _can_hold(each.type, found)
     )
     remedy = (
         f"it may be: {', '.join(fitting)}" if fitting else f"add a property like `{name}: {found.scalar}?`"
@@ -202,13 +202,13 @@ def _require_property(catalog: Catalog, type_name: str, name: str, found: ValueT
         raise BadRequest(f"'{type_name}' has no property '{shorten_legibly(name)}'", remedy=remedy)
     if name in owner.key:
         raise BadRequest(f"'{name}' is the key of '{type_name}' and tells nodes apart", remedy=remedy)
-    if not _takes(declared.type, found):
+    if not _can_hold(declared.type, found):
         raise BadRequest(
             f"'{type_name}.{name}' is {declared.type} and cannot hold values of type {found}", remedy=remedy
         )
 
 
-def _takes(declared: ValueType, found: ValueType) -> bool:
+def _can_hold(declared: ValueType, found: ValueType) -> bool:
     """Whether a property can hold the values: with a fraction where they have one, null where any is."""
     if not declared.is_numeric or (found.nullable and not declared.nullable):
         return False

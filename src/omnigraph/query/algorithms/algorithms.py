@@ -27,8 +27,8 @@ from omnigraph.query.algorithms.edge_block import (
     Sums,
     Triangles,
     WalkDirection,
-    arrivals,
-    departures,
+    count_arrivals,
+    count_departures,
 )
 from omnigraph.query.algorithms.local_graph import Numbering
 
@@ -98,20 +98,20 @@ class PageRank:
         if count == 0:
             return Values(pa.array([], pa.float64()), 0)
         leaving = np.zeros(count, dtype=np.int64)
-        for some, counts in edges.parts("counting edges", departures):
+        for some, counts in edges.parts("counting edges", count_departures):
             leaving[some] += counts
         stuck = leaving == 0
         share = np.divide(1.0, leaving, out=np.zeros(count), where=~stuck)
         rank, change, rounds = np.full(count, 1 / count), np.inf, 0
         while change >= self.tolerance and rounds < self.max_iterations:
             before, rounds = rank, rounds + 1
-            arrived = _arrived(edges, before * share)
+            arrived = _sum_arrivals(edges, before * share)
             rank = (1 - self.damping) / count + self.damping * (arrived + before[stuck].sum() / count)
             change = float(np.abs(rank - before).sum())
         return Values(pa.array(rank), rounds, change < self.tolerance)
 
 
-def _arrived(edges: Edges, share: NDArray[np.float64]) -> NDArray[np.float64]:
+def _sum_arrivals(edges: Edges, share: NDArray[np.float64]) -> NDArray[np.float64]:
     arrived = np.zeros(edges.count)
     for some, sums in edges.parts("passing on ranks", Sums(share)):
         arrived[some] = sums
@@ -139,12 +139,12 @@ class ConnectedComponents:
                 heard[some] = np.minimum(heard[some], least)
             rounds += 1
             if np.array_equal(heard, points):
-                return Values(pa.array(_numbered(points)), rounds)
+                return Values(pa.array(_renumber_labels(points)), rounds)
             np.minimum.at(heard, points, heard.copy())
-            points = _followed(heard)
+            points = _follow_pointers(heard)
 
 
-def _followed(points: Numbers) -> Numbers:
+def _follow_pointers(points: Numbers) -> Numbers:
     while True:
         further = points[points]
         if np.array_equal(further, points):
@@ -177,10 +177,10 @@ class LabelPropagation:
             for some, commonest in edges.parts("passing on labels", Commonest(before)):
                 labels[some] = commonest
             converged = np.array_equal(before, labels)
-        return Values(pa.array(_numbered(labels)), rounds, converged)
+        return Values(pa.array(_renumber_labels(labels)), rounds, converged)
 
 
-def _numbered(labels: Numbers) -> Numbers:
+def _renumber_labels(labels: Numbers) -> Numbers:
     """Labels as numbers from 0 on, in the order in which they are met."""
     _, first, places = np.unique(labels, return_index=True, return_inverse=True)
     number = np.empty(len(first), dtype=np.int64)
@@ -227,7 +227,7 @@ class ShortestPaths:
         rounds = 0
         while len(changed):
             nearer = [
-                _nearer(far, some, least)
+                _find_nearer(far, some, least)
                 for some, least in edges.parts("walking", Least(far, step=1, changed=changed))
             ]
             for some, least in nearer:
@@ -240,7 +240,7 @@ class ShortestPaths:
         return Values(pa.array(np.where(missing, 0, far).astype(np.int64), mask=missing), rounds)
 
 
-def _nearer(
+def _find_nearer(
     far: NDArray[np.float64], some: Numbers, least: NDArray[np.float64]
 ) -> tuple[Numbers, NDArray[np.float64]]:
     better = np.flatnonzero(least < far[some])
@@ -257,7 +257,7 @@ class TriangleCount:
 
     def run(self, edges: Edges, nodes: Numbering) -> Values:
         """Corner by corner."""
-        return Values(pa.array(_summed(edges, "finding triangles", Triangles(edges.corners))))
+        return Values(pa.array(_sum_parts(edges, "finding triangles", Triangles(edges.corners))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,10 +282,10 @@ class Degree:
 
     def run(self, edges: Edges, nodes: Numbering) -> Values:
         """One look at each edge."""
-        return Values(pa.array(_summed(edges, "counting edges", arrivals)))
+        return Values(pa.array(_sum_parts(edges, "counting edges", count_arrivals)))
 
 
-def _summed(edges: Edges, stage: str, task: Callable[[Block], Part]) -> Numbers:
+def _sum_parts(edges: Edges, stage: str, task: Callable[[Block], Part]) -> Numbers:
     total = np.zeros(edges.count, dtype=np.int64)
     for some, counts in edges.parts(stage, task):
         total[some] += counts

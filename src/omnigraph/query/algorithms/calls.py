@@ -21,7 +21,7 @@ from omnigraph.query.algorithms.algorithms import (
     names_of,
 )
 from omnigraph.query.algorithms.edge_block import WalkDirection
-from omnigraph.query.algorithms.solver import ChooseSolver, LocalSolver, Opened, Solver, run
+from omnigraph.query.algorithms.solver import ChooseSolver, LocalSolver, Opened, Solver, run_algorithm
 from omnigraph.query.engine_choice import choose_by_size, find_spark, snapshot_bytes
 
 Answer = TypeVar("Answer")
@@ -101,12 +101,12 @@ class Algorithms(AlgorithmCalls[AlgorithmResult]):
         self, choose: ChooseSolver, algorithm: Algorithm, request: AlgorithmRequest
     ) -> AlgorithmResult:
         """Return the outcome of an algorithm run by a chosen solver."""
-        return run(Opened(self._reading, self._writing), algorithm, request, choose)
+        return run_algorithm(Opened(self._reading, self._writing), algorithm, request, choose)
 
     def _run(self, algorithm: Algorithm, request: AlgorithmRequest) -> AlgorithmResult:
-        return self.run_on(self._solver, algorithm, request)
+        return self.run_on(self._choose_solver, algorithm, request)
 
-    def _solver(self, graph: OpenGraph, snapshot: Snapshot, engine: str) -> Solver:
+    def _choose_solver(self, graph: OpenGraph, snapshot: Snapshot, engine: str) -> Solver:
         if engine == "local":
             return LocalSolver(graph, "it was asked for")
         if engine == "spark":

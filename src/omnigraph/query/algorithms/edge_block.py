@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.query.topology.adjacency import Counts, Mask, expand_runs, offsets, split_runs
+from omnigraph.query.topology.adjacency import Counts, Mask, expand_runs, run_offsets, split_runs
 
 WalkDirection = Literal["out", "in", "both"]
 Numbers = NDArray[np.int64]
@@ -57,7 +57,7 @@ class Block:
     def leaving(self) -> tuple[Counts, Numbers]:
         """The edges by their source: where those of each node begin, and their places."""
         last = int(self.sources.max(initial=-1)) + 1
-        return offsets(np.bincount(self.sources, minlength=last)), np.argsort(self.sources, kind="stable")
+        return run_offsets(np.bincount(self.sources, minlength=last)), np.argsort(self.sources, kind="stable")
 
     @cached_property
     def owners(self) -> Numbers:
@@ -83,7 +83,7 @@ class Edges(Protocol):
         ...
 
 
-def block_of(
+def build_block(
     targets: Numbers,
     sources: Numbers,
     count: int,
@@ -105,7 +105,7 @@ def block_of(
     return Block(arrived[fresh], np.append(fresh, len(keys)), froms, weights, corner, stays)
 
 
-def turned(
+def orient_edges(
     sources: Numbers, targets: Numbers, weights: NDArray[np.float64] | None, way: WalkDirection
 ) -> tuple[Numbers, Numbers, NDArray[np.float64] | None]:
     """The ends at which edges arrive, where they come from, and their weights, for a way to walk them."""
@@ -122,12 +122,12 @@ def turned(
 # --- what arrives ----------------------------------------------------------------------------------
 
 
-def arrivals(block: Block) -> Part:
+def count_arrivals(block: Block) -> Part:
     """How many edges arrive at each node."""
     return block.targets, np.diff(block.first)
 
 
-def departures(block: Block) -> Part:
+def count_departures(block: Block) -> Part:
     """How many edges of the block leave each node."""
     nodes, counts = np.unique(block.sources, return_counts=True)
     return nodes, counts
@@ -159,7 +159,7 @@ class Least:
             return block.targets, self.values[:0]
         if self.changed is not None and block.stays and len(self.changed) * _FEW < len(self.values):
             return self._from_few(block, self.changed)
-        arriving = self._arriving(block, slice(None))
+        arriving = self._arriving_values(block, slice(None))
         return block.targets, np.minimum.reduceat(arriving, block.first[:-1])
 
     def _from_few(self, block: Block, changed: Numbers) -> Part:
@@ -172,10 +172,10 @@ class Least:
         met, begin = np.unique(owners[order], return_index=True)
         if not len(met):
             return block.targets[:0], self.values[:0]
-        arriving = self._arriving(block, edges[order])
+        arriving = self._arriving_values(block, edges[order])
         return block.targets[met], np.minimum.reduceat(arriving, begin)
 
-    def _arriving(self, block: Block, edges: Any) -> NDArray[Any]:
+    def _arriving_values(self, block: Block, edges: Any) -> NDArray[Any]:
         taken = self.values[block.sources[edges]]
         if block.weights is not None:
             with np.errstate(over="ignore"):
@@ -210,15 +210,15 @@ class Commonest:
 _AT_ONCE = 1 << 21
 
 
-def corners(colours: int) -> list[tuple[int, int, int]]:
+def list_corners(colours: int) -> list[tuple[int, int, int]]:
     """All corners of so many colours; a corner is known by its place."""
     return list(combinations_with_replacement(range(colours), 3))
 
 
-def corners_of(ones: Numbers, others: Numbers, colours: int) -> Iterator[Numbers]:
+def find_corners(ones: Numbers, others: Numbers, colours: int) -> Iterator[Numbers]:
     """The corners that edges between these nodes belong to: each edge is in one for each third colour."""
     number = np.full((colours,) * 3, -1, dtype=np.int64)
-    for place, corner in enumerate(corners(colours)):
+    for place, corner in enumerate(list_corners(colours)):
         number[corner] = place
     for third in range(colours):
         triples = np.stack([ones % colours, others % colours, np.full(len(ones), third)])
@@ -234,19 +234,19 @@ class Triangles:
 
     def __call__(self, block: Block) -> Part:
         count = len(block.targets)
-        keys, height = _upwards(block)
+        keys, height = _edge_keys_upwards(block)
         low, high = np.divmod(keys, max(1, count))
-        runs = offsets(np.bincount(low, minlength=count))
+        runs = run_offsets(np.bincount(low, minlength=count))
         found = np.zeros(count, dtype=np.int64)
         nodes = np.empty(count, dtype=np.int64)
         nodes[height] = block.targets
-        for corner in self._whole(keys, low, high, runs, count):
-            kept = self._belongs(block, [nodes[each] for each in corner])
+        for corner in self._find_triangles(keys, low, high, runs, count):
+            kept = self._belongs_to_corner(block, [nodes[each] for each in corner])
             for each in corner:
                 found += np.bincount(each[kept], minlength=count)
         return block.targets, found[height]
 
-    def _whole(
+    def _find_triangles(
         self, keys: Numbers, low: Numbers, high: Numbers, runs: Counts, count: int
     ) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
         """The three nodes of each triangle, by their height."""
@@ -261,15 +261,15 @@ class Triangles:
             met = np.flatnonzero(keys[place] == wanted)
             yield low[edge[met]], middle[met], top[met]
 
-    def _belongs(self, block: Block, nodes: list[Numbers]) -> Mask:
+    def _belongs_to_corner(self, block: Block, nodes: list[Numbers]) -> Mask:
         if self.colours == 1:
             return np.ones(len(nodes[0]), dtype=np.bool_)
         found = np.sort(np.stack([each % self.colours for each in nodes]), axis=0)
-        wanted = np.array(corners(self.colours)[block.corner])
+        wanted = np.array(list_corners(self.colours)[block.corner])
         return np.asarray((found == wanted[:, None]).all(axis=0))
 
 
-def _upwards(block: Block) -> tuple[Numbers, Numbers]:
+def _edge_keys_upwards(block: Block) -> tuple[Numbers, Numbers]:
     """Edges as sorted keys of two heights, the lower end first, and the height of each target."""
     count = len(block.targets)
     degrees = np.diff(block.first)

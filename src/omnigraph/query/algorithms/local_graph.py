@@ -19,7 +19,7 @@ from omnigraph.lang.schema.catalog import EdgeType
 from omnigraph.lang.values import shorten_legibly
 from omnigraph.progress import begin_stage
 from omnigraph.query.algorithms.algorithm_request import Selection
-from omnigraph.query.algorithms.edge_block import Arrangement, Block, Numbers, Part, block_of, turned
+from omnigraph.query.algorithms.edge_block import Arrangement, Block, Numbers, Part, build_block, orient_edges
 from omnigraph.query.frame import NO_ROW
 from omnigraph.query.rows import Rows
 from omnigraph.query.sources import SnapshotSources
@@ -45,10 +45,10 @@ class Numbering:
 
     def found(self, named: str) -> int:
         """The number of a node: by its id, or by `Type:id` where several types have that id."""
-        places = self._places(named)
+        places = self._find_places(named)
         if not places and ":" in named:
             type_name, _, id_ = named.partition(":")
-            places = {name: at for name, at in self._places(id_).items() if name == type_name}
+            places = {name: at for name, at in self._find_places(id_).items() if name == type_name}
         if len(places) == 1:
             return next(iter(places.values()))
         if places:
@@ -59,7 +59,7 @@ class Numbering:
             f"there is no node '{shorten_legibly(named)}' among: {kinds}", remedy="name a node by its id"
         )
 
-    def _places(self, id_: str) -> dict[str, int]:
+    def _find_places(self, id_: str) -> dict[str, int]:
         at = {name: pc.index(ids, pa.scalar(id_, ids.type)).as_py() for name, ids in self.ids.items()}
         return {name: self.start(name) + place for name, place in at.items() if place >= 0}
 
@@ -68,11 +68,11 @@ class Numbering:
         names = pa.array(list(self.ids), pa.string())
         lengths = [len(ids) for ids in self.ids.values()]
         types = names.take(pa.array(np.repeat(np.arange(len(lengths)), lengths)))
-        texts = [piece.cast(pa.string()) for ids in self.ids.values() for piece in _pieces(ids)]
+        texts = [piece.cast(pa.string()) for ids in self.ids.values() for piece in _split_ids(ids)]
         return pa.table({"id": pa.chunked_array(texts, pa.string()), "type": types, "value": values})
 
 
-def _pieces(ids: pa.Array) -> Iterator[pa.Array]:
+def _split_ids(ids: pa.Array) -> Iterator[pa.Array]:
     """Ids in pieces that are short enough for texts with 32-bit offsets."""
     if not pa.types.is_large_string(ids.type):
         yield ids
@@ -81,7 +81,7 @@ def _pieces(ids: pa.Array) -> Iterator[pa.Array]:
         yield ids.slice(start, _PIECE)
 
 
-def whole_ids(ids: pa.ChunkedArray) -> pa.Array:
+def concat_ids(ids: pa.ChunkedArray) -> pa.Array:
     """Ids of any total length in one array."""
     if ids.num_chunks == 0:
         return pa.array([], ids.type)
@@ -89,7 +89,7 @@ def whole_ids(ids: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays([chunk.cast(kind) for chunk in ids.chunks])
 
 
-def in_order(ids: pa.Array) -> tuple[pa.Array, Numbers]:
+def sort_ids(ids: pa.Array) -> tuple[pa.Array, Numbers]:
     """Ids sorted, and the place that each of them has then."""
     if len(ids) < 2 or pc.all(pc.less(ids.slice(0, len(ids) - 1), ids.slice(1))).as_py():
         return ids, np.arange(len(ids))
@@ -137,27 +137,27 @@ class LocalGraph:
 
     def edges(self, arrangement: Arrangement) -> LocalEdges:
         """The edges in one block."""
-        ends = [self._ends(edge, arrangement.weight) for edge in self._selection.edges]
+        ends = [self._find_ends(edge, arrangement.weight) for edge in self._selection.edges]
         none = np.empty(0, dtype=np.int64)
         sources = np.concatenate([none, *(each[0] for each in ends)])
         targets = np.concatenate([none, *(each[1] for each in ends)])
         weights = np.concatenate([np.empty(0), *(each[2] for each in ends)]) if arrangement.weight else None
-        arrive, leave, weights = turned(sources, targets, weights, arrangement.way)
+        arrive, leave, weights = orient_edges(sources, targets, weights, arrangement.way)
         count = self.nodes.count
-        block = block_of(arrive, leave, count, weights, distinct=arrangement.distinct, stays=True)
+        block = build_block(arrive, leave, count, weights, distinct=arrangement.distinct, stays=True)
         return LocalEdges(count, block)
 
-    def _ends(self, edge: EdgeType, weight: str | None) -> tuple[Numbers, Numbers, Weights]:
+    def _find_ends(self, edge: EdgeType, weight: str | None) -> tuple[Numbers, Numbers, Weights]:
         linked = self._sources.linked(edge.name)
-        near = self._numbers(edge.source, linked.source_positions)[linked.topology.src]
-        far = self._numbers(edge.target, linked.target_positions)[linked.topology.dst]
+        near = self._number_positions(edge.source, linked.source_positions)[linked.topology.src]
+        far = self._number_positions(edge.target, linked.target_positions)[linked.topology.dst]
         alive = np.flatnonzero((near >= 0) & (far >= 0) & (linked.topology.src >= 0))
         if weight is None:
             return near[alive], far[alive], np.empty(0)
         column = self._sources.edges(edge.name).column(weight)
         return near[alive], far[alive], weights_of(column.take(pa.array(alive)), edge.name, weight)
 
-    def _numbers(self, type_name: str, positions: Numbers) -> Numbers:
+    def _number_positions(self, type_name: str, positions: Numbers) -> Numbers:
         """The number of each code, and one more for what has none."""
         places = self._numbered[type_name][1]
         by_code = np.append(places, NO_ROW)[positions]
@@ -168,7 +168,7 @@ class LocalGraph:
 def _by_position(rows: Rows) -> tuple[pa.Array, Numbers]:
     """The ids in their order, and the place of each position among them."""
     live = rows.positions()
-    ids, places = in_order(rows.ids() if rows.alive is None else rows.ids().take(pa.array(live)))
+    ids, places = sort_ids(rows.ids() if rows.alive is None else rows.ids().take(pa.array(live)))
     by_position = np.full(rows.count, NO_ROW, dtype=np.int64)
     by_position[live] = places
     return ids, by_position

@@ -59,19 +59,19 @@ def write_values(graph: OpenGraph, values: pa.Table, to: Destination, engine: st
     wanted = values.filter(pc.equal(values.column("type"), to.type)).combine_chunks()
     for attempt in range(_ATTEMPTS):
         try:
-            return _attempt(graph, wanted, to, engine)
+            return _write_values(graph, wanted, to, engine)
         except ReadSetChanged:
             if attempt == _ATTEMPTS - 1:
                 raise
     raise AssertionError("the last attempt returns or raises")
 
 
-def _attempt(graph: OpenGraph, values: pa.Table, to: Destination, engine: str) -> WrittenProperty:
+def _write_values(graph: OpenGraph, values: pa.Table, to: Destination, engine: str) -> WrittenProperty:
     snapshot = base_of(graph, to)
     missing = snapshot.branch != to.branch
     with TemporaryFolder("values") as folder:
         file = folder / f"{to.type}.arrow"
-        rows = _spooled(file, _changed(graph, snapshot, values, to))
+        rows = _spool_batches(file, _find_changed_nodes(graph, snapshot, values, to))
         if rows == 0:
             if missing:
                 create_branch(graph, to.branch, from_branch=snapshot.branch, actor=to.actor)
@@ -94,12 +94,12 @@ def base_of(graph: OpenGraph, to: Destination) -> Snapshot:
     return graph.snapshot(AtBranch(parse_branch_name(str(to.from_)) if missing else to.branch))
 
 
-def _spooled(file: Path, batches: Iterator[pa.RecordBatch]) -> int:
+def _spool_batches(file: Path, batches: Iterator[pa.RecordBatch]) -> int:
     first = next(batches)
     return write_rows(file, first.schema, chain((first,), batches))
 
 
-def _changed(
+def _find_changed_nodes(
     graph: OpenGraph, snapshot: Snapshot, values: pa.Table, to: Destination
 ) -> Iterator[pa.RecordBatch]:
     """The nodes that get another value, whole; first an empty batch with the schema."""
@@ -110,7 +110,7 @@ def _changed(
             remedy="take over the schema of main there first",
         )
     kind = table.schema.field(to.property).type
-    cast = _as_stored(values.column("value"), kind, to)
+    cast = _to_stored_type(values.column("value"), kind, to)
     ids = values.column(ID).combine_chunks()
     begun = False
     for batch in table.batches(table.schema.names, batch_size=_BATCH_ROWS, blob_bytes=True):
@@ -122,7 +122,7 @@ def _changed(
         yield pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
-def _as_stored(values: pa.ChunkedArray, kind: pa.DataType, to: Destination) -> pa.Array:
+def _to_stored_type(values: pa.ChunkedArray, kind: pa.DataType, to: Destination) -> pa.Array:
     try:
         return values.combine_chunks().cast(kind)
     except pa.ArrowInvalid as failure:
@@ -175,12 +175,12 @@ class LocalSolver:
     def solve(self, algorithm: Algorithm, snapshot: Snapshot, selection: Selection) -> Solved:
         """On topologies of the memory that reads share."""
         try:
-            return self._solved(algorithm, snapshot, selection, saved=True)
+            return self._solve_on_topologies(algorithm, snapshot, selection, saved=True)
         except DamagedFile:
             shared_cache().forget_graph(self.graph.root.uri)
-            return self._solved(algorithm, snapshot, selection, saved=False)
+            return self._solve_on_topologies(algorithm, snapshot, selection, saved=False)
 
-    def _solved(
+    def _solve_on_topologies(
         self, algorithm: Algorithm, snapshot: Snapshot, selection: Selection, *, saved: bool
     ) -> Solved:
         catalog = self.graph.catalog_at(snapshot)
@@ -206,7 +206,7 @@ class Opened:
 ChooseSolver = Callable[[OpenGraph, Snapshot, str], Solver]
 
 
-def run(
+def run_algorithm(
     opened: Opened, algorithm: Algorithm, request: AlgorithmRequest, choose: ChooseSolver
 ) -> AlgorithmResult:
     """The values of all nodes, written to a property as well where that is asked for."""
@@ -217,12 +217,12 @@ def run(
         opened.writing().permissions.require("change", branch=destination.branch, actor=destination.actor)
         base_of(opened.writing(), destination)
     try:
-        found = _found(graph, algorithm, request, choose)
+        found = _compute_values(graph, algorithm, request, choose)
     except HistoricalVersionReclaimed:
         if not isinstance(request.target, AtBranch):
             raise
         # The branch moved on and what it showed was cleaned up meanwhile.
-        found = _found(graph, algorithm, request, choose)
+        found = _compute_values(graph, algorithm, request, choose)
     if destination is None:
         return found
     # However many edges there are, the nodes may be few: a load decides for itself.
@@ -231,7 +231,7 @@ def run(
     return replace(found, written=written)
 
 
-def _found(
+def _compute_values(
     graph: OpenGraph, algorithm: Algorithm, request: AlgorithmRequest, choose: ChooseSolver
 ) -> AlgorithmResult:
     target = request.target

@@ -112,7 +112,7 @@ _OF_ROWS = (Prop, EntityId, Column, Total, Distance, Relevance, Fusion, TextMatc
 def evaluate_term(term: Term, scope: Scope, replaced: Replaced = _NONE_REPLACED) -> pa.Array:
     """The values of a term in all rows; what is found in `replaced` is taken from there."""
     found = evaluate_operand(term, scope, replaced)
-    return _repeated(found, scope.length) if isinstance(found, Known) else found
+    return _repeat_value(found, scope.length) if isinstance(found, Known) else found
 
 
 def evaluate_operand(term: Term, scope: Scope, replaced: Replaced = _NONE_REPLACED) -> Operand:
@@ -133,21 +133,21 @@ def evaluate_operand(term: Term, scope: Scope, replaced: Replaced = _NONE_REPLAC
         case Column(name=name):
             return scope.column(name)
         case Calc() | Minus() | CaseFold():
-            return _computed(term, scope, replaced)
+            return _compute_operand(term, scope, replaced)
         case Distance() | Relevance() | Fusion() | TextMatch():
             return scope.score(term)
     raise InternalError(f"{term.fn} is not known before its rows are grouped")
 
 
-def _computed(term: Calc | Minus | CaseFold, scope: Scope, replaced: Replaced) -> Operand:
+def _compute_operand(term: Calc | Minus | CaseFold, scope: Scope, replaced: Replaced) -> Operand:
     operands = [evaluate_operand(child, scope, replaced) for child in children(term)]
-    result = _result(term, [_short(found) for found in operands])
+    result = _compute_result(term, [_shorten_column(found) for found in operands])
     if all(isinstance(found, Known) for found in operands):
         return Known(result[0].as_py(), term.type, written=False)
     return result
 
 
-def _result(term: Calc | Minus | CaseFold, columns: Sequence[pa.Array]) -> pa.Array:
+def _compute_result(term: Calc | Minus | CaseFold, columns: Sequence[pa.Array]) -> pa.Array:
     match term:
         case Calc(op=op, type=type_):
             return calculate(op, columns[0], columns[1], type_)
@@ -157,12 +157,12 @@ def _result(term: Calc | Minus | CaseFold, columns: Sequence[pa.Array]) -> pa.Ar
             return pc.utf8_lower(columns[0]) if fn == "lower" else pc.utf8_upper(columns[0])
 
 
-def _short(found: Operand) -> pa.Array:
+def _shorten_column(found: Operand) -> pa.Array:
     """A column; of one row when all are the same."""
-    return _repeated(found, 1) if isinstance(found, Known) else found
+    return _repeat_value(found, 1) if isinstance(found, Known) else found
 
 
-def _repeated(known: Known, length: int) -> pa.Array:
+def _repeat_value(known: Known, length: int) -> pa.Array:
     if known.value is None:
         return pa.nulls(length, arrow_type(known.type))
     one = build_column([convert(known.value, known.type)], known.type)
@@ -177,70 +177,72 @@ def evaluate_predicate(predicate: Predicate, scope: Scope) -> Flags:
     """For each row whether the predicate is true; unknown is not true."""
     match predicate:
         case Compare():
-            return _comparison(predicate, scope)
+            return _test_comparison(predicate, scope)
         case InList(argument=argument, items=items):
-            return _membership(argument, items, scope)
+            return _test_membership(argument, items, scope)
         case Has():
-            return _possession(predicate, scope)
+            return _test_possession(predicate, scope)
         case TextTest():
             return _text_test(predicate, scope)
         case NullCheck(argument=argument, negated=is_negated):
-            found = _short(evaluate_operand(argument, scope))
-            return _widened(true_rows(found.is_valid() if is_negated else found.is_null()), scope)
+            found = _shorten_column(evaluate_operand(argument, scope))
+            return _widen_flags(true_rows(found.is_valid() if is_negated else found.is_null()), scope)
         case Holds(match=match):
             return true_rows(scope.score(match))
 
 
-def _widened(evaluate_column: Flags, scope: Scope) -> Flags:
+def _widen_flags(evaluate_column: Flags, scope: Scope) -> Flags:
     """Flags of all rows; a single one stands for all."""
     return (
         evaluate_column if len(evaluate_column) == scope.length else np.full(scope.length, evaluate_column[0])
     )
 
 
-def _is_known(term: Term) -> bool:
+def _is_constant(term: Term) -> bool:
     """Whether a term has the same value in every row."""
     return not any(isinstance(part, _OF_ROWS) for part in walk(term))
 
 
-def _comparison(test: Compare, scope: Scope) -> Flags:
+def _test_comparison(test: Compare, scope: Scope) -> Flags:
     op, left, right = test.op, test.left, test.right
     # Of two known values an F32 takes the column's part: the other one is rounded to its width.
-    if _is_known(left) and (right.type.scalar is Scalar.F32 or not _is_known(right)):
+    if _is_constant(left) and (right.type.scalar is Scalar.F32 or not _is_constant(right)):
         op, left, right = FLIPPED[op], right, left
-    if not _is_known(right):
+    if not _is_constant(right):
         return compare_columns(op, evaluate_term(left, scope), evaluate_term(right, scope))
-    known = _known(right, scope)
+    known = _evaluate_known(right, scope)
     asked = _asked_of(left.type, known)
-    return _tested(Compare(op, _column(asked), _constant(known)), left, asked, scope)
+    return _test_values(Compare(op, _column_of_type(asked), _to_constant(known)), left, asked, scope)
 
 
-def _membership(argument: Term, items: Term, scope: Scope) -> Flags:
-    given = _constant(_known(items, scope))
-    return _tested(InList(_column(argument.type), given), argument, argument.type, scope)
+def _test_membership(argument: Term, items: Term, scope: Scope) -> Flags:
+    given = _to_constant(_evaluate_known(items, scope))
+    return _test_values(InList(_column_of_type(argument.type), given), argument, argument.type, scope)
 
 
-def _possession(test: Has, scope: Scope) -> Flags:
+def _test_possession(test: Has, scope: Scope) -> Flags:
     items, item = test.items, test.item
-    if _is_known(items) and (item.type.scalar is Scalar.F32 or not _is_known(item)):
-        return _membership(item, items, scope)
-    if not _is_known(item):
+    if _is_constant(items) and (item.type.scalar is Scalar.F32 or not _is_constant(item)):
+        return _test_membership(item, items, scope)
+    if not _is_constant(item):
         return list_contains(evaluate_term(items, scope), evaluate_term(item, scope))
-    known = _known(item, scope)
+    known = _evaluate_known(item, scope)
     asked = _asked_of(items.type, known)
-    return _tested(Has(_column(asked), _constant(known)), items, asked, scope)
+    return _test_values(Has(_column_of_type(asked), _to_constant(known)), items, asked, scope)
 
 
 def _text_test(test: TextTest, scope: Scope) -> Flags:
     at_start = test.op == "starts_with"
-    if _is_known(test.part):
-        given = _constant(_known(test.part, scope))
-        return _tested(TextTest(test.op, _column(test.text.type), given), test.text, test.text.type, scope)
-    if not _is_known(test.text):
+    if _is_constant(test.part):
+        given = _to_constant(_evaluate_known(test.part, scope))
+        return _test_values(
+            TextTest(test.op, _column_of_type(test.text.type), given), test.text, test.text.type, scope
+        )
+    if not _is_constant(test.text):
         return text_contains(
             evaluate_term(test.text, scope), evaluate_term(test.part, scope), at_start=at_start
         )
-    text = _known(test.text, scope).value
+    text = _evaluate_known(test.text, scope).value
     if not isinstance(text, str):
         return np.zeros(scope.length, np.bool_)
     return one_text_contains(text, evaluate_term(test.part, scope), at_start=at_start)
@@ -249,18 +251,18 @@ def _text_test(test: TextTest, scope: Scope) -> Flags:
 # --- tests of one column against a known value ---------------------------------------------------
 
 
-def _known(term: Term, scope: Scope) -> Known:
+def _evaluate_known(term: Term, scope: Scope) -> Known:
     found = evaluate_operand(term, scope)
     assert isinstance(found, Known)
     return found
 
 
-def _column(type_: ValueType) -> Prop:
+def _column_of_type(type_: ValueType) -> Prop:
     """Return the column that stands for the values of a term in a bound test."""
     return Prop(ROW, _VALUES, type_)
 
 
-def _constant(known: Known) -> Const:
+def _to_constant(known: Known) -> Const:
     return Const(known.value, known.type)
 
 
@@ -275,22 +277,22 @@ def _asked_of(type_: ValueType, known: Known) -> ValueType:
     return type_
 
 
-def _tested(test: Predicate, term: Term, asked: ValueType, scope: Scope) -> Flags:
+def _test_values(test: Predicate, term: Term, asked: ValueType, scope: Scope) -> Flags:
     """A test on one column, asked of the values of a term; they are not fetched when nothing can pass."""
     bound = bind_predicate(test, _NOTHING_BOUND)
     if isinstance(bound, MatchesNothing):
         return np.zeros(scope.length, np.bool_)
-    found = _short(evaluate_operand(term, scope))
+    found = _shorten_column(evaluate_operand(term, scope))
     if found.type != arrow_type(asked):
         found = found.cast(arrow_type(asked))
     if isinstance(bound, OneOf) and bound.type.is_list:
         values, bounds = flatten_lists(found)
-        each = _passing(values, replace(bound, type=bound.type.item))
-        return _widened(any_within(each, bounds) & is_present(found), scope)
-    return _widened(_passing(found, bound), scope)
+        each = _test_column(values, replace(bound, type=bound.type.item))
+        return _widen_flags(any_within(each, bounds) & is_present(found), scope)
+    return _widen_flags(_test_column(found, bound), scope)
 
 
-def _passing(column: pa.Array, test: Presence | Comparison | OneOf | BoundTextMatch) -> Flags:
+def _test_column(column: pa.Array, test: Presence | Comparison | OneOf | BoundTextMatch) -> Flags:
     if isinstance(test, OneOf) and len(test.values) <= _FEW:
         singles = [Comparison(test.column, test.type, "=", each) for each in test.values]
         found: Flags = np.logical_or.reduce(

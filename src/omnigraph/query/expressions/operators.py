@@ -27,20 +27,20 @@ _ARITHMETIC: dict[ArithmeticOp, Any] = {"+": np.add, "-": np.subtract, "*": np.m
 
 def calculate(op: ArithmeticOp, left: pa.Array, right: pa.Array, type_: ValueType) -> pa.Array:
     """`left op right` as I64 or F64."""
-    combine = _whole if type_.scalar is Scalar.I64 else _floating
+    combine = _calculate_whole if type_.scalar is Scalar.I64 else _calculate_floating
     result, wrong = combine(op, to_numpy_numbers(left), to_numpy_numbers(right))
-    return _column(result, wrong | _missing(left) | _missing(right))
+    return _to_column(result, wrong | _find_missing(left) | _find_missing(right))
 
 
 def negate(argument: pa.Array, type_: ValueType) -> pa.Array:
     """`-argument` as I64 or F64."""
     found = to_numpy_numbers(argument)
     if type_.scalar is Scalar.I64:
-        result, wrong = _whole("-", np.zeros(1, np.int64), found)
+        result, wrong = _calculate_whole("-", np.zeros(1, np.int64), found)
     else:
         result = -found.astype(np.float64)
         wrong = ~np.isfinite(result)
-    return _column(result, wrong | _missing(argument))
+    return _to_column(result, wrong | _find_missing(argument))
 
 
 def to_numpy_numbers(column: pa.Array) -> Numbers:
@@ -50,18 +50,18 @@ def to_numpy_numbers(column: pa.Array) -> Numbers:
     return found
 
 
-def _missing(column: pa.Array) -> Flags:
+def _find_missing(column: pa.Array) -> Flags:
     if not column.null_count:
         return np.zeros(1, np.bool_)
     found: Flags = column.is_null().to_numpy(zero_copy_only=False)
     return found
 
 
-def _column(result: Numbers, missing: Flags) -> pa.Array:
+def _to_column(result: Numbers, missing: Flags) -> pa.Array:
     return pa.array(result, mask=missing) if missing.any() else pa.array(result)
 
 
-def _whole(op: ArithmeticOp, left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
+def _calculate_whole(op: ArithmeticOp, left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
     """64-bit results and where they are wrong.
 
     Arithmetic that wraps around is right whenever the true result fits, also for operands above
@@ -78,7 +78,7 @@ def _whole(op: ArithmeticOp, left: Numbers, right: Numbers) -> tuple[Numbers, Fl
     return result, (size > 1.5 * 2.0**63) | ((size > 2.0**62) & other_sign)
 
 
-def _floating(op: ArithmeticOp, left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
+def _calculate_floating(op: ArithmeticOp, left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
     with np.errstate(all="ignore"):
         result = _ARITHMETIC[op](left.astype(np.float64), right.astype(np.float64))
     return result, ~np.isfinite(result)
@@ -113,11 +113,11 @@ def true_rows(flags: pa.Array | pa.ChunkedArray) -> Flags:
     if not len(flags):
         return np.zeros(0, np.bool_)
     valid, bits = flags.buffers()
-    found = _unpacked(bits, flags)
-    return found & _unpacked(valid, flags) if flags.null_count else found
+    found = _unpack_bits(bits, flags)
+    return found & _unpack_bits(valid, flags) if flags.null_count else found
 
 
-def _unpacked(bits: pa.Buffer, flags: pa.Array) -> Flags:
+def _unpack_bits(bits: pa.Buffer, flags: pa.Array) -> Flags:
     """One bit per row as one byte, far faster than Arrow's own conversion."""
     first = flags.offset // 8
     skipped = flags.offset % 8
@@ -138,7 +138,7 @@ def compare_columns(op: RelationOp, left: pa.Array, right: pa.Array) -> Flags:
     """Row by row whether `left op right`; never where a side is null."""
     if left.type != right.type:
         return (
-            _numerically(op, to_numpy_numbers(left), to_numpy_numbers(right))
+            _compare_numbers(op, to_numpy_numbers(left), to_numpy_numbers(right))
             & is_present(left)
             & is_present(right)
         )
@@ -147,7 +147,7 @@ def compare_columns(op: RelationOp, left: pa.Array, right: pa.Array) -> Flags:
     return true_rows(_KERNELS[op](left, right))
 
 
-def _numerically(op: RelationOp, left: Numbers, right: Numbers) -> Flags:
+def _compare_numbers(op: RelationOp, left: Numbers, right: Numbers) -> Flags:
     if _may_round(left) and right.dtype.kind == "f":
         return _against_floats(op, left, right.astype(np.float64))
     if _may_round(right) and left.dtype.kind == "f":
@@ -258,8 +258,8 @@ def text_contains(texts: pa.Array, parts: pa.Array, *, at_start: bool) -> Flags:
     found: Flags = known & (part.lengths == 0)
     rows = np.flatnonzero(known & (part.lengths > 0) & (part.lengths <= text.lengths))
     undecided = []
-    for some, places in _beginnings(text, part, rows, at_start=at_start):
-        matched, unsure = _agreeing(text, part, some, places)
+    for some, places in _find_beginnings(text, part, rows, at_start=at_start):
+        matched, unsure = _match_places(text, part, some, places)
         found[matched] = True
         undecided.append(unsure)
     for row in np.unique(np.concatenate(undecided)) if undecided else ():
@@ -271,7 +271,7 @@ def _one_contains(text: str, part: str, *, at_start: bool) -> bool:
     return text.startswith(part) if at_start else part in text
 
 
-def _beginnings(
+def _find_beginnings(
     text: _Bytes, part: _Bytes, rows: Places, *, at_start: bool
 ) -> Iterator[tuple[Places, Places]]:
     """Rows, each as often as its part could begin somewhere, and these places in the bytes of the texts."""
@@ -290,7 +290,7 @@ def _beginnings(
         first = last
 
 
-def _agreeing(text: _Bytes, part: _Bytes, rows: Places, places: Places) -> tuple[Places, Places]:
+def _match_places(text: _Bytes, part: _Bytes, rows: Places, places: Places) -> tuple[Places, Places]:
     """Rows that have their part at one of the places, and rows that agree for long and are undecided."""
     matched: list[Any] = [np.empty(0, np.int64)]
     for step in range(_BYTES_ALL_AT_ONCE):

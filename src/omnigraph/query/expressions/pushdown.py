@@ -49,13 +49,13 @@ def lance_filter(
     return " AND ".join(f"({render_test(test)})" for test in asked), rest
 
 
-def columns_needed(predicates: Iterable[Predicate]) -> tuple[str, ...]:
+def list_needed_columns(predicates: Iterable[Predicate]) -> tuple[str, ...]:
     """The columns from which predicates on one variable are evaluated, in the order they are met."""
-    found = (_names(test) for test in predicates)
+    found = (_find_names(test) for test in predicates)
     return tuple(dict.fromkeys(name for names in found for name in names))
 
 
-def _names(part: Term | Predicate) -> Iterator[str]:
+def _find_names(part: Term | Predicate) -> Iterator[str]:
     match part:
         case Prop(name=name):
             yield name
@@ -65,7 +65,7 @@ def _names(part: Term | Predicate) -> Iterator[str]:
             return  # a search brings its values along
         case _:
             for child in children(part):
-                yield from _names(child)
+                yield from _find_names(child)
 
 
 def is_expressible(test: Predicate, var: str) -> bool:

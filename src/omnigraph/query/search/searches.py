@@ -76,10 +76,10 @@ class Searches:
     ) -> pa.DoubleArray:
         """The Euclidean distance at each position, of all or of these; null where there is no vector."""
         if positions is not None and len(positions) <= rows.count // 2:
-            return _distances(Vectors.of(rows.take(name, positions)), vector)
-        every = self._once(
+            return _compute_nullable_distances(Vectors.of(rows.take(name, positions)), vector)
+        every = self._search_once(
             ("distances", rows.identity, name, vector.tobytes()),
-            lambda: _distances(Vectors.of(rows.column(name)), vector),
+            lambda: _compute_nullable_distances(Vectors.of(rows.column(name)), vector),
         )
         return every if positions is None else every.take(pa.array(positions, mask=positions < 0))
 
@@ -92,14 +92,14 @@ class Searches:
         """
         if count <= 0:
             return np.empty(0, np.int64), np.empty(0)
-        chosen = _chosen(rows, among)
-        found = self._indexed(rows, name, vector, count, chosen)
+        chosen = _live_positions(rows, among)
+        found = self._ask_index(rows, name, vector, count, chosen)
         self.how = "vectors compared" if found is None else "stored index"
         if found is None:
-            found = self._compared(rows, name, vector, count, chosen)
+            found = self._compare_all(rows, name, vector, count, chosen)
         return sort_best_first(rows, self._memory, *found, count, ascending=True)
 
-    def _compared(
+    def _compare_all(
         self, rows: Rows, name: str, vector: Vector, count: int, chosen: Positions | None
     ) -> tuple[Positions, Distances]:
         """All vectors of the choice compared."""
@@ -113,7 +113,7 @@ class Searches:
         )
         return find_nearest(vectors, squares, vector, count, chosen)
 
-    def _indexed(
+    def _ask_index(
         self, rows: Rows, name: str, vector: Vector, count: int, chosen: Positions | None
     ) -> tuple[Positions, Distances] | None:
         """What a stored index chooses; None when comparing all is better or the index found too little."""
@@ -140,7 +140,7 @@ class Searches:
 
     def _vector_index(self, rows: Rows, name: str) -> StoredIndex | None:
         key = ("vector index", rows.identity, name)
-        return self._once(key, lambda: find_vector_index(rows.table, name))
+        return self._search_once(key, lambda: find_vector_index(rows.table, name))
 
     # --- texts -------------------------------------------------------------------------------------
 
@@ -150,11 +150,13 @@ class Searches:
         `search` and `match_text` want a token in common, `fuzzy` one within so many edits.
         """
         allowed = edits if fn == "fuzzy" else 0
-        hits = self._once(
+        hits = self._search_once(
             ("matches", rows.identity, name, text, allowed),
             lambda: self._texts.matches(rows, name, text, allowed),
         )
-        return hits, self._once(("unknown", rows.identity, name), lambda: self._texts.unknown(rows, name))
+        return hits, self._search_once(
+            ("unknown", rows.identity, name), lambda: self._texts.unknown(rows, name)
+        )
 
     def relevance(
         self,
@@ -170,11 +172,11 @@ class Searches:
         """
         if count is not None and count <= 0:
             return np.empty(0, np.int64), np.empty(0)
-        chosen = None if among is None else _mask(rows, among)
+        chosen = None if among is None else _live_mask(rows, among)
         if chosen is not None and np.count_nonzero(chosen) == rows.live_count:
             chosen = None
         limit = count if chosen is None else None
-        positions, scores = self._once(
+        positions, scores = self._search_once(
             ("relevance", rows.identity, name, text, limit),
             lambda: self._texts.relevance(rows, name, text, limit),
         )
@@ -184,29 +186,29 @@ class Searches:
             positions, scores = positions[kept], scores[kept]
         return sort_best_first(rows, self._memory, positions, round_scores(scores), count, ascending=False)
 
-    def _once(self, key: Hashable, make: Callable[[], Value]) -> Value:
+    def _search_once(self, key: Hashable, make: Callable[[], Value]) -> Value:
         if key not in self._done:
             self._done[key] = make()
         found: Value = self._done[key]  # type: ignore[assignment]  # each kind of key has its own type
         return found
 
 
-def _chosen(rows: Rows, among: Positions | Mask | None) -> Positions | None:
+def _live_positions(rows: Rows, among: Positions | Mask | None) -> Positions | None:
     """The live positions of a choice, ascending; None when these are all positions."""
     if among is None:
         return None if rows.alive is None else rows.positions()
-    chosen = np.flatnonzero(_mask(rows, among))
+    chosen = np.flatnonzero(_live_mask(rows, among))
     return None if len(chosen) == rows.count else chosen
 
 
-def _mask(rows: Rows, among: Positions | Mask) -> Mask:
+def _live_mask(rows: Rows, among: Positions | Mask) -> Mask:
     """A choice without dead positions, as a mask."""
     mask = np.zeros(rows.count, dtype=np.bool_)
     mask[among if among.dtype == np.bool_ else among[among >= 0]] = True
     return mask if rows.alive is None else mask & rows.alive
 
 
-def _distances(vectors: Vectors, query: Vector) -> pa.DoubleArray:
+def _compute_nullable_distances(vectors: Vectors, query: Vector) -> pa.DoubleArray:
     found = compute_distances(query, vectors.values)
     return pa.array(found, mask=None if vectors.known is None else ~vectors.known)
 
@@ -247,12 +249,12 @@ class Scores:
     def fusion_constant(self, by: Fusion) -> int:
         """The `k` of a fusion; a constant was checked when the query was compiled."""
         if isinstance(by.k, ParamRef):
-            return check_above_zero(by.k.name, self._given(by.k))
+            return check_above_zero(by.k.name, self._resolve_value(by.k))
         return self.number(by.k)
 
     def number(self, given: Const | ParamRef) -> int:
         """An integer that a search was given."""
-        found = self._given(given)
+        found = self._resolve_value(given)
         assert isinstance(found, int)
         return found
 
@@ -264,12 +266,12 @@ class Scores:
         A text ranking has its matches only.
         """
         if isinstance(by, Distance):
-            vector = self._vector(by, rows)
+            vector = self._query_vector(by, rows)
             if vector is None:
                 return np.empty(0, dtype=np.int64), np.empty(0)
             count = rows.count if best is None else best
             return self._searches.nearest(rows, by.target.name, vector, count, among)
-        text = self._text(by)
+        text = self._query_text(by)
         if text is None:
             return np.empty(0, dtype=np.int64), np.empty(0)
         return self._searches.relevance(rows, by.field.name, text, best, among)
@@ -279,7 +281,7 @@ class Scores:
         index = pa.array(positions, mask=positions < 0)
         match term:
             case Distance():
-                return self._distances(term, rows, positions)
+                return self._measure_distances(term, rows, positions)
             case Relevance() | TextMatch():
                 return self._of_all(term, rows).take(index)
 
@@ -287,28 +289,32 @@ class Scores:
         """The value for every node, found once: rows may be looked at in many stretches."""
         key = (rows.identity, term)
         if key not in self._every:
-            made = self._relevance(term, rows) if isinstance(term, Relevance) else self._matches(term, rows)
+            made = (
+                self._score_relevance(term, rows)
+                if isinstance(term, Relevance)
+                else self._match_texts(term, rows)
+            )
             self._every[key] = made
         return self._every[key]
 
-    def _distances(self, term: Distance, rows: Rows, positions: Positions) -> pa.Array:
-        vector = self._vector(term, rows)
+    def _measure_distances(self, term: Distance, rows: Rows, positions: Positions) -> pa.Array:
+        vector = self._query_vector(term, rows)
         if vector is None:
             return pa.nulls(len(positions), pa.float64())
         return self._searches.distances(rows, term.target.name, vector, positions)
 
-    def _relevance(self, term: Relevance, rows: Rows) -> pa.Array:
+    def _score_relevance(self, term: Relevance, rows: Rows) -> pa.Array:
         values, missing = np.zeros(rows.count), np.ones(rows.count, dtype=np.bool_)
-        text = self._text(term)
+        text = self._query_text(term)
         if text is not None:
             found, scores = self._searches.relevance(rows, term.field.name, text)
             values[found], missing[found] = scores, False
         return pa.array(values, mask=missing)
 
-    def _matches(self, term: TextMatch, rows: Rows) -> pa.Array:
-        text, edits = self._text(term), DEFAULT_EDITS
+    def _match_texts(self, term: TextMatch, rows: Rows) -> pa.Array:
+        text, edits = self._query_text(term), DEFAULT_EDITS
         if term.max_edits is not None:
-            given = self._given(term.max_edits)
+            given = self._resolve_value(term.max_edits)
             if given is None:
                 text = None
             else:
@@ -320,30 +326,30 @@ class Scores:
 
     # --- queries -----------------------------------------------------------------------------------
 
-    def _given(self, given: Const | ParamRef) -> Stored:
+    def _resolve_value(self, given: Const | ParamRef) -> Stored:
         if isinstance(given, ParamRef):
             return self._request.parameters[given.name]
         return given.value  # type: ignore[return-value]  # items of lists are never null
 
-    def _text(self, term: Relevance | TextMatch) -> str | None:
+    def _query_text(self, term: Relevance | TextMatch) -> str | None:
         """The text to look for; null matches nothing."""
-        found = self._given(term.query)
+        found = self._resolve_value(term.query)
         if found is not None and not isinstance(found, str):
             name = "bm25" if isinstance(term, Relevance) else term.fn
             raise BadRequest(f"{name} query must resolve to a string")
         return found
 
-    def _vector(self, term: Distance, rows: Rows) -> NDArray[np.float32] | None:
+    def _query_vector(self, term: Distance, rows: Rows) -> NDArray[np.float32] | None:
         """The vector to compare with; a text is embedded, once."""
-        given = self._given(term.query)
+        given = self._resolve_value(term.query)
         if given is None:
             return None
         key = (rows.key, term.target.name, given)
         if key not in self._vectors:
-            self._vectors[key] = self._made(given, rows, term.target.name)
+            self._vectors[key] = self._make_vector(given, rows, term.target.name)
         return self._vectors[key]
 
-    def _made(self, given: Stored, rows: Rows, name: str) -> NDArray[np.float32]:
+    def _make_vector(self, given: Stored, rows: Rows, name: str) -> NDArray[np.float32]:
         if isinstance(given, str):
             kind, type_name = split_key(rows.key)
             owner = self._catalog.nodes[type_name] if kind == "node" else self._catalog.edges[type_name]

@@ -27,18 +27,18 @@ def within_edits(word: str, others: pa.Array, edits: int) -> NDArray[np.bool_]:
     lengths = pc.utf8_length(others).to_numpy(zero_copy_only=False)
     for length in np.unique(lengths[np.abs(lengths - len(word)) <= edits]):
         places = np.flatnonzero(lengths == length)
-        letters = _letters(others.take(pa.array(places)), int(length))
-        found[places] = _distances(word, letters) <= edits
+        letters = _letters_of(others.take(pa.array(places)), int(length))
+        found[places] = _edit_distances(word, letters) <= edits
     return found
 
 
-def _letters(words: pa.Array, length: int) -> NDArray[np.uint32]:
+def _letters_of(words: pa.Array, length: int) -> NDArray[np.uint32]:
     """The code points of words that are equally long, one row for each letter."""
     joined = "".join(words.to_pylist()).encode("utf-32-le", "surrogatepass")
     return np.frombuffer(joined, np.uint32).reshape(len(words), length).T
 
 
-def _distances(word: str, letters: NDArray[np.uint32]) -> NDArray[np.int16]:
+def _edit_distances(word: str, letters: NDArray[np.uint32]) -> NDArray[np.int16]:
     """The edit distance of a word to each of many equally long ones, all at once."""
     length, many = letters.shape
     before = np.repeat(np.arange(length + 1, dtype=np.int16)[:, None], many, axis=1)
@@ -76,7 +76,7 @@ _SATURATION = 1.2
 _LENGTH_WEIGHT = 0.75
 
 
-def _folding() -> NDArray[np.uint8]:
+def _folding_table() -> NDArray[np.uint8]:
     """Bytes of a text to bytes of its words: ASCII in lower case, 0 between words.
 
     Beyond ASCII the bytes stay: where words end there, only the analyser knows.
@@ -89,7 +89,7 @@ def _folding() -> NDArray[np.uint8]:
     return table
 
 
-_FOLD = _folding()
+_FOLD = _folding_table()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class TextIndex:
     @classmethod
     def of(cls, texts: pa.Array, check: Check = never_stop) -> TextIndex:
         """The index of these texts; a null has no tokens. `check` is called now and then on the way."""
-        return cls(len(texts), tuple(_runs(texts, 0, check)))
+        return cls(len(texts), tuple(_build_runs(texts, 0, check)))
 
     def extended(self, texts: pa.Array, check: Check = never_stop) -> TextIndex:
         """The index of longer `texts` that begin with those of this one."""
@@ -153,7 +153,7 @@ class TextIndex:
             return self
         if len(self.runs) >= _MOST_RUNS + self.count // _RUN:
             return TextIndex.of(texts, check)
-        return TextIndex(len(texts), (*self.runs, *_runs(texts, self.count, check)))
+        return TextIndex(len(texts), (*self.runs, *_build_runs(texts, self.count, check)))
 
     @property
     def nbytes(self) -> int:
@@ -184,11 +184,11 @@ class TextIndex:
         A token that is asked for twice counts twice.
         """
         scores = np.zeros(self.count, dtype=np.float64)
-        live, length = self._size(alive)
+        live, length = self._count_live(alive)
         asked = Counter(tokens)
         places = [run.find(list(asked)) for run in self.runs]
         for number, times in enumerate(asked.values()):
-            positions, counts, lengths = self._entries([found[number] for found in places], alive)
+            positions, counts, lengths = self._collect_entries([found[number] for found in places], alive)
             having = len(positions)
             rarity = np.log1p((live - having + 0.5) / (having + 0.5))
             damping = _SATURATION * (1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * lengths * live / max(length, 1))
@@ -196,7 +196,7 @@ class TextIndex:
         found = np.flatnonzero(scores)
         return found, scores[found]
 
-    def _entries(
+    def _collect_entries(
         self, places: Sequence[int], alive: Mask | None
     ) -> tuple[Positions, NDArray[np.float64], NDArray[np.float64]]:
         """Which positions have the token at these places of the runs, how often, and how long they are."""
@@ -213,7 +213,7 @@ class TextIndex:
         positions, counts, lengths = (np.concatenate(parts) for parts in zip(*each, strict=True))
         return positions, counts.astype(np.float64), lengths.astype(np.float64)
 
-    def _size(self, alive: Mask | None) -> tuple[int, int]:
+    def _count_live(self, alive: Mask | None) -> tuple[int, int]:
         """How many live texts have tokens, and how many tokens; texts without any count for nothing."""
         texts = tokens = 0
         for run in self.runs:
@@ -228,20 +228,22 @@ class TextIndex:
 # --- building --------------------------------------------------------------------------------------
 
 
-def _runs(texts: pa.Array, start: int, check: Check) -> Iterator[_Run]:
+def _build_runs(texts: pa.Array, start: int, check: Check) -> Iterator[_Run]:
     for begin in range(start, len(texts), _RUN):
-        yield _run(texts.slice(begin, _RUN), begin, check)
+        yield _build_run(texts.slice(begin, _RUN), begin, check)
 
 
-def _run(texts: pa.Array, start: int, check: Check) -> _Run:
+def _build_run(texts: pa.Array, start: int, check: Check) -> _Run:
     pieces = []
     for begin in range(0, len(texts), _PIECE):
         check()
-        pieces.append(_words(texts.slice(begin, _PIECE)))
+        pieces.append(_split_words(texts.slice(begin, _PIECE)))
     encoded = pa.chunked_array([words for words, _ in pieces]).dictionary_encode().combine_chunks()
     of_word = np.concatenate([rows + number * _PIECE for number, (_, rows) in enumerate(pieces)])
-    words, tokens = _tokens(encoded.dictionary)
-    token_codes, positions = _spread(encoded.indices.to_numpy(), of_word, words, tokens.indices.to_numpy())
+    words, tokens = _tokenize_words(encoded.dictionary)
+    token_codes, positions = _spread_tokens(
+        encoded.indices.to_numpy(), of_word, words, tokens.indices.to_numpy()
+    )
     # One sort by token and position; equal neighbours are one entry that counts them.
     size = max(len(texts), 1)
     keys = np.sort(token_codes.astype(np.int64) * size + positions)
@@ -258,7 +260,7 @@ def _run(texts: pa.Array, start: int, check: Check) -> _Run:
     )
 
 
-def _words(texts: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
+def _split_words(texts: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
     """The words of texts, cut at ASCII other than letters and digits, and which text each is in."""
     plain = texts.fill_null("") if texts.null_count else texts
     wide = pa.types.is_large_string(plain.type)
@@ -283,7 +285,7 @@ def _words(texts: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
     return words, rows
 
 
-def _tokens(words: pa.Array) -> tuple[NDArray[np.int64], pa.DictionaryArray]:
+def _tokenize_words(words: pa.Array) -> tuple[NDArray[np.int64], pa.DictionaryArray]:
     """What the analyser makes of each distinct word: places of words, ascending, and their tokens."""
     ascii_only = pc.string_is_ascii(words).to_numpy(zero_copy_only=False)
     plain = np.flatnonzero(ascii_only)
@@ -298,7 +300,7 @@ def _tokens(words: pa.Array) -> tuple[NDArray[np.int64], pa.DictionaryArray]:
     return word_places[order], pa.concat_arrays(found).take(pa.array(order)).dictionary_encode()
 
 
-def _spread(
+def _spread_tokens(
     codes: NDArray[np.int32], rows: NDArray[np.int64], words: NDArray[np.int64], tokens: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """The tokens of each word that occurs, with the text it occurs in."""

@@ -45,13 +45,13 @@ class TextLookup:
         if edits > 0:
             # Lance's own fuzzy search misses tokens: it does not fold the query as it folds texts, stops
             # after some expansions and does not look into rows outside of its index.
-            return _alive(rows, self._made(rows, name).having_similar(tokens, edits))
-        index = self._index(rows, name)
+            return _live_mask(rows, self._make_index(rows, name).having_similar(tokens, edits))
+        index = self._find_index(rows, name)
         if index is not None:
-            return _alive(rows, index.having_any(tokens))
-        stored = self._stored(rows, name, text, None)
+            return _live_mask(rows, index.having_any(tokens))
+        stored = self._ask_stored_index(rows, name, text, None)
         if stored is None:
-            return _alive(rows, self._made(rows, name).having_any(tokens))
+            return _live_mask(rows, self._make_index(rows, name).having_any(tokens))
         found = np.zeros(rows.count, dtype=np.bool_)
         found[stored.positions] = True
         return found
@@ -66,14 +66,14 @@ class TextLookup:
         tokens = analyse(text)
         if not tokens:
             return np.empty(0, np.int64), np.empty(0)
-        index = self._index(rows, name)
+        index = self._find_index(rows, name)
         if index is None and not _weighs_rightly(rows, name):
-            index = self._made(rows, name)
+            index = self._make_index(rows, name)
         if index is not None:
             return index.relevance(tokens, rows.alive)
-        found = self._stored(rows, name, text, limit)
+        found = self._ask_stored_index(rows, name, text, limit)
         if found is None:
-            return self._made(rows, name).relevance(tokens, rows.alive)
+            return self._make_index(rows, name).relevance(tokens, rows.alive)
         return found.positions, found.scores
 
     def unknown(self, rows: Rows, name: str) -> Mask:
@@ -85,31 +85,35 @@ class TextLookup:
 
     # --- where to look -----------------------------------------------------------------------------
 
-    def _index(self, rows: Rows, name: str) -> TextIndex | None:
+    def _find_index(self, rows: Rows, name: str) -> TextIndex | None:
         """The index in memory; None when the stored one is to be asked."""
         key = (*rows.identity, "text", name)
         if key not in self._indexes:
-            self._indexes[key] = self._chosen(rows, name)
+            self._indexes[key] = self._choose_index(rows, name)
         return self._indexes[key]
 
-    def _made(self, rows: Rows, name: str) -> TextIndex:
+    def _make_index(self, rows: Rows, name: str) -> TextIndex:
         key = (*rows.identity, "text", name)
         found = self._indexes.get(key)
         if found is None:
-            found = self._indexes[key] = self._kept(rows, name) or self._build(rows, name)
+            found = self._indexes[key] = self._find_or_extend(rows, name) or self._build_index(rows, name)
         return found
 
-    def _chosen(self, rows: Rows, name: str) -> TextIndex | None:
-        kept = self._kept(rows, name)
+    def _choose_index(self, rows: Rows, name: str) -> TextIndex | None:
+        kept = self._find_or_extend(rows, name)
         if kept is not None:
             return kept
         stored = find_text_index(rows.table, name)
-        if stored is None or stored.unindexed_rows > _MOST_UNINDEXED or self._pays(rows, name, stored):
-            return self._build(rows, name)
+        if (
+            stored is None
+            or stored.unindexed_rows > _MOST_UNINDEXED
+            or self._pays_to_build(rows, name, stored)
+        ):
+            return self._build_index(rows, name)
         self.how = "stored index"
         return None
 
-    def _pays(self, rows: Rows, name: str, stored: StoredIndex) -> bool:
+    def _pays_to_build(self, rows: Rows, name: str, stored: StoredIndex) -> bool:
         size = (stored.indexed_rows + stored.unindexed_rows) * _TEXT_BYTES
         if size > self._memory.limit // _WARM_SHARE:
             return False
@@ -118,7 +122,7 @@ class TextLookup:
         self._memory.keep(key, asked, 1)
         return asked > _WARM
 
-    def _kept(self, rows: Rows, name: str) -> TextIndex | None:
+    def _find_or_extend(self, rows: Rows, name: str) -> TextIndex | None:
         """The index in memory, or that of the version these rows grew from with the new ones added."""
         self.how = "text index in memory"
         found: TextIndex | None = self._memory.get((*rows.identity, "text", name))
@@ -126,17 +130,19 @@ class TextLookup:
             return found
         older: TextIndex | None = self._memory.get((*rows.growth.base, "text", name))
         return (
-            None if older is None else self._keep(rows, name, older.extended(rows.column(name), self._check))
+            None
+            if older is None
+            else self._keep_index(rows, name, older.extended(rows.column(name), self._check))
         )
 
-    def _build(self, rows: Rows, name: str) -> TextIndex:
+    def _build_index(self, rows: Rows, name: str) -> TextIndex:
         self.how = "text index made first"
-        return self._keep(rows, name, TextIndex.of(rows.column(name), self._check))
+        return self._keep_index(rows, name, TextIndex.of(rows.column(name), self._check))
 
-    def _keep(self, rows: Rows, name: str, index: TextIndex) -> TextIndex:
+    def _keep_index(self, rows: Rows, name: str, index: TextIndex) -> TextIndex:
         return self._memory.keep((*rows.identity, "text", name), index, index.nbytes)
 
-    def _stored(self, rows: Rows, name: str, text: str, limit: int | None) -> _Hits | None:
+    def _ask_stored_index(self, rows: Rows, name: str, text: str, limit: int | None) -> _Hits | None:
         if limit is not None:
             reach = 2 * limit + _SPARE
             found = _Hits.of(rows, name, text, reach)
@@ -188,5 +194,5 @@ def _weighs_rightly(rows: Rows, name: str) -> bool:
     return stored.unindexed_rows + stored.deleted_rows <= _MOST_UNINDEXED
 
 
-def _alive(rows: Rows, found: Mask) -> Mask:
+def _live_mask(rows: Rows, found: Mask) -> Mask:
     return found if rows.alive is None else found & rows.alive

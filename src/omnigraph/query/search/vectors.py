@@ -78,7 +78,7 @@ def are_exact_enough(near: Distances, chosen: NDArray[np.bool_], count: int) -> 
     low, high = _FAITHFUL
     with np.errstate(invalid="ignore"):
         squared = np.square(near)
-        return bool(np.fmax.reduce(squared) >= low and smallest(squared[chosen], count) <= high)
+        return bool(np.fmax.reduce(squared) >= low and find_smallest(squared[chosen], count) <= high)
 
 
 def find_nearest(
@@ -88,20 +88,20 @@ def find_nearest(
 
     `among` are the positions to choose from, ascending, None for all; `squares` makes large choices fast.
     """
-    positions = _candidates(vectors, among)
+    positions = _find_candidates(vectors, among)
     if squares is not None and len(positions) > max(_FEW, count):
-        positions = _promising(vectors, squares, query, count, positions)
+        positions = _find_promising(vectors, squares, query, count, positions)
     whole = len(positions) == len(vectors.values)
     near = compute_distances(query, vectors.values if whole else vectors.values[positions])
     if len(near) <= count:
         return positions, near
-    within = near <= smallest(near, count)
+    within = near <= find_smallest(near, count)
     if np.count_nonzero(within) < count:  # the rest is not a number, which is farther than everything
         within = np.ones_like(within)
     return positions[within], near[within]
 
 
-def smallest(values: NDArray[Any], count: int) -> Any:
+def find_smallest(values: NDArray[Any], count: int) -> Any:
     """The `count`-th smallest of the values, of which there are as many or more."""
     blocks = len(values) // _BLOCK
     if blocks > count:
@@ -113,13 +113,13 @@ def smallest(values: NDArray[Any], count: int) -> Any:
     return np.partition(values, count - 1)[count - 1]
 
 
-def _candidates(vectors: Vectors, among: Positions | None) -> Positions:
+def _find_candidates(vectors: Vectors, among: Positions | None) -> Positions:
     if vectors.known is None:
         return np.arange(len(vectors.values)) if among is None else among
     return np.flatnonzero(vectors.known) if among is None else among[vectors.known[among]]
 
 
-def _promising(
+def _find_promising(
     vectors: Vectors, squares: Vector, query: Vector, count: int, positions: Positions
 ) -> Positions:
     """Positions among which the nearest are for certain; all of them when 32 bits are not enough."""
@@ -137,5 +137,5 @@ def _promising(
         slack = (lengths + own) * np.float32(terms * _ROUNDING) + np.float32(terms * _SMALLEST)
     if not (np.isfinite(about).all() and np.isfinite(slack).all()):
         return positions
-    found: Positions = positions[about - slack <= smallest(about + slack, count)]
+    found: Positions = positions[about - slack <= find_smallest(about + slack, count)]
     return found

@@ -69,24 +69,24 @@ class Pairs:
 
     def sorted(self) -> Pairs:
         """The same in ascending order."""
-        return Pairs(*_sorted(self.near, self.far, self.edges))
+        return Pairs(*_sort_triples(self.near, self.far, self.edges))
 
 
-def arranged(pairs: Pairs, codes: int) -> Adjacency:
+def arrange_edges(pairs: Pairs, codes: int) -> Adjacency:
     """The adjacency of edges in any order."""
     counts = np.bincount(pairs.near, minlength=codes)
     ordered = pairs.sorted()
-    return Adjacency(offsets(counts), ordered.far, ordered.edges)
+    return Adjacency(run_offsets(counts), ordered.far, ordered.edges)
 
 
-def offsets(counts: Counts) -> Counts:
+def run_offsets(counts: Counts) -> Counts:
     """Where each run starts when runs of these lengths follow each other, and where the last one ends."""
     indptr = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=indptr[1:])
     return indptr
 
 
-def _sorted(
+def _sort_triples(
     near: NDArray[np.int32], far: NDArray[np.int32], edges: Ints
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], Ints]:
     """Triples in ascending order.
@@ -95,16 +95,16 @@ def _sorted(
     """
     if len(near) == 0:
         return near, far, edges
-    far_bits, edge_bits = _bits(far), _bits(edges)
-    if _bits(near) + far_bits + edge_bits > _KEY_BITS:
+    far_bits, edge_bits = _count_bits(far), _count_bits(edges)
+    if _count_bits(near) + far_bits + edge_bits > _KEY_BITS:
         return _sorted_twice(near, far, edges)
-    keys = _packed(_packed(near.astype(np.uint64), far, far_bits), edges, edge_bits)
+    keys = _pack_keys(_pack_keys(near.astype(np.uint64), far, far_bits), edges, edge_bits)
     if bool((keys[1:] > keys[:-1]).all()):
         return near, far, edges
     keys.sort()
-    edges = _unpacked(keys, edge_bits).astype(edges.dtype)
+    edges = _unpack_keys(keys, edge_bits).astype(edges.dtype)
     keys >>= np.uint64(edge_bits)
-    far = _unpacked(keys, far_bits).astype(np.int32)
+    far = _unpack_keys(keys, far_bits).astype(np.int32)
     keys >>= np.uint64(far_bits)
     return keys.astype(np.int32), far, edges
 
@@ -114,44 +114,44 @@ def _sorted_twice(
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], Ints]:
     """The same for numbers that do not fit one key: by the last two first, then by the first."""
     by_edge = np.argsort(edges, kind="stable")
-    by_far = by_edge[_places(far[by_edge])]
-    order = by_far[_places(near[by_far])]
+    by_far = by_edge[_stable_order(far[by_edge])]
+    order = by_far[_stable_order(near[by_far])]
     return near[order], far[order], edges[order]
 
 
-def _places(codes: NDArray[np.int32]) -> NDArray[np.int64]:
+def _stable_order(codes: NDArray[np.int32]) -> NDArray[np.int64]:
     """A stable indirect sort; a code and a place always fit one key."""
     bits = (len(codes) - 1).bit_length()
-    keys = _packed(codes.astype(np.uint64), np.arange(len(codes)), bits)
+    keys = _pack_keys(codes.astype(np.uint64), np.arange(len(codes)), bits)
     keys.sort()
-    return _unpacked(keys, bits).astype(np.int64)
+    return _unpack_keys(keys, bits).astype(np.int64)
 
 
-def _packed(keys: NDArray[np.uint64], lower: Ints, bits: int) -> NDArray[np.uint64]:
+def _pack_keys(keys: NDArray[np.uint64], lower: Ints, bits: int) -> NDArray[np.uint64]:
     keys <<= np.uint64(bits)
     keys |= lower.astype(np.uint64)
     return keys
 
 
-def _unpacked(keys: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
+def _unpack_keys(keys: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
     return keys & np.uint64((1 << bits) - 1)
 
 
-def _bits(numbers: Ints) -> int:
+def _count_bits(numbers: Ints) -> int:
     return int(numbers.max()).bit_length()
 
 
-def collapsed(adjacency: Adjacency) -> Adjacency:
+def collapse_parallel(adjacency: Adjacency) -> Adjacency:
     """Every neighbour once, by its first edge; the same adjacency when no edges are parallel."""
     fresh = adjacency.starts()
     fresh[1:] |= adjacency.neighbours[1:] != adjacency.neighbours[:-1]
     if bool(fresh.all()):
         return adjacency
-    kept = offsets(fresh.astype(np.int64))
+    kept = run_offsets(fresh.astype(np.int64))
     return Adjacency(kept[adjacency.indptr], adjacency.neighbours[fresh], adjacency.edges[fresh])
 
 
-def changed(adjacency: Adjacency, removed: Pairs, added: Pairs, codes: int) -> Adjacency:
+def change_edges(adjacency: Adjacency, removed: Pairs, added: Pairs, codes: int) -> Adjacency:
     """The adjacency without some of its edges and with new ones, whose positions are behind all others.
 
     There may be more codes than before. What stays is copied, not sorted.
@@ -160,24 +160,26 @@ def changed(adjacency: Adjacency, removed: Pairs, added: Pairs, codes: int) -> A
     indptr = np.concatenate([adjacency.indptr, np.repeat(adjacency.indptr[-1:], missing)])
     removed, added = removed.sorted(), added.sorted()
     out = _places_of(adjacency, indptr, removed)
-    into = bisected(adjacency.neighbours, indptr[added.near], indptr[added.near + 1], added.far, after=True)
+    into = bisect_values(
+        adjacency.neighbours, indptr[added.near], indptr[added.near + 1], added.far, after=True
+    )
     counts = np.bincount(added.near, minlength=codes) - np.bincount(removed.near, minlength=codes)
     return Adjacency(
-        indptr + offsets(counts),
-        _spliced(adjacency.neighbours, out, into, added.far),
-        _spliced(adjacency.edges, out, into, added.edges),
+        indptr + run_offsets(counts),
+        _splice_values(adjacency.neighbours, out, into, added.far),
+        _splice_values(adjacency.edges, out, into, added.edges),
     )
 
 
 def _places_of(adjacency: Adjacency, indptr: Counts, pairs: Pairs) -> Counts:
     """Where in the adjacency these edges are."""
     first, end = indptr[pairs.near], indptr[pairs.near + 1]
-    low = bisected(adjacency.neighbours, first, end, pairs.far, after=False)
-    high = bisected(adjacency.neighbours, low, end, pairs.far, after=True)
-    return bisected(adjacency.edges, low, high, pairs.edges, after=False)
+    low = bisect_values(adjacency.neighbours, first, end, pairs.far, after=False)
+    high = bisect_values(adjacency.neighbours, low, end, pairs.far, after=True)
+    return bisect_values(adjacency.edges, low, high, pairs.edges, after=False)
 
 
-def _spliced(values: NDArray[Any], out: Counts, into: Counts, added: NDArray[Any]) -> NDArray[Any]:
+def _splice_values(values: NDArray[Any], out: Counts, into: Counts, added: NDArray[Any]) -> NDArray[Any]:
     """Values without those at the places `out`, and with added ones before the places `into`; both ascend.
 
     Whole runs are copied: with few changes that is many times faster than any choice value by value.
@@ -195,7 +197,7 @@ _BLOCK = 1 << 15
 """So many values are looked for together: what is known of them stays in the processor's caches."""
 
 
-def bisected(values: Ints, low: Counts, high: Counts, wanted: Ints, *, after: bool) -> Counts:
+def bisect_values(values: Ints, low: Counts, high: Counts, wanted: Ints, *, after: bool) -> Counts:
     """Where each wanted value belongs in its own sorted run `values[low:high]`, before or after equal ones.
 
     All runs are halved together, so the work is the logarithm of the longest one, and no key of the
@@ -204,11 +206,11 @@ def bisected(values: Ints, low: Counts, high: Counts, wanted: Ints, *, after: bo
     found = low.copy()
     for begin in range(0, len(low), _BLOCK):
         block = slice(begin, begin + _BLOCK)
-        _bisect(values, found[block], high[block].copy(), wanted[block], after)
+        _bisect_runs(values, found[block], high[block].copy(), wanted[block], after)
     return found
 
 
-def _bisect(values: Ints, low: Counts, high: Counts, wanted: Ints, after: bool) -> None:
+def _bisect_runs(values: Ints, low: Counts, high: Counts, wanted: Ints, after: bool) -> None:
     """Move each low end to where the value belongs."""
     rounds = int((high - low).max()).bit_length()
     for _ in range(rounds):

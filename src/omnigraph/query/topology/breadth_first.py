@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.frame import NO_ROW, Positions
-from omnigraph.query.topology.adjacency import Counts, Mask, expand_runs, offsets, run_places, split_runs
+from omnigraph.query.topology.adjacency import Counts, Mask, expand_runs, run_offsets, run_places, split_runs
 from omnigraph.query.topology.linked_topology import FewSteps, LinkedTopology, Steps
 
 CHUNK = 1 << 20
@@ -28,7 +28,7 @@ Keys = NDArray[np.int64]
 Part = tuple[Positions, Positions]
 
 
-def reach(
+def find_reached(
     linked: LinkedTopology,
     sources: Positions,
     direction: EdgeDirection,
@@ -67,10 +67,10 @@ def reach_parts(
     if maximum == 1 or not linked.shared:
         yield from _one_hop(steps, sources, chunk)
         return
-    starts, groups = _groups(sources)
+    starts, groups = _group_sources(sources)
     width = max(1, (linked.source_count - 1).bit_length())
     walk = _Walk(steps, linked.loops(), width, minimum, maximum, chunk)
-    for begin, end, seen in _batches(walk, len(starts), linked.source_count):
+    for begin, end, seen in _batch_sources(walk, len(starts), linked.source_count):
         index, targets = walk.run(starts[begin:end], seen)
         yield groups.repeated(begin, end, index, targets)
 
@@ -133,11 +133,11 @@ def _met_by_others(steps: Steps, starts: Positions, pending: Positions, maximum:
         if len(nodes) == 0 or len(starts) == 1 or bool((second[pending] >= 0).all()):
             break
         only = wanted if distance == maximum else None  # the last hop needs no onward walk
-        nodes, labels = _met(steps, nodes, labels, first, second, only, chunk)
+        nodes, labels = _meet_neighbours(steps, nodes, labels, first, second, only, chunk)
     return second[pending] >= 0
 
 
-def _met(
+def _meet_neighbours(
     steps: Steps,
     nodes: Positions,
     labels: Positions,
@@ -191,11 +191,11 @@ class _Groups:
         counts = np.bincount(index, minlength=end - begin)
         grouped = targets[np.argsort(index, kind="stable")]
         sizes = np.diff(self.bounds[begin : end + 1])
-        row_index, places = expand_runs(np.repeat(offsets(counts)[:-1], sizes), np.repeat(counts, sizes))
+        row_index, places = expand_runs(np.repeat(run_offsets(counts)[:-1], sizes), np.repeat(counts, sizes))
         return self.rows[self.bounds[begin] + row_index], grouped[places]
 
 
-def _groups(sources: Positions) -> tuple[Positions, _Groups]:
+def _group_sources(sources: Positions) -> tuple[Positions, _Groups]:
     """The distinct sources, ascending, and the rows of each."""
     rows = np.flatnonzero(sources >= 0)
     held = sources[rows]
@@ -226,7 +226,7 @@ class _Walk:
         frontier = seen.fresh((np.arange(len(starts)) << self.width) | starts)
         found = [np.empty(0, dtype=np.int64)]
         for distance in range(1, self.maximum + 1):
-            fresh = self._step(frontier, seen)
+            fresh = self._step_frontier(frontier, seen)
             if distance == self.minimum:  # later on they are reached already
                 found.append(frontier[self.loops[frontier & self._mask]])
             if distance >= self.minimum:
@@ -241,7 +241,7 @@ class _Walk:
     def _mask(self) -> int:
         return (1 << self.width) - 1
 
-    def _step(self, frontier: Keys, seen: _Seen) -> Keys:
+    def _step_frontier(self, frontier: Keys, seen: _Seen) -> Keys:
         nodes = frontier & self._mask
         (first, degree), numbers = self.steps.runs(nodes), frontier - nodes
         found = [np.empty(0, dtype=np.int64)]
@@ -270,7 +270,7 @@ class _Marks:
 
     def fresh(self, keys: Keys) -> Keys:
         if len(keys) * _SCANNED > len(self._marks):
-            return self._given_out(self._scanned(keys))
+            return self._given_out(self._scan_marks(keys))
         keys = keys[~self._marks.take(keys)]
         turns = np.arange(len(keys), dtype=np.int32)
         self._slots[keys] = turns  # of equal keys one wins
@@ -278,7 +278,7 @@ class _Marks:
         self._marks[keys] = True
         return self._given_out(keys)
 
-    def _scanned(self, keys: Keys) -> Keys:
+    def _scan_marks(self, keys: Keys) -> Keys:
         """The same for so many keys that looking through all marks costs less than looking at each key."""
         before = self._marks.copy()
         self._marks[keys] = True
@@ -312,7 +312,7 @@ class _SortedKeys:
         return keys
 
 
-def _batches(walk: _Walk, sources: int, nodes: int) -> Iterator[tuple[int, int, _Seen]]:
+def _batch_sources(walk: _Walk, sources: int, nodes: int) -> Iterator[tuple[int, int, _Seen]]:
     """Ranges of source numbers that walk together."""
     together = max(1, _CELLS >> walk.width)
     if together >= _ENOUGH or sources <= _FEW:

@@ -28,9 +28,9 @@ class Encoded:
     columns: tuple[Codes, ...]
 
 
-def encoded(*columns: pa.ChunkedArray) -> Encoded:
+def encode_endpoints(*columns: pa.ChunkedArray) -> Encoded:
     """Encode columns of ids with one dictionary."""
-    numbers = [_numbers(column) for column in columns]
+    numbers = [_parse_numbers(column) for column in columns]
     if all(found is not None for found in numbers):
         ids, codes = _number_codes(np.concatenate([found for found in numbers if found is not None]))
     else:
@@ -45,11 +45,11 @@ def _text_codes(columns: tuple[pa.ChunkedArray, ...]) -> tuple[pa.Array, Codes]:
     if made.num_chunks == 0:
         return pa.array([], type=columns[0].type), np.empty(0, dtype=np.int32)
     # The chunks of one encoding share a dictionary.
-    codes = [_filled(chunk.indices) for chunk in made.chunks]
+    codes = [_fill_missing(chunk.indices) for chunk in made.chunks]
     return made.chunk(made.num_chunks - 1).dictionary, np.concatenate(codes)
 
 
-def _filled(indices: pa.Array) -> Codes:
+def _fill_missing(indices: pa.Array) -> Codes:
     known = indices.fill_null(NO_ROW) if indices.null_count else indices
     return np.asarray(known.to_numpy(zero_copy_only=False), dtype=np.int32)
 
@@ -57,13 +57,13 @@ def _filled(indices: pa.Array) -> Codes:
 # --- decimal text: several times faster than hashing ------------------------------------------------
 
 
-def _numbers(column: pa.ChunkedArray) -> NDArray[np.int64] | None:
+def _parse_numbers(column: pa.ChunkedArray) -> NDArray[np.int64] | None:
     """The ids as numbers when each is the plain decimal text of one, else None."""
     if column.null_count or any(not _all_digits(chunk) for chunk in column.chunks):
         return None
     values = np.asarray(column.cast(pa.int64()).to_numpy(), dtype=np.int64)
     # A leading zero makes a text longer than its number is, and nothing makes it shorter.
-    return values if _digits(values) == _length(column) else None
+    return values if _count_digits(values) == _total_length(column) else None
 
 
 def _all_digits(chunk: pa.Array) -> bool:
@@ -87,11 +87,11 @@ def text_buffers(chunk: pa.Array) -> tuple[NDArray[Any], NDArray[np.uint8]]:
     return offsets, np.frombuffer(letters, dtype=np.uint8)
 
 
-def _length(column: pa.ChunkedArray) -> int:
+def _total_length(column: pa.ChunkedArray) -> int:
     return sum(int(bounds[-1] - bounds[0]) for bounds, _ in map(text_buffers, column.chunks))
 
 
-def _digits(values: NDArray[np.int64]) -> int:
+def _count_digits(values: NDArray[np.int64]) -> int:
     most = int(values.max()) if len(values) else 0
     longer = [int(np.count_nonzero(values >= 10**power)) for power in range(1, len(str(most)))]
     return len(values) + sum(longer)
@@ -103,7 +103,7 @@ def _number_codes(values: NDArray[np.int64]) -> tuple[pa.Array, Codes]:
     least, most = int(values.min()), int(values.max())
     if most - least > _SPREAD * len(values):
         made = pc.dictionary_encode(pa.array(values))
-        return made.dictionary.cast(pa.string()), _filled(made.indices)
+        return made.dictionary.cast(pa.string()), _fill_missing(made.indices)
     places = values - least
     used = np.zeros(most - least + 1, dtype=np.bool_)
     used[places] = True

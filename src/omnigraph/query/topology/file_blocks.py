@@ -55,17 +55,17 @@ class File(Protocol):
         """Bring stretches of a room to where they belong; what cannot be read stays as it is."""
 
 
-def checksums(data: Bytes) -> Sums:
+def compute_checksums(data: Bytes) -> Sums:
     """One for each block; there must be whole words."""
     words = data.view("<u8")
     whole = len(words) // _WORDS
-    found = words[: whole * _WORDS].reshape(whole, _WORDS) @ _factors()
+    found = words[: whole * _WORDS].reshape(whole, _WORDS) @ _make_factors()
     rest = words[whole * _WORDS :]
-    return np.append(found, rest @ _factors()[: len(rest)]) if len(rest) else found
+    return np.append(found, rest @ _make_factors()[: len(rest)]) if len(rest) else found
 
 
 @cache
-def _factors() -> Sums:
+def _make_factors() -> Sums:
     """Odd numbers that have nothing to do with each other: those of a well-mixed count."""
     mixed = np.arange(1, _WORDS + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -102,13 +102,13 @@ class CheckedArray:
     def whole(self) -> NDArray[Any]:
         """The array."""
         if self._missing:
-            self._read(np.arange(len(self._there)))
+            self._read_blocks(np.arange(len(self._there)))
         return self.values
 
     def at(self, places: Counts) -> NDArray[Any]:
         """The values at some places."""
         if self._missing:
-            self._read(places * self.type.itemsize // BLOCK)
+            self._read_blocks(places * self.type.itemsize // BLOCK)
         return self.values[places]
 
     def read_runs(self, first: Counts, lengths: Counts) -> None:
@@ -118,9 +118,9 @@ class CheckedArray:
             size = self.type.itemsize
             begin = first[some] * size // BLOCK
             end = ((first[some] + lengths[some]) * size - 1) // BLOCK
-            self._read(run_places(begin, end - begin + 1))
+            self._read_blocks(run_places(begin, end - begin + 1))
 
-    def _read(self, blocks: Counts) -> None:
+    def _read_blocks(self, blocks: Counts) -> None:
         if self._there[blocks].all():
             return
         with self._lock:
@@ -133,7 +133,9 @@ class CheckedArray:
             runs = [(int(run[0]), int(run[-1]) + 1) for run in np.split(wanted, cuts)]
             self._file.fetch(self._start, self._room, [(begin * BLOCK, end * BLOCK) for begin, end in runs])
             for begin, end in runs:
-                if (checksums(self._room[begin * BLOCK : end * BLOCK]) != self._sums[begin:end]).any():
+                if (
+                    compute_checksums(self._room[begin * BLOCK : end * BLOCK]) != self._sums[begin:end]
+                ).any():
                     raise DamagedFile
             self._there[wanted] = True
             self._missing -= len(wanted)

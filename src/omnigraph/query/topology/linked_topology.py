@@ -178,19 +178,19 @@ class LinkedTopology:
     def _kept_steps(self, direction: EdgeDirection, distinct: bool) -> Steps:
         with self._lock:
             if (direction, distinct) not in self._steps:
-                self._steps[direction, distinct] = self._made_or_shared(direction, distinct)
+                self._steps[direction, distinct] = self._make_or_share(direction, distinct)
             return self._steps[direction, distinct]
 
-    def _made_or_shared(self, direction: EdgeDirection, distinct: bool) -> Steps:
+    def _make_or_share(self, direction: EdgeDirection, distinct: bool) -> Steps:
         adjacency = self.topology.adjacency(direction, distinct=distinct)
         other = self._steps.get((direction, not distinct))
         if other is not None and adjacency is self.topology.adjacency(direction, distinct=not distinct):
             return other
-        return self._made(direction, adjacency)
+        return self._make_steps(direction, adjacency)
 
-    def _made(self, direction: EdgeDirection, adjacency: Adjacency) -> Steps:
+    def _make_steps(self, direction: EdgeDirection, adjacency: Adjacency) -> Steps:
         far = self.source_positions if direction == "in" else self.target_positions
-        targets, indptr, exists = _reached(adjacency, far, self.far_count(direction))
+        targets, indptr, exists = _find_reached(adjacency, far, self.far_count(direction))
         codes = self.near_codes(direction)
         first, degree = np.append(indptr[:-1], 0), np.append(np.diff(indptr), 0)
         return Steps(first[codes], degree[codes], targets, indptr, adjacency, exists)
@@ -199,7 +199,7 @@ class LinkedTopology:
 _MADE = ("source_positions", "target_positions", "source_codes", "target_codes")
 
 
-def _reached(adjacency: Adjacency, far: Positions, count: int) -> tuple[Ints, Counts, Mask | None]:
+def _find_reached(adjacency: Adjacency, far: Positions, count: int) -> tuple[Ints, Counts, Mask | None]:
     """Neighbours as positions, where the run of each code is among them, and which of them exist."""
     if np.array_equal(far, np.arange(len(far))):
         return adjacency.neighbours, adjacency.indptr, None  # codes that are positions, as mostly

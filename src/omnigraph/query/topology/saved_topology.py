@@ -33,13 +33,13 @@ WORTH_SAVING = 200_000
 
 def open_saved_topology(graph: OpenGraph, edges: Rows) -> Topology | None:
     """Return the saved topology of exactly these edges, if there is one; its arrays are read on demand."""
-    found = _file(graph, edges)
+    found = _open_file(graph, edges)
     return None if found is None else open_topology(found, edges.about)
 
 
 def is_saved(graph: OpenGraph, edges: Rows, nodes: tuple[Rows, Rows]) -> bool:
     """Whether the topology of exactly these edges is saved, complete, and still fits these nodes."""
-    found = _file(graph, edges)
+    found = _open_file(graph, edges)
     if found is None or not is_whole(found, edges.about):
         return False
     topology = open_topology(found, edges.about)
@@ -60,7 +60,7 @@ def save_topology(
         topology.adjacency(direction, distinct=True)
     body = topology_to_bytes(topology, edges.about, numbered_by)
     try:
-        graph.root.objects.write_bytes(_place(graph, edges), body)
+        graph.root.objects.write_bytes(_file_location(graph, edges), body)
     except StorageFailure as failure:
         # Only the next process is slower for it.
         _log.warning("the sorted edges of '%s' were not kept: %s", edges.key, failure)
@@ -72,7 +72,7 @@ def is_worth_saving(edges: Rows) -> bool:
     return edges.growth is None and edges.count >= WORTH_SAVING
 
 
-def _place(graph: OpenGraph, edges: Rows) -> Location:
+def _file_location(graph: OpenGraph, edges: Rows) -> Location:
     return graph.root.layout.derived / f"{fnv1a64(repr(edges.identity[2:4]))}.topology"
 
 
@@ -108,20 +108,20 @@ class LocalFile:
         """Read into memory."""
         with suppress(OSError):  # what was not read has no right checksum
             for begin, end in stretches:
-                _fill(self._number, start + begin, room[begin:end].data)
+                _fill_stretch(self._number, start + begin, room[begin:end].data)
 
 
-def _fill(number: int, start: int, room: memoryview) -> None:
+def _fill_stretch(number: int, start: int, room: memoryview) -> None:
     """Read until a stretch is full or the file ends; a single call reads 2 GB at most."""
     done = 0
     while done < len(room) and (count := os.preadv(number, [room[done:]], start + done)):
         done += count
 
 
-def _file(graph: OpenGraph, edges: Rows) -> File | None:
+def _open_file(graph: OpenGraph, edges: Rows) -> File | None:
     if not is_worth_saving(edges):
         return None
-    place = _place(graph, edges)
+    place = _file_location(graph, edges)
     try:
         if place.is_local:
             return LocalFile(place.path)

@@ -25,12 +25,18 @@ from omnigraph.query.topology.adjacency import (
     Ints,
     Mask,
     Pairs,
-    arranged,
-    changed,
-    collapsed,
+    arrange_edges,
+    change_edges,
+    collapse_parallel,
     position_type,
 )
-from omnigraph.query.topology.endpoint_codes import Codes, Encoded, encoded, encoded_more, numbered_as
+from omnigraph.query.topology.endpoint_codes import (
+    Codes,
+    Encoded,
+    encode_endpoints,
+    encoded_more,
+    numbered_as,
+)
 from omnigraph.query.topology.file_blocks import AdjacencyReader
 
 Kind = tuple[EdgeDirection, bool]
@@ -249,15 +255,15 @@ class Topology:
     def _kept_adjacency(self, direction: EdgeDirection, distinct: bool) -> Adjacency:
         with self._lock:
             if (direction, distinct) not in self._built:
-                self._built[direction, distinct] = self._made(direction, distinct)
+                self._built[direction, distinct] = self._make_adjacency(direction, distinct)
             return self._built[direction, distinct]
 
     def runs(self, direction: EdgeDirection, *, distinct: bool) -> AdjacencyReader | None:
         """The same where it is stored and not in memory, so that few neighbours can be read of it."""
         is_stored = self.state(direction, distinct=distinct) == "stored"
-        return self._runs(self._shared_kind(direction, distinct)) if is_stored else None
+        return self._open_runs(self._shared_kind(direction, distinct)) if is_stored else None
 
-    def _runs(self, kind: Kind) -> AdjacencyReader:
+    def _open_runs(self, kind: Kind) -> AdjacencyReader:
         found = self._stored.get(kind)
         if found is not None:
             return found
@@ -282,15 +288,15 @@ class Topology:
         """The codes of nodes with an edge to themselves, ascending; none when the ends differ in type."""
         return self._parts.loops()
 
-    def _made(self, direction: EdgeDirection, distinct: bool) -> Adjacency:
+    def _make_adjacency(self, direction: EdgeDirection, distinct: bool) -> Adjacency:
         if distinct and self._shared_kind(direction, distinct) == (direction, False):
             return self.adjacency(direction)
         if (direction, distinct) in self.shape.stored:
-            return self._runs((direction, distinct)).whole()
+            return self._open_runs((direction, distinct)).whole()
         if distinct:
-            return collapsed(self.adjacency(direction))
-        pairs = _pairs(direction, self.src, self.dst, _numbered(0, self.edge_count))
-        return arranged(pairs, self.code_count(direction))
+            return collapse_parallel(self.adjacency(direction))
+        pairs = _list_pairs(direction, self.src, self.dst, _number_range(0, self.edge_count))
+        return arrange_edges(pairs, self.code_count(direction))
 
 
 def build_topology(
@@ -305,14 +311,17 @@ def build_topology(
     `shared` says that both ends have the same type of node. An edge without an id at an end, or one
     that is not `alive`, is dead. With the ids of the `nodes` at the two ends, codes are their positions.
     """
-    sources, targets = _chunked(src), _chunked(dst)
+    sources, targets = _to_chunked(src), _to_chunked(dst)
     if shared:
-        both = _as_positions(nodes[0], encoded(sources, targets))
+        both = _as_positions(nodes[0], encode_endpoints(sources, targets))
         ids, other_ids, (left, right) = both.ids, both.ids, both.columns
     else:
-        one, other = _as_positions(nodes[0], encoded(sources)), _as_positions(nodes[1], encoded(targets))
+        one, other = (
+            _as_positions(nodes[0], encode_endpoints(sources)),
+            _as_positions(nodes[1], encode_endpoints(targets)),
+        )
         ids, other_ids, left, right = one.ids, other.ids, one.columns[0], other.columns[0]
-    return Topology.of(ids, other_ids, *_buried(left, right, alive))
+    return Topology.of(ids, other_ids, *_bury_dead(left, right, alive))
 
 
 def _as_positions(nodes: pa.Array | None, found: Encoded) -> Encoded:
@@ -331,41 +340,41 @@ def extend_topology(
     all others, in the order given. Ids are not encoded again, and after a small change nothing is
     sorted again either.
     """
-    sources, targets = _chunked(added_src), _chunked(added_dst)
+    sources, targets = _to_chunked(added_src), _to_chunked(added_dst)
     if topology.shared:
         both = encoded_more(topology.sources, sources, targets)
         ids, other_ids, (left, right) = both.ids, both.ids, both.columns
     else:
         one, other = encoded_more(topology.sources, sources), encoded_more(topology.targets, targets)
         ids, other_ids, left, right = one.ids, other.ids, one.columns[0], other.columns[0]
-    left, right = _buried(left, right, None)
+    left, right = _bury_dead(left, right, None)
     src, dst = np.concatenate([topology.src, left]), np.concatenate([topology.dst, right])
     src[removed] = NO_ROW
     dst[removed] = NO_ROW
     grown = Topology.of(ids, other_ids, src, dst)
     if (len(removed) + len(left)) * _MUCH > topology.edge_count:
         return grown
-    return Topology.of(ids, other_ids, src, dst, _changed(topology, grown, np.unique(removed)))
+    return Topology.of(ids, other_ids, src, dst, _change_adjacencies(topology, grown, np.unique(removed)))
 
 
-def _changed(before: Topology, after: Topology, removed: Positions) -> dict[Kind, Adjacency]:
+def _change_adjacencies(before: Topology, after: Topology, removed: Positions) -> dict[Kind, Adjacency]:
     """The adjacencies that were known before, as they are after; distinct ones follow from them."""
     first = before.edge_count
-    edges = _numbered(first, after.edge_count)
+    edges = _number_range(first, after.edge_count)
     made: dict[Kind, Adjacency] = {}
     for direction in [each for each, distinct in before.known() if not distinct]:
-        out = _pairs(direction, before.src[removed], before.dst[removed], removed)
-        into = _pairs(direction, after.src[first:], after.dst[first:], edges)
+        out = _list_pairs(direction, before.src[removed], before.dst[removed], removed)
+        into = _list_pairs(direction, after.src[first:], after.dst[first:], edges)
         adjacency = before.adjacency(direction)
-        made[direction, False] = changed(adjacency, out, into, after.code_count(direction))
+        made[direction, False] = change_edges(adjacency, out, into, after.code_count(direction))
     return made
 
 
-def _numbered(first: int, end: int) -> Ints:
+def _number_range(first: int, end: int) -> Ints:
     return np.arange(first, end, dtype=position_type(end))
 
 
-def _pairs(direction: EdgeDirection, src: Codes, dst: Codes, edges: Ints) -> Pairs:
+def _list_pairs(direction: EdgeDirection, src: Codes, dst: Codes, edges: Ints) -> Pairs:
     """Each living edge as seen in a direction; in both, from either end."""
     alive = src >= 0
     if not bool(alive.all()):
@@ -379,7 +388,7 @@ def _pairs(direction: EdgeDirection, src: Codes, dst: Codes, edges: Ints) -> Pai
     return Pairs(near, far, np.concatenate([edges, edges[proper]]))
 
 
-def _buried(src: Codes, dst: Codes, alive: Mask | None) -> tuple[Codes, Codes]:
+def _bury_dead(src: Codes, dst: Codes, alive: Mask | None) -> tuple[Codes, Codes]:
     dead = (src < 0) | (dst < 0)
     if alive is not None:
         dead |= ~alive
@@ -388,5 +397,5 @@ def _buried(src: Codes, dst: Codes, alive: Mask | None) -> tuple[Codes, Codes]:
     return np.where(dead, np.int32(NO_ROW), src), np.where(dead, np.int32(NO_ROW), dst)
 
 
-def _chunked(ids: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+def _to_chunked(ids: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
     return ids if isinstance(ids, pa.ChunkedArray) else pa.chunked_array([ids])

@@ -30,7 +30,7 @@ from omnigraph.query.topology.file_blocks import (
     DamagedFile,
     File,
     Sums,
-    checksums,
+    compute_checksums,
 )
 from omnigraph.query.topology.topology import Kind, Shape, Stored, Topology
 
@@ -84,7 +84,7 @@ class _Held(msgspec.Struct, frozen=True):
 
     @property
     def length(self) -> int:
-        return self.nbytes + _gap(self.nbytes)
+        return self.nbytes + _gap_to_boundary(self.nbytes)
 
     @property
     def sums(self) -> Sums:
@@ -135,7 +135,7 @@ def topology_to_bytes(topology: Topology, about: str, numbered_by: tuple[str, st
     are the codes.
     """
     built = topology.built()
-    listed = [_listed(built, direction) for direction, distinct in built if not distinct]
+    listed = [_list_adjacent(built, direction) for direction, distinct in built if not distinct]
     ids = {"sources": topology.sources} if topology.shared else _both_ids(topology)
     wide = any(not pa.types.is_string(held.type) for held in ids.values())
     arrays: dict[str, NDArray[Any]] = {"loops": topology.loops()}
@@ -152,10 +152,10 @@ def topology_to_bytes(topology: Topology, about: str, numbered_by: tuple[str, st
         _Head(about, size, shape.shared, wide, shape.edges, shape.dead, codes, numbered_by, listed, places)
     )
     start = _START.pack(_MARK, FORMAT, len(head), zlib.crc32(head)) + head
-    return b"".join([start, bytes(_gap(len(start))), *body])
+    return b"".join([start, bytes(_gap_to_boundary(len(start))), *body])
 
 
-def _listed(built: dict[Kind, Adjacency], direction: EdgeDirection) -> _Adjacent:
+def _list_adjacent(built: dict[Kind, Adjacency], direction: EdgeDirection) -> _Adjacent:
     once = built.get((direction, True))
     simple = once is built[direction, False]
     return _Adjacent(direction, simple, once is not None and not simple)
@@ -164,7 +164,7 @@ def _listed(built: dict[Kind, Adjacency], direction: EdgeDirection) -> _Adjacent
 def _adjacency_arrays(built: dict[Kind, Adjacency], listed: _Adjacent) -> dict[str, NDArray[Any]]:
     kinds = [False, True] if listed.distinct else [False]
     return {
-        _name(listed.direction, distinct, part): getattr(built[listed.direction, distinct], part)
+        _name_array(listed.direction, distinct, part): getattr(built[listed.direction, distinct], part)
         for distinct in kinds
         for part in _PARTS
     }
@@ -173,7 +173,7 @@ def _adjacency_arrays(built: dict[Kind, Adjacency], listed: _Adjacent) -> dict[s
 _PARTS = ("indptr", "neighbours", "edges")
 
 
-def _name(direction: EdgeDirection, distinct: bool, part: str) -> str:
+def _name_array(direction: EdgeDirection, distinct: bool, part: str) -> str:
     return f"{direction}.{'once.' if distinct else ''}{part}"
 
 
@@ -195,14 +195,16 @@ def _laid_out(arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, _Held], list[m
     offset = 0
     for name, array in arrays.items():
         held = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-        data = np.append(held.view(np.uint8), np.zeros(_gap(held.nbytes), dtype=np.uint8))
-        places[name] = _Held(held.dtype.str, offset, len(held), checksums(data).astype("<u8").tobytes())
+        data = np.append(held.view(np.uint8), np.zeros(_gap_to_boundary(held.nbytes), dtype=np.uint8))
+        places[name] = _Held(
+            held.dtype.str, offset, len(held), compute_checksums(data).astype("<u8").tobytes()
+        )
         body.append(data.data)
         offset += len(data)
     return places, body
 
 
-def _gap(length: int) -> int:
+def _gap_to_boundary(length: int) -> int:
     """What is missing to the next boundary."""
     return -length % _BOUNDARY
 
@@ -216,21 +218,21 @@ def open_topology(file: File, about: str) -> Topology | None:
     None when the head is damaged, of another format, or about another table version. When an array turns
     out to be damaged later, reading it raises `DamagedFile`.
     """
-    found = _filed(file, about)
-    return None if found is None else Topology(_shape(found.head, file.held), found)
+    found = _read_filed(file, about)
+    return None if found is None else Topology(_read_shape(found.head, file.held), found)
 
 
 def is_whole(file: File, about: str) -> bool:
     """Whether all of a file is what was written about this table version; all of it is read."""
-    found = _filed(file, about)
+    found = _read_filed(file, about)
     try:
         return found is not None and all(found.array(name) is not None for name in found.head.arrays)
     except DamagedFile:
         return False
 
 
-def _filed(file: File, about: str) -> _Filed | None:
-    found = _head(file)
+def _read_filed(file: File, about: str) -> _Filed | None:
+    found = _read_head(file)
     if found is None:
         return None
     head, begin = found
@@ -239,7 +241,7 @@ def _filed(file: File, about: str) -> _Filed | None:
     return _Filed(file, head, begin)
 
 
-def _head(file: File) -> tuple[_Head, int] | None:
+def _read_head(file: File) -> tuple[_Head, int] | None:
     """The head, and where the arrays begin."""
     start = file.read(0, _START.size)
     if len(start) < _START.size:
@@ -252,7 +254,7 @@ def _head(file: File) -> tuple[_Head, int] | None:
         return None
     end = _START.size + length
     try:
-        return _decoder.decode(text), end + _gap(end)
+        return _decoder.decode(text), end + _gap_to_boundary(end)
     except msgspec.MsgspecError:
         return None  # another program wrote it
 
@@ -263,23 +265,25 @@ def _has_arrays(head: _Head) -> bool:
     names = {"src", "dst", "loops", *(f"{side}.{part}" for side in sides for part in ("offsets", "letters"))}
     for each in head.adjacencies:
         kinds = (False, True) if each.distinct else (False,)
-        names |= {_name(each.direction, distinct, part) for distinct in kinds for part in _PARTS}
+        names |= {_name_array(each.direction, distinct, part) for distinct in kinds for part in _PARTS}
     return names <= head.arrays.keys() and all(held.is_inside(head.size) for held in head.arrays.values())
 
 
-def _shape(head: _Head, held: int) -> Shape:
+def _read_shape(head: _Head, held: int) -> Shape:
     stored: dict[Kind, Stored] = {}
     for each in head.adjacencies:
-        stored[each.direction, False] = _stored(head, each.direction, distinct=False)
+        stored[each.direction, False] = _stored_state(head, each.direction, distinct=False)
         if each.simple:
             stored[each.direction, True] = stored[each.direction, False]
         elif each.distinct:
-            stored[each.direction, True] = _stored(head, each.direction, distinct=True)
+            stored[each.direction, True] = _stored_state(head, each.direction, distinct=True)
     return Shape(head.shared, head.edges, head.dead, *head.codes, head.numbered_by, stored, held)
 
 
-def _stored(head: _Head, direction: EdgeDirection, *, distinct: bool) -> Stored:
-    indptr, neighbours, edges = (head.arrays[_name(direction, distinct, part)].nbytes for part in _PARTS)
+def _stored_state(head: _Head, direction: EdgeDirection, *, distinct: bool) -> Stored:
+    indptr, neighbours, edges = (
+        head.arrays[_name_array(direction, distinct, part)].nbytes for part in _PARTS
+    )
     return Stored(indptr + neighbours, edges)
 
 
@@ -293,11 +297,11 @@ class _Filed:
 
     def sources(self) -> pa.Array:
         """The ids at the source ends."""
-        return self._text("sources")
+        return self._read_text("sources")
 
     def targets(self) -> pa.Array:
         """The ids at the target ends."""
-        return self._text("targets")
+        return self._read_text("targets")
 
     def src(self) -> Codes:
         """The codes at the source ends."""
@@ -313,10 +317,10 @@ class _Filed:
 
     def adjacency(self, kind: Kind) -> AdjacencyReader:
         """An adjacency, of which runs can be read."""
-        indptr, neighbours, edges = (self._blocks(_name(*kind, part)) for part in _PARTS)
+        indptr, neighbours, edges = (self._open_blocks(_name_array(*kind, part)) for part in _PARTS)
         return AdjacencyReader(indptr, neighbours, edges)
 
-    def _text(self, name: str) -> pa.Array:
+    def _read_text(self, name: str) -> pa.Array:
         offsets, letters = self.array(f"{name}.offsets"), self.array(f"{name}.letters")
         type_ = pa.large_string() if self.head.wide else pa.string()
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(letters)]
@@ -324,9 +328,9 @@ class _Filed:
 
     def array(self, name: str) -> NDArray[Any]:
         """An array by its name in the file."""
-        return self._blocks(name).whole()
+        return self._open_blocks(name).whole()
 
-    def _blocks(self, name: str) -> CheckedArray:
+    def _open_blocks(self, name: str) -> CheckedArray:
         held = self.head.arrays[name]
         start = self._begin + held.offset
         return CheckedArray(self._file, start, (held.type, held.count), held.length, held.sums)

@@ -13,28 +13,28 @@ from numpy.typing import NDArray
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.query.resolved import EdgeDirection
 from omnigraph.query.frame import Positions, checked_sums
-from omnigraph.query.topology.adjacency import Counts, Ints, Mask, bisected, expand_runs
-from omnigraph.query.topology.breadth_first import CHUNK, reach, reach_distinct, reach_parts
+from omnigraph.query.topology.adjacency import Counts, Ints, Mask, bisect_values, expand_runs
+from omnigraph.query.topology.breadth_first import CHUNK, find_reached, reach_distinct, reach_parts
 from omnigraph.query.topology.linked_topology import FewSteps, LinkedTopology, Steps
 
 __all__ = [
     "OneHop",
     "are_connected",
     "begin_hop",
+    "count_hop_rows",
     "edges_between",
-    "fanout",
+    "find_reached",
     "hop",
     "hop_edges",
-    "reach",
     "reach_distinct",
     "reach_parts",
-    "weights",
+    "sum_neighbours",
 ]
 
 Number = TypeVar("Number", np.int64, np.float64)
 
 
-def fanout(
+def count_hop_rows(
     linked: LinkedTopology, sources: Positions, direction: EdgeDirection, *, distinct: bool = True
 ) -> Counts:
     """How many rows each incoming row becomes by a hop."""
@@ -54,8 +54,8 @@ class OneHop:
     def part(self, begin: int, end: int) -> tuple[Positions, ...]:
         """For some incoming rows: which one each outgoing row comes from, its target and maybe its edge."""
         row_index, places = expand_runs(self.first[begin:end], self.fanout[begin:end])
-        found = (row_index + begin if begin else row_index), _positions(self.steps.targets, places)
-        return (*found, _positions(self.steps.edges, places)) if self.named else found
+        found = (row_index + begin if begin else row_index), _take_positions(self.steps.targets, places)
+        return (*found, _take_positions(self.steps.edges, places)) if self.named else found
 
 
 def begin_hop(linked: LinkedTopology, sources: Positions, direction: EdgeDirection, *, named: bool) -> OneHop:
@@ -95,7 +95,7 @@ def are_connected(
     if minimum > 1 and not linked.shared:
         return np.zeros(len(sources), dtype=np.bool_)
     if maximum == 1 or not linked.shared:
-        low, high = _between(linked, sources, targets, direction, distinct=True)
+        low, high = _find_runs_between(linked, sources, targets, direction, distinct=True)
         return low < high
     return _connected_by_paths(linked, sources, targets, direction, minimum, maximum, chunk)
 
@@ -104,12 +104,12 @@ def edges_between(
     linked: LinkedTopology, sources: Positions, targets: Positions, direction: EdgeDirection
 ) -> tuple[Positions, Positions]:
     """Incoming row and edge position for each stored edge from the row's source to its target."""
-    low, high = _between(linked, sources, targets, direction, distinct=False)
+    low, high = _find_runs_between(linked, sources, targets, direction, distinct=False)
     row_index, places = expand_runs(low, high - low)
-    return row_index, _positions(linked.topology.adjacency(direction).edges, places)
+    return row_index, _take_positions(linked.topology.adjacency(direction).edges, places)
 
 
-def _between(
+def _find_runs_between(
     linked: LinkedTopology,
     sources: Positions,
     targets: Positions,
@@ -122,13 +122,13 @@ def _between(
     near, far = linked.near_codes(direction)[sources], linked.far_codes(direction)[targets]
     first = adjacency.indptr[near]
     end = np.where(near >= 0, adjacency.indptr[near + 1], first)  # a target without a code is in no run
-    low = bisected(adjacency.neighbours, first, end, far, after=False)
+    low = bisect_values(adjacency.neighbours, first, end, far, after=False)
     if distinct:
         inside = np.flatnonzero(low < end)
         high = low.copy()
         high[inside] += adjacency.neighbours[low[inside]] == far[inside]
         return low, high
-    return low, bisected(adjacency.neighbours, low, end, far, after=True)
+    return low, bisect_values(adjacency.neighbours, low, end, far, after=True)
 
 
 def _connected_by_paths(
@@ -156,7 +156,7 @@ def _connected_by_paths(
     return met[back]
 
 
-def weights(
+def sum_neighbours(
     linked: LinkedTopology, values: NDArray[Number] | None, direction: EdgeDirection, *, distinct: bool = True
 ) -> NDArray[Number] | Counts:
     """For each source position the sum of the values of its neighbours; without values their number.
@@ -169,16 +169,18 @@ def weights(
         return steps.degree[:-1].copy()
     taken = values.take(steps.targets)
     if values.dtype.kind == "f":
-        added: NDArray[Any] = _sums(taken, steps.indptr)
+        added: NDArray[Any] = _sum_runs(taken, steps.indptr)
     else:
         largest = max(abs(int(values.max(initial=0))), abs(int(values.min(initial=0))))
         most = float(largest) * int(steps.degree.max(initial=0))
-        added = checked_sums(taken.astype(np.int64, copy=False), lambda each: _sums(each, steps.indptr), most)
+        added = checked_sums(
+            taken.astype(np.int64, copy=False), lambda each: _sum_runs(each, steps.indptr), most
+        )
     by_code = np.append(added, np.zeros(1, dtype=values.dtype))
     return by_code[linked.near_codes(direction)[:-1]]
 
 
-def _sums(taken: NDArray[Number], indptr: Counts) -> NDArray[Number]:
+def _sum_runs(taken: NDArray[Number], indptr: Counts) -> NDArray[Number]:
     """The sum of each run; runs without values are left out of the reduction, which cannot express them."""
     sums = np.zeros(len(indptr) - 1, dtype=taken.dtype)
     filled = np.flatnonzero(indptr[1:] > indptr[:-1])
@@ -187,5 +189,5 @@ def _sums(taken: NDArray[Number], indptr: Counts) -> NDArray[Number]:
     return sums
 
 
-def _positions(held: Ints, places: Positions) -> Positions:
+def _take_positions(held: Ints, places: Positions) -> Positions:
     return held.take(places, mode="clip").astype(np.int64, copy=False)  # clip: no check of what is right
