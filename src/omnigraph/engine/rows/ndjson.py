@@ -1,11 +1,16 @@
 """Strict NDJSON: the lines of a split -> records by type, and what is wrong with the others.
 
 Almost every line of a real file is well-formed and begins like many others, so lines of one type are first
-compared with each other (`alike.py`), and those that are not written alike are decoded together
-(`decoders.py`). What is left is decoded line by line in one typed step, and only a line
-that fails there is looked at closely: that alone decides what is wrong, and says it. Decoders keep the last
-of two members with one name without a word; an object without repeats has as many members as the line has
-colons outside of texts, which is quick to count.
+compared with each other (`uniform_lines.py`), and those that are not written alike are decoded together
+(`TypeDecoder` in `lines.py`). What is left is decoded line by line in one typed step, and only a line that
+fails there is looked at closely: that alone decides what is wrong, and says it. Decoders keep the last of two
+members with one name without a word; an object without repeats has as many members as the line has colons
+outside of texts, which is quick to count.
+
+Each step but the last is there for speed alone. CPU time of a load of a million rows without one of them,
+against all of them, interleaved: without comparing lines 2.0 times where a program wrote them; without
+decoding them together 1.4 times where members vary; without the typed step 3.7 times where the type is not
+the first member.
 """
 
 from __future__ import annotations

@@ -2,8 +2,12 @@
 
 Ids whose hashes all differ are different ids. The ends of edges are looked up one by one, in all nodes that
 there are, as long as these are few enough to be held by every task. Where all are numbers it is a matter of
-bits (`numbers.py`), and no row is read again. What does not turn out to be right here
-may still be: that is for the other checks to say, and what is wrong with it.
+bits (`id_files.py`), and no row is read again. What does not turn out to be right here may still be: that is
+for the other checks to say, and what is wrong with it.
+
+Both are there for speed alone. CPU time of a load of a million rows in Parquet or NDJSON without them, to
+both: 2.0 to 3.1 times without either; 1.2 times without hashes where ids are texts. Without bits 1.05 times
+as long as nodes are few enough to be held; 4.7 times with five million nodes and as many edges.
 """
 
 from __future__ import annotations
