@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -50,12 +51,12 @@ def executors(persons: int, edges: int, rounds: int) -> Mapping[str, Any]:
     """A load on two executors of one core each, and on one; each in a process of its own."""
     data.persons(persons)
     data.edges(persons, edges)
-    parties = {
-        str(number): lambda number=number: _apart(
-            "executor", edges=edges, persons=persons, master=f"local-cluster[{number},1,1024]"
-        )["seconds"]
-        for number in (1, 2)
-    }
+
+    def load_on(number: int) -> float:
+        master = f"local-cluster[{number},1,1024]"
+        return float(_apart("executor", edges=edges, persons=persons, master=master)["seconds"])
+
+    parties = {str(number): partial(load_on, number) for number in (1, 2)}
     times = _in_turns(parties, rounds)
     ratio = _median(times["2"]) / _median(times["1"])
     return {"edges": edges, "seconds by executors": times, "ratio": ratio, "target": 0.6}
@@ -74,7 +75,7 @@ def skip_bad(place: Path, persons: int, edges: int, rounds: int, master: str) ->
     _session(master)
     known, clean = data.persons(persons), data.edges(persons, edges)
     bad = _with_bad_rows(persons, edges)
-    parties = {
+    parties: dict[str, Callable[[], float]] = {
         "clean": lambda: load_edges(place, known, clean),
         "with bad rows": lambda: load_edges(place, known, bad, skip_bad=True, rows=edges),
     }
@@ -95,12 +96,8 @@ def merge(place: Path, persons: int, rounds: int, master: str) -> Mapping[str, A
     for _ in range(rounds):
         at = place / f"graph-{next(_numbers)}"
         with og.init(at, schema=data.SCHEMA) as graph:
-            times["load"].append(
-                _seconds(lambda graph=graph: graph.load(files, mode="append", engine="spark"))
-            )
-            times["merge"].append(
-                _seconds(lambda graph=graph: graph.load(changed, mode="merge", engine="spark"))
-            )
+            times["load"].append(_seconds(partial(graph.load, files, mode="append", engine="spark")))
+            times["merge"].append(_seconds(partial(graph.load, changed, mode="merge", engine="spark")))
             new = persons // CHANGED_SHARE - persons // CHANGED_SHARE // 2
             assert graph.snapshot().tables["node:Person"].rows == persons + new
         shutil.rmtree(at)
