@@ -14,6 +14,7 @@ from omnigraph.engine.load.sources.mapping import InputMapping
 from omnigraph.engine.load.spool import Spool
 from omnigraph.engine.tasks.runner import Engine
 from omnigraph.pipeline import server
+from omnigraph.pipeline.submission import is_submitted
 
 
 def choose(size: int, *, asked: bool) -> Engine | None:
@@ -31,6 +32,8 @@ def _reason(size: int) -> str | None:
     """Why Spark should run it; None when this process should."""
     if find_spec("pyspark") is None or find_spec("pandas") is None:
         return None
+    if is_submitted():
+        return "spark-submit started this process"
     if size > IN_MEMORY:
         return f"{size} bytes of input are more than {IN_MEMORY}"
     return "a warm Spark is at hand" if server.find_server() is not None else None
