@@ -37,6 +37,7 @@ settings.load_profile("fuzz" if os.environ.get("OMNIGRAPH_FUZZ") else "short")
 TOGETHER = "tests/pipeline/"
 # These are among them and start a JVM of their own, which any worker can do: the others take longest of all.
 WITH_THEIR_OWN = (
+    "tests/pipeline/clusters/test_standalone.py",
     "tests/pipeline/test_cluster.py",
     "tests/pipeline/test_parallel_pieces.py",
     "tests/pipeline/test_server.py",

@@ -67,6 +67,9 @@ class Answers:
     def __init__(self, app: LosesAnswers) -> None:
         self._app = app
         self._requests: list[tuple[str, str, str]] | None = None
+        self._gate = threading.Condition()
+        self._held_paths: re.Pattern[str] | None = None
+        self._held: set[str] = set()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
@@ -75,7 +78,36 @@ class Answers:
             return Response(json.dumps(found))(environ, start_response)
         if self._requests is not None:
             self._requests.append((method, path, environ["QUERY_STRING"]))
+        if method == "GET":
+            self._wait_at_gate(path)
         return self._app(environ, start_response)
+
+    def _wait_at_gate(self, path: str) -> None:
+        with self._gate:
+            if self._held_paths is None or not self._held_paths.search(path):
+                return
+            # A client that waits too long asks again.
+            self._held.add(path)
+            self._gate.notify_all()
+            self._gate.wait_for(lambda: self._held_paths is None)
+
+    def hold(self, environ: WSGIEnvironment) -> int:
+        """Answer no reads of paths that match a pattern until `release`."""
+        with self._gate:
+            self._held, self._held_paths = set(), re.compile(_arguments(environ)["paths"])
+        return 0
+
+    def held(self, environ: WSGIEnvironment) -> int:
+        """Wait until so many paths were read since `hold`; how many there are."""
+        with self._gate:
+            self._gate.wait_for(lambda: len(self._held) >= int(_arguments(environ)["count"]), 900)
+            return len(self._held)
+
+    def release(self, _: WSGIEnvironment) -> int:
+        with self._gate:
+            self._held_paths = None
+            self._gate.notify_all()
+        return 0
 
     def record(self, _: WSGIEnvironment) -> int:
         """Remember requests from here on."""

@@ -2,7 +2,7 @@
 
 To read in this order:
 
-    session.py, spark_settings.py  finds or starts the session of this process
+    session.py, spark_settings.py, submission.py  finds or starts the session of this process
     java.py, jvm_guard.py, start_cache.py, start_cache_training.py, warm_up.py   how Spark starts, and sooner
     server.py, server_supervisor.py, processes.py, cache_files.py   a warm Spark on this machine
     fan_out.py, collect.py, map_reduce.py, task_environment.py   the three kinds of job: one task per item,

@@ -78,6 +78,11 @@ def translate_failure(failure: Exception, stage: str) -> OmnigraphError:
     return PipelineFailed(stage, failure_reason(whole))
 
 
+def start_failure(failure: Exception) -> str:
+    """Return the line that says why Spark did not start: that of the innermost cause."""
+    return failure_reason("\n".join(_texts_of(failure)))
+
+
 def failure_reason(text: str) -> str:
     """Return the one line of a Spark message that says what went wrong."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not _JAVA_FRAME.match(line)]

@@ -20,16 +20,18 @@ from omnigraph.errors import MissingExtra, SparkSessionActive, SparkUnavailable
 from omnigraph.pipeline import server, start_cache
 from omnigraph.pipeline.cache_files import cache_folder
 from omnigraph.pipeline.connection import CONNECT_PORT, close_before_exit, parse_address, server_address
-from omnigraph.pipeline.failures import failure_reason
+from omnigraph.pipeline.failures import failure_reason, start_failure
 from omnigraph.pipeline.java import Java, find_java, launcher_home
 from omnigraph.pipeline.jvm_guard import kill_jvm_on_failure
 from omnigraph.pipeline.spark_settings import (
+    CLUSTER_SETTINGS,
     DEFAULT_MEMORY,
     MEMORY_SETTING,
     java_options,
     spark_settings,
     with_retries,
 )
+from omnigraph.pipeline.submission import is_submitted, submitted_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,12 +65,15 @@ def session(
 ) -> SparkSession:
     """Return the Spark session of this process: the active one, or a new one.
 
-    `master` is `local[N]`, `local-cluster[...]`, `spark://host:port` or `sc://host:port`. Without one the
-    setting OMNIGRAPH_SPARK decides, then a warm server on this machine, and finally this process starts Spark
-    on all cores. `memory`, `fast_start` and `settings` (Spark's names) apply only to the latter.
+    `master` is `local[N]`, `local-cluster[...]`, `spark://host:port` or `sc://host:port`. Without one
+    `spark-submit` decides, if it started this process, then the setting OMNIGRAPH_SPARK, then a warm server
+    on this machine, and finally this process starts Spark on all cores. `memory`, `fast_start` and `settings`
+    (Spark's names) apply only to the latter; what `spark-submit` was called with has precedence.
     """
     require_spark()
     asked = (master or os.environ.get(MASTER_SETTING) or os.environ.get("SPARK_REMOTE") or "").strip()
+    if is_submitted():
+        return _active_session("") or _submitted_session(master, settings or {})
     if (active := _active_session(asked)) is not None:
         return active
     if asked.startswith("sc://"):
@@ -111,10 +116,32 @@ def launch_session(launch: Launch) -> SparkSession:
         try:
             return builder.getOrCreate()
         except (PySparkException, Py4JError, OSError) as failure:
-            why = f"{failure_reason(str(failure))} (Java {launch.java.version} at {launch.java.executable})"
+            why = f"{start_failure(failure)} (Java {launch.java.version} at {launch.java.executable})"
             raise SparkUnavailable(
                 f"Spark did not start on '{launch.master}': {why}", master=launch.master
             ) from failure
+
+
+def _submitted_session(master: str | None, settings: Mapping[str, str]) -> SparkSession:
+    """Return a session in the JVM that `spark-submit` has started for this process."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    given = submitted_settings()
+    builder = SparkSession.builder
+    for name, value in {**CLUSTER_SETTINGS, **settings}.items():
+        if name not in given:
+            builder = builder.config(name, value)
+    if master:
+        builder = builder.master(with_retries(master))
+    _quiet_python()
+    try:
+        return builder.getOrCreate()
+    except (PySparkException, Py4JError, OSError) as failure:
+        shown = master or given.get("spark.master", LOCAL)
+        why = start_failure(failure)
+        raise SparkUnavailable(f"Spark did not start on '{shown}': {why}", master=shown) from failure
 
 
 def _start_session(

@@ -15,6 +15,7 @@ from omnigraph.engine.load.sources.spark_source import SparkSource
 from omnigraph.engine.load.spool import Spool
 from omnigraph.engine.tasks.runner import Engine
 from omnigraph.pipeline import server
+from omnigraph.pipeline.submission import is_submitted
 from omnigraph.query.engine_choice import SparkState
 
 
@@ -33,6 +34,8 @@ def _reason(size: int) -> str | None:
     """Why Spark should run it; None when this process should."""
     if not _is_installed():
         return None
+    if is_submitted():
+        return "spark-submit started this process"
     if size > IN_MEMORY:
         return f"{size} bytes of input are more than {IN_MEMORY}"
     return "a warm Spark is at hand" if server.find_server() is not None else None

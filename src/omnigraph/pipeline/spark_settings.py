@@ -59,20 +59,26 @@ def java_options(folder: Path, *, fast_start: bool, more: Sequence[str] = ()) ->
     )
 
 
+CLUSTER_SETTINGS = {
+    "spark.executorEnv.LANCE_LOG": "error",
+    # A process whose task was cancelled ends soon, and writes nothing more.
+    "spark.python.task.killTimeout": "100ms",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""For any Spark; a session that `spark-submit` starts has no others of ours."""
+
+
 def spark_settings(folder: Path, *, master: str, memory: str) -> dict[str, str]:
     """Spark's settings, without those of the JVM."""
     settings = {
+        **CLUSTER_SETTINGS,
         "spark.driver.memory": memory,
-        "spark.executorEnv.LANCE_LOG": "error",
-        # A process whose task was cancelled ends soon, and writes nothing more.
-        "spark.python.task.killTimeout": "100ms",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-        "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "8",
         # Otherwise Spark makes a folder of that name wherever it is started.
         "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
         "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
     }
     if packages := os.environ.get(PACKAGES_SETTING, "").strip():
         settings["spark.jars.packages"] = packages

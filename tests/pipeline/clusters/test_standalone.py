@@ -1,0 +1,179 @@
+"""docs/clusters-spark.md on a standalone cluster: a graph in a bucket, the Python of tasks from an archive.
+
+Workers run in folders of their own, without the Python environment of the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnigraph as og
+from tests.pipeline.clusters.environment import make_environment
+from tests.pipeline.clusters.page import blocks
+from tests.pipeline.clusters.standalone import QUICK, Cluster, machine, start_cluster
+from tests.storage.conftest import ask_s3, s3_server, use_s3
+
+pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.crash]
+
+FILES, ROWS, BAD = 400, 50, 100
+"""One row in a hundred is wrong."""
+GOOD = FILES * ROWS * (BAD - 1) // BAD
+HELD = "/input/[0-9]+00[.]jsonl"
+"""One file in a hundred, which is one for each task: a task reads several at once."""
+SOURCE = Path(og.__file__).parents[1]
+TORTURE = bool(os.environ.get("OMNIGRAPH_TORTURE"))
+
+
+@pytest.fixture(scope="module")
+def cluster(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster, and a driver with what the page packs."""
+    folder = tmp_path_factory.mktemp("cluster")
+    driver = folder / "driver"
+    driver.mkdir()
+    make_environment(driver / "environment")
+    pack(driver)
+    (application,) = blocks("The application")
+    (driver / "omnigraph_app.py").write_text(application)
+    events = driver / "events"
+    events.mkdir()
+    with pytest.MonkeyPatch.context() as patch, s3_server() as endpoint:
+        patch.setenv("OMNIGRAPH_JAVA", "bundled")
+        bucket = use_s3(endpoint, patch).bucket
+        environment = machine(cache)
+        # The credentials of the bucket, as each machine has them.
+        environment |= {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+        # The page leaves these to the user: a quick start of JVMs, and a log of what happens.
+        (driver / "conf").mkdir()
+        (driver / "conf" / "spark-defaults.conf").write_text(
+            f"spark.executor.extraJavaOptions {QUICK}\n"
+            f"spark.eventLog.enabled true\nspark.eventLog.dir {events.as_uri()}\n"
+            "spark.eventLog.compress false\n"
+            "spark.ui.enabled false\n"
+        )
+        environment |= {"BUCKET": bucket, "SPARK_CONF_DIR": str(driver / "conf")}
+        environment["PATH"] = f"{driver / 'environment' / 'bin'}:{environment['PATH']}"
+        with start_cluster(folder, environment) as found:
+            yield found
+
+
+def pack(driver: Path) -> None:
+    """Pack the environment by the command of the page; compressing it takes half a minute."""
+    if TORTURE:
+        _, command = blocks("Pack the Python environment")
+        subprocess.run(["bash", "-c", command], cwd=driver, check=True)
+        return
+    with tarfile.open(driver / "environment.tar.gz", "w:gz", compresslevel=0) as archive:
+        archive.add(driver / "environment", arcname=".")
+
+
+def test_a_load_survives_a_killed_executor_and_a_killed_worker(cluster: Cluster, tmp_path: Path) -> None:
+    uri = f"s3://{cluster.environment['BUCKET']}/graph"
+    og.init(uri, schema="node Person { slug: String @key  age: I32?  }").close()
+    fill_input(cluster, tmp_path)
+    ask_s3("hold", paths=HELD)
+    finish = cluster.submit("Load")
+    # Each worker has one core: both wait in a task.
+    assert ask_s3("held", count="2") == 2
+    ask_s3("hold", paths=HELD)
+    cluster.kill_executor(0)
+    # Its successor waits in a task.
+    assert ask_s3("held", count="1") >= 1
+    cluster.workers[1].kill()
+    ask_s3("release")
+    done = finish()
+    assert done["total_entities"] == GOOD
+    assert done["skipped_counts"] == {"value": FILES * ROWS // BAD}
+    assert done["engine"]["why"] == "spark-submit started this process"
+    rejects = [json.loads(line) for line in (cluster.folder / "rejects.jsonl").read_text().splitlines()]
+    assert len(rejects) == FILES * ROWS // BAD
+    with og.open(uri) as graph:
+        people = graph.snapshot(branch="incoming").rows("Person", columns=["slug"])
+        assert len(set(people["slug"].to_pylist())) == people.num_rows == GOOD
+        assert graph.snapshot().rows("Person").num_rows == 0
+    events = read_events(cluster)
+    lost = [event["Task End Reason"]["Reason"] for event in events["SparkListenerTaskEnd"]]
+    assert Counter(lost)["ExecutorLostFailure"] >= 2
+    assert len(events["SparkListenerExecutorRemoved"]) >= 2
+
+
+@pytest.mark.skipif(not TORTURE, reason="the long form: two more applications")
+def test_a_connect_server_that_dies_leaves_nothing_and_the_same_command_loads_later(cluster: Cluster) -> None:
+    section, started = "Keep Spark running", "Spark Connect server started"
+    # A client has omnigraph with the extra `spark`, as the environment of the tests.
+    client = cluster.folder / "environment" / "bin" / "omnigraph"
+    client.write_text(
+        f'#!/bin/sh\nPYTHONPATH={SOURCE} exec {sys.executable} -m omnigraph "$@"\n', encoding="utf-8"
+    )
+    client.chmod(0o755)
+    with og.open(f"s3://{cluster.environment['BUCKET']}/graph") as graph:
+        with cluster.serve(section, started) as server:
+            ask_s3("hold", paths=HELD)
+            finish = cluster.submit(section, 1)
+            assert ask_s3("held", count="1") >= 1
+            server.kill()
+            failure = finish(failed=True)
+        ask_s3("release")
+        assert (failure["code"], failure["retryable"]) == ("spark_unavailable", True)
+        assert "connected" not in graph.branches
+        with cluster.serve(section, started):
+            done = cluster.submit(section, 1)()
+        assert done["total_entities"] == GOOD
+        assert graph.snapshot(branch="connected").rows("Person", columns=["slug"]).num_rows == GOOD
+
+
+@pytest.mark.skipif(not TORTURE, reason="the long form: another application")
+def test_a_pipeline_runs_under_spark_submit(cluster: Cluster) -> None:
+    uri = f"s3://{cluster.environment['BUCKET']}/graph"
+    (cluster.folder / "people.csv").write_text("slug,age\nada,36\n")
+    (cluster.folder / "crm.yaml").write_text(PIPELINE.replace("GRAPH", uri))
+    done = cluster.submit("Run a pipeline")()
+    (target,) = done["targets"].values()
+    assert (done["status"], target["nodes"]) == ("succeeded", {"Person": 1})
+    assert done["spark"]["app_id"].startswith("app-")
+    with og.open(uri) as graph:
+        assert graph.snapshot().rows("Person", columns=["slug"])["slug"].to_pylist() == ["ada"]
+
+
+PIPELINE = """\
+pipelines:
+  crm:
+    source: {format: csv, path: people.csv, options: {header: "true"}}
+    into:
+      - graph: GRAPH
+        map:
+          version: 1
+          nodes:
+            - {type: Person, view: source, properties: {slug: slug, age: cast(age as int)}}
+        mode: merge
+"""
+
+
+def fill_input(cluster: Cluster, folder: Path) -> None:
+    """Many small files: more tasks than cores, with a hundred files each."""
+    for number in range(FILES):
+        rows = range(number * ROWS, (number + 1) * ROWS)
+        lines = [
+            json.dumps({"type": "Person", "data": {"slug": f"p{row}", "age": "x" if row % BAD == 7 else row}})
+            for row in rows
+        ]
+        (folder / f"{number:04}.jsonl").write_text("\n".join(lines) + "\n")
+    ask_s3("fill", folder=str(folder), bucket=cluster.environment["BUCKET"], prefix="input")
+
+
+def read_events(cluster: Cluster) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for file in (cluster.folder / "events").glob("*/events_*"):
+        for line in file.read_text().splitlines():
+            event = json.loads(line)
+            found.setdefault(event["Event"], []).append(event)
+    return found
